@@ -1,0 +1,84 @@
+"""Every error Fettle raises, in one tree.
+
+    FettleError
+    ├── BadInput             what a caller sent cannot be read; answered with a 4xx
+    ├── SettingsError        a settings file, flag or policy is wrong
+    ├── SnapshotError        a snapshot folder or file cannot be read
+    ├── CertificateError     a key or certificate is missing, unreadable or does not match
+    ├── WorkerError          a worker process cannot be started, or died
+    └── ClusterError         the API server
+        ├── Unreachable      no answer, or a 5xx
+        ├── Unauthorized     it does not know who we are (401)
+        ├── Forbidden        RBAC refuses; says what to grant (403)
+        ├── NotServed        the API group, version or resource does not exist (404 on the resource)
+        ├── NotFound         the object does not exist
+        ├── Conflict         somebody else wrote first (409)
+        └── Expired          the resourceVersion is too old (410): list again
+
+The core raises only on programmer error; outcomes are values. Each face decides once, in its
+shell, whether an error means allow or refuse. Messages are one sentence for the user: what was
+wrong, where, and what to do.
+"""
+
+
+class FettleError(Exception):
+    """The root; `str()` is one sentence for the user."""
+
+
+class BadInput(FettleError):
+    """What a caller sent cannot be read.
+
+    `status` is the HTTP status to answer with, always 4xx.
+    """
+
+    def __init__(self, message: str, *, status: int = 400) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class SettingsError(FettleError):
+    """A settings file, a flag or a policy is wrong."""
+
+
+class SnapshotError(FettleError):
+    """A snapshot folder or file cannot be read."""
+
+
+class CertificateError(FettleError):
+    """A key or certificate is missing, unreadable, expired or does not match."""
+
+
+class WorkerError(FettleError):
+    """A worker process cannot be started, or died."""
+
+
+class ClusterError(FettleError):
+    """The API server refused, or cannot be reached."""
+
+
+class Unreachable(ClusterError):
+    """The API server does not answer, or answers with a 5xx."""
+
+
+class Unauthorized(ClusterError):
+    """The API server does not know who we are."""
+
+
+class Forbidden(ClusterError):
+    """RBAC refuses; the message says which verb on which resource to grant to whom."""
+
+
+class NotServed(ClusterError):
+    """The API server does not serve this group, version or resource."""
+
+
+class NotFound(ClusterError):
+    """The object does not exist."""
+
+
+class Conflict(ClusterError):
+    """Somebody else created or changed the object first."""
+
+
+class Expired(ClusterError):
+    """The resourceVersion is older than what the API server keeps: list again."""

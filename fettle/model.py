@@ -1,0 +1,128 @@
+"""The words of the domain as values: who a fact is about, what it says, how well a device is.
+
+Stands before everything else in *watch → inventory → health → verdict → answer* and imports
+nothing of Fettle. All times are seconds since the Unix epoch, all scores and weights 0..1.
+"""
+
+from enum import StrEnum
+from typing import NamedTuple
+
+import msgspec
+
+
+class NodeId(NamedTuple):
+    """A node as a whole; what is said of it is said of every device on it."""
+
+    node: str
+
+    def __str__(self) -> str:
+        return f"node {self.node}"
+
+
+class DeviceId(NamedTuple):
+    """A DRA device, by the three names that the API identifies it with."""
+
+    driver: str
+    pool: str
+    device: str
+
+    def __str__(self) -> str:
+        return f"{self.driver}/{self.pool}/{self.device}"
+
+
+class UnitId(NamedTuple):
+    """One unit of an extended resource on a node, by the id its device plugin or a monitor uses.
+
+    `unit` is the device-plugin id (for NVIDIA the GPU's UUID), else `pci:<address>` or
+    `index:<n>` where a monitor names nothing better.
+    """
+
+    node: str
+    resource: str
+    unit: str
+
+    def __str__(self) -> str:
+        return f"{self.resource} {self.unit} on {self.node}"
+
+
+Subject = NodeId | DeviceId | UnitId
+
+
+class State(StrEnum):
+    """What a score means after hysteresis."""
+
+    HEALTHY = "Healthy"
+    DEGRADED = "Degraded"
+    UNHEALTHY = "Unhealthy"
+    UNKNOWN = "Unknown"
+
+
+class Family(StrEnum):
+    """Kinds of evidence that are correlated among themselves; a score takes each one's worst."""
+
+    MEMORY = "memory"
+    LINK = "link"
+    BUS = "bus"
+    THERMAL = "thermal"
+    DRIVER = "driver"
+    ADMISSION = "admission"
+    STRAGGLER = "straggler"
+    NODE = "node"
+    OPERATOR = "operator"
+
+
+class Kind(StrEnum):
+    """How evidence ages."""
+
+    LATCHED = "latched"  # until its stated clear, whatever the time
+    LEVEL = "level"  # while the fact stands; decays once its messenger is gone
+    DECAYING = "decaying"  # an event: halves every half-life, repeats add up to the cap
+    UNKNOWN = "unknown"  # says only that nothing reliable is known about the subject
+
+
+class Evidence(msgspec.Struct, frozen=True, kw_only=True):
+    """One timestamped fact about a device or node, from one source.
+
+    `weight` is the share of the score it takes at full strength (1.0: all of it). `source` names
+    the rule or field, `reporter` the object that carries the fact ("Node gpu-3", "Pod ns/x").
+    Decaying evidence of the same subject and source adds up, `weight · Σ 2^(-age/half_life_s)`,
+    at most `cap`.
+    """
+
+    subject: Subject
+    family: Family
+    kind: Kind
+    weight: float
+    source: str
+    reporter: str
+    text: str
+    observed_at: float
+    half_life_s: float = 3600.0
+    cap: float = 1.0
+
+
+class Weighed(msgspec.Struct, frozen=True):
+    """Evidence as it counted in one assessment: `weight` after decay and cap."""
+
+    evidence: Evidence
+    weight: float
+
+
+class Health(msgspec.Struct, frozen=True):
+    """How well a device or node is, and why: `evidence` is sorted, the heaviest first.
+
+    `held` is true where an operator's hold takes part, which a breaker never overrides.
+    """
+
+    score: float
+    state: State
+    since: float = 0.0
+    evidence: tuple[Weighed, ...] = ()
+    held: bool = False
+
+
+SOUND = Health(score=1.0, state=State.HEALTHY)
+"""The health of whatever nothing is said about; shared, so 40,000 sound devices cost one."""
+
+UNKNOWN_SCORE = 0.75
+"""What a device scores while nothing reliable is known about it."""

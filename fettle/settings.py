@@ -1,0 +1,125 @@
+"""What an operator can set: one YAML file, unknown keys refused, every default stated here."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from fettle.errors import SettingsError
+from fettle.policy import BUILT_IN, INFERENCE, Policies, Policy
+
+
+class _Section(
+    msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
+):
+    pass
+
+
+class HealthSettings(_Section, frozen=True, kw_only=True):
+    """Thresholds on scores (0..1) and times in seconds; see `fettle/health.py`."""
+
+    degraded_below: float = 0.80
+    degraded_until: float = 0.90
+    unhealthy_below: float = 0.30
+    unhealthy_until: float = 0.45
+    min_dwell_seconds: float = 600.0
+    orphan_half_life_seconds: float = 3600.0
+    rules_file: str | None = None
+    """Rows added to the shipped condition rules; a row of the same name replaces it."""
+
+
+class BreakerSettings(_Section, frozen=True, kw_only=True):
+    """Fails open to scoring when refusals would exclude too much of a pool.
+
+    `max_excluded_share` (0..1) of the devices of one driver or extended resource; pools on fewer
+    than `min_nodes` nodes are not judged, since one node would already be more than the share.
+    """
+
+    max_excluded_share: float = 0.20
+    min_nodes: int = 10
+
+
+class SourceSettings(_Section, frozen=True, kw_only=True):
+    """`stale_after_seconds` without any contact (event or bookmark): the source counts as silent.
+
+    `not_ready_after_seconds` without contact: the extender answers `Error` instead of verdicts.
+    """
+
+    stale_after_seconds: float = 120.0
+    not_ready_after_seconds: float = 300.0
+
+
+class TLSSettings(_Section, frozen=True, kw_only=True):
+    """PEM files. `client_ca_file`: callers must present a certificate signed by it."""
+
+    certificate_file: str | None = None
+    key_file: str | None = None
+    client_ca_file: str | None = None
+
+
+class ExtenderSettings(_Section, frozen=True, kw_only=True):
+    """`wait_seconds` bounds how long a call waits for a selector before it counts undecided."""
+
+    tls: TLSSettings = TLSSettings()
+    max_body_mebibytes: int = 128
+    wait_seconds: float = 0.05
+
+
+class WebhookSettings(_Section, frozen=True, kw_only=True):
+    """`certificates`: "self" signs by a CA in a Secret, "files" reads `tls`.
+
+    `service` is the name under which the API server calls us; it goes into the certificate.
+    """
+
+    certificates: str = "self"
+    tls: TLSSettings = TLSSettings()
+    service: str = "fettle-webhook"
+    secret: str = "fettle-webhook-ca"  # noqa: S105 (an object's name)
+    configuration: str = "fettle"
+    extra_names: tuple[str, ...] = ()
+    deadline_seconds: float = 1.5
+
+
+class StewardSettings(_Section, frozen=True, kw_only=True):
+    lease: str = "fettle-steward"
+    lease_seconds: float = 15.0
+    wake_claim: str = "fettle-wake-up"
+    wake_interval_seconds: float = 1.0
+
+
+class Settings(_Section, frozen=True, kw_only=True):
+    namespace: str | None = None
+    """Fettle's own namespace; by default that of its service account, else `fettle-system`."""
+    default_policy: str = INFERENCE.name
+    policies: tuple[Policy, ...] = ()
+    health: HealthSettings = HealthSettings()
+    breaker: BreakerSettings = BreakerSettings()
+    sources: SourceSettings = SourceSettings()
+    extender: ExtenderSettings = ExtenderSettings()
+    webhook: WebhookSettings = WebhookSettings()
+    steward: StewardSettings = StewardSettings()
+
+    def __post_init__(self) -> None:
+        if self.default_policy not in self.all_policies().by_name:
+            raise ValueError(f"defaultPolicy {self.default_policy!r} is not among the policies")
+
+    def all_policies(self) -> Policies:
+        """The built-in policies and the settings' own, which replace built-in ones by name."""
+        return Policies({**BUILT_IN, **{p.name: p for p in self.policies}}, self.default_policy)
+
+
+def load(path: Path | None) -> Settings:
+    """The settings in a YAML file, or the defaults; raises SettingsError with file and field."""
+    if path is None:
+        return Settings()
+    try:
+        data: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingsError(f"settings file {path}: {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise SettingsError(f"settings file {path}: no valid YAML: {error}") from error
+    try:
+        return msgspec.convert(data if data is not None else {}, Settings)
+    except msgspec.ValidationError as error:
+        raise SettingsError(f"settings file {path}: {error}") from error

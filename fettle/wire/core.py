@@ -1,0 +1,126 @@
+"""The core group (`v1`): Node, Pod, Namespace, as far as devices are concerned."""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from fettle.wire.meta import Condition, ObjectMeta, Wire
+
+Quantities = dict[str, str | int]
+
+
+class NodeTaint(Wire, frozen=True, kw_only=True, gc=False):
+    key: str
+    value: str = ""
+    effect: str = ""
+
+
+class NodeSpec(Wire, frozen=True, kw_only=True):
+    unschedulable: bool | None = None
+    taints: tuple[NodeTaint, ...] | None = None
+
+
+class NodeInfo(Wire, frozen=True, kw_only=True, gc=False):
+    boot_id: str = msgspec.field(default="", name="bootID")
+    kubelet_version: str = ""
+
+
+class NodeStatus(Wire, frozen=True, kw_only=True):
+    capacity: Quantities | None = None
+    allocatable: Quantities | None = None
+    conditions: tuple[Condition, ...] | None = None
+    node_info: NodeInfo | None = None
+
+
+class Node(Wire, frozen=True, kw_only=True):
+    metadata: ObjectMeta
+    spec: NodeSpec | None = None
+    status: NodeStatus | None = None
+
+
+class ContainerClaim(Wire, frozen=True, kw_only=True, gc=False):
+    name: str
+    request: str = ""
+
+
+class Resources(Wire, frozen=True, kw_only=True):
+    requests: Quantities | None = None
+    limits: Quantities | None = None
+    claims: tuple[ContainerClaim, ...] | None = None
+
+
+class Container(Wire, frozen=True, kw_only=True):
+    name: str = ""
+    resources: Resources | None = None
+    restart_policy: str | None = None
+
+
+class PodResourceClaim(Wire, frozen=True, kw_only=True, gc=False):
+    name: str
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
+
+
+class PodSpec(Wire, frozen=True, kw_only=True):
+    node_name: str | None = None
+    scheduler_name: str | None = None
+    priority: int | None = None
+    containers: tuple[Container, ...] | None = None
+    init_containers: tuple[Container, ...] | None = None
+    resource_claims: tuple[PodResourceClaim, ...] | None = None
+
+
+class ResourceHealth(Wire, frozen=True, kw_only=True, gc=False):
+    resource_id: str = msgspec.field(default="", name="resourceID")
+    health: str = ""
+    message: str = ""
+
+
+class ResourceStatus(Wire, frozen=True, kw_only=True):
+    """One entry of `allocatedResourcesStatus`.
+
+    `name` is an extended resource or `claim:<claim>/<request>`.
+    """
+
+    name: str
+    resources: tuple[ResourceHealth, ...] | None = None
+
+
+class ContainerStatus(Wire, frozen=True, kw_only=True):
+    name: str = ""
+    allocated_resources_status: tuple[ResourceStatus, ...] | None = None
+
+
+class PodClaimStatus(Wire, frozen=True, kw_only=True, gc=False):
+    name: str
+    resource_claim_name: str | None = None
+
+
+class PodStatus(Wire, frozen=True, kw_only=True):
+    phase: str = ""
+    reason: str = ""
+    message: str = ""
+    nominated_node_name: str | None = None
+    conditions: tuple[Condition, ...] | None = None
+    container_statuses: tuple[ContainerStatus, ...] | None = None
+    init_container_statuses: tuple[ContainerStatus, ...] | None = None
+    resource_claim_statuses: tuple[PodClaimStatus, ...] | None = None
+
+
+class Pod(Wire, frozen=True, kw_only=True):
+    metadata: ObjectMeta
+    spec: PodSpec | None = None
+    status: PodStatus | None = None
+
+    @property
+    def terminal(self) -> bool:
+        return self.status is not None and self.status.phase in ("Succeeded", "Failed")
+
+    def container_statuses(self) -> Iterator[ContainerStatus]:
+        if self.status is not None:
+            yield from self.status.container_statuses or ()
+            yield from self.status.init_container_statuses or ()
+
+
+class Namespace(Wire, frozen=True, kw_only=True):
+    metadata: ObjectMeta

@@ -1,0 +1,100 @@
+"""The kinds of object Fettle reads, as a table: where each is served and which struct it fills."""
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+from fettle.errors import BadInput
+from fettle.wire import core, resource
+
+WireObject = (
+    core.Node
+    | core.Pod
+    | core.Namespace
+    | resource.ResourceSlice
+    | resource.DeviceClass
+    | resource.ResourceClaim
+    | resource.ResourceClaimTemplate
+    | resource.DeviceTaintRule
+)
+
+
+class Kind(NamedTuple):
+    """One kind: `group` is "" for the core group; `optional` kinds may be missing in a cluster."""
+
+    name: str
+    group: str
+    version: str
+    plural: str
+    struct: type[WireObject]
+    optional: bool = False
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def path(self) -> str:
+        """The URL path of the list over all namespaces."""
+        root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+        return f"{root}/{self.plural}"
+
+    def decode(self, raw: bytes | msgspec.Raw) -> WireObject:
+        """One object from its JSON; raises BadInput with the field's path and what is wrong."""
+        try:
+            decoded: WireObject = _DECODERS[self.name].decode(raw)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise BadInput(f"{self.name}: {error}") from error
+        return decoded
+
+
+_DRA = "resource.k8s.io"
+
+NODE = Kind("Node", "", "v1", "nodes", core.Node)
+POD = Kind("Pod", "", "v1", "pods", core.Pod)
+NAMESPACE = Kind("Namespace", "", "v1", "namespaces", core.Namespace)
+SLICE = Kind("ResourceSlice", _DRA, "v1", "resourceslices", resource.ResourceSlice, True)
+CLASS = Kind("DeviceClass", _DRA, "v1", "deviceclasses", resource.DeviceClass, True)
+CLAIM = Kind("ResourceClaim", _DRA, "v1", "resourceclaims", resource.ResourceClaim, True)
+TEMPLATE = Kind(
+    "ResourceClaimTemplate",
+    _DRA,
+    "v1",
+    "resourceclaimtemplates",
+    resource.ResourceClaimTemplate,
+    True,
+)
+TAINT_RULE = Kind("DeviceTaintRule", _DRA, "v1", "devicetaintrules", resource.DeviceTaintRule, True)
+
+KINDS = (NODE, NAMESPACE, CLASS, SLICE, TAINT_RULE, TEMPLATE, CLAIM, POD)
+"""All of them, in the order in which a first load is most useful."""
+
+BY_NAME = {kind.name: kind for kind in KINDS}
+
+_DECODERS: dict[str, Any] = {
+    kind.name: msgspec.json.Decoder(kind.struct, strict=False) for kind in KINDS
+}
+
+
+class _LooseIdentity(msgspec.Struct, frozen=True):
+    metadata: Any = None
+
+
+_LOOSE = msgspec.json.Decoder(_LooseIdentity)
+
+
+def identify(raw: bytes | msgspec.Raw) -> str:
+    """`namespace/name` of an object that may be malformed otherwise; "" if even that is not there.
+
+    For quarantine: the object cannot be used, but its name can be logged.
+    """
+    try:
+        metadata = _LOOSE.decode(raw).metadata
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return ""
+    if not isinstance(metadata, dict):
+        return ""
+    name, namespace = metadata.get("name", ""), metadata.get("namespace", "")
+    if not isinstance(name, str) or not isinstance(namespace, str):
+        return ""
+    return f"{namespace}/{name}" if namespace else name

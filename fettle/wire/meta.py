@@ -1,0 +1,55 @@
+"""What all Kubernetes objects share: the struct base, ObjectMeta, and conditions."""
+
+from datetime import datetime
+
+import msgspec
+
+
+class Wire(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """Base of all wire structs."""
+
+
+class OwnerReference(Wire, frozen=True, kw_only=True, gc=False):
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool | None = None
+
+
+class ObjectMeta(Wire, frozen=True, kw_only=True):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    generate_name: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    creation_timestamp: datetime | None = None
+    deletion_timestamp: datetime | None = None
+    owner_references: tuple[OwnerReference, ...] | None = None
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`, or `name` for what is cluster-scoped."""
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+    def label(self, key: str) -> str | None:
+        return self.labels.get(key) if self.labels else None
+
+    def annotation(self, key: str) -> str | None:
+        return self.annotations.get(key) if self.annotations else None
+
+
+class Condition(Wire, frozen=True, kw_only=True, gc=False):
+    type: str
+    status: str = "Unknown"
+    reason: str = ""
+    message: str = ""
+    last_transition_time: datetime | None = None
+    last_heartbeat_time: datetime | None = None
+
+
+def unix_s(moment: datetime | None, default: float) -> float:
+    """Seconds since the Unix epoch, or `default` where the API gives no time."""
+    return moment.timestamp() if moment is not None else default

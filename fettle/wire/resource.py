@@ -1,0 +1,196 @@
+"""The `resource.k8s.io/v1` group: slices, classes, claims, templates, device taint rules."""
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from fettle.wire.meta import Condition, ObjectMeta, Wire
+
+
+class DeviceTaint(Wire, frozen=True, kw_only=True, gc=False):
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+    time_added: datetime | None = None
+
+
+class DeviceAttribute(Wire, frozen=True, kw_only=True, gc=False):
+    """One value; which field is set is its type. Lists are an alpha of 1.37."""
+
+    int_: int | None = msgspec.field(default=None, name="int")
+    bool_: bool | None = msgspec.field(default=None, name="bool")
+    string: str | None = None
+    version: str | None = None
+    ints: tuple[int, ...] | None = None
+    bools: tuple[bool, ...] | None = None
+    strings: tuple[str, ...] | None = None
+    versions: tuple[str, ...] | None = None
+
+
+class DeviceCapacity(Wire, frozen=True, kw_only=True):
+    value: str | int | float = "0"
+    request_policy: dict[str, Any] | None = None
+
+
+class Device(Wire, frozen=True, kw_only=True):
+    name: str
+    attributes: dict[str, DeviceAttribute] | None = None
+    capacity: dict[str, DeviceCapacity] | None = None
+    taints: tuple[DeviceTaint, ...] | None = None
+    allow_multiple_allocations: bool | None = None
+    consumes_counters: tuple[msgspec.Raw, ...] | None = None
+    binding_conditions: tuple[str, ...] | None = None
+    node_name: str | None = None
+    node_selector: dict[str, Any] | None = None
+    all_nodes: bool | None = None
+
+
+class ResourcePool(Wire, frozen=True, kw_only=True, gc=False):
+    name: str
+    generation: int = 0
+    resource_slice_count: int = 1
+
+
+class ResourceSliceSpec(Wire, frozen=True, kw_only=True):
+    driver: str
+    pool: ResourcePool
+    node_name: str | None = None
+    node_selector: dict[str, Any] | None = None
+    all_nodes: bool | None = None
+    per_device_node_selection: bool | None = None
+    devices: tuple[Device, ...] | None = None
+    shared_counters: tuple[dict[str, Any], ...] | None = None
+
+
+class ResourceSlice(Wire, frozen=True, kw_only=True):
+    metadata: ObjectMeta
+    spec: ResourceSliceSpec
+
+
+class CELSelector(Wire, frozen=True, kw_only=True, gc=False):
+    expression: str = ""
+
+
+class DeviceSelector(Wire, frozen=True, kw_only=True):
+    cel: CELSelector | None = None
+
+
+class DeviceClassSpec(Wire, frozen=True, kw_only=True):
+    selectors: tuple[DeviceSelector, ...] | None = None
+    extended_resource_name: str | None = None
+
+
+class DeviceClass(Wire, frozen=True, kw_only=True):
+    metadata: ObjectMeta
+    spec: DeviceClassSpec | None = None
+
+
+class DeviceToleration(Wire, frozen=True, kw_only=True, gc=False):
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: int | None = None
+
+
+class ExactDeviceRequest(Wire, frozen=True, kw_only=True):
+    device_class_name: str = ""
+    selectors: tuple[DeviceSelector, ...] | None = None
+    allocation_mode: str = ""
+    count: int | None = None
+    admin_access: bool | None = None
+    tolerations: tuple[DeviceToleration, ...] | None = None
+    capacity: dict[str, Any] | None = None
+
+
+class DeviceSubRequest(Wire, frozen=True, kw_only=True):
+    name: str
+    device_class_name: str = ""
+    selectors: tuple[DeviceSelector, ...] | None = None
+    allocation_mode: str = ""
+    count: int | None = None
+    tolerations: tuple[DeviceToleration, ...] | None = None
+    capacity: dict[str, Any] | None = None
+
+
+class DeviceRequest(Wire, frozen=True, kw_only=True):
+    name: str
+    exactly: ExactDeviceRequest | None = None
+    first_available: tuple[DeviceSubRequest, ...] | None = None
+
+
+class DeviceClaim(Wire, frozen=True, kw_only=True):
+    requests: tuple[DeviceRequest, ...] | None = None
+    constraints: tuple[dict[str, Any], ...] | None = None
+    config: tuple[dict[str, Any], ...] | None = None
+
+
+class DeviceResult(Wire, frozen=True, kw_only=True, gc=False):
+    """One entry of `status.allocation.devices.results`."""
+
+    request: str
+    driver: str
+    pool: str
+    device: str
+    admin_access: bool | None = None
+    share_id: str | None = msgspec.field(default=None, name="shareID")
+
+
+class DeviceAllocation(Wire, frozen=True, kw_only=True):
+    results: tuple[DeviceResult, ...] | None = None
+
+
+class Allocation(Wire, frozen=True, kw_only=True):
+    devices: DeviceAllocation | None = None
+    node_selector: dict[str, Any] | None = None
+
+
+class AllocatedDeviceStatus(Wire, frozen=True, kw_only=True):
+    driver: str
+    pool: str
+    device: str
+    conditions: tuple[Condition, ...] | None = None
+
+
+class ResourceClaimSpec(Wire, frozen=True, kw_only=True):
+    devices: DeviceClaim | None = None
+
+
+class ResourceClaimStatus(Wire, frozen=True, kw_only=True):
+    allocation: Allocation | None = None
+    devices: tuple[AllocatedDeviceStatus, ...] | None = None
+
+
+class ResourceClaim(Wire, frozen=True, kw_only=True):
+    metadata: ObjectMeta
+    spec: ResourceClaimSpec
+    status: ResourceClaimStatus | None = None
+
+
+class ResourceClaimTemplateSpec(Wire, frozen=True, kw_only=True):
+    metadata: ObjectMeta | None = None
+    spec: ResourceClaimSpec
+
+
+class ResourceClaimTemplate(Wire, frozen=True, kw_only=True):
+    metadata: ObjectMeta
+    spec: ResourceClaimTemplateSpec
+
+
+class DeviceTaintSelector(Wire, frozen=True, kw_only=True, gc=False):
+    """Each field is optional; `{}` selects every device."""
+
+    driver: str | None = None
+    pool: str | None = None
+    device: str | None = None
+
+
+class DeviceTaintRuleSpec(Wire, frozen=True, kw_only=True):
+    device_selector: DeviceTaintSelector | None = None
+    taint: DeviceTaint
+
+
+class DeviceTaintRule(Wire, frozen=True, kw_only=True):
+    metadata: ObjectMeta
+    spec: DeviceTaintRuleSpec
