@@ -1,0 +1,137 @@
+"""Fixtures of the tests on the real control plane. Each test gets its own etcd and API server, and
+starts what else it needs on them; everything ends with the test."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.controlplane import building, shipped
+from tests.controlplane.api import Api
+from tests.controlplane.control_plane import ControlPlane
+from tests.controlplane.echo_extender import EchoExtender
+from tests.controlplane.fettle_process import FettleProcess
+from tests.controlplane.kubelet import Kubelet
+
+StartFettle = Callable[..., Awaitable[FettleProcess]]
+StartEcho = Callable[[], Awaitable[EchoExtender]]
+
+HERE = Path(__file__).parent
+SKIPPED = "control-plane suite SKIPPED"
+REQUIRED = "FETTLE_REQUIRE_CONTROLPLANE"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "controlplane: runs on a real Kubernetes control plane")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.controlplane)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter: Any) -> Iterator[None]:
+    """After pytest's own summary, where nobody overlooks it."""
+    yield
+    for report in terminalreporter.stats.get("skipped", []):
+        if SKIPPED in str(report.longrepr):
+            terminalreporter.write_line(f"{SKIPPED}: {building.GO_ABSENT}", yellow=True)
+            return
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A failed test shows the end of each log of its control plane."""
+    report = yield
+    plane = getattr(item, "funcargs", {}).get("control_plane")
+    if report.when == "call" and report.failed and isinstance(plane, ControlPlane):
+        for name, log in plane.logs().items():
+            lines = log.read_text(errors="replace").splitlines()[-15:]
+            text = "\n".join(line[:300] for line in lines)
+            report.sections.append((f"{name}: last lines of {log}", text))
+    return report
+
+
+@pytest.fixture(scope="session")
+def controlplane_binary() -> Path:
+    """Built now if need be, which takes minutes on a machine that never built it."""
+    if found := building.binary():
+        return found
+    if os.environ.get(REQUIRED) == "1":
+        pytest.fail(f"{REQUIRED}=1, but {building.GO_ABSENT}", pytrace=False)
+    pytest.skip(f"{SKIPPED}: {building.GO_ABSENT}")
+
+
+@pytest.fixture
+async def control_plane(controlplane_binary: Path, tmp_path: Path) -> AsyncIterator[ControlPlane]:
+    """etcd and API server; the test starts controller-manager and scheduler if it needs them."""
+    async with ControlPlane(controlplane_binary, tmp_path / "control-plane") as plane:
+        yield plane
+
+
+@pytest.fixture
+def api(control_plane: ControlPlane) -> Api:
+    """An administrator's client."""
+    return control_plane.tester
+
+
+@pytest.fixture
+async def kubelet(control_plane: ControlPlane) -> AsyncIterator[Kubelet]:
+    """Runs every pod that gets bound."""
+    kubelet = Kubelet(control_plane.tester)
+    kubelet.start()
+    yield kubelet
+    await kubelet.stop()
+
+
+@pytest.fixture
+async def start_echo_extender(control_plane: ControlPlane) -> AsyncIterator[StartEcho]:
+    started: list[EchoExtender] = []
+
+    async def start() -> EchoExtender:
+        echo = EchoExtender(control_plane.binary, control_plane.folder)
+        started.append(echo)
+        await echo.ready()
+        return echo
+
+    yield start
+    for echo in started:
+        echo.stop()
+
+
+@pytest.fixture
+async def start_fettle(control_plane: ControlPlane) -> AsyncIterator[StartFettle]:
+    """`await start_fettle("extender", settings=path, ...)`: applies deploy/rbac, starts Fettle
+    under its own service account and, unless `wait=False`, waits until it is ready. What else it
+    takes is what FettleProcess takes; an own `kubeconfig` leaves deploy/rbac alone."""
+    started: list[FettleProcess] = []
+
+    async def start(
+        *roles: str, kubeconfig: Path | None = None, wait: bool = True, **how: Any
+    ) -> FettleProcess:
+        if kubeconfig is None:
+            await shipped.apply_rbac(control_plane.tester)
+            kubeconfig = await control_plane.kubeconfig_for_service_account(
+                shipped.SERVICE_ACCOUNT, shipped.NAMESPACE
+            )
+        how.setdefault("name", f"fettle-{len(started)}" if started else "fettle")
+        fettle = FettleProcess(
+            control_plane.folder, roles=list(roles), kubeconfig=kubeconfig, **how
+        )
+        started.append(fettle)
+        fettle.start()
+        if wait:
+            await fettle.ready()
+        return fettle
+
+    yield start
+    for fettle in started:
+        fettle.kill()

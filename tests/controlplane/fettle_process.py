@@ -1,0 +1,111 @@
+"""Fettle as users run it: its own process, its own kubeconfig, its own ports. Nothing of Fettle is
+imported here; what a test sees of it, it sees over HTTP, in its log, and in the API server."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from tests.controlplane.processes import Process, ProcessFailed, free_port
+
+REPOSITORY = Path(__file__).parents[2]
+STOPS_WITHIN_S = 5.0
+
+
+class FettleProcess:
+    """`start` it, then `ready`; a further `start` after `stop` or `kill` uses the same ports."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        roles: Sequence[str] = (),
+        kubeconfig: Path | None = None,
+        settings: Path | None = None,
+        arguments: Sequence[str | Path] = (),
+        env: Mapping[str, str] | None = None,
+        name: str = "fettle",
+    ) -> None:
+        self.name = name
+        self.folder = folder
+        self.extender_port, self.webhook_port, self.browse_port = (free_port() for _ in range(3))
+        self.extender_url = f"http://127.0.0.1:{self.extender_port}"
+        self.browse_url = f"http://127.0.0.1:{self.browse_port}"
+        self.command: list[str | Path] = [sys.executable, "-m", "fettle", "serve", *roles]
+        if kubeconfig is not None:
+            self.command += ["--kubeconfig", kubeconfig]
+        if settings is not None:
+            self.command += ["--settings", settings]
+        self.command += ["--extender-listen", f"127.0.0.1:{self.extender_port}"]
+        self.command += ["--webhook-listen", f"127.0.0.1:{self.webhook_port}"]
+        self.command += ["--browse-listen", f"127.0.0.1:{self.browse_port}"]
+        self.command += arguments
+        paths = [str(REPOSITORY), *filter(None, [os.environ.get("PYTHONPATH")])]
+        self._env = {"PYTHONPATH": os.pathsep.join(paths), **(env or {})}
+        self._process: Process | None = None
+
+    @property
+    def process(self) -> Process:
+        assert self._process is not None, "not started"
+        return self._process
+
+    def start(self) -> None:
+        assert self._process is None or not self._process.running, "running already"
+        self._process = Process(self.name, self.command, self.folder, env=self._env)
+
+    async def ready(self, timeout_s: float = 20.0) -> float:
+        """Seconds until /readyz answered 200."""
+        return await self.process.ready(f"{self.browse_url}/readyz", timeout_s=timeout_s)
+
+    async def stop(self) -> float:
+        """SIGTERM; the seconds it took. It must end with 0, and in time."""
+        began = time.monotonic()
+        code = await self.process.terminate(STOPS_WITHIN_S)
+        if code != 0:
+            raise ProcessFailed(f"exit code {code} after SIGTERM\n{self.process.tail()}")
+        return time.monotonic() - began
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        if self._process is not None:
+            self._process.kill()
+
+    def freeze(self) -> None:
+        """It holds its connections and answers nothing, until `thaw`."""
+        self.process.signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self.process.signal(signal.SIGCONT)
+
+    async def browse(self, path: str, **params: str) -> tuple[int, Any]:
+        """GET from the browse listener: the status, and the JSON or else the text."""
+        return await self._ask("GET", self.browse_url + path, params=params)
+
+    async def ask_extender(self, verb: str, body: object) -> tuple[int, Any]:
+        """POST to the extender as a scheduler would."""
+        return await self._ask("POST", f"{self.extender_url}/{verb}", json=body)
+
+    async def _ask(self, method: str, url: str, **how: Any) -> tuple[int, Any]:
+        async with aiohttp.ClientSession() as session, session.request(method, url, **how) as reply:
+            if reply.content_type == "application/json":
+                return reply.status, await reply.json()
+            return reply.status, await reply.text()
+
+    def resident_mb(self) -> float:
+        """Memory it holds now."""
+        for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1]) / 1024
+        raise ProcessFailed(f"{self.name} has no memory: it ended\n{self.process.tail()}")
+
+    def cpu_s(self) -> float:
+        """Processor time it has used so far, user and system."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

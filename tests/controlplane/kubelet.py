@@ -1,0 +1,236 @@
+"""A stand-in for the kubelets of all nodes: it runs every pod that gets bound and lets go of every
+pod that is deleted, and a test makes it fail pods, report devices and end containers. Statuses are
+written as the real kubelet writes them: other writers' pod conditions stay."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import Mapping
+
+import aiohttp
+
+from tests.controlplane.api import Api, ApiError, Object
+from tests.controlplane.objects import node_condition, now
+from tests.controlplane.waiting import in_phase
+
+_UNHEALTHY = "no healthy devices present; cannot allocate unhealthy devices nvidia.com/gpu"
+
+_EVERYDAY = (ApiError, aiohttp.ClientError, OSError, TimeoutError)
+"""Ended watches, deleted pods, and an API server that a test stopped."""
+
+
+class Kubelet:
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self._task: asyncio.Task[None] | None = None
+        self._refusing: dict[str, str] = {}
+        self._addresses = itertools.count(1)
+        self.termination_s = 0.0
+        """How long a deleted pod takes to stop."""
+        self._stopping: dict[str, asyncio.Task[None]] = {}
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run(), name="kubelet")
+
+    async def stop(self) -> None:
+        for task in [*self._stopping.values(), *([self._task] if self._task else [])]:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        self._task = None
+
+    # --- what a test makes it do
+
+    def refuse_pods_on(self, node: str, cause: str = _UNHEALTHY) -> None:
+        """From now on the node swallows pods: each one bound to it fails admission."""
+        self._refusing[node] = cause
+
+    def accept_pods_on(self, node: str) -> None:
+        self._refusing.pop(node, None)
+
+    async def fail_admission(
+        self, pod: str, cause: str = _UNHEALTHY, namespace: str = "default"
+    ) -> None:
+        """Fail this pod as the kubelet does when the device plugin cannot allocate."""
+        await self._set(pod, namespace, _admission_failure(cause))
+
+    async def set_device_health(
+        self,
+        pod: str,
+        health: Mapping[str, str],
+        *,
+        resource: str = "nvidia.com/gpu",
+        message: str | None = None,
+        namespace: str = "default",
+    ) -> None:
+        """`allocatedResourcesStatus` of the pod's first container: device id to Healthy, Unhealthy
+        or Unknown. For a claim the resource is `claim:NAME` or `claim:NAME/REQUEST`, the id
+        `driver/pool/device`. Waits until the pod runs."""
+        running = await in_phase(self._api, pod, "Running", namespace=namespace)
+        said = {"message": message} if message else {}
+        resources = [{"resourceID": i, "health": h, **said} for i, h in health.items()]
+        statuses = running["status"]["containerStatuses"]
+        others = [
+            s for s in statuses[0].get("allocatedResourcesStatus", []) if s["name"] != resource
+        ]
+        statuses[0]["allocatedResourcesStatus"] = [
+            *others,
+            {"name": resource, "resources": resources},
+        ]
+        await self._set(pod, namespace, {"containerStatuses": statuses})
+
+    async def exit_containers(
+        self, pod: str, code: int, *, namespace: str = "default", reason: str | None = None
+    ) -> None:
+        """All containers end with the code: the pod ends, or restarts as its restartPolicy says.
+        Waits until the pod runs."""
+        running = await in_phase(self._api, pod, "Running", namespace=namespace)
+        policy = running["spec"]["restartPolicy"]
+        if policy == "Always" or (policy == "OnFailure" and code != 0):
+            status = _restarted(running, code, reason)
+        else:
+            status = _ended(running, code, reason)
+        await self._set(pod, namespace, status)
+
+    async def set_node_condition(
+        self,
+        node: str,
+        kind: str,
+        status: str,
+        reason: str = "Set",
+        message: str = "",
+        *,
+        since: str | None = None,
+    ) -> None:
+        conditions = [node_condition(kind, status, reason, message, since=since)]
+        await self._api.patch_status("nodes", node, {"conditions": conditions}, form="strategic")
+
+    async def set_allocatable(
+        self, node: str, count: int, *, resource: str = "nvidia.com/gpu"
+    ) -> None:
+        """As after the device plugin withdrew devices; capacity stays."""
+        await self._api.patch_status("nodes", node, {"allocatable": {resource: str(count)}})
+
+    # --- what it does by itself
+
+    async def _run(self) -> None:
+        while True:
+            with contextlib.suppress(*_EVERYDAY):
+                async for kind, pod in self._api.watch("pods"):
+                    if kind == "ERROR":
+                        break
+                    if kind != "DELETED" and pod["spec"].get("nodeName"):
+                        await self._attend(pod)
+            await asyncio.sleep(0.1)
+
+    async def _attend(self, pod: Object) -> None:
+        name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+        if pod["metadata"].get("deletionTimestamp"):
+            if uid not in self._stopping:
+                self._stopping[uid] = asyncio.create_task(self._let_go(pod))
+        elif pod["status"]["phase"] == "Pending":
+            cause = self._refusing.get(pod["spec"]["nodeName"])
+            status = _admission_failure(cause) if cause else _running(pod, next(self._addresses))
+            with contextlib.suppress(ApiError):  # gone, or changed: the watch will tell
+                await self._set(name, pod["metadata"]["namespace"], status, uid)
+
+    async def _let_go(self, pod: Object) -> None:
+        name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
+        uid = pod["metadata"]["uid"]
+        try:
+            await asyncio.sleep(self.termination_s)
+            with contextlib.suppress(*_EVERYDAY):
+                if pod["status"]["phase"] == "Running":
+                    await self._set(name, namespace, _ended(pod, 143, "Error"), uid)
+                await self._api.delete("pods", name, namespace, grace_s=0, uid=uid)
+        finally:
+            del self._stopping[uid]
+
+    async def _set(self, pod: str, namespace: str, status: Object, uid: str | None = None) -> None:
+        body: Object = {"status": status} | ({"metadata": {"uid": uid}} if uid else {})
+        await self._api.patch("pods", pod, body, namespace, form="strategic", subresource="status")
+
+
+def _conditions(ready: bool, reason: str = "") -> list[Object]:
+    at = now()
+    readiness = {"status": str(ready), "lastTransitionTime": at, "reason": reason}
+    return [
+        {"type": "PodReadyToStartContainers", "status": str(ready), "lastTransitionTime": at},
+        {"type": "Initialized", "status": "True", "lastTransitionTime": at},
+        {"type": "ContainersReady", **readiness},
+        {"type": "Ready", **readiness},
+    ]
+
+
+def _running(pod: Object, address: int) -> Object:
+    at, ip = now(), f"10.244.{address // 250 % 250}.{address % 250 + 1}"
+    return {
+        "phase": "Running",
+        "startTime": at,
+        "hostIP": "192.0.2.10",
+        "podIP": ip,
+        "podIPs": [{"ip": ip}],
+        "conditions": _conditions(ready=True),
+        "containerStatuses": [
+            {
+                "name": container["name"],
+                "image": container["image"],
+                "imageID": container["image"],
+                "containerID": f"containerd://{pod['metadata']['uid']}-{container['name']}",
+                "ready": True,
+                "started": True,
+                "restartCount": 0,
+                "state": {"running": {"startedAt": at}},
+            }
+            for container in pod["spec"]["containers"]
+        ],
+    }
+
+
+def _admission_failure(cause: str) -> Object:
+    return {
+        "phase": "Failed",
+        "reason": "UnexpectedAdmissionError",
+        "message": f"Pod was rejected: Allocate failed due to {cause}, which is unexpected",
+        "startTime": now(),
+    }
+
+
+def _terminated(container: Object, code: int, reason: str | None) -> Object:
+    began = container["state"].get("running", {}).get("startedAt", now())
+    reason = reason or ("Completed" if code == 0 else "Error")
+    return {"exitCode": code, "reason": reason, "startedAt": began, "finishedAt": now()}
+
+
+def _ended(pod: Object, code: int, reason: str | None) -> Object:
+    statuses = [
+        {
+            **container,
+            "ready": False,
+            "started": False,
+            "state": {"running": None, "terminated": _terminated(container, code, reason)},
+        }
+        for container in pod["status"].get("containerStatuses", [])
+    ]
+    phase = "Succeeded" if code == 0 else "Failed"
+    done = "PodCompleted" if code == 0 else "PodFailed"
+    return {
+        "phase": phase,
+        "conditions": _conditions(ready=False, reason=done),
+        "containerStatuses": statuses,
+    }
+
+
+def _restarted(pod: Object, code: int, reason: str | None) -> Object:
+    statuses = [
+        {
+            **container,
+            "restartCount": container["restartCount"] + 1,
+            "lastState": {"terminated": _terminated(container, code, reason)},
+            "state": {"running": {"startedAt": now()}},
+        }
+        for container in pod["status"]["containerStatuses"]
+    ]
+    return {"containerStatuses": statuses}
