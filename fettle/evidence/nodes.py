@@ -1,0 +1,236 @@
+"""What a Node object says: its conditions, its labels, and devices its plugins have withdrawn.
+
+Polarity and weights come from the rules; NVSentinel's conditions are read down to the device.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from fettle.asks import is_device_resource, units_of
+from fettle.evidence import nvsentinel
+from fettle.evidence.reports import short
+from fettle.evidence.rules import Rules
+from fettle.evidence.rules.rows import ConditionRow, LabelRow
+from fettle.model import UNKNOWN_SCORE, Evidence, Family, Kind, NodeId, Subject, UnitId
+from fettle.wire import core
+from fettle.wire.meta import Condition, unix_s
+
+OWN_PREFIX = "fettle.dev/"
+GAP_SOURCE = "allocatable"
+
+
+class Said(NamedTuple):
+    """Evidence, and the sources about which it is the whole truth."""
+
+    evidence: tuple[Evidence, ...]
+    settled: frozenset[str]
+
+
+def of_conditions(node: core.Node, rules: Rules, now: float) -> Said:
+    """Faults by the rules' polarity; a status that is neither True nor False is no fault."""
+    status = node.status
+    conditions = [
+        (condition, row)
+        for condition in (status.conditions if status is not None else None) or ()
+        if not condition.type.startswith(OWN_PREFIX)
+        and (row := rules.condition(condition.type, condition.reason)) is not None
+    ]
+    messages = {
+        condition.type: nvsentinel.parse(condition.message)
+        for condition, row in conditions
+        if row.format == "nvsentinel" and _is_faulty(condition, row)
+    }
+    known = nvsentinel.uuids(e for message in messages.values() for e in message.entries)
+    reader = _ConditionReader(node, rules, now, known)
+    evidence: list[Evidence] = []
+    settled: set[str] = set()
+    for condition, row in conditions:
+        if condition.status not in ("True", "False"):
+            evidence += reader.unknown(condition, row)
+            continue
+        message = messages.get(condition.type)
+        if not _is_faulty(condition, row):
+            pass
+        elif message is not None:
+            evidence += reader.per_device(condition, row, message)
+        else:
+            evidence.append(reader.whole_node(condition, row))
+        if message is None or not message.cut_off:
+            settled.add(_source(condition))
+    return Said(tuple(evidence), frozenset(settled))
+
+
+def _is_faulty(condition: Condition, row: ConditionRow) -> bool:
+    return condition.status == ("True" if row.faulty else "False")
+
+
+def _source(condition: Condition) -> str:
+    return f"condition {condition.type}"
+
+
+class _ConditionReader:
+    """Evidence from the conditions of one node."""
+
+    def __init__(self, node: core.Node, rules: Rules, now: float, known: dict[str, str]) -> None:
+        self._name = node.metadata.name
+        self._rules = rules
+        self._now = now
+        self._known = known
+        self._node = node
+
+    def unknown(self, condition: Condition, row: ConditionRow) -> Iterator[Evidence]:
+        if row.unknown_counts:
+            text = f"{condition.type} is {condition.status}: {condition.message}"
+            weight = 1.0 - UNKNOWN_SCORE
+            yield self._evidence(
+                condition, NodeId(self._name), row.family, Kind.UNKNOWN, weight, text
+            )
+
+    def whole_node(self, condition: Condition, row: ConditionRow) -> Evidence:
+        text = f"{condition.type} is {condition.status} ({condition.reason}): {condition.message}"
+        family, kind, weight = row.family, row.kind, row.weight
+        if row.xid and (found := re.search(row.xid, condition.reason)) is not None:
+            xid = self._rules.xid(found[found.re.groups])
+            family, kind, weight = xid.family, xid.kind, xid.weight
+            text = f"{xid.text} ({condition.type})"
+        return self._evidence(condition, NodeId(self._name), family, kind, weight, text)
+
+    def per_device(
+        self, condition: Condition, row: ConditionRow, message: nvsentinel.Message
+    ) -> Iterator[Evidence]:
+        """One for each device and family; about the node where the message names no device."""
+        placed = False
+        for entry in message.entries:
+            for unit in nvsentinel.unit_ids(self._name, entry, self._known):
+                yield from self._entry(condition, row, unit, entry)
+                placed = True
+        if not placed:
+            for entry in message.entries:
+                yield from self._entry(condition, row, NodeId(self._name), entry)
+            if not message.entries:
+                yield self.whole_node(condition, msgspec.structs.replace(row, xid=""))
+        elif message.cut_off:
+            cut = self._rules.signals["cut-off"]
+            text = f"{condition.type}: the message is cut off, it may mean more devices"
+            yield self._evidence(
+                condition, NodeId(self._name), cut.family, Kind.LEVEL, cut.weight, text
+            )
+
+    def _entry(
+        self, condition: Condition, row: ConditionRow, subject: Subject, entry: nvsentinel.Entry
+    ) -> Iterator[Evidence]:
+        action = self._rules.actions.get(entry.action)
+        least = action.least if action is not None else 0.0
+        advice = f" (recommended: {entry.action})" if entry.action else ""
+        codes = " ".join(entry.codes)
+        said = f"{condition.type} {codes}".strip() + f": {entry.text}{advice}"
+        readings = [(row.family, row.kind, row.weight, said)]
+        if row.xid and (xids := [c for c in entry.codes if c.isdigit()]):
+            found = [self._rules.xid(code) for code in xids]
+            readings = [(x.family, x.kind, x.weight, f"{x.text}; {said}") for x in found]
+        for family, kind, weight, text in readings:
+            weight = max(weight, least)
+            most = self._rules.signals["remediated"].weight
+            if weight > most and _is_remediated(self._node, self._rules):
+                kind, weight, text = Kind.LEVEL, most, f"remediated since: {text}"
+            yield self._evidence(condition, subject, family, kind, weight, text)
+
+    def _evidence(
+        self,
+        condition: Condition,
+        subject: Subject,
+        family: Family,
+        kind: Kind,
+        weight: float,
+        text: str,
+    ) -> Evidence:
+        return Evidence(
+            subject=subject,
+            family=family,
+            kind=kind,
+            weight=weight,
+            source=_source(condition),
+            reporter=f"Node {self._name}",
+            text=short(text),
+            observed_at=unix_s(condition.last_transition_time, self._now),
+            half_life_s=self._rules.half_life_s(family),
+        )
+
+
+def of_labels(node: core.Node, rules: Rules, now: float) -> Said:
+    """What health tools say in labels; all label sources are settled by every look at a node."""
+    evidence = tuple(
+        _label_evidence(node, row, found, rules, now)
+        for row, found in _labels(node, rules)
+        if not row.remediated
+    )
+    return Said(evidence, frozenset(_label_source(row) for row in rules.labels.values()))
+
+
+def _labels(node: core.Node, rules: Rules) -> Iterator[tuple[LabelRow, re.Match[str]]]:
+    for key, value in (node.metadata.labels or {}).items():
+        if (match := rules.label(key, value)) is not None and not key.startswith(OWN_PREFIX):
+            yield match
+
+
+def _is_remediated(node: core.Node, rules: Rules) -> bool:
+    return any(row.remediated for row, _ in _labels(node, rules))
+
+
+def _label_source(row: LabelRow) -> str:
+    return f"label {row.name}"
+
+
+def _label_evidence(
+    node: core.Node, row: LabelRow, found: re.Match[str], rules: Rules, now: float
+) -> Evidence:
+    name = node.metadata.name
+    unit = UnitId(name, row.resource, f"index:{found[1]}") if row.resource else None
+    return Evidence(
+        subject=unit or NodeId(name),
+        family=row.family,
+        kind=row.kind,
+        weight=row.weight,
+        source=_label_source(row),
+        reporter=f"Node {name}",
+        text=short(f"label {found[0]}={(node.metadata.labels or {})[found[0]]}"),
+        observed_at=now,
+        half_life_s=rules.half_life_s(row.family),
+    )
+
+
+def of_gaps(node: core.Node, rules: Rules, now: float) -> Said:
+    """Units that device plugins have withdrawn: mild evidence about the node, by their share."""
+    status = node.status
+    if status is None or status.capacity is None:
+        return Said((), frozenset())
+    allocatable = status.allocatable or {}
+    gaps = []
+    for resource, quantity in sorted(status.capacity.items()):
+        capacity = units_of(quantity) if is_device_resource(resource) else 0
+        missing = capacity - units_of(allocatable.get(resource, 0))
+        if capacity and missing > 0:
+            gaps.append((missing / capacity, f"{missing} of {capacity} {resource}"))
+    settled = frozenset((GAP_SOURCE,))
+    return Said(tuple(_gap_evidence(node, gaps, rules, now)) if gaps else (), settled)
+
+
+def _gap_evidence(
+    node: core.Node, gaps: Iterable[tuple[float, str]], rules: Rules, now: float
+) -> Iterator[Evidence]:
+    signal = rules.signals["gap"]
+    share = max(share for share, _ in gaps)
+    yield Evidence(
+        subject=NodeId(node.metadata.name),
+        family=signal.family,
+        kind=Kind.LEVEL,
+        weight=min(signal.cap, signal.weight * share),
+        source=GAP_SOURCE,
+        reporter=f"Node {node.metadata.name}",
+        text=short("not allocatable: " + ", ".join(text for _, text in gaps)),
+        observed_at=now,
+        half_life_s=rules.half_life_s(signal.family),
+    )

@@ -1,0 +1,142 @@
+"""What a Pod says: the health of devices it holds, and that its node's kubelet refused it.
+
+The kubelet writes both. A live pod's `allocatedResourcesStatus` stands while it is said; of a
+pod that has ended it is the last word, and fades. A refusal is an event, counted once per pod.
+"""
+
+from collections.abc import Callable, Iterator
+
+from fettle.evidence.reports import Report, heaviest, short
+from fettle.evidence.rules import Rules
+from fettle.model import DeviceId, Evidence, Kind, NodeId, Subject, UnitId
+from fettle.wire import core, resource
+from fettle.wire.meta import unix_s
+
+SOURCE = "allocatedResourcesStatus"
+REFUSED = "UnexpectedAdmissionError"
+
+Claims = Callable[[str], resource.ResourceClaim | None]
+
+
+def of_pod(pod: core.Pod, rules: Rules, now: float, claims: Claims) -> Report | None:
+    """None where the pod says nothing about devices."""
+    evidence: list[Evidence] = []
+    cleared: set[tuple[Subject, str]] = set()
+    if _is_refused(pod):
+        evidence += _refusal(pod, rules, now)
+    else:
+        for subject, health in _healths(pod, claims):
+            if health.health == "Healthy":
+                cleared.add((subject, SOURCE))
+            else:
+                evidence.append(_evidence(pod, subject, health, rules, now))
+    if pod.terminal:
+        evidence = [e for e in evidence if e.kind is not Kind.UNKNOWN]
+        cleared.clear()
+    if not evidence and not cleared:
+        return None
+    said_ill = {(e.subject, e.source) for e in evidence}
+    return Report(
+        reporter=f"Pod {pod.metadata.key}",
+        evidence=heaviest(evidence),
+        cleared=frozenset(cleared - said_ill),
+        uid=pod.metadata.uid,
+    )
+
+
+def _is_refused(pod: core.Pod) -> bool:
+    status = pod.status
+    return status is not None and status.phase == "Failed" and status.reason == REFUSED
+
+
+def _refusal(pod: core.Pod, rules: Rules, now: float) -> Iterator[Evidence]:
+    node = pod.spec.node_name if pod.spec is not None else None
+    if not node or pod.status is None:
+        return
+    signal = rules.signals["admission"]
+    yield Evidence(
+        subject=NodeId(node),
+        family=signal.family,
+        kind=Kind.DECAYING,
+        weight=signal.weight,
+        source="kubelet refusals",
+        reporter=f"Pod {pod.metadata.key}",
+        text=short(f"kubelet refused pod {pod.metadata.key}: {pod.status.message}"),
+        observed_at=_changed_at(pod, "PodScheduled", now),
+        half_life_s=rules.half_life_s(signal.family),
+        cap=signal.cap,
+    )
+
+
+def _changed_at(pod: core.Pod, condition: str, now: float) -> float:
+    """When a condition of the pod last changed; its creation where it has none such."""
+    for found in (pod.status.conditions if pod.status is not None else None) or ():
+        if found.type == condition and found.last_transition_time is not None:
+            return found.last_transition_time.timestamp()
+    return unix_s(pod.metadata.creation_timestamp, now)
+
+
+def _evidence(
+    pod: core.Pod, subject: Subject, health: core.ResourceHealth, rules: Rules, now: float
+) -> Evidence:
+    signal = rules.signals["unhealthy-allocation"]
+    unhealthy = health.health == "Unhealthy"
+    kind = Kind.DECAYING if pod.terminal else Kind.LEVEL
+    detail = f": {health.message}" if health.message else ""
+    return Evidence(
+        subject=subject,
+        family=signal.family,
+        kind=kind if unhealthy else Kind.UNKNOWN,
+        weight=signal.weight if unhealthy else 0.0,
+        source=SOURCE,
+        reporter=f"Pod {pod.metadata.key}",
+        text=short(f"kubelet: {health.health or 'Unknown'} in pod {pod.metadata.key}{detail}"),
+        observed_at=_changed_at(pod, "Ready", now) if pod.terminal else now,
+        half_life_s=rules.half_life_s(signal.family),
+        cap=signal.weight if unhealthy else 1.0,
+    )
+
+
+def _healths(pod: core.Pod, claims: Claims) -> Iterator[tuple[Subject, core.ResourceHealth]]:
+    for container in pod.container_statuses():
+        for status in container.allocated_resources_status or ():
+            for health in status.resources or ():
+                subject = _subject(pod, status.name, health.resource_id, claims)
+                if subject is not None:
+                    yield subject, health
+
+
+def _subject(pod: core.Pod, name: str, resource_id: str, claims: Claims) -> Subject | None:
+    """The device an entry means; None where it cannot be told."""
+    if not name.startswith("claim:"):
+        node = pod.spec.node_name if pod.spec is not None else None
+        return UnitId(node, name, resource_id) if node and resource_id else None
+    driver, _, rest = resource_id.partition("/")
+    pool, _, device = rest.rpartition("/")  # a pool's name may contain slashes
+    if driver and pool and device:
+        return DeviceId(driver, pool, device)
+    return _only_device(pod, name.removeprefix("claim:"), claims)
+
+
+def _only_device(pod: core.Pod, name: str, claims: Claims) -> DeviceId | None:
+    """The device allocated for `<claim>/<request>`, where there is just one."""
+    claim_name, _, request = name.partition("/")
+    claim = claims(_claim_key(pod, claim_name))
+    allocation = claim.status.allocation if claim is not None and claim.status is not None else None
+    if allocation is None or allocation.devices is None:
+        return None
+    found = {
+        DeviceId(r.driver, r.pool, r.device)
+        for r in allocation.devices.results or ()
+        if not request or r.request.partition("/")[0] == request.partition("/")[0]
+    }
+    return found.pop() if len(found) == 1 else None
+
+
+def _claim_key(pod: core.Pod, name: str) -> str:
+    """`namespace/name` of the ResourceClaim behind a pod's claim entry."""
+    statuses = (pod.status.resource_claim_statuses if pod.status is not None else None) or ()
+    entries = (pod.spec.resource_claims if pod.spec is not None else None) or ()
+    generated = {s.name: s.resource_claim_name for s in statuses}
+    direct = {e.name: e.resource_claim_name for e in entries}
+    return f"{pod.metadata.namespace}/{generated.get(name) or direct.get(name) or name}"

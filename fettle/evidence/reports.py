@@ -1,0 +1,52 @@
+"""What one object says about health at one moment, and how its silence is to be taken.
+
+Made by `gathering`, folded by the health book. Imports only the model.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from fettle.model import Evidence, Kind, Subject
+
+TEXT_LIMIT = 240
+"""Characters of an explanation; what producers write can be far longer."""
+
+
+class Report(NamedTuple):
+    """What one object says now: faults that stand, and explicit all-clears.
+
+    `cleared` names a (subject, source) that is said to be fine, by whoever reported it before;
+    `settled` names sources about which this report is the whole truth: what they said earlier
+    through this reporter, and say no longer, is over. `absent_is_clear` holds that for all its
+    sources. Where none of these applies, silence is no all-clear: a level fault that is no longer
+    said decays. Under another `uid` a reporter is another object of the same name. A changed
+    `boot` id clears what was latched and is not said again.
+    """
+
+    reporter: str
+    evidence: tuple[Evidence, ...]
+    cleared: frozenset[tuple[Subject, str]] = frozenset()
+    absent_is_clear: bool = False
+    settled: frozenset[str] = frozenset()
+    uid: str = ""
+    boot: str = ""
+
+
+def heaviest(evidence: Iterable[Evidence]) -> tuple[Evidence, ...]:
+    """One for each subject, source and family: what else was said there weighs no more."""
+    chosen: dict[object, Evidence] = {}
+    for one in evidence:
+        key = (one.subject, one.source, one.family, one.kind is Kind.UNKNOWN)
+        if key not in chosen or _rank(one) > _rank(chosen[key]):
+            chosen[key] = one
+    return tuple(chosen.values())
+
+
+def _rank(one: Evidence) -> tuple[float, bool, str]:
+    return one.weight, one.kind is Kind.LATCHED, one.text
+
+
+def short(text: str) -> str:
+    """One line of at most `TEXT_LIMIT` characters."""
+    line = " ".join(text.split())
+    return line if len(line) <= TEXT_LIMIT else line[: TEXT_LIMIT - 1] + "…"

@@ -1,0 +1,106 @@
+"""The rule tables as they are asked: which row holds for a condition, a taint, an XID."""
+
+import re
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from typing import NamedTuple
+
+from fettle.evidence.rules.rows import (
+    ActionRow,
+    ConditionRow,
+    FamilyRow,
+    LabelRow,
+    SignalRow,
+    TaintRow,
+    XidClassRow,
+    XidRow,
+)
+from fettle.model import Family, Kind
+
+UNCLASSIFIED = "unclassified"
+"""The XID class of an XID that has no row."""
+DEFAULT_HALF_LIFE_S = 3600.0
+
+
+class Xid(NamedTuple):
+    """What an XID says about the device that reported it."""
+
+    family: Family
+    kind: Kind
+    weight: float
+    text: str
+
+
+class Rules:
+    """All tables, by name of the row, in the order in which rows are tried.
+
+    Every node is looked at on every heartbeat: conditions are found by exact type before patterns
+    are tried, and label keys, which nodes have in common, are matched once.
+    """
+
+    def __init__(
+        self,
+        *,
+        families: Mapping[str, FamilyRow],
+        signals: Mapping[str, SignalRow],
+        xid_classes: Mapping[str, XidClassRow],
+        xids: Mapping[str, XidRow],
+        actions: Mapping[str, ActionRow],
+        conditions: Mapping[str, ConditionRow],
+        taints: Mapping[str, TaintRow],
+        labels: Mapping[str, LabelRow],
+    ) -> None:
+        self.families = families
+        self.signals = signals
+        self.xid_classes = xid_classes
+        self.xids = xids
+        self.actions = actions
+        self.conditions = conditions
+        self.taints = taints
+        self.labels = labels
+        self._by_type: dict[str, list[ConditionRow]] = {}
+        for row in conditions.values():
+            if not row.is_pattern:
+                self._by_type.setdefault(row.type, []).append(row)
+        self._patterns = [row for row in conditions.values() if row.is_pattern]
+        self._labels_by_key = lru_cache(maxsize=4096)(self._match_key)
+
+    def condition(self, type_: str, reason: str) -> ConditionRow | None:
+        """The first row that matches; rows that name the type come before patterns."""
+        for rows in (self._by_type.get(type_, ()), self._patterns):
+            for row in rows:
+                if row.matches(type_, reason):
+                    return row
+        return None
+
+    def taint(self, driver: str, key: str, effect: str) -> TaintRow | None:
+        """The first row that matches."""
+        for row in self.taints.values():
+            if row.matches(driver, key, effect):
+                return row
+        return None
+
+    def label(self, key: str, value: str) -> tuple[LabelRow, re.Match[str]] | None:
+        """The first row that matches, and how its key did."""
+        for row, found in self._labels_by_key(key):
+            if fnmatchcase(value, row.value):
+                return row, found
+        return None
+
+    def _match_key(self, key: str) -> tuple[tuple[LabelRow, re.Match[str]], ...]:
+        matches = ((row, re.fullmatch(row.key, key)) for row in self.labels.values())
+        return tuple((row, found) for row, found in matches if found is not None)
+
+    def xid(self, code: str) -> Xid:
+        """What an XID means; one without a row is unclassified."""
+        row = self.xids.get(code)
+        class_ = self.xid_classes[row.class_ if row is not None else UNCLASSIFIED]
+        if row is None:
+            return Xid(Family.DRIVER, class_.kind, class_.weight, f"XID {code} (not in the table)")
+        advice = f" ({row.action})" if row.action else ""
+        return Xid(row.family, class_.kind, class_.weight, f"XID {code}: {row.text}{advice}")
+
+    def half_life_s(self, family: Family) -> float:
+        row = self.families.get(family.value)
+        return row.half_life_s if row is not None else DEFAULT_HALF_LIFE_S

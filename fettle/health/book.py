@@ -1,0 +1,103 @@
+"""The health book: reports in, health out.
+
+Keeps nothing for subjects about which nothing is said: 40,000 sound devices cost nothing. Only
+the writer task touches it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from fettle.evidence.reports import Report
+from fettle.evidence.rules import Rules
+from fettle.health import memory, scoring
+from fettle.health.fading import Fading
+from fettle.health.ledger import Ledger
+from fettle.health.memory import Judged, Remembered
+from fettle.health.states import START
+from fettle.model import SOUND, Health, State, Subject, UnitId
+from fettle.settings import HealthSettings
+
+SWEEP_EVERY_S = 600.0
+
+
+class HealthBook:
+    """All evidence, and what has been answered by it."""
+
+    def __init__(self, settings: HealthSettings, rules: Rules) -> None:
+        self._settings = settings
+        self._ledger = Ledger(rules, settings.orphan_half_life_seconds)
+        self._memory: dict[Subject, Remembered] = {}
+        self._swept_at = 0.0
+
+    def report(self, report: Report, now: float) -> set[Subject]:
+        """What one object says now; returns the subjects whose evidence changed."""
+        return self._ledger.report(report, now)
+
+    def vanish(self, reporter: str, now: float) -> set[Subject]:
+        """The messenger is gone; what it said fades, or is clear where its silence says so."""
+        return self._ledger.vanish(reporter, now)
+
+    def forget(self, key: Subject) -> None:
+        """The subject itself is gone; a node takes its device-plugin units with it."""
+        for gone in self._ledger.forget(key):
+            self._memory.pop(gone, None)
+
+    def units(self, node: str) -> set[UnitId]:
+        """Device-plugin units on a node about which something is said, or lately was."""
+        return self._ledger.units(node)
+
+    def assess(self, key: Subject, subjects: Iterable[Subject], now: float) -> Health:
+        """The health of `key` by all that is said of `subjects`, following its health before."""
+        subjects = tuple(subjects)
+        known = self._memory.get(key)
+        if known is None and not any(self._ledger.knows(s) for s in subjects):
+            return SOUND
+        judged = self._judge(known, subjects, now)
+        if not judged.health.evidence and judged.stay.state is State.HEALTHY:
+            self._memory.pop(key, None)
+            return SOUND
+        health = judged.health
+        if known is not None and memory.is_same(known.health, health):
+            health = known.health
+        self._memory[key] = Remembered(
+            subjects=subjects,
+            stay=judged.stay,
+            eased={s: self._ledger.eased(s) for s in subjects},
+            health=health,
+            due_at=self._due_at(judged, health, subjects, now),
+        )
+        return health
+
+    def moving(self, now: float) -> set[Subject]:
+        """Keys whose health time alone has changed since they were assessed."""
+        if now - self._swept_at >= SWEEP_EVERY_S:
+            self._swept_at = now
+            self._ledger.sweep(now, self._memory)
+        moved: set[Subject] = set()
+        for key, known in self._memory.items():
+            if known.due_at > now:
+                continue
+            judged = self._judge(known, known.subjects, now)
+            if memory.is_same(known.health, judged.health):
+                known.due_at = self._due_at(judged, known.health, known.subjects, now)
+            else:
+                moved.add(key)
+        return moved
+
+    def _judge(self, known: Remembered | None, subjects: tuple[Subject, ...], now: float) -> Judged:
+        said = scoring.ordered(w for s in subjects for w in self._ledger.weighed(s, now))
+        stay = known.stay if known is not None else START
+        all_clear = known is not None and any(
+            self._ledger.eased(s) > count for s, count in known.eased.items()
+        )
+        return memory.judge(said, stay, self._settings, now, all_clear=all_clear)
+
+    def _due_at(
+        self, judged: Judged, shown: Health, subjects: tuple[Subject, ...], now: float
+    ) -> float:
+        return memory.due_at(judged, shown, self._fading(subjects, now), self._settings, now)
+
+    def _fading(self, subjects: tuple[Subject, ...], now: float) -> Iterator[Fading]:
+        for subject in subjects:
+            yield from self._ledger.fading(subject, now)

@@ -1,0 +1,98 @@
+"""Decaying evidence: one running sum for each subject, source, family and half-life.
+
+`Σ weight · 2^(−age / half-life)`, at most the cap, kept as one strength at one time, so that a
+thousand events cost as much as one, in whatever order they are heard of.
+"""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from fettle.model import Evidence, Kind, Weighed
+
+NEGLIGIBLE = 0.005
+"""A weight below which fading evidence is forgotten."""
+
+
+class Fading(msgspec.Struct):
+    """The `strength` of `count` events at time `at`; `evidence` is the latest of them."""
+
+    evidence: Evidence
+    strength: float
+    at: float
+    count: int = 1
+
+    def add(self, event: Evidence, now: float) -> None:
+        """One more event, which may be older than those before it."""
+        when = min(event.observed_at, now)
+        if when >= self.at:
+            self.strength = self._strength(when) + event.weight
+            self.at = when
+        else:
+            age_s = self.at - when
+            self.strength += event.weight * math.exp2(-age_s / self.evidence.half_life_s)
+        self.count += 1
+        self.evidence = self._latest(event)
+
+    def renew(self, evidence: Evidence, now: float) -> None:
+        """The same fact, told again by another messenger: it is fresh, not worse."""
+        self.strength = max(evidence.weight, self._strength(now))
+        self.at = now
+        self.evidence = self._latest(evidence)
+
+    def weighed(self, now: float) -> Weighed:
+        shown = self.evidence
+        if self.count > 1:
+            shown = msgspec.structs.replace(shown, text=f"{shown.text} (×{self.count} lately)")
+        return Weighed(shown, min(shown.cap, self._strength(now)))
+
+    def is_negligible(self, now: float) -> bool:
+        return self._strength(now) < NEGLIGIBLE
+
+    def negligible_at(self) -> float:
+        if self.strength <= NEGLIGIBLE:
+            return self.at
+        halvings = math.log2(self.strength / NEGLIGIBLE)
+        return self.at + self.evidence.half_life_s * halvings
+
+    def _strength(self, now: float) -> float:
+        age_s = max(0.0, now - self.at)
+        return self.strength * math.exp2(-age_s / self.evidence.half_life_s)
+
+    def _latest(self, other: Evidence) -> Evidence:
+        latest = max(self.evidence, other, key=lambda e: (e.observed_at, e.reporter, e.text))
+        return msgspec.structs.replace(latest, cap=max(self.evidence.cap, other.cap))
+
+
+def starting(event: Evidence, now: float) -> Fading:
+    return Fading(event, event.weight, min(event.observed_at, now))
+
+
+def orphaned(evidence: Evidence, half_life_s: float, now: float) -> Evidence:
+    """A level fault whose messenger is gone without an all-clear."""
+    return msgspec.structs.replace(
+        evidence,
+        kind=Kind.DECAYING,
+        text=f"{evidence.text}; not said any more",
+        observed_at=now,
+        half_life_s=half_life_s,
+        cap=evidence.weight,
+    )
+
+
+def trace(
+    evidence: Evidence, weight: float, cap: float, half_life_s: float, now: float
+) -> Evidence:
+    """What a fault that was said to be over leaves behind: at most a quarter of its weight."""
+    return msgspec.structs.replace(
+        evidence,
+        kind=Kind.DECAYING,
+        weight=min(weight, evidence.weight / 4),
+        source=f"{evidence.source}, lately",
+        text=f"was until recently: {evidence.text.removesuffix('; not said any more')}",
+        observed_at=now,
+        half_life_s=half_life_s,
+        cap=cap,
+    )

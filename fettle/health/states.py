@@ -1,0 +1,73 @@
+"""Score to state, with hysteresis and dwell: worse at once, better only with room and time.
+
+A band keeps a state until the score is clearly out of it, and no state is left for a better one
+before its dwell is over; an explicit all-clear of what weighed on it ends both at once.
+"""
+
+from typing import NamedTuple
+
+from fettle.model import State
+from fettle.settings import HealthSettings
+
+_SEVERITY = {State.HEALTHY: 0, State.DEGRADED: 1, State.UNHEALTHY: 2}
+
+
+class Stay(NamedTuple):
+    """A state (never Unknown, which is shown beside it) and since when."""
+
+    state: State
+    since: float
+
+
+START = Stay(State.HEALTHY, 0.0)
+
+
+def afresh(score: float, latched: bool, settings: HealthSettings) -> State:
+    """The state of something that nothing was known about before."""
+    if latched or score < settings.unhealthy_below:
+        return State.UNHEALTHY
+    return State.DEGRADED if score < settings.degraded_below else State.HEALTHY
+
+
+def within_bands(state: State, score: float, latched: bool, settings: HealthSettings) -> State:
+    """The state that follows `state`, if time were no matter."""
+    plain = afresh(score, latched, settings)
+    if state is State.UNHEALTHY and score < settings.unhealthy_until:
+        return State.UNHEALTHY
+    if state is not State.HEALTHY and plain is State.HEALTHY and score < settings.degraded_until:
+        return State.DEGRADED
+    return plain
+
+
+def following(
+    stay: Stay,
+    score: float,
+    latched: bool,
+    settings: HealthSettings,
+    now: float,
+    *,
+    fact_at: float,
+    all_clear: bool,
+) -> Stay:
+    """Where a stay leads; `fact_at` is when the latest fact behind the score was observed."""
+    if all_clear:
+        state = afresh(score, latched, settings)
+    else:
+        state = within_bands(stay.state, score, latched, settings)
+    if state is stay.state:
+        return stay
+    if _SEVERITY[state] > _SEVERITY[stay.state]:
+        return Stay(state, min(fact_at, now))
+    if all_clear or now >= dwells_until(stay, settings):
+        return Stay(state, now)
+    return stay
+
+
+def dwells_until(stay: Stay, settings: HealthSettings) -> float:
+    return stay.since + settings.min_dwell_seconds
+
+
+def left_at(state: State, settings: HealthSettings) -> float | None:
+    """The score at which a state is left for a better one; None for the best."""
+    bounds = {State.UNHEALTHY: settings.unhealthy_until, State.DEGRADED: settings.degraded_until}
+    return bounds.get(state)

@@ -1,0 +1,272 @@
+"""What Node objects say: conditions by their polarity, labels, gaps, holds."""
+
+import pytest
+
+from fettle.evidence.gathering import of_node
+from fettle.evidence.reports import Report
+from fettle.evidence.rules import load
+from fettle.model import Evidence, Family, Kind, NodeId, UnitId
+from tests.fettle.evidence.objects import NOW, OTHER_UUID, UUID, condition, node
+from tests.fettle.evidence.test_nvsentinel import THERMAL, XID
+
+RULES = load()
+NODE = NodeId("gpu-1")
+
+
+def report(*conditions: dict[str, object], **kwargs: object) -> Report:
+    return of_node(node(*conditions, **kwargs), RULES, NOW)  # type: ignore[arg-type]
+
+
+def only(said: Report) -> Evidence:
+    assert len(said.evidence) == 1, said.evidence
+    return said.evidence[0]
+
+
+@pytest.mark.parametrize(
+    ("type_", "good", "bad", "reason", "family", "weight"),
+    [
+        # kubelet
+        ("Ready", "True", "False", "KubeletNotReady", Family.NODE, 0.75),
+        # node-problem-detector
+        ("KernelDeadlock", "False", "True", "DockerHung", Family.NODE, 0.75),
+        ("ReadonlyFilesystem", "False", "True", "FilesystemIsReadOnly", Family.NODE, 0.75),
+        ("CperHardwareErrorFatal", "False", "True", "CperHardwareErrorFatal", Family.NODE, 0.9),
+        ("FrequentKubeletRestart", "False", "True", "FrequentKubeletRestart", Family.NODE, 0.3),
+        ("FrequentUnregisterNetDevice", "False", "True", "UnregisterNetDevice", Family.NODE, 0.3),
+        # NVSentinel
+        ("GpuMemWatch", "False", "True", "GpuMemWatchIsNotHealthy", Family.MEMORY, 0.75),
+        ("GpuThermalWatch", "False", "True", "GpuThermalWatchIsNotHealthy", Family.THERMAL, 0.5),
+        ("GpuPcieWatch", "False", "True", "GpuPcieWatchIsNotHealthy", Family.BUS, 0.5),
+        ("GpuPowerWatch", "False", "True", "GpuPowerWatchIsNotHealthy", Family.THERMAL, 0.5),
+        ("GpuInforomWatch", "False", "True", "GpuInforomWatchIsNotHealthy", Family.DRIVER, 0.3),
+        ("GpuSmWatch", "False", "True", "GpuSmWatchIsNotHealthy", Family.DRIVER, 0.75),
+        ("GpuNvlinkWatch", "False", "True", "GpuNvlinkWatchIsNotHealthy", Family.LINK, 0.5),
+        ("GpuMcuWatch", "False", "True", "GpuMcuWatchIsNotHealthy", Family.DRIVER, 0.5),
+        ("GpuPmuWatch", "False", "True", "GpuPmuWatchIsNotHealthy", Family.DRIVER, 0.5),
+        ("GpuDriverWatch", "False", "True", "GpuDriverWatchIsNotHealthy", Family.DRIVER, 0.75),
+        ("GpuCpusetWatch", "False", "True", "GpuCpusetWatchIsNotHealthy", Family.NODE, 0.3),
+        ("GpuThermalMarginWatch", "False", "True", "x", Family.THERMAL, 0.5),
+        ("SysLogsXIDError", "False", "True", "SysLogsXIDErrorIsNotHealthy", Family.DRIVER, 0.5),
+        ("SysLogsSXIDError", "False", "True", "SysLogsSXIDErrorIsNotHealthy", Family.LINK, 0.75),
+        ("SysLogsGPUFallenOff", "False", "True", "x", Family.BUS, 1.0),
+        ("NVSwitchDown", "False", "True", "NVSwitchDownIsNotHealthy", Family.LINK, 0.75),
+        ("DCGMError", "False", "True", "DCGMErrorIsNotHealthy", Family.DRIVER, 0.3),
+        ("CSPMaintenance", "False", "True", "CSPMaintenanceIsNotHealthy", Family.NODE, 0.5),
+        ("RepeatedXIDErrorOnSameGPU", "False", "True", "x", Family.DRIVER, 0.75),
+        ("SomeNewWatch", "False", "True", "SomeNewWatchIsNotHealthy", Family.DRIVER, 0.5),
+        # EKS
+        ("AcceleratedHardwareReady", "True", "False", "NvidiaNVLinkError", Family.LINK, 0.75),
+        ("AcceleratedHardwareReady", "True", "False", "NvidiaDoubleBitError", Family.MEMORY, 0.9),
+        ("AcceleratedHardwareReady", "True", "False", "NvidiaXID79Error", Family.BUS, 1.0),
+        ("AcceleratedHardwareReady", "True", "False", "NvidiaXID63Error", Family.MEMORY, 0.1),
+        ("AcceleratedHardwareReady", "True", "False", "NeuronDMAError", Family.DRIVER, 0.75),
+        ("KernelReady", "True", "False", "SoftLockup", Family.NODE, 0.5),
+        # AKS, Nebius, AMD, GCM
+        ("GPUMissing", "False", "True", "GPUMissing", Family.BUS, 0.5),
+        ("GPUClockThrottling", "False", "True", "GPUClockThrottling", Family.THERMAL, 0.5),
+        ("IBLinkFlapping", "False", "True", "IBLinkFlapping", Family.LINK, 0.5),
+        ("NebiusGPUError", "False", "True", "GPUError", Family.DRIVER, 0.75),
+        ("AMDGPUProblem", "False", "True", "AMDGPUIsDown", Family.DRIVER, 0.75),
+        ("GcmXidErrorsProblem", "False", "True", "XidErrors", Family.DRIVER, 0.5),
+    ],
+)
+def test_a_condition_is_a_fault_by_its_own_polarity(
+    type_: str, good: str, bad: str, reason: str, family: Family, weight: float
+) -> None:
+    said = report(condition(type_, bad, reason, "what happened", at=NOW - 60))
+    evidence = only(said)
+    assert evidence.subject == NODE
+    assert (evidence.family, evidence.weight) == (family, weight)
+    assert evidence.observed_at == NOW - 60
+    assert evidence.reporter == "Node gpu-1"
+    assert type_ in evidence.text
+
+    fine = report(condition(type_, good, reason.replace("IsNotHealthy", "IsHealthy")))
+    assert fine.evidence == ()
+    assert f"condition {type_}" in fine.settled
+
+    unclear = report(condition(type_, "Unknown", reason))
+    assert all(e.kind is Kind.UNKNOWN for e in unclear.evidence)
+    assert f"condition {type_}" not in unclear.settled
+
+
+@pytest.mark.parametrize("type_", ["MemoryPressure", "NetworkUnavailable", "example.org/Custom"])
+def test_a_condition_without_a_rule_says_nothing(type_: str) -> None:
+    assert report(condition(type_, "True"), condition(type_, "False")).evidence == ()
+
+
+def test_a_node_that_is_not_heard_from_is_unknown() -> None:
+    evidence = only(report(condition("Ready", "Unknown", "NodeStatusUnknown")))
+    assert evidence.kind is Kind.UNKNOWN
+    assert evidence.subject == NODE
+
+
+def test_nvsentinel_names_the_device() -> None:
+    said = report(condition("GpuThermalWatch", "True", "GpuThermalWatchIsNotHealthy", THERMAL))
+    evidence = only(said)
+    assert evidence.subject == UnitId(
+        "gpu-1", "nvidia.com/gpu", "GPU-b5f21324-f1f9-f1a4-1a37-1166234f6e4f"
+    )
+    assert (evidence.family, evidence.kind, evidence.weight) == (Family.THERMAL, Kind.LEVEL, 0.5)
+    assert "Clocks are throttled" in evidence.text
+    assert said.settled >= {"condition GpuThermalWatch"}
+
+
+def test_an_xid_that_nvsentinel_names_is_looked_up() -> None:
+    evidence = only(report(condition("SysLogsXIDError", "True", "x", XID)))
+    assert (evidence.kind, evidence.weight) == (Kind.LATCHED, 1.0)
+    assert evidence.text.startswith("XID 119: GSP RPC timeout (RESET_GPU)")
+
+
+def test_an_sxid_is_not_taken_for_an_xid() -> None:
+    message = "ErrorCode:79 GPU:0 x Recommended Action=NONE;"
+    evidence = only(report(condition("SysLogsSXIDError", "True", "x", message)))
+    assert (evidence.family, evidence.weight) == (Family.LINK, 0.75)
+
+
+def test_families_of_one_device_in_one_condition_are_kept_apart() -> None:
+    message = "".join(
+        f"ErrorCode:{code} GPU_UUID:{UUID} x Recommended Action=NONE;" for code in (74, 145, 48)
+    )
+    said = report(condition("SysLogsXIDError", "True", "x", message))
+    assert {(e.family, e.weight) for e in said.evidence} == {
+        (Family.LINK, 0.5),
+        (Family.MEMORY, 1.0),
+    }
+
+
+def test_a_recommended_restart_weighs_at_least_that_much() -> None:
+    def weight(action: str) -> float:
+        message = f"ErrorCode:D GPU_UUID:{UUID} x Recommended Action={action};"
+        return only(report(condition("GpuThermalWatch", "True", "x", message))).weight
+
+    assert weight("NONE") == weight("CONTACT_SUPPORT") == weight("SOMETHING_NEW") == 0.5
+    assert weight("COMPONENT_RESET") == 0.75
+    assert weight("REPLACE_VM") == 0.9
+
+
+def test_a_message_that_names_no_device_is_about_the_node() -> None:
+    for message in ("", "something broke", "ErrorCode:79 NIC:mlx5_0 x Recommended Action=NONE;"):
+        said = report(condition("GpuDriverWatch", "True", "x", message))
+        assert only(said).subject == NODE
+
+
+def test_a_message_cut_off_names_what_it_can_and_warns_about_the_rest() -> None:
+    said = report(condition("GpuThermalWatch", "True", "x", (THERMAL * 9)[:1024]))
+    by_subject = {type(e.subject): e for e in said.evidence}
+    assert by_subject[UnitId].weight == 0.5
+    assert by_subject[NodeId].weight == 0.1
+    assert "cut off" in by_subject[NodeId].text
+    assert "condition GpuThermalWatch" not in said.settled
+
+
+def test_conditions_that_name_a_gpu_differently_meet_in_its_uuid() -> None:
+    one = f"ErrorCode:A GPU:4 PCI:0000:c4:00.0 GPU_UUID:{UUID} x Recommended Action=NONE;"
+    two = "ErrorCode:74 PCI:0000:C4:00 x Recommended Action=NONE;"
+    said = report(
+        condition("GpuThermalWatch", "True", "x", one),
+        condition("SysLogsXIDError", "True", "x", two),
+    )
+    assert {e.subject for e in said.evidence} == {UnitId("gpu-1", "nvidia.com/gpu", UUID)}
+
+
+@pytest.mark.parametrize(
+    ("value", "weight"),
+    [
+        ("quarantined", 0.75),
+        ("draining", 0.75),
+        ("drain-succeeded", 0.75),
+        ("drain-failed", 0.75),
+        ("remediating", 0.75),
+        ("remediation-failed", 0.9),
+        ("remediation-succeeded", None),
+        ("something-else", None),
+    ],
+)
+def test_nvsentinels_state_label_is_read(value: str, weight: float | None) -> None:
+    said = report(labels={"dgxc.nvidia.com/nvsentinel-state": value})
+    assert [e.weight for e in said.evidence] == ([] if weight is None else [weight])
+
+
+def test_what_nvsentinel_remediated_is_latched_no_longer() -> None:
+    evidence = only(
+        report(
+            condition("SysLogsXIDError", "True", "x", XID),
+            labels={"dgxc.nvidia.com/nvsentinel-state": "remediation-succeeded"},
+        )
+    )
+    assert (evidence.kind, evidence.weight) == (Kind.LEVEL, 0.5)
+    assert "remediated since" in evidence.text
+
+
+def test_an_amd_label_names_one_gpu() -> None:
+    said = report(
+        labels={
+            "metricsexporter.amd.com.gpu.3.state": "unhealthy",
+            "metricsexporter.amd.com.gpu.4.state": "healthy",
+        }
+    )
+    assert only(said).subject == UnitId("gpu-1", "amd.com/gpu", "index:3")
+
+
+def test_our_own_labels_and_conditions_are_no_evidence() -> None:
+    said = report(
+        condition("fettle.dev/Ready", "True", "fettle.dev/ReadyIsNotHealthy"),
+        labels={"fettle.dev/health": "unhealthy"},
+    )
+    assert said.evidence == ()
+
+
+@pytest.mark.parametrize(
+    ("capacity", "allocatable", "weight", "text"),
+    [
+        ({"nvidia.com/gpu": "8"}, {"nvidia.com/gpu": "7"}, 0.05, "1 of 8 nvidia.com/gpu"),
+        ({"nvidia.com/gpu": "8"}, {"nvidia.com/gpu": "4"}, 0.10, "4 of 8 nvidia.com/gpu"),
+        ({"nvidia.com/gpu": "1"}, {}, 0.10, "1 of 1 nvidia.com/gpu"),
+        ({"rdma/hca": "1k"}, {"rdma/hca": "999"}, 0.0004, "1 of 1000 rdma/hca"),
+    ],
+)
+def test_withdrawn_units_are_mild_evidence_that_says_how_many(
+    capacity: dict[str, str], allocatable: dict[str, str], weight: float, text: str
+) -> None:
+    evidence = only(report(capacity=capacity, allocatable=allocatable))
+    assert evidence.weight == pytest.approx(weight)
+    assert text in evidence.text
+
+
+@pytest.mark.parametrize(
+    ("capacity", "allocatable"),
+    [
+        ({"nvidia.com/gpu": "8"}, {"nvidia.com/gpu": "8"}),
+        ({"nvidia.com/gpu": "0"}, {}),
+        ({"cpu": "96", "memory": "2Ti", "hugepages-2Mi": "1Gi"}, {"cpu": "90", "memory": "1Ti"}),
+        ({"attachable-volumes.kubernetes.io/x": "2"}, {}),
+        ({"nvidia.com/gpu": "many"}, {"nvidia.com/gpu": "2"}),
+    ],
+)
+def test_what_is_reserved_or_unreadable_is_no_gap(
+    capacity: dict[str, str], allocatable: dict[str, str]
+) -> None:
+    assert report(capacity=capacity, allocatable=allocatable).evidence == ()
+
+
+def test_a_hold_is_latched_and_tells_its_reason() -> None:
+    evidence = only(report(annotations={"fettle.dev/hold": "fan tray swap, OPS-4711"}))
+    assert (evidence.family, evidence.kind, evidence.weight) == (
+        Family.OPERATOR,
+        Kind.LATCHED,
+        1.0,
+    )
+    assert "fan tray swap, OPS-4711" in evidence.text
+    assert "no reason given" in only(report(annotations={"fettle.dev/hold": ""})).text
+    assert report(annotations={"fettle.dev/hold": "false"}).evidence == ()
+
+
+def test_a_node_without_anything_says_nothing() -> None:
+    assert report().evidence == ()
+
+
+def test_other_gpus_stay_unnamed() -> None:
+    message = f"ErrorCode:79 GPU_UUID:{OTHER_UUID} x Recommended Action=RESTART_BM;"
+    said = report(condition("SysLogsXIDError", "True", "x", message))
+    assert {e.subject for e in said.evidence} == {UnitId("gpu-1", "nvidia.com/gpu", OTHER_UUID)}

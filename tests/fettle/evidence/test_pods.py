@@ -1,0 +1,147 @@
+"""What Pods say: their devices' health, and that a kubelet refused them."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fettle.evidence.gathering import of_pod
+from fettle.evidence.reports import Report
+from fettle.evidence.rules import load
+from fettle.model import DeviceId, Family, Kind, NodeId, Subject, UnitId
+from fettle.wire import core, resource
+from tests.fettle.evidence.objects import NOW, UUID, claim, health, pod, refused_pod, stamp
+
+RULES = load()
+SOURCE = "allocatedResourcesStatus"
+UNIT = UnitId("gpu-1", "nvidia.com/gpu", UUID)
+
+
+def report(pod: core.Pod, *claims: resource.ResourceClaim) -> Report | None:
+    known = {c.metadata.key: c for c in claims}
+    return of_pod(pod, NOW, known.get, RULES)
+
+
+def said(pod: core.Pod, *claims: resource.ResourceClaim) -> Report:
+    found = report(pod, *claims)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "resource_id", "subject"),
+    [
+        ("nvidia.com/gpu", UUID, UNIT),
+        (
+            "claim:gpus/req-0",
+            "gpu.nvidia.com/gpu-1/gpu-0",
+            DeviceId("gpu.nvidia.com", "gpu-1", "gpu-0"),
+        ),
+        (
+            "claim:gpus/req-0",
+            "net.example.com/rack-1/shelf-2/nic-0",  # a pool's name may contain slashes
+            DeviceId("net.example.com", "rack-1/shelf-2", "nic-0"),
+        ),
+    ],
+)
+def test_the_kubelets_word_is_about_the_device_it_names(
+    name: str, resource_id: str, subject: Subject
+) -> None:
+    ill = said(pod(resources=[health(name, resource_id, "Unhealthy", "ECC error")]))
+    (evidence,) = ill.evidence
+    assert evidence.subject == subject
+    assert (evidence.kind, evidence.weight) == (Kind.LEVEL, 0.75)
+    assert "ECC error" in evidence.text
+    assert not ill.absent_is_clear
+
+    unclear = said(pod(resources=[health(name, resource_id, "Unknown")]))
+    assert [e.kind for e in unclear.evidence] == [Kind.UNKNOWN]
+
+    fine = said(pod(resources=[health(name, resource_id, "Healthy")]))
+    assert fine.evidence == ()
+    assert fine.cleared == {(subject, SOURCE)}
+
+
+def test_a_device_that_any_container_calls_unhealthy_is_not_cleared_by_another() -> None:
+    mixed = said(
+        pod(
+            resources=[
+                health("nvidia.com/gpu", UUID, "Healthy"),
+                health("nvidia.com/gpu", UUID, "Unhealthy"),
+            ]
+        )
+    )
+    assert [e.kind for e in mixed.evidence] == [Kind.LEVEL]
+    assert mixed.cleared == frozenset()
+
+
+def test_an_unreadable_id_falls_back_to_the_claims_only_device() -> None:
+    resources = [health("claim:gpus/req-0", "vendor.com/class=gpu0", "Unhealthy")]
+    generated = {"resourceClaimStatuses": [{"name": "gpus", "resourceClaimName": "c-1"}]}
+    named = {"resourceClaims": [{"name": "gpus", "resourceClaimName": "c-1"}]}
+
+    one = claim(("req-0", "d", "p", "x"), ("req-1", "d", "p", "y"))
+    for mine in (pod(resources=resources, status=generated), pod(resources=resources, spec=named)):
+        assert [e.subject for e in said(mine, one).evidence] == [DeviceId("d", "p", "x")]
+
+    two = claim(("req-0", "d", "p", "x"), ("req-0", "d", "p", "y"))
+    assert report(pod(resources=resources, spec=named), two) is None
+    assert report(pod(resources=resources, spec=named)) is None
+
+
+def test_a_pod_that_has_ended_leaves_its_last_word_to_fade() -> None:
+    resources = [health("nvidia.com/gpu", UUID, "Unhealthy", "XID 48")]
+    (evidence,) = said(pod(resources=resources, phase="Failed")).evidence
+    assert evidence.kind is Kind.DECAYING
+    assert evidence.cap == evidence.weight  # several last words are not worse than one
+
+    healthy = [health("nvidia.com/gpu", UUID, "Healthy")]
+    assert report(pod(resources=healthy, phase="Succeeded")) is None
+
+
+def test_a_refusal_is_one_event_about_the_node_at_the_time_it_was_bound() -> None:
+    refused = said(refused_pod("train-7", at=NOW - 120))
+    (evidence,) = refused.evidence
+    assert evidence.subject == NodeId("gpu-1")
+    assert (evidence.family, evidence.kind) == (Family.ADMISSION, Kind.DECAYING)
+    assert evidence.observed_at == NOW - 120
+    assert "ml/train-7" in evidence.text
+    assert "no healthy devices present" in evidence.text
+    assert refused.uid == "uid-train-7"
+
+
+def test_without_a_scheduling_time_a_refusal_dates_from_the_pods_creation() -> None:
+    refused = pod(phase="Failed", reason="UnexpectedAdmissionError", scheduled_at=None)
+    assert said(refused).evidence[0].observed_at == NOW - 30
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pod(),
+        pod(phase="Failed", reason="Evicted"),
+        pod(phase="Failed", reason="TopologyAffinityError"),
+        pod(phase="Failed", reason="NodeNotReady"),
+        pod(phase="Running", reason="UnexpectedAdmissionError"),
+        pod(phase="Failed", reason="UnexpectedAdmissionError", node=None),
+        pod(resources=[health("nvidia.com/gpu", "", "Unhealthy")]),
+        pod(resources=[health("nvidia.com/gpu", UUID, "Unhealthy")], node=None),
+        pod(resources=[{"name": "nvidia.com/gpu", "resources": None}]),
+    ],
+)
+def test_other_pods_have_nothing_to_say(other: core.Pod) -> None:
+    assert report(other) is None
+
+
+def test_without_rules_the_shipped_ones_hold() -> None:
+    assert of_pod(refused_pod("a", NOW), NOW, lambda _: None) == said(refused_pod("a", NOW))
+
+
+@given(st.text(), st.text(), st.sampled_from(["Healthy", "Unhealthy", "Unknown", "", "Odd"]))
+def test_any_name_and_id_are_read_without_an_error(name: str, resource_id: str, value: str) -> None:
+    found = report(pod(resources=[health(name, resource_id, value)]))
+    if found is not None and value != "Unhealthy":
+        assert all(e.kind is Kind.UNKNOWN for e in found.evidence)
+
+
+def test_times_in_objects_are_utc() -> None:
+    assert stamp(0.0) == "1970-01-01T00:00:00Z"

@@ -1,0 +1,167 @@
+"""The shipped tables, and an operator's rows over them."""
+
+from pathlib import Path
+
+import pytest
+
+from fettle.errors import SettingsError
+from fettle.evidence.rules import load
+from fettle.model import Family, Kind
+
+
+def write(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "rules.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_every_shipped_row_says_where_it_is_from() -> None:
+    rules = load()
+    tables = (rules.families, rules.signals, rules.xid_classes, rules.xids, rules.actions)
+    matched = (rules.conditions, rules.taints, rules.labels)
+    assert all(row.source for table in (*tables, *matched) for row in table.values())
+
+
+def test_every_family_has_a_half_life() -> None:
+    assert set(load().families) == {family.value for family in Family}
+
+
+@pytest.mark.parametrize(
+    ("codes", "kind", "weight"),
+    [
+        ((79, 151), Kind.LATCHED, 1.0),
+        (
+            (46, 48, 62, 64, 95, 109, 110, 119, 120, 136, 140, 143, 155, 156, 158),
+            Kind.LATCHED,
+            1.0,
+        ),
+        ((54, 142), Kind.LATCHED, 1.0),
+        ((74, *range(144, 151)), Kind.LEVEL, 0.5),
+        ((8, 11, 13, 25, 31, 32, 45, 68, 99, 105, 126, 135, 139), Kind.LEVEL, 0.0),
+        ((37, 38, 43, 44, 66, 67, 78, 93, 106, 107, 137, 141, 152, 153, 159), Kind.LEVEL, 0.0),
+        ((63, 92, 94, 121, 157, 160, 161), Kind.LEVEL, 0.1),
+        ((154, 9999), Kind.LEVEL, 0.5),
+    ],
+)
+def test_xids_mean_what_the_catalog_advises(
+    codes: tuple[int, ...], kind: Kind, weight: float
+) -> None:
+    rules = load()
+    for code in codes:
+        xid = rules.xid(str(code))
+        assert (xid.kind, xid.weight) == (kind, weight), code
+        assert xid.text.startswith(f"XID {code}")
+
+
+def test_a_condition_of_a_known_type_is_found_before_patterns() -> None:
+    rules = load()
+
+    def found(type_: str, reason: str) -> str | None:
+        row = rules.condition(type_, reason)
+        return row.name if row is not None else None
+
+    assert found("KernelDeadlock", "DockerHung") == "npd-kernel-deadlock"
+    assert found("FrequentContainerdRestart", "FrequentContainerdRestart") == "npd-restarts"
+    assert found("AcceleratedHardwareReady", "NvidiaXID79Error") == "eks-xid"
+    assert found("AcceleratedHardwareReady", "NeuronDMAError") == "eks-accelerator"
+    assert found("NewCheck", "NewCheckIsNotHealthy") == "nvsentinel-any"
+    # good is True here, whatever NVSentinel's reasons look like
+    assert found("GpuReady", "GpuIsHealthy") is None
+    assert found("MemoryPressure", "KubeletHasSufficientMemory") is None
+
+
+def test_an_operators_row_replaces_the_shipped_one_of_that_name(tmp_path: Path) -> None:
+    path = write(
+        tmp_path,
+        """
+        conditions:
+        - {name: npd-kernel-deadlock, type: KernelDeadlock, faulty: true, family: node,
+           weight: 0.2, source: our runbook}
+        xids:
+        - {name: 63, class: reset, family: memory, text: row remapped, source: our runbook}
+        """,
+    )
+    rules, shipped = load(path), load()
+    row = rules.condition("KernelDeadlock", "DockerHung")
+    assert row is not None
+    assert row.weight == 0.2
+    assert rules.xid("63").kind is Kind.LATCHED
+    assert len(rules.conditions) == len(shipped.conditions)
+    assert rules.xid("79") == shipped.xid("79")
+
+
+def test_an_operators_new_row_is_tried_before_shipped_catch_alls(tmp_path: Path) -> None:
+    path = write(
+        tmp_path,
+        """
+        taints:
+        - {name: ours, key: example.org/slow, family: thermal, weight: 0.4, source: us}
+        """,
+    )
+    row = load(path).taint("any.driver", "example.org/slow", "NoExecute")
+    assert row is not None
+    assert row.name == "ours"
+
+
+def test_an_empty_file_changes_nothing(tmp_path: Path) -> None:
+    ours, shipped = load(write(tmp_path, "")), load()
+    assert ours.conditions == shipped.conditions
+    assert ours.xids == shipped.xids
+    assert list(ours.taints) == list(shipped.taints)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("conditions: [{type: X}]", "conditions, row 1: a row needs a name"),
+        ("conditions: 7", "conditions: expected a list of rows"),
+        ("[1, 2]", "expected tables"),
+        ("weather: []", "no table 'weather'"),
+        ("a: [", "no valid YAML"),
+        (
+            "taints: [{name: t, key: k, family: bus, weight: 2, source: s}]",
+            "taints, row 't': .*weight",
+        ),
+        ("taints: [{name: t, key: k, family: sun, weight: 0, source: s}]", "row 't': .*family"),
+        ("taints: [{name: t, key: k, family: bus, weight: 0}]", "row 't': .*`source`"),
+        ("taints: [{name: t, wieght: 0}]", "row 't': "),
+        ("families: [{name: moon, half_life_s: 1, source: s}]", "row 'moon': .*moon"),
+        ("families: [{name: bus, half_life_s: 0, source: s}]", "row 'bus': .*half_life_s"),
+        (
+            "labels: [{name: l, key: '(', value: v, source: s}]",
+            "row 'l': key: .*regular expression",
+        ),
+        (
+            "labels: [{name: l, key: k, value: v, source: s, resource: r/g}]",
+            "row 'l': key: .*group",
+        ),
+        (
+            "xids: [{name: 7, class: bad, family: bus, text: t, source: s}]",
+            "xids, row '7': class: there is no 'bad'",
+        ),
+        (
+            "conditions: [{name: c, type: T, faulty: maybe, family: bus, weight: 0, source: s}]",
+            "row 'c': .*faulty",
+        ),
+        (
+            "conditions: [{name: c, type: T, faulty: true, family: bus, weight: 0, "
+            "format: morse, source: s}]",
+            "row 'c': format",
+        ),
+    ],
+)
+def test_a_wrong_file_is_refused_by_file_row_and_field(
+    tmp_path: Path, text: str, says: str
+) -> None:
+    path = write(tmp_path, text)
+    with pytest.raises(SettingsError, match=says) as error:
+        load(path)
+    assert str(path) in str(error.value)
+
+
+def test_a_missing_or_unreadable_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="No such file"):
+        load(tmp_path / "none.yaml")
+    (tmp_path / "latin.yaml").write_bytes(b"\xff\xfe\xfa")
+    with pytest.raises(SettingsError, match="no UTF-8"):
+        load(tmp_path / "latin.yaml")

@@ -1,0 +1,321 @@
+"""The health book: who said what, and what becomes of it when they fall silent."""
+
+import msgspec
+import pytest
+
+from fettle.evidence.gathering import of_node, of_pod
+from fettle.evidence.reports import Report
+from fettle.evidence.rules import load
+from fettle.health import HealthBook
+from fettle.model import (
+    SOUND,
+    DeviceId,
+    Evidence,
+    Family,
+    Health,
+    Kind,
+    NodeId,
+    State,
+    Subject,
+    UnitId,
+)
+from fettle.settings import HealthSettings
+from tests.fettle.evidence.objects import NOW, UUID, condition, health, node, pod, refused_pod
+
+RULES = load()
+DEVICE = DeviceId("gpu.nvidia.com", "gpu-1", "gpu-0")
+NODE = NodeId("gpu-1")
+UNIT = UnitId("gpu-1", "nvidia.com/gpu", UUID)
+
+
+@pytest.fixture
+def book() -> HealthBook:
+    return HealthBook(HealthSettings(), RULES)
+
+
+def fault(
+    subject: Subject = DEVICE,
+    weight: float = 0.5,
+    kind: Kind = Kind.LEVEL,
+    family: Family = Family.THERMAL,
+    source: str = "s",
+    reporter: str = "r",
+) -> Evidence:
+    return Evidence(
+        subject=subject,
+        family=family,
+        kind=kind,
+        weight=weight,
+        source=source,
+        reporter=reporter,
+        text="hot",
+        observed_at=NOW,
+    )
+
+
+def of(book: HealthBook, subject: Subject = DEVICE, now: float = NOW) -> Health:
+    return book.assess(subject, (subject,), now)
+
+
+def test_what_nothing_is_said_about_is_the_shared_sound_health(book: HealthBook) -> None:
+    assert of(book) is SOUND
+    assert book.moving(NOW + 1e9) == set()
+
+
+def test_a_report_names_the_subjects_whose_evidence_changed(book: HealthBook) -> None:
+    both = Report("r", (fault(), fault(NODE)))
+    assert book.report(both, NOW) == {DEVICE, NODE}
+    assert book.report(both, NOW + 60) == set()
+    worse = Report("r", (fault(weight=0.6), fault(NODE)))
+    assert book.report(worse, NOW + 120) == {DEVICE}
+
+
+def test_a_fault_said_again_stands_since_it_was_first_said(book: HealthBook) -> None:
+    book.report(Report("r", (fault(),)), NOW)
+    first = of(book)
+    later = msgspec.structs.replace(fault(), observed_at=NOW + 60)
+    book.report(Report("r", (later,)), NOW + 60)
+    assert of(book, now=NOW + 60) is first
+
+
+def test_silence_is_no_all_clear_a_level_fault_fades(book: HealthBook) -> None:
+    book.report(Report("r", (fault(),)), NOW)
+    book.report(Report("r", ()), NOW + 10)
+    soon, later = of(book, now=NOW + 10), of(book, now=NOW + 10 + 3600)
+    assert soon.score == 0.5
+    assert later.score == 0.75
+    assert soon.evidence[0].evidence.kind is Kind.DECAYING
+    assert "not said any more" in soon.evidence[0].evidence.text
+
+
+def test_a_deleted_messengers_news_fades(book: HealthBook) -> None:
+    book.report(Report("r", (fault(),)), NOW)
+    assert book.vanish("r", NOW + 10) == {DEVICE}
+    assert of(book, now=NOW + 10).score == 0.5
+    assert book.vanish("r", NOW + 20) == set()
+    assert book.vanish("nobody", NOW) == set()
+
+
+def test_what_is_latched_outlives_silence_and_messenger(book: HealthBook) -> None:
+    book.report(Report("r", (fault(kind=Kind.LATCHED),)), NOW)
+    book.report(Report("r", ()), NOW + 10)
+    book.vanish("r", NOW + 20)
+    assert of(book, now=NOW + 1e7).state is State.UNHEALTHY
+    book.report(Report("r", (), settled=frozenset({"s"})), NOW + 1e7)
+    assert of(book, now=NOW + 1e7).state is State.HEALTHY
+
+
+def test_a_reboot_clears_what_is_latched_and_not_said_again(book: HealthBook) -> None:
+    latched = (fault(kind=Kind.LATCHED), fault(NODE, kind=Kind.LATCHED))
+    book.report(Report("Node gpu-1", latched, boot="b1"), NOW)
+    book.report(Report("Node gpu-1", latched[:1], boot="b2"), NOW + 300)
+    assert of(book, DEVICE, NOW + 300).state is State.UNHEALTHY
+    assert of(book, NODE, NOW + 300).state is State.HEALTHY
+
+
+@pytest.mark.parametrize(
+    "clear",
+    [
+        Report("r", (), settled=frozenset({"s"})),
+        Report("r", (), cleared=frozenset({(DEVICE, "s")})),
+        Report("r", (), absent_is_clear=True),
+    ],
+)
+def test_an_all_clear_frees_at_once_but_for_a_light_trace(book: HealthBook, clear: Report) -> None:
+    book.report(Report("r", (fault(kind=Kind.LATCHED, weight=1.0),)), NOW)
+    assert of(book).state is State.UNHEALTHY
+    assert book.report(clear, NOW + 5) == {DEVICE}
+    after = of(book, now=NOW + 5)
+    assert (after.state, after.score) == (State.HEALTHY, 0.88)
+    assert after.evidence[0].evidence.text == "was until recently: hot"
+
+
+def test_an_all_clear_also_settles_what_had_begun_to_fade(book: HealthBook) -> None:
+    book.report(Report("r", (fault(),)), NOW)
+    book.report(Report("r", ()), NOW + 10)
+    book.report(Report("r", (), settled=frozenset({"s"})), NOW + 20)
+    assert of(book, now=NOW + 20).score == 0.88
+
+
+def test_another_messengers_all_clear_settles_what_a_vanished_one_left(book: HealthBook) -> None:
+    book.report(Report("pod a", (fault(reporter="pod a"),)), NOW)
+    book.vanish("pod a", NOW + 10)
+    book.report(Report("pod b", (), cleared=frozenset({(DEVICE, "s")})), NOW + 20)
+    assert of(book, now=NOW + 20).state is State.HEALTHY
+
+
+def test_one_recovery_told_by_several_messengers_leaves_one_trace(book: HealthBook) -> None:
+    pods = [f"pod {i}" for i in range(8)]  # that share one device
+    for one in pods:
+        book.report(Report(one, (fault(reporter=one),)), NOW)
+    for one in pods:
+        book.report(Report(one, (), cleared=frozenset({(DEVICE, "s")})), NOW + 5)
+    assert of(book, now=NOW + 5).score == 0.88
+
+
+def test_another_messengers_all_clear_does_not_silence_the_living(book: HealthBook) -> None:
+    book.report(Report("pod a", (fault(reporter="pod a"),)), NOW)
+    book.report(Report("pod b", (), cleared=frozenset({(DEVICE, "s")})), NOW + 20)
+    assert of(book, now=NOW + 20).score == 0.5
+
+
+def test_what_stands_again_hides_what_was_fading(book: HealthBook) -> None:
+    book.report(Report("r", (fault(),)), NOW)
+    book.report(Report("r", ()), NOW + 10)
+    book.report(Report("r", (fault(),)), NOW + 20)
+    assert [w.evidence.kind for w in of(book, now=NOW + 20).evidence] == [Kind.LEVEL]
+
+
+def test_a_light_fault_leaves_a_lighter_trace_and_a_hold_none(book: HealthBook) -> None:
+    book.report(Report("r", (fault(weight=0.1),)), NOW)
+    book.report(Report("r", (), absent_is_clear=True), NOW + 5)
+    assert of(book, now=NOW + 5).score == 0.975
+
+    hold = fault(NODE, 1.0, Kind.LATCHED, Family.OPERATOR)
+    book.report(Report("h", (hold,)), NOW)
+    assert of(book, NODE).held
+    book.report(Report("h", (), absent_is_clear=True), NOW + 5)
+    assert of(book, NODE, NOW + 5) is SOUND
+
+
+def test_the_all_clear_of_something_mild_does_not_end_the_dwell_of_something_else(
+    book: HealthBook,
+) -> None:
+    event = fault(weight=0.25, kind=Kind.DECAYING, source="event")
+    book.report(Report("pod", (event,)), NOW)
+    book.report(Report("r", (fault(weight=0.1, family=Family.BUS),)), NOW)
+    assert of(book).state is State.DEGRADED
+    book.report(Report("r", (), absent_is_clear=True), NOW + 1900)
+    assert 0.80 <= of(book, now=NOW + 1900).score < 0.90
+    assert of(book, now=NOW + 1900).state is State.DEGRADED
+
+
+def test_an_event_counts_once_however_often_its_pod_is_listed(book: HealthBook) -> None:
+    refused = of_pod(refused_pod("a", NOW), NOW, lambda _: None, RULES)
+    assert refused is not None
+    for _ in range(5):
+        book.report(refused, NOW)
+    assert of(book, NODE).score == 0.6
+    again = of_pod(refused_pod("a", NOW, uid="another"), NOW, lambda _: None, RULES)
+    assert again is not None
+    book.report(again, NOW)  # a pod of the same name, made anew
+    assert of(book, NODE).score == 0.2
+
+
+def test_an_event_stays_counted_when_its_pod_is_deleted(book: HealthBook) -> None:
+    refused = of_pod(refused_pod("a", NOW), NOW, lambda _: None, RULES)
+    assert refused is not None
+    book.report(refused, NOW)
+    book.vanish(refused.reporter, NOW)
+    assert of(book, NODE).score == 0.6
+
+
+def test_old_events_read_after_a_restart_have_faded(book: HealthBook) -> None:
+    refused = of_pod(refused_pod("a", NOW - 86_400), NOW, lambda _: None, RULES)
+    assert refused is not None
+    book.report(refused, NOW)
+    assert of(book, NODE) is SOUND
+
+
+def test_a_sick_devices_pod_ends_and_is_deleted_and_its_word_fades(book: HealthBook) -> None:
+    resources = [health("nvidia.com/gpu", UUID, "Unhealthy")]
+
+    def tell(phase: str, at: float) -> None:
+        said = of_pod(pod(resources=resources, phase=phase), at, lambda _: None, RULES)
+        assert said is not None
+        book.report(said, at)
+
+    tell("Running", NOW)
+    assert of(book, UNIT).state is State.UNHEALTHY
+    assert book.units("gpu-1") == {UNIT}
+    tell("Failed", NOW + 60)
+    tell("Failed", NOW + 61)
+    book.vanish("Pod ml/train-0", NOW + 62)
+    assert of(book, UNIT, NOW + 62).state is State.UNHEALTHY
+    later = of(book, UNIT, NOW + 86_400)
+    assert later.score > 0.9
+
+
+def test_units_are_those_of_the_node_with_evidence(book: HealthBook) -> None:
+    other = UnitId("gpu-2", "nvidia.com/gpu", "GPU-2")
+    book.report(Report("Node gpu-1", (fault(UNIT), fault(NODE))), NOW)
+    book.report(Report("Node gpu-2", (fault(other),)), NOW)
+    assert book.units("gpu-1") == {UNIT}
+    assert book.units("gpu-2") == {other}
+    assert book.units("gpu-3") == set()
+
+
+def test_a_unit_is_let_go_once_nothing_is_left_to_say(book: HealthBook) -> None:
+    book.report(Report("Node gpu-1", (fault(UNIT),)), NOW)
+    of(book, UNIT)
+    book.report(Report("Node gpu-1", (), absent_is_clear=True), NOW + 5)
+    of(book, UNIT, NOW + 5)
+    assert book.units("gpu-1") == {UNIT}  # its trace still shows
+    much_later = NOW + 30 * 86_400
+    assert book.moving(much_later) == {UNIT}
+    assert of(book, UNIT, much_later) is SOUND
+    book.moving(much_later + 3600)
+    assert book.units("gpu-1") == set()
+
+
+def test_a_unit_is_not_let_go_before_its_dwell_is_over() -> None:
+    settings = HealthSettings(orphan_half_life_seconds=10.0, min_dwell_seconds=7200.0)
+    book = HealthBook(settings, RULES)
+    book.report(Report("pod", (fault(UNIT, 0.9),)), NOW)
+    of(book, UNIT)
+    book.vanish("pod", NOW)
+    book.moving(NOW + 3600)
+    assert book.units("gpu-1") == {UNIT}
+    assert of(book, UNIT, NOW + 3600).state is State.UNHEALTHY
+
+
+def test_a_node_that_is_forgotten_takes_its_units_with_it(book: HealthBook) -> None:
+    book.report(Report("Node gpu-1", (fault(UNIT), fault(NODE, kind=Kind.LATCHED))), NOW)
+    of(book, UNIT)
+    of(book, NODE)
+    book.vanish("Node gpu-1", NOW)
+    book.forget(NODE)
+    assert of(book, UNIT) is SOUND
+    assert of(book, NODE) is SOUND
+    assert book.units("gpu-1") == set()
+    assert book.moving(NOW + 1e6) == set()
+
+
+def test_a_device_inherits_what_is_said_of_its_node_and_its_other_names(book: HealthBook) -> None:
+    book.report(Report("Node gpu-1", (fault(UNIT, 0.5), fault(NODE, 0.4, family=Family.NODE))), NOW)
+    assert book.assess(DEVICE, (DEVICE, UNIT, NODE), NOW).score == 0.3
+
+
+def test_health_moves_only_when_it_matters(book: HealthBook) -> None:
+    book.report(Report("pod", (fault(weight=0.4, kind=Kind.DECAYING),)), NOW)
+    first = of(book)
+    assert book.moving(NOW + 60) == set()  # 0.6046
+    assert of(book, now=NOW + 60) is first
+    assert book.moving(NOW + 300) == {DEVICE}
+    second = of(book, now=NOW + 300)
+    assert second.score > first.score
+    assert second.state is State.DEGRADED
+
+
+def test_the_end_of_a_dwell_is_a_move(book: HealthBook) -> None:
+    settings = HealthSettings(orphan_half_life_seconds=10.0)
+    book = HealthBook(settings, RULES)
+    book.report(Report("r", (fault(weight=0.9),)), NOW)
+    assert of(book).state is State.UNHEALTHY
+    book.vanish("r", NOW + 1)
+    assert of(book, now=NOW + 200).state is State.UNHEALTHY
+    assert of(book, now=NOW + 200).score == 1.0  # all has faded, the dwell has not ended
+    assert book.moving(NOW + 599) == set()
+    assert book.moving(NOW + 601) == {DEVICE}
+    assert of(book, now=NOW + 601) is SOUND
+
+
+def test_a_ready_that_is_unknown_after_false_still_counts_as_failed(book: HealthBook) -> None:
+    book.report(of_node(node(condition("Ready", "False", "x")), RULES, NOW), NOW)
+    book.report(of_node(node(condition("Ready", "Unknown", "x")), RULES, NOW + 60), NOW + 60)
+    silent = of(book, NODE, NOW + 60)
+    assert silent.state is State.UNHEALTHY
+    assert {w.evidence.kind for w in silent.evidence} == {Kind.DECAYING, Kind.UNKNOWN}
+    book.report(of_node(node(condition("Ready", "True", "x")), RULES, NOW + 90), NOW + 90)
+    assert of(book, NODE, NOW + 90).score == 0.88  # one outage, one trace
+    assert of(book, NODE, NOW + 90).state is State.HEALTHY

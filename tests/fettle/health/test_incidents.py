@@ -1,0 +1,223 @@
+"""Incidents as they happen to people, told object by object."""
+
+import pytest
+
+from fettle.evidence.gathering import of_node, of_pod, of_slice, of_taint_rule
+from fettle.evidence.rules import load
+from fettle.health import HealthBook
+from fettle.model import SOUND, DeviceId, Health, NodeId, State, Subject, UnitId
+from fettle.settings import HealthSettings
+from fettle.wire import core
+from tests.fettle.evidence.objects import (
+    NOW,
+    UUID,
+    condition,
+    node,
+    refused_pod,
+    slice_,
+    taint,
+    taint_rule,
+)
+from tests.fettle.evidence.test_nvsentinel import THERMAL
+
+RULES = load()
+NODE = NodeId("gpu-1")
+DEVICE = DeviceId("gpu.nvidia.com", "gpu-1", "gpu-0")
+MINUTE, HOUR = 60.0, 3600.0
+
+
+@pytest.fixture
+def book() -> HealthBook:
+    return HealthBook(HealthSettings(), RULES)
+
+
+def tell(book: HealthBook, node: core.Node, at: float) -> None:
+    book.report(of_node(node, RULES, at), at)
+
+
+def of(book: HealthBook, subject: Subject, at: float) -> Health:
+    return book.assess(subject, (subject, NODE), at)
+
+
+def test_a_gpu_falls_off_the_bus_and_its_neighbour_stays_sound(book: HealthBook) -> None:
+    book.report(of_slice(slice_(taint("gpu.nvidia.com/xid", "79")), RULES, NOW), NOW)
+    lost = of(book, DEVICE, NOW)
+    assert (lost.state, lost.score) == (State.UNHEALTHY, 0.0)
+    assert "XID 79: GPU has fallen off the bus" in lost.evidence[0].evidence.text
+    assert of(book, DeviceId("gpu.nvidia.com", "gpu-1", "other"), NOW) is SOUND
+    assert of(book, DEVICE, NOW + 30 * 24 * HOUR).state is State.UNHEALTHY
+
+    at = NOW + 30 * 24 * HOUR + MINUTE
+    book.report(of_slice(slice_(), RULES, at), at)
+    assert of(book, DEVICE, at).state is State.HEALTHY
+
+
+def test_a_gpu_that_throttles_is_degraded_until_it_cools(book: HealthBook) -> None:
+    gpu = UnitId("gpu-1", "nvidia.com/gpu", "GPU-b5f21324-f1f9-f1a4-1a37-1166234f6e4f")
+    hot = condition("GpuThermalWatch", "True", "GpuThermalWatchIsNotHealthy", THERMAL)
+    tell(book, node(hot), NOW)
+    assert book.units("gpu-1") == {gpu}
+    assert (of(book, gpu, NOW).state, of(book, gpu, NOW).score) == (State.DEGRADED, 0.5)
+
+    cool = condition("GpuThermalWatch", "False", "GpuThermalWatchIsHealthy", "No Health Failures")
+    tell(book, node(cool), NOW + MINUTE)
+    assert of(book, gpu, NOW + MINUTE).state is State.HEALTHY
+
+
+def test_nvsentinel_names_one_gpu_of_eight_and_seven_stay_sound(book: HealthBook) -> None:
+    gpus = [UnitId("gpu-1", "nvidia.com/gpu", f"GPU-{i}") for i in range(8)]
+    message = "ErrorCode:95 GPU:4 GPU_UUID:GPU-4 uncontained Recommended Action=COMPONENT_RESET;"
+    bad = condition("SysLogsXIDError", "True", "SysLogsXIDErrorIsNotHealthy", message)
+    tell(book, node(bad), NOW)
+    states = {gpu.unit: of(book, gpu, NOW).state for gpu in gpus}
+    assert states.pop("GPU-4") is State.UNHEALTHY
+    assert set(states.values()) == {State.HEALTHY}
+    assert of(book, NODE, NOW) is SOUND
+
+
+def test_nvsentinel_takes_one_of_two_gpus_back_out_of_its_message(book: HealthBook) -> None:
+    entry = "ErrorCode:74 GPU_UUID:GPU-{} link down Recommended Action=NONE;"
+    both = condition("SysLogsXIDError", "True", "x", entry.format(1) + entry.format(2))
+    one = condition("SysLogsXIDError", "True", "x", entry.format(2))
+    tell(book, node(both), NOW)
+    tell(book, node(one), NOW + MINUTE)
+    first, second = (UnitId("gpu-1", "nvidia.com/gpu", f"GPU-{i}") for i in (1, 2))
+    assert of(book, first, NOW + MINUTE).state is State.HEALTHY
+    assert of(book, second, NOW + MINUTE).state is State.DEGRADED
+
+
+def test_nvsentinel_is_uninstalled_and_a_reboot_clears_what_it_latched(book: HealthBook) -> None:
+    message = f"ErrorCode:79 GPU_UUID:{UUID} gone Recommended Action=RESTART_BM;"
+    tell(book, node(condition("SysLogsXIDError", "True", "x", message)), NOW)
+    gpu = UnitId("gpu-1", "nvidia.com/gpu", UUID)
+    tell(book, node(), NOW + MINUTE)
+    assert of(book, gpu, NOW + 100 * HOUR).state is State.UNHEALTHY
+    tell(book, node(boot="boot-2"), NOW + 101 * HOUR)
+    assert of(book, gpu, NOW + 101 * HOUR).state is State.HEALTHY
+
+
+def test_a_node_swallows_pods(book: HealthBook) -> None:
+    """Ready, with all its GPUs allocatable; only the pods it refuses tell."""
+    tell(book, node(condition("Ready", "True", "KubeletReady")), NOW)
+
+    def refuse(name: str, at: float) -> Health:
+        said = of_pod(refused_pod(name, at), at, lambda _: None, RULES)
+        assert said is not None
+        book.report(said, at)
+        return of(book, NODE, at)
+
+    first = refuse("train-0", NOW)
+    assert (first.state, first.score) == (State.DEGRADED, 0.6)
+    second = refuse("train-1", NOW + 10 * MINUTE)
+    assert second.state is State.UNHEALTHY
+    for i in range(2, 554):
+        worst = refuse(f"train-{i}", NOW + 10 * MINUTE + i)
+    assert worst.score == 0.05  # its cap: kept out, yet not for days
+    assert "train-553" in worst.evidence[0].evidence.text
+    assert "×554" in worst.evidence[0].evidence.text
+
+    day_later = NOW + 24 * HOUR
+    book.moving(day_later)
+    assert of(book, NODE, day_later).score > 0.9
+    assert of(book, NODE, day_later).state is State.HEALTHY
+
+
+def test_three_refusals_within_the_hour_are_enough_however_they_are_spread(
+    book: HealthBook,
+) -> None:
+    for i, at in enumerate((NOW, NOW + 30 * MINUTE, NOW + 60 * MINUTE)):
+        said = of_pod(refused_pod(f"p{i}", at), at, lambda _: None, RULES)
+        assert said is not None
+        book.report(said, at)
+    assert of(book, NODE, NOW + 60 * MINUTE).state is State.UNHEALTHY
+
+
+def flap(book: HealthBook, times: int, every_s: float, status: str) -> float:
+    """Ready turns `status` and back, `times`; returns when it was last well again."""
+    at = NOW
+    for i in range(times):
+        at = NOW + i * every_s
+        tell(book, node(condition("Ready", status, "x", at=at)), at)
+        of(book, NODE, at)
+        at += 40.0
+        tell(book, node(condition("Ready", "True", "KubeletReady", at=at)), at)
+        of(book, NODE, at)
+    return at
+
+
+def test_a_node_that_failed_once_is_free_at_once(book: HealthBook) -> None:
+    at = flap(book, 1, 0.0, "False")
+    assert of(book, NODE, at).state is State.HEALTHY
+
+
+def test_a_node_that_keeps_failing_is_worse_than_one_that_failed_once(book: HealthBook) -> None:
+    at = flap(book, 3, 20 * MINUTE, "False")
+    flapping = of(book, NODE, at)
+    assert flapping.state is State.DEGRADED
+    assert "was until recently" in flapping.evidence[0].evidence.text
+    assert "×3 lately" in flapping.evidence[0].evidence.text
+    assert of(book, NODE, at + 12 * HOUR).state is State.HEALTHY
+
+
+def test_flapping_alone_never_makes_a_node_unhealthy(book: HealthBook) -> None:
+    at = flap(book, 60, MINUTE, "False")
+    assert of(book, NODE, at).score == 0.5
+    assert of(book, NODE, at).state is State.DEGRADED
+
+
+def test_a_node_that_keeps_falling_silent_is_degraded_later_than_one_that_fails(
+    book: HealthBook,
+) -> None:
+    at = flap(book, 3, 10 * MINUTE, "Unknown")
+    assert of(book, NODE, at).state is State.HEALTHY
+    book = HealthBook(HealthSettings(), RULES)
+    at = flap(book, 6, 10 * MINUTE, "Unknown")
+    assert of(book, NODE, at).state is State.DEGRADED
+
+
+def test_a_silent_node_is_unknown_and_scores_three_quarters(book: HealthBook) -> None:
+    silent = condition("Ready", "Unknown", "NodeStatusUnknown", "Kubelet stopped posting", at=NOW)
+    tell(book, node(silent), NOW)
+    found = of(book, DEVICE, NOW + HOUR)
+    assert (found.state, found.score, found.since) == (State.UNKNOWN, 0.75, NOW)
+    assert "Kubelet stopped posting" in found.evidence[0].evidence.text
+
+
+def test_a_withdrawn_gpu_is_a_mild_hint_about_the_others(book: HealthBook) -> None:
+    gap = node(capacity={"nvidia.com/gpu": "8"}, allocatable={"nvidia.com/gpu": "7"})
+    tell(book, gap, NOW)
+    found = of(book, NODE, NOW)
+    assert (found.state, found.score) == (State.HEALTHY, 0.95)
+    assert "1 of 8 nvidia.com/gpu" in found.evidence[0].evidence.text
+
+
+def test_an_operator_holds_a_node_and_lets_it_go(book: HealthBook) -> None:
+    tell(book, node(annotations={"fettle.dev/hold": "fan swap"}), NOW)
+    held = of(book, DEVICE, NOW)
+    assert (held.state, held.score, held.held) == (State.UNHEALTHY, 0.0, True)
+    assert "fan swap" in held.evidence[0].evidence.text
+    tell(book, node(), NOW + MINUTE)
+    assert of(book, DEVICE, NOW + MINUTE) is SOUND
+
+
+def test_a_taint_rule_takes_devices_out_until_it_is_deleted(book: HealthBook) -> None:
+    rule = taint_rule({"device": "gpu-0"}, taint("example.org/recall", effect="NoExecute"))
+    book.report(of_taint_rule(rule, [DEVICE], RULES, NOW), NOW)
+    assert of(book, DEVICE, NOW).state is State.UNHEALTHY
+    assert book.vanish("DeviceTaintRule rule", NOW + MINUTE) == {DEVICE}
+    assert of(book, DEVICE, NOW + MINUTE).state is State.HEALTHY
+
+
+def test_a_thermal_and_a_link_fault_weigh_more_than_either(book: HealthBook) -> None:
+    message = f"ErrorCode:X GPU_UUID:{UUID} x Recommended Action=NONE;"
+    tell(
+        book,
+        node(
+            condition("GpuThermalWatch", "True", "x", message),
+            condition("GpuNvlinkWatch", "True", "x", message),
+        ),
+        NOW,
+    )
+    both = of(book, UnitId("gpu-1", "nvidia.com/gpu", UUID), NOW)
+    assert (both.state, both.score) == (State.UNHEALTHY, 0.25)
+    assert len(both.evidence) == 2

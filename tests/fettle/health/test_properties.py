@@ -1,0 +1,246 @@
+"""What holds for health whatever is said, in whatever order, at whatever time."""
+
+from collections.abc import Iterable
+from itertools import pairwise
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fettle.evidence.reports import Report, heaviest
+from fettle.evidence.rules import load
+from fettle.health import HealthBook
+from fettle.model import (
+    SOUND,
+    UNKNOWN_SCORE,
+    DeviceId,
+    Evidence,
+    Family,
+    Health,
+    Kind,
+    NodeId,
+    State,
+    Subject,
+    UnitId,
+)
+from fettle.settings import HealthSettings
+
+T0 = 1_790_000_000.0
+DWELL_S = 600.0
+RULES = load()
+SUBJECTS: tuple[Subject, ...] = (
+    DeviceId("gpu.nvidia.com", "gpu-1", "gpu-0"),
+    NodeId("gpu-1"),
+    UnitId("gpu-1", "nvidia.com/gpu", "GPU-1"),
+)
+KEY = SUBJECTS[0]
+SEVERITY = {State.HEALTHY: 0, State.UNKNOWN: 0, State.DEGRADED: 1, State.UNHEALTHY: 2}
+
+weights = st.floats(0.0, 1.0)
+waits = st.floats(1.0, 20_000.0)
+
+
+def evidence(kinds: Iterable[Kind] = Kind) -> st.SearchStrategy[Evidence]:
+    return st.builds(
+        Evidence,
+        subject=st.sampled_from(SUBJECTS),
+        family=st.sampled_from(Family),
+        kind=st.sampled_from(list(kinds)),
+        weight=weights,
+        source=st.sampled_from(["a", "b"]),
+        reporter=st.just("x"),
+        text=st.just("text"),
+        observed_at=st.floats(T0 - 7200, T0),
+        half_life_s=st.sampled_from([600.0, 3600.0, 86_400.0]),
+        cap=weights,
+    )
+
+
+def reports(kinds: Iterable[Kind] = Kind) -> st.SearchStrategy[list[Report]]:
+    """Reports of different reporters."""
+    said = st.lists(st.lists(evidence(kinds), max_size=4), max_size=5)
+    return said.map(
+        lambda all_said: [
+            Report(f"r{i}", heaviest(_of(f"r{i}", part))) for i, part in enumerate(all_said)
+        ]
+    )
+
+
+def _of(reporter: str, part: list[Evidence]) -> list[Evidence]:
+    return [msgspec.structs.replace(e, reporter=reporter) for e in part]
+
+
+def book() -> HealthBook:
+    return HealthBook(HealthSettings(), RULES)
+
+
+def told(said: Iterable[Report], now: float = T0) -> HealthBook:
+    filled = book()
+    for report in said:
+        filled.report(report, now)
+    return filled
+
+
+def assess(book: HealthBook, now: float = T0) -> Health:
+    return book.assess(KEY, SUBJECTS, now)
+
+
+@given(reports(), st.lists(waits, max_size=4))
+def test_a_score_is_a_share_and_its_evidence_is_sorted(
+    said: list[Report], later: list[float]
+) -> None:
+    filled, now = told(said), T0
+    for wait in [0.0, *later]:
+        now += wait
+        health = assess(filled, now)
+        assert 0.0 <= health.score <= 1.0
+        assert all(0.0 <= w.weight <= 1.0 for w in health.evidence)
+        assert all(a.weight >= b.weight for a, b in pairwise(health.evidence))
+
+
+@given(reports(), evidence())
+def test_more_evidence_never_raises_a_score(said: list[Report], more: Evidence) -> None:
+    before = assess(told(said)).score
+    after = assess(told([*said, Report("one more", (more,))])).score
+    assert after <= before + 0.005  # an event adds to what was forgotten as negligible
+
+
+@given(reports(), st.randoms())
+def test_the_order_of_reports_does_not_matter(said: list[Report], random: object) -> None:
+    shuffled = list(said)
+    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    one, other = assess(told(said)), assess(told(shuffled))
+    assert abs(one.score - other.score) <= 0.0001
+    assert (one.state, one.held) == (other.state, other.held)
+    assert {w.evidence for w in one.evidence} == {w.evidence for w in other.evidence}
+
+
+@given(reports())
+def test_said_again_it_is_the_same_health_and_nothing_has_changed(said: list[Report]) -> None:
+    filled = told(said)
+    first = assess(filled)
+    assert [filled.report(report, T0 + 1) for report in said] == [set()] * len(said)
+    assert assess(filled, T0) is first
+
+
+@given(reports(), evidence([Kind.LATCHED]), st.lists(waits, min_size=1, max_size=5))
+def test_time_alone_never_clears_what_is_latched(
+    said: list[Report], latched: Evidence, later: list[float]
+) -> None:
+    filled, now = told([*said, Report("latch", (latched,))]), T0
+    for wait in later:
+        now += 100 * wait
+        filled.moving(now)
+        filled.vanish("latch", now)
+        assert assess(filled, now).state is State.UNHEALTHY
+
+
+@given(reports([Kind.UNKNOWN]))
+def test_not_knowing_alone_scores_three_quarters(said: list[Report]) -> None:
+    health = assess(told(said))
+    if any(report.evidence for report in said):
+        assert (health.state, health.score) == (State.UNKNOWN, UNKNOWN_SCORE)
+    else:
+        assert health is SOUND
+
+
+@given(reports(), evidence([Kind.UNKNOWN]))
+def test_not_knowing_never_hides_or_worsens_what_is_known(
+    said: list[Report], unknown: Evidence
+) -> None:
+    known = assess(told(said))
+    both = assess(told([*said, Report("who knows", (unknown,))]))
+    assert both.score == min(known.score, UNKNOWN_SCORE)
+    if known.state in (State.DEGRADED, State.UNHEALTHY):
+        assert both.state is known.state
+
+
+events = st.lists(
+    st.tuples(st.floats(1.0, 1500.0), st.none() | evidence([Kind.DECAYING])), max_size=25
+)
+
+
+@given(events)
+def test_without_an_all_clear_a_state_is_not_left_for_a_better_one_within_its_dwell(
+    steps: list[tuple[float, Evidence | None]],
+) -> None:
+    filled, now = book(), T0
+    state, entered = State.HEALTHY, T0 - DWELL_S
+    for i, (wait, event) in enumerate(steps):
+        now += wait
+        if event is not None:
+            fresh = msgspec.structs.replace(event, observed_at=now)
+            filled.report(Report(f"pod {i}", (fresh,)), now)
+        health = assess(filled, now)
+        if SEVERITY[health.state] < SEVERITY[state]:
+            assert now - entered >= DWELL_S
+        if health.state is not state:
+            state, entered = health.state, now
+
+
+@given(reports([Kind.LEVEL, Kind.LATCHED, Kind.UNKNOWN]), waits)
+def test_an_explicit_all_clear_frees_at_once(said: list[Report], stood: float) -> None:
+    """One recovery of each thing leaves only light traces, and no state outlives it."""
+    filled = told(said)
+    assess(filled, T0 + stood)
+    now = T0 + stood + 1
+    for report in said:
+        filled.report(Report(report.reporter, (), absent_is_clear=True), now)
+    health = assess(filled, now)
+    assert all(w.evidence.kind is Kind.DECAYING for w in health.evidence)
+    assert health.score >= 0.88 ** len(Family)
+    if health.score >= HealthSettings().degraded_below and _was_told_of_more_than_mild(said):
+        assert health.state is State.HEALTHY
+
+
+def _was_told_of_more_than_mild(said: list[Report]) -> bool:
+    return any(e.weight > 0.1 and e.kind is not Kind.UNKNOWN for r in said for e in r.evidence)
+
+
+@given(reports(), st.lists(st.tuples(waits, st.integers(0, 4)), max_size=8))
+def test_moving_names_the_keys_whose_health_time_has_changed_and_no_others(
+    said: list[Report], steps: list[tuple[float, int]]
+) -> None:
+    filled, now = told(said), T0
+    before = assess(filled)
+    for wait, gone in steps:
+        now += wait
+        moved = filled.moving(now)
+        after = assess(filled, now)
+        if KEY in moved:
+            assert after is not before
+        elif after is not before:  # a hair's breadth after the last look
+            assert abs(after.score - before.score) < 0.011
+            assert after.state is before.state
+        filled.vanish(f"r{gone}", now)
+        before = assess(filled, now)
+
+
+@given(reports(), waits)
+def test_what_every_messenger_left_fades_to_sound_unless_it_was_latched(
+    said: list[Report], wait: float
+) -> None:
+    filled = told(said)
+    assess(filled)
+    for report in said:
+        filled.vanish(report.reporter, T0 + wait)
+    now = T0 + wait
+    for _ in range(4):  # a state may be left step by step
+        now += 60 * 86_400.0
+        filled.moving(now)
+        health = assess(filled, now)
+    if not any(e.kind is Kind.LATCHED for r in said for e in r.evidence):
+        assert health is SOUND
+
+
+@given(reports())
+def test_a_subject_that_is_forgotten_leaves_nothing(said: list[Report]) -> None:
+    filled = told(said)
+    assess(filled)
+    for subject in SUBJECTS:
+        filled.forget(subject)
+    assert assess(filled) is SOUND
+    assert filled.units("gpu-1") == set()
+    for report in said:
+        filled.vanish(report.reporter, T0)
+    assert assess(filled) is SOUND

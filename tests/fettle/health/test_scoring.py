@@ -1,0 +1,92 @@
+"""The score, and what fades."""
+
+import pytest
+
+from fettle.health import fading, scoring
+from fettle.model import Evidence, Family, Kind, NodeId, Weighed
+from tests.fettle.evidence.objects import NOW
+
+
+def evidence(
+    family: Family = Family.DRIVER,
+    weight: float = 0.5,
+    kind: Kind = Kind.LEVEL,
+    at: float = NOW,
+    cap: float = 1.0,
+) -> Evidence:
+    return Evidence(
+        subject=NodeId("n"),
+        family=family,
+        kind=kind,
+        weight=weight,
+        source="s",
+        reporter="r",
+        text="t",
+        observed_at=at,
+        half_life_s=3600.0,
+        cap=cap,
+    )
+
+
+def score(*said: Evidence) -> float:
+    return scoring.known_score([scoring.weigh(e) for e in said])
+
+
+def test_a_family_counts_once_by_its_worst() -> None:
+    assert score(evidence(weight=0.5), evidence(weight=0.3)) == 0.5
+
+
+def test_families_multiply() -> None:
+    assert score(evidence(Family.LINK, 0.5), evidence(Family.MEMORY, 0.4)) == 0.3
+
+
+def test_nothing_said_is_a_perfect_score() -> None:
+    assert score() == 1.0
+
+
+@pytest.mark.parametrize(
+    ("age_s", "weight"), [(0, 0.4), (3600, 0.2), (7200, 0.1), (36_000, 0.0004)]
+)
+def test_an_event_halves_every_half_life(age_s: float, weight: float) -> None:
+    one = fading.starting(evidence(weight=0.4, kind=Kind.DECAYING), NOW)
+    assert one.weighed(NOW + age_s).weight == pytest.approx(weight, abs=0.00005)
+
+
+def test_events_add_up_to_the_cap_in_any_order() -> None:
+    def total(*ages_s: float) -> float:
+        ordered = [evidence(weight=0.3, at=NOW - age, cap=0.8) for age in ages_s]
+        one = fading.starting(ordered[0], NOW)
+        for event in ordered[1:]:
+            one.add(event, NOW)
+        return one.weighed(NOW).weight
+
+    assert total(0, 3600) == pytest.approx(0.45)
+    assert total(3600, 0) == pytest.approx(0.45)
+    assert total(7200, 0, 3600) == pytest.approx(0.525)
+    assert total(0, 0, 0, 0, 0) == 0.8
+
+
+def test_repeats_are_counted_for_people() -> None:
+    one = fading.starting(evidence(), NOW)
+    one.add(evidence(), NOW)
+    one.add(evidence(), NOW)
+    assert one.weighed(NOW).evidence.text == "t (×3 lately)"
+
+
+def test_an_event_from_the_future_counts_as_one_of_now() -> None:
+    one = fading.starting(evidence(weight=0.4, at=NOW + 900), NOW)
+    assert one.weighed(NOW).weight == 0.4
+    assert one.weighed(NOW + 3600).weight == pytest.approx(0.2)
+
+
+def test_the_same_fact_from_another_messenger_is_fresh_but_not_worse() -> None:
+    one = fading.starting(evidence(weight=0.4), NOW)
+    one.renew(evidence(weight=0.4, at=NOW + 3600), NOW + 3600)
+    assert one.weighed(NOW + 3600).weight == 0.4
+
+
+def test_explanations_are_sorted_heaviest_first_latched_before_level() -> None:
+    light, level = evidence(weight=0.1), evidence(weight=1.0)
+    latched = evidence(weight=1.0, kind=Kind.LATCHED)
+    said = scoring.ordered(Weighed(e, e.weight) for e in (light, level, latched))
+    assert [w.evidence for w in said] == [latched, level, light]
