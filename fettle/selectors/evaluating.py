@@ -1,0 +1,117 @@
+"""Judges one device by one expression; runs only in the worker process.
+
+Between the worker's loop and the compiled program: knows how a row becomes the variable `device`,
+and what each way of ending means for the scheduler.
+"""
+
+from typing import NamedTuple
+
+from fettle.selectors import quantities, versions
+from fettle.selectors.compiling import Program, Refused, build
+from fettle.selectors.outcomes import MATCH, NO_MATCH, Outcome, undecided, would_abort
+from fettle.selectors.reading import reads
+from fettle.selectors.rows import Amount, Field, Reads, Row
+from fettle.selectors.sources import Unsupported
+from fettle.selectors.values import CelError, Entries, Frame, Undecidable, Value
+from fettle.wire.resource import DeviceAttribute
+
+
+class Prepared(NamedTuple):
+    """A parsed expression: either a program, or one outcome for every device."""
+
+    reads: Reads
+    program: Program | None
+    outcome: Outcome | None
+
+
+def prepare(expression: str) -> Prepared:
+    """Parse and check an expression; never raises for what is in it."""
+    try:
+        program = build(expression)
+        return Prepared(reads(program.tree), program, None)
+    except Refused as refusal:
+        return Prepared((), None, would_abort(f"it does not compile: {refusal}"))
+    except Unsupported as reason:
+        return Prepared((), None, undecided(str(reason)))
+    except (RecursionError, MemoryError):
+        return Prepared((), None, undecided("it is too large"))
+
+
+def judge(prepared: Prepared, row: Row) -> Outcome:
+    """What the expression says of the device; never raises for what is in either."""
+    if prepared.program is None:
+        assert prepared.outcome is not None
+        return prepared.outcome
+    try:
+        frame = Frame(device(row), prepared.program.slots)
+        result = prepared.program.run(frame)
+    except CelError as error:
+        return would_abort(str(error))
+    except (Undecidable, ValueError) as reason:
+        return undecided(str(reason))
+    except (RecursionError, MemoryError):
+        return undecided("it takes too much memory")
+    if type(result) is not bool:
+        return would_abort(f"it is not a bool on this device, but a {type(result).__name__}")
+    return MATCH if result else NO_MATCH
+
+
+def device(row: Row) -> dict[str, Value]:
+    """The fields of the variable `device`."""
+    attributes = [(domain, name, _attribute(value)) for domain, name, value in row.attributes]
+    capacity = [(domain, name, _amount(value)) for domain, name, value in row.capacity]
+    return {
+        "driver": row.driver,
+        "allowMultipleAllocations": row.multiple,
+        "attributes": _domains(row, "attributes", attributes),
+        "capacity": _domains(row, "capacity", capacity),
+    }
+
+
+def _domains(row: Row, field: Field, entries: list[tuple[str, str, Value]]) -> Entries:
+    values: dict[str, dict[str, Value]] = {}
+    present: dict[str, dict[str, bool]] = {}
+    for domain, name, value in entries:
+        inner = values.setdefault(domain, {})
+        present.setdefault(domain, {})[name] = value is not None
+        if value is not None:
+            inner[name] = value
+    asked = {domain: there for of, domain, there in row.domains if of == field}
+    maps: dict[str, Value] = {
+        domain: Entries(inner, None if row.whole else present[domain])
+        for domain, inner in values.items()
+    }
+    return Entries(maps, None if row.whole else asked, lambda _: Entries({}, _absent(row)))
+
+
+def _absent(row: Row) -> dict[str, bool] | None:
+    """What is known of a domain that no value was sent of: all of it, only in a whole row."""
+    return None if row.whole else {}
+
+
+def _attribute(attribute: DeviceAttribute | None) -> Value:
+    if attribute is None:
+        return None
+    a = attribute
+    for items in (a.ints, a.bools, a.strings):
+        if items is not None:
+            return list(items)
+    if a.versions is not None:
+        return [versions.parse(version) for version in a.versions]
+    for value in (a.int_, a.bool_, a.string):
+        if value is not None:
+            return value
+    if a.version is None:
+        raise Undecidable("an attribute has no value of a known type")
+    return versions.parse(a.version)
+
+
+def _amount(amount: Amount | None) -> Value:
+    if amount is None:
+        return None
+    if isinstance(amount, float):
+        raise Undecidable("a capacity is written as a fraction without quotes")
+    try:
+        return quantities.parse(str(amount).strip())
+    except (ValueError, quantities.Unsure) as error:
+        raise Undecidable(f"a capacity cannot be read: {error}") from error

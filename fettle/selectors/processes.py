@@ -1,0 +1,130 @@
+"""One worker process as seen from the loop: started, asked, killed, started again.
+
+Knows nothing of expressions. A worker that does not answer, answers nonsense or ends is killed;
+the next question starts another, after a pause that grows while none gives an answer.
+"""
+
+import asyncio
+import contextlib
+import signal
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Sequence
+
+from fettle.errors import WorkerError
+from fettle.selectors import protocol
+from fettle.selectors.protocol import Ready, Reply, Request
+
+COMMAND = (sys.executable, "-m", "fettle.selectors.worker")
+_PAUSE_S = 0.1
+_LONGEST_PAUSE_S = 5.0
+_GOODBYE_S = 1.0
+_HELLO_S = 30.0
+
+
+class WorkerDied(WorkerError):
+    """The worker ended over a question; `slow` where it was for taking too long."""
+
+    def __init__(self, message: str, *, slow: bool) -> None:
+        super().__init__(message)
+        self.slow = slow
+
+
+class Worker:
+    """At most one process at a time; one question at a time, in the order they come."""
+
+    def __init__(self, command: Sequence[str] = COMMAND, *, wait_s: float = 5.0) -> None:
+        self._command = tuple(command)
+        self._wait_s = wait_s
+        self._process: Process | None = None
+        self._lock = asyncio.Lock()
+        self.failures = 0
+        """How many workers in a row ended, by other than their deadline, without any answer."""
+
+    @property
+    def pid(self) -> int | None:
+        return None if self._process is None else self._process.pid
+
+    async def start(self) -> None:
+        """Start a process unless one runs; raises WorkerError."""
+        async with self._lock:
+            await self._running()
+
+    async def ask(self, question: Request) -> Reply:
+        """The worker's reply; raises WorkerDied, or WorkerError where none can be started."""
+        async with self._lock:
+            process = await self._running()
+            reply = await self._exchange(process, question, self._wait_s)
+            self.failures = 0
+            return reply
+
+    async def close(self) -> None:
+        """End the process, kindly first."""
+        async with self._lock:
+            process = self._process
+            if process is not None and process.stdin is not None:
+                process.stdin.close()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_GOODBYE_S):
+                        await process.wait()
+            await self._kill()
+
+    async def _running(self) -> Process:
+        if self._process is not None and self._process.returncode is None:
+            return self._process
+        if self.failures > 1:
+            await asyncio.sleep(min(_PAUSE_S * 2 ** (self.failures - 2), _LONGEST_PAUSE_S))
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                *self._command, stdin=PIPE, stdout=PIPE, start_new_session=True
+            )
+        except OSError as error:
+            self.failures += 1
+            raise WorkerError(
+                f"the selectors' worker cannot be started: {error}; check that "
+                f"{self._command[0]} can be run and that processes are allowed"
+            ) from error
+        if not isinstance(await self._exchange(self._process, None, _HELLO_S), Ready):
+            raise await self._buried()
+        return self._process
+
+    async def _exchange(self, process: Process, question: Request | None, wait_s: float) -> Reply:
+        """Say something, or nothing, and hear one reply; over any trouble the process is killed."""
+        try:
+            async with asyncio.timeout(wait_s):
+                return await _exchange(process, question)
+        except (OSError, EOFError, ValueError) as error:  # a TimeoutError is an OSError
+            raise await self._buried() from error
+        except BaseException:
+            await self._kill()  # a reply may still come: nothing could be told apart after it
+            raise
+
+    async def _buried(self) -> WorkerDied:
+        """Kill what is left of the process, and say what it died of."""
+        status = await self._kill()
+        slow = status == -signal.SIGPROF
+        if not slow:
+            self.failures += 1
+        return WorkerDied(f"the selectors' worker ended with status {status}", slow=slow)
+
+    async def _kill(self) -> int | None:
+        process, self._process = self._process, None
+        if process is None:
+            return None
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_PAUSE_S):  # it may be ending by itself: its own status
+                return await process.wait()
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+        return process.returncode
+
+
+async def _exchange(process: Process, question: Request | None) -> Reply:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    if question is not None:
+        process.stdin.write(protocol.frame(question))
+        await process.stdin.drain()
+    length = protocol.size(await process.stdout.readexactly(4))
+    return protocol.reply(await process.stdout.readexactly(length))

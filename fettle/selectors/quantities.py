@@ -1,0 +1,121 @@
+"""Kubernetes quantities, exactly: a port of how the API reads them, down to its odd corners.
+
+Pure; imports nothing of Fettle. Values are whole numbers of 1e-9, since the API rounds finer ones
+away from zero to that. Whether a value "is an integer" depends on how it was written (`1` is,
+`1.0` and `1.0Gi` are not), which `integral` remembers.
+"""
+
+import re
+from functools import lru_cache
+from typing import NamedTuple
+
+_BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+_DECIMAL = {
+    "n": -9,
+    "u": -6,
+    "m": -3,
+    "": 0,
+    "k": 3,
+    "M": 6,
+    "G": 9,
+    "T": 12,
+    "P": 15,
+    "E": 18,
+}
+_PARTS = re.compile(
+    r"(?P<sign>[+-]?)0*(?P<number>[0-9]*)(?:\.(?P<fraction>[0-9]*))?"
+    r"(?P<suffix>[eEinumkKMGTP]*[+-]?[0-9]*)",
+)
+_EXPONENT = re.compile(r"[eE]([+-]?[0-9]+)")
+_MAX_INT = 2**63 - 1
+_NANO = 9
+_UNIT: int = 10**_NANO
+_MAX_EXPONENT = 100
+_SMALL_DIGITS = 18
+
+
+class Unsure(Exception):
+    """A quantity whose reading by the API is not modelled; `str()` says why."""
+
+
+class Quantity(NamedTuple):
+    """`nano`: the value in units of 1e-9. `derived`: made by `add` or `sub`."""
+
+    nano: int
+    integral: bool = True
+    derived: bool = False
+
+    def integer(self) -> int | None:
+        """The value where the API calls it an integer, else None."""
+        whole, rest = divmod(self.nano, _UNIT)
+        if rest or not self.integral or not -_MAX_INT <= whole <= _MAX_INT:
+            return None
+        return whole
+
+
+class _Text(NamedTuple):
+    """A quantity's text in parts; `fraction` is "" both for `1` and for `1.`."""
+
+    negative: bool
+    number: str
+    fraction: str
+    has_digits: bool
+
+
+@lru_cache(maxsize=4096)
+def parse(text: str) -> Quantity:
+    """The quantity as the API reads it; raises ValueError, or Unsure where that is not modelled."""
+    if not text:
+        raise ValueError("a quantity cannot be empty")
+    match = _PARTS.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} is no quantity")
+    number, fraction, suffix = match["number"], match["fraction"] or "", match["suffix"]
+    parts = _Text(
+        negative=match["sign"] == "-",
+        number=number or "0",
+        fraction=fraction,
+        has_digits=any(c.isdigit() for c in text[: len(text) - len(suffix)]),
+    )
+    if suffix in _BINARY:
+        return _binary(text, parts, _BINARY[suffix])
+    return _decimal(text, parts, _exponent(text, suffix))
+
+
+def _exponent(text: str, suffix: str) -> int:
+    if suffix in _DECIMAL:
+        return _DECIMAL[suffix]
+    match = _EXPONENT.fullmatch(suffix)
+    if match is None:
+        raise ValueError(f"{text!r} has no known suffix")
+    if len(match[1]) > 10 or abs(int(match[1])) > _MAX_EXPONENT:
+        raise Unsure(f"the exponent of {text!r} is beyond ±{_MAX_EXPONENT}")
+    return int(match[1])
+
+
+def _decimal(text: str, parts: _Text, exponent: int) -> Quantity:
+    digits = parts.number + parts.fraction
+    scale = exponent - len(parts.fraction)
+    small = len(digits) <= _SMALL_DIGITS
+    if not (small and scale >= -_NANO) and not parts.has_digits:
+        raise ValueError(f"{text!r} has no digits")
+    nano = _nano(int(digits), scale)
+    return Quantity(-nano if parts.negative else nano, integral=small and scale >= 0)
+
+
+def _binary(text: str, parts: _Text, exponent: int) -> Quantity:
+    room = 15 - len(parts.number) - exponent * 3 // 10 - 1
+    value = int(parts.number + parts.fraction) * 2**exponent
+    if not parts.fraction and room >= 0 and value <= _MAX_INT:
+        return Quantity((-value if parts.negative else value) * 10**_NANO)
+    if not parts.has_digits:
+        raise ValueError(f"{text!r} has no digits")
+    nano = min(_nano(value, -len(parts.fraction)), _MAX_INT * 10**_NANO)
+    return Quantity(-nano if parts.negative else nano, integral=False)
+
+
+def _nano(value: int, scale: int) -> int:
+    """`value · 10**scale` in units of 1e-9, rounded away from zero (`value` is not negative)."""
+    shift = scale + _NANO
+    power: int = 10 ** abs(shift)
+    return value * power if shift >= 0 else -(-value // power)

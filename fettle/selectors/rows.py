@@ -1,0 +1,144 @@
+"""What an expression can see of a device: the few values it refers to, as a key and as a row.
+
+Pure, and used on both sides of the worker's pipe. Devices that look alike to an expression share
+one key, so a fleet of one model costs one evaluation. Imports only `wire`.
+"""
+
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
+
+from fettle.selectors import versions
+from fettle.wire.resource import Device, DeviceAttribute
+
+Field = Literal["attributes", "capacity"]
+Amount = str | int | float
+Value = DeviceAttribute | Amount
+Key = tuple[object, ...]
+
+
+class Read(NamedTuple):
+    """One place that an expression looks at; with `name` "" only whether the domain exists."""
+
+    field: Field
+    domain: str
+    name: str
+
+
+Reads = tuple[Read, ...] | None
+"""None: the whole device."""
+
+
+class Row(NamedTuple):
+    """A device as far as an expression can see it, ready for the wire.
+
+    `attributes` and `capacity` hold (domain, name, value), None where the device has no such
+    value; `domains` holds which domains exist. Where `whole`, what is not listed does not exist.
+    """
+
+    driver: str
+    multiple: bool
+    whole: bool
+    attributes: tuple[tuple[str, str, DeviceAttribute | None], ...] = ()
+    capacity: tuple[tuple[str, str, Amount | None], ...] = ()
+    domains: tuple[tuple[Field, str, bool], ...] = ()
+
+
+_EMPTY = DeviceAttribute()
+_INT64 = range(-(2**63), 2**63)
+
+
+def problem(driver: str, device: Device) -> str:
+    """Why no expression can be decided on this device ("" if nothing is in the way)."""
+    attributes = device.attributes or {}
+    for name, value in attributes.items():
+        if value.version is not None and not versions.is_version(value.version):
+            return f"attribute {name}: {value.version!r} is no semantic version"
+        if value.int_ is not None and value.int_ not in _INT64:
+            return f"attribute {name}: {value.int_} does not fit 64 bits"
+        if "/" in name and _twice(name, driver, attributes):
+            return f"attribute {name} is given twice, with and without its domain"
+        if value == _EMPTY:
+            return f"attribute {name} has no value of a known type"
+        if value.ints is not None and any(item not in _INT64 for item in value.ints):
+            return f"attribute {name} holds a number that does not fit 64 bits"
+        if value.versions is not None and not all(map(versions.is_version, value.versions)):
+            return f"attribute {name} holds something that is no semantic version"
+    for name in device.capacity or ():
+        if "/" in name and _twice(name, driver, device.capacity or {}):
+            return f"capacity {name} is given twice, with and without its domain"
+    return ""
+
+
+def key(reads: Reads, driver: str, device: Device) -> Key:
+    """A hashable key: devices with equal keys look alike to an expression with these reads."""
+    multiple = bool(device.allow_multiple_allocations)
+    if reads is None:
+        return (driver, multiple, _items(device, "attributes"), _items(device, "capacity"))
+    return (driver, multiple, *[_look(read, driver, device) for read in reads])
+
+
+def row(reads: Reads, key: Key) -> Row:
+    """The row that a key stands for."""
+    driver, multiple, *values = key
+    assert isinstance(driver, str)
+    if reads is None:
+        attributes, capacity = (_qualified(items, driver) for items in values)
+        return Row(driver, bool(multiple), True, attributes, capacity)  # type: ignore[arg-type]
+    seen = list(zip(reads, values, strict=True))
+    return Row(
+        driver,
+        bool(multiple),
+        False,
+        tuple((r.domain, r.name, v) for r, v in seen if r.name and r.field == "attributes"),  # type: ignore[misc]
+        tuple((r.domain, r.name, v) for r, v in seen if r.name and r.field == "capacity"),  # type: ignore[misc]
+        tuple((r.field, r.domain, bool(v)) for r, v in seen if not r.name),
+    )
+
+
+def whole_row(driver: str, device: Device) -> Row:
+    """The row with everything that a device says."""
+    return row(None, key(None, driver, device))
+
+
+def split(name: str, driver: str) -> tuple[str, str]:
+    """(domain, name) of an attribute or capacity; the driver's name is the domain by default."""
+    domain, slash, rest = name.partition("/")
+    return (domain, rest) if slash else (driver, name)
+
+
+def _twice(name: str, driver: str, values: Mapping[str, object]) -> bool:
+    domain, rest = split(name, driver)
+    return domain == driver and rest in values
+
+
+def _look(read: Read, driver: str, device: Device) -> Value | bool | None:
+    if not read.name:
+        names = (device.attributes if read.field == "attributes" else device.capacity) or ()
+        return any(split(name, driver)[0] == read.domain for name in names)
+    full = f"{read.domain}/{read.name}"
+    if read.field == "attributes":
+        attributes = device.attributes or {}
+        value = attributes.get(full)
+        if value is None and read.domain == driver and "/" not in read.name:
+            value = attributes.get(read.name)
+        return value
+    capacity = device.capacity or {}
+    amount = capacity.get(full)
+    if amount is None and read.domain == driver and "/" not in read.name:
+        amount = capacity.get(read.name)
+    return None if amount is None else amount.value
+
+
+def _items(device: Device, field: Field) -> tuple[tuple[str, Value], ...]:
+    if field == "attributes":
+        return tuple(sorted((device.attributes or {}).items(), key=_first))
+    return tuple(sorted(((n, c.value) for n, c in (device.capacity or {}).items()), key=_first))
+
+
+def _first(item: tuple[str, Value]) -> str:
+    return item[0]
+
+
+def _qualified(items: object, driver: str) -> tuple[tuple[str, str, object], ...]:
+    assert isinstance(items, tuple)
+    return tuple((*split(name, driver), value) for name, value in items)
