@@ -8,11 +8,13 @@
     ├── WorkerError          a worker process cannot be started, or died
     └── ClusterError         the API server
         ├── Unreachable      no answer, or a 5xx
+        │   └── Silent       a stream that said nothing for too long
         ├── Unauthorized     it does not know who we are (401)
         ├── Forbidden        RBAC refuses; says what to grant (403)
         ├── NotServed        the API group, version or resource does not exist (404 on the resource)
         ├── NotFound         the object does not exist
         ├── Conflict         somebody else wrote first (409)
+        ├── Invalid          the request or the object in it is refused as such (400, 413, 422)
         └── Expired          the resourceVersion is too old (410): list again
 
 The core raises only on programmer error; outcomes are values. Each face decides once, in its
@@ -60,6 +62,10 @@ class Unreachable(ClusterError):
     """The API server does not answer, or answers with a 5xx."""
 
 
+class Silent(Unreachable):
+    """A stream said nothing for longer than a living one would."""
+
+
 class Unauthorized(ClusterError):
     """The API server does not know who we are."""
 
@@ -78,6 +84,10 @@ class NotFound(ClusterError):
 
 class Conflict(ClusterError):
     """Somebody else created or changed the object first."""
+
+
+class Invalid(ClusterError):
+    """The API server refuses the request, or the object in it, as such."""
 
 
 class Expired(ClusterError):

@@ -41,13 +41,11 @@ class BreakerSettings(_Section, frozen=True, kw_only=True):
 
 
 class SourceSettings(_Section, frozen=True, kw_only=True):
-    """`stale_after_seconds` without any contact (event or bookmark): the source counts as silent.
-
-    `not_ready_after_seconds` without contact: the extender answers `Error` instead of verdicts.
+    """`silent_after_seconds` without any contact (event or bookmark, which come about once a
+    minute): not ready, the extender answers `Error` instead of verdicts.
     """
 
-    stale_after_seconds: float = 120.0
-    not_ready_after_seconds: float = 300.0
+    silent_after_seconds: float = 150.0
 
 
 class TLSSettings(_Section, frozen=True, kw_only=True):
@@ -62,7 +60,7 @@ class ExtenderSettings(_Section, frozen=True, kw_only=True):
     """`wait_seconds` bounds how long a call waits for a selector before it counts undecided."""
 
     tls: TLSSettings = TLSSettings()
-    max_body_mebibytes: int = 128
+    max_body_mebibytes: int = 64
     wait_seconds: float = 0.05
 
 

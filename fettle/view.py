@@ -48,7 +48,7 @@ class UnitView(msgspec.Struct, frozen=True):
 
 
 class PluginView(msgspec.Struct, frozen=True):
-    """An extended resource on a node, in units: capacity ≥ allocatable, and what live pods use.
+    """An extended resource on a node, in units: how many there are, how many may be allocated.
 
     `units` are only those with an identity that something is known about.
     """
@@ -56,14 +56,14 @@ class PluginView(msgspec.Struct, frozen=True):
     resource: str
     capacity: int
     allocatable: int
-    used: int
     units: tuple[UnitView, ...] = ()
 
 
 class NodeView(msgspec.Struct, frozen=True):
     """A node: its own health (every device on it inherits that), its pools and plugin resources.
 
-    Two nodes with equal `shape` look alike to every ask except for names and labels.
+    `pools` are sorted by driver and name, as the allocator walks them. `quarantined` are sentences
+    about objects of this node that could not be read.
     """
 
     name: str
@@ -87,11 +87,14 @@ class Source(NamedTuple):
 class View(msgspec.Struct, frozen=True, kw_only=True):
     """The cluster as Fettle knows it at one moment.
 
-    Mappings are by name (`namespace/name` where namespaced). `network_drivers` have devices that
-    are not local to one node; `pods` holds only pods that use devices.
+    `generation` counts every view; `basis` only those in which something changed that verdicts
+    rest on (nodes, devices, health, claims, templates, classes, namespaces), not mere pods.
+    Mappings are by name (`namespace/name` where namespaced); `pods` holds only pods that use
+    devices; `served` says by kind whether the cluster serves it.
     """
 
     generation: int
+    basis: int
     synced: bool
     nodes: Mapping[str, NodeView]
     classes: Mapping[str, resource.DeviceClass]
@@ -99,13 +102,13 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     templates: Mapping[str, resource.ResourceClaimTemplate]
     namespaces: Mapping[str, Mapping[str, str]]
     pods: Mapping[str, core.Pod]
-    network_drivers: frozenset[str] = frozenset()
     quarantined: Mapping[str, str] = {}
     served: Mapping[str, bool] = {}
 
 
 EMPTY = View(
     generation=0,
+    basis=0,
     synced=False,
     nodes={},
     classes={},
@@ -130,17 +133,18 @@ class Publisher:
     def publish(self, view: View, changed_nodes: frozenset[str]) -> None:
         """Swap in a newer view; `changed_nodes` are those whose record differs from before."""
         assert view.generation > self.view.generation
+        if view.basis != self.view.basis:
+            self._changes.append((view.basis, changed_nodes))
         self.view = view
-        self._changes.append((view.generation, changed_nodes))
         turned, self._turned = self._turned, asyncio.Event()
         turned.set()
 
-    def changed_since(self, generation: int) -> frozenset[str] | None:
-        """Names of the nodes that changed after `generation`; None: too long ago to say."""
-        if generation == self.view.generation:
+    def changed_since(self, basis: int) -> frozenset[str] | None:
+        """Names of the nodes that changed after that basis; None: too long ago to say."""
+        if basis == self.view.basis:
             return frozenset()
-        newer = [names for since, names in self._changes if since > generation]
-        if len(newer) != self.view.generation - generation:
+        newer = [names for since, names in self._changes if since > basis]
+        if len(newer) != self.view.basis - basis:
             return None
         return frozenset().union(*newer)
 

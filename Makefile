@@ -1,0 +1,55 @@
+# The whole developer interface. Needs Python 3.11+; Go too for the control-plane suite.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+
+.PHONY: help demo demo-cluster test check format bench controlplane lock clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make demo          Fettle on an embedded fleet with faults: no cluster, no network"
+	@echo "make demo-cluster  the same story on a real control plane (needs Go)"
+	@echo "make test          all tests; the control-plane suite needs Go and says so if skipped"
+	@echo "make check         format, lint, types, layers"
+	@echo "make bench         benchmarks, a table and build/bench.json (needs Go)"
+	@echo "make controlplane  build the real control plane for tests, once, into a cache folder"
+
+$(READY): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Fettle needs Python 3.11 or later, and $(PYTHON) is %d.%d: make PYTHON=python3.12 ..." % sys.version_info[:2])'
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+demo: $(READY)
+	@$(BIN)/fettle demo $(ARGS)
+
+demo-cluster: $(READY)
+	@$(BIN)/python -m tests.controlplane.demo
+
+test: $(READY)
+	@$(BIN)/python -m pytest $(ARGS)
+
+check: $(READY)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(READY)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(READY)
+	@$(BIN)/python -m tests.bench $(ARGS)
+
+controlplane: $(READY)
+	@$(BIN)/python -m tests.controlplane.building
+
+lock: $(READY)
+	@$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --universal \
+		--python-version 3.11 --extra dev pyproject.toml -o requirements.lock
+
+clean:
+	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,5 @@
+"""`python -m fettle` is `fettle`."""
+
+from fettle.cli import main
+
+main()

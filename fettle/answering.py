@@ -1,0 +1,248 @@
+"""Verdicts kept ready: one table per ask, brought up to date by what changed between views.
+
+Asks that are equal share a table, nodes that look alike to an ask share a verdict, and a turn of
+the view costs only the nodes it changed. Selector outcomes come from the engine's memory; where
+they are missing, `prepare` waits for them within a bound. Used by extender, steward and explain.
+"""
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+
+from fettle import asks
+from fettle.asks import Ask
+from fettle.breaker import Breaker
+from fettle.policy import Placement
+from fettle.selectors.engine import SelectorEngine
+from fettle.selectors.outcomes import Outcome, undecided
+from fettle.settings import Settings
+from fettle.verdicts import Acceptance, Verdict, judge
+from fettle.view import DeviceView, NodeView, Publisher, View
+from fettle.wire import core
+from fettle.wire.extender import host_priority
+
+SLICE_S = 0.0003
+"""Longest stretch of judging before waiting requests get their turn."""
+MAX_TABLES = 512
+READY_NODES = 64
+NOT_EVALUATED = undecided("its selector is not evaluated yet")
+
+
+class Table:
+    """All verdicts on one ask, by node name; `refused`, `undecided` and `entries` for the hot path.
+
+    `entries` are the elements of a HostPriorityList, encoded. `provisional` verdicts wait for a
+    selector.
+    """
+
+    def __init__(self, ask: Ask) -> None:
+        self.ask = ask
+        self.basis = -1
+        self.acceptance = Acceptance(ask.policy.placement)
+        self.verdicts: dict[str, Verdict] = {}
+        self.provisional: set[str] = set()
+        self.refused: set[str] = set()
+        self.undecided: set[str] = set()
+        self.entries: dict[str, bytes] = {}
+        self._alike: dict[Hashable, Verdict] = {}
+
+    def clear(self) -> None:
+        for kept in (self.verdicts, self.entries, self._alike):
+            kept.clear()
+        for names in (self.provisional, self.refused, self.undecided):
+            names.clear()
+
+    def drop(self, names: frozenset[str]) -> None:
+        for name in names:
+            self.verdicts.pop(name, None)
+            self.entries.pop(name, None)
+        for kept in (self.provisional, self.refused, self.undecided):
+            kept.difference_update(names)
+
+    def judge(self, node: NodeView, match: "Matching") -> None:
+        """Judge one node; provisional where a selector has not been evaluated yet."""
+        match.missing = False
+        shape = self._shape(node)
+        verdict = self._alike.get(shape) if shape is not None else None
+        if verdict is None:
+            verdict = judge(self.ask, node, self.acceptance, match)
+            if shape is not None:
+                if len(self._alike) > 4096:
+                    self._alike.clear()
+                self._alike[shape] = verdict
+        self.verdicts[node.name] = verdict
+        self.entries[node.name] = host_priority(node.name, verdict.score)
+        for kept, belongs in (
+            (self.refused, not verdict.fits),
+            (self.undecided, bool(verdict.undecided)),
+            (self.provisional, match.missing),
+        ):
+            (kept.add if belongs else kept.discard)(node.name)
+
+    def _shape(self, node: NodeView) -> Hashable | None:
+        """What this ask sees of a node, where that is only device plugins; else None."""
+        if self.ask.requests or self.ask.held:
+            return None
+        seen = []
+        for units in self.ask.units:
+            plugin = node.plugins.get(units.resource)
+            if units.backing is not None and (plugin is None or plugin.allocatable == 0):
+                return None
+            seen.append((plugin.allocatable, plugin.units) if plugin is not None else None)
+        return (node.health, tuple(seen), node.quarantined)
+
+
+class Matching:
+    """Looks selector outcomes up; `missing` is set when one has not been evaluated yet."""
+
+    def __init__(self, engine: SelectorEngine) -> None:
+        self._engine = engine
+        self.missing = False
+
+    def __call__(self, expression: str, device: DeviceView) -> Outcome:
+        outcome = self._engine.outcome(expression, device.id.driver, device.device)
+        if outcome is None:
+            self.missing = True
+            return NOT_EVALUATED
+        return outcome
+
+
+class Answers:
+    """Asks to verdicts, over the publisher's newest view."""
+
+    def __init__(
+        self,
+        publisher: Publisher,
+        engine: SelectorEngine,
+        settings: Settings,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self.publisher = publisher
+        self.policies = settings.all_policies()
+        self._engine = engine
+        self._settings = settings
+        self._clock = clock
+        self._tables: OrderedDict[Ask, Table] = OrderedDict()
+        self._breakers: dict[Placement, tuple[int, Breaker]] = {}
+
+    @property
+    def view(self) -> View:
+        return self.publisher.view
+
+    def ask(self, pod: core.Pod) -> Ask | None:
+        """The pod's ask in the newest view; None where it needs no devices."""
+        return asks.ask_of(pod, self.view, self.policies)
+
+    def matching(self) -> Matching:
+        """Looks selector outcomes up in the engine's memory."""
+        return Matching(self._engine)
+
+    def breaker(self, placement: Placement) -> Breaker:
+        """The breaker of a placement, counted on the newest view."""
+        basis, breaker = self._breakers.get(placement, (-1, None))
+        if breaker is None:
+            if len(self._breakers) >= 64:  # min-score annotations are any number
+                self._breakers.clear()
+            breaker = Breaker(placement, self._settings.breaker)
+        if basis != self.view.basis:
+            changed = self.publisher.changed_since(basis) if basis >= 0 else None
+            if changed is None:
+                breaker = Breaker(placement, self._settings.breaker)
+                changed = frozenset(self.view.nodes)
+            breaker.update(changed, self.view.nodes)
+            self._breakers[placement] = (self.view.basis, breaker)
+        return breaker
+
+    def table(self, ask: Ask) -> Table:
+        """The ask's table, without what the newest view has overtaken."""
+        table = self._tables.get(ask)
+        if table is None:
+            table = self._tables[ask] = Table(ask)
+            if len(self._tables) > MAX_TABLES:
+                self._tables.popitem(last=False)
+        self._tables.move_to_end(ask)
+        if table.basis != self.view.basis:
+            changed = self.publisher.changed_since(table.basis) if table.basis >= 0 else None
+            if changed is None:
+                table.clear()
+            else:
+                table.drop(changed)
+            open_breakers = self.breaker(ask.policy.placement).open
+            if open_breakers != table.acceptance.open_breakers:
+                table.acceptance = Acceptance(ask.policy.placement, open_breakers)
+                table.clear()
+            table.basis = self.view.basis
+        return table
+
+    async def keep_ready(self) -> None:
+        """Evaluate the selectors of classes and templates as views turn, until cancelled.
+
+        So a request finds the outcomes in memory; a claim's own selectors come with the claim.
+        """
+        generation, basis, known = 0, -1, frozenset[str]()
+        while True:
+            view = await self.publisher.newer_than(generation)
+            generation = view.generation
+            if view.basis == basis:
+                continue
+            changed = self.publisher.changed_since(basis) if basis >= 0 else None
+            expressions = frozenset(asks.standing_selectors(view))
+            if changed is None or expressions - known:
+                changed = frozenset(view.nodes)
+            basis, known = view.basis, expressions
+            if not expressions:
+                continue
+            for batch in _batches(sorted(changed), READY_NODES):
+                nodes = (view.nodes[name] for name in batch if name in view.nodes)
+                devices = [
+                    (d.id.driver, d.device) for n in nodes for p in n.pools for d in p.devices
+                ]
+                await self._engine.evaluate(expressions, devices)
+                await asyncio.sleep(0)
+
+    async def judged(self, ask: Ask, names: Iterable[str] | None = None) -> Table:
+        """The ask's table with a verdict for each of these nodes (None: all) the view knows."""
+        wanted = list(self.view.nodes if names is None else names)
+        match = self.matching()
+        while True:
+            table = self.table(ask)
+            missing = [n for n in wanted if n not in table.verdicts and n in self.view.nodes]
+            if not missing or await self._judge(table, missing, match):
+                break
+        if table.provisional and not table.provisional.isdisjoint(wanted):
+            await self._settle(table, wanted, match)
+        return table
+
+    async def _judge(self, table: Table, names: Iterable[str], match: "Matching") -> bool:
+        """Judge these nodes in short slices; false if the view turned meanwhile."""
+        basis, nodes = self.view.basis, self.view.nodes
+        started = self._clock()
+        for name in names:
+            table.judge(nodes[name], match)
+            if self._clock() - started > SLICE_S:
+                await asyncio.sleep(0)
+                if self.view.basis != basis:
+                    return False
+                started = self._clock()
+        return True
+
+    async def _settle(self, table: Table, names: Iterable[str], match: "Matching") -> None:
+        """Wait, within the bound, for selectors that are not evaluated, and judge those again."""
+        nodes = self.view.nodes
+        open_names = [n for n in names if n in table.provisional and n in nodes]
+        devices = [
+            (d.id.driver, d.device) for n in open_names for p in nodes[n].pools for d in p.devices
+        ]
+        try:
+            async with asyncio.timeout(self._settings.extender.wait_seconds):
+                await self._engine.evaluate(table.ask.selectors, devices)
+        except TimeoutError:
+            pass
+        table = self.table(table.ask)
+        await self._judge(table, [n for n in open_names if n in self.view.nodes], match)
+
+
+def _batches(names: Sequence[str], size: int) -> Iterator[Sequence[str]]:
+    for start in range(0, len(names), size):
+        yield names[start : start + size]

@@ -1,0 +1,148 @@
+"""Verdicts and health in words and plain data: the one place where prose for people is made. Pure.
+
+The dictionaries made here are what `/explain` and `/devices` answer and what the command line
+prints.
+"""
+
+from typing import Any
+
+from fettle.asks import Ask
+from fettle.model import Health
+from fettle.policy import Resolved
+from fettle.verdicts import Choice, Verdict
+from fettle.view import NodeView, View
+
+
+def health(value: Health) -> dict[str, Any]:
+    """A score with the evidence that explains it, times in Unix seconds."""
+    return {
+        "score": round(value.score, 4),
+        "state": str(value.state),
+        "since": value.since,
+        "held": value.held,
+        "evidence": [
+            {
+                "text": w.evidence.text,
+                "family": str(w.evidence.family),
+                "kind": str(w.evidence.kind),
+                "weight": round(w.weight, 4),
+                "source": w.evidence.source,
+                "reporter": w.evidence.reporter,
+                "subject": str(w.evidence.subject),
+                "observedAt": w.evidence.observed_at,
+            }
+            for w in value.evidence
+        ],
+    }
+
+
+def ask(value: Ask) -> dict[str, Any]:
+    """What a pod asks for, as text by part."""
+    return {
+        "units": {u.resource: u.count for u in value.units},
+        "requests": [
+            {
+                "name": r.name,
+                "deviceClass": r.class_name,
+                "count": "All" if r.count is None else r.count,
+            }
+            for r in value.requests
+        ],
+        "allocated": [str(d) for d in value.held],
+        "unsettled": list(value.unsettled),
+    }
+
+
+def verdict(value: Verdict) -> dict[str, Any]:
+    """One node's answer with every reason."""
+    return {
+        "fits": value.fits,
+        "score": value.score,
+        "value": value.value,
+        "refusals": list(value.refusals),
+        "overruled": list(value.overruled),
+        "undecided": list(value.undecided),
+        "devices": [_choice(c) for c in value.devices],
+    }
+
+
+def _choice(choice: Choice) -> dict[str, Any]:
+    return {"request": choice.request, "device": str(choice.device), **health(choice.health)}
+
+
+def pod(
+    key: str, resolved: Resolved, asked: Ask | None, verdicts: dict[str, Verdict], view: View
+) -> dict[str, Any]:
+    """A pod's policy and where it comes from, its ask, and each node's verdict and own health."""
+    placement = resolved.policy.placement
+    return {
+        "pod": key,
+        "policy": {
+            "name": resolved.policy.name,
+            "origin": resolved.origin,
+            "minScore": placement.min_score,
+            "degraded": str(placement.degraded),
+            "aggregate": str(placement.aggregate),
+            "warnings": list(resolved.warnings),
+        },
+        "ask": ask(asked) if asked is not None else None,
+        "nodes": {
+            name: {**verdict(v), "health": health(view.nodes[name].health)}
+            for name, v in sorted(verdicts.items())
+            if name in view.nodes
+        },
+    }
+
+
+def reason(value: dict[str, Any]) -> str:
+    """One line for a table: the gravest that can be said of a node's answer (as `pod` makes it)."""
+    for part, prefix in (
+        ("refusals", ""),
+        ("undecided", "undecided: "),
+        ("overruled", "allowed by the breaker: "),
+    ):
+        if value[part]:
+            more = f" (+{len(value[part]) - 1} more)" if len(value[part]) > 1 else ""
+            return f"{prefix}{value[part][0]}{more}"
+    evidence = [e for d in (*value["devices"], value["health"]) for e in d["evidence"]]
+    told = max(evidence, key=lambda e: e["weight"])["text"] if evidence else ""
+    given = ", ".join(d["device"] for d in value["devices"])
+    return "; ".join(part for part in (f"would get {given}" if given else "", told) if part)
+
+
+def devices(view: View, *, only_unsound: bool = False) -> list[dict[str, Any]]:
+    """Every node with its resources and devices; with `only_unsound`, what evidence speaks of."""
+    nodes = (_node(node, only_unsound=only_unsound) for _, node in sorted(view.nodes.items()))
+    return [n for n in nodes if n is not None]
+
+
+def _node(node: NodeView, *, only_unsound: bool) -> dict[str, Any] | None:
+    listed = [
+        {"device": str(d.id), "allocated": d.allocated, **health(d.health)}
+        for pool in node.pools
+        for d in pool.devices
+        if d.health.evidence or not only_unsound
+    ]
+    resources = [
+        {
+            "resource": plugin.resource,
+            "capacity": plugin.capacity,
+            "allocatable": plugin.allocatable,
+            "units": [
+                {"unit": u.unit, "allocated": u.allocated, **health(u.health)} for u in plugin.units
+            ],
+        }
+        for plugin in node.plugins.values()
+    ]
+    if not listed and not resources and not node.health.evidence:
+        return None
+    speaks = node.health.evidence or listed or any(r["units"] for r in resources)
+    if only_unsound and not speaks:
+        return None
+    return {
+        "node": node.name,
+        **health(node.health),
+        "resources": resources,
+        "devices": listed,
+        "quarantined": list(node.quarantined),
+    }

@@ -1,0 +1,422 @@
+"""The cluster's devices as they stand: objects are put and removed, views of them are made.
+
+Pools with their generations and completeness, what is allocated, what is in use, per node; health
+of each from the health book. Only the writer task touches it. Stands between feeds and view; does
+no I/O, the clock is an argument.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from fettle import asks, pools, records
+from fettle.evidence import gathering
+from fettle.evidence.reports import Report
+from fettle.evidence.rules import Rules
+from fettle.health import HealthBook
+from fettle.model import DeviceId, Evidence, Family, NodeId, Subject
+from fettle.model import Kind as EvidenceKind
+from fettle.pools import PoolDevices, PoolId
+from fettle.records import Selected
+from fettle.view import NodeView, PoolView, View
+from fettle.wire import core, kinds, resource
+from fettle.wire.kinds import Kind, WireObject
+
+
+class Inventory:
+    """Put and remove objects in any order, `refresh`, then take a `view`."""
+
+    def __init__(self, book: HealthBook, rules: Rules) -> None:
+        self._book = book
+        self._rules = rules
+        self._stores: dict[str, dict[str, Any]] = {kind.name: {} for kind in kinds.KINDS}
+        self._pool_slices: dict[PoolId, dict[str, resource.ResourceSlice]] = defaultdict(dict)
+        self._pools: dict[PoolId, PoolDevices] = {}
+        self._pools_on: dict[str, set[PoolId]] = defaultdict(set)
+        self._network: set[PoolId] = set()
+        self._network_views: dict[PoolId, PoolView] = {}
+        self._taints = Selected()
+        self._restless_rules: set[str] = set()
+        self._holders: dict[DeviceId, set[str]] = defaultdict(set)
+        self._pods_on: dict[str, set[str]] = defaultdict(set)
+        self._quarantined: dict[str, tuple[str, str]] = {}
+        self._seen: dict[str, set[str]] = {}
+        self._dirty: set[str] = set()
+        self._records: dict[str, NodeView] = {}
+        self._changed: set[str] = set()
+        self._touched: set[str] = set()
+        self._put: dict[str, Callable[[Any, Any, float], None]] = {
+            kinds.NODE.name: self._put_node,
+            kinds.SLICE.name: self._put_slice,
+            kinds.TAINT_RULE.name: self._put_taint_rule,
+            kinds.CLAIM.name: self._put_claim,
+            kinds.POD.name: self._put_pod,
+        }
+
+    # -- changes in
+
+    def put(self, kind: Kind, new: WireObject, now: float) -> None:
+        """An object as it is now; pods that use no devices are not kept."""
+        key = new.metadata.key
+        if kind.name in self._seen:
+            self._seen[kind.name].add(key)
+        self._release(kind, key, now)
+        store = self._stores[kind.name]
+        old = store.get(key)
+        if old is not None and _equal(old, new):
+            return
+        if isinstance(new, core.Pod) and not self._keeps(new, now):
+            if old is not None:
+                self._drop(kind, key, now, vanished=False)
+            return
+        store[key] = new
+        self._touch(kind)
+        if (fold := self._put.get(kind.name)) is not None:
+            fold(old, new, now)
+
+    def remove(self, kind: Kind, key: str, now: float) -> None:
+        """An object was deleted."""
+        self._release(kind, key, now)
+        self._drop(kind, key, now, vanished=True)
+
+    def quarantine(self, kind: Kind, key: str, reason: str, node: str, now: float) -> None:
+        """An object cannot be read: what was known of it stays, its node becomes Unknown."""
+        if kind.name in self._seen:
+            self._seen[kind.name].add(key)
+        text = f"{kind.name} {key}: {reason}"
+        self._quarantined[f"{kind.name} {key}"] = (text, node)
+        self._touched.add("quarantined")
+        if node:
+            self._report(_unreadable(kind, key, text, node, now), now)
+            self._dirty.add(node)
+
+    def begin_list(self, kind: Kind) -> None:
+        self._seen[kind.name] = set()
+
+    def end_list(self, kind: Kind, now: float) -> None:
+        """Whatever the list did not name is gone."""
+        seen = self._seen.pop(kind.name, None)
+        if seen is None:
+            return
+        known = set(self._stores[kind.name])
+        prefix = f"{kind.name} "
+        known.update(k.removeprefix(prefix) for k in self._quarantined if k.startswith(prefix))
+        for key in known - seen:
+            self.remove(kind, key, now)
+
+    # -- views out
+
+    def age(self, now: float) -> None:
+        """Mark what would be judged differently by time alone."""
+        self._mark(self._book.moving(now))
+
+    def refresh(self, now: float) -> Iterator[None]:
+        """Bring the records of changed nodes up to date, one node a step."""
+        for name in sorted(self._restless_rules):
+            self._report_rule(name, now)
+            yield
+        self._restless_rules.clear()
+        while self._dirty:
+            self._refresh_node(self._dirty.pop(), now)
+            yield
+
+    def view(self, previous: View, *, synced: bool, served: dict[str, bool]) -> View | None:
+        """The view after `previous`; None where nothing a reader could see has changed."""
+        changed_nodes = frozenset(self._changed)
+        based = bool(changed_nodes or self._touched & _BASIS) or synced != previous.synced
+        if not based and not self._touched and served == previous.served:
+            return None
+        return View(
+            generation=previous.generation + 1,
+            basis=previous.basis + based,
+            synced=synced,
+            nodes=dict(self._records) if changed_nodes else previous.nodes,
+            classes=self._copy(kinds.CLASS, previous.classes),
+            claims=self._copy(kinds.CLAIM, previous.claims),
+            templates=self._copy(kinds.TEMPLATE, previous.templates),
+            namespaces=self._namespace_labels(previous),
+            pods=self._copy(kinds.POD, previous.pods),
+            quarantined={k: text for k, (text, _) in self._quarantined.items()},
+            served=served,
+        )
+
+    def settle(self) -> frozenset[str]:
+        """The view was published: forget what changed, and return the nodes that did."""
+        changed = frozenset(self._changed)
+        self._changed.clear()
+        self._touched.clear()
+        return changed
+
+    def _copy(self, kind: Kind, previous: Any) -> Any:
+        return dict(self._stores[kind.name]) if kind.name in self._touched else previous
+
+    def _namespace_labels(self, previous: View) -> Any:
+        if kinds.NAMESPACE.name not in self._touched:
+            return previous.namespaces
+        store = self._stores[kinds.NAMESPACE.name]
+        return {name: n.metadata.labels or {} for name, n in store.items()}
+
+    # -- folding, by kind
+
+    def _put_node(self, _old: object, new: core.Node, now: float) -> None:
+        self._dirty.add(new.metadata.name)
+        self._report(gathering.of_node(new, self._rules, now), now)
+
+    def _put_slice(
+        self, old: resource.ResourceSlice | None, new: resource.ResourceSlice, now: float
+    ) -> None:
+        if old is not None and pools.pool_of(old) != pools.pool_of(new):
+            self._unpublish(old)
+        self._pool_slices[pools.pool_of(new)][new.metadata.name] = new
+        self._assemble(pools.pool_of(new))
+        self._report(gathering.of_slice(new, self._rules, now), now)
+
+    def _put_taint_rule(
+        self,
+        old: resource.DeviceTaintRule | None,
+        new: resource.DeviceTaintRule,
+        now: float,
+    ) -> None:
+        for rule in (old, new):
+            if rule is not None:
+                self._dirty_selected(rule)
+        if old is not None:
+            self._taints.remove(old)
+        self._taints.add(new)
+        self._restless_rules.add(new.metadata.name)
+
+    def _put_claim(
+        self, old: resource.ResourceClaim | None, new: resource.ResourceClaim, now: float
+    ) -> None:
+        before = set(asks.allocated_devices(old) or ()) if old is not None else set()
+        after = set(asks.allocated_devices(new) or ())
+        for device in before - after:
+            self._free(device, old.metadata.key if old is not None else "")
+        for device in after - before:
+            self._holders[device].add(new.metadata.key)
+        self._mark(before ^ after)
+
+    def _put_pod(self, old: core.Pod | None, new: core.Pod, now: float) -> None:
+        for pod, add in ((old, False), (new, True)):
+            node = pod.spec.node_name if pod is not None and pod.spec is not None else None
+            if node:
+                (self._pods_on[node].add if add else self._pods_on[node].discard)(new.metadata.key)
+                self._dirty.add(node)
+
+    def _keeps(self, pod: core.Pod, now: float) -> bool:
+        """Whether a pod is kept; what it says about devices is noted either way."""
+        if not asks.uses_devices(pod):
+            return False
+        report = gathering.of_pod(pod, now, self._stores[kinds.CLAIM.name].get, self._rules)
+        if report is not None:
+            self._report(report, now)
+        return not pod.terminal
+
+    def _drop(self, kind: Kind, key: str, now: float, *, vanished: bool) -> None:
+        old = self._stores[kind.name].pop(key, None)
+        if vanished:
+            self._mark(self._book.vanish(f"{kind.name} {key}", now))
+        if old is None:
+            return
+        self._touch(kind)
+        if isinstance(old, core.Node):
+            self._dirty.add(key)
+            self._book.forget(NodeId(key))
+        elif isinstance(old, resource.ResourceSlice):
+            self._unpublish(old)
+        elif isinstance(old, resource.DeviceTaintRule):
+            self._dirty_selected(old)
+            self._taints.remove(old)
+            self._restless_rules.discard(key)
+        elif isinstance(old, resource.ResourceClaim):
+            for device in asks.allocated_devices(old) or ():
+                self._free(device, key)
+                self._mark((device,))
+        elif isinstance(old, core.Pod) and old.spec is not None and old.spec.node_name:
+            self._pods_on[old.spec.node_name].discard(key)
+            self._dirty.add(old.spec.node_name)
+
+    def _release(self, kind: Kind, key: str, now: float) -> None:
+        """The object can be read again, or is gone: out of quarantine."""
+        if (entry := self._quarantined.pop(f"{kind.name} {key}", None)) is not None:
+            self._touched.add("quarantined")
+            report = Report(_quarantine_reporter(kind, key), (), absent_is_clear=True)
+            self._report(report, now)
+            self._dirty.add(entry[1])
+
+    # -- pools, taints, allocations
+
+    def _unpublish(self, slice_: resource.ResourceSlice) -> None:
+        self._pool_slices[pools.pool_of(slice_)].pop(slice_.metadata.name, None)
+        self._assemble(pools.pool_of(slice_))
+
+    def _assemble(self, pool: PoolId) -> None:
+        before = self._pools.pop(pool, None)
+        after = pools.assemble(pool, self._pool_slices[pool].values())
+        if after is None:
+            del self._pool_slices[pool]
+        else:
+            self._pools[pool] = after
+        for assembled, add in ((before, False), (after, True)):
+            if assembled is None:
+                continue
+            for node in assembled.nodes:
+                (self._pools_on[node].add if add else self._pools_on[node].discard)(pool)
+                self._dirty.add(node)
+            if assembled.network:
+                (self._network.add if add else self._network.discard)(pool)
+                self._network_views.pop(pool, None)
+                self._dirty.update(self._stores[kinds.NODE.name])
+        gone = _ids(before) - _ids(after)
+        for device in gone:
+            self._book.forget(device)
+        if gone or _ids(after) - _ids(before):
+            self._restless_rules.update(self._taints.rules_for(pool))
+
+    def _dirty_selected(self, rule: resource.DeviceTaintRule) -> None:
+        for pool in self._selected_pools(rule):
+            self._dirty.update(self._nodes_of(pool))
+
+    def _selected_pools(self, rule: resource.DeviceTaintRule) -> Iterable[PoolId]:
+        selector = rule.spec.device_selector
+        if selector is None:
+            return ()
+        if selector.driver is not None and selector.pool is not None:
+            pool = PoolId(selector.driver, selector.pool)
+            return (pool,) if pool in self._pools else ()
+        return [
+            p
+            for p in self._pools
+            if selector.driver in (None, p.driver) and selector.pool in (None, p.pool)
+        ]
+
+    def _report_rule(self, name: str, now: float) -> None:
+        rule = self._stores[kinds.TAINT_RULE.name].get(name)
+        if rule is None:
+            return
+        devices = [
+            device
+            for pool in self._selected_pools(rule)
+            for device in _ids(self._pools[pool])
+            if gathering.selects(rule, device)
+        ]
+        self._report(gathering.of_taint_rule(rule, devices, self._rules, now), now)
+
+    def _free(self, device: DeviceId, claim: str) -> None:
+        holders = self._holders.get(device)
+        if holders is not None:
+            holders.discard(claim)
+            if not holders:
+                del self._holders[device]
+
+    def _touch(self, kind: Kind) -> None:
+        """Note that a view must copy this kind anew; nodes and slices show through records."""
+        if kind.name in _SHOWN:
+            self._touched.add(kind.name)
+
+    # -- health and records
+
+    def _report(self, report: Report, now: float) -> None:
+        self._mark(self._book.report(report, now))
+
+    def _mark(self, subjects: Iterable[Subject]) -> None:
+        for subject in subjects:
+            if isinstance(subject, DeviceId):
+                self._dirty.update(self._nodes_of(PoolId(subject.driver, subject.pool)))
+            else:
+                self._dirty.add(subject.node)
+
+    def _nodes_of(self, pool: PoolId) -> Iterable[str]:
+        assembled = self._pools.get(pool)
+        if assembled is None:
+            return ()
+        if assembled.network:
+            self._network_views.pop(pool, None)
+            return self._stores[kinds.NODE.name]
+        return assembled.nodes
+
+    def _refresh_node(self, name: str, now: float) -> None:
+        node: core.Node | None = self._stores[kinds.NODE.name].get(name)
+        before = self._records.get(name)
+        if node is None:
+            if before is not None:
+                del self._records[name]
+                self._changed.add(name)
+            return
+        pods = self._stores[kinds.POD.name]
+        after = NodeView(
+            name=name,
+            labels=node.metadata.labels or {},
+            health=self._book.assess(NodeId(name), (NodeId(name),), now),
+            plugins=records.plugins(
+                node, self._book, [pods[k] for k in self._pods_on.get(name, ()) if k in pods], now
+            ),
+            pools=tuple(self._pool_views(name, now)),
+            quarantined=tuple(text for text, at in self._quarantined.values() if at == name),
+        )
+        if after != before:
+            self._records[name] = after
+            self._changed.add(name)
+
+    def _pool_views(self, node: str, now: float) -> Iterator[PoolView]:
+        units = self._book.units(node)
+        for pool in sorted(self._pools_on.get(node, set()) | self._network):
+            assembled = self._pools[pool]
+            if assembled.network and pool in self._network_views:
+                yield self._network_views[pool]
+                continue
+            place = None if assembled.network else node
+            view = records.pool(
+                assembled, place, self._book, self._taints, self._holders, units, now
+            )
+            if assembled.network:
+                self._network_views[pool] = view
+            yield view
+
+
+_BASIS = {
+    kinds.CLASS.name,
+    kinds.CLAIM.name,
+    kinds.TEMPLATE.name,
+    kinds.NAMESPACE.name,
+}
+
+_SHOWN = _BASIS | {kinds.POD.name}
+
+
+def _equal(old: Any, new: Any) -> bool:
+    """Whether nothing but the resourceVersion differs."""
+    if any(getattr(old, f, None) != getattr(new, f, None) for f in ("spec", "status")):
+        return False
+    a, b = old.metadata, new.metadata
+    return bool(
+        a.labels == b.labels
+        and a.annotations == b.annotations
+        and a.uid == b.uid
+        and a.deletion_timestamp == b.deletion_timestamp
+    )
+
+
+def _ids(assembled: PoolDevices | None) -> set[DeviceId]:
+    if assembled is None:
+        return set()
+    driver, pool = assembled.id
+    return {DeviceId(driver, pool, device.name) for _, device in assembled.devices}
+
+
+def _quarantine_reporter(kind: Kind, key: str) -> str:
+    return f"quarantine of {kind.name} {key}"
+
+
+def _unreadable(kind: Kind, key: str, text: str, node: str, now: float) -> Report:
+    evidence = Evidence(
+        subject=NodeId(node),
+        family=Family.NODE,
+        kind=EvidenceKind.UNKNOWN,
+        weight=0.0,
+        source="quarantine",
+        reporter=_quarantine_reporter(kind, key),
+        text=f"cannot be read: {text}",
+        observed_at=now,
+    )
+    return Report(_quarantine_reporter(kind, key), (evidence,), absent_is_clear=True)

@@ -1,0 +1,120 @@
+"""Short ways to write the objects that tests of the core are about."""
+
+from typing import Any
+
+import msgspec
+
+from fettle.model import SOUND, DeviceId, Evidence, Family, Health, Kind, NodeId, State, Weighed
+from fettle.view import EMPTY, DeviceView, NodeView, PluginView, PoolView, UnitView, View
+from fettle.wire import core, kinds, resource
+
+DRIVER = "gpu.example.com"
+RESOURCE = "example.com/gpu"
+
+
+def pod(raw: dict[str, Any]) -> core.Pod:
+    decoded = kinds.POD.decode(msgspec.json.encode(raw))
+    assert isinstance(decoded, core.Pod)
+    return decoded
+
+
+def claim(raw: dict[str, Any]) -> resource.ResourceClaim:
+    decoded = kinds.CLAIM.decode(msgspec.json.encode(raw))
+    assert isinstance(decoded, resource.ResourceClaim)
+    return decoded
+
+
+def template(raw: dict[str, Any]) -> resource.ResourceClaimTemplate:
+    decoded = kinds.TEMPLATE.decode(msgspec.json.encode(raw))
+    assert isinstance(decoded, resource.ResourceClaimTemplate)
+    return decoded
+
+
+def device_class(name: str = DRIVER, *selectors: str, **spec: Any) -> resource.DeviceClass:
+    expressions = selectors or (f'device.driver == "{DRIVER}"',)
+    raw = {
+        "metadata": {"name": name},
+        "spec": {"selectors": [{"cel": {"expression": e}} for e in expressions], **spec},
+    }
+    decoded = kinds.CLASS.decode(msgspec.json.encode(raw))
+    assert isinstance(decoded, resource.DeviceClass)
+    return decoded
+
+
+def gpu_pod(
+    count: int = 1, *, annotations: dict[str, str] | None = None, name: str = "p"
+) -> dict[str, Any]:
+    limits = {RESOURCE: str(count)}
+    return {
+        "metadata": {"name": name, "namespace": "default", "annotations": annotations or {}},
+        "spec": {
+            "containers": [{"name": "c", "resources": {"limits": limits, "requests": limits}}]
+        },
+    }
+
+
+def health(score: float, *, held: bool = False, text: str = "a fault") -> Health:
+    """A health as the book would give it for one piece of evidence."""
+    if score == 1.0:
+        return SOUND
+    state = State.UNHEALTHY if score < 0.3 else State.DEGRADED if score < 0.8 else State.HEALTHY
+    evidence = Evidence(
+        subject=NodeId("n"),
+        family=Family.NODE,
+        kind=Kind.LEVEL,
+        weight=1 - score,
+        source="test",
+        reporter="Node n",
+        text=text,
+        observed_at=0.0,
+    )
+    return Health(score, state, 0.0, (Weighed(evidence, 1 - score),), held)
+
+
+UNKNOWN = Health(0.75, State.UNKNOWN)
+
+
+def device(
+    name: str,
+    score: float = 1.0,
+    *,
+    pool: str = "n",
+    driver: str = DRIVER,
+    taints: tuple[resource.DeviceTaint, ...] = (),
+    allocated: bool = False,
+    unsupported: str = "",
+    attributes: dict[str, resource.DeviceAttribute] | None = None,
+) -> DeviceView:
+    return DeviceView(
+        id=DeviceId(driver, pool, name),
+        device=resource.Device(name=name, attributes=attributes),
+        taints=taints,
+        health=health(score),
+        allocated=allocated,
+        unsupported=unsupported,
+    )
+
+
+def pool(*devices: DeviceView, complete: bool = True) -> PoolView:
+    return PoolView(DRIVER, "n", complete, devices)
+
+
+def node(
+    name: str = "n",
+    *,
+    gpus: int = 0,
+    units: dict[str, float] | None = None,
+    busy: frozenset[str] = frozenset(),
+    pools: tuple[PoolView, ...] = (),
+    own: Health = SOUND,
+) -> NodeView:
+    """A node with `gpus` allocatable units, of which `units` have a known score."""
+    named = tuple(UnitView(u, health(s), u in busy) for u, s in sorted((units or {}).items()))
+    plugins = {RESOURCE: PluginView(RESOURCE, gpus, gpus, named)} if gpus else {}
+    return NodeView(name, {}, own, plugins, pools)
+
+
+def view(*nodes: NodeView, **fields: Any) -> View:
+    by_name = {n.name: n for n in nodes}
+    defaults: dict[str, Any] = {"generation": 1, "basis": 1, "synced": True, "nodes": by_name}
+    return msgspec.structs.replace(EMPTY, **{**defaults, **fields})

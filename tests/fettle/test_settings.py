@@ -1,0 +1,55 @@
+from pathlib import Path
+
+import pytest
+
+from fettle.errors import SettingsError
+from fettle.settings import Settings, load
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("breaker: {maxExcludedShar: 0.5}", "maxExcludedShar"),
+        ("defaultPolicy: trainig", "trainig"),
+        ("policies: [{name: mine, placement: {minScore: 3}}]", "minScore"),
+        ("policies: [{name: mine, placement: {degraded: refuse}}]", "degraded"),
+        ("extender: 3", "$.extender"),
+        ("- a list", "object"),
+        ("a: [", "no valid YAML"),
+        ("\x00", "no valid YAML"),
+    ],
+)
+def test_a_wrong_settings_file_is_named_with_its_field(
+    tmp_path: Path, text: str, says: str
+) -> None:
+    path = tmp_path / "settings.yaml"
+    path.write_text(text)
+    with pytest.raises(SettingsError) as error:
+        load(path)
+    assert str(path) in str(error.value)
+    assert says in str(error.value)
+
+
+def test_a_missing_file_is_said(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="No such file"):
+        load(tmp_path / "absent.yaml")
+
+
+def test_an_empty_file_is_the_defaults(tmp_path: Path) -> None:
+    path = tmp_path / "settings.yaml"
+    path.write_text("")
+    assert load(path) == Settings() == load(None)
+
+
+def test_own_policies_come_beside_the_built_in_ones_and_may_replace_them(tmp_path: Path) -> None:
+    path = tmp_path / "settings.yaml"
+    path.write_text(
+        "defaultPolicy: mine\n"
+        "policies:\n"
+        "- {name: mine, placement: {minScore: 0.5, degraded: Refuse}}\n"
+        "- {name: training, placement: {minScore: 0.95}}\n"
+    )
+    policies = load(path).all_policies()
+    assert policies.default == "mine"
+    assert policies.by_name["training"].placement.min_score == 0.95
+    assert "scavenger" in policies.by_name
