@@ -1,0 +1,1 @@
+"""The scheduler extender: HTTP around verdicts, and a second listener for people and machines."""

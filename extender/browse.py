@@ -1,0 +1,119 @@
+"""The second listener: explanations, devices, probes, metrics. Reads the view, changes nothing."""
+
+import ipaddress
+import time
+from collections.abc import Callable, Mapping
+
+import msgspec
+from aiohttp import web
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+
+from fettle import asks, explain, readiness
+from fettle.answering import Answers
+from fettle.wire import core
+
+
+class Browse:
+    """Handlers over the newest view. `recent` are pods the extender was asked about.
+
+    `extra_problems` lets other parts of the process say what keeps them from being ready.
+    """
+
+    def __init__(
+        self,
+        answers: Answers,
+        registry: CollectorRegistry,
+        recent: Mapping[str, core.Pod],
+        silent_after_s: float,
+        extra_problems: Callable[[], list[str]] = list,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._answers = answers
+        self._registry = registry
+        self._recent = recent
+        self._silent_after_s = silent_after_s
+        self._extra_problems = extra_problems
+        self._clock = clock
+
+    def make_app(self) -> web.Application:
+        """GET /explain, /devices, /livez, /readyz and /metrics."""
+        app = web.Application()
+        app.router.add_get("/explain", self.explain)
+        app.router.add_get("/devices", self.devices)
+        app.router.add_get("/livez", self.livez)
+        app.router.add_get("/readyz", self.readyz)
+        app.router.add_get("/metrics", self.metrics)
+        return app
+
+    async def explain(self, request: web.Request) -> web.Response:
+        """?pod=NAMESPACE/NAME: its policy, its ask, and every node's verdict with reasons."""
+        if not _local(request):
+            return _json({"error": _LOCAL_ONLY}, 403)
+        key = request.query.get("pod", "")
+        if key.count("/") != 1:
+            return _json({"error": "say which pod: /explain?pod=NAMESPACE/NAME"}, 400)
+        view = self._answers.view
+        pod = view.pods.get(key) or self._recent.get(key)
+        if pod is None:
+            return _json(
+                {
+                    "error": f"pod {key} is not known: it does not exist, uses no devices, "
+                    "is finished, or has not been seen yet"
+                },
+                404,
+            )
+        asked = self._answers.ask(pod)
+        verdicts = (await self._answers.judged(asked)).verdicts if asked is not None else {}
+        resolved = asks.resolve_policy(pod, view, self._answers.policies)
+        return _json(explain.pod(key, resolved, asked, dict(verdicts), self._answers.view))
+
+    async def devices(self, request: web.Request) -> web.Response:
+        """Every node with its devices; ?unsound=true: only what some evidence speaks of."""
+        if not _local(request):
+            return _json({"error": _LOCAL_ONLY}, 403)
+        unsound = request.query.get("unsound", "") in ("true", "1")
+        view = self._answers.view
+        found = explain.devices(view, only_unsound=unsound)
+        return _json(
+            {"generation": view.generation, "nodes": found, "quarantined": dict(view.quarantined)}
+        )
+
+    async def livez(self, _request: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def readyz(self, request: web.Request) -> web.Response:
+        """200 once the view is complete and fresh, else 503; ?verbose says it by source."""
+        now = self._clock()
+        sources = self._answers.publisher.sources.values()
+        found = readiness.problems(sources, now, self._silent_after_s) + self._extra_problems()
+        lines = ["not ready: " + p for p in found] or ["ok"]
+        if "verbose" in request.query:
+            lines += readiness.report(sources, now)
+            lines += [f"quarantined: {text}" for text in self._answers.view.quarantined.values()]
+        return web.Response(text="\n".join(lines) + "\n", status=503 if found else 200)
+
+    async def metrics(self, _request: web.Request) -> web.Response:
+        return web.Response(
+            body=generate_latest(self._registry), headers={"Content-Type": CONTENT_TYPE_LATEST}
+        )
+
+
+_LOCAL_ONLY = (
+    "explanations name workloads and are answered on loopback only: use "
+    "kubectl port-forward to reach this listener"
+)
+
+
+def _local(request: web.Request) -> bool:
+    """Whether the caller is on this host (kubectl port-forward is): others see probes, metrics."""
+    try:
+        return ipaddress.ip_address(request.remote or "").is_loopback
+    except ValueError:
+        return False
+
+
+def _json(data: object, status: int = 200) -> web.Response:
+    return web.Response(
+        status=status, body=msgspec.json.encode(data), content_type="application/json"
+    )

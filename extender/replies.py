@@ -1,0 +1,49 @@
+"""Replies kept as bytes: a refused pod comes back hundreds of times a second in a busy cluster.
+
+The key is the whole request body; an entry holds for one basis of the view.
+"""
+
+from collections import OrderedDict
+from typing import NamedTuple
+
+MAX_BYTES = 64 * 2**20
+
+
+class Reply(NamedTuple):
+    basis: int
+    body: bytes
+    result: str
+
+
+class Replies:
+    """The least recently used go first, once all bodies and replies take more than MAX_BYTES."""
+
+    def __init__(self, max_bytes: int = MAX_BYTES) -> None:
+        self._max_bytes = max_bytes
+        self._size = 0
+        self._kept: OrderedDict[tuple[str, bytes], Reply] = OrderedDict()
+
+    def get(self, verb: str, request: bytes, basis: int) -> Reply | None:
+        """The reply to this very request in this basis, if it is kept."""
+        key = (verb, request)
+        reply = self._kept.get(key)
+        if reply is None:
+            return None
+        if reply.basis != basis:
+            self._discard(key)
+            return None
+        self._kept.move_to_end(key)
+        return reply
+
+    def put(self, verb: str, request: bytes, basis: int, body: bytes, result: str) -> None:
+        key = (verb, request)
+        self._discard(key)
+        self._kept[key] = Reply(basis, body, result)
+        self._size += len(request) + len(body)
+        while self._size > self._max_bytes:
+            self._discard(next(iter(self._kept)))
+
+    def _discard(self, key: tuple[str, bytes]) -> None:
+        reply = self._kept.pop(key, None)
+        if reply is not None:
+            self._size -= len(key[1]) + len(reply.body)

@@ -1,0 +1,190 @@
+"""filter, prioritize and preempt: decode, look the verdicts up, encode.
+
+Fail-open or fail-closed is decided here, once: what Fettle does not know it allows; while it is
+not ready it answers `Error`, and the scheduler configuration's `ignorable` decides. Refusals go
+into FailedAndUnresolvableNodes only, since no eviction heals a device, with one constant text per
+reply, since a text that changes makes the scheduler retry without pause.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable
+
+import structlog
+
+from extender.replies import Replies
+from fettle.answering import Answers, Table
+from fettle.asks import Ask
+from fettle.errors import FettleError
+from fettle.model import UNKNOWN_SCORE
+from fettle.observing.metrics import ExtenderMetrics
+from fettle.ranking import host_score
+from fettle.verdicts import judge
+from fettle.wire import core
+from fettle.wire import extender as wire
+
+_LOG = structlog.get_logger(__name__)
+
+REMEMBERED_PODS = 2000
+
+
+class NotReady(FettleError):
+    """The view is not complete or not fresh; answered as an error, never as refusals."""
+
+
+class Verbs:
+    """The extender's three verbs, bytes to bytes. `problem` says why we are not ready ("" if we
+    are); `recent` are the pods last asked about, for explanations.
+    """
+
+    def __init__(
+        self, answers: Answers, metrics: ExtenderMetrics, problem: Callable[[], str]
+    ) -> None:
+        self._answers = answers
+        self._metrics = metrics
+        self._problem = problem
+        self._replies = Replies()
+        self._warned_of_nodes = False
+        self.recent: OrderedDict[str, core.Pod] = OrderedDict()
+
+    async def filter(self, body: bytes) -> bytes:
+        """ExtenderArgs → ExtenderFilterResult. Raises BadInput."""
+        basis = self._answers.view.basis
+        if not self._problem() and (reply := self._replies.get("filter", body, basis)) is not None:
+            self._metrics.decisions.labels("filter", reply.result).inc()
+            return reply.body
+        args = wire.decode_args(body)
+        ask = self._answers.ask(args.pod)
+        if ask is None:
+            return self._echo(args)
+        if problem := self._problem():
+            self._metrics.decisions.labels("filter", "not_ready").inc()
+            return wire.filter_reply(None, error=f"fettle: not ready: {problem}")
+        self._remember(args.pod)
+        if args.node_names is None:
+            return await self._filter_nodes(args, ask)
+        table = await self._answers.judged(ask, args.node_names)
+        reply_body, result = self._narrowed(table, args.node_names, args.raw_names)
+        if table.provisional.isdisjoint(args.node_names) and table.basis == basis:
+            self._replies.put("filter", body, basis, reply_body, result)
+        self._metrics.decisions.labels("filter", result).inc()
+        return reply_body
+
+    async def prioritize(self, body: bytes) -> bytes:
+        """ExtenderArgs → HostPriorityList. Raises BadInput, NotReady."""
+        args = wire.decode_args(body)
+        names = args.node_names
+        if names is None:
+            names = [name for name, _ in args.nodes or ()]
+        ask = self._answers.ask(args.pod)
+        if ask is None:
+            self._metrics.decisions.labels("prioritize", "echoed").inc()
+            return wire.prioritize_reply([wire.host_priority(name, 0) for name in names])
+        self._raise_unless_ready("prioritize")
+        table = await self._answers.judged(ask, names)
+        self._metrics.decisions.labels("prioritize", "passed").inc()
+        try:
+            return wire.prioritize_reply([table.entries[name] for name in names])
+        except KeyError:
+            return wire.prioritize_reply([_entry(table, name) for name in names])
+
+    async def preempt(self, body: bytes) -> bytes:
+        """ExtenderPreemptionArgs → the candidates that are worth a victim. Raises as above."""
+        args = wire.decode_preemption(body)
+        ask = self._answers.ask(args.pod)
+        if ask is None:
+            self._metrics.decisions.labels("preempt", "echoed").inc()
+            return wire.preemption_reply(args.victims)
+        self._raise_unless_ready("preempt")
+        kept = {
+            node: victims
+            for node, victims in args.victims.items()
+            if victims.uids and self._worth_a_victim(ask, node)
+        }
+        result = _result(len(args.victims), len(args.victims) - len(kept))
+        self._metrics.decisions.labels("preempt", result).inc()
+        return wire.preemption_reply(kept)
+
+    def _worth_a_victim(self, ask: Ask, name: str) -> bool:
+        node = self._answers.view.nodes.get(name)
+        if node is None:
+            return True
+        acceptance = self._answers.table(ask).acceptance
+        return judge(ask, node, acceptance, self._answers.matching(), emptied=True).fits
+
+    def _raise_unless_ready(self, verb: str) -> None:
+        if problem := self._problem():
+            self._metrics.decisions.labels(verb, "not_ready").inc()
+            raise NotReady(f"fettle: not ready: {problem}")
+
+    def _narrowed(self, table: Table, names: list[str], raw_names: bytes) -> tuple[bytes, str]:
+        self._count(table, names)
+        if table.refused.isdisjoint(names):
+            return wire.filter_reply(raw_names), "passed"
+        refused = table.refused
+        passed = [name for name in names if name not in refused]
+        text = refusal_text(table.ask)
+        failed = {name: text for name in names if name in refused}
+        reply = wire.filter_reply(passed, refused=failed)
+        return reply, _result(len(names), len(names) - len(passed))
+
+    async def _filter_nodes(self, args: wire.Args, ask: Ask) -> bytes:
+        """The form for `nodeCacheCapable: false`: whole nodes in, whole nodes out."""
+        if not self._warned_of_nodes:
+            self._warned_of_nodes = True
+            _LOG.warning(
+                "the scheduler sends whole Node objects: set nodeCacheCapable: true, since a reply "
+                "of this form makes it score nodes as if they were empty"
+            )
+        nodes = args.nodes or []
+        names = [name for name, _ in nodes]
+        table = await self._answers.judged(ask, names)
+        self._count(table, names)
+        text = refusal_text(ask)
+        passed = [raw for name, raw in nodes if name not in table.refused]
+        failed = {name: text for name in names if name in table.refused}
+        self._metrics.decisions.labels("filter", _result(len(names), len(failed))).inc()
+        return wire.filter_reply(None, nodes=passed, refused=failed)
+
+    def _echo(self, args: wire.Args) -> bytes:
+        self._metrics.decisions.labels("filter", "echoed").inc()
+        if args.nodes is not None:
+            return wire.filter_reply(None, nodes=[raw for _, raw in args.nodes])
+        return wire.filter_reply(args.raw_names if args.node_names is not None else [])
+
+    def _count(self, table: Table, names: list[str]) -> None:
+        refused = len(table.refused.intersection(names)) if table.refused else 0
+        undecided = len(table.undecided.intersection(names)) if table.undecided else 0
+        unknown = sum(1 for n in names if n not in table.verdicts)
+        for result, count in (
+            ("refused", refused),
+            ("undecided", undecided),
+            ("unknown", unknown),
+            ("allowed", len(names) - refused - undecided - unknown),
+        ):
+            if count > 0:
+                self._metrics.nodes.labels(result).inc(count)
+
+    def _remember(self, pod: core.Pod) -> None:
+        self.recent[pod.metadata.key] = pod
+        self.recent.move_to_end(pod.metadata.key)
+        if len(self.recent) > REMEMBERED_PODS:
+            self.recent.popitem(last=False)
+
+
+def refusal_text(ask: Ask) -> str:
+    """The one text of a reply: it depends on the ask alone, so it stays the same between tries."""
+    return f"fettle: no sound devices ({', '.join(ask.kinds)})"
+
+
+def _entry(table: Table, name: str) -> bytes:
+    known = table.entries.get(name)
+    if known is not None:
+        return known
+    score = host_score(UNKNOWN_SCORE, table.ask.policy.placement.degraded)
+    return wire.host_priority(name, score)
+
+
+def _result(asked: int, refused: int) -> str:
+    if not refused:
+        return "passed"
+    return "refused" if refused == asked else "narrowed"

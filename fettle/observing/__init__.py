@@ -1,0 +1,1 @@
+"""Metrics and logs: what Fettle says of itself to machines."""

@@ -1,0 +1,120 @@
+"""Prometheus metrics: aggregates only, never a series per device, node or pod."""
+
+import time
+from collections.abc import Callable, Iterator
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    GCCollector,
+    Histogram,
+    PlatformCollector,
+    ProcessCollector,
+)
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from fettle.model import State
+from fettle.view import Publisher
+
+LATENCY_BUCKETS_S = (
+    0.0001,
+    0.00025,
+    0.0005,
+    0.001,
+    0.0025,
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    1.0,
+    2.5,
+)
+
+
+class ExtenderMetrics:
+    """What the extender answers, and how fast."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.latency_s = Histogram(
+            "fettle_extender_request_seconds",
+            "Time to answer an extender request, body read to reply ready.",
+            ["verb"],
+            buckets=LATENCY_BUCKETS_S,
+            registry=registry,
+        )
+        self.decisions = Counter(
+            "fettle_extender_decisions",
+            "Extender requests by verb and result "
+            "(passed, narrowed, refused, echoed, not_ready, bad_input, error).",
+            ["verb", "result"],
+            registry=registry,
+        )
+        self.nodes = Counter(
+            "fettle_extender_nodes",
+            "Nodes in filter requests by result (allowed, refused, undecided, unknown); "
+            "undecided and unknown nodes are allowed too.",
+            ["result"],
+            registry=registry,
+        )
+
+
+class ViewMetrics(Collector):
+    """The newest view, counted when it is scraped."""
+
+    def __init__(self, publisher: Publisher, clock: Callable[[], float] = time.time) -> None:
+        self._publisher = publisher
+        self._clock = clock
+
+    def collect(self) -> Iterator[Metric]:
+        view, now = self._publisher.view, self._clock()
+        yield GaugeMetricFamily(
+            "fettle_view_generation", "Views published since start.", value=view.generation
+        )
+        age = GaugeMetricFamily(
+            "fettle_source_age_seconds", "Seconds since the last contact.", labels=["source"]
+        )
+        for source in self._publisher.sources.values():
+            if source.synced and source.served:
+                age.add_metric([source.name], max(0.0, now - source.contact_at))
+        yield age
+        yield GaugeMetricFamily(
+            "fettle_quarantined_objects",
+            "Objects that cannot be read at present.",
+            value=len(view.quarantined),
+        )
+        yield self._states()
+
+    def _states(self) -> Metric:
+        counts: dict[tuple[str, str], int] = {}
+        for node in self._publisher.view.nodes.values():
+            for plugin in node.plugins.values():
+                key = (plugin.resource, node.health.state)
+                unnamed = plugin.allocatable - len(plugin.units)
+                counts[key] = counts.get(key, 0) + max(0, unnamed)
+                for unit in plugin.units:
+                    key = (plugin.resource, unit.health.state)
+                    counts[key] = counts.get(key, 0) + 1
+            for pool in node.pools:
+                for device in pool.devices:
+                    key = (pool.driver, device.health.state)
+                    counts[key] = counts.get(key, 0) + 1
+        devices = GaugeMetricFamily(
+            "fettle_devices", "Devices by kind and state.", labels=["kind", "state"]
+        )
+        for kind in sorted({k for k, _ in counts}):
+            for state in State:
+                devices.add_metric([kind, state], counts.get((kind, state), 0))
+        return devices
+
+
+def make_registry() -> CollectorRegistry:
+    """A registry with the process's own figures."""
+    registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
+    PlatformCollector(registry=registry)
+    GCCollector(registry=registry)
+    return registry

@@ -1,0 +1,76 @@
+"""An extender as it is served, over a view that a test lays out."""
+
+import io
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient
+from prometheus_client import CollectorRegistry
+
+from extender.app import make_app
+from extender.verbs import Verbs
+from fettle.answering import Answers
+from fettle.observing.metrics import ExtenderMetrics
+from fettle.selectors.engine import SelectorEngine
+from fettle.settings import Settings
+from fettle.view import NodeView, Publisher
+from tests.fettle import building as b
+
+Serve = Callable[[web.Application], Awaitable[TestClient[web.Request, web.Application]]]
+
+
+class Extender:
+    """POSTs as the scheduler would; `problem` makes it not ready."""
+
+    def __init__(self, max_body_mebibytes: int = 64) -> None:
+        self.publisher = Publisher()
+        self.problem = ""
+        self.registry = CollectorRegistry()
+        self.answers = Answers(self.publisher, SelectorEngine(), Settings())
+        metrics = ExtenderMetrics(self.registry)
+        self.verbs = Verbs(self.answers, metrics, lambda: self.problem)
+        self.app = make_app(self.verbs, metrics, max_body_mebibytes)
+        self.client: TestClient[web.Request, web.Application]
+
+    def show(self, *nodes: NodeView, **fields: Any) -> None:
+        """Publish a view of exactly these nodes."""
+        before = self.publisher.view
+        after = msgspec.structs.replace(
+            b.view(*nodes, **fields), generation=before.generation + 1, basis=before.basis + 1
+        )
+        changed = {
+            n
+            for n in {*before.nodes, *after.nodes}
+            if before.nodes.get(n) is not after.nodes.get(n)
+        }
+        self.publisher.publish(after, frozenset(changed))
+
+    async def post(self, verb: str, body: Any) -> tuple[int, Any]:
+        data = body if isinstance(body, bytes) else msgspec.json.encode(body)
+        async with self.client.post(f"/{verb}", data=io.BytesIO(data)) as reply:
+            text = await reply.read()
+            assert reply.headers["Content-Length"] == str(len(text))
+            return reply.status, msgspec.json.decode(text)
+
+    async def filter(self, pod: Any, *names: str) -> Any:
+        status, reply = await self.post("filter", {"Pod": pod, "NodeNames": list(names)})
+        assert status == 200
+        return reply
+
+    async def prioritize(self, pod: Any, *names: str) -> dict[str, Any]:
+        status, reply = await self.post("prioritize", {"Pod": pod, "NodeNames": list(names)})
+        assert status == 200
+        return {entry["Host"]: entry["Score"] for entry in reply}
+
+    def count(self, name: str, **labels: str) -> float:
+        return self.registry.get_sample_value(name, labels) or 0.0
+
+
+@pytest.fixture
+async def extender(aiohttp_client: Serve) -> Extender:
+    made = Extender()
+    made.client = await aiohttp_client(made.app)
+    return made

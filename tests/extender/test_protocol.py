@@ -1,0 +1,291 @@
+"""What kube-scheduler sends and what it may be answered, row by row.
+
+The rows are what a running Kubernetes 1.37.1 was seen to do with each form of reply; its side of
+them is tested on the real one in `tests/controlplane/`.
+"""
+
+from typing import Any
+
+import pytest
+
+from tests.extender.conftest import Extender
+from tests.fettle import building as b
+
+POD = b.gpu_pod()
+TRAINING = b.gpu_pod(annotations={"fettle.dev/policy": "training"})
+PLAIN = {"metadata": {"name": "plain"}, "spec": {"containers": [{"name": "c"}]}}
+TEXT = f"fettle: no sound devices ({b.RESOURCE})"
+
+
+@pytest.fixture
+def fleet(extender: Extender) -> Extender:
+    """good, worn (degraded) and dead (unhealthy), eight GPUs each."""
+    extender.show(
+        b.node("good", gpus=8),
+        b.node("worn", gpus=8, own=b.health(0.6)),
+        b.node("dead", gpus=8, own=b.health(0.1)),
+    )
+    return extender
+
+
+# -- filter replies
+
+
+async def test_refusals_are_unresolvable_and_never_in_failed_nodes(fleet: Extender) -> None:
+    reply = await fleet.filter(POD, "good", "worn", "dead")
+    assert reply == {
+        "Nodes": None,
+        "NodeNames": ["good", "worn"],
+        "FailedNodes": {},
+        "FailedAndUnresolvableNodes": {"dead": TEXT},
+        "Error": "",
+    }
+
+
+async def test_a_name_is_either_passed_or_refused_and_none_is_dropped(fleet: Extender) -> None:
+    reply = await fleet.filter(TRAINING, "good", "worn", "dead", "new")
+    refused = set(reply["FailedAndUnresolvableNodes"])
+    assert refused == {"worn", "dead"}
+    assert {*reply["NodeNames"], *refused} == {"good", "worn", "dead", "new"}
+
+
+async def test_no_name_is_answered_that_was_not_asked_about(fleet: Extender) -> None:
+    reply = await fleet.filter(POD, "good")
+    assert reply["NodeNames"] == ["good"]
+    assert reply["FailedAndUnresolvableNodes"] == {}
+
+
+async def test_when_every_node_is_refused_the_list_of_names_is_empty_and_the_reason_is_there(
+    fleet: Extender,
+) -> None:
+    reply = await fleet.filter(POD, "dead")
+    assert reply["NodeNames"] == []
+    assert reply["FailedAndUnresolvableNodes"] == {"dead": TEXT}
+
+
+async def test_a_node_that_fettle_does_not_know_is_allowed(fleet: Extender) -> None:
+    reply = await fleet.filter(POD, "brand-new")
+    assert reply["NodeNames"] == ["brand-new"]
+    assert fleet.count("fettle_extender_nodes_total", result="unknown") == 1
+
+
+async def test_duplicate_names_are_answered_as_they_came(fleet: Extender) -> None:
+    reply = await fleet.filter(POD, "good", "good")
+    assert reply["NodeNames"] == ["good", "good"]
+
+
+async def test_an_empty_list_is_answered_by_an_empty_list(fleet: Extender) -> None:
+    reply = await fleet.filter(POD)
+    assert (reply["NodeNames"], reply["FailedAndUnresolvableNodes"]) == ([], {})
+
+
+async def test_whole_nodes_are_answered_with_whole_nodes(fleet: Extender) -> None:
+    nodes = [{"metadata": {"name": n, "labels": {"x": n}}} for n in ("good", "dead")]
+    status, reply = await fleet.post("filter", {"Pod": POD, "Nodes": {"items": nodes}})
+    assert status == 200
+    assert reply["NodeNames"] is None
+    assert reply["Nodes"]["items"] == nodes[:1]
+    assert reply["FailedAndUnresolvableNodes"] == {"dead": TEXT}
+
+
+# -- texts
+
+
+async def test_the_text_is_one_and_the_same_whatever_the_reasons_and_the_window(
+    extender: Extender,
+) -> None:
+    extender.show(
+        b.node("hot", gpus=8, own=b.health(0.1, text="too hot")),
+        b.node("xid", gpus=8, own=b.health(0.2, text="XID 79")),
+        b.node("unit", gpus=1, units={"GPU-1": 0.05}),
+    )
+    texts = set()
+    for window in (("hot", "xid", "unit"), ("unit", "hot"), ("xid",)):
+        reply = await extender.filter(POD, *window)
+        texts |= set(reply["FailedAndUnresolvableNodes"].values())
+    assert texts == {TEXT}
+
+
+async def test_a_new_view_does_not_change_the_text(fleet: Extender) -> None:
+    before = await fleet.filter(POD, "dead")
+    fleet.show(b.node("dead", gpus=8, own=b.health(0.05, text="something else")))
+    after = await fleet.filter(POD, "dead")
+    assert before == after
+
+
+# -- scores
+
+
+async def test_scores_are_whole_numbers_for_every_host_that_was_asked_about(
+    fleet: Extender,
+) -> None:
+    scores = await fleet.prioritize(POD, "good", "worn", "new")
+    assert scores == {"good": 10, "worn": 6, "new": 8}
+    assert all(type(score) is int for score in scores.values())
+
+
+async def test_a_scavenger_sees_the_opposite_order(fleet: Extender) -> None:
+    pod = b.gpu_pod(annotations={"fettle.dev/policy": "scavenger"})
+    scores = await fleet.prioritize(pod, "good", "worn")
+    assert scores["worn"] > scores["good"]
+
+
+async def test_hosts_and_scores_are_spelled_as_go_writes_them(fleet: Extender) -> None:
+    _, reply = await fleet.post("prioritize", {"Pod": POD, "NodeNames": ["good"]})
+    assert reply == [{"Host": "good", "Score": 10}]
+
+
+async def test_whole_nodes_are_scored_by_name(fleet: Extender) -> None:
+    body = {"Pod": POD, "Nodes": {"items": [{"metadata": {"name": "worn"}}]}}
+    _, reply = await fleet.post("prioritize", body)
+    assert reply == [{"Host": "worn", "Score": 6}]
+
+
+# -- errors
+
+
+async def test_while_not_ready_filter_answers_an_error_and_refuses_nobody(
+    fleet: Extender,
+) -> None:
+    fleet.problem = "Node is not synced"
+    reply = await fleet.filter(POD, "good", "dead")
+    assert reply["Error"] == "fettle: not ready: Node is not synced"
+    assert reply["NodeNames"] is None
+    assert reply["FailedAndUnresolvableNodes"] == {}
+
+
+@pytest.mark.parametrize("verb", ["prioritize", "preempt"])
+async def test_while_not_ready_the_verbs_without_an_error_field_answer_503(
+    fleet: Extender, verb: str
+) -> None:
+    fleet.problem = "Node is not synced"
+    body = {"Pod": POD, "NodeNames": ["good"], "NodeNameToMetaVictims": {}}
+    status, reply = await fleet.post(verb, body)
+    assert status == 503
+    assert "not synced" in reply["error"]
+
+
+async def test_a_reply_kept_from_before_is_not_given_while_not_ready(fleet: Extender) -> None:
+    assert (await fleet.filter(POD, "dead"))["FailedAndUnresolvableNodes"]
+    fleet.problem = "silent"
+    assert (await fleet.filter(POD, "dead"))["Error"]
+
+
+async def test_pods_without_devices_are_echoed_even_while_not_ready(fleet: Extender) -> None:
+    fleet.problem = "Node is not synced"
+    reply = await fleet.filter(PLAIN, "good", "dead")
+    assert reply["NodeNames"] == ["good", "dead"]
+    assert reply["Error"] == ""
+    assert await fleet.prioritize(PLAIN, "good") == {"good": 0}
+
+
+# -- preemption
+
+
+def victims(*uids: str, violations: int = 0) -> dict[str, Any]:
+    return {"Pods": [{"UID": uid} for uid in uids], "NumPDBViolations": violations}
+
+
+async def test_a_victim_on_a_refused_node_is_spared(fleet: Extender) -> None:
+    body = {
+        "Pod": POD,
+        "NodeNameToVictims": None,
+        "NodeNameToMetaVictims": {"good": victims("u1", violations=1), "dead": victims("u2")},
+    }
+    status, reply = await fleet.post("preempt", body)
+    assert status == 200
+    assert reply == {"NodeNameToMetaVictims": {"good": victims("u1", violations=1)}}
+
+
+async def test_no_candidates_are_answered_by_none(fleet: Extender) -> None:
+    body = {"Pod": POD, "NodeNameToVictims": None, "NodeNameToMetaVictims": {}}
+    assert (await fleet.post("preempt", body))[1] == {"NodeNameToMetaVictims": {}}
+
+
+async def test_whole_victims_are_answered_in_meta_form(fleet: Extender) -> None:
+    pods = [{"metadata": {"name": "v", "uid": "u1"}, "spec": {"containers": []}}]
+    body = {"Pod": POD, "NodeNameToVictims": {"good": {"Pods": pods, "NumPDBViolations": 0}}}
+    assert (await fleet.post("preempt", body))[1] == {
+        "NodeNameToMetaVictims": {"good": victims("u1")}
+    }
+
+
+async def test_a_candidate_without_victims_is_left_out(fleet: Extender) -> None:
+    body = {"Pod": POD, "NodeNameToMetaVictims": {"good": victims()}}
+    assert (await fleet.post("preempt", body))[1] == {"NodeNameToMetaVictims": {}}
+
+
+async def test_a_preemption_for_a_pod_without_devices_is_echoed(fleet: Extender) -> None:
+    body = {"Pod": PLAIN, "NodeNameToMetaVictims": {"dead": victims("u")}}
+    assert (await fleet.post("preempt", body))[1] == {
+        "NodeNameToMetaVictims": {"dead": victims("u")}
+    }
+
+
+async def test_a_bad_unit_that_a_victim_holds_would_come_back_into_the_draw(
+    extender: Extender,
+) -> None:
+    busy = frozenset({"GPU-1"})
+    extender.show(b.node("n", gpus=1, units={"GPU-1": 0.1}, busy=busy))
+    body = {"Pod": POD, "NodeNameToMetaVictims": {"n": victims("u")}}
+    assert (await extender.post("preempt", body))[1] == {"NodeNameToMetaVictims": {}}
+
+
+# -- keys
+
+
+def lowered(value: Any) -> Any:
+    return {k.lower(): v for k, v in value.items()}
+
+
+async def test_keys_are_read_in_any_case(fleet: Extender) -> None:
+    args = {"Pod": POD, "NodeNames": ["good", "dead"]}
+    plain = await fleet.post("filter", args)
+    assert await fleet.post("filter", lowered(args)) == plain
+    assert await fleet.post("filter", {k.upper(): v for k, v in args.items()}) == plain
+    metas = {"dead": lowered({**victims("u"), "Pods": [{"uid": "u"}]})}
+    body = lowered({"Pod": POD, "NodeNameToMetaVictims": metas})
+    assert (await fleet.post("preempt", body))[1] == {"NodeNameToMetaVictims": {}}
+
+
+async def test_of_a_key_that_comes_twice_the_last_counts(fleet: Extender) -> None:
+    body = b'{"Pod":{"metadata":{"name":"p"}},"nodenames":["dead"],"nodeNames":["good"]}'
+    _, reply = await fleet.post("filter", body)
+    assert reply["NodeNames"] == ["good"]
+
+
+# -- answers follow the view
+
+
+async def test_verdicts_turn_with_the_view(fleet: Extender) -> None:
+    assert (await fleet.filter(POD, "dead"))["NodeNames"] == []
+    fleet.show(b.node("dead", gpus=8))
+    assert (await fleet.filter(POD, "dead"))["NodeNames"] == ["dead"]
+    fleet.show(b.node("dead", gpus=8, own=b.health(0.1)))
+    assert (await fleet.filter(POD, "dead"))["NodeNames"] == []
+
+
+async def test_an_open_breaker_lets_pods_run_and_closes_again(extender: Extender) -> None:
+    def fleet(bad: int) -> list[Any]:
+        return [
+            b.node(f"n{i}", gpus=8, own=b.health(0.1) if i < bad else b.health(1))
+            for i in range(20)
+        ]
+
+    names = [f"n{i}" for i in range(20)]
+    extender.show(*fleet(4))
+    assert len((await extender.filter(POD, *names))["NodeNames"]) == 16
+    extender.show(*fleet(5))
+    assert len((await extender.filter(POD, *names))["NodeNames"]) == 20
+    extender.show(*fleet(3))
+    assert len((await extender.filter(POD, *names))["NodeNames"]) == 17
+
+
+async def test_requests_are_counted_and_timed_by_verb(fleet: Extender) -> None:
+    await fleet.filter(POD, "good")
+    await fleet.filter(POD, "good", "dead")
+    await fleet.filter(POD, "dead")
+    decisions = "fettle_extender_decisions_total"
+    for result in ("passed", "narrowed", "refused"):
+        assert fleet.count(decisions, verb="filter", result=result) == 1
+    assert fleet.count("fettle_extender_request_seconds_count", verb="filter") == 3

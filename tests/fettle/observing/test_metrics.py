@@ -1,0 +1,42 @@
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import generate_latest
+
+from fettle.observing.metrics import ExtenderMetrics, ViewMetrics
+from fettle.view import Publisher, Source
+from tests.fettle import building as b
+
+
+def scrape(publisher: Publisher) -> str:
+    registry = CollectorRegistry()
+    ExtenderMetrics(registry)
+    registry.register(ViewMetrics(publisher, lambda: 160.0))
+    return generate_latest(registry).decode()
+
+
+def test_devices_are_counted_by_state_and_never_by_name() -> None:
+    publisher = Publisher()
+    node = b.node("n1", gpus=8, units={"GPU-1": 0.1}, pools=(b.pool(b.device("gpu-0", 0.5)),))
+    publisher.publish(b.view(node), frozenset({"n1"}))
+    text = scrape(publisher)
+    assert f'fettle_devices{{kind="{b.RESOURCE}",state="Healthy"}} 7.0' in text
+    assert f'fettle_devices{{kind="{b.RESOURCE}",state="Unhealthy"}} 1.0' in text
+    assert f'fettle_devices{{kind="{b.DRIVER}",state="Degraded"}} 1.0' in text
+    assert "GPU-1" not in text
+    assert "n1" not in text
+
+
+def test_ages_generation_and_quarantine_are_there() -> None:
+    publisher = Publisher()
+    publisher.sources["Node"] = Source("Node", True, True, 100.0)
+    publisher.publish(b.view(quarantined={"Node x": "wrong"}), frozenset())
+    text = scrape(publisher)
+    assert 'fettle_source_age_seconds{source="Node"} 60.0' in text
+    assert "fettle_view_generation 1.0" in text
+    assert "fettle_quarantined_objects 1.0" in text
+
+
+def test_latencies_begin_at_a_tenth_of_a_millisecond() -> None:
+    registry = CollectorRegistry()
+    ExtenderMetrics(registry).latency_s.labels("filter").observe(0.00005)
+    text = generate_latest(registry).decode()
+    assert 'fettle_extender_request_seconds_bucket{le="0.0001",verb="filter"} 1.0' in text
