@@ -1,0 +1,135 @@
+"""The certificate authority as it is kept in a Secret, and the steps in which it is replaced.
+
+The Secret holds `ca.crt` (the signing certificate, after it perhaps the one before), `ca.key`, and
+during a replacement `next.crt`, `next.key`. Each step waits for the one before to have taken
+effect everywhere: the next authority is written → the bundle holds both → 60 s later it signs →
+when all leaves of the old one have expired, that is dropped. Pure: the clock is an argument.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from certs import issuing
+from certs.issuing import Pair
+from fettle.errors import CertificateError
+
+CERTIFICATE, KEY = "ca.crt", "ca.key"
+NEXT_CERTIFICATE, NEXT_KEY = "next.crt", "next.key"
+PROMOTED_AT = "promoted"
+"""Unix seconds since when the signing authority signs, as text; only while an old one is kept."""
+
+PUBLISH_S = 60.0
+"""How long API servers may take to see a new bundle."""
+DROP_SLACK_S = 3600.0
+"""How long a replica may go on signing with the old authority after another one took over."""
+
+Secret = Mapping[str, bytes]
+
+
+class Authority(NamedTuple):
+    """What a Secret says: who signs, what callers must trust, who comes next."""
+
+    signing: Pair
+    bundle: bytes
+    next: Pair | None
+    old: bytes | None
+    promoted_at: float | None
+
+
+class Step(NamedTuple):
+    """What the Secret should hold now (the same content: nothing to write), and why."""
+
+    secret: Secret
+    why: str
+
+
+def new(common_name: str, *, now_s: float, lifetime_s: float) -> dict[str, bytes]:
+    """The content of a Secret with a new authority."""
+    made = issuing.root(common_name, now_s=now_s, lifetime_s=lifetime_s)
+    return {CERTIFICATE: made.certificate, KEY: made.key}
+
+
+def renewed(
+    secret: Secret, common_name: str, *, now_s: float, lifetime_s: float
+) -> dict[str, bytes]:
+    """Instead of an authority that nobody can trust any more: its next one, else a new one."""
+    following = read(secret).next if secret else None
+    if following is None or now_s >= issuing.expires_at(following.certificate):
+        return new(common_name, now_s=now_s, lifetime_s=lifetime_s)
+    return {CERTIFICATE: following.certificate, KEY: following.key}
+
+
+def read(secret: Secret) -> Authority:
+    """Raises CertificateError that says what is wrong with the content."""
+    roots = issuing.certificates(_entry(secret, CERTIFICATE), CERTIFICATE)
+    own, *older = [issuing.pem(root) for root in roots]
+    signing = Pair(own, _entry(secret, KEY))
+    issuing.check_pair(signing, "the Secret's authority")
+    following = None
+    if NEXT_CERTIFICATE in secret or NEXT_KEY in secret:
+        following = Pair(_entry(secret, NEXT_CERTIFICATE), _entry(secret, NEXT_KEY))
+        issuing.check_pair(following, "the Secret's next authority")
+    trusted = [own, *older, *([following.certificate] if following else [])]
+    promoted_at = _seconds(secret.get(PROMOTED_AT))
+    old = b"".join(older) or None
+    return Authority(signing, issuing.bundled(*trusted), following, old, promoted_at)
+
+
+def step(
+    secret: Secret,
+    *,
+    now_s: float,
+    published_at: float | None,
+    common_name: str,
+    lifetime_s: float,
+    leaf_lifetime_s: float,
+) -> Step:
+    """The next step; `published_at`: since when the bundle in force holds all of ours, if it does.
+
+    Raises CertificateError if the Secret cannot be read.
+    """
+    authority = read(secret)
+    if now_s >= issuing.expires_at(authority.signing.certificate):
+        made = renewed(secret, common_name, now_s=now_s, lifetime_s=lifetime_s)
+        return Step(made, "the authority has expired, another one signs at once")
+    if authority.next is not None:
+        if published_at is None or now_s - published_at < PUBLISH_S:
+            return Step(secret, "waiting for API servers to trust the next authority")
+        return Step(_promoted(authority, authority.next, now_s), "the next authority signs")
+    if authority.old is not None:
+        if now_s < _droppable_at(authority, leaf_lifetime_s):
+            return Step(secret, "waiting for the old authority's leaves to expire")
+        kept = {CERTIFICATE: authority.signing.certificate, KEY: authority.signing.key}
+        return Step(kept, "the old authority is dropped")
+    if now_s >= issuing.renew_at(authority.signing.certificate):
+        made = new(common_name, now_s=now_s, lifetime_s=lifetime_s)
+        following = {NEXT_CERTIFICATE: made[CERTIFICATE], NEXT_KEY: made[KEY]}
+        return Step({**secret, **following}, "two thirds of the authority's life are over")
+    return Step(secret, "nothing to do")
+
+
+def _promoted(authority: Authority, following: Pair, now_s: float) -> Secret:
+    return {
+        CERTIFICATE: issuing.bundled(following.certificate, authority.signing.certificate),
+        KEY: following.key,
+        PROMOTED_AT: str(int(now_s)).encode(),
+    }
+
+
+def _droppable_at(authority: Authority, leaf_lifetime_s: float) -> float:
+    """When nothing that the old authority signed is valid any more."""
+    assert authority.old is not None
+    expired_at = issuing.expires_at(authority.old)
+    if authority.promoted_at is None:
+        return expired_at
+    return min(expired_at, authority.promoted_at + leaf_lifetime_s + DROP_SLACK_S)
+
+
+def _entry(secret: Secret, name: str) -> bytes:
+    if not (content := secret.get(name)):
+        raise CertificateError(f"the Secret has no {name}")
+    return content
+
+
+def _seconds(content: bytes | None) -> float | None:
+    return float(content) if content is not None and content.isdigit() else None

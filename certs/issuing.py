@@ -1,0 +1,229 @@
+"""Roots and leaves: made, read and checked. Pure: the clock is an argument, in Unix seconds.
+
+There are two kinds of root. The webhook's lives a year and rotates, because its bundle is in an
+object that can be changed. The extender's lives ten, because kube-scheduler reads it only at start.
+"""
+
+import ipaddress
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from enum import Enum
+from typing import NamedTuple, cast
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509 import verification
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from fettle.errors import CertificateError
+
+DAY_S = 86400.0
+WEBHOOK_ROOT_S = 365 * DAY_S
+EXTENDER_ROOT_S = 3650 * DAY_S
+LEAF_S = 7 * DAY_S
+CLOCK_SKEW_S = 3600.0
+"""Certificates are valid from an hour before they are made: other machines' clocks may be slow."""
+RENEW_AT_SHARE = 2 / 3
+
+_COMMON_NAME_LENGTH = 64
+
+
+class Usage(Enum):
+    """What a leaf is for."""
+
+    SERVER = ExtendedKeyUsageOID.SERVER_AUTH
+    CLIENT = ExtendedKeyUsageOID.CLIENT_AUTH
+
+
+class Pair(NamedTuple):
+    """A certificate (or several, the own one first) and its key, both PEM."""
+
+    certificate: bytes
+    key: bytes
+
+
+def root(common_name: str, *, now_s: float, lifetime_s: float) -> Pair:
+    """A new certificate authority that signs leaves only."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    builder = (
+        _builder(common_name, key.public_key(), now_s, now_s + lifetime_s)
+        .issuer_name(_name(common_name))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_key_usage(signs_certificates=True), critical=True)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key()), False)
+    )
+    return Pair(pem(builder.sign(key, hashes.SHA256())), _key_pem(key))
+
+
+def leaf(
+    issuer: Pair,
+    names: Sequence[str],
+    *,
+    now_s: float,
+    lifetime_s: float = LEAF_S,
+    usage: Usage = Usage.SERVER,
+) -> Pair:
+    """A certificate for these DNS names and IP addresses; it never outlives its issuer.
+
+    A server's has no subject, so its names must be critical. A client's has the first name as
+    its common name, for whoever reads that, and then names must not be critical (RFC 5280).
+    """
+    common_name = names[0] if usage is Usage.CLIENT else ""
+    authority, authority_key = certificates(issuer.certificate)[0], private_key(issuer.key)
+    until_s = min(now_s + lifetime_s, expires_at(issuer.certificate))
+    if until_s <= now_s:
+        raise CertificateError("the certificate authority has expired, so it cannot sign")
+    key = ec.generate_private_key(ec.SECP256R1())
+    identifier = authority.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
+    builder = (
+        _builder(common_name, key.public_key(), now_s, until_s)
+        .issuer_name(authority.subject)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_key_usage(signs_certificates=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([usage.value]), critical=False)
+        .add_extension(
+            x509.SubjectAlternativeName([_alternative(name) for name in names]),
+            critical=not common_name,
+        )
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier), False
+        )
+    )
+    return Pair(pem(builder.sign(authority_key, hashes.SHA256())), _key_pem(key))
+
+
+def service_names(service: str, namespace: str, extra: Sequence[str] = ()) -> list[str]:
+    """The names under which the API server and pods reach a Service, then extra ones."""
+    short = f"{service}.{namespace}"
+    return list(dict.fromkeys([f"{short}.svc", short, f"{short}.svc.cluster.local", *extra]))
+
+
+def certificates(pem: bytes, what: str = "certificate") -> list[x509.Certificate]:
+    """All certificates in PEM text, at least one."""
+    try:
+        return x509.load_pem_x509_certificates(pem)
+    except ValueError as error:
+        raise CertificateError(f"{what}: no PEM certificate can be read: {error}") from error
+
+
+def private_key(pem: bytes, what: str = "key") -> ec.EllipticCurvePrivateKey:
+    """An unencrypted elliptic-curve key."""
+    try:
+        key = serialization.load_pem_private_key(pem, password=None)
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise CertificateError(f"{what}: no PEM private key can be read: {error}") from error
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise CertificateError(f"{what}: is no elliptic-curve key, as Fettle makes them")
+    return key
+
+
+def check_pair(pair: Pair, what: str) -> None:
+    """Raises CertificateError if the key is not that of the (first) certificate."""
+    certificate = certificates(pair.certificate, f"{what}'s certificate")[0]
+    if certificate.public_key() != private_key(pair.key, f"{what}'s key").public_key():
+        raise CertificateError(f"{what}: the key does not belong to the certificate")
+
+
+def rejection(
+    certificate: bytes, bundle: bytes, name: str, *, now_s: float, usage: Usage = Usage.SERVER
+) -> str:
+    """Why a peer with this bundle would reject the leaf under that name; "" if it accepts it.
+
+    The name of a client is not checked.
+    """
+    try:
+        chain = certificates(certificate)
+        store = verification.Store(certificates(bundle, "bundle"))
+        policy = verification.PolicyBuilder().store(store).time(_moment(now_s))
+        if usage is Usage.CLIENT:
+            policy.build_client_verifier().verify(chain[0], chain[1:])
+        else:
+            server = policy.build_server_verifier(_subject(name))
+            server.verify(chain[0], chain[1:])
+    except (verification.VerificationError, CertificateError, ValueError) as error:
+        return str(error)
+    return ""
+
+
+def starts_at(certificate: bytes) -> float:
+    """When it was made, Unix seconds; its validity begins `CLOCK_SKEW_S` before."""
+    return certificates(certificate)[0].not_valid_before_utc.timestamp() + CLOCK_SKEW_S
+
+
+def expires_at(certificate: bytes) -> float:
+    return certificates(certificate)[0].not_valid_after_utc.timestamp()
+
+
+def renew_at(certificate: bytes) -> float:
+    """When two thirds of its life are over."""
+    start = starts_at(certificate)
+    return start + RENEW_AT_SHARE * (expires_at(certificate) - start)
+
+
+def bundled(*pems: bytes) -> bytes:
+    """All certificates in these PEM texts, in order, each once."""
+    found = dict.fromkeys(c for pem in pems if pem for c in certificates(pem))
+    return b"".join(pem(certificate) for certificate in found)
+
+
+def _builder(
+    common_name: str, key: ec.EllipticCurvePublicKey, now_s: float, until_s: float
+) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(_name(common_name))
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(_moment(now_s - CLOCK_SKEW_S))
+        .not_valid_after(_moment(until_s))
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+    )
+
+
+def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _name(common_name: str) -> x509.Name:
+    if not common_name:
+        return x509.Name([])
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name[:_COMMON_NAME_LENGTH])])
+
+
+def _alternative(name: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
+
+
+def _subject(name: str) -> x509.DNSName | x509.IPAddress:
+    return cast("x509.DNSName | x509.IPAddress", _alternative(name))
+
+
+def _moment(unix_s: float) -> datetime:
+    return datetime.fromtimestamp(int(unix_s), UTC)
+
+
+def pem(certificate: x509.Certificate) -> bytes:
+    return certificate.public_bytes(serialization.Encoding.PEM)
+
+
+def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )

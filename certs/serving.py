@@ -1,0 +1,92 @@
+"""A server's TLS context whose certificate can be swapped while connections are open.
+
+The listener gets one outer context for good. At each handshake its `sni_callback` (called with and
+without SNI) puts the current inner context in place, so established connections never notice a
+swap. A pair that does not fit is refused before the swap; loading it into a live context instead
+would break that context for every client.
+"""
+
+import os
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from certs.issuing import Pair
+from fettle.errors import CertificateError
+
+
+class Serving:
+    """`context` is what a listener is started with; `swap` changes what it serves from then on.
+
+    With a `client_ca` (PEM), callers must present a certificate signed by it. Whether they must is
+    settled at the start; which authority it is can be swapped too.
+    """
+
+    def __init__(self, pair: Pair, client_ca: bytes | None = None) -> None:
+        self._mutual = client_ca is not None
+        self._current = _context(pair, client_ca)
+        self.pair = pair
+        self.client_ca = client_ca
+        self.context = _blank(self._mutual)
+        self.context.sni_callback = self._choose
+
+    def swap(self, pair: Pair, client_ca: bytes | None = None) -> None:
+        """Serve another pair; raises CertificateError, and serves the old one, if it is no good.
+
+        Without a `client_ca` the present one stays.
+        """
+        if client_ca is not None and not self._mutual:
+            raise CertificateError("client certificates cannot be required after the start")
+        client_ca = client_ca if client_ca is not None else self.client_ca
+        self._current = _context(pair, client_ca)
+        self.pair, self.client_ca = pair, client_ca
+
+    def _choose(
+        self, connection: ssl.SSLSocket | ssl.SSLObject, name: str | None, outer: ssl.SSLContext
+    ) -> None:
+        connection.context = self._current
+
+
+def _blank(mutual: bool) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    # A resumed session would skip the check against the authority that is in force by then.
+    context.options |= ssl.OP_NO_TICKET
+    context.num_tickets = 0
+    if mutual:  # OpenSSL takes the mode from the outer context, the authority from the inner one
+        context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+def _context(pair: Pair, client_ca: bytes | None) -> ssl.SSLContext:
+    context = _blank(client_ca is not None)
+    try:
+        with _in_memory(pair.key + b"\n" + pair.certificate) as path:
+            context.load_cert_chain(path, password=_refuse_encrypted)
+    except ssl.SSLError as error:
+        raise CertificateError(
+            f"certificate and key cannot be served, they are unreadable or do not match: {error}"
+        ) from error
+    if client_ca is not None:
+        try:
+            context.load_verify_locations(cadata=client_ca.decode("ascii"))
+        except (ssl.SSLError, ValueError) as error:
+            raise CertificateError(f"the client CA is no PEM certificate: {error}") from error
+    return context
+
+
+def _refuse_encrypted() -> str:
+    """Without this, OpenSSL would ask for a password on the terminal."""
+    raise CertificateError("the key is encrypted: store it without a password")
+
+
+@contextmanager
+def _in_memory(content: bytes) -> Iterator[str]:
+    """A path to the content for as long as it is needed; OpenSSL reads from paths only."""
+    descriptor = os.memfd_create("fettle-key", os.MFD_CLOEXEC)
+    try:
+        with os.fdopen(os.dup(descriptor), "wb") as file:
+            file.write(content)
+        yield f"/proc/self/fd/{descriptor}"
+    finally:
+        os.close(descriptor)

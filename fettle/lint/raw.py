@@ -1,0 +1,41 @@
+"""Reading JSON that may be anything: a wrong type reads as absent, never as an error.
+
+For code that must work on the raw object, where a typed struct would refuse all of it for one bad
+field, or lose the fields it does not know.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+Raw = Mapping[str, Any]
+
+
+def mapping(value: object, *path: str) -> Raw:
+    """The object at a path of keys; empty where there is none."""
+    for key in path:
+        if not isinstance(value, dict):
+            return {}
+        value = value.get(key)
+    return value if isinstance(value, dict) else {}
+
+
+def mappings(value: object) -> Iterator[tuple[int, Raw]]:
+    """The objects in a list, each with its index."""
+    if isinstance(value, list):
+        yield from ((index, item) for index, item in enumerate(value) if isinstance(item, dict))
+
+
+def text(value: object) -> str:
+    """A string; "" where there is none."""
+    return value if isinstance(value, str) else ""
+
+
+def integer(value: object) -> int | None:
+    """An integer, which a boolean is not."""
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def strings(value: object) -> dict[str, str]:
+    """The entries of an object whose values are strings, as labels and annotations are."""
+    found = mapping(value)
+    return {key: entry for key, entry in found.items() if isinstance(entry, str)}

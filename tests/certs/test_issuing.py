@@ -1,0 +1,151 @@
+"""Roots, leaves and the checks on them."""
+
+import ssl
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.x509.oid import ExtendedKeyUsageOID
+from hypothesis import given
+from hypothesis import strategies as st
+
+from certs import issuing
+from certs.issuing import DAY_S, LEAF_S, WEBHOOK_ROOT_S, Pair, Usage
+from fettle.errors import CertificateError
+
+NOW = 1_800_000_000.0
+NAME = "fettle-webhook.fettle-system.svc"
+
+
+@pytest.fixture(scope="module")
+def root() -> Pair:
+    return issuing.root("test CA", now_s=NOW, lifetime_s=WEBHOOK_ROOT_S)
+
+
+def parsed(pair: Pair) -> x509.Certificate:
+    return issuing.certificates(pair.certificate)[0]
+
+
+def test_a_leaf_verifies_against_its_root_under_each_of_its_names(root: Pair) -> None:
+    names = [*issuing.service_names("fettle-webhook", "fettle-system"), "127.0.0.1", "::1"]
+    leaf = issuing.leaf(root, names, now_s=NOW)
+    for name in names:
+        assert issuing.rejection(leaf.certificate, root.certificate, name, now_s=NOW) == ""
+
+
+def test_a_leaf_verifies_for_a_peer_whose_clock_is_slow(root: Pair) -> None:
+    leaf = issuing.leaf(root, [NAME], now_s=NOW)
+    slow = NOW - 3500
+    assert issuing.rejection(leaf.certificate, root.certificate, NAME, now_s=slow) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "at", "usage"),
+    [
+        ("other.fettle-system.svc", NOW, Usage.SERVER),
+        (NAME, NOW + LEAF_S + 1, Usage.SERVER),
+        (NAME, NOW - 2 * 3600, Usage.SERVER),
+        (NAME, NOW, Usage.CLIENT),
+    ],
+    ids=["another name", "expired", "not valid yet", "a server's leaf shown by a client"],
+)
+def test_a_leaf_is_rejected_for(root: Pair, name: str, at: float, usage: Usage) -> None:
+    leaf = issuing.leaf(root, [NAME], now_s=NOW)
+    assert issuing.rejection(leaf.certificate, root.certificate, name, now_s=at, usage=usage)
+
+
+def test_a_leaf_is_rejected_by_another_root_of_the_same_name(root: Pair) -> None:
+    other = issuing.root("test CA", now_s=NOW, lifetime_s=WEBHOOK_ROOT_S)
+    leaf = issuing.leaf(root, [NAME], now_s=NOW)
+    assert issuing.rejection(leaf.certificate, other.certificate, NAME, now_s=NOW)
+
+
+def test_a_bundle_of_two_roots_of_the_same_name_accepts_the_leaves_of_both(root: Pair) -> None:
+    other = issuing.root("test CA", now_s=NOW, lifetime_s=WEBHOOK_ROOT_S)
+    bundle = issuing.bundled(root.certificate, other.certificate, root.certificate)
+    assert len(issuing.certificates(bundle)) == 2
+    for issuer in (root, other):
+        leaf = issuing.leaf(issuer, [NAME], now_s=NOW)
+        assert issuing.rejection(leaf.certificate, bundle, NAME, now_s=NOW) == ""
+
+
+def test_a_client_leaf_verifies_as_a_client_only(root: Pair) -> None:
+    leaf = issuing.leaf(root, ["kube-scheduler"], now_s=NOW, usage=Usage.CLIENT)
+    assert parsed(leaf).subject.rfc4514_string() == "CN=kube-scheduler"
+    bundle = root.certificate
+    assert issuing.rejection(leaf.certificate, bundle, "", now_s=NOW, usage=Usage.CLIENT) == ""
+    assert issuing.rejection(leaf.certificate, bundle, "kube-scheduler", now_s=NOW)
+
+
+def test_a_leaf_carries_what_the_design_asks_for(root: Pair) -> None:
+    leaf, authority = parsed(issuing.leaf(root, [NAME, "127.0.0.1"], now_s=NOW)), parsed(root)
+    alternatives = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    assert alternatives.critical
+    assert not leaf.subject
+    assert alternatives.value.get_values_for_type(x509.DNSName) == [NAME]
+    usage = leaf.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    assert list(usage) == [ExtendedKeyUsageOID.SERVER_AUTH]
+    own = authority.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
+    issuer = leaf.extensions.get_extension_for_class(x509.AuthorityKeyIdentifier).value
+    assert issuer.key_identifier == own.digest
+    assert leaf.not_valid_before_utc.timestamp() == NOW - 3600
+    assert leaf.not_valid_after_utc.timestamp() == NOW + LEAF_S
+
+
+def test_serial_numbers_and_keys_differ_each_time(root: Pair) -> None:
+    one, other = (issuing.leaf(root, [NAME], now_s=NOW) for _ in range(2))
+    assert parsed(one).serial_number != parsed(other).serial_number
+    assert one.key != other.key
+
+
+def test_a_leaf_never_outlives_its_issuer(root: Pair) -> None:
+    late = NOW + WEBHOOK_ROOT_S - DAY_S
+    leaf = issuing.leaf(root, [NAME], now_s=late)
+    assert issuing.expires_at(leaf.certificate) == issuing.expires_at(root.certificate)
+
+
+def test_an_expired_authority_signs_nothing(root: Pair) -> None:
+    with pytest.raises(CertificateError, match="expired"):
+        issuing.leaf(root, [NAME], now_s=NOW + WEBHOOK_ROOT_S)
+
+
+def test_a_certificate_is_renewed_when_two_thirds_of_its_life_are_over(root: Pair) -> None:
+    leaf = issuing.leaf(root, [NAME], now_s=NOW, lifetime_s=3 * DAY_S)
+    assert issuing.renew_at(leaf.certificate) == pytest.approx(NOW + 2 * DAY_S)
+
+
+def test_openssl_loads_what_is_issued(root: Pair) -> None:
+    context = ssl.create_default_context(cadata=root.certificate.decode())
+    assert context.cert_store_stats()["x509_ca"] == 1
+
+
+def test_a_long_service_name_still_gives_a_certificate(root: Pair) -> None:
+    name = f"{'a' * 63}.{'b' * 63}.svc"
+    leaf = issuing.leaf(root, [name], now_s=NOW)
+    assert issuing.rejection(leaf.certificate, root.certificate, name, now_s=NOW) == ""
+
+
+def test_the_key_of_another_certificate_is_found_out(root: Pair) -> None:
+    other = issuing.root("other", now_s=NOW, lifetime_s=DAY_S)
+    issuing.check_pair(root, "it")
+    with pytest.raises(CertificateError, match="does not belong"):
+        issuing.check_pair(Pair(root.certificate, other.key), "it")
+
+
+def test_an_encrypted_key_is_refused_with_a_reason(root: Pair) -> None:
+    encrypted = issuing.private_key(root.key).private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.BestAvailableEncryption(b"secret"),
+    )
+    with pytest.raises(CertificateError, match=r"ca\.key: no PEM private key"):
+        issuing.private_key(encrypted, "ca.key")
+
+
+@given(st.binary(max_size=200))
+def test_garbage_is_a_certificate_error(garbage: bytes) -> None:
+    with pytest.raises(CertificateError):
+        issuing.certificates(garbage)
+    with pytest.raises(CertificateError):
+        issuing.private_key(garbage)
+    assert issuing.rejection(garbage, garbage, NAME, now_s=NOW)

@@ -1,0 +1,72 @@
+"""FTL026: a toleration that tolerates less than it seems to."""
+
+from typing import Any
+
+import pytest
+
+from fettle.lint.findings import Finding, Severity
+from fettle.lint.tolerations import TolerationWithoutKey
+from tests.fettle.lint.builders import (
+    Object,
+    alternative,
+    alternatives,
+    claim,
+    context,
+    exactly,
+    pod,
+    template,
+)
+
+
+def findings(object: Object) -> list[Finding]:
+    return list(TolerationWithoutKey().check(object, context()))
+
+
+@pytest.mark.parametrize(
+    "toleration",
+    [
+        {"operator": "Exists"},
+        {"key": "", "operator": "Exists", "effect": "NoExecute"},
+        {"key": "gpu.example.com/hot"},
+        {"key": "gpu.example.com/hot", "operator": "Equal", "value": "yes"},
+        {"key": 5},
+        {"operator": ["Equal"]},
+        "garbage",
+    ],
+)
+def test_other_tolerations_pass(toleration: Any) -> None:
+    assert findings(claim(exactly(tolerations=[toleration]))) == []
+
+
+@pytest.mark.parametrize(
+    ("toleration", "matched"),
+    [
+        ({}, "the taints without a value"),
+        ({"operator": "Equal"}, "the taints without a value"),
+        ({"key": "", "operator": "Equal", "value": "hot"}, "the value 'hot', whatever its key"),
+        ({"value": "hot", "effect": "NoSchedule"}, "the value 'hot', whatever its key"),
+        ({"key": None, "operator": None}, "the taints without a value"),
+    ],
+)
+def test_an_empty_key_with_equal_is_denied(toleration: Object, matched: str) -> None:
+    (finding,) = findings(claim(exactly(tolerations=[toleration])))
+    assert finding.severity is Severity.DENY
+    assert matched in finding.message
+    assert "operator: Exists" in finding.fix
+
+
+def test_each_place_that_holds_tolerations_is_read() -> None:
+    bad = {"operator": "Equal", "value": "hot"}
+    requests = [
+        exactly("a", tolerations=[{"key": "x"}, bad]),
+        alternatives(alternative("y"), alternative("z", tolerations=[bad]), name="b"),
+    ]
+    paths = ["[0].exactly.tolerations[1]", "[1].firstAvailable[1].tolerations[0]"]
+    found = [finding.field for finding in findings(claim(*requests))]
+    assert found == [f"spec.devices.requests{path}" for path in paths]
+    found = [finding.field for finding in findings(template(*requests))]
+    assert found == [f"spec.spec.devices.requests{path}" for path in paths]
+
+
+def test_the_tolerations_of_pods_are_another_matter() -> None:
+    assert findings(pod({"tolerations": [{"operator": "Equal"}]})) == []

@@ -1,0 +1,230 @@
+"""The shipped webhook configurations: what they promise, and whom their conditions let through.
+
+The conditions are evaluated by cel-python, on objects as the API server shows them. What they let
+through must be all that Fettle would change or refuse, and no pod without policy and devices.
+"""
+
+from collections.abc import Iterable
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import celpy
+import msgspec
+import pytest
+import yaml
+from celpy.adapter import json_to_cel
+from prometheus_client import CollectorRegistry
+
+from fettle import policy, view
+from fettle.policy import BUILT_IN, Policies
+from fettle.settings import Settings
+from fettle.view import Publisher
+from tests.webhook.reviews import CLAIMS, Object, encoded, job, pod, review
+from webhook.app import make_app
+from webhook.mutating import mutate
+from webhook.review import decode
+
+DEPLOY = Path(__file__).parents[2] / "deploy" / "webhook"
+MUTATING, VALIDATING = (
+    yaml.safe_load((DEPLOY / f"{name}.yaml").read_text()) for name in ("mutating", "validating")
+)
+ENTRIES = [*MUTATING["webhooks"], *VALIDATING["webhooks"]]
+BY_NAME = {entry["name"]: entry for entry in ENTRIES}
+NAMES = sorted(BY_NAME)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_entry_fails_open_fast_and_without_side_effects(name: str) -> None:
+    entry = BY_NAME[name]
+    assert entry["failurePolicy"] == "Ignore"
+    assert entry["sideEffects"] == "None"
+    assert entry["matchPolicy"] == "Equivalent"
+    assert entry["timeoutSeconds"] == 3
+    assert entry["timeoutSeconds"] > Settings().webhook.deadline_seconds
+    assert entry["admissionReviewVersions"] == ["v1"]
+    for rule in entry["rules"]:
+        assert rule["apiVersions"] == ["v1"]
+        assert not any("/" in resource or "*" in resource for resource in rule["resources"])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_systems_and_our_own_namespaces_are_excluded(name: str) -> None:
+    (excluded,) = [
+        expression["values"]
+        for expression in BY_NAME[name]["namespaceSelector"]["matchExpressions"]
+        if expression["key"] == "kubernetes.io/metadata.name" and expression["operator"] == "NotIn"
+    ]
+    assert excluded == ["kube-system", "fettle-system"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_entry_calls_a_path_that_is_served(name: str) -> None:
+    service = BY_NAME[name]["clientConfig"]["service"]
+    assert (service["name"], service["namespace"]) == ("fettle-webhook", "fettle-system")
+    assert service["name"] == Settings().webhook.service
+    app = make_app(Publisher(), Settings(), registry=CollectorRegistry())
+    served = {route.resource.canonical for route in app.router.routes() if route.resource}
+    assert service["path"] in served
+
+
+def test_the_configurations_have_the_name_under_which_caBundle_is_kept() -> None:  # noqa: N802
+    for configuration in (MUTATING, VALIDATING):
+        assert configuration["metadata"]["name"] == Settings().webhook.configuration
+
+
+def test_only_creation_is_mutated() -> None:
+    for entry in MUTATING["webhooks"]:
+        assert entry["reinvocationPolicy"] == "IfNeeded"
+        assert all(rule["operations"] == ["CREATE"] for rule in entry["rules"])
+
+
+def compiled(expression: str) -> celpy.Runner:
+    environment = celpy.Environment()
+    return environment.program(environment.compile(expression))
+
+
+# Compiled once, and here: cel-python changes the recursion limit, to which hypothesis objects.
+PROGRAMS = {
+    condition["expression"]: compiled(condition["expression"])
+    for entry in ENTRIES
+    for condition in entry["matchConditions"]
+}
+
+
+def holds(expression: str, variables: Object) -> bool:
+    activation = {name: json_to_cel(value) for name, value in variables.items()}
+    return bool(PROGRAMS[expression].evaluate(activation))
+
+
+def passes(name: str, object: Object, old: Object | None = None, user: str = "jane") -> bool:
+    request = {"operation": "UPDATE" if old else "CREATE", "userInfo": {"username": user}}
+    variables = {"object": object, "oldObject": old, "request": request}
+    conditions = BY_NAME[name]["matchConditions"]
+    return all(holds(condition["expression"], variables) for condition in conditions)
+
+
+def entries_for(kind: str, *, labelled: bool) -> Iterable[str]:
+    """The entries whose rules and namespaceSelector let such an object reach the conditions."""
+    operator = "Exists" if labelled else "DoesNotExist"
+    for entry in MUTATING["webhooks"]:
+        (selected,) = [
+            expression["operator"]
+            for expression in entry["namespaceSelector"]["matchExpressions"]
+            if expression["key"] == policy.ANNOTATION
+        ]
+        if selected == operator and entry["rules"][0]["resources"] == [kind]:
+            yield entry["name"]
+
+
+def sent(kind: str, object: Object, *, labelled: bool) -> bool:
+    (name,) = entries_for(kind, labelled=labelled)
+    return passes(name, object)
+
+
+RESOURCES: list[Object] = [
+    {},
+    {"limits": {"cpu": "1", "hugepages-2Mi": "1Gi"}},
+    {"limits": {"nvidia.com/gpu": "1"}, "requests": {"nvidia.com/gpu": "1"}},
+    {"limits": {"deviceclass.resource.kubernetes.io/gpu": "1"}},
+]
+CONTAINERS: list[Object] = [{"name": "c", "resources": resources} for resources in RESOURCES]
+SPECS: list[Object] = [
+    {"containers": [CONTAINERS[0], container], "initContainers": init, "resourceClaims": claims}
+    for container in CONTAINERS
+    for init in ([], *([container] for container in CONTAINERS))
+    for claims in (CLAIMS, [])
+]
+ANNOTATIONS: list[dict[str, str] | None] = [
+    None,
+    {},
+    {"other": "x"},
+    {policy.ANNOTATION: "training"},
+    {policy.MIN_SCORE_ANNOTATION: "0.5"},
+]
+
+
+async def is_changed(object: Object, *, labelled: bool) -> bool:
+    labels = {policy.ANNOTATION: "training"} if labelled else {}
+    known = msgspec.structs.replace(view.EMPTY, synced=True, namespaces={"team": labels})
+    done = await mutate(decode(encoded(review(object))), known, Policies(BUILT_IN))
+    return bool(done.patch)
+
+
+@pytest.mark.parametrize("labelled", [False, True])
+async def test_every_pod_that_would_be_changed_is_sent(labelled: bool) -> None:
+    changed = 0
+    for spec, annotations in product(SPECS, ANNOTATIONS):
+        made = pod(annotations, **spec)
+        if await is_changed(made, labelled=labelled):
+            assert sent("pods", made, labelled=labelled), made
+            changed += 1
+    assert 0 < changed < len(SPECS) * len(ANNOTATIONS)
+
+
+@pytest.mark.parametrize("labelled", [False, True])
+async def test_every_job_that_would_be_changed_is_sent(labelled: bool) -> None:
+    changed = 0
+    for spec, annotations, on_template in product(SPECS, ANNOTATIONS, ANNOTATIONS[2:4]):
+        made = job(annotations, template=spec)
+        made["spec"]["template"]["metadata"]["annotations"] = on_template
+        if await is_changed(made, labelled=labelled):
+            assert sent("jobs", made, labelled=labelled), made
+            changed += 1
+    assert 0 < changed < len(SPECS) * len(ANNOTATIONS) * 2
+
+
+@pytest.mark.parametrize("labelled", [False, True])
+def test_a_pod_or_job_without_policy_and_devices_is_never_sent(labelled: bool) -> None:
+    plain = [{"name": "c", "resources": {"limits": {"cpu": "1", "memory": "1Gi"}}}]
+    for annotations in (None, {}, {"other": "x"}):
+        assert not sent("pods", pod(annotations, containers=plain), labelled=labelled)
+        assert not sent("jobs", job(annotations, template={"containers": plain}), labelled=labelled)
+
+
+def test_a_pod_with_gpus_and_no_policy_is_sent_only_where_the_namespace_names_one() -> None:
+    gpu = pod(containers=[{"name": "c", "resources": RESOURCES[2]}])
+    assert not sent("pods", gpu, labelled=False)
+    assert sent("pods", gpu, labelled=True)
+
+
+def test_a_static_pods_mirror_is_never_sent() -> None:
+    mirror = pod({policy.ANNOTATION: "training", "kubernetes.io/config.mirror": "x"})
+    assert not sent("pods", mirror, labelled=False)
+    assert not sent("pods", mirror, labelled=True)
+
+
+def claim(**metadata: Any) -> Object:
+    return {"metadata": {"name": "gpus", **metadata}, "spec": {"devices": {"requests": []}}}
+
+
+def test_claims_are_judged_when_they_are_made_or_their_spec_changes() -> None:
+    name = "claims.validate.fettle.dev"
+    assert passes(name, claim())
+    assert not passes(name, claim(finalizers=["x"]), old=claim())
+    changed = {**claim(), "spec": {"devices": {"requests": [{"name": "x"}]}}}
+    assert passes(name, changed, old=claim())
+    assert not passes(name, {**changed, **claim(deletionTimestamp="now")}, old=changed)
+
+
+def test_the_clusters_own_claims_are_not_sent() -> None:
+    name = "claims.validate.fettle.dev"
+    assert not passes(name, claim(), user="system:kube-scheduler")
+    assert not passes(name, claim(annotations={"resource.kubernetes.io/pod-claim-name": "g"}))
+    assert passes(name, claim(annotations={"other": "x"}))
+
+
+@pytest.mark.parametrize(
+    ("name", "around"),
+    [
+        ("pods.validate.fettle.dev", []),
+        ("workloads.validate.fettle.dev", ["spec", "template"]),
+        ("cronjobs.validate.fettle.dev", ["spec", "jobTemplate", "spec", "template"]),
+    ],
+)
+def test_workloads_are_sent_only_if_they_have_claims(name: str, around: list[str]) -> None:
+    for claims, expected in ((CLAIMS, True), ([], False)):
+        object: Object = {"spec": {"containers": [], "resourceClaims": claims}}
+        for key in reversed(around):
+            object = {key: object}
+        assert passes(name, {"metadata": {}, **object}) is expected

@@ -1,0 +1,123 @@
+"""RFC 6902, as much as is needed here."""
+
+import copy
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fettle.errors import BadInput
+from tests.fettle.lint.wild import ANYTHING
+from webhook.patches import Editing, Operation, apply, parts, pointer
+
+KEYS = st.text(max_size=5)
+
+
+def op(op: Any, path: str, *value: Any) -> Operation:
+    return Operation(op=op, path=path, value=value[0]) if value else Operation(op=op, path=path)
+
+
+@pytest.mark.parametrize(
+    ("document", "operation", "expected"),
+    [
+        ({"a": 1}, op("add", "/b", 2), {"a": 1, "b": 2}),
+        ({"a": 1}, op("add", "/a", 2), {"a": 2}),
+        ({"a": 1}, op("replace", "/a", None), {"a": None}),
+        ({"a": 1, "b": 2}, op("remove", "/a"), {"b": 2}),
+        ({"a": {"b": 1}}, op("test", "/a/b", 1), {"a": {"b": 1}}),
+        ([1, 3], op("add", "/1", 2), [1, 2, 3]),
+        ([1, 2], op("add", "/2", 3), [1, 2, 3]),
+        ([1, 2], op("add", "/-", 3), [1, 2, 3]),
+        ([1, 2, 3], op("remove", "/1"), [1, 3]),
+        ([1, 2], op("replace", "/0", 9), [9, 2]),
+        ({"a/b": {"m~n": 1}}, op("replace", "/a~1b/m~0n", 2), {"a/b": {"m~n": 2}}),
+        ({"~1": 1}, op("remove", "/~01"), {}),
+        ({"": {"": 1}}, op("replace", "//", 2), {"": {"": 2}}),
+        ({"a": 1}, op("replace", "", {"b": 2}), {"b": 2}),
+        ({"a": None}, op("add", "/a", {}), {"a": {}}),
+    ],
+)
+def test_operations_that_fit(document: Any, operation: Operation, expected: Any) -> None:
+    before = copy.deepcopy(document)
+    assert apply(document, [operation]) == expected
+    assert document == before
+
+
+@pytest.mark.parametrize(
+    ("document", "operation", "reason"),
+    [
+        ({}, op("replace", "/a", 1), "no member 'a'"),
+        ({}, op("remove", "/a"), "no member 'a'"),
+        ({}, op("add", "/a/b", 1), "no member 'a'"),
+        ({"a": None}, op("add", "/a/b", 1), "no 'b' in a NoneType"),
+        ({"a": "text"}, op("add", "/a/0", 1), "no '0' in a str"),
+        ([1], op("add", "/2", 1), "no entry 2 in a list of 1"),
+        ([1], op("replace", "/1", 1), "no entry 1 in a list of 1"),
+        ([1], op("replace", "/-", 1), "no position"),
+        ([1], op("remove", "/01"), "no position"),
+        ([1], op("remove", "/-1"), "no position"),
+        ([1], op("remove", "/x"), "no position"),
+        ({"a": True}, op("test", "/a", 1), "another one"),
+        ({"a": 1}, op("test", "/a", 2), "another one"),
+        ({"a": 1}, op("add", "a", 2), "must begin with /"),
+        ({"a": 1}, op("remove", ""), "cannot be removed"),
+    ],
+)
+def test_operations_that_do_not_fit_are_named(
+    document: Any, operation: Operation, reason: str
+) -> None:
+    with pytest.raises(BadInput, match="patch does not fit") as error:
+        apply(document, [operation])
+    assert reason in str(error.value)
+    assert str(operation) in str(error.value)
+
+
+@given(st.lists(KEYS))
+def test_a_pointer_names_the_path_it_was_made_of(path: list[str]) -> None:
+    assert parts(pointer(path)) == path
+
+
+@given(st.dictionaries(KEYS, ANYTHING), st.lists(KEYS, min_size=1, max_size=4), ANYTHING)
+def test_an_edit_fits_the_object_or_is_refused_when_it_is_made(
+    document: dict[str, Any], path: list[str], value: Any
+) -> None:
+    before = copy.deepcopy(document)
+    editing = Editing(document)
+    try:
+        editing.set(path, value)
+    except BadInput:
+        assert editing.operations == []
+        return
+    assert apply(before, editing.operations) == editing.document
+    found: Any = editing.document
+    for key in path:
+        found = found[int(key)] if isinstance(found, list) else found[key]
+    assert found == value
+    assert document == before
+
+
+def test_objects_on_the_way_are_made_in_one_step() -> None:
+    editing = Editing({"metadata": {}})
+    editing.set(("metadata", "annotations", "a/b"), "1")
+    editing.set(("metadata", "annotations", "c"), "2")
+    assert [str(o) for o in editing.operations] == [
+        "add /metadata/annotations",
+        "add /metadata/annotations/c",
+    ]
+    assert editing.document == {"metadata": {"annotations": {"a/b": "1", "c": "2"}}}
+
+
+@pytest.mark.parametrize("absent", [{}, {"list": None}])
+def test_a_list_is_made_where_it_is_absent_and_then_added_to(absent: dict[str, Any]) -> None:
+    editing = Editing(absent)
+    editing.append(("list",), 1)
+    editing.append(("list",), 2)
+    assert editing.document == {"list": [1, 2]}
+
+
+def test_entries_of_a_list_that_are_not_there_are_not_made_up() -> None:
+    with pytest.raises(BadInput):
+        Editing({}).set(("containers", 0, "name"), "x")
+    with pytest.raises(BadInput):
+        Editing({"containers": []}).set(("containers", 0, "name"), "x")

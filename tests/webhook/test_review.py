@@ -1,0 +1,140 @@
+"""AdmissionReview v1, in and out."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fettle.errors import BadInput
+from tests.webhook.reviews import UID, Object, encoded, patch_of, pod, review
+from webhook.patches import Operation
+from webhook.review import WARNING_LENGTH, WARNINGS_LENGTH, Answer, decode, encode, presentable
+
+
+def response(answer: Answer) -> Object:
+    reply: Object = msgspec.json.decode(encode("some-uid", answer))
+    assert (reply["apiVersion"], reply["kind"]) == ("admission.k8s.io/v1", "AdmissionReview")
+    assert reply["response"]["uid"] == "some-uid"
+    made: Object = reply["response"]
+    return made
+
+
+def test_a_request_is_read_with_its_object_as_it_came() -> None:
+    request = decode(encoded(review(pod())))
+    assert (request.uid, request.operation, request.kind.kind) == (UID, "CREATE", "Pod")
+    assert request.object == pod()
+
+
+def test_a_deletion_has_no_object() -> None:
+    request = decode(encoded(review(None, "DELETE", oldObject=pod())))
+    assert request.object is None
+    assert request.old_object == pod()
+
+
+def without(part: str) -> Object:
+    whole = review(pod())
+    del whole["request"][part]
+    return whole
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        (b"", "truncated"),
+        (b"{", "truncated"),
+        (b"[]", "Expected `object`"),
+        (b"null", "Expected `object`"),
+        (b'{"kind": "AdmissionReview\xff"}', "UTF-8 at byte"),
+        (b'{"request":' + b"[" * 100_000, "nested too deeply"),
+        (b"{}", "not an AdmissionReview of admission.k8s.io/v1"),
+        (encoded({**review(pod()), "kind": "Pod"}), "'Pod'"),
+        (
+            encoded({**review(pod()), "apiVersion": "admission.k8s.io/v1beta1"}),
+            "admissionReviewVersions: [v1]",
+        ),
+        (encoded({**review(pod()), "kind": 5}), "`$.kind`"),
+        (encoded({**review(pod()), "request": None}), "no request"),
+        (encoded({**review(pod()), "request": "x"}), "Expected `object`"),
+        (encoded(without("uid")), "missing required field `uid`"),
+        (encoded(without("operation")), "missing required field `operation`"),
+        (encoded(review(pod(), uid="")), "request.uid is empty"),
+        (encoded(review(pod(), uid=7)), "`$.uid`"),
+        (encoded(review(pod(), object=["x"])), "`$.object`"),
+    ],
+)
+def test_what_is_no_review_is_bad_input_that_says_why(body: bytes, says: str) -> None:
+    with pytest.raises(BadInput) as error:
+        decode(body)
+    assert says in str(error.value)
+    assert error.value.status == 400
+    assert len(str(error.value)) < 300
+
+
+@given(st.binary())
+def test_no_bytes_crash_the_decoder(body: bytes) -> None:
+    with pytest.raises(BadInput):
+        decode(body)
+
+
+def test_an_answer_without_a_patch_has_no_patch_type() -> None:
+    assert response(Answer()) == {"uid": "some-uid", "allowed": True}
+
+
+def test_a_patch_comes_with_its_type() -> None:
+    patch = [Operation(op="add", path="/a", value=None), Operation(op="remove", path="/b")]
+    assert patch_of(response(Answer(patch=patch))) == [
+        {"op": "add", "path": "/a", "value": None},
+        {"op": "remove", "path": "/b"},
+    ]
+
+
+def test_a_denial_has_a_code_and_a_message_of_one_line_and_no_patch() -> None:
+    patch = [Operation(op="remove", path="/b")]
+    denied = response(Answer(allowed=False, message="no:\nnever", patch=patch))
+    assert denied == {
+        "uid": "some-uid",
+        "allowed": False,
+        "status": {
+            "code": 422,
+            "message": "no: never",
+            "reason": "Invalid",
+            "status": "Failure",
+        },
+    }
+
+
+def test_a_long_warning_is_continued_in_the_next_one() -> None:
+    words = [f"word{i}" for i in range(50)]
+    lines = presentable([" ".join(words)])
+    assert len(lines) > 1
+    assert " ".join(lines).split() == words
+
+
+def test_a_warning_is_given_once() -> None:
+    assert presentable(["a", "b", "a"]) == ["a", "b"]
+
+
+def test_where_there_is_no_room_for_all_warnings_the_last_one_says_so() -> None:
+    lines = presentable(f"warning number {i}" for i in range(1000))
+    assert lines[0] == "warning number 0"
+    assert lines[-1] == "fettle: there are more warnings than can be shown"
+
+
+@given(st.lists(st.text(), max_size=60) | st.lists(st.text("ab \n\x85\u2028", min_size=200)))
+def test_warnings_are_such_that_the_api_server_passes_them_on(warnings: list[str]) -> None:
+    lines = presentable(warnings)
+    assert sum(len(line) for line in lines) <= WARNINGS_LENGTH
+    for line in lines:
+        assert 0 < len(line) <= WARNING_LENGTH
+        line.encode()
+        assert not any(ord(c) < 0x20 or 0x7F <= ord(c) < 0xA0 for c in line)
+
+
+@given(st.text(), st.booleans())
+def test_any_text_can_be_answered_with(text: str, allowed: bool) -> None:
+    raw: Any = msgspec.json.decode(
+        encode("u", Answer(allowed=allowed, message=text, warnings=[text]))
+    )
+    assert raw["response"]["allowed"] is allowed

@@ -1,0 +1,32 @@
+"""What the webhook counts. No label holds a name that a tenant chooses."""
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+
+_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5)
+
+
+class Metrics:
+    """Registered in the given registry, once."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.reviews = Counter(
+            "fettle_webhook_reviews_total",
+            "Admission reviews by webhook and result: allowed, patched, warned, denied, undecided, "
+            "inapplicable (a patch that did not fit), failed (allowed after an error of ours), "
+            "bad_input (no review could be read)",
+            ["webhook", "result"],
+            registry=registry,
+        )
+        self.undecided = Counter(
+            "fettle_webhook_undecided_total",
+            "What could not be judged, and was therefore allowed: by rule, or deadline, namespace",
+            ["webhook", "reason"],
+            registry=registry,
+        )
+        self.seconds = Histogram(
+            "fettle_webhook_review_seconds",
+            "Time from the whole request to its answer",
+            ["webhook"],
+            buckets=_SECONDS,
+            registry=registry,
+        )

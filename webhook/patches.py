@@ -1,0 +1,163 @@
+"""Minimal JSON patches (RFC 6902) on raw objects: made by intent, and tried before they are sent.
+
+A patch that does not fit is an internal error of the API server and refuses the object, even with
+failurePolicy Ignore; so an edit is applied the moment it is made, and the finished patch once more
+to the object as it came. Objects are never changed in place, only the path to an edit is copied.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from fettle.errors import BadInput
+
+Path = Sequence[str | int]
+
+
+class Operation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One step of a patch; `path` is a JSON pointer. A removal has no value."""
+
+    op: Literal["add", "replace", "remove", "test"]
+    path: str
+    value: Any = msgspec.UNSET
+
+    def __str__(self) -> str:
+        return f"{self.op} {self.path}"
+
+
+def pointer(path: Path) -> str:
+    """A JSON pointer (RFC 6901) of keys and list positions."""
+    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in path)
+
+
+def parts(text: str) -> list[str]:
+    """The parts of a JSON pointer; the whole document has none."""
+    if text and not text.startswith("/"):
+        raise BadInput(f"{text!r} is no JSON pointer: it must begin with /")
+    return [part.replace("~1", "/").replace("~0", "~") for part in text.split("/")[1:]]
+
+
+def apply(document: Any, operations: Iterable[Operation]) -> Any:
+    """The document with all operations done; raises BadInput naming the one that does not fit."""
+    for operation in operations:
+        try:
+            document = _done(document, parts(operation.path), operation)
+        except BadInput as error:
+            raise BadInput(f"patch does not fit, {operation}: {error}") from error
+    return document
+
+
+class Editing:
+    """Collects a patch on one object; `document` shows all edits so far."""
+
+    def __init__(self, document: dict[str, Any]) -> None:
+        self.document = document
+        self.operations: list[Operation] = []
+
+    def set(self, path: Path, value: Any) -> None:
+        """Set a member, making the objects above it; what stands there is replaced."""
+        at = self.document
+        for depth, key in enumerate(path[:-1]):
+            at = _member(at, key)
+            if at is None:
+                self._do(path[: depth + 1], _nested(path[depth + 1 :], value))
+                return
+        self._do(path, value)
+
+    def append(self, path: Path, value: Any) -> None:
+        """Add to the end of a list, which is made where it is absent."""
+        at: Any = self.document
+        for key in path:
+            at = _member(at, key)
+        if at is None:
+            self.set(path, [value])
+        elif isinstance(at, list):
+            self._record("add", [*path, len(at)], value)
+        else:
+            raise BadInput(f"{pointer(path)} is a {type(at).__name__} and no list")
+
+    def _do(self, path: Path, value: Any) -> None:
+        above: Any = self.document
+        for key in path[:-1]:
+            above = _member(above, key)
+        exists = isinstance(above, list) or (isinstance(above, dict) and path[-1] in above)
+        self._record("replace" if exists else "add", path, value)
+
+    def _record(self, op: Literal["add", "replace"], path: Path, value: Any) -> None:
+        operation = Operation(op=op, path=pointer(path), value=value)
+        self.document = apply(self.document, [operation])
+        self.operations.append(operation)
+
+
+def _nested(path: Path, value: Any) -> Any:
+    for key in reversed(path):
+        if isinstance(key, int):
+            raise BadInput(f"there is no entry {key}")
+        value = {key: value}
+    return value
+
+
+def _member(value: Any, key: str | int) -> Any:
+    """A member of an object, or None where there is none; an entry of a list, which must exist."""
+    if isinstance(value, dict) and isinstance(key, str):
+        return value.get(key)
+    if isinstance(value, list) and isinstance(key, int) and key < len(value):
+        return value[key]
+    raise BadInput(f"there is no {key!r} in a {type(value).__name__}")
+
+
+def _done(value: Any, path: list[str], operation: Operation) -> Any:
+    """A copy of `value` with the operation done at `path` below it."""
+    if not path:
+        return _whole(value, operation)
+    key, rest = path[0], path[1:]
+    if isinstance(value, dict):
+        return _in_object(value, key, rest, operation)
+    if isinstance(value, list):
+        return _in_list(value, key, rest, operation)
+    raise BadInput(f"there is no {key!r} in a {type(value).__name__}")
+
+
+def _whole(value: Any, operation: Operation) -> Any:
+    if operation.op == "remove":
+        raise BadInput("the whole document cannot be removed")
+    if operation.op == "test" and not _equal(value, operation.value):
+        raise BadInput("the value is another one")
+    return operation.value
+
+
+def _in_object(
+    value: dict[str, Any], key: str, rest: list[str], operation: Operation
+) -> dict[str, Any]:
+    if key not in value and (rest or operation.op != "add"):
+        raise BadInput(f"there is no member {key!r}")
+    if not rest and operation.op == "remove":
+        return {name: member for name, member in value.items() if name != key}
+    if not rest and operation.op == "add":
+        return {**value, key: operation.value}
+    return {**value, key: _done(value[key], rest, operation)}
+
+
+def _in_list(value: list[Any], key: str, rest: list[str], operation: Operation) -> list[Any]:
+    adding = not rest and operation.op == "add"
+    index = len(value) if key == "-" and adding else _index(key)
+    if index > len(value) or (index == len(value) and not adding):
+        raise BadInput(f"there is no entry {key} in a list of {len(value)}")
+    if adding:
+        return [*value[:index], operation.value, *value[index:]]
+    after = value[index + 1 :]
+    if not rest and operation.op == "remove":
+        return [*value[:index], *after]
+    return [*value[:index], _done(value[index], rest, operation), *after]
+
+
+def _index(key: str) -> int:
+    if not (key.isascii() and key.isdigit()) or (len(key) > 1 and key[0] == "0"):
+        raise BadInput(f"{key!r} is no position in a list")
+    return int(key)
+
+
+def _equal(one: Any, other: Any) -> bool:
+    """Equal as JSON: to Python, true equals 1."""
+    return msgspec.json.encode(one, order="sorted") == msgspec.json.encode(other, order="sorted")

@@ -1,0 +1,93 @@
+"""What is injected into pods: the policy's node tolerations, and the marker of pods with claims.
+
+The marker is an extended resource that no node has. The scheduler is told to ignore it and to ask
+the extender about pods that carry it; the kubelet drops extended resources its node does not know.
+"""
+
+from fettle.lint.raw import Raw, integer, mapping, mappings, text
+from fettle.policy import Tolerations
+from webhook.injecting import Injecting
+from webhook.patches import Path
+
+MARKER = "fettle.dev/claims"
+MIRROR = "kubernetes.io/config.mirror"
+"""The annotation of a static pod's mirror: the kubelet owns it, a change would make it anew."""
+DEFAULT_TOLERATION_SECONDS = 300
+"""What the API server's DefaultTolerationSeconds adds; equal to it counts as not written."""
+
+_IMPLICIT_CLAIMS = "deviceclass.resource.kubernetes.io/"
+"""Extended resources by class name, for which the scheduler makes a claim; they cannot be among
+an extender's managedResources, so their pods need the marker too."""
+
+
+def uses_devices(spec: Raw) -> bool:
+    """Claims, or an extended resource of any name: all native ones have no slash."""
+    return bool(spec.get("resourceClaims")) or any("/" in name for name in _limits(spec))
+
+
+def needs_marker(spec: Raw) -> bool:
+    names = _limits(spec)
+    claims = bool(spec.get("resourceClaims")) or any(n.startswith(_IMPLICIT_CLAIMS) for n in names)
+    return claims and MARKER not in names
+
+
+def mark(injecting: Injecting) -> None:
+    """Put the marker on the first container: a limit, and the equal request that one needs."""
+    for part in ("limits", "requests"):
+        injecting.set(("spec", "containers", 0, "resources", part, MARKER), "1")
+
+
+def tolerate(injecting: Injecting, seconds: Tolerations) -> None:
+    """The policy's seconds on nodes that are not ready or unreachable."""
+    for taint, wanted in (
+        ("node.kubernetes.io/not-ready", seconds.not_ready_seconds),
+        ("node.kubernetes.io/unreachable", seconds.unreachable_seconds),
+    ):
+        if wanted is not None and wanted != DEFAULT_TOLERATION_SECONDS:
+            _tolerate(injecting, taint, wanted)
+
+
+def _tolerate(injecting: Injecting, taint: str, seconds: int) -> None:
+    """Eviction goes by the first toleration that matches, so a second one would be ignored."""
+    path: Path = ("spec", "tolerations")
+    name = f"spec.tolerations[{taint}].tolerationSeconds"
+    for index, toleration in mappings(mapping(injecting.document, "spec").get("tolerations")):
+        if _matches(toleration, taint):
+            if _is_default(toleration, taint):
+                injecting.set((*path, index, "tolerationSeconds"), seconds, name=name)
+            return
+    added = {
+        "key": taint,
+        "operator": "Exists",
+        "effect": "NoExecute",
+        "tolerationSeconds": seconds,
+    }
+    injecting.append(path, added, name=name, recorded=seconds)
+
+
+def _matches(toleration: Raw, taint: str) -> bool:
+    """As `ToleratesTaint` of the API; these taints have no value."""
+    if text(toleration.get("effect")) not in ("", "NoExecute"):
+        return False
+    if text(toleration.get("key")) not in ("", taint):
+        return False
+    operator = text(toleration.get("operator"))
+    return operator == "Exists" or (operator in ("", "Equal") and not toleration.get("value"))
+
+
+def _is_default(toleration: Raw, taint: str) -> bool:
+    return (
+        toleration.get("key") == taint
+        and toleration.get("operator") == "Exists"
+        and toleration.get("effect") == "NoExecute"
+        and integer(toleration.get("tolerationSeconds")) == DEFAULT_TOLERATION_SECONDS
+    )
+
+
+def _limits(spec: Raw) -> set[str]:
+    return {
+        name
+        for group in ("containers", "initContainers")
+        for _, container in mappings(spec.get(group))
+        for name in mapping(container, "resources", "limits")
+    }

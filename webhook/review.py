@@ -1,0 +1,146 @@
+"""AdmissionReview v1, in and out: bytes → `Request`, `Answer` → bytes.
+
+What cannot be read raises BadInput with the field and what is wrong; what can be read has a UID,
+and from there on every answer echoes it. Knows the API server's rules for answers (patch and
+patchType both or neither, warnings without control characters) and nothing about devices.
+"""
+
+import base64
+import textwrap
+import unicodedata
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from fettle.errors import BadInput
+from webhook.patches import Operation
+
+API_VERSION = "admission.k8s.io/v1"
+KIND = "AdmissionReview"
+
+WARNING_LENGTH = 120
+"""What the API's documentation asks for; longer text is continued in the next warning."""
+WARNINGS_LENGTH = 4096
+"""Above this total, the API server cuts each warning to 256 characters."""
+_MORE = "fettle: there are more warnings than can be shown"
+_DENIED = 422
+
+
+class GroupVersionKind(msgspec.Struct, frozen=True):
+    group: str = ""
+    version: str = ""
+    kind: str = ""
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What the API server asks about. Objects stay raw: what we do not know must survive."""
+
+    uid: str
+    operation: str
+    kind: GroupVersionKind
+    sub_resource: str = ""
+    name: str = ""
+    namespace: str = ""
+    dry_run: bool | None = None
+    object: dict[str, Any] | None = None
+    old_object: dict[str, Any] | None = None
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """The one answer to a request; `message` explains a denial."""
+
+    allowed: bool = True
+    message: str = ""
+    warnings: Sequence[str] = ()
+    patch: Sequence[Operation] = ()
+
+
+class _Envelope(msgspec.Struct, frozen=True, rename="camel"):
+    api_version: str = ""
+    kind: str = ""
+    request: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _Status(msgspec.Struct, frozen=True):
+    code: int
+    message: str
+    reason: str = "Invalid"
+    status: str = "Failure"
+
+
+class _Response(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    uid: str
+    allowed: bool | None = None
+    status: _Status | None = None
+    warnings: list[str] = []
+    patch: str | None = None
+    patch_type: Literal["JSONPatch"] | None = None
+
+
+class _Review(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    api_version: str = API_VERSION
+    kind: str = KIND
+    response: _Response
+
+
+_ENVELOPES = msgspec.json.Decoder(_Envelope)
+_REQUESTS = msgspec.json.Decoder(Request)
+
+
+def decode(body: bytes) -> Request:
+    """The request in an AdmissionReview; raises BadInput that says what is wrong, and where."""
+    try:
+        envelope = _ENVELOPES.decode(body)
+        if (envelope.api_version, envelope.kind) != (API_VERSION, KIND):
+            raise BadInput(
+                f"this is a {envelope.kind!r} of {envelope.api_version!r}, not an {KIND} of "
+                f"{API_VERSION}: set admissionReviewVersions: [v1] in the webhook configuration"
+            )
+        if bytes(envelope.request).strip() == b"null":
+            raise BadInput(f"the {KIND} has no request")
+        request = _REQUESTS.decode(envelope.request)
+    except msgspec.DecodeError as error:  # includes ValidationError
+        raise BadInput(f"no {KIND}: {error}") from error
+    except UnicodeDecodeError as error:
+        raise BadInput(f"no {KIND}: not UTF-8 at byte {error.start}") from error
+    except RecursionError as error:
+        raise BadInput(f"no {KIND}: nested too deeply") from error
+    if not request.uid:
+        raise BadInput(f"the {KIND}'s request.uid is empty, so no answer could name it")
+    return request
+
+
+def encode(uid: str, answer: Answer) -> bytes:
+    """The AdmissionReview that answers the request of that UID."""
+    patch = msgspec.json.encode(answer.patch) if answer.allowed and answer.patch else None
+    response = _Response(
+        uid=uid,
+        allowed=answer.allowed,
+        status=None if answer.allowed else _Status(_DENIED, _one_line(answer.message)),
+        warnings=presentable(answer.warnings),
+        patch=base64.b64encode(patch).decode() if patch else None,
+        patch_type="JSONPatch" if patch else None,
+    )
+    return msgspec.json.encode(_Review(response=response))
+
+
+def presentable(warnings: Iterable[str]) -> list[str]:
+    """Warnings as the API server passes them on: it drops those with control characters."""
+    lines: list[str] = []
+    room = WARNINGS_LENGTH - len(_MORE)
+    for warning in dict.fromkeys(warnings):
+        for line in textwrap.wrap(_one_line(warning), WARNING_LENGTH):
+            if len(line) > room:
+                return [*lines, _MORE]
+            lines.append(line)
+            room -= len(line)
+    return lines
+
+
+def _one_line(text: str) -> str:
+    """Control, format and separator characters and lone surrogates become blanks."""
+    return "".join(" " if unicodedata.category(c) in _UNPRINTABLE else c for c in text)
+
+
+_UNPRINTABLE = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
