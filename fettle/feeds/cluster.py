@@ -1,0 +1,46 @@
+"""Everything Fettle reads of a cluster, each kind by its own reflector. What one kind suffers, the
+others do not notice. First step of *watch → inventory → health → verdict → answer*.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+
+import structlog
+
+from fettle.kube.reflecting import Reflector
+from fettle.kube.session import Session
+from fettle.wire.changes import Lost, Sink
+from fettle.wire.kinds import KINDS, Kind
+
+log = structlog.get_logger(__name__)
+
+
+class ClusterFeed:
+    def __init__(
+        self,
+        session: Session,
+        clock: Callable[[], float] = time.time,
+        kinds: Sequence[Kind] = KINDS,
+        *,
+        restart_s: float = 5.0,
+    ) -> None:
+        self._session = session
+        self._clock = clock
+        self._kinds = kinds
+        self._restart_s = restart_s
+
+    async def run(self, sink: Sink) -> None:
+        """Never returns."""
+        async with asyncio.TaskGroup() as group:
+            for kind in self._kinds:
+                group.create_task(self._keep(kind, sink), name=f"reflect {kind.name}")
+
+    async def _keep(self, kind: Kind, sink: Sink) -> None:
+        while True:
+            try:
+                await Reflector(self._session, kind, sink, self._clock).run()
+            except Exception:
+                log.exception("reflector failed, begins again", kind=kind.name)
+                await sink.send([Lost(kind, f"reading {kind.name} failed; it begins again")])
+                await asyncio.sleep(self._restart_s)

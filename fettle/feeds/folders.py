@@ -1,0 +1,197 @@
+"""A folder of YAML and JSON files as one set of objects. Re-reads what changed; a file that cannot
+be read is a problem with its name, line and reason, and what it held before stays. Blocking: the
+snapshot's feed calls it in a thread. Knows kinds, but not what a feed is.
+"""
+
+import hashlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from fettle.errors import SnapshotError
+from fettle.feeds.documents import Found, objects_of_json, objects_of_yaml
+from fettle.wire import kinds
+from fettle.wire.kinds import Kind
+from fettle.wire.reading import key_of
+
+LARGEST_BYTES = 256 * 1024 * 1024
+_SUFFIXES = (".yaml", ".yml", ".json")
+_NAMESPACED = (kinds.POD, kinds.CLAIM, kinds.TEMPLATE)
+_TOLD = 3  # problems of one file that its sentence spells out
+
+
+class Key(NamedTuple):
+    """Which object: the kind's name, and `namespace/name` or `name`."""
+
+    kind: str
+    key: str
+
+
+class _Stamp(NamedTuple):
+    modified_ns: int
+    size: int
+    inode: int
+
+
+class _Content(NamedTuple):
+    digest: bytes
+    objects: dict[Key, bytes]
+    problem: str
+
+
+class Folder:
+    """`objects` are JSON by key; where two files hold the same object, the later name wins.
+    `problems` are sentences by file name.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._before: dict[str, _Stamp] | None = None  # as last looked
+        self._read: dict[str, _Stamp] = {}  # as last read
+        self._contents: dict[str, _Content] = {}
+        self.objects: Mapping[Key, bytes] = {}
+        self.problems: Mapping[str, str] = {}
+
+    def look(self) -> bool:
+        """Read what changed; whether anything did. Raises SnapshotError if there is no folder.
+
+        A change counts when a second look finds it at rest, so that a file is not read while it
+        is being written; the first look takes what is there, and the second makes sure.
+        """
+        now = self._stamps()
+        before, self._before = self._before, now
+        changed = [
+            name
+            for name in sorted(now.keys() | self._contents.keys())
+            if name not in now or now[name] != self._read.get(name)
+            if before is None or now.get(name) == before.get(name)
+        ]
+        for name in changed:
+            self._take(name, now.get(name), settled=before is not None)
+        if changed:
+            self._merge()
+        return bool(changed)
+
+    def _stamps(self) -> dict[str, _Stamp]:
+        stamps = {}
+        try:
+            with os.scandir(self._path) as entries:
+                for entry in entries:
+                    if entry.name.startswith(".") or not entry.name.endswith(_SUFFIXES):
+                        continue
+                    if stamp := _stamp(entry):
+                        stamps[entry.name] = stamp
+        except OSError as error:
+            raise SnapshotError(
+                f"snapshot folder {self._path}: {error.strerror}; "
+                "pass --snapshot a folder of YAML or JSON files"
+            ) from error
+        return stamps
+
+    def _take(self, name: str, stamp: _Stamp | None, *, settled: bool) -> None:
+        if stamp is None:
+            self._read.pop(name, None)
+            self._contents.pop(name, None)
+            return
+        if settled:
+            self._read[name] = stamp
+        held = self._contents.get(name)
+        try:
+            self._contents[name] = _content(self._path / name, stamp, held)
+        except SnapshotError as error:
+            kept = "; what it held before stays" if held and held.objects else ""
+            problem = f"{name}: {error}{kept}"
+            self._contents[name] = _Content(b"", held.objects if held else {}, problem)
+
+    def _merge(self) -> None:
+        self.objects = {
+            key: raw
+            for name in sorted(self._contents)
+            for key, raw in self._contents[name].objects.items()
+        }
+        self.problems = {n: c.problem for n, c in sorted(self._contents.items()) if c.problem}
+
+
+def _stamp(entry: os.DirEntry[str]) -> _Stamp | None:
+    try:
+        if not entry.is_file():
+            return None
+        stat = entry.stat()
+    except OSError:
+        return _Stamp(0, 0, 0)  # reading it will say what is wrong
+    return _Stamp(stat.st_mtime_ns, stat.st_size, stat.st_ino)
+
+
+def _content(path: Path, stamp: _Stamp, held: _Content | None) -> _Content:
+    if stamp.size > LARGEST_BYTES:
+        raise SnapshotError(f"it is larger than {LARGEST_BYTES} bytes; split it into several files")
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        raise SnapshotError(f"it cannot be read: {error.strerror}") from error
+    digest = hashlib.sha256(text).digest()
+    if held is not None and held.digest == digest:
+        return held
+    found = objects_of_json(text) if path.suffix == ".json" else objects_of_yaml(text)
+    objects: dict[Key, bytes] = {}
+    problems: list[str] = []
+    for each in found:
+        try:
+            key, raw = _object(each)
+        except SnapshotError as error:
+            problems.append(f"{each.where}: {error}")
+        else:
+            objects[key] = raw
+    return _Content(digest, objects, _sentence(path.name, problems))
+
+
+def _object(found: Found) -> tuple[Key, bytes]:
+    """The object as JSON, and what it is; raises SnapshotError if it is none that Fettle reads."""
+    value = found.value
+    if not isinstance(value, dict):
+        raise SnapshotError(f"this is no Kubernetes object but {_shown(value)}")
+    kind = _kind(value)
+    metadata = value.get("metadata")
+    if not isinstance(metadata, dict) or not key_of(metadata):
+        raise SnapshotError(f"this {kind.name} has no metadata.name")
+    if kind in _NAMESPACED and not metadata.get("namespace"):
+        metadata = metadata | {"namespace": "default"}
+    try:
+        raw = msgspec.json.encode(value | {"metadata": metadata})
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise SnapshotError(f"this {kind.name} cannot be JSON: {error}") from error
+    return Key(kind.name, key_of(metadata)), raw
+
+
+def _kind(value: dict[str, Any]) -> Kind:
+    name, version = value.get("kind"), value.get("apiVersion")
+    if not isinstance(name, str) or not isinstance(version, str):
+        raise SnapshotError("this is no Kubernetes object: it has no kind and apiVersion")
+    kind = kinds.BY_NAME.get(name)
+    if kind is None:
+        raise SnapshotError(
+            f"{_shown(name)} is not a kind that Fettle reads ({', '.join(kinds.BY_NAME)})"
+        )
+    if kind.api_version != version:
+        raise SnapshotError(
+            f"{name} is read as {kind.api_version}, and this is {_shown(version)}; "
+            f"take it with `kubectl get {kind.plural}.{kind.version}.{kind.group} -o yaml`"
+            if kind.group
+            else f"{name} is read as {kind.api_version}, and this is {_shown(version)}"
+        )
+    return kind
+
+
+def _shown(value: object) -> str:
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 60 else f"{text[:60]}…"
+
+
+def _sentence(name: str, problems: list[str]) -> str:
+    if not problems:
+        return ""
+    more = f"; and {len(problems) - _TOLD} more like these" if len(problems) > _TOLD else ""
+    return f"{name}: {'; '.join(problems[:_TOLD])}{more}"

@@ -1,0 +1,106 @@
+"""A folder of manifests served as if it were a cluster: what a changed file says differently is a
+change in the cluster. First step of *watch → inventory → health → verdict → answer*; differs from
+the cluster's feed in nothing but the source.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import structlog
+
+from fettle.errors import SnapshotError
+from fettle.feeds.folders import Folder, Key
+from fettle.wire.changes import Contact, Gone, ListEnded, ListStarted, Lost, Sink
+from fettle.wire.kinds import BY_NAME, KINDS
+from fettle.wire.reading import Slices, read
+
+_CONTACT_EVERY_S = 5.0
+
+log = structlog.get_logger(__name__)
+
+
+class SnapshotFeed:
+    """`problems` holds a sentence for each file that cannot be read, or not in full."""
+
+    def __init__(
+        self, folder: Path, clock: Callable[[], float] = time.time, poll_s: float = 0.2
+    ) -> None:
+        self._folder = Folder(folder)
+        self._clock = clock
+        self._poll_s = poll_s
+        self._told: Mapping[Key, bytes] = {}
+        self._contact_due_s = 0.0
+        self._note = ""
+        self.problems: dict[str, str] = {}
+
+    async def run(self, sink: Sink) -> None:
+        """Never returns; raises SnapshotError if the folder is not there to begin with."""
+        await asyncio.to_thread(self._folder.look)
+        self._tell_problems()
+        await self._list(sink)
+        while True:
+            await asyncio.sleep(self._poll_s)
+            await self._look(sink)
+
+    async def _look(self, sink: Sink) -> None:
+        try:
+            changed = await asyncio.to_thread(self._folder.look)
+        except SnapshotError as error:
+            await self._lost(sink, str(error))
+            return
+        if changed:
+            self._tell_problems()
+            await self._tell_changes(sink)
+        if changed or self._note or _now_s() >= self._contact_due_s:
+            self._note = ""
+            await self._contact(sink)
+
+    async def _list(self, sink: Sink) -> None:
+        slices = Slices(sink)
+        objects = self._folder.objects
+        for kind in KINDS:
+            await slices.add(ListStarted(kind))
+            for key, raw in objects.items():
+                if key.kind == kind.name:
+                    await slices.add(read(kind, raw), len(raw))
+            await slices.add(ListEnded(kind))
+        await slices.flush()
+        self._told = objects
+        await self._contact(sink)
+
+    async def _tell_changes(self, sink: Sink) -> None:
+        """Only objects that differ from what was told before."""
+        slices = Slices(sink)
+        objects = self._folder.objects
+        for key in self._told.keys() - objects.keys():
+            await slices.add(Gone(BY_NAME[key.kind], key.key))
+        for key, raw in objects.items():
+            if self._told.get(key) != raw:
+                await slices.add(read(BY_NAME[key.kind], raw), len(raw))
+        await slices.flush()
+        self._told = objects
+
+    async def _contact(self, sink: Sink) -> None:
+        self._contact_due_s = _now_s() + _CONTACT_EVERY_S
+        at = self._clock()
+        await sink.send([Contact(kind, at) for kind in KINDS])
+
+    async def _lost(self, sink: Sink, note: str) -> None:
+        if note != self._note:
+            self._note = note
+            await sink.send([Lost(kind, note) for kind in KINDS])
+
+    def _tell_problems(self) -> None:
+        problems = dict(self._folder.problems)
+        for name, problem in problems.items():
+            if self.problems.get(name) != problem:
+                log.warning("snapshot file cannot be read in full", reason=problem)
+        for name in self.problems.keys() - problems.keys():
+            log.info("snapshot file is good again or gone", file=name)
+        self.problems = problems
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,157 @@
+"""The one writer task: takes changes from feeds, folds them in, publishes views.
+
+Folds and refreshes in slices that let waiting requests go first. Nothing is published before every
+kind is synced once; from then on a view follows each burst of changes, and each second whatever
+time alone has changed.
+"""
+
+import asyncio
+import gc
+import time
+from collections.abc import Callable, Iterable
+
+import structlog
+
+from fettle.inventory import Inventory
+from fettle.view import Publisher, Source
+from fettle.wire import kinds
+from fettle.wire.changes import (
+    Bad,
+    Change,
+    Contact,
+    Gone,
+    ListEnded,
+    ListStarted,
+    Lost,
+    Put,
+    Unserved,
+)
+from fettle.wire.kinds import Kind, WireObject
+
+_LOG = structlog.get_logger(__name__)
+
+SLICE_S = 0.0003
+TICK_S = 1.0
+PUBLISH_EVERY_S = 0.01
+MAX_WAITING = 64
+"""Batches of changes a feed may be ahead of the writer."""
+
+
+class Writer:
+    """A `Sink`; `run` until cancelled."""
+
+    def __init__(
+        self,
+        inventory: Inventory,
+        publisher: Publisher,
+        clock: Callable[[], float] = time.time,
+        watched: Iterable[Kind] = kinds.KINDS,
+    ) -> None:
+        self._inventory = inventory
+        self._publisher = publisher
+        self._clock = clock
+        self._queue: asyncio.Queue[list[Change]] = asyncio.Queue(MAX_WAITING)
+        for kind in watched:
+            publisher.sources[kind.name] = Source(kind.name, False, True, 0.0)
+
+    async def send(self, changes: list[Change]) -> None:
+        """Take changes in order; waits while the writer is behind."""
+        await self._queue.put(changes)
+
+    async def run(self) -> None:
+        """Fold and publish, until cancelled."""
+        frozen = False
+        aged_at = published_at = float("-inf")
+        while True:
+            await self._fold_what_came()
+            if not all(source.synced for source in self._publisher.sources.values()):
+                continue
+            if (early_s := published_at + PUBLISH_EVERY_S - time.monotonic()) > 0:
+                await asyncio.sleep(early_s)  # a burst of changes becomes one view
+                await self._fold_what_came(wait=False)
+            now = self._clock()
+            if not 0 <= now - aged_at < TICK_S:
+                self._inventory.age(now)
+                aged_at = now
+            await _in_slices(self._inventory.refresh(now))
+            self._publish()
+            published_at = time.monotonic()
+            if not frozen:
+                # What was loaded stays: collections need not walk it again and again.
+                gc.collect()
+                gc.freeze()
+                frozen = True
+
+    async def _fold_what_came(self, *, wait: bool = True) -> None:
+        """Fold all changes that are there; wait for some, at most a tick, if none are."""
+        if wait and self._queue.empty():
+            try:
+                async with asyncio.timeout(TICK_S):
+                    changes = await self._queue.get()
+            except TimeoutError:
+                return
+            await _in_slices(map(self._apply, changes))
+        while not self._queue.empty():
+            await _in_slices(map(self._apply, self._queue.get_nowait()))
+
+    def _publish(self) -> None:
+        sources = self._publisher.sources
+        served = {name: source.served for name, source in sources.items()}
+        view = self._inventory.view(self._publisher.view, synced=True, served=served)
+        if view is not None:
+            self._publisher.publish(view, self._inventory.settle())
+
+    def _apply(self, change: Change) -> None:
+        now = self._clock()
+        match change:
+            case Put(kind, new):
+                self._put(kind, new, now)
+            case Gone(kind, key):
+                self._inventory.remove(kind, key, now)
+            case Bad(kind, key, reason, node):
+                _LOG.warning("object quarantined", kind=kind.name, key=key, reason=reason)
+                self._inventory.quarantine(kind, key, reason, node, now)
+            case ListStarted(kind):
+                self._inventory.begin_list(kind)
+            case ListEnded(kind):
+                self._inventory.end_list(kind, now)
+                self._note(kind, synced=True, served=True, contact_at=now, note="")
+            case Contact(kind, at):
+                self._note(kind, contact_at=at, note="")
+            case Lost(kind, note):
+                self._lost(kind, note)
+            case Unserved(kind, note):
+                self._unserved(kind, note, now)
+
+    def _put(self, kind: Kind, new: WireObject, now: float) -> None:
+        """One object that we fail on must not cost the others."""
+        try:
+            self._inventory.put(kind, new, now)
+        except Exception as error:
+            key = new.metadata.key
+            _LOG.exception("object cannot be folded in, quarantined", kind=kind.name, key=key)
+            self._inventory.quarantine(kind, key, f"cannot be folded in: {error!r}", "", now)
+
+    def _note(self, kind: Kind, **fields: object) -> None:
+        source = self._publisher.sources[kind.name]
+        self._publisher.sources[kind.name] = source._replace(**fields)  # type: ignore[arg-type]
+
+    def _lost(self, kind: Kind, note: str) -> None:
+        if self._publisher.sources[kind.name].note != note:
+            _LOG.warning("source lost", kind=kind.name, reason=note)
+        self._note(kind, note=note)
+
+    def _unserved(self, kind: Kind, note: str, now: float) -> None:
+        if self._publisher.sources[kind.name].served:
+            _LOG.info("not served by this cluster", kind=kind.name, reason=note)
+            self._inventory.begin_list(kind)
+            self._inventory.end_list(kind, now)
+        self._note(kind, synced=True, served=False, contact_at=now, note=note)
+
+
+async def _in_slices(steps: Iterable[None]) -> None:
+    started = time.perf_counter()
+    for _ in steps:
+        if time.perf_counter() - started > SLICE_S:
+            await asyncio.sleep(0)
+            started = time.perf_counter()

@@ -1,0 +1,187 @@
+"""Leader election on a `coordination.k8s.io/v1` Lease: one of several replicas does the work. A
+holder is judged by how long its record has stood unchanged on our own clock, never by comparing
+its clock with ours. Says who leads; knows nothing of what the leader does.
+"""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import structlog
+
+from fettle.errors import ClusterError, Conflict, NotFound, Unreachable
+from fettle.kube.session import Session
+
+Spec = dict[str, Any]
+
+log = structlog.get_logger(__name__)
+
+
+async def lead(
+    session: Session,
+    namespace: str,
+    name: str,
+    identity: str,
+    duration_s: float,
+    work: Callable[[], Awaitable[None]],
+) -> None:
+    """Wait to lead, run `work` while leading, cancel it when leadership is lost, and begin anew.
+
+    Returns when `work` does; what it raises goes on up. The lease is given back at the end.
+    """
+    candidate = Candidate(session, namespace, name, identity, duration_s)
+    try:
+        while True:
+            await candidate.acquire()
+            log.info("leading", lease=f"{namespace}/{name}", identity=identity)
+            if await _work_while(candidate.keep(), work):
+                return
+            log.warning("no longer leading", lease=f"{namespace}/{name}", identity=identity)
+    finally:
+        await candidate.release()
+
+
+async def _work_while(keeping: Awaitable[None], work: Callable[[], Awaitable[None]]) -> bool:
+    """Whether the work came to its end before the lease was lost."""
+    kept, working = asyncio.ensure_future(keeping), asyncio.ensure_future(work())
+    try:
+        await asyncio.wait((kept, working), return_when=asyncio.FIRST_COMPLETED)
+        finished = working.done()
+        (working if finished else kept).result()
+        return finished
+    finally:
+        for task in (kept, working):
+            task.cancel()
+        await asyncio.gather(kept, working, return_exceptions=True)
+
+
+class Candidate:
+    """One replica's view of the lease: the record as last seen, and when it last changed here.
+
+    With a duration of 15 s it asks every 3 s, and stops leading 10 s after its last success.
+    """
+
+    def __init__(
+        self, session: Session, namespace: str, name: str, identity: str, duration_s: float
+    ) -> None:
+        self._session = session
+        self._collection = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+        self._path = f"{self._collection}/{name}"
+        self._metadata = {"name": name, "namespace": namespace}
+        self._identity = identity
+        self._duration_s = duration_s
+        self._seen: Spec | None = None
+        self._seen_at = 0.0
+        self._said = ""
+
+    async def acquire(self) -> None:
+        """Returns once the lease is ours."""
+        while not await self._tried():
+            await self._pause()
+
+    async def keep(self) -> None:
+        """Returns once the lease is lost, or could not be renewed in time."""
+        good_until = _now_s() + self._duration_s * 2 / 3
+        while True:
+            await self._pause()
+            asked_at = _now_s()
+            try:
+                async with asyncio.timeout(max(0.0, good_until - asked_at)):
+                    held = await self._tried()
+            except TimeoutError:
+                return
+            if held:
+                good_until = asked_at + self._duration_s * 2 / 3
+            elif self._seen is None or self._seen.get("holderIdentity") != self._identity:
+                return
+
+    async def release(self) -> None:
+        """Let another replica take over at once, as far as the API server can be told."""
+        if self._seen is None or self._seen.get("holderIdentity") != self._identity:
+            return
+        try:
+            async with asyncio.timeout(self._retry_s):
+                lease = await self._read()
+                if lease["spec"].get("holderIdentity") == self._identity:
+                    given_back = lease["spec"] | {"holderIdentity": "", "leaseDurationSeconds": 1}
+                    await self._session.replace(self._path, lease | {"spec": given_back})
+        except (ClusterError, TimeoutError) as error:
+            log.warning("lease not given back; it expires", lease=self._path, reason=str(error))
+
+    @property
+    def _retry_s(self) -> float:
+        return self._duration_s / 5
+
+    async def _pause(self) -> None:
+        await asyncio.sleep(self._retry_s * random.uniform(0.8, 1.2))  # noqa: S311 (jitter)
+
+    async def _tried(self) -> bool:
+        """Whether the lease is ours now; a failure is told once and counts as no."""
+        try:
+            held = await self._take()
+        except Conflict:
+            return False  # another replica wrote first; the next look says who
+        except ClusterError as error:
+            if str(error) != self._said:
+                self._said = str(error)
+                log.warning("lease cannot be had", lease=self._path, reason=self._said)
+            return False
+        self._said = ""
+        return held
+
+    async def _take(self) -> bool:
+        try:
+            lease = await self._read()
+        except NotFound:
+            await self._write(None, {})
+            return True
+        spec = lease["spec"]
+        self._observe(spec)
+        if spec.get("holderIdentity") not in (self._identity, "", None) and not self._expired(spec):
+            return False
+        await self._write(lease, spec)
+        return True
+
+    async def _read(self) -> dict[str, Any]:
+        body = await self._session.get(self._path, timeout_s=self._retry_s)
+        try:
+            lease = msgspec.json.decode(body, type=dict[str, Any])
+            return lease | {"spec": msgspec.convert(lease.get("spec") or {}, Spec)}
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise Unreachable(f"{self._session.server}{self._path} is no Lease: {error}") from error
+
+    async def _write(self, lease: dict[str, Any] | None, old: Spec) -> None:
+        """Ours from now on; the API server refuses it if the lease changed since `lease`."""
+        now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+        spec = old | {
+            "holderIdentity": self._identity,
+            "leaseDurationSeconds": max(1, round(self._duration_s)),
+            "renewTime": now,
+        }
+        if old.get("holderIdentity") != self._identity:
+            spec["acquireTime"] = now
+            spec["leaseTransitions"] = (old.get("leaseTransitions") or 0) + 1 if lease else 0
+        body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
+        if lease is None:
+            whole = body | {"metadata": self._metadata, "spec": spec}
+            await self._session.create(self._collection, whole, timeout_s=self._retry_s)
+        else:
+            whole = lease | body | {"spec": spec}
+            await self._session.replace(self._path, whole, timeout_s=self._retry_s)
+        self._observe(spec)
+
+    def _observe(self, spec: Spec) -> None:
+        if spec != self._seen:
+            self._seen, self._seen_at = spec, _now_s()
+
+    def _expired(self, spec: Spec) -> bool:
+        """The record stood still for as long as its holder said it may."""
+        duration_s = spec.get("leaseDurationSeconds") or self._duration_s
+        return _now_s() - self._seen_at >= duration_s
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()

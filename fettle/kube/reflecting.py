@@ -1,0 +1,271 @@
+"""Follows one kind of object: a list, then a watch for as long as the process lives, told to a sink
+as changes. Streams the list through the watch where the API server can, else in pages; resumes
+where it was after a broken connection; lists again when the server has forgotten that place or
+went silent. First step of *watch → inventory → health → verdict → answer*; judges nothing.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import Callable
+from contextlib import aclosing
+
+import msgspec
+
+from fettle.errors import ClusterError, Expired, Forbidden, Invalid, NotServed, Silent, Unreachable
+from fettle.kube.backoff import Backoff
+from fettle.kube.lines import Lines
+from fettle.kube.refusals import read_status, refusal
+from fettle.kube.session import Session
+from fettle.wire.changes import (
+    Bad,
+    Change,
+    Contact,
+    Gone,
+    ListEnded,
+    ListStarted,
+    Lost,
+    Put,
+    Sink,
+    Unserved,
+)
+from fettle.wire.kinds import Kind
+from fettle.wire.reading import Slices, key_of, loose_metadata, read
+
+PAGE = 500
+_WATCH_S = (200, 280)  # spread, so that replicas and kinds do not reconnect together
+_SILENCE_S = 90.0  # bookmarks come about once a minute
+_PROBE_S = 180.0
+_TOO_SHORT_S = 1.0
+_STARTING = 3  # tries, in all about half a second
+_BETWEEN_S = 0.1  # so that watches which keep ending do not become a busy loop
+_INITIAL_END = "k8s.io/initial-events-end"
+
+
+class _Event(msgspec.Struct, frozen=True):
+    type: str
+    object: msgspec.Raw
+
+
+class _ListMeta(msgspec.Struct, frozen=True, rename="camel"):
+    resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class _Page(msgspec.Struct, frozen=True):
+    metadata: _ListMeta = _ListMeta()
+    items: list[msgspec.Raw] | None = None
+
+
+_EVENT = msgspec.json.Decoder(_Event)
+_PAGE = msgspec.json.Decoder(_Page)
+
+
+class Reflector:
+    """`run` never returns. `silence_s`: how long a watch may say nothing; `probe_s`: how often a
+    kind that is not served is asked for again.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        kind: Kind,
+        sink: Sink,
+        clock: Callable[[], float] = time.time,
+        *,
+        silence_s: float = _SILENCE_S,
+        probe_s: float = _PROBE_S,
+    ) -> None:
+        self._session = session
+        self._kind = kind
+        self._sink = sink
+        self._clock = clock
+        self._silence_s = silence_s
+        self._probe_s = probe_s
+        self._version = ""  # the resourceVersion to resume from; "": list first
+        self._listing = False
+        self._pages = False  # the server cannot stream a list through a watch
+        self._backoff = Backoff()
+
+    async def run(self) -> None:
+        while True:
+            try:
+                await self._follow()
+                await asyncio.sleep(_BETWEEN_S)
+            except ClusterError as error:
+                await asyncio.sleep(await self._failed(error))
+
+    async def _follow(self) -> None:
+        """One watch from its start to its end, with what must come before it."""
+        if not self._version and self._pages:
+            await self._list()
+        try:
+            await self._watch()
+        except Silent:
+            # Whether the server is stuck or sends no bookmarks: a list is a fresh answer.
+            self._pages = self._pages or self._listing
+            self._version = ""
+        except Invalid:
+            if not self._listing:
+                self._version = ""
+                raise
+            self._pages = True
+
+    async def _failed(self, error: ClusterError) -> float:
+        """Tell that the kind cannot be read; how long to wait before the next try."""
+        if isinstance(error, Expired):
+            self._version = ""
+            return self._backoff.next_s(error)
+        missing = isinstance(error, NotServed) and self._kind.optional
+        if not missing:
+            pause_s = self._backoff.next_s(error)
+            if not self._may_be_starting(error):
+                await self._sink.send([Lost(self._kind, str(error))])
+            return pause_s
+        self._version = ""
+        note = f"the cluster does not serve {self._kind.name} ({self._kind.api_version})"
+        await self._sink.send([Unserved(self._kind, note)])
+        return self._probe_s * random.uniform(0.8, 1.2)  # noqa: S311 (jitter is no secret)
+
+    def _may_be_starting(self, error: ClusterError) -> bool:
+        """An API server that has just started refuses for a moment, until it has read its roles."""
+        allowed_before = bool(self._version)
+        return isinstance(error, Forbidden) and allowed_before and self._backoff.tries <= _STARTING
+
+    def _contact(self) -> Contact:
+        return Contact(self._kind, self._clock())
+
+    async def _list(self) -> None:
+        """The whole list in pages, each decoded in slices."""
+        slices = Slices(self._sink)
+        await slices.add(ListStarted(self._kind))
+        page = await self._page("")
+        while True:
+            for item in page.items or ():
+                raw = bytes(item)  # a copy, or one object would keep its whole page alive
+                await slices.add(read(self._kind, raw), len(raw))
+            await slices.add(self._contact())
+            await slices.flush()
+            if not page.metadata.continue_:
+                break
+            page = await self._page(page.metadata.continue_)
+        self._version = page.metadata.resource_version
+        if not self._version:
+            raise Unreachable(f"{self._session.server} lists {self._kind.path} at no version")
+        self._backoff.reset()
+        await self._sink.send([ListEnded(self._kind)])
+
+    async def _page(self, after: str) -> _Page:
+        parameters: dict[str, str | int | bool] = {"limit": PAGE}
+        if after:
+            parameters["continue"] = after
+        body = await self._session.get(self._kind.path, parameters, timeout_s=60.0)
+        try:
+            return _PAGE.decode(body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise Unreachable(
+                f"{self._session.server} answers {self._kind.path} with no list: {error}"
+            ) from error
+
+    async def _watch(self) -> None:
+        """Until the stream ends; a broken one that had spoken just ends."""
+        began_s, heard, lines = time.monotonic(), False, Lines()
+        self._listing = not self._version
+        stream = self._session.stream(
+            self._kind.path, self._watch_parameters(), silence_s=self._silence_s
+        )
+        async with aclosing(stream) as chunks:
+            try:
+                async for chunk in chunks:
+                    if not chunk:
+                        await self._accepted()
+                    heard = await self._take(lines.feed(chunk)) or heard
+                # An end before the end of the list: the server took it for a plain watch.
+                self._pages = self._pages or self._listing
+            except Silent:
+                raise
+            except Unreachable:
+                if not heard:
+                    raise
+        if not heard and time.monotonic() - began_s < _TOO_SHORT_S:
+            raise Unreachable(f"{self._session.server} ends a watch of {self._kind.path} at once")
+
+    def _watch_parameters(self) -> dict[str, str | int | bool]:
+        parameters: dict[str, str | int | bool] = {
+            "watch": True,
+            "allowWatchBookmarks": True,
+            "timeoutSeconds": random.randint(*_WATCH_S),  # noqa: S311 (jitter is no secret)
+        }
+        if self._listing:
+            return parameters | {
+                "sendInitialEvents": True,
+                "resourceVersionMatch": "NotOlderThan",
+            }
+        return parameters | {"resourceVersion": self._version}
+
+    async def _accepted(self) -> None:
+        """That the server takes up our watch, at a version it still has, is news of it too."""
+        started: list[Change] = [ListStarted(self._kind)] if self._listing else []
+        await self._sink.send([*started, self._contact()])
+
+    async def _take(self, lines: list[bytes]) -> bool:
+        """Tell what these events say; whether there were any."""
+        slices = Slices(self._sink)
+        try:
+            for line in lines:
+                await self._take_event(self._event(line), slices)
+        except ClusterError:
+            await slices.flush()  # what came before it is told, since we resume after it
+            raise
+        if lines:
+            self._backoff.reset()
+            await slices.add(self._contact())
+        await slices.flush()
+        return bool(lines)
+
+    def _event(self, line: bytes) -> _Event:
+        try:
+            return _EVENT.decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            self._version = ""
+            raise Unreachable(
+                f"{self._session.server} sends no events in a watch of {self._kind.path}: {error}"
+            ) from error
+
+    async def _take_event(self, event: _Event, slices: Slices) -> None:
+        raw = bytes(event.object)
+        if event.type in ("ADDED", "MODIFIED"):
+            change = read(self._kind, raw)
+            await slices.add(change, len(raw))
+            self._advance(_version_of(change, raw))
+        elif event.type == "ERROR":
+            status = read_status(raw)
+            raise refusal(
+                self._session.server, f"WATCH {self._kind.path}", status.code or 500, status
+            )
+        elif event.type in ("DELETED", "BOOKMARK"):
+            await self._take_mark(event.type, raw, slices)
+
+    async def _take_mark(self, event_type: str, raw: bytes, slices: Slices) -> None:
+        metadata = loose_metadata(raw)
+        if event_type == "DELETED":
+            await slices.add(Gone(self._kind, key_of(metadata)))
+        elif self._listing and _ends_initial_events(metadata.get("annotations")):
+            self._listing = False
+            await slices.add(ListEnded(self._kind))
+        self._advance(metadata.get("resourceVersion"))
+
+    def _advance(self, version: object) -> None:
+        """Initial events come in no order: there is no place to resume from before their end."""
+        if not self._listing and isinstance(version, str) and version:
+            self._version = version
+
+
+def _version_of(change: Put | Bad, raw: bytes) -> object:
+    if isinstance(change, Put):
+        return change.object.metadata.resource_version
+    return loose_metadata(raw).get("resourceVersion")
+
+
+def _ends_initial_events(annotations: object) -> bool:
+    return isinstance(annotations, dict) and annotations.get(_INITIAL_END) == "true"

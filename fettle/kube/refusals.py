@@ -1,0 +1,104 @@
+"""What the API server's refusals mean: an HTTP status and a `Status` object become one of our
+errors, with one sentence for people. Pure; the sessions and reflectors raise what it makes.
+"""
+
+import re
+
+import msgspec
+
+from fettle import errors
+
+_LONGEST = 400
+
+_FORBIDDEN = re.compile(
+    r'[Uu]ser "(?P<user>[^"]*)" cannot (?P<verb>\S+) '
+    r'(?:resource "(?P<resource>[^"]*)" in API group "(?P<group>[^"]*)"|path "(?P<path>[^"]*)")'
+    r'(?: in the namespace "(?P<namespace>[^"]*)")?'
+)
+
+
+class _Cause(msgspec.Struct, frozen=True):
+    reason: str = ""
+
+
+class _Details(msgspec.Struct, frozen=True):
+    name: str = ""
+    causes: tuple[_Cause, ...] | None = None
+
+
+class Status(msgspec.Struct, frozen=True):
+    """A `v1` Status, as far as it tells why something was refused."""
+
+    message: str = ""
+    reason: str = ""
+    code: int = 0
+    details: _Details | None = None
+
+
+_STATUS = msgspec.json.Decoder(Status)
+
+
+def read_status(body: bytes | msgspec.Raw) -> Status:
+    """The Status in an answer, or one whose message is the answer's text."""
+    try:
+        return _STATUS.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return Status(message=bytes(body)[:_LONGEST].decode("utf-8", "replace"))
+
+
+def refusal(server: str, asked: str, code: int, status: Status) -> errors.ClusterError:
+    """The error for an answer that is no success; `asked` is what was asked ("GET /api/v1/nodes").
+
+    A server that cannot reach a resourceVersion of ours, as after an etcd restore, has us list
+    again, just as one that has forgotten it.
+    """
+    said = _one_line(status.message) or f"status {code}"
+    if code == 403:
+        return errors.Forbidden(_grant(server, status.message) or f"{server} forbids: {said}")
+    if code == 401:
+        return errors.Unauthorized(
+            f"{server} does not accept our credentials ({said}); "
+            "renew the kubeconfig's user or the service account's token"
+        )
+    if code == 404 and not (status.details and status.details.name):
+        return errors.NotServed(f"{server} does not serve {asked.split(' ', 1)[-1]}")
+    if code == 410 or _too_large_version(status):
+        return errors.Expired(f"{server} no longer knows that resourceVersion: {said}")
+    kind = _KINDS.get(code)
+    if kind is None:
+        kind = errors.Unreachable if code == 429 or code >= 500 else errors.ClusterError
+    return kind(f"{server} answers {asked} with {code}: {said}")
+
+
+_KINDS: dict[int, type[errors.ClusterError]] = {
+    400: errors.Invalid,
+    404: errors.NotFound,
+    409: errors.Conflict,
+    413: errors.Invalid,
+    422: errors.Invalid,
+}
+
+
+def _grant(server: str, message: str) -> str:
+    found = _FORBIDDEN.search(message)
+    if not found:
+        return ""
+    if found["path"]:
+        what = f'the path "{found["path"]}"'
+    else:
+        group = f'the API group "{found["group"]}"' if found["group"] else "the core API group"
+        where = f'the namespace "{found["namespace"]}"' if found["namespace"] else "all namespaces"
+        what = f'the resource "{found["resource"]}" of {group} in {where}'
+    return (
+        f'{server} refuses by RBAC: grant the verb "{found["verb"]}" on {what} to {found["user"]}'
+    )
+
+
+def _too_large_version(status: Status) -> bool:
+    causes = (status.details.causes if status.details else None) or ()
+    return any(cause.reason == "ResourceVersionTooLarge" for cause in causes)
+
+
+def _one_line(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

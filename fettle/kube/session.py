@@ -1,0 +1,219 @@
+"""One authenticated connection to an API server: raw JSON in and out, every call with a timeout,
+every failure one of `fettle.errors` with a sentence for people. The official client owns
+authentication, TLS and proxies; none of its typed models are used, since decoding with them costs
+ten times what the wire structs cost. Knows nothing of kinds, caches or leases.
+"""
+
+import asyncio
+import ssl
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+import aiohttp
+from kubernetes.aio.config import ConfigException
+
+from fettle.errors import ClusterError, FettleError, Silent, Unauthorized, Unreachable
+from fettle.kube.connecting import Connection, connect
+from fettle.kube.refusals import read_status, refusal
+
+Parameters = Mapping[str, str | int | bool]
+
+_CONNECT_S = 10.0
+_HEADERS_S = 30.0
+_RENEW_AT_MOST_EVERY_S = 10.0
+_BROKEN = (aiohttp.ClientError, TimeoutError, OSError, ssl.SSLError)
+
+
+class _Call(NamedTuple):
+    method: str
+    path: str
+    parameters: Parameters | None = None
+    body: Any = None
+    content_type: str = "application/json"
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path}"
+
+
+class Session:
+    """Paths are URL paths below the server's, such as `/api/v1/nodes`; answers are the raw body.
+
+    `namespace` is that of our service account, else that of the kubeconfig's context, else
+    `fettle-system`; `server` is the API server's URL.
+    """
+
+    def __init__(
+        self, connection: Connection, reconnect: Callable[[], Awaitable[Connection]]
+    ) -> None:
+        self.namespace = connection.namespace
+        self._client = connection.client
+        self._retired: Any = None
+        self._reconnect = reconnect
+        self._renewing = asyncio.Lock()
+        self._renewed_at = float("-inf")
+
+    @classmethod
+    async def open(cls, kubeconfig: Path | None = None) -> Self:
+        """Reads the credentials, contacts nobody yet; raises SettingsError where there are none."""
+        return cls(await connect(kubeconfig), lambda: connect(kubeconfig))
+
+    @property
+    def server(self) -> str:
+        return str(self._client.configuration.host)
+
+    async def get(
+        self, path: str, parameters: Parameters | None = None, *, timeout_s: float = 30.0
+    ) -> bytes:
+        return await self._call(_Call("GET", path, parameters), timeout_s)
+
+    async def create(self, path: str, body: Mapping[str, Any], *, timeout_s: float = 10.0) -> bytes:
+        """POST to a collection; raises Conflict where the object exists."""
+        return await self._call(_Call("POST", path, body=body), timeout_s)
+
+    async def replace(
+        self, path: str, body: Mapping[str, Any], *, timeout_s: float = 10.0
+    ) -> bytes:
+        """PUT of an object; raises Conflict where its resourceVersion is not the newest."""
+        return await self._call(_Call("PUT", path, body=body), timeout_s)
+
+    async def patch(self, path: str, body: Mapping[str, Any], *, timeout_s: float = 10.0) -> bytes:
+        """A JSON merge patch."""
+        call = _Call("PATCH", path, body=body, content_type="application/merge-patch+json")
+        return await self._call(call, timeout_s)
+
+    async def delete(self, path: str, *, timeout_s: float = 10.0) -> bytes:
+        return await self._call(_Call("DELETE", path), timeout_s)
+
+    async def stream(
+        self, path: str, parameters: Parameters | None = None, *, silence_s: float = 90.0
+    ) -> AsyncGenerator[bytes, None]:
+        """The body in chunks as they come, for watches: an empty one once the server accepted.
+
+        Raises Silent where nothing came for `silence_s`. Close it (`contextlib.aclosing`).
+        """
+        call = _Call("GET", path, parameters)
+        limits = aiohttp.ClientTimeout(
+            total=None, sock_connect=_CONNECT_S, sock_read=silence_s, connect=_CONNECT_S
+        )
+        async with self._answered(call, limits) as response:
+            chunks = response.content.iter_any()
+            yield b""
+            while chunk := await self._next(chunks, silence_s):
+                yield chunk
+
+    async def close(self) -> None:
+        await self._client.close()
+        if self._retired is not None:
+            await self._retired.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def _call(self, call: _Call, timeout_s: float) -> bytes:
+        limits = aiohttp.ClientTimeout(total=timeout_s, sock_connect=min(timeout_s, _CONNECT_S))
+        async with self._answered(call, limits) as response:
+            try:
+                return await response.read()
+            except _BROKEN as error:
+                raise self._unreachable(error) from error
+
+    async def _next(self, chunks: AsyncIterator[bytes], silence_s: float) -> bytes:
+        """The next chunk; empty at the end."""
+        try:
+            return await anext(chunks, b"")
+        except TimeoutError as error:
+            raise Silent(f"{self.server} said nothing for {silence_s:g} s") from error
+        except _BROKEN as error:
+            raise self._unreachable(error) from error
+
+    @asynccontextmanager
+    async def _answered(
+        self, call: _Call, limits: aiohttp.ClientTimeout
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """A successful response; raises what a refusal or a broken connection means."""
+        client = self._client
+        response = await self._ask(client, call, limits)
+        if response.status == 401 and await self._renew(client):
+            response.close()
+            response = await self._ask(self._client, call, limits)
+        try:
+            if response.status >= 300:
+                raise await self._refused(call, response)
+            yield response
+        finally:
+            # What is left unread of a stream would be waited for by `release`.
+            response.close() if not response.content.at_eof() else response.release()
+
+    async def _ask(
+        self, client: Any, call: _Call, limits: aiohttp.ClientTimeout
+    ) -> aiohttp.ClientResponse:
+        try:
+            request = await client.param_serialize(
+                call.method,
+                call.path,
+                query_params=dict(call.parameters or {}),
+                header_params={
+                    "Accept": "application/json",
+                    "Content-Type": call.content_type,
+                    # Unpacking a page of a list would stall the loop that answers the scheduler.
+                    "Accept-Encoding": "identity",
+                },
+                body=call.body,
+                auth_settings=["BearerToken"],
+            )
+            async with asyncio.timeout(limits.total or _HEADERS_S):
+                answer = await client.call_api(*request, _request_timeout=limits)
+        except ConfigException as error:  # the token file, which the client reads again and again
+            raise Unauthorized(f"the credentials for {self.server} are gone: {error}") from error
+        except _BROKEN as error:
+            raise self._unreachable(error) from error
+        response: aiohttp.ClientResponse = answer.response
+        return response
+
+    async def _refused(self, call: _Call, response: aiohttp.ClientResponse) -> ClusterError:
+        try:
+            body = await response.read()
+        except _BROKEN as error:
+            return self._unreachable(error)
+        return refusal(self.server, str(call), response.status, read_status(body))
+
+    def _unreachable(self, error: BaseException) -> Unreachable:
+        if isinstance(error, aiohttp.ClientConnectorCertificateError):
+            return Unreachable(
+                f"{self.server} shows a certificate that is not trusted "
+                f"({error.certificate_error}); check certificate-authority in the kubeconfig"
+            )
+        said = (
+            "no answer in time" if isinstance(error, TimeoutError) else " ".join(str(error).split())
+        )
+        return Unreachable(f"{self.server} cannot be reached: {said or type(error).__name__}")
+
+    async def _renew(self, refused: Any) -> bool:
+        """Read the credentials anew after a 401; whether a second try makes sense."""
+        async with self._renewing:
+            if self._client is not refused:
+                return True
+            now = asyncio.get_running_loop().time()
+            if now - self._renewed_at < _RENEW_AT_MOST_EVERY_S:
+                return False
+            self._renewed_at = now
+            try:
+                connection = await self._reconnect()
+            except FettleError:
+                return False  # the 401 says more than that the file is being rewritten
+            if self._retired is not None:
+                await self._retired.close()
+            # Calls and watches under way may end in peace.
+            self._retired, self._client = refused, connection.client
+            return True

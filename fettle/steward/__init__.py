@@ -1,0 +1,4 @@
+"""The only code that decides what to write to the cluster; one leader does it.
+
+May import the view and the session; nothing of the faces.
+"""

@@ -1,0 +1,106 @@
+"""The steward at work: one replica leads by Lease, follows the view, and writes what has to be
+written; today the wake-up of waiting pods. Not started where the source is a snapshot.
+"""
+
+import asyncio
+import inspect
+import time
+from collections.abc import Awaitable, Callable, Set
+
+import structlog
+
+from fettle.errors import ClusterError
+from fettle.kube.leasing import lead
+from fettle.kube.session import Session
+from fettle.settings import StewardSettings
+from fettle.steward.nudging import Nudge
+from fettle.steward.waking import Allowed, Waking, waiting
+from fettle.view import Publisher, View
+from fettle.wire import core
+
+AllowedNodes = Callable[[core.Pod, View], Set[str] | Awaitable[Set[str]]]
+"""Names of the nodes that Fettle would allow for that pod now."""
+
+_RETRY_S = 10.0
+
+log = structlog.get_logger(__name__)
+
+
+class Steward:
+    """`identity` must differ from replica to replica; `namespace` holds the lease and the claim."""
+
+    def __init__(
+        self,
+        session: Session,
+        publisher: Publisher,
+        allowed: AllowedNodes,
+        *,
+        namespace: str,
+        identity: str,
+        settings: StewardSettings,
+        clock: Callable[[], float] = time.time,
+        retry_s: float = _RETRY_S,
+    ) -> None:
+        self._session = session
+        self._publisher = publisher
+        self._allowed = allowed
+        self._namespace = namespace
+        self._identity = identity
+        self._settings = settings
+        self._clock = clock
+        self._retry_s = retry_s
+        self._nudge = Nudge(session, namespace, settings.wake_claim)
+        self._said = ""
+
+    async def run(self) -> None:
+        """Never returns: stands for election, and works while leading."""
+        await lead(
+            self._session,
+            self._namespace,
+            self._settings.lease,
+            self._identity,
+            self._settings.lease_seconds,
+            self.work,
+        )
+
+    async def work(self) -> None:
+        """What the leader does: at most one look and one wake-up each interval."""
+        waking, view = Waking(), self._publisher.view
+        while True:
+            waking.look(await self._look(view))
+            pause_s = self._settings.wake_interval_seconds
+            if waking.due and not await self._wake(waking, view):
+                pause_s = max(pause_s, self._retry_s)
+            await asyncio.sleep(pause_s)
+            view = await self._next(view, waking)
+
+    async def _next(self, view: View, waking: Waking) -> View:
+        """The newest view; waits for a newer one unless something is still due."""
+        if waking.due:
+            return self._publisher.view
+        return await self._publisher.newer_than(view.generation)
+
+    async def _wake(self, waking: Waking, view: View) -> bool:
+        try:
+            await self._nudge.wake(view, self._clock())
+        except ClusterError as error:
+            if str(error) != self._said:
+                self._said = str(error)
+                log.warning("waiting pods cannot be woken", reason=self._said)
+            return False
+        self._said = ""
+        log.info("woke waiting pods", pods=len(waking.due))
+        waking.woken()
+        return True
+
+    async def _look(self, view: View) -> Allowed:
+        return {key: await self._allowed_for(pod, view) for key, pod in waiting(view)}
+
+    async def _allowed_for(self, pod: core.Pod, view: View) -> Set[str]:
+        try:
+            allowed = self._allowed(pod, view)
+            return await allowed if inspect.isawaitable(allowed) else allowed
+        except Exception:
+            # One pod that cannot be judged must not keep the others asleep.
+            log.exception("waiting pod cannot be judged", pod=pod.metadata.key)
+            return frozenset()

@@ -1,0 +1,191 @@
+"""kube-scheduler's extender protocol (k8s.io/kube-scheduler/extender/v1): bytes to structs.
+
+The Go types carry no JSON tags: keys are PascalCase on the wire, and Go reads them in any case, so
+do we; the pod and nodes inside are plain API objects. Where a key comes twice, the last one counts.
+"""
+
+from typing import Any
+
+import msgspec
+
+from fettle.errors import BadInput
+from fettle.wire.core import Pod
+from fettle.wire.meta import ObjectMeta
+
+
+class Args(msgspec.Struct, frozen=True):
+    """ExtenderArgs: exactly one of `node_names` and `nodes` is not None, unless both are absent.
+
+    `raw_names` is the JSON of the names as it came, to be echoed. `nodes` are (name, JSON).
+    """
+
+    pod: Pod
+    node_names: list[str] | None
+    raw_names: bytes
+    nodes: list[tuple[str, msgspec.Raw]] | None
+
+
+class Victims(msgspec.Struct, frozen=True):
+    """One candidate node of a preemption: the UIDs of its victims."""
+
+    uids: tuple[str, ...]
+    pdb_violations: int
+
+
+class PreemptionArgs(msgspec.Struct, frozen=True):
+    pod: Pod
+    victims: dict[str, Victims]
+
+
+_ABSENT = msgspec.Raw(b"")
+
+
+class _Top(msgspec.Struct, frozen=True, rename="pascal"):
+    pod: msgspec.Raw = _ABSENT
+    nodes: msgspec.Raw = _ABSENT
+    node_names: msgspec.Raw = _ABSENT
+
+
+class _NodeName(msgspec.Struct, frozen=True):
+    metadata: ObjectMeta
+
+
+_TOP = msgspec.json.Decoder(_Top)
+_ANY_CASE = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_POD = msgspec.json.Decoder(Pod | None, strict=False)
+_NAMES = msgspec.json.Decoder(list[str] | None)
+_ITEMS = msgspec.json.Decoder(list[msgspec.Raw] | None)
+_NODE_NAME = msgspec.json.Decoder(_NodeName)
+
+
+def decode_args(body: bytes) -> Args:
+    """ExtenderArgs in either form; raises BadInput with the field and what is wrong."""
+    fields = _fields(body)
+    pod = _pod(fields)
+    raw_names = bytes(fields.get("nodenames", b"null"))
+    names = _read(_NAMES, raw_names, "NodeNames")
+    nodes = None
+    if names is None and (raw_nodes := fields.get("nodes")) is not None:
+        nodes = _nodes(raw_nodes)
+    return Args(pod, names, raw_names, nodes)
+
+
+def decode_preemption(body: bytes) -> PreemptionArgs:
+    """ExtenderPreemptionArgs in either form; raises BadInput."""
+    fields = _fields(body)
+    pod = _pod(fields)
+    victims: dict[str, Victims] = {}
+    for key, name in (
+        ("nodenametovictims", "NodeNameToVictims"),
+        ("nodenametometavictims", "NodeNameToMetaVictims"),
+    ):
+        by_node = _read(_ANY_CASE_OR_NULL, fields.get(key, b"null"), name)
+        for node, raw in (by_node or {}).items():
+            victims[node] = _victims(raw, f"{name}[{node}]")
+    return PreemptionArgs(pod, victims)
+
+
+_ANY_CASE_OR_NULL = msgspec.json.Decoder(dict[str, msgspec.Raw] | None)
+
+
+def _victims(raw: msgspec.Raw, where: str) -> Victims:
+    fields = {k.lower(): v for k, v in (_read(_ANY_CASE_OR_NULL, raw, where) or {}).items()}
+    uids = []
+    for item in _read(_ITEMS, fields.get("pods", b"null"), f"{where}.Pods") or ():
+        pod = {k.lower(): v for k, v in (_read(_ANY_CASE_OR_NULL, item, where) or {}).items()}
+        if (raw_uid := pod.get("uid")) is None and (metadata := pod.get("metadata")) is not None:
+            raw_uid = (_read(_ANY_CASE_OR_NULL, metadata, where) or {}).get("uid")
+        uid = _read(_STRING, raw_uid, f"{where}.Pods[].UID") if raw_uid is not None else None
+        if uid:
+            uids.append(uid)
+    violations = _read(_INT, fields.get("numpdbviolations", b"null"), f"{where}.NumPDBViolations")
+    return Victims(tuple(uids), violations or 0)
+
+
+_STRING = msgspec.json.Decoder(str | None)
+_INT = msgspec.json.Decoder(int | None)
+
+
+def _fields(body: bytes) -> dict[str, Any]:
+    """The top-level values, unread, under lower-case keys."""
+    top = _read(_TOP, body, "request body")
+    if top.pod is not _ABSENT and (top.node_names is not _ABSENT or top.nodes is not _ABSENT):
+        found = {"pod": top.pod, "nodes": top.nodes, "nodenames": top.node_names}
+        return {k: v for k, v in found.items() if v is not _ABSENT}
+    return {k.lower(): v for k, v in _read(_ANY_CASE, body, "request body").items()}
+
+
+def _pod(fields: dict[str, Any]) -> Pod:
+    if "pod" not in fields:
+        raise BadInput("request body: Pod is missing; send ExtenderArgs as kube-scheduler does")
+    pod: Pod | None = _read(_POD, fields["pod"], "Pod")
+    if pod is None:
+        raise BadInput("request body: Pod is null; send ExtenderArgs as kube-scheduler does")
+    return pod
+
+
+def _nodes(raw: msgspec.Raw) -> list[tuple[str, msgspec.Raw]] | None:
+    node_list = {k.lower(): v for k, v in (_read(_ANY_CASE_OR_NULL, raw, "Nodes") or {}).items()}
+    if "items" not in node_list:
+        return None
+    items = _read(_ITEMS, node_list["items"], "Nodes.items") or []
+    return [
+        (_read(_NODE_NAME, item, f"Nodes.items[{i}]").metadata.name, item.copy())
+        for i, item in enumerate(items)
+    ]
+
+
+def _read(decoder: Any, raw: Any, where: str) -> Any:
+    try:
+        return decoder.decode(raw)
+    except msgspec.ValidationError as error:
+        raise BadInput(f"{where}: {error}", status=422) from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BadInput(f"{where}: not valid JSON: {error}") from error
+    except RecursionError as error:
+        raise BadInput(f"{where}: nested too deeply") from error
+
+
+def filter_reply(
+    names: bytes | list[str] | None,
+    nodes: list[msgspec.Raw] | None = None,
+    refused: dict[str, str] | None = None,
+    error: str = "",
+) -> bytes:
+    """ExtenderFilterResult. `names` may be JSON already; refusals are always unresolvable."""
+    names_json = names if isinstance(names, bytes) else msgspec.json.encode(names)
+    node_list = {"metadata": {}, "items": nodes} if nodes is not None else None
+    return (
+        b'{"Nodes":%b,"NodeNames":%b,"FailedNodes":{},"FailedAndUnresolvableNodes":%b,"Error":%b}'
+        % (
+            msgspec.json.encode(node_list),
+            names_json,
+            msgspec.json.encode(refused or {}),
+            msgspec.json.encode(error),
+        )
+    )
+
+
+def host_priority(name: str, score: int) -> bytes:
+    """One element of a HostPriorityList; the score is an integer, a float voids the whole list."""
+    return b'{"Host":%b,"Score":%d}' % (msgspec.json.encode(name), score)
+
+
+def prioritize_reply(entries: list[bytes]) -> bytes:
+    """HostPriorityList."""
+    return b"[" + b",".join(entries) + b"]"
+
+
+def preemption_reply(kept: dict[str, Victims]) -> bytes:
+    """ExtenderPreemptionResult, which is in meta form whichever form was asked in."""
+    return msgspec.json.encode(
+        {
+            "NodeNameToMetaVictims": {
+                node: {
+                    "Pods": [{"UID": uid} for uid in victims.uids],
+                    "NumPDBViolations": victims.pdb_violations,
+                }
+                for node, victims in kept.items()
+            }
+        }
+    )

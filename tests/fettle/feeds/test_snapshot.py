@@ -1,0 +1,262 @@
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from fettle.errors import SnapshotError
+from fettle.feeds import folders
+from fettle.feeds.folders import Folder
+from fettle.feeds.snapshot import SnapshotFeed
+from fettle.wire.changes import Contact, Gone, ListEnded, Lost, Put
+from fettle.wire.kinds import BY_NAME, KINDS
+from fettle.wire.reading import read
+from tests.fettle.feeds.recorder import PATIENCE_S, Recorder
+
+
+def node(name: str, **labels: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}}
+
+
+def write(path: Path, *things: Any) -> None:
+    """As kubectl prints a list."""
+    listed = {"apiVersion": "v1", "kind": "List", "items": list(things)}
+    path.write_text(yaml.safe_dump(listed) if path.suffix != ".json" else json.dumps(listed))
+
+
+@asynccontextmanager
+async def serving(folder: Path) -> AsyncIterator[tuple[SnapshotFeed, Recorder]]:
+    feed, recorder = SnapshotFeed(folder, clock=lambda: 42.0, poll_s=0.01), Recorder()
+    task = asyncio.create_task(feed.run(recorder))
+    try:
+        await recorder.until(lambda r: r.count(Contact, "Pod") > 0)
+        yield feed, recorder
+        assert not task.done()
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+async def told(feed: SnapshotFeed, name: str) -> str:
+    async with asyncio.timeout(PATIENCE_S):
+        while name not in feed.problems:
+            await asyncio.sleep(0.01)
+    return feed.problems[name]
+
+
+async def test_every_kind_is_listed_whatever_the_files_are_called(tmp_path: Path) -> None:
+    write(tmp_path / "things.yaml", node("a"))
+    write(tmp_path / "more.json", node("b"))
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "ns"}}
+    (tmp_path / "one.yml").write_text(yaml.safe_dump_all([node("c"), pod]))
+    (tmp_path / "README.md").write_text("not: [mine")
+    (tmp_path / ".nodes.yaml.swp").write_bytes(b"\x00")
+    async with serving(tmp_path) as (feed, recorder):
+        assert recorder.names("Node") == {"a", "b", "c"}
+        assert recorder.names("Pod") == {"ns/p"}
+        assert recorder.synced == {kind.name for kind in KINDS}
+        assert recorder.contacts("ResourceSlice") == [42.0]
+        assert feed.problems == {}
+
+
+async def test_a_changed_file_is_a_change_in_the_cluster_of_only_what_differs(
+    tmp_path: Path,
+) -> None:
+    write(tmp_path / "n.yaml", node("a"), node("b"), node("c"))
+    async with serving(tmp_path) as (_, recorder):
+        before = len(recorder.changes)
+        write(tmp_path / "n.yaml", node("a"), node("b", gpu="broken"))
+        await recorder.until(lambda r: r.names("Node") == {"a", "b"})
+        await recorder.until(lambda r: r.objects["Node"]["b"].metadata.label("gpu") == "broken")
+        later = [c for c in recorder.changes[before:] if isinstance(c, Put | Gone)]
+        assert len(later) == 2
+        assert recorder.count(ListEnded, "Node") == 1
+
+
+async def test_a_deleted_file_takes_its_objects_along(tmp_path: Path) -> None:
+    write(tmp_path / "a.yaml", node("a"))
+    write(tmp_path / "b.yaml", node("b"))
+    async with serving(tmp_path) as (_, recorder):
+        (tmp_path / "a.yaml").unlink()
+        await recorder.until(lambda r: r.names("Node") == {"b"})
+        write(tmp_path / "c.yaml", node("c"))
+        await recorder.until(lambda r: r.names("Node") == {"b", "c"})
+
+
+async def test_an_object_may_move_from_file_to_file(tmp_path: Path) -> None:
+    write(tmp_path / "a.yaml", node("a", seen="first"))
+    write(tmp_path / "b.yaml", node("a", seen="last"))
+    async with serving(tmp_path) as (_, recorder):
+        assert recorder.objects["Node"]["a"].metadata.label("seen") == "last"
+        (tmp_path / "b.yaml").unlink()
+        await recorder.until(lambda r: r.objects["Node"]["a"].metadata.label("seen") == "first")
+        assert recorder.count(Gone, "Node") == 0
+
+
+async def test_a_file_that_turns_bad_keeps_what_it_held_until_it_is_good_again(
+    tmp_path: Path,
+) -> None:
+    write(tmp_path / "a.yaml", node("a"))
+    write(tmp_path / "b.yaml", node("b"))
+    async with serving(tmp_path) as (feed, recorder):
+        (tmp_path / "a.yaml").write_text("kind: Node\nmetadata: {name: [\n")
+        problem = await told(feed, "a.yaml")
+        assert problem.startswith("a.yaml: line ")
+        assert problem.endswith("what it held before stays")
+        write(tmp_path / "b.yaml", node("b"), node("b2"))
+        await recorder.until(lambda r: r.names("Node") == {"a", "b", "b2"})
+        write(tmp_path / "a.yaml", node("a2"))
+        await recorder.until(lambda r: r.names("Node") == {"a2", "b", "b2"})
+        assert feed.problems == {}
+
+
+async def test_a_bad_file_that_is_deleted_is_forgotten(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("]")
+    write(tmp_path / "b.yaml", node("b"))
+    async with serving(tmp_path) as (feed, recorder):
+        assert recorder.names("Node") == {"b"}
+        assert "a.yaml" in feed.problems
+        (tmp_path / "a.yaml").unlink()
+        async with asyncio.timeout(PATIENCE_S):
+            while feed.problems:
+                await asyncio.sleep(0.01)
+
+
+async def test_an_object_of_another_kind_is_told_and_the_rest_of_its_file_served(
+    tmp_path: Path,
+) -> None:
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}}
+    old = {"apiVersion": "resource.k8s.io/v1beta1", "kind": "DeviceClass", "metadata": {}}
+    write(tmp_path / "a.yaml", secret, node("a"), "text", old, {"kind": "Node"})
+    async with serving(tmp_path) as (feed, recorder):
+        assert recorder.names("Node") == {"a"}
+        problem = feed.problems["a.yaml"]
+        assert "line 3: 'Secret' is not a kind that Fettle reads (Node, " in problem
+        assert "this is no Kubernetes object but 'text'" in problem
+        assert "DeviceClass is read as resource.k8s.io/v1" in problem
+        assert problem.endswith("and 1 more like these")
+
+
+async def test_a_malformed_object_is_bad_as_it_would_be_from_a_cluster(tmp_path: Path) -> None:
+    spec = {"nodeName": "gpu-1", "driver": 7, "pool": {"name": "p"}}
+    odd = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "spec": spec}
+    write(tmp_path / "a.yaml", odd | {"metadata": {"name": "s"}}, node("a"))
+    async with serving(tmp_path) as (_, recorder):
+        assert recorder.bad["ResourceSlice"]["s"].node == "gpu-1"
+        (tmp_path / "a.yaml").unlink()
+        await recorder.until(lambda r: not r.bad["ResourceSlice"])
+
+
+async def test_times_are_read_as_the_api_writes_them(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(
+        "apiVersion: v1\nkind: Node\nmetadata: {name: a, creationTimestamp: 2026-01-02T03:04:05Z}\n"
+    )
+    async with serving(tmp_path) as (_, recorder):
+        created = recorder.objects["Node"]["a"].metadata.creation_timestamp
+        assert created is not None
+        assert created.isoformat() == "2026-01-02T03:04:05+00:00"
+
+
+async def test_a_pod_without_a_namespace_is_in_the_default_one(tmp_path: Path) -> None:
+    write(tmp_path / "a.yaml", {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}})
+    async with serving(tmp_path) as (_, recorder):
+        assert recorder.names("Pod") == {"default/p"}
+
+
+async def test_a_missing_folder_is_an_error_that_says_what_to_pass(tmp_path: Path) -> None:
+    with pytest.raises(SnapshotError, match=r"absent: No such file.*--snapshot"):
+        await SnapshotFeed(tmp_path / "absent").run(Recorder())
+
+
+async def test_a_folder_that_vanishes_is_lost_and_found_again(tmp_path: Path) -> None:
+    folder = tmp_path / "snapshot"
+    folder.mkdir()
+    write(folder / "a.yaml", node("a"))
+    async with serving(folder) as (_, recorder):
+        folder.rename(tmp_path / "elsewhere")
+        await recorder.until(lambda r: r.count(Lost, "Node") == 1)
+        assert recorder.names("Node") == {"a"}
+        contacts = recorder.count(Contact, "Node")
+        (tmp_path / "elsewhere").rename(folder)
+        await recorder.until(lambda r: r.count(Contact, "Node") > contacts)
+
+
+def test_a_file_is_not_read_while_it_is_being_written(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    write(tmp_path / "a.yaml", node("a"))
+    assert folder.look()
+    folder.look()
+    (tmp_path / "a.yaml").write_text("half of")
+    assert not folder.look(), "it may be growing"
+    write(tmp_path / "a.yaml", node("a"), node("b"))
+    assert not folder.look()
+    assert folder.look(), "it is at rest"
+    assert folder.problems == {}
+    assert len(folder.objects) == 2
+
+
+def test_a_file_that_is_too_large_is_refused_unread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(folders, "LARGEST_BYTES", 10)
+    write(tmp_path / "a.yaml", node("a"))
+    folder = Folder(tmp_path)
+    folder.look()
+    assert "larger than 10 bytes" in folder.problems["a.yaml"]
+
+
+def test_a_file_that_may_not_be_read_is_a_problem(tmp_path: Path) -> None:
+    (tmp_path / "loop.yaml").symlink_to(tmp_path / "loop.yaml")
+    (tmp_path / "dangling.yaml").symlink_to(tmp_path / "nowhere")
+    write(tmp_path / "a.yaml", node("a"))
+    folder = Folder(tmp_path)
+    folder.look()
+    assert len(folder.objects) == 1
+    assert folder.problems["loop.yaml"].startswith("loop.yaml: it cannot be read: Too many levels")
+
+
+LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
+WILD = st.recursive(
+    LEAVES,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["metadata", "spec", "status", "name", "devices", "items", "conditions"]
+            )
+            | st.text(max_size=4),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+OBJECTS = st.fixed_dictionaries(
+    {
+        "kind": st.sampled_from([kind.name for kind in KINDS]),
+        "apiVersion": st.sampled_from(["v1", "resource.k8s.io/v1"]),
+        "metadata": WILD | st.fixed_dictionaries({"name": st.text(min_size=1, max_size=5)}),
+    },
+    optional={"spec": WILD, "status": WILD},
+)
+
+
+@given(st.lists(OBJECTS | WILD, max_size=4))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_wild_objects_are_put_bad_or_problems(tmp_path: Path, things: list[Any]) -> None:
+    path = tmp_path / "wild.yaml"
+    path.write_text(yaml.safe_dump({"kind": "List", "items": things}))
+    folder = Folder(tmp_path)
+    folder.look()
+    for key, raw in folder.objects.items():
+        change = read(BY_NAME[key.kind], raw)
+        told = change.object.metadata.key if isinstance(change, Put) else change.key
+        assert told == key.key

@@ -1,0 +1,150 @@
+"""The one writer task: changes in, views out."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from fettle.evidence import rules
+from fettle.feeds.writing import Writer
+from fettle.health import HealthBook
+from fettle.inventory import Inventory
+from fettle.model import State
+from fettle.settings import HealthSettings
+from fettle.view import Publisher, View
+from fettle.wire import kinds
+from fettle.wire.changes import (
+    Bad,
+    Change,
+    Contact,
+    Gone,
+    ListEnded,
+    ListStarted,
+    Lost,
+    Put,
+    Unserved,
+)
+from fettle.wire.kinds import Kind
+from tests.fettle import building as b
+
+RULES = rules.load()
+WATCHED = (kinds.NODE, kinds.SLICE, kinds.POD)
+
+
+class House:
+    """A running writer, the feed's side of it, and what it publishes."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000.0
+        self.publisher = Publisher()
+        inventory = Inventory(HealthBook(HealthSettings(), RULES), RULES)
+        self.writer = Writer(inventory, self.publisher, lambda: self.now, WATCHED)
+
+    async def send(self, *changes: Change) -> None:
+        await self.writer.send(list(changes))
+
+    async def sync(self, *puts: Change) -> View:
+        for kind in WATCHED:
+            mine = [p for p in puts if p[0] is kind]
+            await self.send(ListStarted(kind), *mine, ListEnded(kind))
+        return await self.newer(0)
+
+    async def newer(self, generation: int) -> View:
+        async with asyncio.timeout(5):
+            return await self.publisher.newer_than(generation)
+
+
+@pytest.fixture
+async def house() -> AsyncIterator[House]:
+    made = House()
+    task = asyncio.create_task(made.writer.run())
+    yield made
+    task.cancel()
+
+
+def put(kind: Kind, raw: Any) -> Put:
+    return Put(kind, kind.decode(msgspec.json.encode(raw)))
+
+
+def node(name: str, allocatable: int = 8, **metadata: Any) -> Put:
+    status = {"capacity": {b.RESOURCE: "8"}, "allocatable": {b.RESOURCE: str(allocatable)}}
+    return put(kinds.NODE, {"metadata": {"name": name, **metadata}, "status": status})
+
+
+async def test_nothing_is_published_before_every_kind_is_synced(house: House) -> None:
+    await house.send(ListStarted(kinds.NODE), node("a"), ListEnded(kinds.NODE))
+    await house.send(ListStarted(kinds.SLICE), ListEnded(kinds.SLICE))
+    await asyncio.sleep(0.05)
+    assert house.publisher.view.generation == 0
+    await house.send(ListStarted(kinds.POD), ListEnded(kinds.POD))
+    assert list((await house.newer(0)).nodes) == ["a"]
+
+
+async def test_a_kind_that_is_not_served_counts_as_synced_and_empty(house: House) -> None:
+    await house.send(Unserved(kinds.SLICE, "404"))
+    for kind in (kinds.NODE, kinds.POD):
+        await house.send(ListStarted(kind), ListEnded(kind))
+    view = await house.newer(0)
+    assert view.served["ResourceSlice"] is False
+
+
+async def test_a_burst_of_changes_becomes_few_views_and_loses_none(house: House) -> None:
+    await house.sync()
+    for i in range(500):
+        await house.send(node(f"n{i}"))
+    while len(house.publisher.view.nodes) < 500:
+        await house.newer(house.publisher.view.generation)
+    assert house.publisher.view.generation < 100
+
+
+async def test_a_deleted_object_is_gone_from_the_view(house: House) -> None:
+    view = await house.sync(node("a"), node("b"))
+    await house.send(Gone(kinds.NODE, "a"))
+    assert list((await house.newer(view.generation)).nodes) == ["b"]
+
+
+async def test_a_malformed_object_costs_only_its_node_its_certainty(house: House) -> None:
+    view = await house.sync(node("a"), node("b"))
+    await house.send(Bad(kinds.SLICE, "a-slice", "spec: wrong", "a"), node("c"))
+    view = await house.newer(view.generation)
+    while "c" not in view.nodes:
+        view = await house.newer(view.generation)
+    assert view.nodes["a"].health.state is State.UNKNOWN
+    assert view.nodes["b"].health.state is State.HEALTHY
+    assert "wrong" in view.quarantined["ResourceSlice a-slice"]
+
+
+async def test_contact_counts_as_fresh_and_clears_what_was_lost(house: House) -> None:
+    await house.sync()
+    await house.send(Lost(kinds.NODE, "connection refused"))
+    await house.send(Contact(kinds.NODE, 1_000_007.0))
+    await asyncio.sleep(0.05)
+    source = house.publisher.sources["Node"]
+    assert (source.contact_at, source.note) == (1_000_007.0, "")
+
+
+async def test_time_alone_publishes_what_has_faded(house: House) -> None:
+    pod = {
+        "metadata": {
+            "name": "p",
+            "namespace": "d",
+            "uid": "u",
+            "creationTimestamp": "1970-01-12T13:46:40Z",
+        },
+        "spec": {
+            "nodeName": "a",
+            "containers": [{"resources": {"limits": {b.RESOURCE: "1"}}}],
+        },
+        "status": {
+            "phase": "Failed",
+            "reason": "UnexpectedAdmissionError",
+            "message": "Allocate failed due to no device, which is unexpected",
+        },
+    }
+    view = await house.sync(node("a"), put(kinds.POD, pod))
+    before = view.nodes["a"].health.score
+    house.now += 6 * 3600
+    after = (await house.newer(view.generation)).nodes["a"].health.score
+    assert before < 0.8 < after

@@ -1,0 +1,343 @@
+"""An API server of our own for tests: lists in pages, watches (with and without watch-list),
+bookmarks, merge patches and optimistic concurrency over JSON objects that may be as malformed as a
+test likes. It speaks HTTP on loopback, and a test can make it forget, refuse, hang or restart."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import json
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from aiohttp import web
+
+Object = dict[str, Any]
+USER = "system:serviceaccount:fettle-system:fettle"
+INITIAL_END = {"k8s.io/initial-events-end": "true"}
+
+
+class Target(NamedTuple):
+    """What a URL path names: `name` is "" for a collection."""
+
+    group: str
+    plural: str
+    namespace: str
+    name: str
+
+
+class Asked(NamedTuple):
+    """One request that came in; `verb` is Kubernetes' (`list`, `watch`, `get`, …)."""
+
+    verb: str
+    target: Target
+    query: dict[str, str]
+
+
+class _Change(NamedTuple):
+    version: int
+    type: str
+    plural: str
+    object: Object
+
+
+class FakeApi:
+    """Objects live under their plural (`nodes`) and key (`namespace/name` or `name`)."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, dict[str, Object]] = {}
+        self.asked: list[Asked] = []
+        self.watch_list = True
+        self.accepts_but_ignores_watch_list = False
+        self.silent = False
+        self.answers_nothing = False
+        self.unserved: set[str] = set()
+        self.forbidden: set[tuple[str, str]] = set()
+        self.token: str | None = None
+        self.expire_by_event = False
+        self.raw_event: bytes | None = None
+        self.version = 100
+        self.port = 0
+        self.tls: ssl.SSLContext | None = None
+        self._oldest = 0
+        self._log: list[_Change] = []
+        self._turned = asyncio.Event()
+        self._runner: web.AppRunner | None = None
+        self._watches: list[web.Request] = []
+
+    # the server
+
+    @property
+    def url(self) -> str:
+        return f"{'https' if self.tls else 'http'}://127.0.0.1:{self.port}"
+
+    async def start(self) -> None:
+        """On the port it had before, if it had one."""
+        app = web.Application()
+        app.router.add_route("*", "/{path:.*}", self._answer)
+        self._runner = web.AppRunner(app, shutdown_timeout=0.01)
+        await self._runner.setup()
+        site = web.TCPSite(
+            self._runner, "127.0.0.1", self.port, ssl_context=self.tls, reuse_address=True
+        )
+        await site.start()
+        self.port = self._runner.addresses[0][1]
+
+    async def stop(self) -> None:
+        self.drop_watches()
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+    def drop_watches(self) -> None:
+        """As a dying network does: without a last word."""
+        for request in self._watches:
+            if request.transport is not None:
+                request.transport.abort()
+
+    def kubeconfig(self, folder: Path, *, token: str = "", namespace: str = "") -> Path:
+        context = {"cluster": "fake", "user": "fake"}
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "fake", "cluster": {"server": self.url}}],
+            "users": [{"name": "fake", "user": {"token": token} if token else {}}],
+            "contexts": [{"name": "fake", "context": context}],
+            "current-context": "fake",
+        }
+        if namespace:
+            context["namespace"] = namespace
+        path = folder / "kubeconfig"
+        path.write_text(json.dumps(config))
+        return path
+
+    # what a test does to the cluster
+
+    def put(self, plural: str, thing: Object) -> Object:
+        """Create or replace, as it is, whatever it is."""
+        kept = copy.deepcopy(thing)
+        metadata = kept.setdefault("metadata", {})
+        key = _key(metadata)
+        known = key in self.objects.setdefault(plural, {})
+        self.version += 1
+        metadata["resourceVersion"] = str(self.version)
+        self.objects[plural][key] = kept
+        self._note("MODIFIED" if known else "ADDED", plural, kept)
+        return kept
+
+    def remove(self, plural: str, key: str) -> Object:
+        gone = copy.deepcopy(self.objects[plural].pop(key))
+        self.version += 1
+        gone["metadata"]["resourceVersion"] = str(self.version)
+        self._note("DELETED", plural, gone)
+        return gone
+
+    def bookmark(self, plural: str) -> None:
+        self._note("BOOKMARK", plural, {"metadata": {"resourceVersion": str(self.version)}})
+
+    def forget(self) -> None:
+        """Compaction: nothing older than now can be resumed from."""
+        self._oldest = self.version
+        self._log = []
+
+    def verbs(self, plural: str) -> list[str]:
+        """What was asked about a resource, in order."""
+        return [asked.verb for asked in self.asked if asked.target.plural == plural]
+
+    def _note(self, type_: str, plural: str, thing: Object) -> None:
+        self._log.append(_Change(self.version, type_, plural, copy.deepcopy(thing)))
+        self.turn()
+
+    def turn(self) -> None:
+        turned, self._turned = self._turned, asyncio.Event()
+        turned.set()
+
+    # answers
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        target = _target(request.path)
+        if target is None:
+            return web.Response(status=404, text="404 page not found\n")
+        verb = _verb(request, target)
+        self.asked.append(Asked(verb, target, dict(request.query)))
+        if self.answers_nothing:
+            await asyncio.Event().wait()
+        if self.token and request.headers.get("Authorization") != f"Bearer {self.token}":
+            return _status(401, "Unauthorized", "Unauthorized")
+        if target.plural in self.unserved:
+            return web.Response(status=404, text="404 page not found\n")
+        if (verb, target.plural) in self.forbidden:
+            return _status(403, "Forbidden", _forbidden(verb, target))
+        if verb == "watch":
+            return await self._watch(request, target.plural)
+        if verb == "list":
+            return self._list(request, target.plural)
+        return await self._single(verb, request, target)
+
+    def _list(self, request: web.Request, plural: str) -> web.Response:
+        items = [copy.deepcopy(v) for _, v in sorted(self.objects.get(plural, {}).items())]
+        limit = int(request.query.get("limit", 0)) or len(items) or 1
+        start = int(request.query.get("continue", 0))
+        metadata: Object = {"resourceVersion": str(self.version)}
+        if start + limit < len(items):
+            metadata["continue"] = str(start + limit)
+        page = items[start : start + limit] or None
+        return web.json_response({"kind": "List", "metadata": metadata, "items": page})
+
+    async def _watch(self, request: web.Request, plural: str) -> web.StreamResponse:
+        version = request.query.get("resourceVersion", "")
+        asks_list = request.query.get("sendInitialEvents") == "true"
+        if asks_list and not self.watch_list:
+            text = "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch"
+            return _status(422, "Invalid", text)
+        expired = bool(version) and int(version) < self._oldest
+        if expired and not self.expire_by_event:
+            return _status(410, "Expired", "too old resource version")
+        response = web.StreamResponse()
+        await response.prepare(request)
+        self._watches.append(request)
+        try:
+            if expired:
+                await _send(response, "ERROR", _status_body(410, "Expired", "too old"))
+                return response
+            seen = int(version) if version else await self._initial(response, plural, asks_list)
+            await self._follow(response, plural, seen)
+        finally:
+            self._watches.remove(request)
+        return response
+
+    async def _initial(self, response: web.StreamResponse, plural: str, asks_list: bool) -> int:
+        version = self.version
+        for _, thing in sorted(self.objects.get(plural, {}).items()):
+            await _send(response, "ADDED", thing)
+        if asks_list and not self.accepts_but_ignores_watch_list and not self.silent:
+            end = {"metadata": {"resourceVersion": str(version), "annotations": INITIAL_END}}
+            await _send(response, "BOOKMARK", end)
+        return version
+
+    async def _follow(self, response: web.StreamResponse, plural: str, seen: int) -> None:
+        position = 0
+        while True:
+            turned, log = self._turned, self._log
+            if self.raw_event is not None:
+                raw, self.raw_event = self.raw_event, None
+                await response.write(raw)
+            while position < len(log) and not self.silent:
+                change, position = log[position], position + 1
+                if change.plural == plural and (change.version > seen or change.type == "BOOKMARK"):
+                    await _send(response, change.type, change.object)
+            await turned.wait()
+            if log is not self._log:
+                position = 0
+            if self.accepts_but_ignores_watch_list:
+                return
+
+    async def _single(self, verb: str, request: web.Request, target: Target) -> web.Response:
+        body: Any = await request.json() if request.can_read_body else None
+        things = self.objects.setdefault(target.plural, {})
+        if verb == "create":
+            body["metadata"].setdefault("namespace", target.namespace)
+            key = _key(body["metadata"])
+            if key in things:
+                return _status(409, "AlreadyExists", f'{target.plural} "{key}" already exists')
+            return web.json_response(self.put(target.plural, body), status=201)
+        key = f"{target.namespace}/{target.name}" if target.namespace else target.name
+        found = things.get(key)
+        if found is None:
+            text = f'{target.plural} "{target.name}" not found'
+            return _status(404, "NotFound", text, {"name": target.name})
+        if verb == "delete":
+            return web.json_response(self.remove(target.plural, key))
+        if verb == "update":
+            sent = body["metadata"].get("resourceVersion")
+            if sent and sent != found["metadata"]["resourceVersion"]:
+                return _status(409, "Conflict", "the object has been modified")
+            found = self.put(target.plural, body)
+        if verb == "patch":
+            found = self.put(target.plural, _merged(found, body))
+        return web.json_response(found)
+
+
+@asynccontextmanager
+async def fake_api() -> AsyncIterator[FakeApi]:
+    api = FakeApi()
+    await api.start()
+    try:
+        yield api
+    finally:
+        await api.stop()
+
+
+def _target(path: str) -> Target | None:
+    parts = path.strip("/").split("/")
+    if parts[:2] == ["api", "v1"]:
+        group, rest = "", parts[2:]
+    elif parts[0] == "apis" and len(parts) > 3:
+        group, rest = parts[1], parts[3:]
+    else:
+        return None
+    namespace = ""
+    if len(rest) > 2 and rest[0] == "namespaces":
+        namespace, rest = rest[1], rest[2:]
+    if not rest or len(rest) > 2:
+        return None
+    return Target(group, rest[0], namespace, rest[1] if len(rest) == 2 else "")
+
+
+def _verb(request: web.Request, target: Target) -> str:
+    if request.method == "GET" and not target.name:
+        return "watch" if request.query.get("watch") == "true" else "list"
+    return {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch"}.get(
+        request.method, "delete"
+    )
+
+
+async def _send(response: web.StreamResponse, type_: str, thing: Object) -> None:
+    await response.write(json.dumps({"type": type_, "object": thing}).encode() + b"\n")
+
+
+def _status_body(
+    code: int, reason: str, message: str, details: Object | None = None
+) -> dict[str, Any]:
+    return {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "status": "Failure",
+        "message": message,
+        "reason": reason,
+        "details": details or {},
+        "code": code,
+    }
+
+
+def _status(code: int, reason: str, message: str, details: Object | None = None) -> web.Response:
+    return web.json_response(_status_body(code, reason, message, details), status=code)
+
+
+def _forbidden(verb: str, target: Target) -> str:
+    where = f'in the namespace "{target.namespace}"' if target.namespace else "at the cluster scope"
+    what = target.plural + (f".{target.group}" if target.group else "")
+    return (
+        f'{what} is forbidden: User "{USER}" cannot {verb} resource "{target.plural}" '
+        f'in API group "{target.group}" {where}'
+    )
+
+
+def _key(metadata: Object) -> str:
+    namespace = metadata.get("namespace")
+    return f"{namespace}/{metadata.get('name')}" if namespace else str(metadata.get("name"))
+
+
+def _merged(into: Any, patch: Any) -> Any:
+    if not isinstance(patch, dict):
+        return patch
+    merged = dict(into) if isinstance(into, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            merged.pop(key, None)
+        else:
+            merged[key] = _merged(merged.get(key), value)
+    return merged

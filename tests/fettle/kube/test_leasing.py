@@ -1,0 +1,167 @@
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from fettle.kube.leasing import lead
+from fettle.kube.session import Session
+from tests.fettle.feeds.recorder import PATIENCE_S
+from tests.fettle.kube.fake_api import FakeApi
+
+KEY = "fettle-system/steward"
+DURATION_S = 1.0
+
+
+class Worker:
+    """Work that notes when it begins and ends."""
+
+    def __init__(self, session: Session, identity: str, *, duration_s: float = DURATION_S) -> None:
+        self.working = asyncio.Event()
+        self.stopped = asyncio.Event()
+        self.task = asyncio.create_task(
+            lead(session, "fettle-system", "steward", identity, duration_s, self.work)
+        )
+
+    async def work(self) -> None:
+        self.working.set()
+        self.stopped.clear()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.working.clear()
+            self.stopped.set()
+
+    async def leads(self) -> None:
+        async with asyncio.timeout(PATIENCE_S):
+            await self.working.wait()
+
+    async def end(self) -> None:
+        self.task.cancel()
+        await asyncio.wait([self.task])
+
+
+def spec(api: FakeApi) -> dict[str, Any]:
+    found: dict[str, Any] = api.objects["leases"][KEY]["spec"]
+    return found
+
+
+async def seen(true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not true():
+            await asyncio.sleep(0.01)
+
+
+async def test_the_first_candidate_makes_the_lease_and_leads(
+    api: FakeApi, session: Session
+) -> None:
+    one = Worker(session, "one")
+    await one.leads()
+    record = spec(api)
+    assert record["holderIdentity"] == "one"
+    assert record["leaseTransitions"] == 0
+    assert record["leaseDurationSeconds"] == 1
+    for field in ("acquireTime", "renewTime"):
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", record[field])
+    await one.end()
+
+
+async def test_a_leader_renews_and_keeps_the_time_it_acquired(
+    api: FakeApi, session: Session
+) -> None:
+    one = Worker(session, "one")
+    await one.leads()
+    first = spec(api)
+    await seen(lambda: spec(api)["renewTime"] != first["renewTime"])
+    assert spec(api)["acquireTime"] == first["acquireTime"]
+    assert spec(api)["leaseTransitions"] == 0
+    await one.end()
+
+
+async def test_of_two_candidates_one_leads_and_the_other_takes_over_on_release(
+    api: FakeApi, session: Session
+) -> None:
+    one = Worker(session, "one", duration_s=30.0)  # not by expiry, then
+    await one.leads()
+    two = Worker(session, "two")
+    await seen(lambda: api.verbs("leases").count("get") > 3)
+    assert not two.working.is_set()
+    await one.end()
+    assert one.stopped.is_set()
+    await two.leads()
+    assert spec(api)["holderIdentity"] == "two"
+    assert spec(api)["leaseTransitions"] == 1
+    await two.end()
+    assert spec(api)["holderIdentity"] == ""
+
+
+async def test_a_lease_whose_holder_died_is_taken_over_whatever_its_clock_said(
+    api: FakeApi, session: Session
+) -> None:
+    dead = {
+        "holderIdentity": "dead",
+        "leaseDurationSeconds": 1,
+        "renewTime": "2999-01-01T00:00:00.000000Z",
+        "leaseTransitions": 4,
+    }
+    api.put("leases", {"metadata": {"name": "steward", "namespace": "fettle-system"}, "spec": dead})
+    two = Worker(session, "two")
+    await two.leads()
+    assert spec(api)["leaseTransitions"] == 5
+    await two.end()
+
+
+async def test_a_leader_that_cannot_renew_stops_working_and_leads_again_later(
+    api: FakeApi, session: Session
+) -> None:
+    one = Worker(session, "one")
+    await one.leads()
+    await api.stop()
+    async with asyncio.timeout(PATIENCE_S):
+        await one.stopped.wait()
+    await api.start()
+    await one.leads()
+    await one.end()
+
+
+async def test_a_leader_that_another_replaced_stops_working(api: FakeApi, session: Session) -> None:
+    one = Worker(session, "one")
+    await one.leads()
+    usurped = spec(api) | {"holderIdentity": "other", "leaseDurationSeconds": 3600}
+    lease = api.objects["leases"][KEY]
+    api.put("leases", {"metadata": lease["metadata"], "spec": usurped})
+    async with asyncio.timeout(PATIENCE_S):
+        await one.stopped.wait()
+    await one.end()
+    assert spec(api)["holderIdentity"] == "other", "what is not ours is not given back"
+
+
+async def test_a_refusal_is_no_crash(api: FakeApi, session: Session) -> None:
+    api.forbidden = {("get", "leases")}
+    one = Worker(session, "one")
+    await seen(lambda: api.verbs("leases").count("get") > 1)
+    api.forbidden = set()
+    await one.leads()
+    await one.end()
+
+
+async def test_work_that_ends_gives_the_lease_back(api: FakeApi, session: Session) -> None:
+    async def nothing() -> None:
+        return
+
+    await lead(session, "fettle-system", "steward", "one", DURATION_S, nothing)
+    assert spec(api)["holderIdentity"] == ""
+
+
+async def test_work_that_fails_gives_the_lease_back_and_is_heard(
+    api: FakeApi, session: Session
+) -> None:
+    async def failing() -> None:
+        raise RuntimeError("broken work")
+
+    with pytest.raises(RuntimeError, match="broken work"):
+        await lead(session, "fettle-system", "steward", "one", DURATION_S, failing)
+    assert spec(api)["holderIdentity"] == ""

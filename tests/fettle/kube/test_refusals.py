@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fettle import errors
+from fettle.kube.refusals import read_status, refusal
+
+SERVER = "https://10.0.0.1"
+
+
+def error(code: int, **status: object) -> errors.ClusterError:
+    return refusal(SERVER, "GET /api/v1/nodes", code, read_status(json.dumps(status).encode()))
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (400, errors.Invalid),
+        (401, errors.Unauthorized),
+        (403, errors.Forbidden),
+        (405, errors.ClusterError),
+        (409, errors.Conflict),
+        (410, errors.Expired),
+        (413, errors.Invalid),
+        (422, errors.Invalid),
+        (429, errors.Unreachable),
+        (500, errors.Unreachable),
+        (504, errors.Unreachable),
+    ],
+)
+def test_each_status_is_its_error(code: int, kind: type[errors.ClusterError]) -> None:
+    assert type(error(code, message="so it is")) is kind
+
+
+def test_an_absent_object_and_an_absent_resource_are_told_apart() -> None:
+    named = error(404, message='nodes "a" not found', details={"name": "a"})
+    assert type(named) is errors.NotFound
+    absent = error(404, message="the server could not find the requested resource", details={})
+    assert type(absent) is errors.NotServed
+
+
+def test_a_version_from_the_future_has_us_list_again() -> None:
+    causes = [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]
+    assert type(error(504, reason="Timeout", details={"causes": causes})) is errors.Expired
+
+
+def test_cluster_scope_is_all_namespaces() -> None:
+    message = (
+        'nodes is forbidden: User "eve" cannot list resource "nodes" '
+        'in API group "" at the cluster scope'
+    )
+    assert str(error(403, message=message)) == (
+        f'{SERVER} refuses by RBAC: grant the verb "list" on the resource "nodes" of the core API '
+        "group in all namespaces to eve"
+    )
+
+
+def test_a_path_that_is_no_resource_is_named() -> None:
+    message = 'forbidden: User "eve" cannot get path "/metrics"'
+    assert 'grant the verb "get" on the path "/metrics" to eve' in str(error(403, message=message))
+
+
+def test_a_refusal_that_is_not_rbacs_keeps_its_reason() -> None:
+    said = str(error(403, message="exceeded quota:\n pods"))
+    assert said == f"{SERVER} forbids: exceeded quota: pods"
+
+
+@given(st.integers(300, 599), st.binary())
+def test_whatever_the_server_says_is_one_bounded_line(code: int, body: bytes) -> None:
+    said = str(refusal(SERVER, "GET /x", code, read_status(body)))
+    assert said.startswith(SERVER)
+    assert len(said) < 700
+    assert len(said.splitlines()) == 1

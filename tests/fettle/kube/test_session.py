@@ -1,0 +1,234 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+from collections.abc import Callable
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fettle.errors import (
+    Conflict,
+    Forbidden,
+    NotFound,
+    NotServed,
+    SettingsError,
+    Silent,
+    Unauthorized,
+    Unreachable,
+)
+from fettle.kube.session import Session
+from tests.controlplane import kubeconfigs
+from tests.controlplane.certificates import Authority
+from tests.fettle.kube.fake_api import USER, FakeApi
+
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/ns/leases"
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A person with nothing but an empty home directory."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+async def test_objects_are_created_read_changed_and_deleted(session: Session) -> None:
+    made = await session.create(LEASES, {"metadata": {"name": "a"}, "spec": {"x": 1}})
+    lease = json.loads(made)
+    assert lease["metadata"]["namespace"] == "ns"
+    await session.patch(f"{LEASES}/a", {"spec": {"y": 2}})
+    assert json.loads(await session.get(f"{LEASES}/a"))["spec"] == {"x": 1, "y": 2}
+    with pytest.raises(Conflict):
+        await session.replace(f"{LEASES}/a", lease)
+    with pytest.raises(Conflict):
+        await session.create(LEASES, {"metadata": {"name": "a"}})
+    await session.delete(f"{LEASES}/a")
+    with pytest.raises(NotFound, match='leases "a" not found'):
+        await session.get(f"{LEASES}/a")
+
+
+async def test_parameters_reach_the_server_as_they_are(api: FakeApi, session: Session) -> None:
+    await session.get("/api/v1/nodes", {"limit": 5, "labelSelector": "a=b,c!=d/e f+%"})
+    assert api.asked[0].query == {"limit": "5", "labelSelector": "a=b,c!=d/e f+%"}
+
+
+async def test_a_resource_that_does_not_exist_is_not_served(api: FakeApi, session: Session) -> None:
+    api.unserved = {"resourceclaims"}
+    with pytest.raises(
+        NotServed, match=r"does not serve /apis/resource\.k8s\.io/v1/resourceclaims"
+    ):
+        await session.get("/apis/resource.k8s.io/v1/resourceclaims")
+
+
+async def test_a_refusal_by_rbac_names_verb_resource_namespace_and_user(
+    api: FakeApi, session: Session
+) -> None:
+    api.forbidden = {("create", "leases")}
+    with pytest.raises(Forbidden) as caught:
+        await session.create(LEASES, {"metadata": {"name": "a"}})
+    assert str(caught.value) == (
+        f'{api.url} refuses by RBAC: grant the verb "create" on the resource "leases" of the API '
+        f'group "coordination.k8s.io" in the namespace "ns" to {USER}'
+    )
+
+
+async def test_a_server_that_is_away_is_named(api: FakeApi, session: Session) -> None:
+    await api.stop()
+    with pytest.raises(Unreachable, match=api.url):
+        await session.get("/api/v1/nodes")
+
+
+async def test_a_call_that_is_not_answered_ends(api: FakeApi, session: Session) -> None:
+    api.answers_nothing = True
+    with pytest.raises(Unreachable, match="no answer in time"):
+        await session.get("/api/v1/nodes", timeout_s=0.05)
+
+
+async def test_a_stream_that_says_nothing_is_silent(api: FakeApi, session: Session) -> None:
+    stream = session.stream("/api/v1/nodes", {"watch": True}, silence_s=0.05)
+    async with aclosing(stream) as chunks:
+        assert await anext(chunks) == b"", "accepted"
+        with pytest.raises(Silent, match=r"said nothing for 0\.05 s"):
+            await anext(chunks)
+
+
+async def test_a_token_goes_along(api: FakeApi, tmp_path: Path) -> None:
+    api.token = "right"
+    async with await Session.open(api.kubeconfig(tmp_path, token="right")) as session:
+        await session.get("/api/v1/nodes")
+
+
+async def test_credentials_are_read_again_when_they_are_refused(
+    api: FakeApi, tmp_path: Path
+) -> None:
+    api.token = "new"
+    async with await Session.open(api.kubeconfig(tmp_path, token="old")) as session:
+        api.kubeconfig(tmp_path, token="new")
+        await asyncio.gather(*(session.get("/api/v1/nodes") for _ in range(4)))
+
+
+async def test_credentials_that_stay_refused_say_so(api: FakeApi, tmp_path: Path) -> None:
+    api.token = "right"
+    async with await Session.open(api.kubeconfig(tmp_path, token="wrong")) as session:
+        for _ in range(2):
+            with pytest.raises(Unauthorized, match="does not accept our credentials"):
+                await session.get("/api/v1/nodes")
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+async def test_only_a_server_whose_authority_is_trusted_is_talked_to(
+    tmp_path: Path, trusted: bool
+) -> None:
+    theirs, ours = Authority("theirs"), Authority("ours")
+    api = FakeApi()
+    api.tls = _server_tls(theirs, tmp_path)
+    await api.start()
+    config = kubeconfigs.by_certificate(
+        api.url, (theirs if trusted else ours).certificate, theirs.client("fettle")
+    )
+    path = kubeconfigs.write(config, tmp_path / "config")
+    try:
+        async with await Session.open(path) as session:
+            if trusted:
+                await session.get("/api/v1/nodes")
+            else:
+                with pytest.raises(Unreachable, match="a certificate that is not trusted"):
+                    await session.get("/api/v1/nodes")
+    finally:
+        await api.stop()
+
+
+def _server_tls(authority: Authority, folder: Path) -> ssl.SSLContext:
+    """Asks its callers for a certificate, as an API server may."""
+    pair = authority.server("fake")
+    (folder / "server.pem").write_bytes(pair.certificate + pair.key)
+    (folder / "ca.pem").write_bytes(authority.certificate)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=folder / "ca.pem")
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.load_cert_chain(folder / "server.pem")
+    return context
+
+
+async def test_the_namespace_is_the_contexts_else_our_own(api: FakeApi, tmp_path: Path) -> None:
+    async with await Session.open(api.kubeconfig(tmp_path, namespace="tools")) as session:
+        assert session.namespace == "tools"
+    async with await Session.open(api.kubeconfig(tmp_path)) as session:
+        assert session.namespace == "fettle-system"
+
+
+async def test_without_any_cluster_the_message_says_what_was_tried(home: Path) -> None:
+    with pytest.raises(SettingsError) as caught:
+        await Session.open()
+    for said in (str(home / ".kube" / "config"), "$KUBECONFIG", "--kubeconfig", "--snapshot"):
+        assert said in str(caught.value)
+
+
+async def test_the_kubeconfig_in_the_home_directory_is_found(api: FakeApi, home: Path) -> None:
+    (home / ".kube").mkdir()
+    api.kubeconfig(home).rename(home / ".kube" / "config")
+    async with await Session.open() as session:
+        assert session.server == api.url
+
+
+async def test_the_environments_kubeconfig_may_be_several_files(
+    api: FakeApi, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", f"{home / 'absent'}:{api.kubeconfig(home)}")
+    async with await Session.open() as session:
+        assert session.server == api.url
+
+
+async def test_a_kubeconfig_that_is_not_there_is_named(home: Path) -> None:
+    with pytest.raises(SettingsError, match=r"nowhere.*pass --kubeconfig"):
+        await Session.open(home / "nowhere")
+
+
+async def test_a_pod_without_a_token_is_told_what_to_set(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "192.0.2.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    with pytest.raises(SettingsError, match="automountServiceAccountToken"):
+        await Session.open()
+
+
+def _broken(change: Callable[[dict[str, Any]], object]) -> str:
+    config: dict[str, Any] = {
+        "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}],
+        "users": [{"name": "u", "user": {}}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "x",
+    }
+    change(config)
+    return json.dumps(config)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[",
+        "just text",
+        "[1, 2]",
+        _broken(lambda c: c.pop("contexts")),
+        _broken(lambda c: c.update({"current-context": "other"})),
+        _broken(lambda c: c["clusters"][0].update(cluster="c")),
+        _broken(lambda c: c["clusters"][0]["cluster"].update({"certificate-authority-data": "!"})),
+        _broken(lambda c: c["clusters"][0]["cluster"].update({"certificate-authority": "gone"})),
+        _broken(
+            lambda c: c["clusters"][0]["cluster"].update({"certificate-authority-data": "bm8="})
+        ),
+    ],
+)
+async def test_a_kubeconfig_that_cannot_be_read_is_one_sentence(home: Path, text: str) -> None:
+    path = home / "config"
+    path.write_text(text)
+    with pytest.raises(SettingsError) as caught:
+        await Session.open(path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,198 @@
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from fettle.kube.session import Session
+from fettle.model import SOUND
+from fettle.settings import StewardSettings
+from fettle.steward.stewarding import AllowedNodes, Steward
+from fettle.steward.waking import WAKES
+from fettle.view import EMPTY, NodeView, Publisher, View
+from fettle.wire import core
+from tests.fettle.feeds.recorder import PATIENCE_S
+from tests.fettle.kube.fake_api import FakeApi, fake_api
+from tests.fettle.steward.test_waking import pod
+
+CLAIM = "fettle-system/fettle-wake-up"
+
+
+class Cluster:
+    """A view that a test publishes anew, and which nodes are allowed for every pod."""
+
+    def __init__(self, api: FakeApi) -> None:
+        self.api = api
+        self.publisher = Publisher()
+        self.allowed: frozenset[str] = frozenset()
+
+    def publish(self, pods: Iterable[core.Pod] = (), **fields: Any) -> None:
+        old = self.publisher.view
+        view = msgspec.structs.replace(
+            old, generation=old.generation + 1, pods={p.metadata.key: p for p in pods}, **fields
+        )
+        self.publisher.publish(view, frozenset())
+
+    def allow(self, *nodes: str) -> None:
+        self.allowed = frozenset(nodes)
+        self.publish(self.publisher.view.pods.values())
+
+    @property
+    def writes(self) -> list[str]:
+        """What was written, leases apart, in order."""
+        return [
+            f"{asked.verb} {asked.target.plural}"
+            for asked in self.api.asked
+            if asked.target.plural != "leases"
+        ]
+
+    async def wrote(self, count: int) -> None:
+        await until(lambda: len(self.writes) >= count)
+
+    async def looked(self, looks: list[int]) -> None:
+        """Two looks from now on: whatever the first decided has been written."""
+        wanted = len(looks) + 2
+        while len(looks) < wanted:
+            self.publish(self.publisher.view.pods.values())
+            await asyncio.sleep(0.01)
+
+
+async def until(true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not true():
+            await asyncio.sleep(0.005)
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[Cluster]:
+    async with fake_api() as api:
+        yield Cluster(api)
+
+
+@asynccontextmanager
+async def steward(
+    cluster: Cluster, folder: Path, allowed: AllowedNodes | None = None
+) -> AsyncIterator[list[int]]:
+    """A steward at work; gives the generations that it looked at."""
+    looks: list[int] = []
+
+    def allowed_now(_: core.Pod, view: View) -> frozenset[str]:
+        looks.append(view.generation)
+        return cluster.allowed
+
+    async with await Session.open(cluster.api.kubeconfig(folder)) as session:
+        made = Steward(
+            session,
+            cluster.publisher,
+            allowed or allowed_now,
+            namespace="fettle-system",
+            identity="one",
+            settings=StewardSettings(wake_interval_seconds=0.01, lease_seconds=1.0),
+            clock=lambda: 1_700_000_000.5,
+            retry_s=0.02,
+        )
+        task = asyncio.create_task(made.run())
+        try:
+            yield looks
+            assert not task.done()
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
+
+
+async def test_a_heal_annotates_a_claim_of_our_own(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.publish([pod()])
+    async with steward(cluster, tmp_path) as looks:
+        await until(lambda: bool(looks))
+        assert cluster.writes == []
+        cluster.allow("gpu-1")
+        await cluster.wrote(3)
+        assert cluster.writes[:3] == [
+            "patch resourceclaims",
+            "create resourceclaims",
+            "patch resourceclaims",
+        ]
+        claim = cluster.api.objects["resourceclaims"][CLAIM]
+        assert claim["metadata"]["annotations"]["fettle.dev/woken-at"] == (
+            "2023-11-14T22:13:20.500000Z"
+        )
+        (request,) = claim["spec"]["devices"]["requests"]
+        assert re.fullmatch(r"[a-z0-9.-]+", request["exactly"]["deviceClassName"])
+
+
+async def test_one_heal_is_a_bounded_number_of_writes(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.publish([pod()])
+    async with steward(cluster, tmp_path) as looks:
+        cluster.allow("gpu-1")
+        await cluster.wrote(2 + WAKES)
+        await cluster.looked(looks)
+        assert len(cluster.writes) == 2 + WAKES
+
+
+async def test_nothing_is_asked_or_written_while_no_pod_waits(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    asked: list[core.Pod] = []
+
+    def allowed(waiting: core.Pod, _: View) -> frozenset[str]:
+        asked.append(waiting)
+        return frozenset({"gpu-1"})
+
+    cluster.publish([pod(node="gpu-1")])
+    async with steward(cluster, tmp_path, allowed):
+        await until(lambda: "leases" in cluster.api.objects)
+        cluster.publish([pod("0/4 nodes are available: 4 Insufficient cpu.")])
+        cluster.publish([pod(node="gpu-1")])
+        await asyncio.sleep(0.05)
+        assert cluster.writes == []
+        cluster.publish([pod()])
+        await cluster.wrote(1)
+        assert all(waiting == pod() for waiting in asked)
+
+
+async def test_without_dra_a_node_is_annotated(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.api.put("nodes", {"metadata": {"name": "gpu-1"}})
+    node = NodeView("gpu-1", {}, SOUND, {}, ())
+    cluster.allowed = frozenset({"gpu-1"})
+    cluster.publish([pod()], nodes={"gpu-1": node}, served={"ResourceClaim": False})
+    async with steward(cluster, tmp_path):
+        await cluster.wrote(1)
+    assert set(cluster.writes) == {"patch nodes"}
+    assert "fettle.dev/woken-at" in cluster.api.objects["nodes"]["gpu-1"]["metadata"]["annotations"]
+
+
+async def test_a_refused_write_is_tried_again_until_it_is_granted(
+    cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.api.forbidden = {("patch", "resourceclaims")}
+    cluster.allowed = frozenset({"gpu-1"})
+    cluster.publish([pod()])
+    async with steward(cluster, tmp_path):
+        await cluster.wrote(3)
+        cluster.api.forbidden = set()
+        await until(lambda: CLAIM in cluster.api.objects.get("resourceclaims", {}))
+    told = capsys.readouterr().out
+    assert told.count('grant the verb "patch" on the resource "resourceclaims"') == 1
+
+
+async def test_a_pod_that_cannot_be_judged_does_not_keep_others_asleep(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    async def allowed(pod: core.Pod, _: View) -> frozenset[str]:
+        if pod.metadata.name == "odd":
+            raise RuntimeError("a bug")
+        return frozenset({"gpu-1"})
+
+    odd = msgspec.structs.replace(
+        pod(), metadata=msgspec.structs.replace(pod().metadata, name="odd")
+    )
+    view = msgspec.structs.replace(EMPTY, generation=1, pods={"ns/odd": odd, "ns/p": pod()})
+    cluster.publisher.publish(view, frozenset())
+    async with steward(cluster, tmp_path, allowed):
+        await cluster.wrote(1)

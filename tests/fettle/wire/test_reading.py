@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fettle.wire.changes import Bad, Change, Contact, Put
+from fettle.wire.kinds import KINDS, NODE, POD, Kind
+from fettle.wire.reading import SLICE_BYTES, Slices, loosely, read
+
+
+def raw(thing: Any) -> bytes:
+    return json.dumps(thing).encode()
+
+
+def test_an_object_is_put() -> None:
+    change = read(NODE, raw({"metadata": {"name": "a"}}))
+    assert isinstance(change, Put)
+    assert change.object.metadata.key == "a"
+
+
+NAMED = {"name": "p", "namespace": "ns"}
+DEEP = b'{"metadata":{"name":"p"},"spec":' + b"[" * 9999 + b"]" * 9999 + b"}"
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "node"),
+    [
+        (raw({"metadata": NAMED, "spec": {"nodeName": "n", "priority": "x"}}), "ns/p", "n"),
+        (raw({"metadata": NAMED | {"labels": 5}, "spec": {"nodeName": 7}}), "ns/p", ""),
+        (raw({"metadata": {"name": 5}}), "", ""),
+        (raw({"metadata": {}}), "", ""),
+        (raw({"metadata": None}), "", ""),
+        (raw([]), "", ""),
+        (b"no json", "", ""),
+        (DEEP, "", ""),
+    ],
+)
+def test_an_object_that_cannot_be_read_is_bad_under_what_can_be(
+    text: bytes, key: str, node: str
+) -> None:
+    change = read(POD, text)
+    assert isinstance(change, Bad)
+    assert (change.key, change.node) == (key, node)
+    assert change.reason.startswith("Pod: ")
+
+
+def test_a_bad_node_speaks_for_itself() -> None:
+    change = read(NODE, raw({"metadata": {"name": "a"}, "status": 1}))
+    assert isinstance(change, Bad)
+    assert change.node == "a"
+
+
+@given(st.sampled_from(KINDS), st.binary())
+def test_wild_bytes_are_bad(kind: Kind, text: bytes) -> None:
+    assert isinstance(read(kind, text), Bad)
+    assert isinstance(loosely(text), dict)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=15,
+)
+
+
+@given(st.sampled_from(KINDS), JSON, JSON, JSON)
+def test_wild_objects_are_put_or_bad(kind: Kind, metadata: Any, spec: Any, status: Any) -> None:
+    text = msgspec.json.encode({"metadata": metadata, "spec": spec, "status": status})
+    assert isinstance(read(kind, text), Put | Bad)
+
+
+async def test_changes_go_on_in_slices_of_bounded_size() -> None:
+    told: list[list[Change]] = []
+
+    class Sink:
+        async def send(self, changes: list[Change]) -> None:
+            told.append(changes)
+
+    slices = Slices(Sink())
+    for _ in range(10):
+        await slices.add(Contact(NODE, 0.0), SLICE_BYTES // 3 + 1)
+    await slices.flush()
+    await slices.flush()
+    assert [len(changes) for changes in told] == [3, 3, 3, 1]
