@@ -8,6 +8,7 @@ reply, since a text that changes makes the scheduler retry without pause.
 
 from collections import OrderedDict
 from collections.abc import Callable
+from itertools import filterfalse
 
 import structlog
 
@@ -120,10 +121,9 @@ class Verbs:
         self._count(table, names)
         if table.refused.isdisjoint(names):
             return wire.filter_reply(raw_names), "passed"
-        refused = table.refused
-        passed = [name for name in names if name not in refused]
-        text = refusal_text(table.ask)
-        failed = {name: text for name in names if name in refused}
+        is_refused = table.refused.__contains__
+        passed = list(filterfalse(is_refused, names))
+        failed = dict.fromkeys(filter(is_refused, names), refusal_text(table.ask))
         reply = wire.filter_reply(passed, refused=failed)
         return reply, _result(len(names), len(names) - len(passed))
 
@@ -154,7 +154,7 @@ class Verbs:
     def _count(self, table: Table, names: list[str]) -> None:
         refused = len(table.refused.intersection(names)) if table.refused else 0
         undecided = len(table.undecided.intersection(names)) if table.undecided else 0
-        unknown = sum(1 for n in names if n not in table.verdicts)
+        unknown = len(names) - sum(map(table.verdicts.__contains__, names))
         for result, count in (
             ("refused", refused),
             ("undecided", undecided),

@@ -207,12 +207,18 @@ class Answers:
         match = self.matching()
         while True:
             table = self.table(ask)
-            missing = [n for n in wanted if n not in table.verdicts and n in self.view.nodes]
+            missing = self._missing(table, wanted)
             if not missing or await self._judge(table, missing, match):
                 break
         if table.provisional and not table.provisional.isdisjoint(wanted):
             await self._settle(table, wanted, match)
         return table
+
+    def _missing(self, table: Table, wanted: list[str]) -> list[str]:
+        """Those of `wanted` that the view knows and the table does not."""
+        if all(map(table.verdicts.__contains__, wanted)):
+            return []
+        return [n for n in wanted if n not in table.verdicts and n in self.view.nodes]
 
     async def _judge(self, table: Table, names: Iterable[str], match: "Matching") -> bool:
         """Judge these nodes in short slices; false if the view turned meanwhile."""

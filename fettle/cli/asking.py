@@ -1,0 +1,132 @@
+"""`fettle explain pod` and `fettle devices`: ask a running Fettle, print for people."""
+
+import json
+import urllib.parse
+from typing import Any
+
+import click
+
+from fettle import explain
+from fettle.cli.calling import Answered, call_json, console
+from fettle.errors import FettleError
+
+
+def fetch(server: str, path: str, query: dict[str, str] | None = None) -> Any:
+    """The JSON that a running Fettle answers; raises FettleError with what it says is wrong."""
+    url = f"{server.rstrip('/')}{path}"
+    if query:
+        url += "?" + urllib.parse.urlencode(query)
+    try:
+        return call_json(url)
+    except Answered:
+        raise
+    except FettleError as error:
+        raise FettleError(
+            f"{error}; is `fettle serve` running there? (--server or FETTLE_SERVER says where)"
+        ) from error
+
+
+def explain_pod(server: str, name: str, output: str) -> None:
+    """Print a pod's verdicts node by node."""
+    data = fetch(server, "/explain", {"pod": name})
+    if output == "json":
+        click.echo(json.dumps(data, indent=2))
+        return
+    from rich.markup import escape
+
+    out = console()
+    policy = data["policy"]
+    out.print(f"[bold]{escape(data['pod'])}[/]  policy {policy['name']} ({policy['origin']})")
+    for warning in policy["warnings"]:
+        out.print(f"[yellow]{escape(warning)}[/]")
+    if data["ask"] is None:
+        out.print("needs no devices: every node is allowed")
+        return
+    out.print(verdict_table(data["nodes"]))
+    _print_evidence(out, data["nodes"])
+
+
+def verdict_table(nodes: dict[str, Any]) -> Any:
+    """Nodes with score, verdict and reason; refused last, then by score."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for column in ("NODE", "SCORE", "VERDICT", "REASON"):
+        table.add_column(column, overflow="fold", justify="right" if column == "SCORE" else "left")
+    for name, v in sorted(nodes.items(), key=lambda i: (not i[1]["fits"], -i[1]["score"], i[0])):
+        if v["fits"]:
+            score, verdict = str(v["score"]), "[green]fits[/]"
+        else:
+            score, verdict = "–", "[red]refused[/]"
+        table.add_row(escape(name), score, verdict, escape(explain.reason(v)))
+    return table
+
+
+def _print_evidence(out: Any, nodes: dict[str, Any]) -> None:
+    from rich.markup import escape
+
+    shown: set[str] = set()
+    for name, v in nodes.items():
+        for device in v["devices"]:
+            if device["device"] in shown or not device["evidence"]:
+                continue
+            shown.add(device["device"])
+            out.print(
+                f"\n{escape(device['device'])} on {escape(name)}: "
+                f"{device['state']} {device['score']:.2f}"
+            )
+            for line in evidence_lines(device["evidence"]):
+                out.print("  " + escape(line))
+
+
+def evidence_lines(evidence: list[dict[str, Any]]) -> list[str]:
+    """One line a piece of evidence: weight, time, text, source."""
+    from datetime import UTC, datetime
+
+    return [
+        f"-{e['weight']:.2f}  {datetime.fromtimestamp(e['observedAt'], UTC):%Y-%m-%d %H:%M:%SZ}  "
+        f"{e['text']}  [{e['family']}, {e['source']}]"
+        for e in evidence
+    ]
+
+
+def devices(server: str, output: str, *, everything: bool) -> None:
+    """Print devices with scores, states and reasons."""
+    data = fetch(server, "/devices", {} if everything else {"unsound": "true"})
+    if output == "json":
+        click.echo(json.dumps(data, indent=2))
+        return
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for column in ("NODE", "DEVICE", "SCORE", "STATE", "WHY"):
+        table.add_column(column, overflow="fold", justify="right" if column == "SCORE" else "left")
+    for node in data["nodes"]:
+        for what, health in _rows(node, everything=everything):
+            why = "; ".join(e["text"] for e in health["evidence"])
+            table.add_row(
+                escape(node["node"]),
+                escape(what),
+                f"{health['score']:.2f}",
+                health["state"],
+                escape(why),
+            )
+    out = console()
+    if table.row_count:
+        out.print(table)
+    else:
+        out.print("no evidence speaks of any device: all are sound")
+    for text in data["quarantined"].values():
+        out.print(f"[yellow]cannot be read: {escape(text)}[/]")
+
+
+def _rows(node: dict[str, Any], *, everything: bool) -> list[tuple[str, dict[str, Any]]]:
+    rows: list[tuple[str, dict[str, Any]]] = []
+    if node["evidence"] or (everything and not node["devices"]):
+        rows.append(("(node)", node))
+    for resource in node["resources"]:
+        rows += [(f"{resource['resource']} {u['unit']}", u) for u in resource["units"]]
+    rows += [(d["device"], d) for d in node["devices"] if d["evidence"] or everything]
+    return rows

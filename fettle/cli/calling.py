@@ -1,0 +1,77 @@
+"""HTTP calls of the command line: JSON in and out, one sentence for each way it can fail.
+
+A proxy from the environment is not asked for what is on this host.
+"""
+
+import ipaddress
+import json
+import sys
+import urllib.error
+import urllib.parse
+import urllib.request
+from typing import Any
+
+from rich.console import Console
+
+from fettle.errors import FettleError
+
+SECONDS = 30.0
+_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+_USUAL = urllib.request.build_opener()
+
+
+class Answered(FettleError):
+    """The server answered, but not with 2xx; `text` is what it said."""
+
+    def __init__(self, url: str, status: int, text: str) -> None:
+        super().__init__(_told(text) or f"{url} answers {status}: {text.strip()[:500]}")
+        self.status = status
+        self.text = text
+
+
+def call(url: str, body: Any = None, *, seconds: float = SECONDS) -> bytes:
+    """GET, or POST with a JSON body; raises Answered, or FettleError where nobody answers."""
+    if not url.startswith(("http://", "https://")):
+        raise FettleError(f"{url}: must begin with http:// or https://")
+    data = json.dumps(body).encode() if body is not None else None
+    headers = {"Content-Type": "application/json"} if data is not None else {}
+    request = urllib.request.Request(url, data, headers)  # noqa: S310 (checked above)
+    opener = _DIRECT if _on_this_host(url) else _USUAL
+    try:
+        with opener.open(request, timeout=seconds) as reply:
+            answer: bytes = reply.read()
+            return answer
+    except urllib.error.HTTPError as error:
+        raise Answered(url, error.code, error.read().decode(errors="replace")) from error
+    except OSError as error:
+        reason = getattr(error, "reason", error)
+        raise FettleError(f"{url} does not answer: {reason}") from error
+
+
+def call_json(url: str, body: Any = None, *, seconds: float = SECONDS) -> Any:
+    """As `call`, decoded."""
+    answer = call(url, body, seconds=seconds)
+    try:
+        return json.loads(answer)
+    except ValueError as error:
+        raise FettleError(f"{url} did not answer with JSON: is that a Fettle?") from error
+
+
+def console() -> Console:
+    """For tables: as wide as the terminal, and not wrapped at all in a pipe."""
+    return Console(highlight=False, width=None if sys.stdout.isatty() else 1000)
+
+
+def _told(text: str) -> str:
+    try:
+        return str(json.loads(text)["error"])
+    except (ValueError, KeyError, TypeError):
+        return ""
+
+
+def _on_this_host(url: str) -> bool:
+    host = urllib.parse.urlsplit(url).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,127 @@
+"""The commands and their flags; each one's work is in a module of its own, imported when called."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from fettle import __version__
+from fettle.errors import FettleError
+
+ROLES = ("extender", "webhook", "steward")
+DEFAULT_SERVER = "http://127.0.0.1:8090"
+
+
+class _Group(click.Group):
+    """Fettle's own errors are one sentence for the user, not a traceback."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except FettleError as error:
+            click.echo(f"fettle: {error}", err=True)
+            sys.exit(1)
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="fettle")
+def main() -> None:
+    """Place Kubernetes pods by how well devices are."""
+
+
+@main.command()
+@click.argument("roles", nargs=-1, type=click.Choice(ROLES))
+@click.option("--kubeconfig", type=click.Path(path_type=Path), help="Which cluster to serve.")
+@click.option(
+    "--snapshot",
+    type=click.Path(path_type=Path),
+    help="Serve from a folder of objects as `kubectl get -o yaml` prints them, not from a cluster.",
+)
+@click.option("--settings", type=click.Path(path_type=Path), help="Settings, a YAML file.")
+@click.option("--extender-listen", default="127.0.0.1:8088", show_default=True)
+@click.option("--webhook-listen", default="127.0.0.1:8443", show_default=True)
+@click.option("--browse-listen", default="127.0.0.1:8090", show_default=True)
+@click.option(
+    "--log-level",
+    default="info",
+    show_default=True,
+    type=click.Choice(("debug", "info", "warning", "error")),
+)
+def serve(
+    roles: tuple[str, ...],
+    kubeconfig: Path | None,
+    snapshot: Path | None,
+    settings: Path | None,
+    extender_listen: str,
+    webhook_listen: str,
+    browse_listen: str,
+    log_level: str,
+) -> None:
+    """Serve the extender, the webhook and the steward (default: all three).
+
+    Plain HTTP is served on loopback only; elsewhere the settings must name certificates.
+    """
+    from fettle.cli import serving
+
+    if kubeconfig is not None and snapshot is not None:
+        raise click.UsageError("--kubeconfig and --snapshot exclude each other.")
+    serving.run(
+        serving.Plan(
+            roles=frozenset(roles or ROLES),
+            kubeconfig=kubeconfig,
+            snapshot=snapshot,
+            settings=settings,
+            extender_listen=extender_listen,
+            webhook_listen=webhook_listen,
+            browse_listen=browse_listen,
+            log_level=log_level,
+        )
+    )
+
+
+_SERVER = click.option(
+    "--server",
+    default=DEFAULT_SERVER,
+    show_default=True,
+    envvar="FETTLE_SERVER",
+    help="The browse listener of a running Fettle.",
+)
+_OUTPUT = click.option(
+    "--output", "-o", type=click.Choice(("table", "json")), default="table", show_default=True
+)
+
+
+@main.group()
+def explain() -> None:
+    """Say why, from a running Fettle."""
+
+
+@explain.command()
+@click.argument("name", metavar="NAMESPACE/NAME")
+@_SERVER
+@_OUTPUT
+def pod(name: str, server: str, output: str) -> None:
+    """A pod's verdicts, node by node, each with its reasons."""
+    from fettle.cli import asking
+
+    asking.explain_pod(server, name, output)
+
+
+@main.command()
+@click.option("--all", "everything", is_flag=True, help="Sound devices too.")
+@_SERVER
+@_OUTPUT
+def devices(everything: bool, server: str, output: str) -> None:
+    """Devices that some evidence speaks of, with scores, states and reasons."""
+    from fettle.cli import asking
+
+    asking.devices(server, output, everything=everything)
+
+
+@main.command()
+@click.option("--serve", "stay", is_flag=True, help="Stay up, and print what to try.")
+def demo(stay: bool) -> None:
+    """Fettle on an embedded fleet with real faults: no cluster, no network."""
+    from fettle.cli.demo import story
+
+    sys.exit(story.tell(stay=stay))

@@ -1,0 +1,62 @@
+"""The demo's snapshot folder: the embedded fleet with its times moved to now, and how it breaks."""
+
+import re
+from datetime import UTC, datetime, timedelta
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+RECORDED_AT = datetime(2026, 11, 21, tzinfo=UTC)
+"""The moment that the embedded files were taken at."""
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+
+
+def write(folder: Path, now: datetime) -> None:
+    """Write the fleet as if it had been recorded just now: evidence fades with age."""
+    shift = now - RECORDED_AT
+    for file in resources.files(__package__).joinpath("snapshot").iterdir():
+        text = _TIME.sub(lambda m: _shifted(m[0], shift), file.read_text(encoding="utf-8"))
+        (folder / file.name).write_text(text, encoding="utf-8")
+
+
+def _shifted(text: str, shift: timedelta) -> str:
+    return _format(datetime.fromisoformat(text) + shift)
+
+
+def _format(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%dT%H:%M:%SZ}"
+
+
+def lose_gpu(folder: Path, node: str, now: datetime) -> str:
+    """Let one GPU of a node fall off the bus, as NVSentinel reports it; returns its message."""
+    message = (
+        "ErrorCode:79 GPU:6 PCI:0000:db:00.0 GPU_UUID:GPU-01c3f2aa-9e1d-4a54-b1d4-6a50c1d2e9f7 "
+        "NVRM: Xid (PCI:0000:db:00): 79, GPU has fallen off the bus. "
+        "Recommended Action=RESTART_BM;"
+    )
+    _edit_conditions(
+        folder,
+        node,
+        {
+            "type": "SysLogsXIDError",
+            "status": "True",
+            "reason": "SysLogsXIDErrorIsNotHealthy",
+            "message": message,
+            "lastTransitionTime": _format(now),
+        },
+    )
+    return message
+
+
+def _edit_conditions(folder: Path, node: str, condition: dict[str, Any]) -> None:
+    path = folder / "nodes.yaml"
+    listed = yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.BaseLoader)  # noqa: S506 (safe: strings only)
+    for item in listed["items"]:
+        if item["metadata"]["name"] == node:
+            item["status"]["conditions"].append(condition)
+    text = yaml.safe_dump(listed, sort_keys=False)
+    draft = path.with_suffix(".tmp")
+    draft.write_text(text, encoding="utf-8")
+    draft.replace(path)  # whole or not at all: the folder is being watched

@@ -1,0 +1,98 @@
+"""A Fettle of the demo's own, in a process of its own, and the calls a scheduler would make."""
+
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from fettle.cli.calling import call, call_json
+from fettle.errors import FettleError
+
+READY_WITHIN_S = 30.0
+STOPS_WITHIN_S = 5.0
+
+
+class Served:
+    """`fettle serve` on a snapshot folder, from entering the context to leaving it."""
+
+    def __init__(self, snapshot: Path, log: Path) -> None:
+        extender, webhook, browse = (_free_port() for _ in range(3))
+        self.extender = f"http://127.0.0.1:{extender}"
+        self.webhook = f"http://127.0.0.1:{webhook}"
+        self.browse = f"http://127.0.0.1:{browse}"
+        self._log = log
+        self._command = [
+            *(sys.executable, "-m", "fettle", "serve", "extender", "webhook"),
+            *("--snapshot", str(snapshot)),
+            *("--extender-listen", f"127.0.0.1:{extender}"),
+            *("--webhook-listen", f"127.0.0.1:{webhook}"),
+            *("--browse-listen", f"127.0.0.1:{browse}"),
+        ]
+
+    def __enter__(self) -> Self:
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(self._command, stderr=log, stdout=log)  # noqa: S603 (our own program)
+        try:
+            self._wait_until_ready()
+        except BaseException:
+            self._process.kill()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        _type: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        self._process.terminate()
+        try:
+            self._process.wait(STOPS_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def wait(self) -> None:
+        """Until the process ends."""
+        self._process.wait()
+
+    def filter(self, pod: dict[str, Any], names: list[str]) -> dict[str, str]:
+        """The refused nodes with the text the scheduler would show."""
+        reply = call_json(f"{self.extender}/filter", {"Pod": pod, "NodeNames": names})
+        if reply["Error"]:
+            raise FettleError(f"the extender answers: {reply['Error']}")
+        return dict(reply["FailedAndUnresolvableNodes"])
+
+    def prioritize(self, pod: dict[str, Any], names: list[str]) -> dict[str, int]:
+        reply = call_json(f"{self.extender}/prioritize", {"Pod": pod, "NodeNames": names})
+        return {entry["Host"]: entry["Score"] for entry in reply}
+
+    def validate(self, review: dict[str, Any]) -> dict[str, Any]:
+        """The response of the validating webhook."""
+        response: dict[str, Any] = call_json(f"{self.webhook}/validate", review)["response"]
+        return response
+
+    def _wait_until_ready(self) -> None:
+        until = time.monotonic() + READY_WITHIN_S
+        last = "no answer"
+        while time.monotonic() < until:
+            if self._process.poll() is not None:
+                said = self._log.read_text(encoding="utf-8", errors="replace").strip()
+                raise FettleError(f"fettle serve ended at once: {said[-2000:]}")
+            try:
+                call(f"{self.browse}/readyz", seconds=2)
+            except FettleError as error:
+                last = str(error)
+            else:
+                return
+            time.sleep(0.05)
+        raise FettleError(f"fettle serve is not ready after {READY_WITHIN_S:g} s: {last}")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

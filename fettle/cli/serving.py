@@ -1,0 +1,223 @@
+"""`fettle serve`: puts the parts together, runs them on one loop, and takes them down in order."""
+
+import asyncio
+import signal
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import structlog
+import uvloop
+from prometheus_client import CollectorRegistry
+
+from extender.app import make_app as make_extender
+from extender.browse import Browse
+from extender.verbs import Verbs
+from fettle import readiness
+from fettle.answering import Answers
+from fettle.cli import securing
+from fettle.cli.listening import Address, Listener, parse
+from fettle.cli.securing import Secured
+from fettle.errors import ClusterError, FettleError
+from fettle.evidence import rules
+from fettle.feeds.cluster import ClusterFeed
+from fettle.feeds.snapshot import SnapshotFeed
+from fettle.feeds.writing import Writer
+from fettle.health import HealthBook
+from fettle.inventory import Inventory
+from fettle.kube.session import Session
+from fettle.observing import logs
+from fettle.observing.metrics import ExtenderMetrics, ViewMetrics, make_registry
+from fettle.selectors.engine import SelectorEngine
+from fettle.settings import Settings, load
+from fettle.steward.stewarding import Steward
+from fettle.view import Publisher, View
+from fettle.wire import core
+from webhook.app import make_app as make_webhook
+
+_LOG = structlog.get_logger(__name__)
+
+RETRY_S = 2.0
+
+
+class Plan(NamedTuple):
+    """What the command line asks for."""
+
+    roles: frozenset[str]
+    kubeconfig: Path | None
+    snapshot: Path | None
+    settings: Path | None
+    extender_listen: str
+    webhook_listen: str
+    browse_listen: str
+    log_level: str
+
+
+def run(plan: Plan) -> None:
+    """Serve until SIGTERM or SIGINT; raises FettleError where that cannot begin or go on."""
+    logs.configure(plan.log_level)
+    settings = load(plan.settings)
+    uvloop.run(_serve(plan, settings))
+
+
+async def _serve(plan: Plan, settings: Settings) -> None:
+    stopped = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    house = House(plan, settings)
+    try:
+        await house.open()
+        await house.stay(stopped)
+    finally:
+        await house.close()
+    _LOG.info("stopped")
+
+
+class House:
+    """All parts of one process, and the tasks that keep them going."""
+
+    def __init__(self, plan: Plan, settings: Settings) -> None:
+        self._plan = plan
+        self._settings = settings
+        self._publisher = Publisher()
+        self._engine = SelectorEngine()
+        self._answers = Answers(self._publisher, self._engine, settings)
+        self._session: Session | None = None
+        self._listeners: list[Listener] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        self._problems: list[Callable[[], str]] = []
+
+    async def open(self) -> None:
+        """Start everything; raises FettleError."""
+        plan, settings = self._plan, self._settings
+        addresses = {
+            "extender": parse(plan.extender_listen, "--extender-listen"),
+            "webhook": parse(plan.webhook_listen, "--webhook-listen"),
+            "browse": parse(plan.browse_listen, "--browse-listen"),
+        }
+        if plan.snapshot is None:
+            self._session = await Session.open(plan.kubeconfig)
+        table = rules.load(settings.health.rules_file)
+        writer = Writer(Inventory(HealthBook(settings.health, table), table), self._publisher)
+        await self._engine.start()
+        self._keep("writer", writer.run())
+        self._keep("feed", self._feed(writer))
+        self._keep("selectors", self._answers.keep_ready())
+        registry = make_registry()
+        registry.register(ViewMetrics(self._publisher))
+        recent = await self._open_extender(addresses["extender"], registry)
+        if "webhook" in plan.roles:
+            self._keep("webhook", self._webhook(addresses["webhook"], registry))
+        if "steward" in plan.roles and self._session is not None:
+            self._keep("steward", self._steward(self._session).run())
+        browse = Browse(
+            self._answers,
+            registry,
+            recent,
+            settings.sources.silent_after_seconds,
+            lambda: [why for problem in self._problems if (why := problem())],
+        )
+        await self._listen("browse", browse.make_app(), addresses["browse"], Secured(None))
+
+    async def stay(self, stopped: asyncio.Event) -> None:
+        """Until asked to stop; raises what a part died of."""
+        waiting = asyncio.create_task(stopped.wait())
+        done, _ = await asyncio.wait((waiting, *self._tasks), return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        for task in done - {waiting}:
+            if (error := task.exception()) is None:
+                raise FettleError(f"the {task.get_name()} ended by itself")
+            if isinstance(error, FettleError):
+                raise error
+            raise FettleError(f"the {task.get_name()} failed: {error!r}") from error
+
+    async def close(self) -> None:
+        """Drain the listeners, then end the rest."""
+        await asyncio.gather(*(listener.stop() for listener in self._listeners))
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._engine.close()
+        if self._session is not None:
+            await self._session.close()
+
+    def _feed(self, writer: Writer) -> Awaitable[None]:
+        if self._session is not None:
+            return ClusterFeed(self._session).run(writer)
+        assert self._plan.snapshot is not None
+        return SnapshotFeed(self._plan.snapshot).run(writer)
+
+    async def _open_extender(
+        self, address: Address, registry: CollectorRegistry
+    ) -> dict[str, core.Pod]:
+        if "extender" not in self._plan.roles:
+            return {}
+        secured = securing.extender(address, self._settings.extender.tls)
+        metrics = ExtenderMetrics(registry)
+        verbs = Verbs(self._answers, metrics, self._problem)
+        app = make_extender(verbs, metrics, self._settings.extender.max_body_mebibytes)
+        await self._listen("extender", app, address, secured)
+        return verbs.recent
+
+    async def _webhook(self, address: Address, registry: CollectorRegistry) -> None:
+        """Listen as soon as there is a certificate, which may wait for the API server."""
+        secured = await self._secured_webhook(address)
+        app = make_webhook(self._publisher, self._settings, registry=registry)
+        await self._listen("webhook", app, address, secured)
+        await asyncio.Event().wait()
+
+    async def _secured_webhook(self, address: Address) -> Secured:
+        waits_for = "webhook: no certificate yet"
+        self._problems.append(lambda: waits_for)
+        while True:
+            try:
+                secured = await securing.webhook(address, self._settings, self._session)
+            except ClusterError as error:
+                if waits_for != (waits_for := f"webhook: no certificate yet: {error}"):
+                    _LOG.warning("webhook has no certificate yet", reason=str(error))
+                await asyncio.sleep(RETRY_S)
+            else:
+                waits_for = ""
+                return secured
+
+    async def _listen(self, name: str, app: object, address: Address, secured: Secured) -> None:
+        context = secured.serving.context if secured.serving is not None else None
+        listener = Listener(name, app, address, context)  # type: ignore[arg-type]
+        await listener.start()
+        self._listeners.append(listener)
+        self._problems.append(secured.problem)
+        if secured.keep is not None:
+            self._keep(f"certificates of the {name}", secured.keep())
+
+    def _steward(self, session: Session) -> Steward:
+        return Steward(
+            session,
+            self._publisher,
+            self._allowed,
+            namespace=self._settings.namespace or session.namespace,
+            identity=securing.identity(),
+            settings=self._settings.steward,
+        )
+
+    async def _allowed(self, pod: core.Pod, view: View) -> frozenset[str]:
+        ask = self._answers.ask(pod)
+        if ask is None:
+            return frozenset(view.nodes)
+        table = await self._answers.judged(ask)
+        return frozenset(name for name in table.verdicts if name not in table.refused)
+
+    def _problem(self) -> str:
+        """Why the extender must not refuse anything now; "" if it may."""
+        sources = self._publisher.sources.values()
+        if not self._publisher.view.synced:
+            found = readiness.problems(sources, time.time(), float("inf"))
+            return found[0] if found else "the first view is being made"
+        found = readiness.problems(
+            sources, time.time(), self._settings.sources.silent_after_seconds
+        )
+        return found[0] if found else ""
+
+    def _keep(self, name: str, work: Awaitable[None]) -> None:
+        self._tasks.append(asyncio.ensure_future(work))
+        self._tasks[-1].set_name(name)

@@ -1,0 +1,70 @@
+"""What is shipped in `deploy/`, as far as it can be checked without a cluster."""
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from fettle import asks
+from fettle.settings import Settings
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+
+
+def documents(*parts: str) -> list[Any]:
+    return [d for d in yaml.safe_load_all(DEPLOY.joinpath(*parts).read_text()) if d]
+
+
+def extender() -> Any:
+    (configuration,) = documents("scheduler", "kube-scheduler-config.yaml")
+    (entry,) = configuration["extenders"]
+    return entry
+
+
+def test_the_scheduler_sends_names_only_and_only_pods_with_devices() -> None:
+    entry = extender()
+    assert entry["nodeCacheCapable"] is True
+    names = {r["name"]: r.get("ignoredByScheduler", False) for r in entry["managedResources"]}
+    assert names[asks.MARKER] is True
+    assert all(asks.is_device_resource(n) for n in names if n != asks.MARKER)
+
+
+def test_the_extender_binds_nothing_and_is_advice() -> None:
+    entry = extender()
+    assert "bindVerb" not in entry
+    assert entry["ignorable"] is True
+    assert {entry[v] for v in ("filterVerb", "prioritizeVerb", "preemptVerb")} == {
+        "filter",
+        "prioritize",
+        "preempt",
+    }
+
+
+def test_webhooks_fail_open_in_time_and_leave_our_own_namespace_alone() -> None:
+    for file in ("mutating.yaml", "validating.yaml"):
+        for configuration in documents("webhook", file):
+            assert configuration["metadata"]["name"] == Settings().webhook.configuration
+            for webhook in configuration["webhooks"]:
+                assert webhook["failurePolicy"] == "Ignore"
+                assert webhook["timeoutSeconds"] > Settings().webhook.deadline_seconds
+                assert webhook["sideEffects"] == "None"
+                selector = str(webhook["namespaceSelector"])
+                assert "kube-system" in selector
+                assert "fettle-system" in selector
+
+
+def test_every_right_is_for_something_fettle_reads_or_writes() -> None:
+    roles = [
+        d
+        for path in sorted((DEPLOY / "rbac").glob("*.yaml"))
+        for d in yaml.safe_load_all(path.read_text())
+        if d and d["kind"] in ("Role", "ClusterRole")
+    ]
+    assert roles
+    for role in roles:
+        for rule in role["rules"]:
+            assert "*" not in rule["verbs"]
+            assert "*" not in rule.get("resources", [])
+    cluster_wide = [r for role in roles if role["kind"] == "ClusterRole" for r in role["rules"]]
+    written = [r for r in cluster_wide if set(r["verbs"]) - {"get", "list", "watch"}]
+    assert all(rule.get("resourceNames") for rule in written)

@@ -1,0 +1,192 @@
+"""`fettle serve`, from outside: how it starts, what it says when it cannot, how it stops."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fettle.cli.asking import fetch
+from fettle.cli.calling import call, call_json
+from fettle.cli.demo import asks
+from fettle.cli.demo.served import Served
+
+
+def fettle(*arguments: str, **how: Any) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "fettle", *arguments]
+    environment = {k: v for k, v in os.environ.items() if k != "KUBECONFIG"}
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=30, env=environment | how.get("env", {})
+    )
+
+
+def started(snapshot: Path, *arguments: str) -> "subprocess.Popen[str]":
+    ports = ("--extender-listen", "--webhook-listen", "--browse-listen")
+    listen = [part for port in ports for part in (port, "127.0.0.1:0")]
+    command = [sys.executable, "-m", "fettle", "serve", "--snapshot", str(snapshot)]
+    return subprocess.Popen(
+        [*command, *listen, *arguments], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_stops_with_0_within_five_seconds_of_being_asked(
+    snapshot: Path, number: signal.Signals
+) -> None:
+    process = started(snapshot)
+    assert process.stderr is not None
+    while "browse" not in process.stderr.readline():
+        pass
+    began = time.monotonic()
+    process.send_signal(number)
+    process.communicate(timeout=10)
+    assert process.returncode == 0
+    assert time.monotonic() - began < 5
+
+
+def test_only_the_roles_that_are_named_listen(snapshot: Path) -> None:
+    process = started(snapshot, "extender")
+    assert process.stderr is not None
+    lines = [process.stderr.readline()]
+    while "browse" not in lines[-1]:
+        lines.append(process.stderr.readline())
+    process.terminate()
+    process.communicate(timeout=10)
+    assert not [line for line in lines if "webhook" in line]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--snapshot", "/nowhere/at/all"), "/nowhere/at/all"),
+        (("--kubeconfig", "/nowhere/config"), "/nowhere/config"),
+        (("--settings", "/nowhere/settings.yaml"), "/nowhere/settings.yaml"),
+        (("--snapshot", ".", "--extender-listen", "here"), "--extender-listen 'here'"),
+        (("--snapshot", ".", "--extender-listen", "0.0.0.0:0"), "extender.tls.certificateFile"),
+        (("--snapshot", ".", "--webhook-listen", "0.0.0.0:0"), "webhook.certificates"),
+    ],
+)
+def test_what_keeps_it_from_starting_is_one_sentence(arguments: tuple[str, ...], says: str) -> None:
+    ended = fettle("serve", *arguments)
+    assert ended.returncode == 1
+    last = ended.stderr.strip().splitlines()[-1]
+    assert last.startswith("fettle: ")
+    assert says in last
+    assert "Traceback" not in ended.stderr
+
+
+def test_a_port_in_use_is_said(snapshot: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        ended = fettle("serve", "--snapshot", str(snapshot), "--browse-listen", address)
+    assert ended.returncode == 1
+    assert f"cannot listen on {address} for the browse" in ended.stderr
+
+
+def test_a_changed_file_turns_verdicts_as_a_change_in_a_cluster_does(
+    served: Served, snapshot: Path
+) -> None:
+    pod = asks.plugin_pod("training", 1)
+    assert served.filter(pod, ["hgx-01"]) == {}
+    nodes = snapshot / "nodes.yaml"
+    held = 'name: hgx-01\n    annotations: {"fettle.dev/hold": "taken out"}\n'
+    nodes.write_text(nodes.read_text().replace("name: hgx-01\n", held, 1))
+    until = time.monotonic() + 10
+    while not served.filter(pod, ["hgx-01"]) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert served.filter(pod, ["hgx-01"]) == {"hgx-01": "fettle: no sound devices (nvidia.com/gpu)"}
+
+
+def test_a_file_that_cannot_be_read_costs_nothing_but_itself(
+    served: Served, snapshot: Path
+) -> None:
+    generation = fetch(served.browse, "/devices")["generation"]
+    (snapshot / "broken.yaml").write_text("kind: Node\nmetadata: [\n")
+    (snapshot / "extra.yaml").write_text(
+        "apiVersion: v1\nkind: Node\nmetadata: {name: extra}\n"
+        "status: {capacity: {nvidia.com/gpu: '8'}, allocatable: {nvidia.com/gpu: '8'}}\n"
+    )
+    until = time.monotonic() + 10
+    while time.monotonic() < until:
+        found = fetch(served.browse, "/devices")
+        if "extra" in {n["node"] for n in found["nodes"]}:
+            break
+        time.sleep(0.05)
+    assert "extra" in {n["node"] for n in found["nodes"]}
+    assert found["generation"] > generation
+    assert "hgx-01" in {n["node"] for n in found["nodes"]}
+
+
+def test_the_webhook_answers_from_the_same_snapshot(served: Served) -> None:
+    answer = served.validate(asks.oversized_claim())
+    assert not answer["allowed"]
+    assert "FTL010" in answer["status"]["message"]
+
+
+def test_explaining_says_which_node_gives_what_and_why(served: Served) -> None:
+    pod = asks.claim_pod("training")
+    served.filter(pod, ["dra-01"])
+    told = fettle("explain", "pod", "ml/training-dra", "--server", served.browse)
+    assert told.returncode == 0, told.stderr
+    assert "policy training (annotation fettle.dev/policy)" in told.stdout
+    assert "gpu.nvidia.com/dra-01/gpu-0" in told.stdout
+    (line,) = [x for x in told.stdout.splitlines() if x.startswith("dra-02")]
+    assert "refused" in line
+
+
+def test_devices_lists_what_evidence_speaks_of(served: Served) -> None:
+    told = fettle("devices", "--server", served.browse)
+    assert told.returncode == 0, told.stderr
+    assert "GPU-05d9a1c0-77a3-4f0b-8a67-5c1f4e0a9b44" in told.stdout
+    assert "gpu.nvidia.com/dra-01/gpu-1" not in told.stdout
+    everything = fettle("devices", "--all", "--server", served.browse)
+    assert "gpu.nvidia.com/dra-01/gpu-1" in everything.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("explain", "pod", "ml/nobody"), "pod ml/nobody is not known"),
+        (("explain", "pod", "nobody"), "NAMESPACE/NAME"),
+    ],
+)
+def test_a_question_that_has_no_answer_gets_a_sentence(
+    served: Served, arguments: tuple[str, ...], says: str
+) -> None:
+    told = fettle(*arguments, "--server", served.browse)
+    assert told.returncode == 1
+    assert says in told.stderr
+
+
+def test_asking_where_nobody_serves_says_what_to_do() -> None:
+    told = fettle("devices", "--server", "http://127.0.0.1:9")
+    assert told.returncode == 1
+    assert "fettle serve" in told.stderr
+    assert "Traceback" not in told.stderr
+
+
+def test_probes_tell_the_truth(served: Served) -> None:
+    text = call(f"{served.browse}/readyz?verbose").decode()
+    assert text.startswith("ok\n")
+    assert "ResourceSlice: synced" in text
+    assert call(f"{served.browse}/livez") == b"ok\n"
+
+
+def test_the_served_webhook_mutates(served: Served) -> None:
+    review = asks.oversized_claim()
+    pod = asks.claim_pod("training")
+    review["request"] |= {
+        "kind": {"group": "", "version": "v1", "kind": "Pod"},
+        "resource": {"group": "", "version": "v1", "resource": "pods"},
+        "object": pod,
+    }
+    response = call_json(f"{served.webhook}/mutate", review)["response"]
+    assert response["allowed"]
+    assert response["patchType"] == "JSONPatch"
