@@ -9,15 +9,15 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from fettle import asks, pools, records
+from fettle import asks, records
+from fettle.devices import Devices, Effect
 from fettle.evidence import gathering
 from fettle.evidence.reports import Report
 from fettle.evidence.rules import Rules
 from fettle.health import HealthBook
 from fettle.model import DeviceId, Evidence, Family, NodeId, Subject
 from fettle.model import Kind as EvidenceKind
-from fettle.pools import PoolDevices, PoolId
-from fettle.records import Selected
+from fettle.pools import PoolId
 from fettle.view import NodeView, PoolView, View
 from fettle.wire import core, kinds, resource
 from fettle.wire.kinds import Kind, WireObject
@@ -30,14 +30,9 @@ class Inventory:
         self._book = book
         self._rules = rules
         self._stores: dict[str, dict[str, Any]] = {kind.name: {} for kind in kinds.KINDS}
-        self._pool_slices: dict[PoolId, dict[str, resource.ResourceSlice]] = defaultdict(dict)
-        self._pools: dict[PoolId, PoolDevices] = {}
-        self._pools_on: dict[str, set[PoolId]] = defaultdict(set)
-        self._network: set[PoolId] = set()
+        self._devices = Devices()
         self._network_views: dict[PoolId, PoolView] = {}
-        self._taints = Selected()
         self._restless_rules: set[str] = set()
-        self._holders: dict[DeviceId, set[str]] = defaultdict(set)
         self._pods_on: dict[str, set[str]] = defaultdict(set)
         self._quarantined: dict[str, tuple[str, str]] = {}
         self._seen: dict[str, set[str]] = {}
@@ -165,10 +160,8 @@ class Inventory:
     def _put_slice(
         self, old: resource.ResourceSlice | None, new: resource.ResourceSlice, now: float
     ) -> None:
-        if old is not None and pools.pool_of(old) != pools.pool_of(new):
-            self._unpublish(old)
-        self._pool_slices[pools.pool_of(new)][new.metadata.name] = new
-        self._assemble(pools.pool_of(new))
+        for effect in self._devices.put_slice(old, new):
+            self._take(effect)
         self._report(gathering.of_slice(new, self._rules, now), now)
 
     def _put_taint_rule(
@@ -181,8 +174,8 @@ class Inventory:
             if rule is not None:
                 self._dirty_selected(rule)
         if old is not None:
-            self._taints.remove(old)
-        self._taints.add(new)
+            self._devices.taints.remove(old)
+        self._devices.taints.add(new)
         self._restless_rules.add(new.metadata.name)
 
     def _put_claim(
@@ -191,9 +184,9 @@ class Inventory:
         before = set(asks.allocated_devices(old) or ()) if old is not None else set()
         after = set(asks.allocated_devices(new) or ())
         for device in before - after:
-            self._free(device, old.metadata.key if old is not None else "")
+            self._devices.release(device, new.metadata.key)
         for device in after - before:
-            self._holders[device].add(new.metadata.key)
+            self._devices.hold(device, new.metadata.key)
         self._mark(before ^ after)
 
     def _put_pod(self, old: core.Pod | None, new: core.Pod, now: float) -> None:
@@ -223,14 +216,14 @@ class Inventory:
             self._dirty.add(key)
             self._book.forget(NodeId(key))
         elif isinstance(old, resource.ResourceSlice):
-            self._unpublish(old)
+            self._take(self._devices.drop_slice(old))
         elif isinstance(old, resource.DeviceTaintRule):
             self._dirty_selected(old)
-            self._taints.remove(old)
+            self._devices.taints.remove(old)
             self._restless_rules.discard(key)
         elif isinstance(old, resource.ResourceClaim):
             for device in asks.allocated_devices(old) or ():
-                self._free(device, key)
+                self._devices.release(device, key)
                 self._mark((device,))
         elif isinstance(old, core.Pod) and old.spec is not None and old.spec.node_name:
             self._pods_on[old.spec.node_name].discard(key)
@@ -244,70 +237,38 @@ class Inventory:
             self._report(report, now)
             self._dirty.add(entry[1])
 
-    # -- pools, taints, allocations
+    # -- what a change concerns
 
-    def _unpublish(self, slice_: resource.ResourceSlice) -> None:
-        self._pool_slices[pools.pool_of(slice_)].pop(slice_.metadata.name, None)
-        self._assemble(pools.pool_of(slice_))
-
-    def _assemble(self, pool: PoolId) -> None:
-        before = self._pools.pop(pool, None)
-        after = pools.assemble(pool, self._pool_slices[pool].values())
-        if after is None:
-            del self._pool_slices[pool]
-        else:
-            self._pools[pool] = after
-        for assembled, add in ((before, False), (after, True)):
-            if assembled is None:
-                continue
-            for node in assembled.nodes:
-                (self._pools_on[node].add if add else self._pools_on[node].discard)(pool)
-                self._dirty.add(node)
-            if assembled.network:
-                (self._network.add if add else self._network.discard)(pool)
-                self._network_views.pop(pool, None)
-                self._dirty.update(self._stores[kinds.NODE.name])
-        gone = _ids(before) - _ids(after)
-        for device in gone:
+    def _take(self, effect: Effect) -> None:
+        self._dirty.update(effect.nodes)
+        if effect.everywhere:
+            self._dirty_everywhere()
+        for device in effect.gone:
             self._book.forget(device)
-        if gone or _ids(after) - _ids(before):
-            self._restless_rules.update(self._taints.rules_for(pool))
+        self._restless_rules.update(effect.rules)
+
+    def _dirty_everywhere(self) -> None:
+        self._network_views.clear()
+        self._dirty.update(self._stores[kinds.NODE.name])
+
+    def _dirty_pool(self, pool: PoolId) -> None:
+        nodes = self._devices.nodes_of(pool)
+        if nodes is None:
+            self._dirty_everywhere()
+        else:
+            self._dirty.update(nodes)
 
     def _dirty_selected(self, rule: resource.DeviceTaintRule) -> None:
-        for pool in self._selected_pools(rule):
-            self._dirty.update(self._nodes_of(pool))
-
-    def _selected_pools(self, rule: resource.DeviceTaintRule) -> Iterable[PoolId]:
-        selector = rule.spec.device_selector
-        if selector is None:
-            return ()
-        if selector.driver is not None and selector.pool is not None:
-            pool = PoolId(selector.driver, selector.pool)
-            return (pool,) if pool in self._pools else ()
-        return [
-            p
-            for p in self._pools
-            if selector.driver in (None, p.driver) and selector.pool in (None, p.pool)
-        ]
+        for pool in self._devices.selected_pools(rule):
+            self._dirty_pool(pool)
 
     def _report_rule(self, name: str, now: float) -> None:
         rule = self._stores[kinds.TAINT_RULE.name].get(name)
         if rule is None:
             return
-        devices = [
-            device
-            for pool in self._selected_pools(rule)
-            for device in _ids(self._pools[pool])
-            if gathering.selects(rule, device)
-        ]
+        candidates = self._devices.in_pools(self._devices.selected_pools(rule))
+        devices = [device for device in candidates if gathering.selects(rule, device)]
         self._report(gathering.of_taint_rule(rule, devices, self._rules, now), now)
-
-    def _free(self, device: DeviceId, claim: str) -> None:
-        holders = self._holders.get(device)
-        if holders is not None:
-            holders.discard(claim)
-            if not holders:
-                del self._holders[device]
 
     def _touch(self, kind: Kind) -> None:
         """Note that a view must copy this kind anew; nodes and slices show through records."""
@@ -322,18 +283,9 @@ class Inventory:
     def _mark(self, subjects: Iterable[Subject]) -> None:
         for subject in subjects:
             if isinstance(subject, DeviceId):
-                self._dirty.update(self._nodes_of(PoolId(subject.driver, subject.pool)))
+                self._dirty_pool(PoolId(subject.driver, subject.pool))
             else:
                 self._dirty.add(subject.node)
-
-    def _nodes_of(self, pool: PoolId) -> Iterable[str]:
-        assembled = self._pools.get(pool)
-        if assembled is None:
-            return ()
-        if assembled.network:
-            self._network_views.pop(pool, None)
-            return self._stores[kinds.NODE.name]
-        return assembled.nodes
 
     def _refresh_node(self, name: str, now: float) -> None:
         node: core.Node | None = self._stores[kinds.NODE.name].get(name)
@@ -360,17 +312,14 @@ class Inventory:
 
     def _pool_views(self, node: str, now: float) -> Iterator[PoolView]:
         units = self._book.units(node)
-        for pool in sorted(self._pools_on.get(node, set()) | self._network):
-            assembled = self._pools[pool]
-            if assembled.network and pool in self._network_views:
-                yield self._network_views[pool]
+        for assembled in self._devices.pools_on(node):
+            if assembled.network and assembled.id in self._network_views:
+                yield self._network_views[assembled.id]
                 continue
             place = None if assembled.network else node
-            view = records.pool(
-                assembled, place, self._book, self._taints, self._holders, units, now
-            )
+            view = records.pool(assembled, place, self._book, self._devices, units, now)
             if assembled.network:
-                self._network_views[pool] = view
+                self._network_views[assembled.id] = view
             yield view
 
 
@@ -395,13 +344,6 @@ def _equal(old: Any, new: Any) -> bool:
         and a.uid == b.uid
         and a.deletion_timestamp == b.deletion_timestamp
     )
-
-
-def _ids(assembled: PoolDevices | None) -> set[DeviceId]:
-    if assembled is None:
-        return set()
-    driver, pool = assembled.id
-    return {DeviceId(driver, pool, device.name) for _, device in assembled.devices}
 
 
 def _quarantine_reporter(kind: Kind, key: str) -> str:

@@ -1,69 +1,21 @@
 """What a view says of one node's devices, made from what the inventory and the health book know."""
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 
 from fettle import asks, pools
+from fettle.devices import Devices
 from fettle.health import HealthBook
 from fettle.model import DeviceId, NodeId, Subject, UnitId
-from fettle.pools import PoolDevices, PoolId
+from fettle.pools import PoolDevices
 from fettle.view import DeviceView, PluginView, PoolView, UnitView
-from fettle.wire import core, resource
-
-_Selector = tuple[str | None, str | None, str | None]
-
-
-class Selected:
-    """DeviceTaintRules by what they select, so that a device's taints are eight lookups."""
-
-    def __init__(self) -> None:
-        self._by_selector: dict[_Selector, dict[str, resource.DeviceTaintRule]] = defaultdict(dict)
-
-    def add(self, rule: resource.DeviceTaintRule) -> None:
-        if (selector := _selector(rule)) is not None:
-            self._by_selector[selector][rule.metadata.name] = rule
-
-    def remove(self, rule: resource.DeviceTaintRule) -> None:
-        if (selector := _selector(rule)) is not None:
-            self._by_selector[selector].pop(rule.metadata.name, None)
-            if not self._by_selector[selector]:
-                del self._by_selector[selector]
-
-    def taints(self, device: DeviceId) -> tuple[resource.DeviceTaint, ...]:
-        """The taints that rules add to a device, by rule name."""
-        if not self._by_selector:
-            return ()
-        found = {
-            name: rule.spec.taint
-            for driver in (None, device.driver)
-            for pool in (None, device.pool)
-            for name_ in (None, device.device)
-            for name, rule in self._by_selector.get((driver, pool, name_), {}).items()
-        }
-        return tuple(found[name] for name in sorted(found))
-
-    def rules_for(self, pool: PoolId) -> set[str]:
-        """Names of the rules that may select a device of this pool."""
-        return {
-            name
-            for (driver, pool_name, _), rules in self._by_selector.items()
-            if driver in (None, pool.driver) and pool_name in (None, pool.pool)
-            for name in rules
-        }
-
-
-def _selector(rule: resource.DeviceTaintRule) -> _Selector | None:
-    """None: the rule has no selector and selects nothing."""
-    selector = rule.spec.device_selector
-    return None if selector is None else (selector.driver, selector.pool, selector.device)
+from fettle.wire import core
 
 
 def pool(
     assembled: PoolDevices,
     node: str | None,
     book: HealthBook,
-    rules: Selected,
-    holders: Mapping[DeviceId, object],
+    published: Devices,
     units: Collection[UnitId],
     now: float,
 ) -> PoolView:
@@ -84,9 +36,9 @@ def pool(
             DeviceView(
                 id=id_,
                 device=device,
-                taints=(device.taints or ()) + rules.taints(id_),
+                taints=(device.taints or ()) + published.taints.of(id_),
                 health=book.assess(id_, subjects, now),
-                allocated=id_ in holders,
+                allocated=id_ in published.holders,
                 unsupported=pools.unsupported(slice_, device),
             )
         )

@@ -70,8 +70,9 @@ class ControlPlane:
         command = components.etcd(self.ports, self.folder / "etcd")
         await self._run(command, f"http://127.0.0.1:{self.ports.etcd}/health")
 
-    async def start_api_server(self) -> None:
-        command = components.api_server(self.ports, self._pki)
+    async def start_api_server(self, *flags: str) -> None:
+        """`flags` come after the harness's own."""
+        command = [*components.api_server(self.ports, self._pki), *flags]
         await self._run(command, f"{self.server}/readyz")
 
     async def stop_api_server(self, *, kill: bool = False) -> None:
@@ -80,10 +81,10 @@ class ControlPlane:
         await self._stop("kube-apiserver", kill, grace_s=2)
         await self.tester.close()
 
-    async def restart_api_server(self, *, kill: bool = False) -> None:
-        """On the same port and the same data."""
+    async def restart_api_server(self, *flags: str, kill: bool = False) -> None:
+        """On the same port and the same data, with these further flags."""
         await self.stop_api_server(kill=kill)
-        await self.start_api_server()
+        await self.start_api_server(*flags)
 
     async def start_controller_manager(self) -> None:
         kubeconfig = self.kubeconfig_for_user("system:kube-controller-manager")

@@ -118,6 +118,30 @@ async def test_the_view_recovers_when_the_api_server_is_restarted(
     assert fettle.process.pid == pid
 
 
+@pytest.mark.parametrize("absent", ["resource.k8s.io/v1", "resource.k8s.io/v1/devicetaintrules"])
+async def test_what_a_cluster_does_not_serve_is_said_once_and_the_rest_works(
+    control_plane: ControlPlane,
+    api: Api,
+    kubelet: Kubelet,
+    start_fettle: StartFettle,
+    absent: str,
+) -> None:
+    await control_plane.restart_api_server(f"--runtime-config={absent}=false", kill=True)
+    await create_gpu_nodes(api, "w0", "w1")
+    await fails(kubelet, "w0")
+    fettle = await start_fettle("extender")
+    status, told = await fettle.browse("/readyz", verbose="")
+    assert status == 200
+    assert "DeviceTaintRule: not served by this cluster" in told
+    assert ("ResourceSlice: synced" in told) is (absent != "resource.k8s.io/v1")
+    pod = objects.pod("p", gpus=1)
+    _, reply = await fettle.ask_extender("filter", {"Pod": pod, "NodeNames": ["w0", "w1"]})
+    assert reply["NodeNames"] == ["w1"]
+    log = fettle.process.log.read_text()
+    said = [line for line in log.splitlines() if "not served" in line and "TaintRule" in line]
+    assert len(said) == 1
+
+
 @contextlib.asynccontextmanager
 async def patched(api: Api, pod: str, per_second: int) -> AsyncIterator[None]:
     """Keep a bound pod changing: each change wakes every pod that an extender refused."""
