@@ -1,0 +1,166 @@
+"""What the core costs an ask that it has not met before, in this process and without HTTP.
+
+For information: these are the parts of which the first call about a new kind of pod is made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from statistics import median
+
+from fettle.answering import Answers
+from fettle.asks import Ask, Request, Units
+from fettle.model import (
+    SOUND,
+    DeviceId,
+    Evidence,
+    Family,
+    Health,
+    Kind,
+    NodeId,
+    State,
+    Weighed,
+)
+from fettle.policy import TRAINING
+from fettle.selectors.engine import SelectorEngine
+from fettle.settings import Settings
+from fettle.view import EMPTY, DeviceView, NodeView, PluginView, PoolView, Publisher, View
+from fettle.wire import resource
+from tests.bench import fleets
+from tests.bench.figures import Figure
+from tests.bench.houses import House
+from tests.controlplane.objects import DRIVER, GPU
+
+ROUNDS = 7
+SHAPES = 40
+SELECTOR = f'device.driver == "{DRIVER}"'
+
+
+async def measure(_house: House) -> list[Figure]:
+    alike = _view([_plugin_node(i, SOUND) for i in range(fleets.NODES)])
+    shapes = [_degraded(i) for i in range(SHAPES)]
+    unlike = _view([_plugin_node(i, shapes[i % SHAPES]) for i in range(fleets.NODES)])
+    devices = _view([_dra_node(i) for i in range(fleets.NODES)])
+    engine = SelectorEngine()
+    await engine.start()
+    try:
+        cold = f"cold ask, {fleets.NODES} nodes"
+        return [
+            Figure(f"{cold} alike", await _cold_ms(engine, alike, _unit_asks()), "ms"),
+            Figure(
+                f"{cold} of {SHAPES} shapes", await _cold_ms(engine, unlike, _unit_asks()), "ms"
+            ),
+            Figure(
+                f"{cold} of 8 DRA devices", await _cold_ms(engine, devices, _claim_asks()), "ms"
+            ),
+            Figure("one node changed, 5000 names", await _turned_ms(engine, unlike), "ms"),
+        ]
+    finally:
+        await engine.close()
+
+
+async def _cold_ms(engine: SelectorEngine, view: View, asks: Iterator[Ask]) -> float:
+    """The median of several asks, each unlike the ones before it."""
+    answers, names = _answers(engine, view), list(view.nodes)
+    answers.breaker(TRAINING.placement)
+    await _evaluate(engine, view)
+    took_ms = []
+    for _, ask in zip(range(ROUNDS), asks, strict=False):
+        began = time.perf_counter()
+        table = await answers.judged(ask, names)
+        took_ms.append((time.perf_counter() - began) * 1000)
+        if len(table.verdicts) != len(names) or table.provisional or table.undecided:
+            raise RuntimeError(f"not every node has its verdict on {ask}")
+        await asyncio.sleep(0)
+    return median(took_ms)
+
+
+async def _turned_ms(engine: SelectorEngine, view: View) -> float:
+    """A known ask after a turn of the view: one verdict is made anew, all others are kept."""
+    answers, names = _answers(engine, view), list(view.nodes)
+    ask = next(_unit_asks())
+    await answers.judged(ask, names)
+    took_ms = []
+    for number in range(ROUNDS * 5):
+        changed = _plugin_node(number, _degraded(number % SHAPES))
+        view = _after(answers.publisher.view, {**view.nodes, changed.name: changed})
+        answers.publisher.publish(view, frozenset([changed.name]))
+        began = time.perf_counter()
+        await answers.judged(ask, names)
+        took_ms.append((time.perf_counter() - began) * 1000)
+    return median(took_ms)
+
+
+def _answers(engine: SelectorEngine, view: View) -> Answers:
+    publisher = Publisher()
+    publisher.publish(view, frozenset(view.nodes))
+    return Answers(publisher, engine, Settings())
+
+
+async def _evaluate(engine: SelectorEngine, view: View) -> None:
+    devices = [
+        (d.id.driver, d.device) for n in view.nodes.values() for p in n.pools for d in p.devices
+    ]
+    await engine.evaluate([SELECTOR], devices)
+
+
+def _unit_asks() -> Iterator[Ask]:
+    for count in range(1, fleets.GPUS + 1):
+        yield Ask(TRAINING, (Units(GPU, count),))
+
+
+def _claim_asks() -> Iterator[Ask]:
+    for count in range(1, fleets.GPUS + 1):
+        yield Ask(TRAINING, requests=(Request("gpus/gpu", DRIVER, (SELECTOR,), count),))
+
+
+def _view(nodes: list[NodeView]) -> View:
+    return _after(EMPTY, {node.name: node for node in nodes})
+
+
+def _after(previous: View, nodes: dict[str, NodeView]) -> View:
+    return View(
+        generation=previous.generation + 1,
+        basis=previous.basis + 1,
+        synced=True,
+        nodes=nodes,
+        classes={},
+        claims={},
+        templates={},
+        namespaces={},
+        pods={},
+    )
+
+
+def _plugin_node(number: int, health: Health) -> NodeView:
+    plugins = {GPU: PluginView(GPU, fleets.GPUS, fleets.GPUS)}
+    return NodeView(fleets.name_of(number), {}, health, plugins, ())
+
+
+def _dra_node(number: int) -> NodeView:
+    name = fleets.name_of(number)
+    devices = tuple(
+        DeviceView(
+            DeviceId(DRIVER, name, f"gpu-{i}"), resource.Device(name=f"gpu-{i}"), (), SOUND, False
+        )
+        for i in range(fleets.GPUS)
+    )
+    return NodeView(name, {}, SOUND, {}, (PoolView(DRIVER, name, True, devices),))
+
+
+def _degraded(shape: int) -> Health:
+    """One of SHAPES states of health, none like another, that no policy refuses."""
+    weight = shape / SHAPES / 10
+    fact = Evidence(
+        subject=NodeId("any"),
+        family=Family.NODE,
+        kind=Kind.LEVEL,
+        weight=weight,
+        source="bench",
+        reporter="bench",
+        text=f"fault {shape}",
+        observed_at=0.0,
+    )
+    return Health(1 - weight, State.HEALTHY, evidence=(Weighed(fact, weight),))
