@@ -7,7 +7,7 @@ reply, since a text that changes makes the scheduler retry without pause.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from itertools import filterfalse
 
 import structlog
@@ -47,30 +47,38 @@ class Verbs:
         self._warned_of_nodes = False
         self.recent: OrderedDict[str, core.Pod] = OrderedDict()
 
-    async def filter(self, body: bytes) -> bytes:
-        """ExtenderArgs → ExtenderFilterResult. Raises BadInput."""
+    def filter(self, body: bytes) -> bytes | Awaitable[bytes]:
+        """ExtenderArgs → ExtenderFilterResult. Raises BadInput.
+
+        This and `prioritize` answer at once where all verdicts are there, else when they are.
+        """
         basis = self._answers.view.basis
-        if not self._problem() and (reply := self._replies.get("filter", body, basis)) is not None:
+        problem = self._problem()
+        if not problem and (reply := self._replies.get("filter", body, basis)) is not None:
             self._metrics.decisions.labels("filter", reply.result).inc()
             return reply.body
         args = wire.decode_args(body)
         ask = self._answers.ask(args.pod)
         if ask is None:
             return self._echo(args)
-        if problem := self._problem():
+        if problem:
             self._metrics.decisions.labels("filter", "not_ready").inc()
             return wire.filter_reply(None, error=f"fettle: not ready: {problem}")
         self._remember(args.pod)
         if args.node_names is None:
-            return await self._filter_nodes(args, ask)
-        table = await self._answers.judged(ask, args.node_names)
+            return self._filter_nodes(args, ask)
+        table = self._answers.at_once(ask, args.node_names)
+        if table is None:
+            return self._filter_later(args, ask, args.node_names)
         reply_body, result = self._narrowed(table, args.node_names, args.raw_names)
-        if table.provisional.isdisjoint(args.node_names) and table.basis == basis:
-            self._replies.put("filter", body, basis, reply_body, result)
-        self._metrics.decisions.labels("filter", result).inc()
+        self._replies.put("filter", body, basis, reply_body, result)
         return reply_body
 
-    async def prioritize(self, body: bytes) -> bytes:
+    async def _filter_later(self, args: wire.Args, ask: Ask, names: list[str]) -> bytes:
+        table = await self._answers.judged(ask, names)
+        return self._narrowed(table, names, args.raw_names)[0]
+
+    def prioritize(self, body: bytes) -> bytes | Awaitable[bytes]:
         """ExtenderArgs → HostPriorityList. Raises BadInput, NotReady."""
         args = wire.decode_args(body)
         names = args.node_names
@@ -81,14 +89,20 @@ class Verbs:
             self._metrics.decisions.labels("prioritize", "echoed").inc()
             return wire.prioritize_reply([wire.host_priority(name, 0) for name in names])
         self._raise_unless_ready("prioritize")
-        table = await self._answers.judged(ask, names)
+        table = self._answers.at_once(ask, names)
+        return self._scored(table, names) if table is not None else self._score_later(ask, names)
+
+    async def _score_later(self, ask: Ask, names: list[str]) -> bytes:
+        return self._scored(await self._answers.judged(ask, names), names)
+
+    def _scored(self, table: Table, names: list[str]) -> bytes:
         self._metrics.decisions.labels("prioritize", "passed").inc()
         try:
-            return wire.prioritize_reply([table.entries[name] for name in names])
+            return wire.prioritize_reply(map(table.entries.__getitem__, names))
         except KeyError:
             return wire.prioritize_reply([_entry(table, name) for name in names])
 
-    async def preempt(self, body: bytes) -> bytes:
+    def preempt(self, body: bytes) -> bytes:
         """ExtenderPreemptionArgs → the candidates that are worth a victim. Raises as above."""
         args = wire.decode_preemption(body)
         ask = self._answers.ask(args.pod)
@@ -118,14 +132,14 @@ class Verbs:
             raise NotReady(f"fettle: not ready: {problem}")
 
     def _narrowed(self, table: Table, names: list[str], raw_names: bytes) -> tuple[bytes, str]:
-        self._count(table, names)
-        if table.refused.isdisjoint(names):
-            return wire.filter_reply(raw_names), "passed"
-        is_refused = table.refused.__contains__
-        passed = list(filterfalse(is_refused, names))
-        failed = dict.fromkeys(filter(is_refused, names), refusal_text(table.ask))
-        reply = wire.filter_reply(passed, refused=failed)
-        return reply, _result(len(names), len(names) - len(passed))
+        refused = self._refused(table, names)
+        result = _result(len(names), len(refused))
+        self._metrics.decisions.labels("filter", result).inc()
+        if not refused:
+            return wire.filter_reply(raw_names), result
+        passed = list(filterfalse(refused.__contains__, names))
+        failed = dict.fromkeys(refused, refusal_text(table.ask))
+        return wire.filter_reply(passed, refused=failed), result
 
     async def _filter_nodes(self, args: wire.Args, ask: Ask) -> bytes:
         """The form for `nodeCacheCapable: false`: whole nodes in, whole nodes out."""
@@ -138,10 +152,9 @@ class Verbs:
         nodes = args.nodes or []
         names = [name for name, _ in nodes]
         table = await self._answers.judged(ask, names)
-        self._count(table, names)
-        text = refusal_text(ask)
-        passed = [raw for name, raw in nodes if name not in table.refused]
-        failed = {name: text for name in names if name in table.refused}
+        refused = self._refused(table, names)
+        passed = [raw for name, raw in nodes if name not in refused]
+        failed = dict.fromkeys(refused, refusal_text(ask))
         self._metrics.decisions.labels("filter", _result(len(names), len(failed))).inc()
         return wire.filter_reply(None, nodes=passed, refused=failed)
 
@@ -151,18 +164,18 @@ class Verbs:
             return wire.filter_reply(None, nodes=[raw for _, raw in args.nodes])
         return wire.filter_reply(args.raw_names if args.node_names is not None else [])
 
-    def _count(self, table: Table, names: list[str]) -> None:
-        refused = len(table.refused.intersection(names)) if table.refused else 0
+    def _refused(self, table: Table, names: list[str]) -> set[str]:
+        """Those of the names that are refused, counted along with the others."""
+        refused = table.refused.intersection(names) if table.refused else set()
         undecided = len(table.undecided.intersection(names)) if table.undecided else 0
-        unknown = len(names) - sum(map(table.verdicts.__contains__, names))
         for result, count in (
-            ("refused", refused),
+            ("refused", len(refused)),
             ("undecided", undecided),
-            ("unknown", unknown),
-            ("allowed", len(names) - refused - undecided - unknown),
+            ("allowed", len(names) - len(refused) - undecided),
         ):
             if count > 0:
                 self._metrics.nodes.labels(result).inc(count)
+        return refused
 
     def _remember(self, pod: core.Pod) -> None:
         self.recent[pod.metadata.key] = pod

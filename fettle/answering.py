@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from itertools import filterfalse
 
 from fettle import asks
 from fettle.asks import Ask
@@ -201,24 +202,34 @@ class Answers:
                 await self._engine.evaluate(expressions, devices)
                 await asyncio.sleep(0)
 
+    def at_once(self, ask: Ask, names: Sequence[str]) -> Table | None:
+        """The ask's table if it holds a settled verdict for each of these nodes, else None."""
+        table = self.table(ask)
+        nodes = self.view.nodes
+        known = table.verdicts
+        if len(known) != len(nodes) and any(
+            name in nodes for name in filterfalse(known.__contains__, names)
+        ):
+            return None
+        if table.provisional and not table.provisional.isdisjoint(names):
+            return None
+        return table
+
     async def judged(self, ask: Ask, names: Iterable[str] | None = None) -> Table:
         """The ask's table with a verdict for each of these nodes (None: all) the view knows."""
-        wanted = list(self.view.nodes if names is None else names)
+        wanted = self.view.nodes if names is None else names
         match = self.matching()
         while True:
             table = self.table(ask)
-            missing = self._missing(table, wanted)
+            nodes = self.view.nodes
+            if len(table.verdicts) == len(nodes):  # there are verdicts on nodes of the view only
+                break
+            missing = [n for n in filterfalse(table.verdicts.__contains__, wanted) if n in nodes]
             if not missing or await self._judge(table, missing, match):
                 break
         if table.provisional and not table.provisional.isdisjoint(wanted):
             await self._settle(table, wanted, match)
         return table
-
-    def _missing(self, table: Table, wanted: list[str]) -> list[str]:
-        """Those of `wanted` that the view knows and the table does not."""
-        if all(map(table.verdicts.__contains__, wanted)):
-            return []
-        return [n for n in wanted if n not in table.verdicts and n in self.view.nodes]
 
     async def _judge(self, table: Table, names: Iterable[str], match: "Matching") -> bool:
         """Judge these nodes in short slices; false if the view turned meanwhile."""

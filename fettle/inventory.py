@@ -190,11 +190,15 @@ class Inventory:
         self._mark(before ^ after)
 
     def _put_pod(self, old: core.Pod | None, new: core.Pod, now: float) -> None:
-        for pod, add in ((old, False), (new, True)):
-            node = pod.spec.node_name if pod is not None and pod.spec is not None else None
-            if node:
+        """A node's record says of its pods only which units they hold by name."""
+        before, after = _place(old), _place(new)
+        if before == after:
+            return
+        for pod, (node, held), add in ((old, before, False), (new, after, True)):
+            if node and pod is not None:
                 (self._pods_on[node].add if add else self._pods_on[node].discard)(new.metadata.key)
-                self._dirty.add(node)
+                if held:
+                    self._dirty.add(node)
 
     def _keeps(self, pod: core.Pod, now: float) -> bool:
         """Whether a pod is kept; what it says about devices is noted either way."""
@@ -225,9 +229,11 @@ class Inventory:
             for device in asks.allocated_devices(old) or ():
                 self._devices.release(device, key)
                 self._mark((device,))
-        elif isinstance(old, core.Pod) and old.spec is not None and old.spec.node_name:
-            self._pods_on[old.spec.node_name].discard(key)
-            self._dirty.add(old.spec.node_name)
+        elif isinstance(old, core.Pod):
+            node, held = _place(old)
+            self._pods_on[node].discard(key)
+            if held:
+                self._dirty.add(node)
 
     def _release(self, kind: Kind, key: str, now: float) -> None:
         """The object can be read again, or is gone: out of quarantine."""
@@ -344,6 +350,13 @@ def _equal(old: Any, new: Any) -> bool:
         and a.uid == b.uid
         and a.deletion_timestamp == b.deletion_timestamp
     )
+
+
+def _place(pod: core.Pod | None) -> tuple[str, frozenset[tuple[str, str]]]:
+    """The node of a pod, "" if it has none, and the units that it holds there by name."""
+    if pod is None or pod.spec is None or not pod.spec.node_name:
+        return "", frozenset()
+    return pod.spec.node_name, frozenset(records.units_held((pod,)))
 
 
 def _quarantine_reporter(kind: Kind, key: str) -> str:

@@ -58,7 +58,7 @@ def plugins(
         return {}
     id_ = NodeId(node.metadata.name)
     known = book.units(id_.node)
-    held = _units_held(pods) if known else set()
+    held = units_held(pods) if known else set()
     views = {}
     for name in names:
         units = tuple(
@@ -75,7 +75,7 @@ def plugins(
     return views
 
 
-def _units_held(pods: Iterable[core.Pod]) -> set[tuple[str, str]]:
+def units_held(pods: Iterable[core.Pod]) -> set[tuple[str, str]]:
     """(resource, unit) that the kubelet says live pods hold."""
     return {
         (status.name, health.resource_id)

@@ -1,5 +1,6 @@
 """Listeners: where to listen, and what may be served there without TLS."""
 
+import asyncio
 import ipaddress
 import ssl
 from typing import NamedTuple
@@ -7,6 +8,7 @@ from typing import NamedTuple
 import structlog
 from aiohttp import web
 
+from extender.connections import Connections
 from fettle.errors import SettingsError
 
 _LOG = structlog.get_logger(__name__)
@@ -14,6 +16,7 @@ _LOG = structlog.get_logger(__name__)
 KEEPALIVE_S = 120.0
 """Above the 90 s after which Go drops idle connections: the side that closes must not be ours."""
 DRAIN_S = 3.0
+BACKLOG = 1024
 
 
 class Address(NamedTuple):
@@ -45,33 +48,79 @@ def parse(text: str, flag: str) -> Address:
 
 
 class Listener:
-    """One aiohttp application on one address. `context` None: plain HTTP."""
+    """Something that serves on one address until it is stopped. `context` None: plain HTTP."""
+
+    def __init__(self, name: str, address: Address, context: ssl.SSLContext | None) -> None:
+        self.name = name
+        self.address = address
+        self.context = context
+
+    async def start(self) -> None:
+        """Listen; raises SettingsError where the address cannot be used."""
+        try:
+            await self._open()
+        except OSError as error:
+            await self.stop()
+            raise SettingsError(
+                f"cannot listen on {self.address} for the {self.name}: {error.strerror}"
+            ) from error
+        scheme = "http" if self.context is None else "https"
+        _LOG.info("listening", what=self.name, url=f"{scheme}://{self.address}")
+
+    async def stop(self) -> None:
+        """Take no new connections, let those under way finish."""
+        raise NotImplementedError
+
+    async def _open(self) -> None:
+        raise NotImplementedError
+
+
+class AppListener(Listener):
+    """An aiohttp application."""
 
     def __init__(
-        self, name: str, app: web.Application, address: Address, context: ssl.SSLContext | None
+        self, name: str, address: Address, context: ssl.SSLContext | None, app: web.Application
     ) -> None:
-        self._name = name
-        self._address = address
-        self._context = context
+        super().__init__(name, address, context)
         self._runner = web.AppRunner(
             app, keepalive_timeout=KEEPALIVE_S, access_log=None, shutdown_timeout=DRAIN_S
         )
 
-    async def start(self) -> None:
-        """Listen; raises SettingsError where the address cannot be used."""
+    async def _open(self) -> None:
         await self._runner.setup()
-        host, port = self._address
-        site = web.TCPSite(self._runner, host, port, ssl_context=self._context, backlog=1024)
-        try:
-            await site.start()
-        except OSError as error:
-            await self._runner.cleanup()
-            raise SettingsError(
-                f"cannot listen on {self._address} for the {self._name}: {error.strerror}"
-            ) from error
-        scheme = "http" if self._context is None else "https"
-        _LOG.info("listening", what=self._name, url=f"{scheme}://{self._address}")
+        host, port = self.address
+        await web.TCPSite(
+            self._runner, host, port, ssl_context=self.context, backlog=BACKLOG
+        ).start()
 
     async def stop(self) -> None:
-        """Take no new connections, let those under way finish."""
         await self._runner.cleanup()
+
+
+class ExtenderListener(Listener):
+    """The extender's own connections."""
+
+    def __init__(
+        self,
+        name: str,
+        address: Address,
+        context: ssl.SSLContext | None,
+        connections: Connections,
+    ) -> None:
+        super().__init__(name, address, context)
+        self._connections = connections
+        self._server: asyncio.Server | None = None
+
+    async def _open(self) -> None:
+        self._server = await asyncio.get_running_loop().create_server(
+            self._connections,
+            self.address.host,
+            self.address.port,
+            ssl=self.context,
+            backlog=BACKLOG,
+        )
+
+    async def stop(self) -> None:
+        if self._server is not None:
+            self._server.close()
+            await self._connections.drain(DRAIN_S)

@@ -7,6 +7,7 @@ keeps it fresh, and what keeps it from being ready.
 import asyncio
 import os
 import socket
+import ssl
 import time
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
@@ -38,6 +39,11 @@ class Secured(NamedTuple):
     serving: Serving | None
     keep: Callable[[], Awaitable[None]] | None = None
     problem: Callable[[], str] = str
+
+    @property
+    def context(self) -> ssl.SSLContext | None:
+        """None: plain HTTP."""
+        return self.serving.context if self.serving is not None else None
 
 
 def identity() -> str:

@@ -11,13 +11,13 @@ import structlog
 import uvloop
 from prometheus_client import CollectorRegistry
 
-from extender.app import make_app as make_extender
+from extender.app import make_connections
 from extender.browse import Browse
 from extender.verbs import Verbs
 from fettle import readiness
 from fettle.answering import Answers
 from fettle.cli import securing
-from fettle.cli.listening import Address, Listener, parse
+from fettle.cli.listening import Address, AppListener, ExtenderListener, Listener, parse
 from fettle.cli.securing import Secured
 from fettle.errors import ClusterError, FettleError
 from fettle.evidence import rules
@@ -39,6 +39,7 @@ from webhook.app import make_app as make_webhook
 _LOG = structlog.get_logger(__name__)
 
 RETRY_S = 2.0
+PROBLEM_HOLDS_S = 0.02
 
 
 class Plan(NamedTuple):
@@ -86,7 +87,9 @@ class House:
         self._session: Session | None = None
         self._listeners: list[Listener] = []
         self._tasks: list[asyncio.Task[None]] = []
-        self._problems: list[Callable[[], str]] = []
+        self._problems: list[Callable[[], str]] = [self._problem]
+        self._problem_now = ""
+        self._problem_until = 0.0
 
     async def open(self) -> None:
         """Start everything; raises FettleError."""
@@ -118,7 +121,9 @@ class House:
             settings.sources.silent_after_seconds,
             lambda: [why for problem in self._problems if (why := problem())],
         )
-        await self._listen("browse", browse.make_app(), addresses["browse"], Secured(None))
+        await self._listen(
+            AppListener("browse", addresses["browse"], None, browse.make_app()), Secured(None)
+        )
 
     async def stay(self, stopped: asyncio.Event) -> None:
         """Until asked to stop; raises what a part died of."""
@@ -156,15 +161,17 @@ class House:
         secured = securing.extender(address, self._settings.extender.tls)
         metrics = ExtenderMetrics(registry)
         verbs = Verbs(self._answers, metrics, self._problem)
-        app = make_extender(verbs, metrics, self._settings.extender.max_body_mebibytes)
-        await self._listen("extender", app, address, secured)
+        connections = make_connections(verbs, metrics, self._settings.extender.max_body_mebibytes)
+        await self._listen(
+            ExtenderListener("extender", address, secured.context, connections), secured
+        )
         return verbs.recent
 
     async def _webhook(self, address: Address, registry: CollectorRegistry) -> None:
         """Listen as soon as there is a certificate, which may wait for the API server."""
         secured = await self._secured_webhook(address)
         app = make_webhook(self._publisher, self._settings, registry=registry)
-        await self._listen("webhook", app, address, secured)
+        await self._listen(AppListener("webhook", address, secured.context, app), secured)
         await asyncio.Event().wait()
 
     async def _secured_webhook(self, address: Address) -> Secured:
@@ -181,14 +188,12 @@ class House:
                 waits_for = ""
                 return secured
 
-    async def _listen(self, name: str, app: object, address: Address, secured: Secured) -> None:
-        context = secured.serving.context if secured.serving is not None else None
-        listener = Listener(name, app, address, context)  # type: ignore[arg-type]
+    async def _listen(self, listener: Listener, secured: Secured) -> None:
         await listener.start()
         self._listeners.append(listener)
         self._problems.append(secured.problem)
         if secured.keep is not None:
-            self._keep(f"certificates of the {name}", secured.keep())
+            self._keep(f"certificates of the {listener.name}", secured.keep())
 
     def _steward(self, session: Session) -> Steward:
         return Steward(
@@ -208,7 +213,14 @@ class House:
         return frozenset(name for name in table.verdicts if name not in table.refused)
 
     def _problem(self) -> str:
-        """Why the extender must not refuse anything now; "" if it may."""
+        """Why the extender must not refuse anything now; "" if it may. Looked at often."""
+        now = time.monotonic()
+        if now >= self._problem_until:
+            self._problem_now = self._look_for_problem()
+            self._problem_until = now + PROBLEM_HOLDS_S
+        return self._problem_now
+
+    def _look_for_problem(self) -> str:
         sources = self._publisher.sources.values()
         if not self._publisher.view.synced:
             found = readiness.problems(sources, time.time(), float("inf"))

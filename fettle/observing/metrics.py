@@ -55,8 +55,8 @@ class ExtenderMetrics:
         )
         self.nodes = Counter(
             "fettle_extender_nodes",
-            "Nodes in filter requests by result (allowed, refused, undecided, unknown); "
-            "undecided and unknown nodes are allowed too.",
+            "Nodes in filter requests by result (allowed, refused, undecided); undecided nodes "
+            "are allowed too.",
             ["result"],
             registry=registry,
         )

@@ -4,6 +4,7 @@ The Go types carry no JSON tags: keys are PascalCase on the wire, and Go reads t
 do we; the pod and nodes inside are plain API objects. Where a key comes twice, the last one counts.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -171,7 +172,7 @@ def host_priority(name: str, score: int) -> bytes:
     return b'{"Host":%b,"Score":%d}' % (msgspec.json.encode(name), score)
 
 
-def prioritize_reply(entries: list[bytes]) -> bytes:
+def prioritize_reply(entries: Iterable[bytes]) -> bytes:
     """HostPriorityList."""
     return b"[" + b",".join(entries) + b"]"
 

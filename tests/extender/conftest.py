@@ -1,16 +1,17 @@
 """An extender as it is served, over a view that a test lays out."""
 
+import asyncio
+import contextlib
 import io
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
+import aiohttp
 import msgspec
 import pytest
-from aiohttp import web
-from aiohttp.test_utils import TestClient
 from prometheus_client import CollectorRegistry
 
-from extender.app import make_app
+from extender.app import make_connections
 from extender.verbs import Verbs
 from fettle.answering import Answers
 from fettle.observing.metrics import ExtenderMetrics
@@ -18,8 +19,6 @@ from fettle.selectors.engine import SelectorEngine
 from fettle.settings import Settings
 from fettle.view import NodeView, Publisher
 from tests.fettle import building as b
-
-Serve = Callable[[web.Application], Awaitable[TestClient[web.Request, web.Application]]]
 
 
 class Extender:
@@ -32,8 +31,9 @@ class Extender:
         self.answers = Answers(self.publisher, SelectorEngine(), Settings())
         metrics = ExtenderMetrics(self.registry)
         self.verbs = Verbs(self.answers, metrics, lambda: self.problem)
-        self.app = make_app(self.verbs, metrics, max_body_mebibytes)
-        self.client: TestClient[web.Request, web.Application]
+        self.connections = make_connections(self.verbs, metrics, max_body_mebibytes)
+        self.client: aiohttp.ClientSession
+        self.port = 0
 
     def show(self, *nodes: NodeView, **fields: Any) -> None:
         """Publish a view of exactly these nodes."""
@@ -50,7 +50,8 @@ class Extender:
 
     async def post(self, verb: str, body: Any) -> tuple[int, Any]:
         data = body if isinstance(body, bytes) else msgspec.json.encode(body)
-        async with self.client.post(f"/{verb}", data=io.BytesIO(data)) as reply:
+        url = f"http://127.0.0.1:{self.port}/{verb}"
+        async with self.client.post(url, data=io.BytesIO(data)) as reply:
             text = await reply.read()
             assert reply.headers["Content-Length"] == str(len(text))
             return reply.status, msgspec.json.decode(text)
@@ -69,8 +70,19 @@ class Extender:
         return self.registry.get_sample_value(name, labels) or 0.0
 
 
+@contextlib.asynccontextmanager
+async def listening(extender: Extender) -> AsyncIterator[Extender]:
+    """Serve it on loopback, and give it a client."""
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(extender.connections, "127.0.0.1", 0)
+    extender.port = server.sockets[0].getsockname()[1]
+    async with aiohttp.ClientSession() as extender.client:
+        yield extender
+    server.close()
+    await extender.connections.drain(1)
+
+
 @pytest.fixture
-async def extender(aiohttp_client: Serve) -> Extender:
-    made = Extender()
-    made.client = await aiohttp_client(made.app)
-    return made
+async def extender() -> AsyncIterator[Extender]:
+    async with listening(Extender()) as served:
+        yield served

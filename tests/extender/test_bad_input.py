@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fettle.errors import BadInput
 from fettle.wire import extender as wire
-from tests.extender.conftest import Extender, Serve
+from tests.extender.conftest import Extender, listening
 from tests.fettle import building as b
 
 POD = b.gpu_pod()
@@ -60,13 +60,12 @@ async def test_wrong_types_in_the_lists_are_said(extender: Extender) -> None:
     assert "NodeNameToMetaVictims[n].Pods" in reply["error"]
 
 
-async def test_a_body_over_the_limit_is_a_413_that_names_the_limit(aiohttp_client: Serve) -> None:
-    small = Extender(max_body_mebibytes=1)
-    small.client = await aiohttp_client(small.app)
-    status, reply = await small.post("filter", b" " * (2**20 + 1))
-    assert status == 413
-    assert "1 MiB" in reply["error"]
-    assert (await small.filter(POD, "n"))["NodeNames"] == ["n"]
+async def test_a_body_over_the_limit_is_a_413_that_names_the_limit() -> None:
+    async with listening(Extender(max_body_mebibytes=1)) as small:
+        status, reply = await small.post("filter", b" " * (2**20 + 1))
+        assert status == 413
+        assert "1 MiB" in reply["error"]
+        assert (await small.filter(POD, "n"))["NodeNames"] == ["n"]
 
 
 async def test_sixty_four_megabytes_of_nonsense_are_a_400(extender: Extender) -> None:
@@ -83,7 +82,7 @@ async def test_a_hundred_thousand_names_are_answered(extender: Extender) -> None
 
 
 async def test_a_get_is_no_verb(extender: Extender) -> None:
-    async with extender.client.get("/filter") as reply:
+    async with extender.client.get(f"http://127.0.0.1:{extender.port}/filter") as reply:
         assert reply.status == 405
 
 

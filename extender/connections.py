@@ -1,0 +1,256 @@
+"""HTTP/1.1 for the extender's three calls: httptools parses, this keeps the connection.
+
+kube-scheduler waits for us in every scheduling cycle, one request at a time over a kept connection,
+so what a request costs beyond its verdicts is what a pod costs (`docs/decisions/0007`). Knows
+methods, paths, bodies and their limits; nothing of what is in them.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+from typing import NamedTuple, cast
+
+import httptools
+import msgspec
+
+MAX_HEAD_BYTES = 64 * 1024
+IDLE_S = 120.0
+"""Above the 90 s after which Go drops idle connections: the side that closes must not be ours."""
+RECEIVE_S = 30.0
+"""A request that was begun must have arrived whole within this."""
+
+
+class Answer(NamedTuple):
+    """`body` is JSON."""
+
+    status: int
+    body: bytes
+
+
+Handler = Callable[[bytes], Answer | Awaitable[Answer]]
+"""Answers at once where it can: a task of its own costs more than most answers do."""
+
+
+class _Request(NamedTuple):
+    method: bytes
+    url: bytes
+    body: bytes
+    keep: bool
+
+
+def problem(status: int, message: str) -> Answer:
+    """An error that a client is told in one sentence."""
+    return Answer(status, msgspec.json.encode({"error": message}))
+
+
+class Connections:
+    """Makes a protocol for each connection, and drains them all. `routes` are POST handlers."""
+
+    def __init__(self, routes: dict[str, Handler], max_body_bytes: int) -> None:
+        self.routes = {path.encode(): handler for path, handler in routes.items()}
+        self.max_body_bytes = max_body_bytes
+        self.open: set[Connection] = set()
+        self.emptied = asyncio.Event()
+        self.emptied.set()
+        self.draining = False
+
+    def __call__(self) -> "Connection":
+        return Connection(self)
+
+    async def drain(self, seconds: float) -> None:
+        """Close what is idle, let answers under way be given, and close the rest in the end."""
+        self.draining = True
+        for connection in list(self.open):
+            connection.close_if_idle()
+
+        try:
+            async with asyncio.timeout(seconds):
+                await self.emptied.wait()
+        except TimeoutError:
+            for connection in list(self.open):
+                connection.abort()
+            await self.emptied.wait()
+
+
+class Connection(asyncio.Protocol):
+    """One client's connection: requests in turn, each answered before the next is read."""
+
+    def __init__(self, connections: Connections) -> None:
+        self._all = connections
+        self._transport: asyncio.Transport
+        self._loop = asyncio.get_running_loop()
+        self._parser = httptools.HttpRequestParser(self)
+        self._body: list[bytes] = []
+        self._size = 0
+        self._head_size = 0
+        self._url = b""
+        self._expects = False
+        self._head_done = False
+        self._begun = False
+        self._requests: deque[_Request] = deque()
+        self._answering: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._due_at: float | None = None
+
+    # -- asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by type
+        self._all.open.add(self)
+        self._all.emptied.clear()
+        self._expect_within(IDLE_S)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._all.open.discard(self)
+        if not self._all.open:
+            self._all.emptied.set()
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._answering is not None:
+            self._answering.cancel()
+
+    def pause_writing(self) -> None:
+        """The client does not read its replies: read no more of its requests."""
+        self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        if self._answering is None:
+            self._transport.resume_reading()
+
+    def data_received(self, data: bytes) -> None:
+        if not self._begun:
+            self._begun = True
+            self._expect_within(RECEIVE_S)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            self._refuse(problem(400, "this speaks plain HTTP/1.1 and upgrades to nothing"))
+        except httptools.HttpParserError as error:
+            self._refuse(problem(400, f"not HTTP/1.1: {error}"))
+        if self._begun and not self._head_done:
+            self._head_size += len(data)
+            if self._head_size > MAX_HEAD_BYTES:
+                self._refuse(problem(431, "the request's head is too large"))
+
+    # -- httptools' callbacks
+
+    def on_url(self, url: bytes) -> None:
+        self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if name.lower() == b"expect" and value.lower() == b"100-continue":
+            self._expects = True
+        elif name.lower() == b"content-length" and int(value) > self._all.max_body_bytes:
+            self._too_large()
+
+    def on_headers_complete(self) -> None:
+        self._head_done = True
+        if self._expects and not self._transport.is_closing():
+            self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def on_body(self, body: bytes) -> None:
+        self._size += len(body)
+        if self._size > self._all.max_body_bytes:
+            self._body.clear()
+            self._too_large()
+        elif not self._transport.is_closing():
+            self._body.append(body)
+
+    def on_message_complete(self) -> None:
+        if self._transport.is_closing():
+            return
+        body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
+        keep = self._parser.should_keep_alive()
+        self._requests.append(_Request(self._parser.get_method(), self._url, body, keep))
+        self._body, self._size, self._head_size = [], 0, 0
+        self._url, self._expects = b"", False
+        self._head_done = self._begun = False
+        self._next()
+
+    # -- answering
+
+    def _next(self) -> None:
+        """Answer what has come whole, in turn."""
+        while self._requests and self._answering is None and not self._transport.is_closing():
+            request = self._requests.popleft()
+            answer = self._answer(request.method, request.url, request.body)
+            if isinstance(answer, Answer):
+                self._write(answer, keep=request.keep)
+            else:
+                self._expect_within(None)
+                self._transport.pause_reading()
+                later = self._write_later(answer, keep=request.keep)
+                self._answering = self._loop.create_task(later)
+
+    async def _write_later(self, answer: Awaitable[Answer], *, keep: bool) -> None:
+        answered = await answer
+        self._answering = None
+        self._write(answered, keep=keep)
+        if not self._transport.is_closing():
+            self._transport.resume_reading()
+            self._next()
+
+    def _answer(self, method: bytes, url: bytes, body: bytes) -> Answer | Awaitable[Answer]:
+        handler = self._all.routes.get(url.partition(b"?")[0])
+        if handler is None:
+            return problem(404, f"there is no {url.decode(errors='replace')} here")
+        if method != b"POST":
+            return problem(405, f"{method.decode()} is not served here: POST is")
+        return handler(body)
+
+    def _write(self, answer: Answer, *, keep: bool) -> None:
+        keep = keep and not self._all.draining
+        self._transport.writelines((_head(answer, keep=keep), answer.body))
+        if keep:
+            self._expect_within(IDLE_S)
+        else:
+            self._transport.close()
+
+    def _refuse(self, answer: Answer) -> None:
+        """Answer before the request was read whole, and close: the rest cannot be told apart."""
+        if not self._transport.is_closing():
+            self._write(answer, keep=False)
+
+    def _too_large(self) -> None:
+        limit = self._all.max_body_bytes // 2**20
+        self._refuse(problem(413, f"the request body is larger than {limit} MiB"))
+
+    # -- closing
+
+    def close_if_idle(self) -> None:
+        if self._answering is None and not self._begun:
+            self._transport.close()
+
+    def abort(self) -> None:
+        self._transport.abort()
+
+    def _expect_within(self, seconds: float | None) -> None:
+        """Until when something must have come; None: nothing need come. One timer looks after it,
+        and finds that the time was put off, which is cheaper than a new timer each time."""
+        self._due_at = self._loop.time() + seconds if seconds is not None else None
+        if self._timer is None and seconds is not None:
+            self._timer = self._loop.call_later(min(seconds, RECEIVE_S), self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        if self._due_at is None:
+            return
+        if (left_s := self._due_at - self._loop.time()) > 0:
+            self._timer = self._loop.call_later(min(left_s, RECEIVE_S), self._look)
+        elif self._begun:
+            self._refuse(problem(408, f"the request did not arrive within {RECEIVE_S:g} s"))
+        else:
+            self._transport.close()
+
+
+_REASONS = {status.value: status.phrase for status in HTTPStatus}
+
+
+def _head(answer: Answer, *, keep: bool) -> bytes:
+    return b"HTTP/1.1 %d %b\r\nContent-Type: application/json\r\nContent-Length: %d\r\n%b\r\n" % (
+        answer.status,
+        _REASONS[answer.status].encode(),
+        len(answer.body),
+        b"" if keep else b"Connection: close\r\n",
+    )

@@ -1,0 +1,224 @@
+"""The extender's HTTP, byte by byte: what a client may do, and what becomes of the others."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from extender import connections
+from extender.connections import Answer, Connections
+
+
+class Client:
+    """A raw connection."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    async def send(self, data: bytes) -> None:
+        self._writer.write(data)
+        await self._writer.drain()
+
+    async def answer(self) -> tuple[int, bytes]:
+        async with asyncio.timeout(5):
+            head = await self._reader.readuntil(b"\r\n\r\n")
+            lines = head.split(b"\r\n")
+            sizes = [int(x.split(b":")[1]) for x in lines if x.startswith(b"Content-Length:")]
+            body = await self._reader.readexactly(sizes[0]) if sizes else b""
+            return int(lines[0].split()[1]), body
+
+    async def close(self) -> None:
+        self._writer.close()
+        with contextlib.suppress(ConnectionError):
+            await self._writer.wait_closed()
+
+    async def closed(self) -> bool:
+        async with asyncio.timeout(5):
+            return await self._reader.read() == b""
+
+
+class Server:
+    def __init__(self) -> None:
+        self.slow = asyncio.Event()
+        routes: Any = {"/echo": lambda body: Answer(200, body), "/slow": self._slow}
+        self.connections = Connections(routes, max_body_bytes=2**20)
+        self.port = 0
+        self._clients: list[Client] = []
+
+    async def _slow(self, body: bytes) -> Answer:
+        await self.slow.wait()
+        return Answer(200, b"slow:" + body)
+
+    async def connect(self) -> Client:
+        client = Client(*await asyncio.open_connection("127.0.0.1", self.port))
+        self._clients.append(client)
+        return client
+
+    async def close(self) -> None:
+        for client in self._clients:
+            await client.close()
+
+
+@contextlib.asynccontextmanager
+async def serving() -> AsyncIterator[Server]:
+    made = Server()
+    listener = await asyncio.get_running_loop().create_server(made.connections, "127.0.0.1", 0)
+    made.port = listener.sockets[0].getsockname()[1]
+    yield made
+    listener.close()
+    made.slow.set()
+    await made.close()
+    await made.connections.drain(1)
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[Server]:
+    async with serving() as made:
+        yield made
+
+
+def post(path: bytes, body: bytes, *headers: bytes) -> bytes:
+    lines = [b"POST %b HTTP/1.1" % path, b"Host: x", b"Content-Length: %d" % len(body), *headers]
+    return b"\r\n".join([*lines, b"", body])
+
+
+async def test_a_connection_is_kept_for_the_next_request(server: Server) -> None:
+    client = await server.connect()
+    for body in (b"one", b"two"):
+        await client.send(post(b"/echo", body))
+        assert await client.answer() == (200, body)
+
+
+async def test_a_request_may_come_in_any_pieces(server: Server) -> None:
+    client = await server.connect()
+    for byte in post(b"/echo", b"piecemeal"):
+        await client.send(bytes([byte]))
+    assert await client.answer() == (200, b"piecemeal")
+
+
+async def test_a_chunked_body_is_read(server: Server) -> None:
+    client = await server.connect()
+    head = b"POST /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+    await client.send(head + b"3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n")
+    assert await client.answer() == (200, b"abcde")
+
+
+async def test_requests_sent_ahead_are_answered_in_turn(server: Server) -> None:
+    client = await server.connect()
+    await client.send(post(b"/slow", b"1") + post(b"/echo", b"2") + post(b"/echo", b"3"))
+    server.slow.set()
+    assert [await client.answer() for _ in range(3)] == [
+        (200, b"slow:1"),
+        (200, b"2"),
+        (200, b"3"),
+    ]
+
+
+async def test_one_that_waits_holds_nobody_else_up(server: Server) -> None:
+    waiting, other = await server.connect(), await server.connect()
+    await waiting.send(post(b"/slow", b""))
+    await other.send(post(b"/echo", b"quick"))
+    assert await other.answer() == (200, b"quick")
+
+
+async def test_a_client_that_expects_continue_is_told_to(server: Server) -> None:
+    client = await server.connect()
+    request = post(b"/echo", b"body", b"Expect: 100-continue")
+    head, _, body = request.partition(b"\r\n\r\n")
+    await client.send(head + b"\r\n\r\n")
+    assert (await client.answer())[0] == 100
+    await client.send(body)
+    assert await client.answer() == (200, b"body")
+
+
+async def test_a_client_that_asks_to_close_is_closed_after_its_answer(server: Server) -> None:
+    client = await server.connect()
+    await client.send(post(b"/echo", b"last", b"Connection: close"))
+    assert await client.answer() == (200, b"last")
+    assert await client.closed()
+
+
+@pytest.mark.parametrize(
+    ("request_", "status", "says"),
+    [
+        (post(b"/nothing", b""), 404, b"/nothing"),
+        (b"GET /echo HTTP/1.1\r\nHost: x\r\n\r\n", 405, b"POST"),
+        (b"nonsense\r\n\r\n", 400, b"not HTTP/1.1"),
+        (b"\x16\x03\x01\x02\x00\x01\x00", 400, b"not HTTP/1.1"),
+        (post(b"/echo", b"", b"Content-Length: 7"), 400, b"not HTTP/1.1"),
+        (b"POST /echo HTTP/1.1\r\nContent-Length: 9999999\r\n\r\n", 413, b"1 MiB"),
+        (b"POST /echo HTTP/1.1\r\nX: " + b"x" * 70_000, 431, b"head"),
+        (
+            b"POST /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+            + (b"40000\r\n" + b"x" * 0x40000 + b"\r\n") * 5,
+            413,
+            b"1 MiB",
+        ),
+    ],
+    ids=["path", "method", "nonsense", "TLS", "two lengths", "length", "head", "chunks"],
+)
+async def test_what_is_wrong_is_said(
+    server: Server, request_: bytes, status: int, says: bytes
+) -> None:
+    client = await server.connect()
+    await client.send(request_)
+    answered, body = await client.answer()
+    assert answered == status
+    assert says in body
+
+
+async def test_a_request_that_never_ends_is_given_up(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "RECEIVE_S", 0.05)
+    client = await server.connect()
+    await client.send(b"POST /echo HTTP/1.1\r\nContent-Length: 10\r\n\r\nabc")
+    assert (await client.answer())[0] == 408
+    assert await client.closed()
+
+
+async def test_an_idle_connection_is_closed_in_the_end(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "IDLE_S", 0.05)
+    client = await server.connect()
+    assert await client.closed()
+
+
+async def test_draining_gives_the_answer_under_way_and_closes_the_idle(server: Server) -> None:
+    busy, idle = await server.connect(), await server.connect()
+    await busy.send(post(b"/slow", b"x"))
+    await asyncio.sleep(0.05)
+    draining = asyncio.create_task(server.connections.drain(5))
+    assert await idle.closed()
+    server.slow.set()
+    assert await busy.answer() == (200, b"slow:x")
+    await draining
+
+
+async def test_draining_ends_even_if_an_answer_does_not(server: Server) -> None:
+    busy = await server.connect()
+    await busy.send(post(b"/slow", b"x"))
+    await asyncio.sleep(0.05)
+    await server.connections.drain(0.05)
+    assert not server.connections.open
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.binary(max_size=40), max_size=4), st.booleans())
+async def test_no_bytes_break_it_for_the_next_client(
+    server: Server, pieces: list[bytes], begin_well: bool
+) -> None:
+    client = await server.connect()
+    start = [b"POST /echo HTTP/1.1\r\nContent-Length: 5\r\n"] if begin_well else []
+    with contextlib.suppress(ConnectionError):
+        for piece in start + pieces:
+            await client.send(piece)
+    other = await server.connect()
+    await other.send(post(b"/echo", b"fine"))
+    assert await other.answer() == (200, b"fine")
