@@ -147,6 +147,26 @@ def test_a_pod_alone_does_not_touch_what_verdicts_rest_on(fleet: Fleet) -> None:
     assert (after.generation, after.basis) == (before.generation + 1, before.basis)
 
 
+def holding(health: str, *, phase: str = "Running") -> Any:
+    resources = [{"resourceID": "GPU-1", "health": health}]
+    said = [{"name": b.RESOURCE, "resources": resources}]
+    pod = b.gpu_pod()
+    pod["spec"]["nodeName"] = "n"
+    pod["status"] = {"phase": phase, "containerStatuses": [{"allocatedResourcesStatus": said}]}
+    return pod
+
+
+def test_a_unit_that_a_live_pod_holds_is_taken_until_the_pod_ends(fleet: Fleet) -> None:
+    fleet.put(kinds.NODE, node())
+    fleet.put(kinds.POD, holding("Unhealthy"))
+    (unit,) = fleet.look().nodes["n"].plugins[b.RESOURCE].units
+    assert (unit.unit, unit.allocated) == ("GPU-1", True)
+    assert unit.health.state is not State.HEALTHY
+    fleet.put(kinds.POD, holding("Unhealthy", phase="Succeeded"))
+    (unit,) = fleet.look().nodes["n"].plugins[b.RESOURCE].units
+    assert not unit.allocated
+
+
 def test_a_taint_rule_taints_what_it_selects_and_no_more_once_it_is_gone(fleet: Fleet) -> None:
     def tainted() -> list[str]:
         devices = fleet.look().nodes["n"].pools[0].devices

@@ -1,3 +1,4 @@
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -74,6 +75,12 @@ def test_training_refuses_a_degraded_node_that_inference_uses_last() -> None:
 
 def test_every_policy_refuses_an_unhealthy_node() -> None:
     node = b.node(gpus=8, own=b.health(0.1))
+    assert not any(verdict(units(p), node).fits for p in BUILT_IN.values())
+
+
+def test_unhealthy_is_refused_whatever_the_score_has_come_back_to() -> None:
+    recovering = msgspec.structs.replace(b.health(0.4), state=State.UNHEALTHY)
+    node = b.node(gpus=8, own=recovering)
     assert not any(verdict(units(p), node).fits for p in BUILT_IN.values())
 
 
