@@ -86,8 +86,11 @@ class Browse:
         """200 once the view is complete and fresh, else 503; ?verbose says it by source."""
         now = self._clock()
         sources = self._answers.publisher.sources.values()
-        found = readiness.problems(sources, now, self._silent_after_s) + self._extra_problems()
-        lines = ["not ready: " + p for p in found] or ["ok"]
+        found = [
+            *readiness.problems(sources, now, self._silent_after_s),
+            *self._extra_problems(),
+        ]
+        lines = ["not ready: " + p for p in dict.fromkeys(found)] or ["ok"]
         if "verbose" in request.query:
             lines += readiness.report(sources, now)
             lines += [f"quarantined: {text}" for text in self._answers.view.quarantined.values()]

@@ -74,6 +74,11 @@ class ViewMetrics(Collector):
         yield GaugeMetricFamily(
             "fettle_view_generation", "Views published since start.", value=view.generation
         )
+        yield GaugeMetricFamily(
+            "fettle_view_age_seconds",
+            "Seconds since the last contact with the source that has been quiet the longest.",
+            value=max((now - at for at in self._contacts()), default=0.0),
+        )
         age = GaugeMetricFamily(
             "fettle_source_age_seconds", "Seconds since the last contact.", labels=["source"]
         )
@@ -87,6 +92,10 @@ class ViewMetrics(Collector):
             value=len(view.quarantined),
         )
         yield self._states()
+
+    def _contacts(self) -> list[float]:
+        sources = self._publisher.sources.values()
+        return [s.contact_at for s in sources if s.synced and s.served]
 
     def _states(self) -> Metric:
         counts: dict[tuple[str, str], int] = {}

@@ -32,6 +32,7 @@ def test_ages_generation_and_quarantine_are_there() -> None:
     text = scrape(publisher)
     assert 'fettle_source_age_seconds{source="Node"} 60.0' in text
     assert "fettle_view_generation 1.0" in text
+    assert "fettle_view_age_seconds 60.0" in text
     assert "fettle_quarantined_objects 1.0" in text
 
 

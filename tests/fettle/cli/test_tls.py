@@ -1,0 +1,88 @@
+"""The extender off plain HTTP: the scheduler's client certificate is the proof of who calls."""
+
+import json
+import socket
+import ssl
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from certs import issuing
+from certs.issuing import Pair, Usage
+
+
+class Secured:
+    """A served extender with TLS, and the material that its callers have."""
+
+    def __init__(self, folder: Path, snapshot: Path) -> None:
+        now_s = time.time()
+        self.folder = folder
+        self.root = issuing.root("extender", now_s=now_s, lifetime_s=3600)
+        self._write("server", self._leaf("127.0.0.1", Usage.SERVER))
+        self._write("scheduler", self._leaf("system:kube-scheduler", Usage.CLIENT))
+        stranger = issuing.root("stranger", now_s=now_s, lifetime_s=3600)
+        self._write("stranger", self._leaf("stranger", Usage.CLIENT, stranger))
+        (folder / "ca.crt").write_bytes(self.root.certificate)
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        settings = folder / "settings.yaml"
+        tls = {
+            "certificateFile": str(folder / "server.crt"),
+            "keyFile": str(folder / "server.key"),
+            "clientCaFile": str(folder / "ca.crt"),
+        }
+        settings.write_text(json.dumps({"extender": {"tls": tls}}))
+        command = [sys.executable, "-m", "fettle", "serve", "extender"]
+        command += ["--snapshot", str(snapshot), "--settings", str(settings)]
+        command += ["--extender-listen", f"127.0.0.1:{self.port}", "--browse-listen", "127.0.0.1:0"]
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        assert self.process.stderr is not None
+        while "browse" not in self.process.stderr.readline():
+            assert self.process.poll() is None
+
+    def ask(self, who: str | None) -> int:
+        context = ssl.create_default_context(cafile=str(self.folder / "ca.crt"))
+        if who is not None:
+            context.load_cert_chain(self.folder / f"{who}.crt", self.folder / f"{who}.key")
+        body = json.dumps({"Pod": {"metadata": {"name": "p"}}, "NodeNames": ["n"]}).encode()
+        url = f"https://127.0.0.1:{self.port}/filter"
+        request = urllib.request.Request(url, body)
+        with urllib.request.urlopen(request, context=context, timeout=10) as reply:
+            return int(reply.status)
+
+    def _leaf(self, name: str, usage: Usage, issuer: Pair | None = None) -> Pair:
+        return issuing.leaf(
+            issuer or self.root, [name], now_s=time.time(), lifetime_s=600, usage=usage
+        )
+
+    def _write(self, name: str, pair: Pair) -> None:
+        (self.folder / f"{name}.crt").write_bytes(pair.certificate)
+        (self.folder / f"{name}.key").write_bytes(pair.key)
+
+
+@pytest.fixture
+def secured(tmp_path: Path, snapshot: Path) -> Iterator[Secured]:
+    made = Secured(tmp_path, snapshot)
+    yield made
+    made.process.terminate()
+    made.process.communicate(timeout=10)
+
+
+def test_the_scheduler_is_answered_and_nobody_else(secured: Secured) -> None:
+    assert secured.ask("scheduler") == 200
+    for who in (None, "stranger"):
+        with pytest.raises((urllib.error.URLError, ssl.SSLError, ConnectionError)):
+            secured.ask(who)
+    assert secured.ask("scheduler") == 200
+
+
+def test_plain_http_is_not_answered_there(secured: Secured) -> None:
+    with pytest.raises((urllib.error.URLError, ConnectionError)):
+        urllib.request.urlopen(f"http://127.0.0.1:{secured.port}/filter", timeout=5)
