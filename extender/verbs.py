@@ -26,6 +26,9 @@ from fettle.wire import extender as wire
 _LOG = structlog.get_logger(__name__)
 
 REMEMBERED_PODS = 2000
+REFUSED = "refused"
+"""Refused on every node: such a pod comes back again and again, so its reply is kept. Others go on
+to be bound, and keeping theirs would only drive warm memory out of the processor's caches."""
 
 
 class NotReady(FettleError):
@@ -71,7 +74,8 @@ class Verbs:
         if table is None:
             return self._filter_later(args, ask, args.node_names)
         reply_body, result = self._narrowed(table, args.node_names, args.raw_names)
-        self._replies.put("filter", body, basis, reply_body, result)
+        if result == REFUSED:
+            self._replies.put("filter", body, basis, reply_body, result)
         return reply_body
 
     async def _filter_later(self, args: wire.Args, ask: Ask, names: list[str]) -> bytes:
@@ -200,4 +204,4 @@ def _entry(table: Table, name: str) -> bytes:
 def _result(asked: int, refused: int) -> str:
     if not refused:
         return "passed"
-    return "refused" if refused == asked else "narrowed"
+    return REFUSED if refused == asked else "narrowed"

@@ -1,7 +1,7 @@
 """How long a call takes, beside the extender in Go that does nothing.
 
-Each fresh body is about another pod and begins at another node, so that no reply is found ready;
-the repeated body is one and the same, whose reply is.
+Each body is about another pod and begins at another node, as the scheduler's do. A tenth of the
+nodes is refused.
 """
 
 from __future__ import annotations
@@ -33,10 +33,6 @@ async def measure(house: House) -> list[Figure]:
                 name = f"{verb}, {size} names"
                 _check(verb, size, rounds[-1][0])
                 figures += _figures(name, rounds, P50_SHARE[size], P99_SHARE)
-        for size in CALLS:
-            urls = (f"{fettle.extender_url}/filter", f"{echo.url}/filter")
-            rounds = [await _repeated(house, urls, size) for _ in range(ROUNDS)]
-            figures += _figures(f"filter, {size} names, same body again", rounds)
     return figures
 
 
@@ -64,11 +60,6 @@ def _body(number: int, size: int) -> bytes:
     names = fleets.names_spread(size)
     start = number * 17 % size
     return fleets.body(f"train-{number}", names[start:] + names[:start])
-
-
-async def _repeated(house: House, urls: tuple[str, str], size: int) -> list[calling.Outcome]:
-    bodies = [fleets.body("train-again", fleets.names_spread(size))]
-    return await calling.alternate(house.binary, urls, bodies, count=CALLS[size], warmup=WARMUP)
 
 
 def _check(verb: str, size: int, outcome: calling.Outcome) -> None:
