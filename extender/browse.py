@@ -17,7 +17,8 @@ from fettle.wire import core
 class Browse:
     """Handlers over the newest view. `recent` are pods the extender was asked about.
 
-    `extra_problems` lets other parts of the process say what keeps them from being ready.
+    `extra_problems` lets other parts of the process say what keeps them from being ready, `notes`
+    what else `/readyz?verbose` should tell.
     """
 
     def __init__(
@@ -27,6 +28,7 @@ class Browse:
         recent: Mapping[str, core.Pod],
         silent_after_s: float,
         extra_problems: Callable[[], list[str]] = list,
+        notes: Callable[[], list[str]] = list,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._answers = answers
@@ -34,6 +36,7 @@ class Browse:
         self._recent = recent
         self._silent_after_s = silent_after_s
         self._extra_problems = extra_problems
+        self._notes = notes
         self._clock = clock
 
     def make_app(self) -> web.Application:
@@ -94,6 +97,7 @@ class Browse:
         if "verbose" in request.query:
             lines += readiness.report(sources, now)
             lines += [f"quarantined: {text}" for text in self._answers.view.quarantined.values()]
+            lines += self._notes()
         return web.Response(text="\n".join(lines) + "\n", status=503 if found else 200)
 
     async def metrics(self, _request: web.Request) -> web.Response:

@@ -118,8 +118,12 @@ class Answers:
         engine: SelectorEngine,
         settings: Settings,
         clock: Callable[[], float] = time.perf_counter,
+        on_breaker: Callable[[str, bool, float], None] = lambda pool, is_open, share: None,
     ) -> None:
+        """`on_breaker` is told of each pool whose breaker opens or closes, and the share (0..1)
+        of its devices that a policy would refuse."""
         self.publisher = publisher
+        self._on_breaker = on_breaker
         self.policies = settings.all_policies()
         self._engine = engine
         self._settings = settings
@@ -151,7 +155,10 @@ class Answers:
             if changed is None:
                 breaker = Breaker(placement, self._settings.breaker)
                 changed = frozenset(self.view.nodes)
+            before = breaker.open if basis >= 0 else frozenset()
             breaker.update(changed, self.view.nodes)
+            for pool in before ^ breaker.open:
+                self._on_breaker(pool, pool in breaker.open, breaker.share(pool))
             self._breakers[placement] = (self.view.basis, breaker)
         return breaker
 

@@ -60,7 +60,7 @@ class Ask(msgspec.Struct, frozen=True):
         names = [u.resource for u in self.units]
         names += [r.class_name for r in self.requests]
         names += [d.driver for d in self.held]
-        return tuple(dict.fromkeys(names))
+        return tuple(dict.fromkeys(names)) or ("resource claims",)
 
     @property
     def selectors(self) -> frozenset[str]:
@@ -121,17 +121,18 @@ def is_device_resource(name: str) -> bool:
     return bool(slash) and not native and not name.startswith(OWN_PREFIX)
 
 
+MAX_UNITS = 2**63 - 1
 _SUFFIXES = {"k": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
 
 
 def units_of(quantity: str | int) -> int:
     """An extended resource's quantity, which the API requires to be whole; 0 if it is none."""
     if isinstance(quantity, int):
-        return max(0, quantity)
+        return min(max(0, quantity), MAX_UNITS)
     number = quantity.rstrip("kKMGi")
     factor = _SUFFIXES.get(quantity[len(number) :], 1)
     try:
-        return max(0, int(number)) * factor
+        return min(max(0, int(number)) * factor, MAX_UNITS)
     except ValueError:
         return 0
 

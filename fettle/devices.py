@@ -60,6 +60,14 @@ class Devices:
         self._slices[pools.pool_of(slice_)].pop(slice_.metadata.name, None)
         return self._assemble(pools.pool_of(slice_))
 
+    def slices_of(
+        self, slice_: resource.ResourceSlice
+    ) -> list[tuple[resource.ResourceSlice, bool]]:
+        """All slices of this one's pool, each with whether it is of the newest generation."""
+        slices = self._slices.get(pools.pool_of(slice_), {}).values()
+        newest = max((s.spec.pool.generation for s in slices), default=0)
+        return [(s, s.spec.pool.generation == newest) for s in slices]
+
     def hold(self, device: DeviceId, claim: str) -> None:
         self.holders.setdefault(device, set()).add(claim)
 

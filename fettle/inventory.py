@@ -12,7 +12,7 @@ from typing import Any
 from fettle import asks, records
 from fettle.devices import Devices, Effect
 from fettle.evidence import gathering
-from fettle.evidence.reports import Report
+from fettle.evidence.reports import Report, short
 from fettle.evidence.rules import Rules
 from fettle.health import HealthBook
 from fettle.model import DeviceId, Evidence, Family, NodeId, Subject
@@ -78,7 +78,7 @@ class Inventory:
         """An object cannot be read: what was known of it stays, its node becomes Unknown."""
         if kind.name in self._seen:
             self._seen[kind.name].add(key)
-        text = f"{kind.name} {key}: {reason}"
+        text = short(f"{kind.name} {key}: {reason}")
         self._quarantined[f"{kind.name} {key}"] = (text, node)
         self._touched.add("quarantined")
         if node:
@@ -162,7 +162,15 @@ class Inventory:
     ) -> None:
         for effect in self._devices.put_slice(old, new):
             self._take(effect)
-        self._report(gathering.of_slice(new, self._rules, now), now)
+        self._report_slices(new, now)
+
+    def _report_slices(self, changed: resource.ResourceSlice, now: float) -> None:
+        """What a pool's slices say: an older generation says nothing any more."""
+        for slice_, current in self._devices.slices_of(changed):
+            said = gathering.of_slice(slice_, self._rules, now)
+            if not current:
+                said = Report(said.reporter, (), absent_is_clear=True)
+            self._report(said, now)
 
     def _put_taint_rule(
         self,
@@ -221,6 +229,7 @@ class Inventory:
             self._book.forget(NodeId(key))
         elif isinstance(old, resource.ResourceSlice):
             self._take(self._devices.drop_slice(old))
+            self._report_slices(old, now)
         elif isinstance(old, resource.DeviceTaintRule):
             self._dirty_selected(old)
             self._devices.taints.remove(old)

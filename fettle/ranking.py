@@ -3,35 +3,56 @@
 Pure arithmetic over scores in 0..1; the formulas stand in the README's words in `docs/scores.md`.
 """
 
-from collections.abc import Sequence
-from math import comb
+from collections.abc import Mapping, Sequence
 
 from fettle.policy import Aggregate, Degraded
 
+NEGLIGIBLE = 1e-9
 MAX_SCORE = 10
 """`MaxExtenderPriority` of k8s.io/kube-scheduler/extender/v1."""
 
 
-def expected_worst(scores: Sequence[float], count: int) -> float:
+def expected_worst(units: Mapping[float, int], count: int) -> float:
     """The expected lowest score of `count` devices drawn at random, without replacement.
 
-    Σ s_(i) · C(n-i, k-1) / C(n, k) over the scores in ascending order, i from 1: the i-th lowest
-    is the worst of the draw when it is drawn and the other k-1 come from those above it.
-    Raises ValueError unless 1 ≤ count ≤ len(scores).
+    `units` are scores and how many devices have each. Σ s_(i) · C(n-i, k-1) / C(n, k) over the
+    scores in ascending order, taken by groups: the worst is at least s when none of the devices
+    below s is drawn. Raises ValueError unless 1 ≤ count ≤ the number of devices.
     """
-    n = len(scores)
+    n = sum(units.values())
     if not 1 <= count <= n:
         raise ValueError(f"cannot draw {count} of {n} devices")
-    ways = comb(n, count)
-    ascending = sorted(scores)
-    return sum(s * comb(n - i, count - 1) for i, s in enumerate(ascending, start=1)) / ways
+    expected, below, at_least = 0.0, 0, 1.0
+    for score in sorted(units):
+        below += units[score]
+        above = _none_drawn(below, count, n)
+        expected += score * (at_least - above)
+        at_least = above
+    return expected
 
 
-def drawn_at_random(scores: Sequence[float], count: int, aggregate: Aggregate) -> float:
+def _none_drawn(marked: int, count: int, n: int) -> float:
+    """The chance that none of `marked` devices among n is drawn: C(n-marked, count) / C(n, count).
+
+    As a product over whichever of the two is fewer; it ends early once nothing is left of it.
+    """
+    if marked + count > n:
+        return 0.0
+    fewer, other = sorted((marked, count))
+    chance = 1.0
+    for i in range(fewer):
+        chance *= (n - other - i) / (n - i)
+        if chance < NEGLIGIBLE:
+            return 0.0
+    return chance
+
+
+def drawn_at_random(units: Mapping[float, int], count: int, aggregate: Aggregate) -> float:
     """What `count` devices are worth where nobody chooses them (device plugins)."""
     if aggregate is Aggregate.MIN:
-        return expected_worst(scores, count)
-    return sum(scores) / len(scores)
+        return expected_worst(units, count)
+    n = sum(units.values())
+    return sum(score * (number / n) for score, number in units.items())
 
 
 def taken(scores: Sequence[float], aggregate: Aggregate) -> float:

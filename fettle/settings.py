@@ -1,7 +1,8 @@
 """What an operator can set: one YAML file, unknown keys refused, every default stated here."""
 
+from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import yaml
@@ -16,6 +17,11 @@ class _Section(
     pass
 
 
+def _check(section: str, holds: bool, must: str) -> None:
+    if not holds:  # also where a value is NaN
+        raise ValueError(f"{section}: {must}")
+
+
 class HealthSettings(_Section, frozen=True, kw_only=True):
     """Thresholds on scores (0..1) and times in seconds; see `fettle/health.py`."""
 
@@ -28,6 +34,24 @@ class HealthSettings(_Section, frozen=True, kw_only=True):
     rules_file: str | None = None
     """Rows added to the shipped condition rules; a row of the same name replaces it."""
 
+    def __post_init__(self) -> None:
+        ordered = (
+            0 <= self.unhealthy_below <= self.unhealthy_until
+            and self.unhealthy_below <= self.degraded_below <= self.degraded_until <= 1
+        )
+        _check(
+            "health",
+            ordered,
+            "must be 0 ≤ unhealthyBelow ≤ unhealthyUntil, and unhealthyBelow ≤ degradedBelow ≤ "
+            "degradedUntil ≤ 1",
+        )
+        _check("health", 0 <= self.min_dwell_seconds < inf, "minDwellSeconds must be 0 or more")
+        _check(
+            "health",
+            0 < self.orphan_half_life_seconds < inf,
+            "orphanHalfLifeSeconds must be more than 0",
+        )
+
 
 class BreakerSettings(_Section, frozen=True, kw_only=True):
     """Fails open to scoring when refusals would exclude too much of a pool.
@@ -39,6 +63,9 @@ class BreakerSettings(_Section, frozen=True, kw_only=True):
     max_excluded_share: float = 0.20
     min_nodes: int = 10
 
+    def __post_init__(self) -> None:
+        _check("breaker", 0 <= self.max_excluded_share <= 1, "maxExcludedShare must be 0 to 1")
+
 
 class SourceSettings(_Section, frozen=True, kw_only=True):
     """`silent_after_seconds` without any contact (event or bookmark, which come about once a
@@ -46,6 +73,9 @@ class SourceSettings(_Section, frozen=True, kw_only=True):
     """
 
     silent_after_seconds: float = 150.0
+
+    def __post_init__(self) -> None:
+        _check("sources", 0 < self.silent_after_seconds < inf, "silentAfterSeconds must be > 0")
 
 
 class TLSSettings(_Section, frozen=True, kw_only=True):
@@ -63,6 +93,10 @@ class ExtenderSettings(_Section, frozen=True, kw_only=True):
     max_body_mebibytes: int = 64
     wait_seconds: float = 0.05
 
+    def __post_init__(self) -> None:
+        _check("extender", 1 <= self.max_body_mebibytes <= 1024, "maxBodyMebibytes: 1 to 1024")
+        _check("extender", 0 <= self.wait_seconds <= 10, "waitSeconds must be 0 to 10")
+
 
 class WebhookSettings(_Section, frozen=True, kw_only=True):
     """`certificates`: "self" signs by a CA in a Secret, "files" reads `tls`.
@@ -70,7 +104,7 @@ class WebhookSettings(_Section, frozen=True, kw_only=True):
     `service` is the name under which the API server calls us; it goes into the certificate.
     """
 
-    certificates: str = "self"
+    certificates: Literal["self", "files"] = "self"
     tls: TLSSettings = TLSSettings()
     service: str = "fettle-webhook"
     secret: str = "fettle-webhook-ca"  # noqa: S105 (an object's name)
@@ -99,6 +133,8 @@ class Settings(_Section, frozen=True, kw_only=True):
     steward: StewardSettings = StewardSettings()
 
     def __post_init__(self) -> None:
+        names = [policy.name for policy in self.policies]
+        _check("policies", len(set(names)) == len(names), "two have the same name")
         if self.default_policy not in self.all_policies().by_name:
             raise ValueError(f"defaultPolicy {self.default_policy!r} is not among the policies")
 
@@ -116,7 +152,8 @@ def load(path: Path | None) -> Settings:
     except OSError as error:
         raise SettingsError(f"settings file {path}: {error.strerror}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise SettingsError(f"settings file {path}: no valid YAML: {error}") from error
+        reason = " ".join(str(error).replace('in "<unicode string>", ', "").split())
+        raise SettingsError(f"settings file {path}: no valid YAML: {reason}") from error
     try:
         return msgspec.convert(data if data is not None else {}, Settings)
     except msgspec.ValidationError as error:

@@ -4,6 +4,7 @@ Pure: ask + node + acceptance → verdict. Whatever cannot be decided is allowed
 nothing here refuses for lack of knowledge.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 
@@ -105,12 +106,16 @@ def judge(
             parts.append(_units_part(units, plugin, node, acceptance, emptied=emptied))
         elif units.backing is not None and node.pools:
             requests.append(units.backing)
+        else:
+            why = f"this node has no {units.resource} to allocate"
+            parts.append(_open_part(why, node))
     if ask.held:
         parts.append(_held_part(ask.held, node, acceptance))
     if requests:
         parts.append(_requests_part(requests, node, acceptance, match))
-    if ask.unsettled or node.quarantined:
-        parts.append(_Part("", undecided=[*ask.unsettled, *node.quarantined]))
+    parts += [_open_part(why, node) for why in ask.unsettled]
+    if node.quarantined:
+        parts.append(_Part("", undecided=[*node.quarantined]))
     return _combine(parts, node, acceptance)
 
 
@@ -123,6 +128,11 @@ def _node_part(node: NodeView, acceptance: Acceptance) -> _Part:
     return part
 
 
+def _open_part(why: str, node: NodeView) -> _Part:
+    """What cannot be decided: allowed, and scored low."""
+    return _Part("", value=UNDECIDED_VALUE * node.health.score, undecided=[why])
+
+
 def _units_part(
     units: Units, plugin: PluginView, node: NodeView, acceptance: Acceptance, *, emptied: bool
 ) -> _Part:
@@ -132,29 +142,52 @@ def _units_part(
     rest is free, and a draw from a random part is a draw from the whole.
     """
     part = _Part(units.resource)
-    named = [u for u in plugin.units if emptied or not u.allocated]
-    identified_busy = len(plugin.units) - len(named)
-    size = max(plugin.allocatable - identified_busy, units.count, 0)
-    named = named[:size]
-    health = [u.health for u in named] + [node.health] * (size - len(named))
+    named = [u.health for u in plugin.units if emptied or not u.allocated]
+    size = plugin.allocatable - (len(plugin.units) - len(named))
+    if plugin.allocatable < units.count:
+        part.value = UNDECIDED_VALUE * node.health.score
+        part.undecided.append(
+            f"{units.resource}: {plugin.allocatable} allocatable, {units.count} asked for, "
+            "which the scheduler's own check refuses"
+        )
+        return part
+    size = max(size, units.count)
+    named = sorted(named, key=lambda h: h.score)[:size]
+    bulk = size - len(named)
     draw = partial(
         ranking.drawn_at_random, count=units.count, aggregate=acceptance.placement.aggregate
     )
-    part.value = draw([h.score for h in health])
-    sound = sum(1 for h in health if not acceptance.refusal(h))
-    part.held = any(h.held for h in health if acceptance.refusal(h))
+    part.value = draw(_tally([h.score for h in named], node.health.score, bulk))
+    refused = [h for h in named if acceptance.refusal(h)]
+    sound = size - len(refused)
+    if bulk and acceptance.refusal(node.health):
+        refused.append(node.health)
+        sound -= bulk
+    part.held = any(h.held for h in refused)
+    counted = [acceptance.counted(h) for h in named]
+    worth = draw(_tally(counted, acceptance.counted(node.health), bulk))
     if sound < units.count:
-        worst = min(health, key=lambda h: h.score)
+        worst = min(refused, key=lambda h: h.score)
         part.refusals.append(
             f"{units.resource}: {sound} acceptable of {size}, {units.count} asked for; "
             f"the worst is {acceptance.refusal(worst)}"
         )
-    elif (worth := draw([acceptance.counted(h) for h in health])) < acceptance.placement.min_score:
+    elif worth < acceptance.placement.min_score:
+        worst = min((*named, node.health), key=lambda h: h.score)
         part.refusals.append(
             f"{units.resource}: {units.count} drawn from {size} are worth {worth:.2f}, "
-            f"less than {acceptance.placement.min_score:g}"
+            f"less than {acceptance.placement.min_score:g}; "
+            f"the worst is {_told(worst.state, worst)}"
         )
     return part
+
+
+def _tally(named: Sequence[float], rest: float, number: int) -> dict[float, int]:
+    """Scores and how many units have each: some by name, and `number` more with `rest`."""
+    units = dict(Counter(named))
+    if number:
+        units[rest] = units.get(rest, 0) + number
+    return units
 
 
 def _held_part(held: Sequence[DeviceId], node: NodeView, acceptance: Acceptance) -> _Part:

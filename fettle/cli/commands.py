@@ -20,7 +20,9 @@ class _Group(click.Group):
             return super().invoke(ctx)
         except FettleError as error:
             click.echo(f"fettle: {error}", err=True)
-            sys.exit(1)
+        except OSError as error:  # such as a full disk under standard output
+            click.echo(f"fettle: {error.filename or 'output'}: {error.strerror}", err=True)
+        sys.exit(1)
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})

@@ -28,7 +28,7 @@ from fettle.health import HealthBook
 from fettle.inventory import Inventory
 from fettle.kube.session import Session
 from fettle.observing import logs
-from fettle.observing.metrics import ExtenderMetrics, ViewMetrics, make_registry
+from fettle.observing.metrics import BreakerMetrics, ExtenderMetrics, ViewMetrics, make_registry
 from fettle.selectors.engine import SelectorEngine
 from fettle.settings import Settings, load
 from fettle.steward.stewarding import Steward
@@ -83,11 +83,18 @@ class House:
         self._settings = settings
         self._publisher = Publisher()
         self._engine = SelectorEngine()
-        self._answers = Answers(self._publisher, self._engine, settings)
+        self._registry = make_registry()
+        self._answers = Answers(
+            self._publisher,
+            self._engine,
+            settings,
+            on_breaker=BreakerMetrics(self._registry).turned,
+        )
         self._session: Session | None = None
         self._listeners: list[Listener] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._problems: list[Callable[[], str]] = [self._problem]
+        self._notes: Callable[[], list[str]] = list
         self._problem_now = ""
         self._problem_until = 0.0
 
@@ -107,12 +114,14 @@ class House:
         self._keep("writer", writer.run())
         self._keep("feed", self._feed(writer))
         self._keep("selectors", self._answers.keep_ready())
-        registry = make_registry()
+        registry = self._registry
         registry.register(ViewMetrics(self._publisher))
         recent = await self._open_extender(addresses["extender"], registry)
         if "webhook" in plan.roles:
             self._keep("webhook", self._webhook(addresses["webhook"], registry))
-        if "steward" in plan.roles and self._session is not None:
+        if "steward" in plan.roles and self._session is None:
+            _LOG.info("the steward has nothing to write to: this serves a snapshot")
+        elif "steward" in plan.roles and self._session is not None:
             self._keep("steward", self._steward(self._session).run())
         browse = Browse(
             self._answers,
@@ -120,6 +129,7 @@ class House:
             recent,
             settings.sources.silent_after_seconds,
             lambda: [why for problem in self._problems if (why := problem())],
+            lambda: self._notes(),
         )
         await self._listen(
             AppListener("browse", addresses["browse"], None, browse.make_app()), Secured(None)
@@ -151,7 +161,9 @@ class House:
         if self._session is not None:
             return ClusterFeed(self._session).run(writer)
         assert self._plan.snapshot is not None
-        return SnapshotFeed(self._plan.snapshot).run(writer)
+        feed = SnapshotFeed(self._plan.snapshot)
+        self._notes = lambda: [f"snapshot: {text}" for text in feed.problems.values()]
+        return feed.run(writer)
 
     async def _open_extender(
         self, address: Address, registry: CollectorRegistry

@@ -3,6 +3,7 @@
 Made by `gathering`, folded by the health book. Imports only the model.
 """
 
+import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -46,7 +47,10 @@ def _rank(one: Evidence) -> tuple[float, bool, str]:
     return one.weight, one.kind is Kind.LATCHED, one.text
 
 
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+
 def short(text: str) -> str:
-    """One line of at most `TEXT_LIMIT` characters."""
-    line = " ".join(text.split())
+    """One line of at most `TEXT_LIMIT` characters, none of which could steer a terminal."""
+    line = " ".join(_CONTROL.sub(" ", text).split())
     return line if len(line) <= TEXT_LIMIT else line[: TEXT_LIMIT - 1] + "…"

@@ -1,11 +1,14 @@
 """Prometheus metrics: aggregates only, never a series per device, node or pod."""
 
 import time
+from collections import Counter as Tally
 from collections.abc import Callable, Iterator
 
+import structlog
 from prometheus_client import (
     CollectorRegistry,
     Counter,
+    Gauge,
     GCCollector,
     Histogram,
     PlatformCollector,
@@ -16,6 +19,8 @@ from prometheus_client.registry import Collector
 
 from fettle.model import State
 from fettle.view import Publisher
+
+_LOG = structlog.get_logger(__name__)
 
 LATENCY_BUCKETS_S = (
     0.0001,
@@ -60,6 +65,32 @@ class ExtenderMetrics:
             ["result"],
             registry=registry,
         )
+
+
+class BreakerMetrics:
+    """Pools in which refusals are set aside; each turn is logged too."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._open = Gauge(
+            "fettle_breaker_open",
+            "Policies that only score a driver's or resource's devices, since their refusals "
+            "would exclude too many of them.",
+            ["pool"],
+            registry=registry,
+        )
+        self._policies: Tally[str] = Tally()
+
+    def turned(self, pool: str, is_open: bool, share: float) -> None:
+        self._policies[pool] += 1 if is_open else -1
+        self._open.labels(pool).set(max(0, self._policies[pool]))
+        if is_open:
+            _LOG.error(
+                "breaker open: refusals would exclude too much of this pool, it is only scored",
+                pool=pool,
+                share=round(share, 2),
+            )
+        else:
+            _LOG.warning("breaker closed: refusals count again", pool=pool, share=round(share, 2))
 
 
 class ViewMetrics(Collector):

@@ -68,3 +68,13 @@ def test_every_right_is_for_something_fettle_reads_or_writes() -> None:
     cluster_wide = [r for role in roles if role["kind"] == "ClusterRole" for r in role["rules"]]
     written = [r for r in cluster_wide if set(r["verbs"]) - {"get", "list", "watch"}]
     assert all(rule.get("resourceNames") for rule in written)
+
+
+def test_the_service_is_the_one_that_the_webhook_configurations_name() -> None:
+    (service,) = [d for d in documents("server", "fettle.yaml") if d["kind"] == "Service"]
+    for file in ("mutating.yaml", "validating.yaml"):
+        for configuration in documents("webhook", file):
+            for webhook in configuration["webhooks"]:
+                named = webhook["clientConfig"]["service"]
+                assert named["name"] == service["metadata"]["name"] == Settings().webhook.service
+                assert named["namespace"] == service["metadata"]["namespace"]

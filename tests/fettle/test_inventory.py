@@ -89,6 +89,23 @@ def test_a_newer_generation_replaces_the_older(fleet: Fleet) -> None:
     assert len(fleet.look().nodes["n"].pools[0].devices) == 1
 
 
+def test_an_older_generation_says_nothing_about_devices_any_more(fleet: Fleet) -> None:
+    taint = {"key": "gpu.nvidia.com/xid", "value": "79", "effect": "None"}
+    old, new = slice_(devices=1, taints=[taint]), slice_(devices=1, generation=2)
+    new["metadata"]["name"] = "n-slice-2"
+
+    def state() -> State:
+        return fleet.look().nodes["n"].pools[0].devices[0].health.state
+
+    fleet.put(kinds.NODE, node())
+    fleet.put(kinds.SLICE, old)
+    assert state() is State.UNHEALTHY
+    fleet.put(kinds.SLICE, new)
+    assert state() is State.HEALTHY
+    fleet.inventory.remove(kinds.SLICE, "n-slice-2", fleet.now)
+    assert state() is State.UNHEALTHY
+
+
 def test_an_allocated_device_is_taken_until_its_claim_lets_go(fleet: Fleet) -> None:
     def taken() -> list[bool]:
         return [d.allocated for d in fleet.look().nodes["n"].pools[0].devices]

@@ -98,6 +98,29 @@ def test_not_knowing_refuses_nobody(policy: Policy) -> None:
     assert answer.value == 0.75
 
 
+@pytest.mark.parametrize(
+    ("node", "ask"),
+    [
+        (b.node(gpus=4), units(TRAINING, 8)),
+        (b.node(), units(TRAINING)),
+        (b.node(gpus=8), Ask(TRAINING, unsettled=("claim gpu: not known",))),
+    ],
+    ids=["fewer units than asked for", "no units at all", "a claim that nobody has seen"],
+)
+def test_where_fettle_cannot_say_it_allows_and_scores_low(node: NodeView, ask: Ask) -> None:
+    answer = verdict(ask, node)
+    assert answer.fits
+    assert answer.undecided
+    assert answer.score == 5
+
+
+def test_resources_counted_in_bytes_cost_no_more_than_others() -> None:
+    node = b.node(gpus=10**27, units={"GPU-a": 0.2})
+    answer = verdict(units(TRAINING, 10**26), node)
+    assert answer.fits
+    assert answer.value == pytest.approx(0.92)
+
+
 # -- DRA
 
 

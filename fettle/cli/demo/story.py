@@ -53,8 +53,8 @@ def _scenes(console: Console, served: Served, snapshot: Path) -> list[str]:
     plugin = [n for n in nodes if n.startswith("hgx-")]
     dra = [n for n in nodes if n.startswith("dra-")]
 
-    _title(console, "1", "Device plugin: training asks for 8 GPUs, the others for 1")
-    first = _ask(served, plugin, lambda p: asks.plugin_pod(p, 8 if p == "training" else 1))
+    _title(console, "1", "Device plugin: training asks for 4 GPUs, the others for 1")
+    first = _ask(served, plugin, lambda p: asks.plugin_pod(p, 4 if p == "training" else 1))
     _show(console, first, plugin)
     _expect(failures, first, "training", refuses={"hgx-03", "hgx-04", "hgx-05"})
     _expect(failures, first, "inference", refuses={"hgx-04"})
@@ -100,7 +100,7 @@ def _ask(served: Served, nodes: list[str], pod_of: Callable[[str], dict[str, Any
 def _until_refused(served: Served, nodes: list[str]) -> Scene:
     until = time.monotonic() + TURNS_WITHIN_S
     while True:
-        scene = _ask(served, nodes, lambda p: asks.plugin_pod(p, 8 if p == "training" else 1))
+        scene = _ask(served, nodes, lambda p: asks.plugin_pod(p, 4 if p == "training" else 1))
         if scene.verdicts["training"][BREAKING] is None or time.monotonic() > until:
             return scene
         time.sleep(0.05)

@@ -1,0 +1,15 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fettle.evidence.reports import TEXT_LIMIT, short
+
+
+@given(st.text())
+def test_no_text_can_steer_a_terminal_or_run_over_a_line(text: str) -> None:
+    shown = short(text)
+    assert len(shown) <= TEXT_LIMIT
+    assert not [c for c in shown if ord(c) < 32 or 127 <= ord(c) < 160]
+
+
+def test_an_escape_sequence_is_only_its_letters() -> None:
+    assert short("held \x1b]0;PWN\x07\x1b[31mred") == "held ]0;PWN [31mred"
