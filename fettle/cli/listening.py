@@ -3,6 +3,7 @@
 import asyncio
 import ipaddress
 import ssl
+from abc import ABC, abstractmethod
 from typing import NamedTuple
 
 import structlog
@@ -47,7 +48,7 @@ def parse(text: str, flag: str) -> Address:
     return Address(host, int(port))
 
 
-class Listener:
+class Listener(ABC):
     """Something that serves on one address until it is stopped. `context` None: plain HTTP."""
 
     def __init__(self, name: str, address: Address, context: ssl.SSLContext | None) -> None:
@@ -67,12 +68,13 @@ class Listener:
         scheme = "http" if self.context is None else "https"
         _LOG.info("listening", what=self.name, url=f"{scheme}://{self.address}")
 
+    @abstractmethod
     async def stop(self) -> None:
         """Take no new connections, let those under way finish."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def _open(self) -> None:
-        raise NotImplementedError
+        """Raises OSError where the address cannot be used."""
 
 
 class AppListener(Listener):
