@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from fettle.model import DeviceId
 from fettle.wire import resource
 
 
@@ -50,11 +49,6 @@ def assemble(pool: PoolId, slices: Iterable[resource.ResourceSlice]) -> PoolDevi
         nodes=frozenset(s.spec.node_name for s in newest if s.spec.node_name),
         network=any(not s.spec.node_name for s in newest),
     )
-
-
-def device_ids(slice_: resource.ResourceSlice) -> Iterator[DeviceId]:
-    for device in slice_.spec.devices or ():
-        yield DeviceId(slice_.spec.driver, slice_.spec.pool.name, device.name)
 
 
 def unsupported(slice_: resource.ResourceSlice, device: resource.Device) -> str:

@@ -5,14 +5,17 @@ from collections.abc import Iterable
 from fettle.view import Source
 
 
-def problems(sources: Iterable[Source], now: float, silent_after_s: float) -> list[str]:
+def problems(
+    sources: Iterable[Source], now: float, silent_after_s: float, *, notes: bool = True
+) -> list[str]:
     """One sentence for each source that keeps Fettle from being ready; empty: ready.
 
-    A quiet source (bookmarks, no events) is ready, a silent one is not.
+    A quiet source (bookmarks, no events) is ready, a silent one is not. Without `notes`, which say
+    why and change between tries, a sentence is fit for a pod's condition.
     """
     found = []
     for source in sources:
-        note = f": {source.note}" if source.note else ""
+        note = f": {source.note}" if notes and source.note else ""
         if not source.synced:
             found.append(f"{source.name} is not synced{note}")
         elif source.served and now - source.contact_at > silent_after_s:

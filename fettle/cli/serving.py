@@ -93,7 +93,7 @@ class House:
         self._session: Session | None = None
         self._listeners: list[Listener] = []
         self._tasks: list[asyncio.Task[None]] = []
-        self._problems: list[Callable[[], str]] = [self._problem]
+        self._problems: list[Callable[[], str]] = [self._no_view]
         self._notes: Callable[[], list[str]] = list
         self._problem_now = ""
         self._problem_until = 0.0
@@ -233,14 +233,17 @@ class House:
         return self._problem_now
 
     def _look_for_problem(self) -> str:
-        sources = self._publisher.sources.values()
-        if not self._publisher.view.synced:
-            found = readiness.problems(sources, time.time(), float("inf"))
-            return found[0] if found else "the first view is being made"
         found = readiness.problems(
-            sources, time.time(), self._settings.sources.silent_after_seconds
+            self._publisher.sources.values(),
+            time.time(),
+            self._settings.sources.silent_after_seconds,
+            notes=False,
         )
-        return found[0] if found else ""
+        return found[0] if found else self._no_view()
+
+    def _no_view(self) -> str:
+        """Every source may be synced a moment before there is a view of them."""
+        return "" if self._publisher.view.synced else "the first view is being made"
 
     def _keep(self, name: str, work: Awaitable[None]) -> None:
         self._tasks.append(asyncio.ensure_future(work))

@@ -15,6 +15,7 @@ def test_a_source_that_was_never_synced_says_what_keeps_it() -> None:
     assert readiness.problems([waiting], 0.0, 150) == [
         "Node is not synced: grant list on nodes to alice"
     ]
+    assert readiness.problems([waiting], 0.0, 150, notes=False) == ["Node is not synced"]
 
 
 def test_what_the_cluster_does_not_serve_keeps_nothing_from_being_ready() -> None:
