@@ -1,15 +1,18 @@
 """Replies kept as bytes: a refused pod comes back hundreds of times a second in a busy cluster.
 
-The key is the whole request body; an entry holds for one basis of the view.
+An entry answers the very same request, and holds for one basis of the view.
 """
 
 from collections import OrderedDict
 from typing import NamedTuple
 
 MAX_BYTES = 64 * 2**20
+HEAD_BYTES = 512
+"""Enough of a request to name its pod: hashing all of it would cost more than most answers do."""
 
 
 class Reply(NamedTuple):
+    request: bytes
     basis: int
     body: bytes
     result: str
@@ -25,20 +28,18 @@ class Replies:
 
     def get(self, verb: str, request: bytes, basis: int) -> Reply | None:
         """The reply to this very request in this basis, if it is kept."""
-        key = (verb, request)
+        key = (verb, request[:HEAD_BYTES])
         reply = self._kept.get(key)
-        if reply is None:
-            return None
-        if reply.basis != basis:
-            self._discard(key)
+        if reply is None or reply.basis != basis or reply.request != request:
             return None
         self._kept.move_to_end(key)
         return reply
 
     def put(self, verb: str, request: bytes, basis: int, body: bytes, result: str) -> None:
-        key = (verb, request)
+        """Keep a reply, in place of one to a request that begins alike."""
+        key = (verb, request[:HEAD_BYTES])
         self._discard(key)
-        self._kept[key] = Reply(basis, body, result)
+        self._kept[key] = Reply(request, basis, body, result)
         self._size += len(request) + len(body)
         while self._size > self._max_bytes:
             self._discard(next(iter(self._kept)))
@@ -46,4 +47,4 @@ class Replies:
     def _discard(self, key: tuple[str, bytes]) -> None:
         reply = self._kept.pop(key, None)
         if reply is not None:
-            self._size -= len(key[1]) + len(reply.body)
+            self._size -= len(reply.request) + len(reply.body)

@@ -8,17 +8,16 @@ reply, since a text that changes makes the scheduler retry without pause.
 
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from itertools import filterfalse
+from typing import NamedTuple
 
 import structlog
 
 from extender.replies import Replies
-from fettle.answering import Answers, Table
+from fettle.answering import Answers
 from fettle.asks import Ask
 from fettle.errors import FettleError
-from fettle.model import UNKNOWN_SCORE
 from fettle.observing.metrics import ExtenderMetrics
-from fettle.ranking import host_score
+from fettle.tables import Narrowed, Table
 from fettle.verdicts import judge
 from fettle.wire import core
 from fettle.wire import extender as wire
@@ -35,6 +34,16 @@ class NotReady(FettleError):
     """The view is not complete or not fresh; answered as an error, never as refusals."""
 
 
+class Expected(NamedTuple):
+    """What kube-scheduler asks next: prioritize about the pod and the nodes that filter let pass,
+    which need not be read again."""
+
+    request: bytes
+    basis: int
+    ask: Ask
+    names: list[str]
+
+
 class Verbs:
     """The extender's three verbs, bytes to bytes. `problem` says why we are not ready ("" if we
     are); `recent` are the pods last asked about, for explanations.
@@ -47,6 +56,7 @@ class Verbs:
         self._metrics = metrics
         self._problem = problem
         self._replies = Replies()
+        self._expected: Expected | None = None
         self._warned_of_nodes = False
         self.recent: OrderedDict[str, core.Pod] = OrderedDict()
 
@@ -72,18 +82,28 @@ class Verbs:
             return self._filter_nodes(args, ask)
         table = self._answers.at_once(ask, args.node_names)
         if table is None:
-            return self._filter_later(args, ask, args.node_names)
-        reply_body, result = self._narrowed(table, args.node_names, args.raw_names)
+            return self._filter_later(ask, args.node_names)
+        narrowed = table.narrow(args.node_names)
+        passed = wire.encode_names(narrowed.passed)
+        reply_body, result = self._narrowed(table, narrowed, passed)
         if result == REFUSED:
             self._replies.put("filter", body, basis, reply_body, result)
+        elif (request := wire.with_names(body, passed)) is not None:
+            self._expected = Expected(request, basis, ask, narrowed.passed)
         return reply_body
 
-    async def _filter_later(self, args: wire.Args, ask: Ask, names: list[str]) -> bytes:
+    async def _filter_later(self, ask: Ask, names: list[str]) -> bytes:
         table = await self._answers.judged(ask, names)
-        return self._narrowed(table, names, args.raw_names)[0]
+        narrowed = table.narrow(names)
+        return self._narrowed(table, narrowed, wire.encode_names(narrowed.passed))[0]
 
     def prioritize(self, body: bytes) -> bytes | Awaitable[bytes]:
         """ExtenderArgs → HostPriorityList. Raises BadInput, NotReady."""
+        expected, self._expected = self._expected, None
+        if expected is not None and self._is(expected, body):
+            table = self._answers.at_once(expected.ask, expected.names)
+            if table is not None and not self._problem():
+                return self._scored(table, expected.names)
         args = wire.decode_args(body)
         names = args.node_names
         if names is None:
@@ -96,15 +116,15 @@ class Verbs:
         table = self._answers.at_once(ask, names)
         return self._scored(table, names) if table is not None else self._score_later(ask, names)
 
+    def _is(self, expected: Expected, body: bytes) -> bool:
+        return body == expected.request and self._answers.view.basis == expected.basis
+
     async def _score_later(self, ask: Ask, names: list[str]) -> bytes:
         return self._scored(await self._answers.judged(ask, names), names)
 
     def _scored(self, table: Table, names: list[str]) -> bytes:
         self._metrics.decisions.labels("prioritize", "passed").inc()
-        try:
-            return wire.prioritize_reply(map(table.entries.__getitem__, names))
-        except KeyError:
-            return wire.prioritize_reply([_entry(table, name) for name in names])
+        return wire.prioritize_reply(table.score(names))
 
     def preempt(self, body: bytes) -> bytes:
         """ExtenderPreemptionArgs → the candidates that are worth a victim. Raises as above."""
@@ -135,14 +155,9 @@ class Verbs:
             self._metrics.decisions.labels(verb, "not_ready").inc()
             raise NotReady(f"fettle: not ready: {problem}")
 
-    def _narrowed(self, table: Table, names: list[str], raw_names: bytes) -> tuple[bytes, str]:
-        refused = self._refused(table, names)
-        result = _result(len(names), len(refused))
-        self._metrics.decisions.labels("filter", result).inc()
-        if not refused:
-            return wire.filter_reply(raw_names), result
-        passed = list(filterfalse(refused.__contains__, names))
-        failed = dict.fromkeys(refused, refusal_text(table.ask))
+    def _narrowed(self, table: Table, narrowed: Narrowed, passed: bytes) -> tuple[bytes, str]:
+        result = self._count(table, narrowed)
+        failed = dict.fromkeys(narrowed.refused, refusal_text(table.ask))
         return wire.filter_reply(passed, refused=failed), result
 
     async def _filter_nodes(self, args: wire.Args, ask: Ask) -> bytes:
@@ -156,30 +171,32 @@ class Verbs:
         nodes = args.nodes or []
         names = [name for name, _ in nodes]
         table = await self._answers.judged(ask, names)
-        refused = self._refused(table, names)
-        passed = [raw for name, raw in nodes if name not in refused]
-        failed = dict.fromkeys(refused, refusal_text(ask))
-        self._metrics.decisions.labels("filter", _result(len(names), len(failed))).inc()
+        narrowed = table.narrow(names)
+        self._count(table, narrowed)
+        failed = dict.fromkeys(narrowed.refused, refusal_text(ask))
+        passed = [raw for name, raw in nodes if name not in failed]
         return wire.filter_reply(None, nodes=passed, refused=failed)
 
     def _echo(self, args: wire.Args) -> bytes:
         self._metrics.decisions.labels("filter", "echoed").inc()
         if args.nodes is not None:
             return wire.filter_reply(None, nodes=[raw for _, raw in args.nodes])
-        return wire.filter_reply(args.raw_names if args.node_names is not None else [])
+        return wire.filter_reply(wire.encode_names(args.node_names or []))
 
-    def _refused(self, table: Table, names: list[str]) -> set[str]:
-        """Those of the names that are refused, counted along with the others."""
-        refused = table.refused.intersection(names) if table.refused else set()
-        undecided = len(table.undecided.intersection(names)) if table.undecided else 0
-        for result, count in (
-            ("refused", len(refused)),
+    def _count(self, table: Table, narrowed: Narrowed) -> str:
+        """Count nodes and decision by result, which is returned."""
+        passed, refused = len(narrowed.passed), len(narrowed.refused)
+        undecided = len(table.undecided.intersection(narrowed.passed)) if table.undecided else 0
+        for what, count in (
+            ("refused", refused),
             ("undecided", undecided),
-            ("allowed", len(names) - len(refused) - undecided),
+            ("allowed", passed - undecided),
         ):
-            if count > 0:
-                self._metrics.nodes.labels(result).inc(count)
-        return refused
+            if count:
+                self._metrics.nodes.labels(what).inc(count)
+        result = _result(passed + refused, refused)
+        self._metrics.decisions.labels("filter", result).inc()
+        return result
 
     def _remember(self, pod: core.Pod) -> None:
         self.recent[pod.metadata.key] = pod
@@ -191,14 +208,6 @@ class Verbs:
 def refusal_text(ask: Ask) -> str:
     """The one text of a reply: it depends on the ask alone, so it stays the same between tries."""
     return f"fettle: no sound devices ({', '.join(ask.kinds)})"
-
-
-def _entry(table: Table, name: str) -> bytes:
-    known = table.entries.get(name)
-    if known is not None:
-        return known
-    score = host_score(UNKNOWN_SCORE, table.ask.policy.placement.degraded)
-    return wire.host_priority(name, score)
 
 
 def _result(asked: int, refused: int) -> str:

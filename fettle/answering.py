@@ -8,105 +8,23 @@ they are missing, `prepare` waits for them within a bound. Used by extender, ste
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from itertools import filterfalse
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from fettle import asks
 from fettle.asks import Ask
 from fettle.breaker import Breaker
 from fettle.policy import Placement
 from fettle.selectors.engine import SelectorEngine
-from fettle.selectors.outcomes import Outcome, undecided
 from fettle.settings import Settings
-from fettle.verdicts import Acceptance, Verdict, judge
-from fettle.view import DeviceView, NodeView, Publisher, View
+from fettle.tables import Matching, Table
+from fettle.verdicts import Acceptance
+from fettle.view import Publisher, View
 from fettle.wire import core
-from fettle.wire.extender import host_priority
 
 SLICE_S = 0.0003
 """Longest stretch of judging before waiting requests get their turn."""
 MAX_TABLES = 512
 READY_NODES = 64
-NOT_EVALUATED = undecided("its selector is not evaluated yet")
-
-
-class Table:
-    """All verdicts on one ask, by node name; `refused`, `undecided` and `entries` for the hot path.
-
-    `entries` are the elements of a HostPriorityList, encoded. `provisional` verdicts wait for a
-    selector.
-    """
-
-    def __init__(self, ask: Ask) -> None:
-        self.ask = ask
-        self.basis = -1
-        self.acceptance = Acceptance(ask.policy.placement)
-        self.verdicts: dict[str, Verdict] = {}
-        self.provisional: set[str] = set()
-        self.refused: set[str] = set()
-        self.undecided: set[str] = set()
-        self.entries: dict[str, bytes] = {}
-        self._alike: dict[Hashable, Verdict] = {}
-
-    def clear(self) -> None:
-        for kept in (self.verdicts, self.entries, self._alike):
-            kept.clear()
-        for names in (self.provisional, self.refused, self.undecided):
-            names.clear()
-
-    def drop(self, names: frozenset[str]) -> None:
-        for name in names:
-            self.verdicts.pop(name, None)
-            self.entries.pop(name, None)
-        for kept in (self.provisional, self.refused, self.undecided):
-            kept.difference_update(names)
-
-    def judge(self, node: NodeView, match: "Matching") -> None:
-        """Judge one node; provisional where a selector has not been evaluated yet."""
-        match.missing = False
-        shape = self._shape(node)
-        verdict = self._alike.get(shape) if shape is not None else None
-        if verdict is None:
-            verdict = judge(self.ask, node, self.acceptance, match)
-            if shape is not None:
-                if len(self._alike) > 4096:
-                    self._alike.clear()
-                self._alike[shape] = verdict
-        self.verdicts[node.name] = verdict
-        self.entries[node.name] = host_priority(node.name, verdict.score)
-        for kept, belongs in (
-            (self.refused, not verdict.fits),
-            (self.undecided, bool(verdict.undecided)),
-            (self.provisional, match.missing),
-        ):
-            (kept.add if belongs else kept.discard)(node.name)
-
-    def _shape(self, node: NodeView) -> Hashable | None:
-        """What this ask sees of a node, where that is only device plugins; else None."""
-        if self.ask.requests or self.ask.held:
-            return None
-        seen = []
-        for units in self.ask.units:
-            plugin = node.plugins.get(units.resource)
-            if units.backing is not None and (plugin is None or plugin.allocatable == 0):
-                return None
-            seen.append((plugin.allocatable, plugin.units) if plugin is not None else None)
-        return (node.health, tuple(seen), node.quarantined)
-
-
-class Matching:
-    """Looks selector outcomes up; `missing` is set when one has not been evaluated yet."""
-
-    def __init__(self, engine: SelectorEngine) -> None:
-        self._engine = engine
-        self.missing = False
-
-    def __call__(self, expression: str, device: DeviceView) -> Outcome:
-        outcome = self._engine.outcome(expression, device.id.driver, device.device)
-        if outcome is None:
-            self.missing = True
-            return NOT_EVALUATED
-        return outcome
 
 
 class Answers:
@@ -129,6 +47,8 @@ class Answers:
         self._settings = settings
         self._clock = clock
         self._tables: OrderedDict[Ask, Table] = OrderedDict()
+        self._behind: set[Ask] = set()
+        self._fell_behind = asyncio.Event()
         self._breakers: dict[Placement, tuple[int, Breaker]] = {}
 
     @property
@@ -181,6 +101,9 @@ class Answers:
                 table.acceptance = Acceptance(ask.policy.placement, open_breakers)
                 table.clear()
             table.basis = self.view.basis
+            if not table.complete(self.view.nodes):
+                self._behind.add(ask)
+                self._fell_behind.set()
         return table
 
     async def keep_ready(self) -> None:
@@ -209,18 +132,23 @@ class Answers:
                 await self._engine.evaluate(expressions, devices)
                 await asyncio.sleep(0)
 
-    def at_once(self, ask: Ask, names: Sequence[str]) -> Table | None:
+    async def keep_complete(self) -> None:
+        """Judge the nodes that an ask has not been asked about yet, until cancelled.
+
+        A scheduler samples its nodes, other ones each time; and a table that is complete need not
+        look each name up to know that it is settled.
+        """
+        while True:
+            await self._fell_behind.wait()
+            self._fell_behind.clear()
+            while self._behind:
+                await self.judged(self._behind.pop())
+                await asyncio.sleep(0)
+
+    def at_once(self, ask: Ask, names: list[str]) -> Table | None:
         """The ask's table if it holds a settled verdict for each of these nodes, else None."""
         table = self.table(ask)
-        nodes = self.view.nodes
-        known = table.verdicts
-        if len(known) != len(nodes) and any(
-            name in nodes for name in filterfalse(known.__contains__, names)
-        ):
-            return None
-        if table.provisional and not table.provisional.isdisjoint(names):
-            return None
-        return table
+        return None if table.open_among(names, self.view.nodes) else table
 
     async def judged(self, ask: Ask, names: Iterable[str] | None = None) -> Table:
         """The ask's table with a verdict for each of these nodes (None: all) the view knows."""
@@ -228,17 +156,18 @@ class Answers:
         match = self.matching()
         while True:
             table = self.table(ask)
-            nodes = self.view.nodes
-            if len(table.verdicts) == len(nodes):  # there are verdicts on nodes of the view only
-                break
-            missing = [n for n in filterfalse(table.verdicts.__contains__, wanted) if n in nodes]
+            missing = [
+                name
+                for name in table.open_among(wanted, self.view.nodes)
+                if name not in table.verdicts
+            ]
             if not missing or await self._judge(table, missing, match):
                 break
         if table.provisional and not table.provisional.isdisjoint(wanted):
             await self._settle(table, wanted, match)
         return table
 
-    async def _judge(self, table: Table, names: Iterable[str], match: "Matching") -> bool:
+    async def _judge(self, table: Table, names: Iterable[str], match: Matching) -> bool:
         """Judge these nodes in short slices; false if the view turned meanwhile."""
         basis, nodes = self.view.basis, self.view.nodes
         started = self._clock()
@@ -251,7 +180,7 @@ class Answers:
                 started = self._clock()
         return True
 
-    async def _settle(self, table: Table, names: Iterable[str], match: "Matching") -> None:
+    async def _settle(self, table: Table, names: Iterable[str], match: Matching) -> None:
         """Wait, within the bound, for selectors that are not evaluated, and judge those again."""
         nodes = self.view.nodes
         open_names = [n for n in names if n in table.provisional and n in nodes]

@@ -114,6 +114,7 @@ class House:
         self._keep("writer", writer.run())
         self._keep("feed", self._feed(writer))
         self._keep("selectors", self._answers.keep_ready())
+        self._keep("verdicts", self._answers.keep_complete())
         registry = self._registry
         registry.register(ViewMetrics(self._publisher))
         recent = await self._open_extender(addresses["extender"], registry)

@@ -17,12 +17,11 @@ from fettle.wire.meta import ObjectMeta
 class Args(msgspec.Struct, frozen=True):
     """ExtenderArgs: exactly one of `node_names` and `nodes` is not None, unless both are absent.
 
-    `raw_names` is the JSON of the names as it came, to be echoed. `nodes` are (name, JSON).
+    `nodes` are (name, JSON).
     """
 
     pod: Pod
     node_names: list[str] | None
-    raw_names: bytes
     nodes: list[tuple[str, msgspec.Raw]] | None
 
 
@@ -47,10 +46,18 @@ class _Top(msgspec.Struct, frozen=True, rename="pascal"):
     node_names: msgspec.Raw = _ABSENT
 
 
+class _Usual(msgspec.Struct, frozen=True, rename="pascal"):
+    """What kube-scheduler sends with `nodeCacheCapable: true`."""
+
+    pod: Pod
+    node_names: list[str]
+
+
 class _NodeName(msgspec.Struct, frozen=True):
     metadata: ObjectMeta
 
 
+_USUAL = msgspec.json.Decoder(_Usual, strict=False)
 _TOP = msgspec.json.Decoder(_Top)
 _ANY_CASE = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _POD = msgspec.json.Decoder(Pod | None, strict=False)
@@ -61,14 +68,22 @@ _NODE_NAME = msgspec.json.Decoder(_NodeName)
 
 def decode_args(body: bytes) -> Args:
     """ExtenderArgs in either form; raises BadInput with the field and what is wrong."""
+    try:
+        usual = _USUAL.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return _unusual_args(body)
+    return Args(usual.pod, usual.node_names, None)
+
+
+def _unusual_args(body: bytes) -> Args:
+    """Field by field: names spelled otherwise, whole nodes, or what is wrong and where."""
     fields = _fields(body)
     pod = _pod(fields)
-    raw_names = bytes(fields.get("nodenames", b"null"))
-    names = _read(_NAMES, raw_names, "NodeNames")
+    names = _read(_NAMES, fields.get("nodenames", b"null"), "NodeNames")
     nodes = None
     if names is None and (raw_nodes := fields.get("nodes")) is not None:
         nodes = _nodes(raw_nodes)
-    return Args(pod, names, raw_names, nodes)
+    return Args(pod, names, nodes)
 
 
 def decode_preemption(body: bytes) -> PreemptionArgs:
@@ -147,22 +162,41 @@ def _read(decoder: Any, raw: Any, where: str) -> Any:
         raise BadInput(f"{where}: nested too deeply") from error
 
 
+_NAMES_KEY = b'"NodeNames":'
+
+
+def encode_names(names: list[str]) -> bytes:
+    return msgspec.json.encode(names)
+
+
+def with_names(body: bytes, names: bytes) -> bytes | None:
+    """These ExtenderArgs about other names (JSON), to the byte as kube-scheduler would send them;
+    None where the body is not spelled as it spells them."""
+    at = body.rfind(_NAMES_KEY)
+    if at < 0 or not body.startswith(b'{"Pod":'):
+        return None
+    return b"".join((body[:at], _NAMES_KEY, names, b"}"))
+
+
 def filter_reply(
-    names: bytes | list[str] | None,
+    names: bytes | None,
     nodes: list[msgspec.Raw] | None = None,
     refused: dict[str, str] | None = None,
     error: str = "",
 ) -> bytes:
-    """ExtenderFilterResult. `names` may be JSON already; refusals are always unresolvable."""
-    names_json = names if isinstance(names, bytes) else msgspec.json.encode(names)
+    """ExtenderFilterResult, with names as JSON; refusals are always unresolvable."""
     node_list = {"metadata": {}, "items": nodes} if nodes is not None else None
-    return (
-        b'{"Nodes":%b,"NodeNames":%b,"FailedNodes":{},"FailedAndUnresolvableNodes":%b,"Error":%b}'
-        % (
+    return b"".join(
+        (
+            b'{"Nodes":',
             msgspec.json.encode(node_list),
-            names_json,
+            b',"NodeNames":',
+            names if names is not None else b"null",
+            b',"FailedNodes":{},"FailedAndUnresolvableNodes":',
             msgspec.json.encode(refused or {}),
+            b',"Error":',
             msgspec.json.encode(error),
+            b"}",
         )
     )
 
@@ -174,7 +208,7 @@ def host_priority(name: str, score: int) -> bytes:
 
 def prioritize_reply(entries: Iterable[bytes]) -> bytes:
     """HostPriorityList."""
-    return b"[" + b",".join(entries) + b"]"
+    return b"".join((b"[", b",".join(entries), b"]"))
 
 
 def preemption_reply(kept: dict[str, Victims]) -> bytes:

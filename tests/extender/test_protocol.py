@@ -6,6 +6,7 @@ them is tested on the real one in `tests/controlplane/`.
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.extender.conftest import Extender
@@ -86,6 +87,60 @@ async def test_whole_nodes_are_answered_with_whole_nodes(fleet: Extender) -> Non
     assert reply["NodeNames"] is None
     assert reply["Nodes"]["items"] == nodes[:1]
     assert reply["FailedAndUnresolvableNodes"] == {"dead": TEXT}
+
+
+# -- prioritize after filter, whose names need not be read again
+
+
+def scored(reply: Any) -> dict[str, int]:
+    return {entry["Host"]: entry["Score"] for entry in reply}
+
+
+async def test_prioritize_is_answered_alike_whether_filter_came_before_or_not(
+    fleet: Extender,
+) -> None:
+    body = {"Pod": POD, "NodeNames": ["good", "brand-new"]}
+    _, alone = await fleet.post("prioritize", body)
+    await fleet.filter(POD, "good", "dead", "brand-new")
+    _, after = await fleet.post("prioritize", body)
+    assert after == alone
+    assert [entry["Host"] for entry in after] == ["good", "brand-new"]
+
+
+async def test_prioritize_about_another_pod_than_filter_is_about_that_pod(
+    extender: Extender,
+) -> None:
+    extender.show(b.node("n", gpus=8, own=b.health(0.9)))
+    scavenger = b.gpu_pod(annotations={"fettle.dev/policy": "scavenger"})
+    await extender.filter(POD, "n")
+    _, reply = await extender.post("prioritize", {"Pod": scavenger, "NodeNames": ["n"]})
+    assert scored(reply) == {"n": 1}
+
+
+async def test_prioritize_after_a_turn_of_the_view_has_the_new_scores(extender: Extender) -> None:
+    extender.show(b.node("n", gpus=8))
+    await extender.filter(POD, "n")
+    extender.show(b.node("n", gpus=8, own=b.health(0.9)))
+    _, reply = await extender.post("prioritize", {"Pod": POD, "NodeNames": ["n"]})
+    assert scored(reply) == {"n": 9}
+
+
+async def test_prioritize_after_filter_is_refused_once_fettle_is_not_ready(fleet: Extender) -> None:
+    await fleet.filter(POD, "good")
+    fleet.problem = "lost the cluster"
+    status, _ = await fleet.post("prioritize", {"Pod": POD, "NodeNames": ["good"]})
+    assert status == 503
+
+
+@pytest.mark.parametrize("body", [b'{"NodeNames":["good"]}', b'{"Pod":null,"NodeNames":["good"]}'])
+async def test_prioritize_without_a_pod_is_bad_input_whatever_filter_was_asked(
+    fleet: Extender, body: bytes
+) -> None:
+    pod = msgspec.json.encode(POD)
+    status, _ = await fleet.post("filter", b'{"NodeNames":["good"],"Pod":%b}' % pod)
+    assert status == 200
+    status, _ = await fleet.post("prioritize", body)
+    assert 400 <= status < 500
 
 
 # -- texts

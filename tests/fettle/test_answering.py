@@ -1,5 +1,6 @@
 """Tables of verdicts, brought up to date by what changed."""
 
+import asyncio
 from typing import Any
 
 import msgspec
@@ -80,6 +81,20 @@ async def test_only_the_nodes_asked_about_are_judged() -> None:
     cluster.show({n: b.node(n, gpus=8) for n in ("a", "b")})
     table = await cluster.answers.judged(TRAINING, ["b", "unknown"])
     assert set(table.verdicts) == {"b"}
+
+
+async def test_nodes_that_were_not_asked_about_are_judged_in_the_background() -> None:
+    cluster = Cluster()
+    cluster.show({n: b.node(n, gpus=8) for n in ("a", "b")})
+    work = asyncio.ensure_future(cluster.answers.keep_complete())
+    table = await cluster.answers.judged(TRAINING, ["a"])
+    while len(table.verdicts) < 2:
+        await asyncio.sleep(0)
+    cluster.show({"a": b.node("a", gpus=8), "b": b.node("b", gpus=8, own=b.health(0.1))})
+    table = cluster.answers.table(TRAINING)
+    while table.refused != {"b"}:
+        await asyncio.sleep(0)
+    work.cancel()
 
 
 async def test_a_view_that_changes_no_verdict_keeps_the_table() -> None:
