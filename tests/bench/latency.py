@@ -1,16 +1,18 @@
 """How long a call takes, beside the extender in Go that does nothing.
 
 Each body is about another pod and begins at another node, as the scheduler's do. A tenth of the
-nodes is refused.
+nodes is refused. Beside them stands what a call costs at least: one whose reply is known before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import count as numbers
 from statistics import median
 
-from tests.bench import calling, fleets
+import aiohttp
+
+from tests.bench import calling, constant, fleets
 from tests.bench.figures import Figure
 from tests.bench.houses import House
 
@@ -19,40 +21,77 @@ WARMUP = 40
 CALLS = {500: 600, 5000: 250}
 P50_SHARE = {500: 0.8, 5000: 0.6}
 P99_SHARE = 1.0
+VERBS = ("filter", "prioritize")
 
+_REFUSED = frozenset(fleets.names_refused(fleets.NODES // fleets.REFUSED_EVERY))
 _numbers = numbers()
 
 
 async def measure(house: House) -> list[Figure]:
     figures: list[Figure] = []
     async with house.fettle_on_snapshot() as fettle, house.echo() as echo:
-        for verb in ("filter", "prioritize"):
-            urls = (f"{fettle.extender_url}/{verb}", f"{echo.url}/{verb}")
-            for size in CALLS:
-                rounds = [await _fresh(house, urls, size) for _ in range(ROUNDS)]
-                name = f"{verb}, {size} names"
-                _check(verb, size, rounds[-1][0])
-                figures += _figures(name, rounds, P50_SHARE[size], P99_SHARE)
+        for size in CALLS:
+            replies = {verb: await _reply(fettle.extender_url, verb, size) for verb in VERBS}
+            folder = house.folder / f"constant-{size}"
+            async with constant.serving(folder, replies) as floor:
+                for verb in VERBS:
+                    urls = [f"{url}/{verb}" for url in (fettle.extender_url, echo.url, floor)]
+                    figures += await _apart(house, urls, verb, size)
+            figures += await _in_turn(house, (fettle.extender_url, echo.url), size)
     return figures
 
 
-def _figures(
-    name: str,
-    rounds: list[list[calling.Outcome]],
-    p50_share: float | None = None,
-    p99_share: float | None = None,
-) -> Iterator[Figure]:
-    for percentile, share in (("p50", p50_share), ("p99", p99_share)):
-        ours, theirs = (
-            median(getattr(outcomes[i], f"{percentile}_ms") for outcomes in rounds) for i in (0, 1)
+async def _reply(url: str, verb: str, size: int) -> bytes:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(f"{url}/{verb}", data=_body(next(_numbers), size)) as reply,
+    ):
+        return await reply.read()
+
+
+async def _apart(house: House, urls: Sequence[str], verb: str, size: int) -> Iterable[Figure]:
+    """One verb alone, about names of which a tenth is refused."""
+    rounds = []
+    for _ in range(ROUNDS):
+        bodies = (_body(next(_numbers), size) for _ in range(WARMUP + CALLS[size]))
+        rounds.append(await _call(house, urls, bodies, size))
+    _check(verb, size, rounds[-1][0])
+    name = f"{verb}, {size} names"
+    figures = list(_figures(name, rounds, (0, 1), size))
+    floor = median(outcomes[2].p50_ms for outcomes in rounds)
+    baseline = figures[0].baseline
+    figures.append(Figure(f"{name}: the reply known beforehand, p50", floor, "ms", baseline))
+    return figures
+
+
+async def _in_turn(house: House, urls: Sequence[str], size: int) -> Iterator[Figure]:
+    """Filter, then prioritize about the names that it let pass, as the scheduler does."""
+    names = [name for name in fleets.names_spread(size * 2) if name not in _REFUSED][:size]
+    both = [f"{url}/{verb}" for url in urls for verb in VERBS]
+    rounds = []
+    for _ in range(ROUNDS):
+        bodies = (
+            fleets.body(f"train-{next(_numbers)}", names) for _ in range(WARMUP + CALLS[size])
         )
-        target = share * theirs if share is not None else None
-        yield Figure(f"{name}, {percentile}", ours, "ms", theirs, target)
+        rounds.append(await _call(house, both, bodies, size))
+    return _figures(f"prioritize after filter, {size} names", rounds, (1, 3), size)
 
 
-async def _fresh(house: House, urls: tuple[str, str], size: int) -> list[calling.Outcome]:
-    bodies = (_body(next(_numbers), size) for _ in range(WARMUP + CALLS[size]))
+async def _call(
+    house: House, urls: Sequence[str], bodies: Iterable[bytes], size: int
+) -> list[calling.Outcome]:
     return await calling.alternate(house.binary, urls, bodies, count=CALLS[size], warmup=WARMUP)
+
+
+def _figures(
+    name: str, rounds: Sequence[Sequence[calling.Outcome]], which: tuple[int, int], size: int
+) -> Iterator[Figure]:
+    """Ours and the do-nothing extender's, by their places among the outcomes."""
+    for percentile, share in (("p50", P50_SHARE[size]), ("p99", P99_SHARE)):
+        ours, theirs = (
+            median(getattr(outcomes[i], f"{percentile}_ms") for outcomes in rounds) for i in which
+        )
+        yield Figure(f"{name}, {percentile}", ours, "ms", theirs, share * theirs)
 
 
 def _body(number: int, size: int) -> bytes:
