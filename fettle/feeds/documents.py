@@ -97,7 +97,7 @@ def _line_of(text: bytes, message: str) -> str:
 class _Open:
     """A sequence or mapping under construction. `size` counts text, aliased text included."""
 
-    __slots__ = ("anchor", "has_key", "key", "line", "merged", "size", "value")
+    __slots__ = ("anchor", "has_key", "key", "line", "merged", "merges", "size", "value")
 
     def __init__(self, value: list[Any] | dict[Any, Any], event: Any) -> None:
         self.value = value
@@ -106,6 +106,7 @@ class _Open:
         self.size = 1
         self.key: Any = None
         self.has_key = False
+        self.merges = False
         self.merged: list[Any] = []
 
 
@@ -188,16 +189,22 @@ def _put(into: _Open, mapping: dict[Any, Any], value: Any, event: Any) -> None:
     if not into.has_key:
         if isinstance(value, list | dict):
             _refuse(event, "a key must be a single value")
-        into.key, into.has_key = value, True
+        into.key, into.has_key, into.merges = value, True, _is_merge(event)
         return
     into.has_key = False
-    if into.key != _MERGE:
+    if not into.merges:
         mapping[into.key] = value
         return
     merged = value if isinstance(value, list) else [value]
     if not all(isinstance(more, dict) for more in merged):
         _refuse(event, "only mappings can be merged with <<")
     into.merged += merged
+
+
+def _is_merge(event: Any) -> bool:
+    """Whether a key is `<<` without quotes; in quotes it is a key like others."""
+    plain = isinstance(event, yaml.ScalarEvent) and event.implicit[0]
+    return bool(plain and event.value == _MERGE)
 
 
 def _scalar(event: Any) -> Any:

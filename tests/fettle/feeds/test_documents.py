@@ -150,6 +150,11 @@ def test_modest_aliases_and_merges_are_welcome() -> None:
     assert values(text) == [{"base": {"x": 1}, "more": {"x": 1, "y": 2}}]
 
 
+def test_a_merge_key_in_quotes_is_a_key_like_others() -> None:
+    assert values("'<<': null\n") == [{"<<": None}]
+    assert values('"<<": {x: 1}\n') == [{"<<": {"x": 1}}]
+
+
 @given(st.lists(st.dictionaries(st.text(max_size=8), TREES, min_size=1), min_size=1, max_size=3))
 def test_what_is_written_is_read(trees: list[dict[str, Any]]) -> None:
     text = yaml.safe_dump_all(trees)
