@@ -1,6 +1,8 @@
 """DRA's CEL selectors: match, no match, would abort, or undecided, for an expression on a device.
 
-`engine.SelectorEngine` is what the rest of Fettle uses, with `outcomes`. The modules `compiling`,
-`evaluating`, `functions`, `loops`, `reading`, `sources`, `values` and `worker` run only in the
-worker process, which holds cel-python; nothing on the loop's side imports them.
+`engine.SelectorEngine` is what the rest of Fettle uses, with `outcomes`. One way through the rest:
+`tokens` and `parsing` (with `macros`) make a tree, `checking` and `validating` refuse what
+Kubernetes' compiler refuses, `compiling` makes a program of it, `evaluating` runs that on a row.
+`declarations` collects the functions of the libraries. All of these run only in the worker process,
+but for `inspecting`, which lint may use where it runs; nothing on the loop's side imports them.
 """

@@ -1,27 +1,81 @@
-"""The functions on quantities and semantic versions.
+"""Quantities and semantic versions, and the functions on them.
 
 Runs in the worker; how both are read is known to `quantities` and `versions`.
 """
 
-from collections.abc import Callable
-
 from fettle.selectors import quantities, versions
 from fettle.selectors.quantities import Quantity
+from fettle.selectors.signatures import (
+    BOOL,
+    DOUBLE,
+    INT,
+    QUANTITY,
+    SEMVER,
+    STRING,
+    Apply,
+    Functions,
+    function,
+    method,
+)
 from fettle.selectors.values import CelError, Frame, Undecidable
 from fettle.selectors.versions import Version
 
+_UNIT: int = 10**9
+_INT64 = range(-(2**63), 2**63)
 
-def quantity(frame: Frame, text: str) -> Quantity:
+
+class Held:
+    """A quantity while an expression runs: comparing it may change how Kubernetes holds it.
+
+    `derived`: made by `add` or `sub`, which nothing else equals.
+    """
+
+    __slots__ = ("derived", "nano", "scale", "small", "value")
+
+    def __init__(self, quantity: Quantity, *, derived: bool = False) -> None:
+        self.nano, self.value, self.scale, self.small = quantity
+        self.derived = derived
+
+    def compare(self, other: "Held") -> int:
+        if not other.small:
+            self.small = False
+        return (self.nano > other.nano) - (self.nano < other.nano)
+
+    def integer(self) -> int | None:
+        return Quantity(self.nano, self.value, self.scale, self.small).integer()
+
+    def plus(self, other: "Held", sign: int = 1) -> "Held":
+        """The sum; held as machine integers where both are and it fits."""
+        nano = self.nano + sign * other.nano
+        if self.small and other.small and other.value == 0:
+            return _derived(nano, self.value, self.scale, small=True)
+        if self.small and other.small and self.value == 0:
+            return _derived(nano, sign * other.value, other.scale, small=True)
+        scale = min(self.scale, other.scale)
+        if scale < -100 or max(self.scale, other.scale) > 100:
+            raise Undecidable("a sum of quantities with extreme exponents")
+        one = self.value * 10 ** (self.scale - scale)
+        other_ = sign * other.value * 10 ** (other.scale - scale)
+        fits = all(number in _INT64 for number in (one, other_, one + other_))
+        small = self.small and other.small and fits
+        return _derived(nano, one + other_, scale, small=small)
+
+
+def _derived(nano: int, value: int, scale: int, *, small: bool) -> Held:
+    return Held(Quantity(nano, value, scale, small), derived=True)
+
+
+def quantity(frame: Frame, text: str) -> Held:
     frame.read(text)
     try:
-        return quantities.parse(text)
+        return Held(quantities.parse(text))
     except ValueError as error:
         raise CelError(str(error)) from error
     except quantities.Unsure as error:
         raise Undecidable(str(error)) from error
 
 
-def is_quantity(frame: Frame, text: str) -> bool:
+def _is_quantity(frame: Frame, text: str) -> bool:
     try:
         quantity(frame, text)
     except CelError:
@@ -29,80 +83,116 @@ def is_quantity(frame: Frame, text: str) -> bool:
     return True
 
 
-def integer(frame: Frame, quantity: Quantity) -> int:
-    number = _plain(quantity).integer()
+def _integer(_frame: Frame, held: Held) -> int:
+    number = held.integer()
     if number is None:
         raise CelError("cannot convert value to integer")
     return number
 
 
-def is_integer(frame: Frame, quantity: Quantity) -> bool:
-    return _plain(quantity).integer() is not None
+def _is_integer(_frame: Frame, held: Held) -> bool:
+    return held.integer() is not None
 
 
-def _plain(quantity: Quantity) -> Quantity:
-    if quantity.derived:
-        raise Undecidable("whether a sum of quantities is an integer")
-    return quantity
+def _float(_frame: Frame, held: Held) -> float:
+    if held.scale == 0:
+        return float(held.value)
+    return float(held.value) * float(f"1e{held.scale}")
 
 
-def sign(frame: Frame, quantity: Quantity) -> int:
-    return (quantity.nano > 0) - (quantity.nano < 0)
+def _sign(_frame: Frame, held: Held) -> int:
+    return (held.nano > 0) - (held.nano < 0)
 
 
-def add_quantity(frame: Frame, left: Quantity, right: Quantity) -> Quantity:
-    return _derived(left.nano + right.nano)
+def _add(_frame: Frame, left: Held, right: Held) -> Held:
+    return left.plus(right)
 
 
-def add_int(frame: Frame, left: Quantity, right: int) -> Quantity:
-    return _derived(left.nano + right * 10**9)
+def _sub(_frame: Frame, left: Held, right: Held) -> Held:
+    return left.plus(right, -1)
 
 
-def sub_quantity(frame: Frame, left: Quantity, right: Quantity) -> Quantity:
-    return _derived(left.nano - right.nano)
+def _add_int(_frame: Frame, left: Held, right: int) -> Held:
+    return left.plus(_of_int(right))
 
 
-def sub_int(frame: Frame, left: Quantity, right: int) -> Quantity:
-    return _derived(left.nano - right * 10**9)
+def _sub_int(_frame: Frame, left: Held, right: int) -> Held:
+    if right == -(2**63):
+        raise Undecidable("the least integer taken from a quantity")
+    return left.plus(_of_int(right), -1)
 
 
-def _derived(nano: int) -> Quantity:
-    if abs(nano) >= 2**62 * 10**9:
-        raise Undecidable("a sum of quantities that is very large")
-    return Quantity(nano, integral=False, derived=True)
+def _of_int(number: int) -> Held:
+    return Held(Quantity(number * _UNIT, number, 0, True))
 
 
-def compare_quantities(frame: Frame, left: Quantity, right: Quantity) -> int:
-    return (left.nano > right.nano) - (left.nano < right.nano)
+def _compare_quantities(_frame: Frame, left: Held, right: Held) -> int:
+    return left.compare(right)
 
 
-def semver(frame: Frame, text: str, normalize: bool = False) -> Version:
+def _semver(frame: Frame, text: str, normalize: bool = False) -> Version:
     frame.read(text)
-    if not text.isascii():
-        raise Undecidable("a version that is not ASCII")
     try:
         return versions.parse_normalized(text) if normalize else versions.parse(text)
     except ValueError as error:
         raise CelError(str(error)) from error
 
 
-def is_semver(frame: Frame, text: str, normalize: bool = False) -> bool:
+def _is_semver(frame: Frame, text: str, normalize: bool = False) -> bool:
     try:
-        semver(frame, text, normalize)
+        _semver(frame, text, normalize)
     except CelError:
         return False
     return True
 
 
-def compare_versions(frame: Frame, left: Version, right: Version) -> int:
+def _compare_versions(_frame: Frame, left: Version, right: Version) -> int:
     return versions.compare(left, right)
 
 
-def number(part: str) -> Callable[[Frame, Version], int]:
-    def number(frame: Frame, version: Version) -> int:
+def _number(part: str) -> Apply:
+    def number(_frame: Frame, version: Version) -> int:
         value: int = getattr(version, part)
-        if value >= 2**63:
-            raise Undecidable("a version's number beyond 63 bits")
-        return value
+        return value - 2**64 if value >= 2**63 else value  # as Go converts to a signed integer
 
     return number
+
+
+def _below(compare: Apply) -> Apply:
+    return lambda frame, left, right: compare(frame, left, right) < 0
+
+
+def _above(compare: Apply) -> Apply:
+    return lambda frame, left, right: compare(frame, left, right) > 0
+
+
+_BOTH = (((QUANTITY, QUANTITY), _compare_quantities), ((SEMVER, SEMVER), _compare_versions))
+
+FUNCTIONS: Functions = {
+    "quantity": (function((STRING,), QUANTITY, quantity),),
+    "isQuantity": (function((STRING,), BOOL, _is_quantity),),
+    "sign": (function((QUANTITY,), INT, _sign),),
+    "asInteger": (method((QUANTITY,), INT, _integer),),
+    "isInteger": (method((QUANTITY,), BOOL, _is_integer),),
+    "asApproximateFloat": (method((QUANTITY,), DOUBLE, _float),),
+    "add": (
+        method((QUANTITY, QUANTITY), QUANTITY, _add),
+        method((QUANTITY, INT), QUANTITY, _add_int),
+    ),
+    "sub": (
+        method((QUANTITY, QUANTITY), QUANTITY, _sub),
+        method((QUANTITY, INT), QUANTITY, _sub_int),
+    ),
+    "compareTo": tuple(method(takes, INT, compare) for takes, compare in _BOTH),
+    "isLessThan": tuple(method(takes, BOOL, _below(compare)) for takes, compare in _BOTH),
+    "isGreaterThan": tuple(method(takes, BOOL, _above(compare)) for takes, compare in _BOTH),
+    "semver": (
+        function((STRING,), SEMVER, _semver),
+        function((STRING, BOOL), SEMVER, _semver),
+    ),
+    "isSemver": (
+        function((STRING,), BOOL, _is_semver),
+        function((STRING, BOOL), BOOL, _is_semver),
+    ),
+    **{part: (method((SEMVER,), INT, _number(part)),) for part in ("major", "minor", "patch")},
+}

@@ -1,381 +1,326 @@
 """An expression, parsed and type-checked, as a program that one device at a time is judged by.
 
-Runs in the worker. cel-python's parser gives the tree; its evaluator is not used, since it checks
-no types, sets no bounds and differs from Kubernetes' where it matters. Each part of the tree
-becomes a closure over its children. What is not surely understood is `Unsupported`; what
-Kubernetes' compiler surely refuses is `Refused`.
+Runs in the worker. Each part of the tree becomes a closure over its children. What Kubernetes
+computes before it sees a device is computed here, and refused where it fails there.
 """
 
-import re
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from lark import Token
-
-from fettle.selectors import functions, operators, texts, values
-from fettle.selectors.functions import Function
-from fettle.selectors.loops import LOOPS
-from fettle.selectors.parsing import arguments_of, parse, unwrapped
-from fettle.selectors.signatures import (
-    BOOL,
-    DEVICE,
-    DOUBLE,
-    DYN,
-    INT,
-    QUANTITY,
-    STRING,
-    Signature,
-    Type,
-    choose,
-    is_open,
-    list_of,
-    map_of,
-    unites,
+from fettle.selectors import attributes, loops, operators, regexes, syntax
+from fettle.selectors.attributes import Step
+from fettle.selectors.checking import TYPE_NAMES, check
+from fettle.selectors.conversions import FOLDED
+from fettle.selectors.declarations import FUNCTIONS
+from fettle.selectors.environments import STORED, Environment
+from fettle.selectors.parsing import parse
+from fettle.selectors.signatures import BOOL
+from fettle.selectors.syntax import (
+    Again,
+    Bind,
+    Call,
+    Fold,
+    Ident,
+    ListOf,
+    Literal,
+    MapOf,
+    Node,
+    Refused,
+    Select,
+    Unsupported,
+    children,
 )
-from fettle.selectors.sources import MAX_NESTING, Unsupported, string_value
-from fettle.selectors.values import CelError, Frame, Run, Undecidable, Value
+from fettle.selectors.validating import validate
+from fettle.selectors.values import CelError, Ended, Frame, Run, Undecidable, Value
 
-
-class Refused(Exception):
-    """What Kubernetes' own compiler refuses; `str()` says why."""
+_CHAINED = (syntax.INDEX, syntax.OPTIONAL_INDEX, syntax.OPTIONAL_SELECT)
+_PATTERNS = frozenset({"matches", "find", "findAll"})
+_APPLIED = frozenset({"_+_", "_-_", "_*_", "_/_", "_%_", syntax.NEGATE})
 
 
 class Code(NamedTuple):
-    """A compiled part: its type, what it does, and its value where it is a literal."""
+    """A compiled part: what it does, and its value where that needs no device."""
 
-    type: Type
     run: Run
-    literal: Value = None
     constant: bool = False
+    value: Value = None
 
 
 class Program(NamedTuple):
-    """A compiled expression; `tree` is kept for analysis."""
+    """A compiled expression; `tree` is kept for analysis, `terms` are the sides of its `&&`s."""
 
     run: Run
     slots: int
-    tree: Any
+    tree: Node
+
+    def terms(self) -> list[tuple[Node, "Program"]]:
+        """What must all be true for the whole to be, each as a program of its own."""
+        return [
+            (term, Program(_Compiler().code(term).run, self.slots, term))
+            for term in _conjuncts(self.tree)
+        ]
 
 
-def build(source: str) -> Program:
+def _conjuncts(node: Node) -> list[Node]:
+    if isinstance(node, Call) and node.function == syntax.AND:
+        return [term for arg in node.args for term in _conjuncts(arg)]
+    return [node]
+
+
+def build(source: str, environment: Environment = STORED) -> Program:
     """The program for an expression; raises Unsupported or Refused."""
-    tree = parse(source)
-    compiler = _Compiler()
     try:
-        code = compiler.code(tree)
+        tree = parse(source)
+        slots = check(tree, environment)
+        validate(tree)
+        if tree.type not in (BOOL, environment.attribute):
+            raise Refused(f"it must evaluate to bool, not {tree.type}")
+        return Program(_Compiler().code(tree).run, slots, tree)
     except RecursionError as error:
         raise Unsupported("it is nested too deeply") from error
-    except Undecidable as reason:
+    except ValueError as error:  # Python's own limits, as that on the digits of a number
+        raise Unsupported(f"it is not understood here: {error}") from error
+    except (Undecidable, Ended) as reason:
         raise Unsupported(str(reason)) from reason
-    compiler.finish()
-    if code.type not in (BOOL, DYN):
-        raise Refused(f"it must evaluate to bool, not {code.type}")
-    return Program(code.run, compiler.slots, tree)
-
-
-_FIELDS = {
-    "driver": STRING,
-    "allowMultipleAllocations": BOOL,
-    "attributes": map_of(STRING, map_of(STRING, DYN)),
-    "capacity": map_of(STRING, map_of(STRING, QUANTITY)),
-}
-_KEYWORDS = frozenset({"false", "in", "null", "true"})
-_PRIMITIVE = (BOOL, INT, DOUBLE, STRING)
-_RESERVED = frozenset(
-    re.findall(
-        r"\w+",
-        "as break const continue else false for function if import in let loop package namespace "
-        "null return true var void while",
-    )
-)
 
 
 class _Compiler:
-    """Compiles one tree; `_scope` maps the variables of enclosing macros to slot and type."""
-
     def __init__(self) -> None:
-        self.slots = 0
-        self._scope: dict[str, tuple[int, Type]] = {}
-        self._depth = 0
-        self._called: set[str] = set()
+        self._again: dict[int, Code] = {}
+        self._weights: dict[int, int] = {}
 
-    def finish(self) -> None:
-        if self._called & functions.FORM_DEPENDENT and self._called & functions.FORM_CHANGING:
-            raise Unsupported("isInteger or asInteger together with other quantity functions")
-
-    def code(self, tree: Any) -> Code:
-        tree = unwrapped(tree)
-        compile_ = getattr(self, f"_{tree.data}", None)
-        if compile_ is None:
-            raise Unsupported(f"{str(tree.data).replace('_', ' ')} is not supported")
-        self._depth += 1
-        if self._depth > MAX_NESTING:
-            raise Unsupported(f"it is nested deeper than {MAX_NESTING}")
-        code: Code = compile_(tree)
-        self._depth -= 1
+    def code(self, node: Node) -> Code:
+        code = _COMPILE[type(node)](self, node)
+        self._again[id(node)] = code
         return code
 
-    def _boolean(self, tree: Any) -> Code:
-        code = self.code(tree)
-        if code.type not in (BOOL, DYN):
-            raise Refused(f"expected bool but found {code.type}")
-        return code
+    def _weight(self, node: Node) -> int:
+        return _weight(node, self._weights)
 
-    def _choose(self, what: str, signatures: tuple[Signature, ...], *codes: Code) -> Type:
-        chosen = choose(signatures, [code.type for code in codes])
-        if chosen is None:
-            types = ", ".join(str(code.type) for code in codes)
-            raise Refused(f"found no matching overload for {what} applied to ({types})")
-        return chosen[1]
+    def _run(self, node: Node) -> Run:
+        return self.code(node).run
 
-    # Literals
+    # Names, literals and containers
 
-    def _literal(self, tree: Any) -> Code:
-        token: Token = tree.children[0]
-        if token.type in ("STRING_LIT", "MLSTRING_LIT"):
-            return _constant(STRING, string_value(token))
-        if token.type == "BOOL_LIT":
-            return _constant(BOOL, str(token) == "true")
-        if token.type == "INT_LIT":
-            number = int(token, 16 if "x" in token else 10)
-            if not -(2**63) <= number < 2**63:
-                raise Refused(f"invalid int literal {token}")
-            return _constant(INT, number)
-        if token.type == "FLOAT_LIT":
-            return _constant(DOUBLE, values.finite(float(token)))
-        raise Unsupported(f"the literal {str(token)[:20]} is not supported")
+    def literal(self, node: Literal) -> Code:
+        return _constant(node.value)
 
-    def _list_lit(self, tree: Any) -> Code:
-        codes = [self.code(child) for child in arguments_of(tree, 0)]
-        if not codes:
-            raise Unsupported("an empty list is only supported beside == and !=")
-        element = codes[0].type
-        for code in codes[1:]:
-            if is_open(code.type) != is_open(element) or not unites(code.type, element):
-                raise Refused(f"a list of {element} also holds {code.type}")
-            if code.type != element:
-                raise Unsupported("a list of unlike types is not supported")
-        return Code(
-            list_of(element),
-            operators.listing([code.run for code in codes]),
-            [code.literal for code in codes],
-            all(code.constant for code in codes) and element in _PRIMITIVE,
-        )
+    def ident(self, node: Ident) -> Code:
+        if node.type.name == "type":
+            return _constant(_type_named(node.name))
+        if node.slot is not None:
+            return Code(operators.variable(node.slot))
+        return Code(_device)
 
-    # Names and fields
+    def list_of(self, node: ListOf) -> Code:
+        codes = [self.code(item) for item in node.items]
+        run = operators.listing([code.run for code in codes], node.optional)
+        return _folded(run, codes)
 
-    def _ident(self, tree: Any) -> Code:
-        name = str(tree.children[0])
-        if name in self._scope:
-            slot, type_ = self._scope[name]
-            return Code(type_, operators.variable(slot))
-        if name == "device":
-            return Code(DEVICE, operators.whole_device)
-        raise Unsupported(f"the name {name!r} is not supported")
+    def map_of(self, node: MapOf) -> Code:
+        codes = [self.code(part) for part in children(node)]
+        runs = [code.run for code in codes]
+        optional = [entry.optional for entry in node.entries]
+        run = operators.mapping(list(zip(runs[::2], runs[1::2], optional, strict=True)))
+        return _folded(run, codes)
 
-    def _member_dot(self, tree: Any) -> Code:
-        owner, name = self.code(tree.children[0]), _field(tree.children[1])
-        if owner.type == DEVICE:
-            if name not in _FIELDS:
-                raise Refused(f"undefined field {name!r}")
-            return Code(_FIELDS[name], lambda frame: frame.device[name])
-        if owner.type.name not in ("map", "dyn"):
-            raise Refused(f"{owner.type} does not support field selection")
-        return Code(owner.type.of[1] if owner.type.of else DYN, operators.select(owner.run, name))
+    def again(self, node: Again) -> Code:
+        run, cost = self._again[id(node.of)].run, self._weight(node.of)
 
-    def _member_index(self, tree: Any) -> Code:
-        owner, key = self.code(tree.children[0]), self.code(tree.children[1])
-        type_ = self._choose("_[_]", operators.INDEXING, owner, key)
-        return Code(type_, operators.look(owner.run, key.run))
+        def rerun(frame: Frame) -> Value:
+            frame.spend(cost)
+            return run(frame)
 
-    def _has(self, arguments: list[Any]) -> Code:
-        tree = unwrapped(arguments[0]) if len(arguments) == 1 else None
-        if tree is None or tree.data != "member_dot":
-            raise Unsupported("has() of something that is no field")
-        owner, name = self.code(tree.children[0]), _field(tree.children[1])
-        if owner.type.name not in ("map", "dyn"):
-            raise Unsupported(f"has() of a field of {owner.type}")
-        if owner.type == _FIELDS["attributes"] or owner.type == _FIELDS["capacity"]:
-            raise Unsupported("has() of a domain")
-        return Code(BOOL, operators.has(owner.run, name))
+        return Code(rerun)
 
-    # Operators
+    # Fields and indices
 
-    def _conditionalor(self, tree: Any) -> Code:
-        return self._logical(tree, "conditionalor", decisive=True)
+    def select(self, node: Select) -> Code:
+        if node.type.name == "type" and (type_ := TYPE_NAMES.get(_dotted(node))) is not None:
+            return _constant(type_)
+        base, steps = self._steps(node)
+        make = attributes.presence if node.test else attributes.chain
+        return Code(make(base, steps))
 
-    def _conditionaland(self, tree: Any) -> Code:
-        return self._logical(tree, "conditionaland", decisive=False)
+    def _steps(self, node: Node) -> tuple[Run, list[Step]]:
+        """A chain of fields and indices, from its start."""
+        steps: list[Step] = []
+        while True:
+            if isinstance(node, Select) and not (node.test and steps):
+                steps.append(Step(node.field))
+                node = node.operand
+            elif isinstance(node, Call) and node.function in _CHAINED:
+                optional = node.function != syntax.INDEX
+                steps.append(self._step(node.args[1], optional=optional))
+                node = node.args[0]
+            else:
+                return self._run(node), steps[::-1]
 
-    def _logical(self, tree: Any, rule: str, *, decisive: bool) -> Code:
-        terms: list[Any] = []
-        while tree.data == rule and len(tree.children) == 2:
-            terms.append(tree.children[1])
-            tree = tree.children[0]
-        runs = [self._boolean(term).run for term in [tree, *reversed(terms)]]
-        return Code(BOOL, operators.logical(runs, decisive=decisive))
+    def chained(self, node: Call) -> Code:
+        return Code(attributes.chain(*self._steps(node)))
 
-    def _expr(self, tree: Any) -> Code:
-        condition = self._boolean(tree.children[0])
-        first, second = self.code(tree.children[1]), self.code(tree.children[2])
-        type_ = self._choose("_?_:_", operators.EITHER, first, second)
-        return Code(type_, operators.conditional(condition.run, first.run, second.run))
-
-    def _relation(self, tree: Any) -> Code:
-        operator = tree.children[0].data
-        first, second = tree.children[0].children[0], tree.children[1]
-        if operator in ("relation_eq", "relation_ne"):
-            return self._equality(first, second, negated=operator == "relation_ne")
-        left, right = self.code(first), self.code(second)
-        if operator == "relation_in":
-            return self._membership(left, right)
-        self._choose(str(operator), operators.ORDERED, left, right)
-        return Code(BOOL, operators.ordering(str(operator), left.run, right.run))
-
-    def _equality(self, first: Any, second: Any, *, negated: bool) -> Code:
-        left, right = self._comparable(first), self._comparable(second)
-        self._choose("_==_", operators.EQUALITY, left, right)
-        return Code(BOOL, operators.equality(left.run, right.run, negated=negated))
-
-    def _comparable(self, tree: Any) -> Code:
-        tree = unwrapped(tree)
-        if tree.data == "list_lit" and not tree.children:
-            return Code(list_of(DYN), lambda _frame: [])
-        return self.code(tree)
-
-    def _membership(self, left: Code, right: Code) -> Code:
-        self._choose("_in_", operators.MEMBERSHIP, left, right)
-        return Code(BOOL, operators.membership(left.run, right.run, literals=right.constant))
-
-    def _addition(self, tree: Any) -> Code:
-        operator = str(tree.children[0].data)
-        signatures, apply = operators.ARITHMETIC[operator]
-        left, right = self.code(tree.children[0].children[0]), self.code(tree.children[1])
-        type_ = self._choose(operator, signatures, left, right)
-        return Code(type_, operators.arithmetic(apply, left.run, right.run))
-
-    _multiplication = _addition
-
-    def _unary(self, tree: Any) -> Code:
-        signs: list[str] = []
-        while tree.data == "unary" and len(tree.children) == 2:
-            signs.append(str(tree.children[0].data))
-            tree = tree.children[1]
-        if len(set(signs)) > 1 or signs.count("unary_neg") > 1:
-            raise Unsupported("these unary operators together are not supported")
-        if signs[0] == "unary_neg":
-            return self._negation(tree)
-        if len(signs) % 2 == 0:  # Kubernetes' parser drops pairs of `!`, whatever they are of
-            return self.code(tree)
-        return Code(BOOL, operators.negation(self._boolean(tree).run))
-
-    def _negation(self, tree: Any) -> Code:
-        inner = self.code(tree)
-        type_ = self._choose("-_", operators.NEGATIVE, inner)
-        return Code(type_, operators.negative(inner.run))
+    def _step(self, key: Node, *, optional: bool) -> Step:
+        code = self.code(key)
+        if not code.constant:
+            return Step(None, code.run, optional)
+        if type(code.value) not in attributes.KEYS:
+            raise Refused("invalid qualifier type")
+        return Step(code.value, None, optional)
 
     # Calls
 
-    def _ident_arg(self, tree: Any) -> Code:
-        name, arguments = str(tree.children[0]), arguments_of(tree, 1)
-        if name == "has":
-            return self._has(arguments)
-        function = functions.GLOBALS.get(name)
-        if function is None:
-            raise Unsupported(f"the function {name!r} is not supported")
-        return self._call(name, function, [self.code(argument) for argument in arguments])
+    def call(self, node: Call) -> Code:
+        special = _SPECIAL.get(node.function)
+        if special is not None:
+            return special(self, node)
+        parts = node.args if node.target is None else [node.target, *node.args]
+        codes = [self.code(part) for part in parts]
+        runs = [code.run for code in codes]
+        if node.function in _APPLIED:
+            return Code(operators.applied(FUNCTIONS[node.function][0].apply, runs))
+        if node.function in _PATTERNS and codes[1].constant and type(codes[1].value) is str:
+            _try(lambda _frame: regexes.compiled(codes[1].value))
+        overloads = node.overloads if len(node.overloads) == 1 else FUNCTIONS[node.function]
+        run = operators.call(node.function, overloads, runs)
+        if node.function in FOLDED and codes[0].constant:
+            return _constant(_try(run))
+        return Code(run)
 
-    def _member_dot_arg(self, tree: Any) -> Code:
-        owner, name, arguments = tree.children[0], str(tree.children[1]), arguments_of(tree, 2)
-        if name in LOOPS:
-            return self._macro(name, owner, arguments)
-        if name == "bind" and self._is_name(owner, "cel"):
-            return self._bind(arguments)
-        function = functions.METHODS.get(name)
-        if function is None:
-            raise Unsupported(f"the method {name!r} is not supported")
-        codes = [self.code(owner), *(self.code(argument) for argument in arguments)]
-        return self._call(name, function, codes)
+    def logical(self, node: Call) -> Code:
+        runs = [self._run(arg) for arg in node.args]
+        return Code(operators.logical(runs, decisive=node.function == syntax.OR))
 
-    def _call(self, name: str, function: Function, codes: list[Code]) -> Code:
-        if any(code.type == DEVICE for code in codes):
-            raise Unsupported("the device as a whole is not supported as an argument")
-        self._called.add(name)
-        signatures = tuple(overload.signature for overload in function.overloads)
-        chosen = choose(signatures, [code.type for code in codes])
-        if chosen is None:
-            types = ", ".join(str(code.type) for code in codes)
-            if not function.complete:
-                raise Unsupported(f"{name} of ({types}) is not supported")
-            raise Refused(f"found no matching overload for {name} applied to ({types})")
-        indices, type_ = chosen
-        run = operators.call(name, function, indices, [code.run for code in codes])
-        if name in functions.CONVERSIONS:
-            _try(run, literal=codes[0].constant)
-        if name == "matches" and codes[1].constant:
-            texts.compiled(codes[1].literal)
-        return Code(type_, run)
+    def negation(self, node: Call) -> Code:
+        return Code(operators.negation(self._run(node.args[0])))
+
+    def either(self, node: Call) -> Code:
+        test, yes, no = (self._run(arg) for arg in node.args)
+        return Code(operators.conditional(test, yes, no))
+
+    def equality(self, node: Call) -> Code:
+        left, right = (self._run(arg) for arg in node.args)
+        return Code(operators.equality(left, right, negated=node.function == syntax.DIFFERS))
+
+    def ordering(self, node: Call) -> Code:
+        left, right = (self._run(arg) for arg in node.args)
+        return Code(operators.ordering(node.function, left, right))
+
+    def membership(self, node: Call) -> Code:
+        item, container = (self.code(arg) for arg in node.args)
+        if container.constant and isinstance(container.value, list) and len(node.overloads) == 1:
+            run = operators.among_literals(item.run, container.value)
+            if run is not None:
+                return Code(run)
+        return Code(operators.membership(item.run, container.run))
+
+    def alternative(self, node: Call) -> Code:
+        assert node.target is not None
+        first, second = self._run(node.target), self._run(node.args[0])
+        unwrapped = node.function == "orValue"
+        return Code(operators.alternative(first, second, unwrapped=unwrapped))
 
     # Macros
 
-    def _macro(self, name: str, owner: Any, arguments: list[Any]) -> Code:
-        if len(arguments) != 2:
-            raise Unsupported(f"{name} with {len(arguments)} arguments is not supported")
-        range_ = self.code(owner)
-        if range_.type.name not in ("list", "map", "dyn"):
-            raise Refused(f"{range_.type} cannot be the range of {name}")
-        element = range_.type.of[0] if range_.type.of else DYN
-        slot, body = self._scoped(arguments[0], element, arguments[1])
-        if name != "map" and body.type not in (BOOL, DYN):
-            raise Refused(f"expected bool but found {body.type}")
-        loop = LOOPS[name](range_.run, slot, body.run)
-        types = {"map": list_of(body.type), "filter": list_of(element)}
-        return Code(types.get(name, BOOL), loop)
+    def fold(self, node: Fold) -> Code:
+        range_, slots = self._run(node.range), node.slots
+        body = self._run(node.body)
+        filter_ = None if node.filter is None else self._run(node.filter)
+        parts = [node.body] if node.filter is None else [node.body, node.filter]
+        cost = 1 + sum(map(self._weight, parts))
+        match node.kind:
+            case "all" | "exists":
+                decisive = node.kind == "exists"
+                return Code(loops.quantified(range_, slots, body, cost, decisive=decisive))
+            case "exists_one":
+                return Code(loops.exactly_one(range_, slots, body, cost))
+            case "list":
+                return Code(loops.collected(range_, slots, body, filter_, cost))
+            case _:
+                entries = node.kind == "entries"
+                return Code(loops.mapped(range_, slots, body, filter_, cost, entries=entries))
 
-    def _bind(self, arguments: list[Any]) -> Code:
-        if len(arguments) != 3:
-            raise Unsupported("cel.bind() takes a name, a value and an expression")
-        value = self.code(arguments[1])
-        slot, body = self._scoped(arguments[0], value.type, arguments[2])
-        return Code(body.type, operators.bind(value.run, slot, body.run))
-
-    def _scoped(self, variable: Any, type_: Type, body: Any) -> tuple[int, Code]:
-        """A slot for a macro's variable, and the body compiled with it in scope."""
-        tree = unwrapped(variable)
-        if tree.data != "ident" or str(tree.children[0]) in _RESERVED:
-            raise Unsupported("a macro's variable must be a plain name")
-        if type_ == DEVICE:
-            raise Unsupported("the device as a variable is not supported")
-        name, slot = str(tree.children[0]), self.slots
-        self.slots += 1
-        outer = self._scope
-        self._scope = {**outer, name: (slot, type_)}
-        code = self.code(body)
-        self._scope = outer
-        return slot, code
-
-    def _is_name(self, tree: Any, name: str) -> bool:
-        tree = unwrapped(tree)
-        return tree.data == "ident" and tree.children[0] == name and name not in self._scope
+    def bind(self, node: Bind) -> Code:
+        if node.value.type.name == "type":
+            _type_named(node.variable)
+        return Code(operators.bind(self._run(node.value), node.slot, self._run(node.body)))
 
 
-def _constant(type_: Type, value: Value) -> Code:
-    return Code(type_, lambda _frame: value, value, constant=True)
+def _device(frame: Frame) -> Value:
+    return frame.device
 
 
-def _field(token: Token) -> str:
-    if token in _KEYWORDS:
-        raise Unsupported(f"the keyword {str(token)!r} as a name")
-    return str(token)
+def _constant(value: Value) -> Code:
+    return Code(operators.constant(value), constant=True, value=value)
 
 
-def _try(run: Run, *, literal: bool) -> None:
-    """Run a part beforehand: Kubernetes does, where it depends on neither device nor variables.
-
-    Surely so only over a literal; where that is not so and it fails, nothing is known.
-    """
+def _folded(run: Run, codes: list[Code]) -> Code:
+    """A container: made once, where all its parts are constant."""
+    if not all(code.constant for code in codes):
+        return Code(run)
     try:
-        run(Frame({}, 0))
-    except (KeyError, IndexError):
-        return  # it does depend on them
+        return _constant(run(Frame(None, 0)))
+    except CelError:
+        return Code(run)  # an error, but only where it is evaluated
+
+
+def _type_named(name: str) -> Value:
+    """The type that a name of one means: Kubernetes takes even variables for such."""
+    found = TYPE_NAMES.get(name.removeprefix("."))
+    if found is None:
+        raise Refused(f"reference to undefined type: {name}")
+    return found
+
+
+def _try(run: Run) -> Value:
+    """Run a part beforehand, as Kubernetes does; what fails is refused."""
+    try:
+        return run(Frame(None, 0))
     except CelError as error:
-        raise (Refused if literal else Unsupported)(str(error)) from error
+        raise Refused(str(error)) from error
+
+
+def _weight(node: Node, seen: dict[int, int]) -> int:
+    """At least what Kubernetes counts for evaluating a part once, the turns of its loops aside."""
+    if id(node) not in seen:
+        parts = [node.range] if isinstance(node, Fold) else children(node)
+        parts = [node.of] if isinstance(node, Again) else parts
+        own = _COSTS.get(type(node), 1)
+        seen[id(node)] = own + sum(_weight(part, seen) for part in parts)
+    return seen[id(node)]
+
+
+_COSTS: dict[type[Node], int] = {ListOf: 10, MapOf: 30, Call: 2}
+
+
+def _dotted(node: Node) -> str:
+    names: list[str] = []
+    while isinstance(node, Select):
+        names.append(node.field)
+        node = node.operand
+    return ".".join([node.name.removeprefix(".") if isinstance(node, Ident) else "", *names[::-1]])
+
+
+_COMPILE: dict[type[Node], Callable[[_Compiler, Any], Code]] = {
+    Literal: _Compiler.literal,
+    Ident: _Compiler.ident,
+    Select: _Compiler.select,
+    Call: _Compiler.call,
+    ListOf: _Compiler.list_of,
+    MapOf: _Compiler.map_of,
+    Fold: _Compiler.fold,
+    Bind: _Compiler.bind,
+    Again: _Compiler.again,
+}
+_SPECIAL: dict[str, Callable[[_Compiler, Call], Code]] = {
+    syntax.AND: _Compiler.logical,
+    syntax.OR: _Compiler.logical,
+    syntax.NOT: _Compiler.negation,
+    syntax.EITHER: _Compiler.either,
+    syntax.EQUALS: _Compiler.equality,
+    syntax.DIFFERS: _Compiler.equality,
+    syntax.IN: _Compiler.membership,
+    "or": _Compiler.alternative,
+    "orValue": _Compiler.alternative,
+    **dict.fromkeys(operators.ORDERINGS, _Compiler.ordering),
+    **dict.fromkeys(_CHAINED, _Compiler.chained),
+}

@@ -16,7 +16,7 @@ from fettle.errors import WorkerError
 from fettle.selectors import rows
 from fettle.selectors.outcomes import Outcome, undecided
 from fettle.selectors.processes import COMMAND, Worker, WorkerDied
-from fettle.selectors.protocol import Judge, Judged, Parse, Parsed
+from fettle.selectors.protocol import Inspect, Inspected, Judge, Judged, Parse, Parsed
 from fettle.selectors.rows import Key, Reads
 from fettle.wire.resource import Device
 
@@ -26,6 +26,7 @@ _TOO_SLOW = undecided("it takes too long")
 _DIED = undecided("the process that evaluates it ended over it")
 
 _BATCH = 64
+_INSPECTED = 16
 _STRIKES = 3
 _PATIENCE = 6  # workers in a row without an answer, after which evaluation waits for the next call
 _SLICE = 48  # devices between two yields to the loop: about 0.2 ms
@@ -115,6 +116,22 @@ class SelectorEngine:
         if problem:
             return undecided(problem)
         return entry.rows.get(rows.key(entry.reads, driver, device), entry.default)
+
+    def reads(self, expression: str) -> Reads:
+        """What an expression looks at, from memory; None: the whole device, or not known yet."""
+        entry = self._memo.get(expression)
+        return entry.reads if entry is not None and entry.parsed else None
+
+    async def nearest(self, expression: str, devices: Sequence[tuple[str, Device]]) -> str:
+        """What the nearest of a few devices lacks ("memory 80Gi < 96Gi"); "" if it cannot tell."""
+        if len(expression) > MAX_EXPRESSION:
+            return ""
+        try:
+            inspected = await self._worker.ask(Inspect(expression, tuple(devices[:_INSPECTED])))
+        except (WorkerDied, WorkerError):
+            return ""
+        assert isinstance(inspected, Inspected)
+        return inspected.nearest
 
     async def evaluate(
         self, expressions: Iterable[str], devices: Iterable[tuple[str, Device]]

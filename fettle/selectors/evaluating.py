@@ -7,12 +7,15 @@ and what each way of ending means for the scheduler.
 from typing import NamedTuple
 
 from fettle.selectors import quantities, versions
-from fettle.selectors.compiling import Program, Refused, build
+from fettle.selectors.amounts import Held
+from fettle.selectors.compiling import Program, build
+from fettle.selectors.containers import Entries
+from fettle.selectors.environments import STORED, Environment
 from fettle.selectors.outcomes import MATCH, NO_MATCH, Outcome, undecided, would_abort
 from fettle.selectors.reading import reads
 from fettle.selectors.rows import Amount, Field, Reads, Row
-from fettle.selectors.sources import Unsupported
-from fettle.selectors.values import CelError, Entries, Frame, Undecidable, Value
+from fettle.selectors.syntax import Refused, Unsupported
+from fettle.selectors.values import CelError, Ended, Frame, Optional, Undecidable, Value
 from fettle.wire.resource import DeviceAttribute
 
 
@@ -24,10 +27,10 @@ class Prepared(NamedTuple):
     outcome: Outcome | None
 
 
-def prepare(expression: str) -> Prepared:
+def prepare(expression: str, environment: Environment = STORED) -> Prepared:
     """Parse and check an expression; never raises for what is in it."""
     try:
-        program = build(expression)
+        program = build(expression, environment)
         return Prepared(reads(program.tree), program, None)
     except Refused as refusal:
         return Prepared((), None, would_abort(f"it does not compile: {refusal}"))
@@ -45,27 +48,31 @@ def judge(prepared: Prepared, row: Row) -> Outcome:
     try:
         frame = Frame(device(row), prepared.program.slots)
         result = prepared.program.run(frame)
-    except CelError as error:
+    except (CelError, Ended) as error:
         return would_abort(str(error))
     except (Undecidable, ValueError) as reason:
         return undecided(str(reason))
     except (RecursionError, MemoryError):
         return undecided("it takes too much memory")
+    while type(result) is Optional and result.values:
+        (result,) = result.values
     if type(result) is not bool:
         return would_abort(f"it is not a bool on this device, but a {type(result).__name__}")
     return MATCH if result else NO_MATCH
 
 
-def device(row: Row) -> dict[str, Value]:
-    """The fields of the variable `device`."""
+def device(row: Row) -> Entries:
+    """The variable `device`."""
     attributes = [(domain, name, _attribute(value)) for domain, name, value in row.attributes]
     capacity = [(domain, name, _amount(value)) for domain, name, value in row.capacity]
-    return {
-        "driver": row.driver,
-        "allowMultipleAllocations": row.multiple,
-        "attributes": _domains(row, "attributes", attributes),
-        "capacity": _domains(row, "capacity", capacity),
-    }
+    return Entries(
+        {
+            "driver": row.driver,
+            "allowMultipleAllocations": row.multiple,
+            "attributes": _domains(row, "attributes", attributes),
+            "capacity": _domains(row, "capacity", capacity),
+        }
+    )
 
 
 def _domains(row: Row, field: Field, entries: list[tuple[str, str, Value]]) -> Entries:
@@ -81,7 +88,7 @@ def _domains(row: Row, field: Field, entries: list[tuple[str, str, Value]]) -> E
         domain: Entries(inner, None if row.whole else present[domain])
         for domain, inner in values.items()
     }
-    return Entries(maps, None if row.whole else asked, lambda _: Entries({}, _absent(row)))
+    return Entries(maps, None if row.whole else asked, lambda _key: Entries({}, _absent(row)))
 
 
 def _absent(row: Row) -> dict[str, bool] | None:
@@ -112,6 +119,6 @@ def _amount(amount: Amount | None) -> Value:
     if isinstance(amount, float):
         raise Undecidable("a capacity is written as a fraction without quotes")
     try:
-        return quantities.parse(str(amount).strip())
+        return Held(quantities.parse(str(amount).strip()))
     except (ValueError, quantities.Unsure) as error:
         raise Undecidable(f"a capacity cannot be read: {error}") from error

@@ -1,99 +1,109 @@
 """What the macros over a list or a map do, as Kubernetes' evaluator does it.
 
-Runs in the worker. Each maker takes what gives the range, the slot of the variable, and the body.
+Runs in the worker. A macro of one variable goes over a list's items or a map's keys; one of two
+over indices and items, or keys and values. `cost` is what one turn counts.
 """
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
 
-from fettle.selectors.values import CelError, Entries, Frame, Run, Undecidable, Value
+from fettle.selectors.containers import MAPS, Map, items, like, pairs
+from fettle.selectors.operators import inserted
+from fettle.selectors.values import NO_OVERLOAD, CelError, Frame, Run, Value
+
+Turns = Callable[[Frame], Iterator[Value]]
+"""Sets the variables, turn by turn; the value it gives is what it goes over."""
 
 
-def _items(value: Value) -> Any:
-    if type(value) not in (list, Entries):
-        raise CelError(f"expected iterable type, got {type(value).__name__}")
+def turns(
+    range_: Run, slots: tuple[int, ...], cost: int
+) -> Callable[[Frame, Value], Iterator[None]]:
+    def one(frame: Frame, container: Value) -> Iterator[None]:
+        (slot,) = slots
+        for item in items(container):
+            frame.spend(cost)
+            frame.slots[slot] = item
+            yield
+
+    def two(frame: Frame, container: Value) -> Iterator[None]:
+        first, second = slots
+        for key, value in pairs(container):
+            frame.spend(cost)
+            frame.slots[first], frame.slots[second] = key, value
+            yield
+
+    return one if len(slots) == 1 else two
+
+
+def quantified(range_: Run, slots: tuple[int, ...], body: Run, cost: int, *, decisive: bool) -> Run:
+    """`exists` (decided by a true) and `all` (decided by a false); errors before that are lost."""
+    each = turns(range_, slots, cost)
+
+    def run(frame: Frame) -> Value:
+        failure: CelError | None = None
+        for _ in each(frame, range_(frame)):
+            try:
+                value = body(frame)
+            except CelError as error:
+                failure = error
+                continue
+            if value is decisive:
+                return decisive
+            if type(value) is not bool:
+                failure = CelError(NO_OVERLOAD)
+        if failure is not None:
+            raise failure
+        return not decisive
+
+    return run
+
+
+def _true(test: Run, frame: Frame) -> bool:
+    value = test(frame)
+    if type(value) is not bool:
+        raise CelError(NO_OVERLOAD)
     return value
 
 
-def _quantified(*, decisive: bool) -> Callable[[Run, int, Run], Run]:
-    """`exists` (decided by a true) and `all` (decided by a false); errors before that are lost."""
-
-    def make(range_: Run, slot: int, body: Run) -> Run:
-        def run(frame: Frame) -> Value:
-            failure: CelError | None = None
-            for item in _items(range_(frame)):
-                frame.spend(2)
-                frame.slots[slot] = item
-                try:
-                    value = body(frame)
-                except CelError as error:
-                    failure = error
-                    continue
-                if value is decisive:
-                    return decisive
-                if type(value) is not bool:
-                    failure = CelError("no such overload")
-            if failure is not None:
-                raise failure
-            return not decisive
-
-        return run
-
-    return make
+def exactly_one(range_: Run, slots: tuple[int, ...], body: Run, cost: int) -> Run:
+    each = turns(range_, slots, cost)
+    return lambda frame: sum(_true(body, frame) for _ in each(frame, range_(frame))) == 1
 
 
-def _chosen(frame: Frame, range_: Run, slot: int, body: Run) -> list[Value]:
-    """The items for which the body is true; any error ends it."""
-    found = []
-    for item in _items(range_(frame)):
-        frame.spend(2)
-        frame.slots[slot] = item
-        value = body(frame)
-        if type(value) is not bool:
-            raise CelError("no such overload")
-        if value:
-            found.append(item)
-    return found
+def collected(
+    range_: Run, slots: tuple[int, ...], body: Run, filter_: Run | None, cost: int
+) -> Run:
+    """`map`, `filter` and `transformList`."""
+    each = turns(range_, slots, cost)
+
+    def run(frame: Frame) -> Value:
+        container = range_(frame)
+        made = [
+            body(frame) for _ in each(frame, container) if filter_ is None or _true(filter_, frame)
+        ]
+        return like(container, made)
+
+    return run
 
 
-def _exists_one(range_: Run, slot: int, body: Run) -> Run:
-    return lambda frame: len(_chosen(frame, range_, slot, body)) == 1
+def mapped(
+    range_: Run, slots: tuple[int, ...], body: Run, filter_: Run | None, cost: int, *, entries: bool
+) -> Run:
+    """`transformMap` and, with `entries`, `transformMapEntry`."""
+    each = turns(range_, slots, cost)
 
-
-def _filter(range_: Run, slot: int, body: Run) -> Run:
-    return lambda frame: _chosen(frame, _ordered(range_), slot, body)
-
-
-def _map(range_: Run, slot: int, body: Run) -> Run:
-    ordered = _ordered(range_)
-
-    def run(frame: Frame) -> list[Value]:
-        made = []
-        for item in _items(ordered(frame)):
-            frame.spend(2)
-            frame.slots[slot] = item
-            made.append(body(frame))
+    def run(frame: Frame) -> Value:
+        made = Map()
+        for _ in each(frame, range_(frame)):
+            if filter_ is not None and not _true(filter_, frame):
+                continue
+            value = body(frame)
+            if not entries:
+                inserted(frame, made, frame.slots[slots[0]], value)
+                continue
+            if not isinstance(value, MAPS):
+                raise CelError(NO_OVERLOAD)
+            for key in value:
+                inserted(frame, made, key, value.get(key))
         return made
 
     return run
-
-
-def _ordered(range_: Run) -> Run:
-    """A list is made from a map in no particular order, so only from one of a single entry."""
-
-    def run(frame: Frame) -> Value:
-        value = range_(frame)
-        if type(value) is Entries and len(value) > 1:
-            raise Undecidable("a list made from a map is in no particular order")
-        return value
-
-    return run
-
-
-LOOPS: dict[str, Callable[[Run, int, Run], Run]] = {
-    "all": _quantified(decisive=False),
-    "exists": _quantified(decisive=True),
-    "exists_one": _exists_one,
-    "filter": _filter,
-    "map": _map,
-}

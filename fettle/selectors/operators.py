@@ -1,105 +1,82 @@
-"""What the operators and calls of an expression do at run time, over their compiled operands.
+"""What operators and calls do at run time, over their compiled operands.
 
-Runs in the worker. Each maker takes the parts and gives the whole; the signatures say which types
-Kubernetes' compiler lets each operator take.
+Runs in the worker. Each maker takes the parts and gives the whole.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from fettle.selectors import functions, values
-from fettle.selectors.functions import Function
-from fettle.selectors.signatures import (
-    BOOL,
-    DOUBLE,
-    INT,
-    STRING,
-    UINT,
-    A,
-    B,
-    Signature,
-    list_of,
-    map_of,
+from fettle.selectors import comparing, conversions, lists
+from fettle.selectors.containers import MAPS, UNHASHABLE, Growing, Map
+from fettle.selectors.signatures import Apply, Overload
+from fettle.selectors.values import (
+    NO_OVERLOAD,
+    CelError,
+    Ended,
+    Frame,
+    Optional,
+    Run,
+    Uint,
+    Undecidable,
+    Value,
 )
-from fettle.selectors.values import CelError, Entries, Frame, Run, Undecidable, Value
-from fettle.selectors.versions import Version
 
-ORDERED = (
-    *(Signature((t, t), BOOL) for t in (BOOL, INT, DOUBLE, STRING)),
-    Signature((INT, DOUBLE), BOOL),
-    Signature((DOUBLE, INT), BOOL),
-)
-EQUALITY = (Signature((A, A), BOOL),)
-MEMBERSHIP = (Signature((A, list_of(A)), BOOL), Signature((A, map_of(A, B)), BOOL))
-INDEXING = (Signature((list_of(A), INT), A), Signature((map_of(A, B), A), B))
-_NUMERIC = (Signature((INT, INT), INT), Signature((DOUBLE, DOUBLE), DOUBLE))
-_INTEGRAL = (Signature((INT, INT), INT), Signature((UINT, UINT), UINT))
-_ADDITION = (
-    *_NUMERIC,
-    Signature((STRING, STRING), STRING),
-    Signature((list_of(A), list_of(A)), list_of(A)),
-)
-ARITHMETIC: dict[str, tuple[tuple[Signature, ...], Callable[..., Value]]] = {
-    "addition_add": (_ADDITION, values.add),
-    "addition_sub": (_NUMERIC, values.subtract),
-    "multiplication_mul": (_NUMERIC, values.multiply),
-    "multiplication_div": (_NUMERIC, values.divide),
-    "multiplication_mod": (_INTEGRAL, values.remainder),
+ORDERINGS: dict[str, Callable[[int], bool]] = {
+    "_<_": lambda sign: sign < 0,
+    "_<=_": lambda sign: sign <= 0,
+    "_>_": lambda sign: sign > 0,
+    "_>=_": lambda sign: sign >= 0,
 }
-_ORDERINGS: dict[str, Callable[[int], bool]] = {
-    "relation_lt": lambda sign: sign < 0,
-    "relation_le": lambda sign: sign <= 0,
-    "relation_gt": lambda sign: sign > 0,
-    "relation_ge": lambda sign: sign >= 0,
-}
-EITHER = (Signature((A, A), A),)
-NEGATIVE = (Signature((INT,), INT), Signature((DOUBLE,), DOUBLE))
 
 
-def select(owner: Run, name: str) -> Run:
+def constant(value: Value) -> Run:
+    return lambda _frame: value
+
+
+def listing(parts: Sequence[Run], optional: frozenset[int]) -> Run:
     def run(frame: Frame) -> Value:
-        frame.spend(1)
-        value = owner(frame)
-        if type(value) is not Entries:
-            raise CelError(f"no such key: {name}")
-        return value.find(name)
-
-    return run
-
-
-def look(owner: Run, key: Run) -> Run:
-    def run(frame: Frame) -> Value:
-        frame.spend(1)
-        return values.index(owner(frame), key(frame))
-
-    return run
-
-
-def has(owner: Run, name: str) -> Run:
-    def run(frame: Frame) -> Value:
-        frame.spend(1)
-        value = owner(frame)
-        if type(value) is not Entries:
-            raise Undecidable("has() of a field of something that is no map")
-        return name in value
-
-    return run
-
-
-def listing(parts: list[Run]) -> Run:
-    def run(frame: Frame) -> Value:
-        frame.spend(len(parts))
         return [part(frame) for part in parts]
 
+    def run_with_optionals(frame: Frame) -> Value:
+        made: list[Value] = []
+        for at, part in enumerate(parts):
+            value = part(frame)
+            if at not in optional:
+                made.append(value)
+            else:
+                made.extend(_content(value))
+        return made
+
+    return run_with_optionals if optional else run
+
+
+def mapping(entries: Sequence[tuple[Run, Run, bool]]) -> Run:
+    def run(frame: Frame) -> Value:
+        made = Map()
+        for key_run, value_run, optional in entries:
+            key, value = key_run(frame), value_run(frame)
+            if not optional:
+                made.put(key, value)
+            elif content := _content(value):
+                made.put(key, content[0])
+            else:
+                made.drop(key)
+        return made
+
     return run
 
 
-def logical(terms: list[Run], *, decisive: bool) -> Run:
+def _content(value: Value) -> tuple[Value, ...]:
+    if type(value) is not Optional:
+        raise CelError("cannot initialize an optional entry from a value that is not optional")
+    return value.values
+
+
+def logical(terms: Sequence[Run], *, decisive: bool) -> Run:
     """`||` (decided by a true) or `&&` (decided by a false); errors beside that are lost."""
 
     def run(frame: Frame) -> Value:
         failure: CelError | None = None
         for term in terms:
-            frame.spend(1)
             try:
                 value = term(frame)
             except CelError as error:
@@ -108,7 +85,7 @@ def logical(terms: list[Run], *, decisive: bool) -> Run:
             if value is decisive:
                 return decisive
             if type(value) is not bool:
-                failure = failure or CelError("no such overload")
+                failure = failure or CelError(NO_OVERLOAD)
         if failure is not None:
             raise failure
         return not decisive
@@ -118,70 +95,102 @@ def logical(terms: list[Run], *, decisive: bool) -> Run:
 
 def conditional(test: Run, yes: Run, no: Run) -> Run:
     def run(frame: Frame) -> Value:
-        frame.spend(1)
         value = test(frame)
         if type(value) is not bool:
-            raise CelError("no such overload")
+            raise CelError(NO_OVERLOAD)
         return yes(frame) if value else no(frame)
 
     return run
 
 
 def ordering(operator: str, left: Run, right: Run) -> Run:
-    test = _ORDERINGS[operator]
-
-    def run(frame: Frame) -> Value:
-        frame.spend(1)
-        return test(values.order(left(frame), right(frame)))
-
-    return run
+    test, order = ORDERINGS[operator], comparing.order
+    return lambda frame: test(order(left(frame), right(frame)))
 
 
 def equality(left: Run, right: Run, *, negated: bool) -> Run:
-    compare = values.unequal if negated else values.equal
+    compare = comparing.unequal if negated else comparing.equal
 
     def run(frame: Frame) -> Value:
         first, second = left(frame), right(frame)
-        frame.spend(1 + (len(first) // 10 if type(first) in (str, list) else 0))
+        if type(first) is type(second) is str:
+            return (first == second) is not negated
         return compare(first, second)
 
     return run
 
 
-def membership(item: Run, container: Run, *, literals: bool) -> Run:
-    """`in`; Kubernetes turns a list of literals into a set, which not every type can be in."""
+def membership(item: Run, container: Run) -> Run:
+    def run(frame: Frame) -> Value:
+        value, within = item(frame), container(frame)
+        if isinstance(within, list):
+            return lists.contains(frame, within, value)
+        if isinstance(within, MAPS):
+            return value in within
+        raise CelError(NO_OVERLOAD)
+
+    return run
+
+
+def among_literals(item: Run, literals: list[Value]) -> Run | None:
+    """`in` a list of literals, which Kubernetes turns into a set; None where it does not."""
+    if not literals:
+        return constant(False)
+    members: set[tuple[type, Value]] = set()
+    for literal in literals:
+        if type(literal) not in (bool, int, Uint, float, str):
+            return None
+        members.update(_equals(literal))
 
     def run(frame: Frame) -> Value:
         value = item(frame)
-        if literals and type(value) is Version:
-            raise CelError("a version is looked for among literals")
-        if literals and type(value) not in (bool, int, str, float):
-            raise Undecidable("membership of this type in a list of literals")
-        return values.contains(frame, value, container(frame))
+        if type(value) in UNHASHABLE:
+            raise Ended("a key that cannot be hashed")
+        if type(value) not in (bool, int, Uint, float, str):
+            return False
+        return (type(value), value) in members
 
     return run
 
 
-def arithmetic(apply: Callable[..., Value], left: Run, right: Run) -> Run:
-    def run(frame: Frame) -> Value:
-        frame.spend(1)
-        return apply(frame, left(frame), right(frame))
-
-    return run
+def _equals(literal: Value) -> list[tuple[type, Value]]:
+    """A literal and its equals of other number types, as Kubernetes puts them into the set."""
+    found: list[tuple[type, Value]] = [(type(literal), literal)]
+    if type(literal) is float and literal.is_integer() and abs(literal) < 2**63:
+        found.append((int, int(literal)))
+    if type(literal) is float and literal.is_integer() and 0 <= literal < 2**64:
+        found.append((Uint, Uint(int(literal))))
+    if type(literal) in (int, Uint):
+        found.append((float, float(literal)))
+    if type(literal) is int and literal >= 0:
+        found.append((Uint, Uint(literal)))
+    if type(literal) is Uint and literal < 2**63:
+        found.append((int, int(literal)))
+    return found
 
 
 def negation(of: Run) -> Run:
     def run(frame: Frame) -> Value:
         value = of(frame)
         if type(value) is not bool:
-            raise CelError("no such overload")
+            raise CelError(NO_OVERLOAD)
         return not value
 
     return run
 
 
-def negative(of: Run) -> Run:
-    return lambda frame: values.negate(frame, of(frame))
+def alternative(first: Run, second: Run, *, unwrapped: bool) -> Run:
+    """`or` and, unwrapped, `orValue`: the second is evaluated only where it is needed."""
+
+    def run(frame: Frame) -> Value:
+        optional = first(frame)
+        if type(optional) is not Optional:
+            raise CelError(NO_OVERLOAD)
+        if not optional.values:
+            return second(frame)
+        return optional.values[0] if unwrapped else optional
+
+    return run
 
 
 def bind(value: Run, slot: int, body: Run) -> Run:
@@ -189,40 +198,52 @@ def bind(value: Run, slot: int, body: Run) -> Run:
 
     def run(frame: Frame) -> Value:
         try:
-            frame.slots[slot] = value(frame)
-        except CelError as error:
-            frame.slots[slot] = error
-        return body(frame)
+            bound = value(frame)
+        except (CelError, Ended, Undecidable) as error:
+            bound = error
+        frame.slots[slot] = Growing() if isinstance(bound, list) and not bound else bound
+        result = body(frame)
+        return list(result) if type(result) is Growing else result
 
     return run
-
-
-def whole_device(frame: Frame) -> Value:
-    raise Undecidable("the device as a whole")
 
 
 def variable(slot: int) -> Run:
     def read(frame: Frame) -> Value:
         value = frame.slots[slot]
-        if isinstance(value, CelError):
+        if isinstance(value, Exception):
             raise value
         return value
 
     return read
 
 
-def call(name: str, function: Function, indices: list[int], runs: list[Run]) -> Run:
+def applied(apply: Apply, runs: Sequence[Run]) -> Run:
+    """A call without regard for types: it has its own."""
+    if len(runs) == 2:
+        left, right = runs
+        return lambda frame: apply(frame, left(frame), right(frame))
+    return lambda frame: apply(frame, *[part(frame) for part in runs])
+
+
+def call(name: str, overloads: Sequence[Overload], runs: Sequence[Run]) -> Run:
     """Picks the overload by the values' types, as Kubernetes does where types are not static."""
-    candidates = [function.overloads[index] for index in indices]
+    candidates = [overload for overload in overloads if len(overload.takes) == len(runs)]
+    fits = conversions.fits
 
     def run(frame: Frame) -> Value:
-        frame.spend(1)
         given = [part(frame) for part in runs]
         for overload in candidates:
-            if all(map(functions.fits, overload.signature.takes, given)):
+            if not overload.guarded or all(map(fits, overload.takes, given)):
                 return overload.apply(frame, *given)
-        if not function.complete:
-            raise Undecidable(f"{name} of these types")
         raise CelError(f"no such overload: {name}")
 
     return run
+
+
+def inserted(frame: Frame, made: Map, key: Value, value: Value) -> None:
+    """What `transformMap` does with each entry."""
+    if key in made:
+        raise CelError(f"insert failed: key {key} already exists")
+    frame.spend(1)
+    made.put(key, value)

@@ -1,6 +1,7 @@
 """What the loop and the worker say to each other: frames of msgpack behind a length of four bytes.
 
-Used on both sides. The worker gets an expression and the rows it can see, never the view.
+Used on both sides. The worker gets an expression and the rows it can see, or
+a few devices, never the view.
 """
 
 from typing import BinaryIO
@@ -9,6 +10,7 @@ import msgspec
 
 from fettle.selectors.outcomes import Outcome
 from fettle.selectors.rows import Read, Row
+from fettle.wire.resource import Device
 
 MAX_FRAME = 16 * 1024 * 1024
 
@@ -26,6 +28,13 @@ class Judge(msgspec.Struct, frozen=True, tag=True, array_like=True):
     rows: tuple[Row, ...]
 
 
+class Inspect(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Asks what the nearest of these devices, each with its driver, lacks for an expression."""
+
+    expression: str
+    devices: tuple[tuple[str, Device], ...]
+
+
 class Parsed(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """What the expression reads (None: the whole device), or its one outcome for every device."""
 
@@ -40,12 +49,18 @@ class Judged(msgspec.Struct, frozen=True, tag=True, array_like=True):
     spent_s: float
 
 
+class Inspected(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """What the nearest device lacks, in words; "" where that cannot be said."""
+
+    nearest: str
+
+
 class Ready(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """The worker's first word, once it can be asked."""
 
 
-Request = Parse | Judge
-Reply = Parsed | Judged | Ready
+Request = Parse | Judge | Inspect
+Reply = Parsed | Judged | Inspected | Ready
 
 _encoder = msgspec.msgpack.Encoder()
 _requests: msgspec.msgpack.Decoder[Request] = msgspec.msgpack.Decoder(Request)

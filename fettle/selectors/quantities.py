@@ -2,7 +2,7 @@
 
 Pure; imports nothing of Fettle. Values are whole numbers of 1e-9, since the API rounds finer ones
 away from zero to that. Whether a value "is an integer" depends on how it was written (`1` is,
-`1.0` and `1.0Gi` are not), which `integral` remembers.
+`1.0` and `1.0Gi` are not), so how it is held is kept.
 """
 
 import re
@@ -32,6 +32,7 @@ _NANO = 9
 _UNIT: int = 10**_NANO
 _MAX_EXPONENT = 100
 _SMALL_DIGITS = 18
+_MAX_LENGTH = 1000
 
 
 class Unsure(Exception):
@@ -39,16 +40,20 @@ class Unsure(Exception):
 
 
 class Quantity(NamedTuple):
-    """`nano`: the value in units of 1e-9. `derived`: made by `add` or `sub`."""
+    """`nano`: the value in units of 1e-9, which is also `value` · 10**`scale`.
+
+    `small`: Kubernetes holds it as such a pair of machine integers, not as a big decimal.
+    """
 
     nano: int
-    integral: bool = True
-    derived: bool = False
+    value: int = 0
+    scale: int = 0
+    small: bool = False
 
     def integer(self) -> int | None:
         """The value where the API calls it an integer, else None."""
         whole, rest = divmod(self.nano, _UNIT)
-        if rest or not self.integral or not -_MAX_INT <= whole <= _MAX_INT:
+        if rest or not self.small or self.scale < 0 or not -_MAX_INT <= whole <= _MAX_INT:
             return None
         return whole
 
@@ -70,6 +75,8 @@ def parse(text: str) -> Quantity:
     match = _PARTS.fullmatch(text)
     if match is None:
         raise ValueError(f"{text!r} is no quantity")
+    if len(text) > _MAX_LENGTH:
+        raise Unsure("a quantity of very many digits")
     number, fraction, suffix = match["number"], match["fraction"] or "", match["suffix"]
     parts = _Text(
         negative=match["sign"] == "-",
@@ -96,22 +103,33 @@ def _exponent(text: str, suffix: str) -> int:
 def _decimal(text: str, parts: _Text, exponent: int) -> Quantity:
     digits = parts.number + parts.fraction
     scale = exponent - len(parts.fraction)
-    small = len(digits) <= _SMALL_DIGITS
-    if not (small and scale >= -_NANO) and not parts.has_digits:
+    small = len(digits) <= _SMALL_DIGITS and scale >= -_NANO
+    if not small and not parts.has_digits:
         raise ValueError(f"{text!r} has no digits")
-    nano = _nano(int(digits), scale)
-    return Quantity(-nano if parts.negative else nano, integral=small and scale >= 0)
+    return _quantity(parts, int(digits), scale, small=small)
 
 
 def _binary(text: str, parts: _Text, exponent: int) -> Quantity:
     room = 15 - len(parts.number) - exponent * 3 // 10 - 1
     value = int(parts.number + parts.fraction) * 2**exponent
     if not parts.fraction and room >= 0 and value <= _MAX_INT:
-        return Quantity((-value if parts.negative else value) * 10**_NANO)
+        return _quantity(parts, value, 0, small=True)
     if not parts.has_digits:
         raise ValueError(f"{text!r} has no digits")
-    nano = min(_nano(value, -len(parts.fraction)), _MAX_INT * 10**_NANO)
-    return Quantity(-nano if parts.negative else nano, integral=False)
+    if _nano(value, -len(parts.fraction)) > _MAX_INT * _UNIT:
+        return _quantity(parts, _MAX_INT, 0, small=False, rounded=True)
+    return _quantity(parts, value, -len(parts.fraction), small=False)
+
+
+def _quantity(
+    parts: _Text, value: int, scale: int, *, small: bool, rounded: bool = False
+) -> Quantity:
+    """Big decimals are rounded to 1e-9, but for zero, which keeps its digits."""
+    nano = _nano(value, scale)
+    if not small and value and not rounded:
+        value, scale = nano, -_NANO
+    sign = -1 if parts.negative else 1
+    return Quantity(sign * nano, sign * value, scale, small)
 
 
 def _nano(value: int, scale: int) -> int:

@@ -1,51 +1,59 @@
-"""Which values of a device an expression refers to, found in its parse tree.
+"""Which values of a device an expression refers to, found in its tree.
 
 Runs in the worker. Conservative: where the device is used in any way but by constant names, the
 answer is the whole device.
 """
 
-from typing import Any
-
-from lark import Tree
-
-from fettle.selectors.parsing import unwrapped
+from fettle.selectors import syntax
 from fettle.selectors.rows import Field, Read, Reads
-from fettle.selectors.sources import string_value
+from fettle.selectors.syntax import Bind, Call, Fold, Ident, Literal, Node, Select, children
 
 _SCALARS = ("driver", "allowMultipleAllocations")
+_LONGEST = 4
+
+Path = tuple[str, ...]
+Names = dict[str, Path | None]
+"""What the variables in scope stand for: a path from the device, or nothing of it."""
 
 
 class _Whole(Exception):
     """The expression may look at anything."""
 
 
-def reads(tree: Any) -> Reads:
+def reads(tree: Node) -> Reads:
     """What the expression reads, in a fixed order; None for the whole device."""
     found: set[Read] = set()
     try:
-        _collect(tree, found)
+        _collect(tree, {}, found)
     except _Whole:
         return None
     return tuple(sorted(found))
 
 
-def _collect(tree: Any, found: set[Read]) -> None:
-    left = [tree]
+def _collect(node: Node, names: Names, found: set[Read]) -> None:
+    """Add what a part reads; its value may be used in any way."""
+    left: list[tuple[Node, Names]] = [(node, names)]
     while left:
-        node = left.pop()
-        if not isinstance(node, Tree):
-            continue
-        node = unwrapped(node)
-        path = _path(node)
-        if path is not None:
-            found.update(_read_of(path))
-        elif node.data != "relation" or not _membership(node, found):
-            left.extend(node.children)
+        node, names = left.pop()
+        to = path(node, names)
+        if to is not None:
+            found.update(_read_of(to))
+        elif isinstance(node, Fold):
+            inner = {**names, **dict.fromkeys(node.variables)}
+            left.append((node.range, names))
+            left += [(part, inner) for part in (node.body, node.filter) if part is not None]
+        elif isinstance(node, Bind):
+            bound = path(node.value, names)
+            left.append((node.body, {**names, node.variable: bound}))
+            if bound is None or len(bound) == _LONGEST:  # it is evaluated, used or not
+                left.append((node.value, names))
+        elif not _membership(node, names, found):
+            left.extend((child, names) for child in children(node))
 
 
-def _read_of(path: tuple[str, ...]) -> list[Read]:
+def _read_of(to: Path) -> list[Read]:
     """The read that a path from `device` on stands for."""
-    match path:
+    match to:
         case ("device", scalar) if scalar in _SCALARS:
             return []
         case ("device", "attributes" | "capacity" as field, domain, name):
@@ -54,14 +62,14 @@ def _read_of(path: tuple[str, ...]) -> list[Read]:
             raise _Whole
 
 
-def _membership(tree: Any, found: set[Read]) -> bool:
+def _membership(node: Node, names: Names, found: set[Read]) -> bool:
     """Handles `"domain" in device.attributes` and `"name" in device.attributes["domain"]`."""
-    if len(tree.children) != 2 or tree.children[0].data != "relation_in":
+    if not isinstance(node, Call) or node.function != syntax.IN:
         return False
-    key, path = _string(tree.children[0].children[0]), _path(unwrapped(tree.children[1]))
-    if key is None or path is None:
+    key, to = _string(node.args[0]), path(node.args[1], names)
+    if not key or to is None:
         return False
-    match path:
+    match to:
         case ("device", "attributes" | "capacity" as field):
             found.add(Read(_field(field), key, ""))
         case ("device", "attributes" | "capacity" as field, domain):
@@ -75,21 +83,30 @@ def _field(name: str) -> Field:
     return "attributes" if name == "attributes" else "capacity"
 
 
-def _path(tree: Any) -> tuple[str, ...] | None:
-    """`device.attributes["a"].b` as ("device", "attributes", "a", "b"), at most four long."""
-    if tree.data == "ident":
-        return ("device",) if tree.children[0] == "device" else None
-    if tree.data not in ("member_dot", "member_index"):
+def path(node: Node, names: Names) -> Path | None:
+    """`device.attributes["a"].?b` as ("device", "attributes", "a", "b"), at most four long."""
+    if isinstance(node, Ident):
+        if node.slot is not None:
+            return names.get(node.name)
+        return ("device",) if node.name.removeprefix(".") == "device" else None
+    if isinstance(node, Select):
+        operand, name = node.operand, node.field
+    elif isinstance(node, Call) and node.function in (
+        syntax.INDEX,
+        syntax.OPTIONAL_INDEX,
+        syntax.OPTIONAL_SELECT,
+    ):
+        operand, name = node.args[0], _string(node.args[1])
+    else:
         return None
-    owner = _path(unwrapped(tree.children[0]))
-    if owner is None or len(owner) >= 4 or owner[1:2] in (("driver",), _SCALARS[1:]):
+    owner = path(operand, names)
+    if not name or owner is None or len(owner) >= _LONGEST or owner[1:2] in _ENDS:
         return None
-    name = str(tree.children[1]) if tree.data == "member_dot" else _string(tree.children[1])
-    return None if not name else (*owner, name)
+    return (*owner, name)
 
 
-def _string(tree: Any) -> str | None:
-    tree = unwrapped(tree)
-    if tree.data != "literal" or tree.children[0].type not in ("STRING_LIT", "MLSTRING_LIT"):
-        return None
-    return string_value(tree.children[0])
+_ENDS = tuple((scalar,) for scalar in _SCALARS)
+
+
+def _string(node: Node) -> str:
+    return node.value if isinstance(node, Literal) and isinstance(node.value, str) else ""

@@ -74,7 +74,7 @@ def key(reads: Reads, driver: str, device: Device) -> Key:
     multiple = bool(device.allow_multiple_allocations)
     if reads is None:
         return (driver, multiple, _items(device, "attributes"), _items(device, "capacity"))
-    return (driver, multiple, *[_look(read, driver, device) for read in reads])
+    return (driver, multiple, *[look(read, driver, device) for read in reads])
 
 
 def row(reads: Reads, key: Key) -> Row:
@@ -111,7 +111,8 @@ def _twice(name: str, driver: str, values: Mapping[str, object]) -> bool:
     return domain == driver and rest in values
 
 
-def _look(read: Read, driver: str, device: Device) -> Value | bool | None:
+def look(read: Read, driver: str, device: Device) -> Value | bool | None:
+    """What a device has at a place; None where it has nothing there."""
     if not read.name:
         names = (device.attributes if read.field == "attributes" else device.capacity) or ()
         return any(split(name, driver)[0] == read.domain for name in names)

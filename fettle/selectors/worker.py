@@ -14,8 +14,11 @@ import time
 from functools import lru_cache
 
 from fettle.selectors.evaluating import Prepared, judge, prepare
+from fettle.selectors.inspecting import inspect
 from fettle.selectors.outcomes import Outcome
 from fettle.selectors.protocol import (
+    Inspect,
+    Inspected,
     Judge,
     Judged,
     Parse,
@@ -29,9 +32,10 @@ from fettle.selectors.protocol import (
 
 PARSE_DEADLINE_S = 1.0
 ROW_DEADLINE_S = 0.05
+INSPECT_DEADLINE_S = 1.5
 _TURN_S = 0.1  # after this, the rest of a batch waits for its next turn
 _MEMORY_BYTES = 512 * 1024 * 1024
-_RECURSION_LIMIT = 6000
+RECURSION_LIMIT = 6000
 
 
 def limit() -> None:
@@ -41,7 +45,7 @@ def limit() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (most, hard))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
-    sys.setrecursionlimit(_RECURSION_LIMIT)
+    sys.setrecursionlimit(RECURSION_LIMIT)
 
 
 def answer(request: Request) -> Reply:
@@ -61,6 +65,11 @@ def answer(request: Request) -> Reply:
                     break
             _deadline(0)
             return Judged(tuple(outcomes), time.process_time() - started)
+        case Inspect(expression, devices):
+            _deadline(INSPECT_DEADLINE_S)
+            inspection = inspect(expression, devices)
+            _deadline(0)
+            return Inspected(inspection.nearest)
 
 
 @lru_cache(maxsize=256)
@@ -80,7 +89,7 @@ def main() -> None:
     limit()
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever a library prints cannot get among the replies
-    prepare("true")  # builds the parser
+    prepare("true")
     gc.collect()
     gc.freeze()
     out.write(frame(Ready()))

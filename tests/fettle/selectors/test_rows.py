@@ -3,7 +3,7 @@
 import pytest
 
 from fettle.selectors import rows
-from fettle.selectors.parsing import parse
+from fettle.selectors.compiling import build
 from fettle.selectors.reading import reads
 from fettle.selectors.rows import Read
 from tests.fettle.selectors.devices import AMOUNTS, DRIVER, GPU, MODEL, device
@@ -23,11 +23,19 @@ A = f'device.attributes["{DRIVER}"]'
         ('"dom" in device.capacity', (Read("capacity", "dom", ""),)),
         (f"{A}.links.all(x, x > 0)", (Read("attributes", DRIVER, "links"),)),
         (f"({A}).model == (device).driver", (Read("attributes", DRIVER, "model"),)),
+        (f'{A}.?model.orValue("") == {A}[?"uuid"].orValue("")',
+         (Read("attributes", DRIVER, "model"), Read("attributes", DRIVER, "uuid"))),
+        (f"cel.bind(a, {A}, a.model == a.?uuid.orValue(1))",
+         (Read("attributes", DRIVER, "model"), Read("attributes", DRIVER, "uuid"))),
+        (f"cel.bind(device, {A}, device.model == 1)", (Read("attributes", DRIVER, "model"),)),
+        (f"[1].exists(device, device == 1) && {A}.model == 1",
+         (Read("attributes", DRIVER, "model"),)),
+        (f"{A}.?model.optMap(m, m == 1).orValue(false)", (Read("attributes", DRIVER, "model"),)),
         ('device.capacity["d"].m.isGreaterThan(quantity("1"))', (Read("capacity", "d", "m"),)),
     ],
 )  # fmt: skip
 def test_constant_names_are_read_one_by_one(expression: str, seen: tuple[Read, ...]) -> None:
-    assert reads(parse(expression)) == seen
+    assert reads(build(expression).tree) == seen
 
 
 @pytest.mark.parametrize(
@@ -36,17 +44,20 @@ def test_constant_names_are_read_one_by_one(expression: str, seen: tuple[Read, .
         "device.attributes[device.driver].model == 1",
         "device.attributes.exists(d, d == 'x')",
         f"{A}.all(n, n != 'x')",
-        f"cel.bind(a, {A}, a.model == 1)",
         f"size({A}) == 1",
         "device == device",
+        f"cel.bind(a, {A}, a == a)",
+        f"cel.bind(a, {A}, [1].all(a, a == 1)) && {A} == {A}",
         "device.attributes == device.attributes",
         f"device.driver in {A}",
-        f"[1].map(device, {A})",
+        f"[1].map(x, {A}) == []",
+        "has(device.attributes.dom)",
         f'{A}[""] == 1',
+        f"{A}.exists(k, v, v == 1)",
     ],
 )
 def test_any_other_use_reads_the_whole_device(expression: str) -> None:
-    assert reads(parse(expression)) is None
+    assert reads(build(expression).tree) is None
 
 
 def test_devices_that_differ_elsewhere_share_a_key() -> None:

@@ -1,0 +1,67 @@
+"""Regular expressions: RE2, in linear time, as Kubernetes' Go has them.
+
+Runs in the worker. Where the two makers of RE2 may read a pattern differently, nothing is decided.
+"""
+
+import re
+from functools import lru_cache
+from typing import Any
+
+import re2  # type: ignore[import-untyped]
+
+from fettle.selectors.values import CelError, Frame, Undecidable, Value
+
+_CLASS = re.compile(r"\\[pP]")
+_ANY_BYTE = re.compile(r"(?<!\\)(?:\\\\)*\\C")
+_SIZE = re.compile(r"too large|too long|too deep", re.IGNORECASE)
+
+
+@lru_cache(maxsize=256)
+def compiled(pattern: str) -> Any:
+    """A compiled pattern; raises CelError where it is none."""
+    if _ANY_BYTE.search(pattern):
+        raise CelError("\\C is not supported in regular expressions")
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        return re2.compile(pattern, options)
+    except re2.error as error:
+        if _SIZE.search(str(error)) or len(pattern) > 1000 or _CLASS.search(pattern):
+            raise Undecidable("a regular expression that may be read otherwise") from error
+        raise CelError(f"the regular expression {pattern[:40]!r} cannot be read") from error
+
+
+def matches(frame: Frame, text: Value, pattern: Value) -> bool:
+    if type(text) is not str or type(pattern) is not str:
+        raise CelError("no such overload")
+    return _search(frame, text, pattern, 0) is not None
+
+
+def find(frame: Frame, text: str, pattern: str) -> str:
+    match = _search(frame, text, pattern, 0)
+    return "" if match is None else str(match.group(0))
+
+
+def find_all(frame: Frame, text: str, pattern: str, count: int = -1) -> list[str]:
+    """Matches one after another; an empty one directly after another match does not count."""
+    compiled(pattern)
+    found: list[str] = []
+    most = len(text) + 1 if count < 0 else count
+    position, last_end = 0, -1
+    while len(found) < most and position <= len(text):
+        match = _search(frame, text, pattern, position)
+        if match is None:
+            break
+        start, end = match.span()
+        if end > position or start != last_end:
+            found.append(text[start:end])
+        position = end if end > position else position + 1
+        last_end = end
+    return found
+
+
+def _search(frame: Frame, text: str, pattern: str, start: int) -> Any:
+    frame.spend(1 + (len(text) + 1) * len(pattern) // 40)
+    if not text.isascii() and ("(?" in pattern or _CLASS.search(pattern)):
+        raise Undecidable("a pattern with flags or classes on text that is not ASCII")
+    return compiled(pattern).search(text, start)

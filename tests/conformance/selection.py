@@ -1,0 +1,44 @@
+"""How Fettle answers a selector on a device given as JSON, in words to compare with Kubernetes'.
+
+Used for the files of outcomes and for random expressions alike.
+"""
+
+import sys
+from typing import Any
+
+from fettle.selectors import rows
+from fettle.selectors.environments import STORED, Environment
+from fettle.selectors.evaluating import judge, prepare
+from fettle.selectors.outcomes import Kind
+from fettle.selectors.worker import RECURSION_LIMIT
+from fettle.wire.resource import Device
+from tests.fettle.selectors.devices import device as made
+
+
+def answer(expression: str, device: dict[str, Any], environment: Environment = STORED) -> str:
+    """`match`, `no_match`, `compile_error`, `runtime_error`, or `undecided: ` and the reason.
+
+    `device` has the fields of a resource.k8s.io/v1 device (`attributes`, `capacity`,
+    `allowMultipleAllocations`, each optional) and `driver`. Runs in this process.
+    """
+    sys.setrecursionlimit(max(sys.getrecursionlimit(), RECURSION_LIMIT))
+    prepared = prepare(expression, environment)
+    if prepared.outcome is not None:
+        undecided = prepared.outcome.undecided
+        return f"undecided: {prepared.outcome.reason}" if undecided else "compile_error"
+    driver, of = read(device)
+    problem = rows.problem(driver, of)
+    if problem:
+        return f"undecided: {problem}"
+    outcome = judge(prepared, rows.row(prepared.reads, rows.key(prepared.reads, driver, of)))
+    if outcome.undecided:
+        return f"undecided: {outcome.reason}"
+    words = {Kind.MATCH: "match", Kind.NO_MATCH: "no_match", Kind.WOULD_ABORT: "runtime_error"}
+    return words[outcome.kind]
+
+
+def read(device: dict[str, Any]) -> tuple[str, Device]:
+    """The driver and the device of such JSON."""
+    more = {"allowMultipleAllocations": device.get("allowMultipleAllocations")}
+    of = made(device.get("attributes"), device.get("capacity"), **more)
+    return device.get("driver", ""), of
