@@ -1,9 +1,11 @@
 """The certificate authority as it is kept in a Secret, and the steps in which it is replaced.
 
 The Secret holds `ca.crt` (the signing certificate, after it perhaps the one before), `ca.key`, and
-during a replacement `next.crt`, `next.key`. Each step waits for the one before to have taken
-effect everywhere: the next authority is written → the bundle holds both → 60 s later it signs →
-when all leaves of the old one have expired, that is dropped. Pure: the clock is an argument.
+during a replacement `next.crt`, `next.key`. Where the bundle can be changed, each step waits for
+the one before to have taken effect everywhere: the next authority is written → the bundle holds
+both → 60 s later it signs → when all leaves of the old one have expired, that is dropped. Where
+people carry the certificate to its readers, the next one is written long before it has to sign.
+Pure: the clock is an argument.
 """
 
 from collections.abc import Mapping
@@ -22,6 +24,9 @@ PUBLISH_S = 60.0
 """How long API servers may take to see a new bundle."""
 DROP_SLACK_S = 3600.0
 """How long a replica may go on signing with the old authority after another one took over."""
+ANNOUNCE_AT_SHARE = 0.9
+"""Of the life of an authority that callers read only at their start: a year before the end of ten,
+the next one is there to be given to them."""
 
 Secret = Mapping[str, bytes]
 
@@ -57,6 +62,31 @@ def renewed(
     if following is None or now_s >= issuing.expires_at(following.certificate):
         return new(common_name, now_s=now_s, lifetime_s=lifetime_s)
     return {CERTIFICATE: following.certificate, KEY: following.key}
+
+
+def present(secret: Secret | None, common_name: str, *, now_s: float, lifetime_s: float) -> Step:
+    """A Secret with an authority that can sign: the one that is there, or another one.
+
+    Raises CertificateError if the Secret cannot be read. One without content is one that was
+    installed empty, to be filled.
+    """
+    if not secret:
+        made = new(common_name, now_s=now_s, lifetime_s=lifetime_s)
+        return Step(made, "there was none")
+    if now_s >= issuing.expires_at(read(secret).signing.certificate):
+        made = renewed(secret, common_name, now_s=now_s, lifetime_s=lifetime_s)
+        return Step(made, "it has expired, another one signs at once")
+    return Step(secret, "nothing to do")
+
+
+def announced(secret: Secret, common_name: str, *, now_s: float, lifetime_s: float) -> Step:
+    """Near the end of its authority, a Secret with the next one too."""
+    authority = read(secret)
+    due_at = issuing.renew_at(authority.signing.certificate, ANNOUNCE_AT_SHARE)
+    if authority.next is not None or now_s < due_at:
+        return Step(secret, "nothing to do")
+    following = _following(common_name, now_s=now_s, lifetime_s=lifetime_s)
+    return Step({**secret, **following}, "it ends soon, callers must be given the next one too")
 
 
 def read(secret: Secret) -> Authority:
@@ -102,10 +132,14 @@ def step(
         kept = {CERTIFICATE: authority.signing.certificate, KEY: authority.signing.key}
         return Step(kept, "the old authority is dropped")
     if now_s >= issuing.renew_at(authority.signing.certificate):
-        made = new(common_name, now_s=now_s, lifetime_s=lifetime_s)
-        following = {NEXT_CERTIFICATE: made[CERTIFICATE], NEXT_KEY: made[KEY]}
+        following = _following(common_name, now_s=now_s, lifetime_s=lifetime_s)
         return Step({**secret, **following}, "two thirds of the authority's life are over")
     return Step(secret, "nothing to do")
+
+
+def _following(common_name: str, *, now_s: float, lifetime_s: float) -> dict[str, bytes]:
+    made = issuing.root(common_name, now_s=now_s, lifetime_s=lifetime_s)
+    return {NEXT_CERTIFICATE: made.certificate, NEXT_KEY: made.key}
 
 
 def _promoted(authority: Authority, following: Pair, now_s: float) -> Secret:

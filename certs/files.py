@@ -1,4 +1,5 @@
-"""Mode `files`: the certificate, key and client CA are files that somebody else renews.
+"""Mode `files`: the certificate, key and client CA are files that somebody else renews. The client
+CA is one in mode `self` too.
 
 They are recognised by content, not by time stamps: kubelets and cert-manager swap symbolic links.
 """
@@ -46,6 +47,11 @@ class FromFiles:
         self.serving.swap(material.pair, material.client_ca)
         self._digest = material.digest
         return True
+
+
+def client_authority(settings: TLSSettings) -> bytes:
+    """Whose clients may call, PEM; raises CertificateError. Does a blocking read."""
+    return _content(settings.client_ca_file, "clientCaFile")
 
 
 def _read(settings: TLSSettings) -> _Material:

@@ -156,10 +156,10 @@ def expires_at(certificate: bytes) -> float:
     return certificates(certificate)[0].not_valid_after_utc.timestamp()
 
 
-def renew_at(certificate: bytes) -> float:
-    """When two thirds of its life are over."""
+def renew_at(certificate: bytes, share: float = RENEW_AT_SHARE) -> float:
+    """When that share of its life is over."""
     start = starts_at(certificate)
-    return start + RENEW_AT_SHARE * (expires_at(certificate) - start)
+    return start + share * (expires_at(certificate) - start)
 
 
 def bundled(*pems: bytes) -> bytes:

@@ -1,8 +1,10 @@
 """Mode `self`: an authority in a Secret, of which every replica signs its own leaf in memory.
 
 `SelfSigning` runs in every replica: it makes the Secret if it is the first, reads it again and
-again, and signs a new leaf at two thirds of its life or when another authority signs. `Rotation` is
-the leader's: it replaces the authority, step by step. Where two write at once, one of them gets a
+again, and signs a new leaf at two thirds of its life or when another authority signs. What replaces
+the authority depends on who trusts it. The webhook's is replaced by `Rotation`, the leader's part,
+step by step. The extender's is `LongLived`: people give it to kube-scheduler, so nobody leads, and
+the next one is announced long before it signs. Where two write at once, one of them gets a
 Conflict, and adopts what the other wrote.
 """
 
@@ -13,6 +15,7 @@ from typing import NamedTuple, Protocol
 import structlog
 
 from certs import authority, issuing
+from certs.authority import Authority, Secret, Step
 from certs.issuing import Pair
 from fettle.errors import CertificateError, ClusterError, Conflict
 
@@ -43,7 +46,7 @@ class Lifetimes(NamedTuple):
 class SelfSigning:
     """Signs leaves for `names` under the authority in the store, which it makes if there is none.
 
-    `leaf` and `bundle` are what was last seen; None before the first `refresh`.
+    `leaf` and `authority` are what was last seen; None before the first `refresh`.
     """
 
     def __init__(
@@ -60,7 +63,12 @@ class SelfSigning:
         self._lifetimes = lifetimes
         self._issuer = b""
         self.leaf: Pair | None = None
-        self.bundle: bytes | None = None
+        self.authority: Authority | None = None
+
+    @property
+    def bundle(self) -> bytes | None:
+        """What callers must trust."""
+        return self.authority.bundle if self.authority is not None else None
 
     async def refresh(self) -> Pair | None:
         """A new leaf if it is time for one, else None.
@@ -68,19 +76,19 @@ class SelfSigning:
         Raises ClusterError where the store cannot be used, CertificateError where what it holds
         is no authority; the leaf so far stays good until it expires.
         """
-        found = await self._ensured()
-        self.bundle = found.bundle
+        self.authority = await self._ensured()
         now_s = self._clock()
+        signer = self._signer(self.authority, now_s)
         if (
             self.leaf is not None
-            and self._issuer == found.signing.certificate
+            and self._issuer == signer.certificate
             and now_s < issuing.renew_at(self.leaf.certificate)
         ):
             return None
         self.leaf = issuing.leaf(
-            found.signing, self._names, now_s=now_s, lifetime_s=self._lifetimes.leaf_s
+            signer, self._names, now_s=now_s, lifetime_s=self._lifetimes.leaf_s
         )
-        self._issuer = found.signing.certificate
+        self._issuer = signer.certificate
         return self.leaf
 
     async def keep(
@@ -90,8 +98,9 @@ class SelfSigning:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         """Refresh for ever, handing each new leaf to `swap`; trouble is logged and tried again."""
+        pause_s = min(POLL_S, self._lifetimes.leaf_s / 10)
         while True:
-            await sleep(POLL_S)
+            await sleep(pause_s)
             try:
                 if (leaf := await self.refresh()) is not None:
                     swap(leaf)
@@ -107,7 +116,7 @@ class SelfSigning:
             self.leaf.certificate, live_bundle, self._names[0], now_s=self._clock()
         )
 
-    async def _ensured(self) -> authority.Authority:
+    async def _ensured(self) -> Authority:
         """The authority in the store, made by us or by whoever was first.
 
         One that has expired is replaced by whoever notices: nobody could trust it any more, and
@@ -115,25 +124,58 @@ class SelfSigning:
         """
         for _ in range(_ATTEMPTS):
             content = await self._store.read()
-            now_s = self._clock()
-            if content:
-                found = authority.read(content)
-                if now_s < issuing.expires_at(found.signing.certificate):
-                    return found
-            made = authority.renewed(
-                content or {}, self.common_name, now_s=now_s, lifetime_s=self._lifetimes.root_s
-            )
+            wanted = self._wanted(content, self._clock())
+            if wanted.secret is content:
+                return authority.read(wanted.secret)
+            write = self._store.create if content is None else self._store.replace
             try:
-                # A Secret without content is one that was installed empty, for us to fill.
-                await (self._store.create(made) if content is None else self._store.replace(made))
+                await write(dict(wanted.secret))
             except Conflict:
                 continue
+            say = _log.info if self.authority is None else _log.warning
+            say("certificate authority written", of=self._names[0], why=wanted.why)
         raise CertificateError("the Secret of the certificate authority cannot be filled")
+
+    def _wanted(self, content: Secret | None, now_s: float) -> Step:
+        """What the store should hold; the same content: nothing to write."""
+        return authority.present(
+            content, self.common_name, now_s=now_s, lifetime_s=self._lifetimes.root_s
+        )
+
+    def _signer(self, found: Authority, now_s: float) -> Pair:
+        return found.signing
 
     @property
     def common_name(self) -> str:
         """What an authority made by us is called."""
         return f"fettle CA for {self._names[0]}"
+
+
+class LongLived(SelfSigning):
+    """Under an authority that callers read only when they start, as kube-scheduler does.
+
+    Near its end the next one is written beside it, and signs from when the old one could not sign
+    a whole leaf any more. Whoever calls must trust both by then.
+    """
+
+    @property
+    def handover_at(self) -> float | None:
+        """Unix seconds at which the next authority signs; None while there is none to come."""
+        if self.authority is None or self.authority.next is None:
+            return None
+        return issuing.expires_at(self.authority.signing.certificate) - self._lifetimes.leaf_s
+
+    def _wanted(self, content: Secret | None, now_s: float) -> Step:
+        wanted = super()._wanted(content, now_s)
+        if wanted.secret is not content:
+            return wanted
+        return authority.announced(
+            content, self.common_name, now_s=now_s, lifetime_s=self._lifetimes.root_s
+        )
+
+    def _signer(self, found: Authority, now_s: float) -> Pair:
+        over_at = issuing.expires_at(found.signing.certificate) - self._lifetimes.leaf_s
+        return found.next if found.next is not None and now_s >= over_at else found.signing
 
 
 class Rotation:

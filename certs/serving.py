@@ -28,6 +28,7 @@ class Serving:
         self.pair = pair
         self.client_ca = client_ca
         self.context = _blank(self._mutual)
+        self.context.sslobject_class = _Greeting
         self.context.sni_callback = self._choose
 
     def swap(self, pair: Pair, client_ca: bytes | None = None) -> None:
@@ -45,6 +46,28 @@ class Serving:
         self, connection: ssl.SSLSocket | ssl.SSLObject, name: str | None, outer: ssl.SSLContext
     ) -> None:
         connection.context = self._current
+
+
+_TURNED_AWAY = ("PEER_DID_NOT_RETURN_A_CERTIFICATE", "CERTIFICATE_VERIFY_FAILED")
+
+
+class _Greeting(ssl.SSLObject):
+    """Has a caller that is turned away told why.
+
+    Event loops drop a connection whose handshake failed without sending the alert that OpenSSL
+    made for it, and kube-scheduler then logs only "EOF". Asked to wait for more, they send first.
+    """
+
+    _failed = False
+
+    def do_handshake(self) -> None:
+        try:
+            super().do_handshake()
+        except ssl.SSLError as error:
+            if self._failed or error.reason not in _TURNED_AWAY:
+                raise
+            self._failed = True
+            raise ssl.SSLWantReadError(str(error)) from error
 
 
 def _blank(mutual: bool) -> ssl.SSLContext:

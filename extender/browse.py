@@ -9,8 +9,10 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
-from fettle import asks, explain, readiness
-from fettle.answering import Answers
+from fettle import explain, readiness
+from fettle.asks import asks
+from fettle.policy import ANNOTATION
+from fettle.verdicts.answering import Answers
 from fettle.wire import core
 
 
@@ -40,9 +42,10 @@ class Browse:
         self._clock = clock
 
     def make_app(self) -> web.Application:
-        """GET /explain, /devices, /livez, /readyz and /metrics."""
+        """GET /explain, /policy, /devices, /livez, /readyz and /metrics."""
         app = web.Application()
         app.router.add_get("/explain", self.explain)
+        app.router.add_get("/policy", self.policy)
         app.router.add_get("/devices", self.devices)
         app.router.add_get("/livez", self.livez)
         app.router.add_get("/readyz", self.readyz)
@@ -57,19 +60,46 @@ class Browse:
         if key.count("/") != 1:
             return _json({"error": "say which pod: /explain?pod=NAMESPACE/NAME"}, 400)
         view = self._answers.view
-        pod = view.pods.get(key) or self._recent.get(key)
+        pod = self._pod(key)
         if pod is None:
-            return _json(
-                {
-                    "error": f"pod {key} is not known: it does not exist, uses no devices, "
-                    "is finished, or has not been seen yet"
-                },
-                404,
-            )
+            return _unknown_pod(key)
         asked = self._answers.ask(pod)
-        verdicts = (await self._answers.judged(asked)).verdicts if asked is not None else {}
+        verdicts = await self._answers.explained(asked) if asked is not None else {}
         resolved = asks.resolve_policy(pod, view, self._answers.policies)
-        return _json(explain.pod(key, resolved, asked, dict(verdicts), self._answers.view))
+        return _json(explain.pod(key, resolved, asked, verdicts, self._answers.view))
+
+    async def policy(self, request: web.Request) -> web.Response:
+        """?pod=NAMESPACE/NAME: the policy that applies to it; ?name=NAME: that policy, the
+        namespaces that name it, and the pods that it applies to. Each value with where it is from.
+        """
+        if not _local(request):
+            return _json({"error": _LOCAL_ONLY}, 403)
+        view, policies = self._answers.view, self._answers.policies
+        if key := request.query.get("pod", ""):
+            pod = self._pod(key)
+            if pod is None:
+                return _unknown_pod(key)
+            return _json(explain.policy(asks.resolve_policy(pod, view, policies)))
+        name = request.query.get("name", "")
+        found = policies.named(name, view.policies)
+        if found is None:
+            known = ", ".join(policies.names(view.policies))
+            said = f"no policy is named {name!r}; there are: {known}"
+            return _json({"error": said}, 404)
+        users = {
+            "namespaces": sorted(
+                n for n, labels in view.namespaces.items() if labels.get(ANNOTATION) == name
+            ),
+            "pods": sorted(
+                key
+                for key, pod in view.pods.items()
+                if asks.resolve_policy(pod, view, policies).policy.name == name
+            ),
+        }
+        return _json({**explain.policy(found), **users})
+
+    def _pod(self, key: str) -> core.Pod | None:
+        return self._answers.view.pods.get(key) or self._recent.get(key)
 
     async def devices(self, request: web.Request) -> web.Response:
         """Every node with its devices; ?unsound=true: only what some evidence speaks of."""
@@ -110,6 +140,11 @@ _LOCAL_ONLY = (
     "explanations name workloads and are answered on loopback only: use "
     "kubectl port-forward to reach this listener"
 )
+
+
+def _unknown_pod(key: str) -> web.Response:
+    why = "it does not exist, uses no devices, is finished, or has not been seen yet"
+    return _json({"error": f"pod {key} is not known: {why}"}, 404)
 
 
 def _local(request: web.Request) -> bool:

@@ -13,12 +13,12 @@ from typing import NamedTuple
 import structlog
 
 from extender.replies import Replies
-from fettle.answering import Answers
-from fettle.asks import Ask
+from fettle.asks.asks import Ask
 from fettle.errors import FettleError
 from fettle.observing.metrics import ExtenderMetrics
-from fettle.tables import Narrowed, Table
-from fettle.verdicts import judge
+from fettle.verdicts.answering import Answers
+from fettle.verdicts.tables import Narrowed, Table
+from fettle.verdicts.verdicts import judge
 from fettle.wire import core
 from fettle.wire import extender as wire
 
@@ -71,7 +71,7 @@ class Verbs:
             self._metrics.decisions.labels("filter", reply.result).inc()
             return reply.body
         args = wire.decode_args(body)
-        ask = self._answers.ask(args.pod)
+        ask = self._answers.ask_now(args.pod)
         if ask is None:
             return self._echo(args)
         if problem:
@@ -82,13 +82,16 @@ class Verbs:
             return self._filter_nodes(args, ask)
         table = self._answers.at_once(ask, args.node_names)
         if table is None:
+            self._answers.answered(ask, args.pod)
             return self._filter_later(ask, args.node_names)
         narrowed = table.narrow(args.node_names)
         passed = wire.encode_names(narrowed.passed)
         reply_body, result = self._narrowed(table, narrowed, passed)
         if result == REFUSED:
             self._replies.put("filter", body, basis, reply_body, result)
-        elif (request := wire.with_names(body, passed)) is not None:
+            return reply_body
+        self._answers.answered(ask, args.pod)
+        if (request := wire.with_names(body, passed)) is not None:
             self._expected = Expected(request, basis, ask, narrowed.passed)
         return reply_body
 
@@ -108,7 +111,7 @@ class Verbs:
         names = args.node_names
         if names is None:
             names = [name for name, _ in args.nodes or ()]
-        ask = self._answers.ask(args.pod)
+        ask = self._answers.ask_now(args.pod)
         if ask is None:
             self._metrics.decisions.labels("prioritize", "echoed").inc()
             return wire.prioritize_reply([wire.host_priority(name, 0) for name in names])

@@ -6,10 +6,14 @@ prints.
 
 from typing import Any
 
-from fettle.asks import Ask
+import msgspec
+
+from fettle.asks.asks import Ask
+from fettle.asks.claims import ALL
 from fettle.model import Health
-from fettle.policy import Resolved
-from fettle.verdicts import Choice, Verdict
+from fettle.policies import Resolved
+from fettle.verdicts.parts import Choice
+from fettle.verdicts.verdicts import Verdict
 from fettle.view import NodeView, View
 
 
@@ -42,13 +46,14 @@ def ask(value: Ask) -> dict[str, Any]:
         "units": {u.resource: u.count for u in value.units},
         "requests": [
             {
-                "name": r.name,
-                "deviceClass": r.class_name,
-                "count": "All" if r.count is None else r.count,
+                "name": f"{claim.name}/{alternative.name}",
+                "deviceClass": alternative.class_name,
+                "count": "All" if alternative.mode == ALL else alternative.count,
             }
-            for r in value.requests
+            for claim in value.claims
+            for alternative in claim.alternatives()
         ],
-        "allocated": [str(d) for d in value.held],
+        "allocated": [str(held.device) for bound in value.bound for held in bound.held],
         "unsettled": list(value.unsettled),
     }
 
@@ -63,11 +68,19 @@ def verdict(value: Verdict) -> dict[str, Any]:
         "overruled": list(value.overruled),
         "undecided": list(value.undecided),
         "devices": [_choice(c) for c in value.devices],
+        "notes": list(value.notes),
     }
 
 
 def _choice(choice: Choice) -> dict[str, Any]:
-    return {"request": choice.request, "device": str(choice.device), **health(choice.health)}
+    """`request` is claim/request, with the alternative of a `firstAvailable` list beside it."""
+    claim, request, alternative = (*choice.request.split("/"), "", "")[:3]
+    return {
+        "request": f"{claim}/{request}" if request else claim,
+        "alternative": alternative or None,
+        "device": str(choice.device),
+        **health(choice.health),
+    }
 
 
 def pod(
@@ -92,6 +105,32 @@ def pod(
             if name in view.nodes
         },
     }
+
+
+def policy(resolved: Resolved) -> dict[str, Any]:
+    """A policy, who chose it, and for each of its values where that comes from."""
+    defined = f"{resolved.policy.name} ({resolved.source})"
+    sections = msgspec.to_builtins(resolved.policy)
+    del sections["name"]
+    return {
+        "name": resolved.policy.name,
+        "origin": resolved.origin,
+        "source": str(resolved.source),
+        "warnings": list(resolved.warnings),
+        "values": [
+            {
+                "field": f"{section}.{field}",
+                "value": value,
+                "from": _given(resolved.overridden.get(f"{section}.{field}"), defined),
+            }
+            for section, values in sections.items()
+            for field, value in values.items()
+        ],
+    }
+
+
+def _given(annotation: str | None, defined: str) -> str:
+    return f"annotation {annotation}" if annotation is not None else defined
 
 
 def reason(value: dict[str, Any]) -> str:

@@ -86,7 +86,9 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     `weight` is the share of the score it takes at full strength (1.0: all of it). `source` names
     the rule or field, `reporter` the object that carries the fact ("Node gpu-3", "Pod ns/x").
     Decaying evidence of the same subject and source adds up, `weight · Σ 2^(-age/half_life_s)`,
-    at most `cap`.
+    at most `cap`. Where a tenant could bring the fact about, `witness` says whose word it is (a
+    namespace): it adds up to `cap` for each witness, and all that has a witness takes at most
+    `together` from what else is known.
     """
 
     subject: Subject
@@ -99,6 +101,8 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     observed_at: float
     half_life_s: float = 3600.0
     cap: float = 1.0
+    witness: str = ""
+    together: float = 1.0
 
 
 class Weighed(msgspec.Struct, frozen=True):

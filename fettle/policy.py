@@ -1,7 +1,8 @@
 """What a workload accepts, and what should happen when a device fails under it.
 
-Built-in policies, the annotations that name and override them, and how the one that applies to a
-pod is found: the same function for extender, webhook and command line. Pure.
+The sections of a DevicePolicy as structs, with the built-in policies. Field by field these are the
+`spec` of the custom resource in `deploy/crds`, which refuses more than is checked here. Pure words:
+which policy applies to a pod is found in `fettle/policies.py`.
 """
 
 from collections.abc import Mapping
@@ -13,8 +14,12 @@ ANNOTATION = "fettle.dev/policy"
 """Names a policy: an annotation on a pod or workload, a label on a namespace."""
 MIN_SCORE_ANNOTATION = "fettle.dev/min-score"
 ON_DEVICE_FAILURE_ANNOTATION = "fettle.dev/on-device-failure"
+ANNOTATIONS = (ANNOTATION, MIN_SCORE_ANNOTATION, ON_DEVICE_FAILURE_ANNOTATION)
+"""All that a pod can say about its policy."""
 DEVICE_FAILED = "fettle.dev/DeviceFailed"
 """The pod condition type set before Fettle evicts a pod whose device failed."""
+DEGRADED_TAINT = "fettle.dev/degraded"
+"""The key under which Fettle taints degraded devices: only claims that tolerate it get them."""
 
 
 class Degraded(StrEnum):
@@ -41,13 +46,29 @@ class OnDeviceFailure(StrEnum):
     NONE = "None"
 
 
-class _Section(
-    msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
-):
-    pass
+class RuleSeverity(StrEnum):
+    """What follows where a lint rule finds something."""
+
+    DENY = "Deny"
+    WARN = "Warn"
+    OFF = "Off"
 
 
-class Placement(_Section, frozen=True, kw_only=True):
+def _at_least(field: str, value: int | None, least: int) -> None:
+    if value is not None and value < least:
+        raise ValueError(f"{field} must be {least} or more, not {value}")
+
+
+def _exit_codes(field: str, codes: tuple[int, ...]) -> None:
+    if wrong := [code for code in codes if not 1 <= code <= 255]:
+        raise ValueError(f"{field}: exit codes are 1 to 255, not {wrong[0]}")
+
+
+class Section(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Part of a policy. Fields of newer versions are passed over, as in all API objects."""
+
+
+class Placement(Section, frozen=True, kw_only=True):
     """What devices are acceptable. `min_score` 0..1 holds for a device and for their aggregate."""
 
     min_score: float = 0.3
@@ -60,25 +81,110 @@ class Placement(_Section, frozen=True, kw_only=True):
             raise ValueError(f"minScore must be between 0 and 1, not {self.min_score}")
 
 
-class Tolerations(_Section, frozen=True, kw_only=True):
-    """Seconds that a pod stays on a node which is not ready or unreachable; None: not injected."""
+class DeviceToleration(Section, frozen=True, kw_only=True):
+    """A taint that claims tolerate, with either effect: any value of the key, or just `value`.
+
+    `seconds`: how long a pod stays on a device whose taint evicts; None: for good.
+    """
+
+    key: str
+    value: str | None = None
+    seconds: int | None = None
+
+    def __post_init__(self) -> None:
+        if not self.key:
+            raise ValueError("key must not be empty")
+        _at_least("seconds", self.seconds, 0)
+
+
+class Tolerations(Section, frozen=True, kw_only=True):
+    """Seconds that a pod stays on a node which is not ready or unreachable (None: not injected),
+    and the device taints its claims tolerate.
+
+    `degraded_as_fallback`: a claim takes a device that Fettle tainted as degraded only where there
+    is no sound one; each request becomes a list of alternatives for that.
+    """
 
     not_ready_seconds: int | None = None
     unreachable_seconds: int | None = None
+    devices: tuple[DeviceToleration, ...] = ()
+    degraded_as_fallback: bool = False
+
+    def __post_init__(self) -> None:
+        _at_least("notReadySeconds", self.not_ready_seconds, 0)
+        _at_least("unreachableSeconds", self.unreachable_seconds, 0)
 
 
-class Failure(_Section, frozen=True, kw_only=True):
-    """How a workload treats a failing device: a Job's podFailurePolicy, and what Fettle does."""
+class JobSetRule(Section, frozen=True, kw_only=True):
+    """A rule of a JobSet's failurePolicy, in that API's words."""
+
+    name: str
+    action: str
+    on_job_failure_reasons: tuple[str, ...] = ()
+    target_replicated_jobs: tuple[str, ...] = ()
+
+
+class JobSetFailure(Section, frozen=True, kw_only=True):
+    """A JobSet's failurePolicy, in that API's words; its fields and no others."""
+
+    max_restarts: int = 0
+    restart_strategy: str | None = None
+    rules: tuple[JobSetRule, ...] = ()
+
+    def __post_init__(self) -> None:
+        _at_least("maxRestarts", self.max_restarts, 0)
+
+
+class Failure(Section, frozen=True, kw_only=True):
+    """How a workload treats a failing device, and what Fettle does about it.
+
+    `ignore_disruptions`: a Job does not count pods that were evicted or lost their device.
+    `fail_job_on_exit_codes`: a Job fails at once, since another try would end the same way.
+    `restart_container_on_exit_codes`: the container starts again in its pod, on its devices.
+    `backoff_limit_per_index` is for Jobs whose completions are Indexed.
+    """
 
     ignore_disruptions: bool = False
+    fail_job_on_exit_codes: tuple[int, ...] = ()
+    backoff_limit_per_index: int | None = None
+    restart_container_on_exit_codes: tuple[int, ...] = ()
+    job_set: JobSetFailure | None = None
     on_device_failure: OnDeviceFailure = OnDeviceFailure.MARK
 
+    def __post_init__(self) -> None:
+        _at_least("backoffLimitPerIndex", self.backoff_limit_per_index, 0)
+        _exit_codes("failJobOnExitCodes", self.fail_job_on_exit_codes)
+        _exit_codes("restartContainerOnExitCodes", self.restart_container_on_exit_codes)
+        both = {*self.fail_job_on_exit_codes} & {*self.restart_container_on_exit_codes}
+        if both:
+            raise ValueError(
+                f"exit code {min(both)} is in failJobOnExitCodes and in "
+                "restartContainerOnExitCodes: a container that restarts fails no pod"
+            )
 
-class Policy(_Section, frozen=True, kw_only=True):
-    name: str
+
+class Validation(Section, frozen=True, kw_only=True):
+    """`rules`: what follows from findings, by rule id (`FTL010`); `strict` denies also what only
+    the present inventory rules out."""
+
+    strict: bool = False
+    rules: Mapping[str, RuleSeverity] = {}
+
+    def __hash__(self) -> int:
+        return hash((self.strict, frozenset(self.rules.items())))
+
+
+class Sections(Section, frozen=True, kw_only=True):
+    """The `spec` of a DevicePolicy."""
+
     placement: Placement = Placement()
     tolerations: Tolerations = Tolerations()
     failure: Failure = Failure()
+    validation: Validation = Validation()
+
+
+class Policy(Sections, frozen=True, kw_only=True):
+    name: str
 
 
 TRAINING = Policy(
@@ -98,83 +204,3 @@ SCAVENGER = Policy(
     tolerations=Tolerations(not_ready_seconds=10, unreachable_seconds=10),
 )
 BUILT_IN: Mapping[str, Policy] = {p.name: p for p in (TRAINING, INFERENCE, SCAVENGER)}
-
-
-class Resolved(msgspec.Struct, frozen=True):
-    """The policy that applies, where it came from, and what in the request was ignored.
-
-    `named` is false where nothing named a policy and the cluster default applies. `warnings` are
-    sentences for the user, such as an unknown policy name.
-    """
-
-    policy: Policy
-    origin: str
-    named: bool = False
-    warnings: tuple[str, ...] = ()
-
-
-class Policies(msgspec.Struct, frozen=True):
-    """The policies of a cluster and the name of its default."""
-
-    by_name: Mapping[str, Policy]
-    default: str = INFERENCE.name
-
-    def resolve(
-        self,
-        annotations: Mapping[str, str] | None,
-        namespace_labels: Mapping[str, str] | None,
-    ) -> Resolved:
-        """Pod annotation, then namespace label, then cluster default; then single overrides.
-
-        An unknown name never keeps a pod from running: the default applies, with a warning.
-        """
-        annotations, namespace_labels = annotations or {}, namespace_labels or {}
-        warnings: list[str] = []
-        policy, origin, named = self.by_name[self.default], "cluster default", False
-        for source, where in (
-            (annotations, f"annotation {ANNOTATION}"),
-            (namespace_labels, f"namespace label {ANNOTATION}"),
-        ):
-            if (name := source.get(ANNOTATION)) is None:
-                continue
-            if (found := self.by_name.get(name)) is not None:
-                policy, origin, named = found, where, True
-                break
-            known = ", ".join(sorted(self.by_name))
-            warnings.append(
-                f"fettle: {where} names no policy {name!r} (there are: {known}); "
-                f"the next one that applies is used"
-            )
-        policy = _overridden(policy, annotations, warnings)
-        return Resolved(policy, origin, named, tuple(warnings))
-
-
-def _overridden(policy: Policy, annotations: Mapping[str, str], warnings: list[str]) -> Policy:
-    if (text := annotations.get(MIN_SCORE_ANNOTATION)) is not None:
-        try:
-            placement = msgspec.structs.replace(policy.placement, min_score=_score(text))
-            policy = msgspec.structs.replace(policy, placement=placement)
-        except ValueError:
-            warnings.append(
-                f"fettle: annotation {MIN_SCORE_ANNOTATION}: {text!r} is no number "
-                f"between 0 and 1; ignored"
-            )
-    if (text := annotations.get(ON_DEVICE_FAILURE_ANNOTATION)) is not None:
-        try:
-            failure = msgspec.structs.replace(
-                policy.failure, on_device_failure=OnDeviceFailure(text)
-            )
-            policy = msgspec.structs.replace(policy, failure=failure)
-        except ValueError:
-            warnings.append(
-                f"fettle: annotation {ON_DEVICE_FAILURE_ANNOTATION}: {text!r} is none of "
-                f"{', '.join(OnDeviceFailure)}; ignored"
-            )
-    return policy
-
-
-def _score(text: str) -> float:
-    score = float(text)
-    if not 0 <= score <= 1:  # also refuses NaN
-        raise ValueError(text)
-    return score

@@ -1,5 +1,7 @@
 """What an operator can set: one YAML file, unknown keys refused, every default stated here."""
 
+import re
+from collections.abc import Iterator
 from math import inf
 from pathlib import Path
 from typing import Any, Literal
@@ -8,7 +10,10 @@ import msgspec
 import yaml
 
 from fettle.errors import SettingsError
-from fettle.policy import BUILT_IN, INFERENCE, Policies, Policy
+from fettle.policies import Policies
+from fettle.policy import BUILT_IN, INFERENCE, Policy, RuleSeverity, Validation
+
+_RULE = re.compile(r"FTL\d{3}")
 
 
 class _Section(
@@ -85,25 +90,71 @@ class TLSSettings(_Section, frozen=True, kw_only=True):
     key_file: str | None = None
     client_ca_file: str | None = None
 
+    def check(self, section: str, certificates: str) -> None:
+        """Raises ValueError where files are named that would not be read."""
+        named = self.certificate_file is not None or self.key_file is not None
+        _check(
+            section,
+            certificates == "files" or not named,
+            "tls.certificateFile and keyFile are read only with certificates: files",
+        )
+
 
 class ExtenderSettings(_Section, frozen=True, kw_only=True):
-    """`wait_seconds` bounds how long a call waits for a selector before it counts undecided."""
+    """`tls.client_ca_file` says who may call, and is required off loopback; without it and without
+    other files, plain HTTP is served. `certificates`: "self" signs by a CA in a Secret, which lives
+    ten years, since kube-scheduler reads it only at its start; "files" reads `tls`.
 
+    `service` is the name under which schedulers may call us; it and `extra_names` go into the
+    certificate, which each replica signs anew after two thirds of `certificate_lifetime_seconds`.
+    `wait_seconds` bounds how long a call waits for a selector before it counts undecided.
+    """
+
+    certificates: Literal["self", "files"] = "self"
     tls: TLSSettings = TLSSettings()
+    service: str = "fettle-extender"
+    secret: str = "fettle-extender-ca"  # noqa: S105 (an object's name)
+    extra_names: tuple[str, ...] = ()
+    certificate_lifetime_seconds: float = 7 * 86400.0
     max_body_mebibytes: int = 64
     wait_seconds: float = 0.05
 
     def __post_init__(self) -> None:
+        self.tls.check("extender", self.certificates)
+        _check(
+            "extender",
+            10 <= self.certificate_lifetime_seconds <= 365 * 86400,
+            "certificateLifetimeSeconds must be 10 s to a year",
+        )
         _check("extender", 1 <= self.max_body_mebibytes <= 1024, "maxBodyMebibytes: 1 to 1024")
         _check("extender", 0 <= self.wait_seconds <= 10, "waitSeconds must be 0 to 10")
+
+
+class WorkloadSettings(_Section, frozen=True, kw_only=True):
+    """A kind of workload, and where its pod templates are: paths such as
+    `spec.replicaSpecs.*.template`, where `*` stands for every member or entry.
+    """
+
+    group: str
+    kind: str
+    templates: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        _check("webhook.workloads", bool(self.kind), "kind must not be empty")
+        for path in self.templates:
+            _check("webhook.workloads", all(path.split(".")), f"{path!r} is no path of fields")
 
 
 class WebhookSettings(_Section, frozen=True, kw_only=True):
     """`certificates`: "self" signs by a CA in a Secret, "files" reads `tls`.
 
-    `service` is the name under which the API server calls us; it goes into the certificate.
+    `mode` "audit" changes and refuses nothing, and warns of what it would have done. `service` is
+    the name under which the API server calls us; it goes into the certificate. `workloads` are
+    kinds beside those known: add them to the rules of the webhook configuration too.
     """
 
+    mode: Literal["enforce", "audit"] = "enforce"
+    workloads: tuple[WorkloadSettings, ...] = ()
     certificates: Literal["self", "files"] = "self"
     tls: TLSSettings = TLSSettings()
     service: str = "fettle-webhook"
@@ -111,6 +162,33 @@ class WebhookSettings(_Section, frozen=True, kw_only=True):
     configuration: str = "fettle"
     extra_names: tuple[str, ...] = ()
     deadline_seconds: float = 1.5
+
+    def __post_init__(self) -> None:
+        self.tls.check("webhook", self.certificates)
+
+
+class LintSettings(_Section, frozen=True, kw_only=True):
+    """How severe findings are where no policy says so, and what is known of drivers.
+
+    `rules`: Deny, Warn or Off by rule id; `strict` denies also what only the present inventory
+    rules out. `driver_features`: feature gates by driver, as the driver was started with.
+    `driver_schemas`: a folder with schemas of further drivers. `disabled_features`: feature gates
+    of Kubernetes that are off in this cluster.
+    """
+
+    strict: bool = False
+    rules: dict[str, RuleSeverity] = {}
+    driver_features: dict[str, dict[str, bool]] = {}
+    driver_schemas: str | None = None
+    disabled_features: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in self.rules:
+            _check("lint.rules", bool(_RULE.fullmatch(name)), f"{name!r} is no id such as FTL010")
+
+    @property
+    def levels(self) -> Validation:
+        return Validation(strict=self.strict, rules=self.rules)
 
 
 class StewardSettings(_Section, frozen=True, kw_only=True):
@@ -130,13 +208,17 @@ class Settings(_Section, frozen=True, kw_only=True):
     sources: SourceSettings = SourceSettings()
     extender: ExtenderSettings = ExtenderSettings()
     webhook: WebhookSettings = WebhookSettings()
+    lint: LintSettings = LintSettings()
     steward: StewardSettings = StewardSettings()
 
     def __post_init__(self) -> None:
         names = [policy.name for policy in self.policies]
         _check("policies", len(set(names)) == len(names), "two have the same name")
         if self.default_policy not in self.all_policies().by_name:
-            raise ValueError(f"defaultPolicy {self.default_policy!r} is not among the policies")
+            raise ValueError(
+                f"defaultPolicy {self.default_policy!r} is neither built in nor among the policies "
+                "here (a DevicePolicy of the same name then replaces it)"
+            )
 
     def all_policies(self) -> Policies:
         """The built-in policies and the settings' own, which replace built-in ones by name."""
@@ -155,6 +237,23 @@ def load(path: Path | None) -> Settings:
         reason = " ".join(str(error).replace('in "<unicode string>", ', "").split())
         raise SettingsError(f"settings file {path}: no valid YAML: {reason}") from error
     try:
-        return msgspec.convert(data if data is not None else {}, Settings)
+        settings = msgspec.convert(data if data is not None else {}, Settings)
     except msgspec.ValidationError as error:
         raise SettingsError(f"settings file {path}: {error}") from error
+    for field in _passed_over(data, msgspec.to_builtins(settings), "$"):
+        raise SettingsError(f"settings file {path}: Object contains unknown field {field}")
+    return settings
+
+
+def _passed_over(given: Any, read: Any, path: str) -> Iterator[str]:
+    """Fields that reading left out: a policy in the cluster may have newer ones, here it is a
+    mistake."""
+    if isinstance(given, dict) and isinstance(read, dict):
+        for key, value in given.items():
+            if key not in read:
+                yield f"{path}.{key}"
+            else:
+                yield from _passed_over(value, read[key], f"{path}.{key}")
+    elif isinstance(given, list) and isinstance(read, list | tuple):
+        for index, (value, kept) in enumerate(zip(given, read, strict=False)):
+            yield from _passed_over(value, kept, f"{path}[{index}]")

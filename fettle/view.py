@@ -13,30 +13,54 @@ from typing import NamedTuple
 import msgspec
 
 from fettle.model import DeviceId, Health
+from fettle.policy import Policy
+from fettle.published import CounterId, Published
 from fettle.wire import core, resource
 
 
 class DeviceView(msgspec.Struct, frozen=True):
     """A published DRA device: `taints` are the slice's own, then those of DeviceTaintRules.
 
-    `unsupported` names what in its description is not modelled ("" if nothing).
+    `allocated`: a claim holds it alone. `shared`: claims hold shares of it; `consumed` is what
+    they take of its capacities, in 1e-9. `here` is false for a device that says itself that it is
+    for other nodes; `misplaced` is why that cannot be told ("" if it can).
     """
 
-    id: DeviceId
-    device: resource.Device
+    published: Published
     taints: tuple[resource.DeviceTaint, ...]
     health: Health
-    allocated: bool
-    unsupported: str = ""
+    allocated: bool = False
+    shared: bool = False
+    consumed: Mapping[str, int] = {}
+    here: bool = True
+    misplaced: str = ""
+
+    @property
+    def id(self) -> DeviceId:
+        return self.published.id
+
+    @property
+    def device(self) -> resource.Device:
+        return self.published.device
 
 
 class PoolView(msgspec.Struct, frozen=True):
-    """One DRA pool on a node; `complete` as upstream judges it. Devices in allocator order."""
+    """One DRA pool as a node sees it. Devices in the allocator's order.
+
+    An `incomplete` pool waits for slices of its generation; `invalid` says what contradicts
+    itself, `unclear` what cannot be told about it; all as upstream judges. `counters` are what is
+    left of its shared counters, in 1e-9. `look` and `columns` are its digests (`shapes.py`).
+    """
 
     driver: str
     name: str
-    complete: bool
-    devices: tuple[DeviceView, ...]
+    devices: tuple[DeviceView, ...] = ()
+    counters: Mapping[CounterId, int] = {}
+    incomplete: bool = False
+    invalid: str = ""
+    unclear: str = ""
+    look: bytes = b""
+    columns: Mapping[tuple[str, str], bytes] = {}
 
 
 class UnitView(msgspec.Struct, frozen=True):
@@ -62,8 +86,9 @@ class PluginView(msgspec.Struct, frozen=True):
 class NodeView(msgspec.Struct, frozen=True):
     """A node: its own health (every device on it inherits that), its pools and plugin resources.
 
-    `pools` are sorted by driver and name, as the allocator walks them. `quarantined` are sentences
-    about objects of this node that could not be read.
+    `pools` are in the order in which the allocator walks them; `malformed` says why it cannot
+    gather them at all ("" if it can). `quarantined` are sentences about objects of this node that
+    could not be read. `taints` are the node's own, `kubelet` its version.
     """
 
     name: str
@@ -72,6 +97,9 @@ class NodeView(msgspec.Struct, frozen=True):
     plugins: Mapping[str, PluginView]
     pools: tuple[PoolView, ...]
     quarantined: tuple[str, ...] = ()
+    malformed: str = ""
+    taints: tuple[core.NodeTaint, ...] = ()
+    kubelet: str = ""
 
 
 class Source(NamedTuple):
@@ -88,7 +116,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     """The cluster as Fettle knows it at one moment.
 
     `generation` counts every view; `basis` only those in which something changed that verdicts
-    rest on (nodes, devices, health, claims, templates, classes, namespaces), not mere pods.
+    rest on (nodes, devices, health, claims, templates, classes, namespaces, policies), not mere
+    pods.
     Mappings are by name (`namespace/name` where namespaced); `pods` holds only pods that use
     devices; `served` says by kind whether the cluster serves it.
     """
@@ -102,6 +131,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     templates: Mapping[str, resource.ResourceClaimTemplate]
     namespaces: Mapping[str, Mapping[str, str]]
     pods: Mapping[str, core.Pod]
+    policies: Mapping[str, Policy] = {}
     quarantined: Mapping[str, str] = {}
     served: Mapping[str, bool] = {}
 

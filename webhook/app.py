@@ -2,8 +2,9 @@
 
 Here, and only here, it is decided that Fettle fails open: what cannot be judged in time, and any
 error of ours, is answered as allowed, with the UID, counted and logged. Only what is no review at
-all gets a 4xx. The listener is started elsewhere; it must keep idle connections longer than the
-90 s of the API server's client, or a request may meet a connection that was just closed.
+all gets a 4xx. In audit mode everything is allowed as it is, and warnings say what would have been
+done. The listener is started elsewhere; it must keep idle connections longer than the 90 s of the
+API server's client, or a request may meet a connection that was just closed.
 """
 
 import asyncio
@@ -11,23 +12,31 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
+import msgspec
 import structlog
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from fettle.errors import BadInput
-from fettle.lint.findings import Rule
-from fettle.lint.rules import RULES
+from fettle.lint.linting import Linter
 from fettle.settings import Settings
-from fettle.view import Publisher
+from fettle.view import Publisher, View
 from webhook import patches
+from webhook.gates import EVERYTHING, Gates
 from webhook.metrics import Metrics
-from webhook.mutating import mutate
+from webhook.mutating import Means, mutate, owner_pod
 from webhook.review import Answer, Request, decode, encode
+from webhook.sparing import Sparing
 from webhook.validating import validate
+from webhook.workloads import with_own
 
 MAX_BODY_BYTES = 16 * 2**20
 """The API server takes objects of 3 MiB, and a review holds up to two, escaped as JSON."""
+
+OWNER_WAIT_S = 0.25
+"""How long a claim waits for the pod it was made for: both come from the API server, the pod a few
+milliseconds earlier."""
+_LONGEST_REASON = 300
 
 _log = structlog.get_logger("fettle.webhook")
 
@@ -48,11 +57,16 @@ def make_app(
     settings: Settings,
     *,
     registry: CollectorRegistry,
-    rules: Sequence[Rule] = RULES,
+    linter: Linter | None = None,
+    gates: Callable[[], Gates | None] = lambda: EVERYTHING,
 ) -> web.Application:
-    """The application; its metrics go into `registry`, which takes them once."""
-    webhook = Webhook(publisher, settings, Metrics(registry), rules)
-    app = web.Application(client_max_size=MAX_BODY_BYTES)
+    """The application; its metrics go into `registry`, which takes them once.
+
+    `linter` has all rules, and devices where it can evaluate selectors; by default it cannot.
+    `gates` says what the cluster keeps of claims and pods; None: that is not known yet.
+    """
+    webhook = Webhook(publisher, settings, Metrics(registry), linter or Linter(), gates)
+    app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[_in_words])
     app.add_routes(
         [web.post("/mutate", webhook.on_mutate), web.post("/validate", webhook.on_validate)]
     )
@@ -63,13 +77,22 @@ class Webhook:
     """Both faces over one publisher: each answer comes from one view."""
 
     def __init__(
-        self, publisher: Publisher, settings: Settings, metrics: Metrics, rules: Sequence[Rule]
+        self,
+        publisher: Publisher,
+        settings: Settings,
+        metrics: Metrics,
+        linter: Linter,
+        gates: Callable[[], Gates | None],
     ) -> None:
         self._publisher = publisher
-        self._policies = settings.all_policies()
+        self._means = Means(settings.all_policies(), with_own(settings.webhook.workloads))
+        self._gates = gates
+        self._audit = settings.webhook.mode == "audit"
         self._deadline_s = settings.webhook.deadline_seconds
         self._metrics = metrics
-        self._rules = rules
+        self._linter = linter
+        self._levels = settings.lint.levels
+        self._complaints = Sparing()
 
     async def on_mutate(self, http: web.Request) -> web.Response:
         return await self._serve("mutate", http, self._mutate)
@@ -84,8 +107,12 @@ class Webhook:
             request = decode(body)
         except BadInput as error:
             self._metrics.reviews.labels(webhook, "bad_input").inc()
-            _log.warning("review not readable", webhook=webhook, reason=str(error))
-            return web.Response(status=error.status, text=f"fettle: {error}\n")
+            reason = str(error)[:_LONGEST_REASON]
+            if (held_back := self._complaints.turn()) is not None:
+                _log.warning(
+                    "review not readable", webhook=webhook, reason=reason, held_back=held_back
+                )
+            return _problem(error.status, reason)
         judged = await self._judged(webhook, request, judge)
         reply = encode(request.uid, judged.answer)
         self._count(webhook, judged, time.perf_counter() - began)
@@ -113,17 +140,35 @@ class Webhook:
             )
         if not judged.answer.allowed:
             log.info("denied", message=judged.answer.message)
-        return judged
+        return audited(judged) if self._audit else judged
 
     async def _mutate(self, request: Request) -> Judged:
-        mutation = await mutate(request, self._publisher.view, self._policies)
+        view = await self._knowing(request)
+        mutation = await mutate(request, view, self._means._replace(gates=self._gates()))
         patches.apply(request.object, mutation.patch)
+        self._metrics.unknown_policies.inc(len(mutation.unknown))
         answer = Answer(patch=mutation.patch, warnings=mutation.warnings)
         undecided = [mutation.undecided] if mutation.undecided else []
         return Judged(answer, _result(answer, undecided), undecided)
 
+    async def _knowing(self, request: Request) -> View:
+        """The newest view, for a claim one that knows the pod it was made for, if that comes."""
+        view = self._publisher.view
+        made = request.kind.kind == "ResourceClaim" and request.operation == "CREATE"
+        if not made or not view.synced or (owner := owner_pod(request)) is None:
+            return view
+        try:
+            async with asyncio.timeout(min(OWNER_WAIT_S, self._deadline_s / 2)):
+                while owner not in view.pods:
+                    view = await self._publisher.newer_than(view.generation)
+        except TimeoutError:
+            self._metrics.undecided.labels("mutate", "owner").inc()
+        return view
+
     async def _validate(self, request: Request) -> Judged:
-        found = await validate(request, self._publisher.view, self._rules)
+        found = await validate(
+            request, self._publisher.view, self._linter, self._means.policies, self._levels
+        )
         answer = Answer(
             allowed=not found.denied,
             message=f"fettle: {found.message}",
@@ -137,6 +182,20 @@ class Webhook:
         self._metrics.reviews.labels(webhook, judged.result).inc()
         for reason in judged.undecided:
             self._metrics.undecided.labels(webhook, reason).inc()
+
+
+def audited(judged: Judged) -> Judged:
+    """The same, refusing and changing nothing: warnings say what was left undone."""
+    answer = judged.answer
+    if not answer.allowed:
+        would = [f"fettle (audit): would be refused: {answer.message}"]
+    else:
+        fields = ", ".join(str(operation) for operation in answer.patch)
+        would = [f"fettle (audit): would be changed: {fields}"] if fields else []
+    if not would:
+        return judged
+    warnings = [*would, *answer.warnings]
+    return judged._replace(answer=Answer(warnings=warnings), result=f"would_be_{judged.result}")
 
 
 def _result(answer: Answer, undecided: Sequence[str]) -> str:
@@ -162,3 +221,22 @@ async def _body(http: web.Request) -> bytes:
         raise too_large from error
     except web.RequestPayloadError as error:
         raise BadInput(f"the body cannot be read: {error}") from error
+
+
+@web.middleware
+async def _in_words(
+    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+) -> web.StreamResponse:
+    """What is not served gets a sentence too."""
+    try:
+        return await handler(request)
+    except (web.HTTPNotFound, web.HTTPMethodNotAllowed) as error:
+        answer = _problem(error.status, "only POST /mutate and POST /validate are served here")
+        if "Allow" in error.headers:
+            answer.headers["Allow"] = error.headers["Allow"]
+        return answer
+
+
+def _problem(status: int, sentence: str) -> web.Response:
+    body = msgspec.json.encode({"error": f"fettle: {sentence}"})
+    return web.Response(status=status, body=body, content_type="application/json")

@@ -1,62 +1,85 @@
-"""What every injection shares: an edit that leaves a record of itself on the object.
+"""What every injection shares: edits that leave a record of themselves on the object.
 
 The record is one annotation, which names the policy and every value that was injected for it, so
-that a reader of the stored object can tell Fettle's hand from the author's.
+that a reader of the stored object can tell Fettle's hand from the author's; and so can Fettle.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from fettle.lint.raw import mapping, text
-from webhook.patches import Editing, Path
+from webhook.patches import Editing
+from webhook.places import Place, value_at
 
 INJECTED = "fettle.dev/injected"
+ANNOTATIONS = Place().at("metadata", "annotations")
+
+
+class Record(msgspec.Struct, frozen=True):
+    """Injected values by the place where they were put, and the policy that asked for them."""
+
+    policy: str | None = None
+    values: Mapping[str, Any] = {}
+
+
+def record_of(document: Any) -> Record:
+    """What earlier injections say; nothing where there were none, or somebody spoilt it."""
+    annotation = mapping(document, "metadata", "annotations").get(INJECTED)
+    try:
+        return msgspec.json.decode(text(annotation), type=Record)
+    except msgspec.DecodeError:
+        return Record()
 
 
 class Injecting:
-    """Edits one object on behalf of a policy, or of none where a value needs none."""
+    """Edits one object on behalf of a policy, or of none where a value needs none.
 
-    def __init__(self, document: dict[str, Any], policy: str | None) -> None:
+    It goes on from the object's own record, and that of the object it replaces.
+    """
+
+    def __init__(
+        self, document: dict[str, Any], policy: str | None, old: dict[str, Any] | None = None
+    ) -> None:
         self.editing = Editing(document)
+        self.policy = policy
         self.warnings: list[str] = []
-        self._policy = policy
-        self._values: dict[str, Any] = {}
+        before, own = record_of(old), record_of(document)
+        self.before = Record(own.policy or before.policy, {**before.values, **own.values})
+        self._values = dict(self.before.values)
 
     @property
     def document(self) -> dict[str, Any]:
         return self.editing.document
 
-    def set(self, path: Path, value: Any, *, name: str = "") -> None:
-        self.editing.set(path, value)
-        self._values[name or _field(path)] = value
+    def set(self, place: Place, value: Any) -> None:
+        self.editing.set(place.path, value)
+        self._values[place.name] = value
 
-    def append(self, path: Path, value: Any, *, name: str, recorded: Any) -> None:
-        self.editing.append(path, value)
+    def append(self, place: Place, value: Any, *, name: str, recorded: Any) -> None:
+        self.editing.append(place.path, value)
         self._values[name] = recorded
 
+    def remove(self, place: Place) -> None:
+        self.editing.remove(place.path)
+        self._values.pop(place.name, None)
+
+    def note(self, name: str, value: Any) -> None:
+        """Record what was edited by other means."""
+        self._values[name] = value
+
+    def warn(self, warning: str) -> None:
+        self.warnings.append(f"fettle: policy {self.policy}: {warning}")
+
     def record(self) -> None:
-        """Write the annotation, if there is anything to say; earlier records are kept."""
-        if not self._values:
+        """Write the annotation, if anything was edited; what it said before is kept."""
+        if not self.editing.operations:
             return
-        before = _read(mapping(self.document, "metadata", "annotations").get(INJECTED))
-        policy = self._policy or text(before.get("policy")) or None
-        values = {**mapping(before, "values"), **self._values}
-        content = msgspec.json.encode({"policy": policy, "values": values}).decode()
-        self.editing.set(("metadata", "annotations", INJECTED), content)
-
-
-def _field(path: Path) -> str:
-    """`spec.containers[0].resources.limits[fettle.dev/claims]`."""
-    field = ""
-    for part in path:
-        plain = isinstance(part, str) and "." not in part
-        field += f".{part}" if plain else f"[{part}]"
-    return field.removeprefix(".")
-
-
-def _read(annotation: object) -> dict[str, Any]:
-    try:
-        return msgspec.json.decode(text(annotation), type=dict[str, Any])
-    except msgspec.DecodeError:
-        return {}
+        place = ANNOTATIONS.at(INJECTED)
+        if not self._values:
+            if value_at(self.document, place.path) is not None:
+                self.editing.remove(place.path)
+            return
+        record = Record(self.policy or self.before.policy, self._values)
+        self.editing.set(place.path, msgspec.json.encode(record).decode())

@@ -1,55 +1,104 @@
-"""What is injected into Jobs: how failures are counted, and the policy's name for their pods.
+"""What is injected into Jobs: how failures are counted.
 
 A podFailurePolicy is one transaction of four fields. Its rules ignore failures by disruption and
-by a failed device; it is only valid with restartPolicy Never (otherwise nothing is injected, and a
-warning says so) and with podReplacementPolicy Failed (the API's default, TerminatingOrFailed,
-counts as not written). The fourth is backoffLimit: a device that crashes a gang fails all its pods
-at once, before anybody can mark them, so the API's default of 6 counts as not written and becomes
-6 for each pod that runs at the same time: still six incidents. All of it is immutable once the Job
-exists, and a Job with a podFailurePolicy of its own is left as its author wrote it.
+by a failed device, then fail the Job on the policy's exit codes; it is only valid with
+restartPolicy Never (otherwise nothing is injected, and a warning says so) and with
+podReplacementPolicy Failed (the API's default, TerminatingOrFailed, counts as not written). The
+fourth is backoffLimit: a device that crashes a gang fails all its pods at once, before anybody can
+mark them, so the API's default of 6 counts as not written and becomes 6 for each pod that runs at
+the same time: still six incidents. All of it is immutable once the Job exists, and a Job with a
+podFailurePolicy of its own is left as its author wrote it.
 """
 
-from fettle.lint.raw import Raw, integer, mapping, strings, text
-from fettle.policy import ANNOTATION, DEVICE_FAILED, MIN_SCORE_ANNOTATION
-from fettle.policy import ON_DEVICE_FAILURE_ANNOTATION as ON_FAILURE
+from fettle.lint.raw import Raw, integer, mapping, text
+from fettle.policy import DEVICE_FAILED, Failure
 from webhook.injecting import Injecting
+from webhook.places import Place, places, value_at
 
 DEFAULT_BACKOFF_LIMIT = 6
+DEFAULT_REPLACEMENT = "TerminatingOrFailed"
 _MAX_INT32 = 2**31 - 1
 _IGNORED = ("DisruptionTarget", DEVICE_FAILED)
-_TEMPLATE = ("spec", "template")
+_SPEC = Place().at("spec")
 
 
-def stamp(injecting: Injecting) -> None:
-    """Copy the policy annotations to the pod template; what the template says itself stays."""
-    own = strings(mapping(injecting.document, "metadata").get("annotations"))
-    theirs = mapping(injecting.document, *_TEMPLATE, "metadata", "annotations")
-    for key in (ANNOTATION, MIN_SCORE_ANNOTATION, ON_FAILURE):
-        if key in own and key not in theirs:
-            injecting.set((*_TEMPLATE, "metadata", "annotations", key), own[key])
+def inject(injecting: Injecting, failure: Failure) -> None:
+    """Tries for each index, then the transaction."""
+    if not _wanted(failure):
+        return
+    spec = mapping(injecting.document, "spec")
+    if why := _cannot(spec):
+        injecting.warn(why)
+        return
+    _limit_each_index(injecting, spec, failure)
+    if failure.ignore_disruptions or failure.fail_job_on_exit_codes:
+        _transaction(injecting, failure)
 
 
-def ignore_disruptions(injecting: Injecting, policy: str) -> None:
+def warn(injecting: Injecting, failure: Failure, path: str) -> None:
+    """Say what the Jobs that are made of these specs would have to do without."""
+    for place in places(injecting.document, path):
+        why = _cannot(mapping(value_at(injecting.document, place.path)))
+        if why and _wanted(failure):
+            injecting.warn(f"{place.name}: {why}")
+
+
+def _wanted(failure: Failure) -> bool:
+    return bool(
+        failure.ignore_disruptions
+        or failure.fail_job_on_exit_codes
+        or failure.backoff_limit_per_index is not None
+    )
+
+
+def _cannot(spec: Raw) -> str:
+    """Why failures of these pods cannot be told apart; "" if they can."""
+    if spec.get("podFailurePolicy") is not None:
+        return ""
+    restart = text(mapping(spec, "template", "spec").get("restartPolicy"))
+    if restart == "Never":
+        return ""
+    return (
+        f"restartPolicy is {restart or 'not set'}, so device failures count against backoffLimit; "
+        "use Never"
+    )
+
+
+def _transaction(injecting: Injecting, failure: Failure) -> None:
     spec = mapping(injecting.document, "spec")
     if spec.get("podFailurePolicy") is not None:
         return
-    restart = text(mapping(spec, "template", "spec").get("restartPolicy"))
-    if restart != "Never":
-        injecting.warnings.append(
-            f"fettle: policy {policy}: restartPolicy is {restart or 'not set'}, so device failures "
-            "count against backoffLimit; use Never"
-        )
-        return
-    rules = [_ignore(condition) for condition in _IGNORED]
-    injecting.set(("spec", "podFailurePolicy"), {"rules": rules})
-    if spec.get("podReplacementPolicy") in (None, "TerminatingOrFailed"):
-        injecting.set(("spec", "podReplacementPolicy"), "Failed")
-    if (limit := _backoff_limit(spec)) is not None:
-        injecting.set(("spec", "backoffLimit"), limit)
+    injecting.set(_SPEC.at("podFailurePolicy"), {"rules": _rules(failure)})
+    if spec.get("podReplacementPolicy") in (None, DEFAULT_REPLACEMENT):
+        injecting.set(_SPEC.at("podReplacementPolicy"), "Failed")
+    if failure.ignore_disruptions and (limit := _backoff_limit(spec)) is not None:
+        injecting.set(_SPEC.at("backoffLimit"), limit)
+
+
+def _rules(failure: Failure) -> list[Raw]:
+    """The first rule that matches counts, and an evicted pod has an exit code too."""
+    rules = [_ignore(condition) for condition in _IGNORED if failure.ignore_disruptions]
+    if failure.fail_job_on_exit_codes:
+        values = sorted(failure.fail_job_on_exit_codes)
+        rules.append({"action": "FailJob", "onExitCodes": {"operator": "In", "values": values}})
+    return rules
 
 
 def _ignore(condition: str) -> Raw:
     return {"action": "Ignore", "onPodConditions": [{"type": condition, "status": "True"}]}
+
+
+def _limit_each_index(injecting: Injecting, spec: Raw, failure: Failure) -> None:
+    """Which needs a limit for the whole Job that is never reached first."""
+    indexed = spec.get("completionMode") == "Indexed"
+    if failure.backoff_limit_per_index is None or not indexed:
+        return
+    never = mapping(spec, "template", "spec").get("restartPolicy") == "Never"
+    if spec.get("backoffLimitPerIndex") is not None or not never:
+        return
+    injecting.set(_SPEC.at("backoffLimitPerIndex"), failure.backoff_limit_per_index)
+    if spec.get("backoffLimit") in (None, DEFAULT_BACKOFF_LIMIT):
+        injecting.set(_SPEC.at("backoffLimit"), _MAX_INT32)
 
 
 def _backoff_limit(spec: Raw) -> int | None:

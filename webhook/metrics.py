@@ -12,15 +12,21 @@ class Metrics:
         self.reviews = Counter(
             "fettle_webhook_reviews_total",
             "Admission reviews by webhook and result: allowed, patched, warned, denied, undecided, "
-            "inapplicable (a patch that did not fit), failed (allowed after an error of ours), "
-            "bad_input (no review could be read)",
+            "would_be_patched and would_be_denied (audit mode), inapplicable (a patch that did not "
+            "fit), failed (allowed after an error of ours), bad_input (no review could be read)",
             ["webhook", "result"],
             registry=registry,
         )
         self.undecided = Counter(
             "fettle_webhook_undecided_total",
-            "What could not be judged, and was therefore allowed: by rule, or deadline, namespace",
+            "What could not be judged, and was therefore allowed: by rule, or deadline, namespace, "
+            "owner (the pod of a claim), gates (what the cluster keeps of claims)",
             ["webhook", "reason"],
+            registry=registry,
+        )
+        self.unknown_policies = Counter(
+            "fettle_webhook_unknown_policies_total",
+            "Policy names in admitted objects that no policy has",
             registry=registry,
         )
         self.seconds = Histogram(

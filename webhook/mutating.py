@@ -1,4 +1,4 @@
-"""What Fettle changes in an object when it is created: which policy applies, and which injections.
+"""What Fettle changes in an object: which policy applies, and which injections.
 
 Pure, apart from yielding to other requests between steps. Only a policy that somebody named is
 injected, never the cluster's default; what the author wrote wins. Running it on its own result
@@ -7,73 +7,190 @@ changes nothing.
 
 import asyncio
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from fettle.lint.raw import Raw, mapping, strings
-from fettle.policy import ANNOTATION, Policies, Resolved
+from fettle.lint.raw import Raw, mapping, mappings, strings, text
+from fettle.policies import Policies, Resolved
+from fettle.policy import ANNOTATION
 from fettle.view import View
-from webhook import jobs, pods
+from webhook import carrying, claims, jobs, jobsets, pods, stamping, trainjobs
+from webhook.gates import EVERYTHING, Gates
 from webhook.injecting import Injecting
 from webhook.patches import Operation
+from webhook.places import Place, places, value_at
 from webhook.review import Request
+from webhook.workloads import WORKLOADS, Table, Workload
+
+FOR_EXTENDED_RESOURCES = "resource.kubernetes.io/extended-resource-claim"
+"""On claims that the scheduler makes when it has allocated them: too late for tolerations."""
+SCHEDULER = "system:kube-scheduler"
+
+
+class Means(NamedTuple):
+    """What mutation goes by. `gates` None: not known yet what the cluster keeps of claims."""
+
+    policies: Policies
+    workloads: Table = WORKLOADS
+    gates: Gates | None = EVERYTHING
 
 
 class Mutation(NamedTuple):
-    """`undecided` names what could not be looked up, if anything."""
+    """`unknown` are names that no policy has; `undecided` is what could not be looked up, if
+    anything."""
 
     patch: tuple[Operation, ...] = ()
     warnings: tuple[str, ...] = ()
     undecided: str = ""
+    unknown: tuple[str, ...] = ()
 
 
-async def mutate(request: Request, view: View, policies: Policies) -> Mutation:
-    """The patch for a new Pod or Job; nothing for anything else."""
+async def mutate(request: Request, view: View, means: Means) -> Mutation:
+    """The patch for a new or changed object; nothing for what is not ours to change."""
     await asyncio.sleep(0)
-    if request.object is None or request.operation != "CREATE" or request.sub_resource:
+    if request.object is None or request.sub_resource or request.username == SCHEDULER:
         return Mutation()
-    match (request.kind.group, request.kind.kind):
-        case ("", "Pod"):
-            return _pod(request, request.object, view, policies)
-        case ("batch", "Job"):
-            return _job(request, request.object, view, policies)
+    new, kind = request.object, (request.kind.group, request.kind.kind)
+    workload = means.workloads.get(kind)
+    if request.operation == "UPDATE" and request.old_object is not None:
+        if workload is not None and workload.restamped:
+            return _workload(request, new, workload, view, means)
+        return _carried(new, request.old_object, kind, workload)
+    if request.operation != "CREATE":
+        return Mutation()
+    if kind == ("", "Pod"):
+        return _pod(request, new, view, means)
+    if kind in _CLAIM_SPECS:
+        return _claim(request, new, view, means)
+    if workload is not None:
+        return _workload(request, new, workload, view, means)
     return Mutation()
 
 
-def _pod(request: Request, pod: dict[str, object], view: View, policies: Policies) -> Mutation:
-    annotations, spec = strings(mapping(pod, "metadata").get("annotations")), mapping(pod, "spec")
+_CLAIM_SPECS = {
+    ("resource.k8s.io", "ResourceClaim"): Place().at("spec"),
+    ("resource.k8s.io", "ResourceClaimTemplate"): Place().at("spec", "spec"),
+}
+
+
+# --- new objects
+
+
+def _pod(request: Request, pod: dict[str, Any], view: View, means: Means) -> Mutation:
+    annotations, spec = _annotations(pod), mapping(pod, "spec")
     if pods.MIRROR in annotations:
         return Mutation()
-    resolved, undecided = _resolve(request, annotations, spec, view, policies)
+    uses = pods.uses_devices(spec)
+    resolved, undecided = _resolve(request, annotations, uses, view, means)
     injecting = Injecting(pod, resolved.policy.name if resolved.named else None)
     if resolved.named:
         pods.tolerate(injecting, resolved.policy.tolerations)
+        codes = resolved.policy.failure.restart_container_on_exit_codes
+        if means.gates is not None and means.gates.restart_rules:
+            pods.restart(injecting, codes)
+        elif codes and means.gates is None:
+            undecided = undecided or "gates"
     if pods.needs_marker(spec):
         pods.mark(injecting)
     return _finished(injecting, resolved, undecided)
 
 
-def _job(request: Request, job: dict[str, object], view: View, policies: Policies) -> Mutation:
-    template = mapping(job, "spec", "template")
-    annotations = {
-        **strings(mapping(template, "metadata").get("annotations")),
-        **strings(mapping(job, "metadata").get("annotations")),
-    }
-    resolved, undecided = _resolve(request, annotations, mapping(template, "spec"), view, policies)
-    injecting = Injecting(job, resolved.policy.name if resolved.named else None)
-    jobs.stamp(injecting)
-    if resolved.named and resolved.policy.failure.ignore_disruptions:
-        jobs.ignore_disruptions(injecting, resolved.policy.name)
+def _claim(request: Request, claim: dict[str, Any], view: View, means: Means) -> Mutation:
+    workload = means.workloads.get((request.kind.group, request.kind.kind), Workload(()))
+    annotations = stamping.annotations_of(claim, workload)
+    if FOR_EXTENDED_RESOURCES in annotations:
+        return Mutation()
+    if (owner := owner_pod(request)) is not None and owner in view.pods:
+        annotations = {**(view.pods[owner].metadata.annotations or {}), **annotations}
+    resolved, undecided = _resolve(request, annotations, True, view, means)
+    injecting = Injecting(claim, resolved.policy.name if resolved.named else None)
+    stamping.stamp(injecting, workload)
+    if resolved.named:
+        wanted = claims.Wanted.by(resolved.policy.tolerations)
+        if any(wanted) and means.gates is None:
+            undecided = undecided or "gates"
+        elif means.gates is not None and means.gates.tolerations:
+            kept = wanted._replace(fallback=wanted.fallback and means.gates.alternatives)
+            spec = _CLAIM_SPECS[request.kind.group, request.kind.kind]
+            claims.inject(injecting, spec, lambda _: kept)
+        elif any(wanted):
+            injecting.warn("this cluster drops tolerations of devices, so none are injected")
     return _finished(injecting, resolved, undecided)
 
 
+def _workload(
+    request: Request, object: dict[str, Any], workload: Workload, view: View, means: Means
+) -> Mutation:
+    """New ones get all of it; of a changed one, the templates follow its annotations."""
+    if _is_controlled(object) and not workload.also_made:
+        return Mutation()
+    annotations = stamping.annotations_of(object, workload)
+    resolved, undecided = _resolve(
+        request, annotations, _makes_devices(object, workload), view, means
+    )
+    named = resolved.policy.name if resolved.named else None
+    injecting = Injecting(object, named, request.old_object)
+    stamping.stamp(injecting, workload)
+    if request.kind.kind == "TrainJob":
+        trainjobs.hand_on(injecting)
+    if resolved.named:
+        failure = resolved.policy.failure
+        if request.kind.kind == "Job":
+            jobs.inject(injecting, failure)
+        elif request.kind.kind == "JobSet":
+            jobsets.inject(injecting, failure)
+        for path in workload.jobs:
+            jobs.warn(injecting, failure, path)
+    return _finished(injecting, resolved, undecided)
+
+
+def _makes_devices(object: Raw, workload: Workload) -> bool:
+    """Whether its pods use devices."""
+    templates = (
+        mapping(value_at(object, metadata.path[:-1]))
+        for path in workload.annotated
+        for metadata in places(object, path)
+    )
+    return any(pods.uses_devices(mapping(template, "spec")) for template in templates)
+
+
+def owner_pod(request: Request) -> str | None:
+    """`namespace/name` of the pod that a claim was made for; None where there is none."""
+    metadata = mapping(request.object, "metadata")
+    for _, owner in mappings(metadata.get("ownerReferences")):
+        if owner.get("kind") == "Pod" and owner.get("controller") is True:
+            return f"{request.namespace}/{text(owner.get('name'))}"
+    return None
+
+
+# --- changed objects
+
+
+def _carried(
+    new: dict[str, Any], old: dict[str, Any], kind: tuple[str, str], workload: Workload | None
+) -> Mutation:
+    """What may not change keeps what it had."""
+    if mapping(new, "spec") == mapping(old, "spec"):
+        return Mutation()
+    if kind in _CLAIM_SPECS:
+        editing = carrying.carry_claim(new, old, _CLAIM_SPECS[kind])
+    elif workload is not None:
+        editing = carrying.carry(new, old)
+    else:
+        return Mutation()
+    return Mutation(tuple(editing.operations))
+
+
+# --- what they share
+
+
 def _resolve(
-    request: Request, annotations: Mapping[str, str], spec: Raw, view: View, policies: Policies
+    request: Request, annotations: Mapping[str, str], uses: bool, view: View, means: Means
 ) -> tuple[Resolved, str]:
-    """A namespace's label speaks for the pods that use devices, an annotation for any pod."""
-    if not pods.uses_devices(spec):
-        return policies.resolve(annotations, None), ""
+    """A namespace's label speaks for what uses devices, an annotation for anything."""
+    if not uses:
+        return means.policies.resolve(annotations, None, view.policies), ""
     labels = view.namespaces.get(request.namespace) if view.synced else None
-    resolved = policies.resolve(annotations, labels)
+    resolved = means.policies.resolve(annotations, labels, view.policies)
     by_annotation = resolved.named and annotations.get(ANNOTATION) == resolved.policy.name
     return resolved, "namespace" if labels is None and not by_annotation else ""
 
@@ -81,4 +198,13 @@ def _resolve(
 def _finished(injecting: Injecting, resolved: Resolved, undecided: str) -> Mutation:
     injecting.record()
     warnings = (*resolved.warnings, *injecting.warnings)
-    return Mutation(tuple(injecting.editing.operations), warnings, undecided)
+    return Mutation(tuple(injecting.editing.operations), warnings, undecided, resolved.unknown)
+
+
+def _annotations(object: Raw) -> dict[str, str]:
+    return strings(mapping(object, "metadata").get("annotations"))
+
+
+def _is_controlled(object: Raw) -> bool:
+    owners = mapping(object, "metadata").get("ownerReferences")
+    return any(owner.get("controller") is True for _, owner in mappings(owners))

@@ -77,6 +77,10 @@ class Editing:
         else:
             raise BadInput(f"{pointer(path)} is a {type(at).__name__} and no list")
 
+    def remove(self, path: Path) -> None:
+        """Take away a member or entry, which must be there."""
+        self._record("remove", path, msgspec.UNSET)
+
     def _do(self, path: Path, value: Any) -> None:
         above: Any = self.document
         for key in path[:-1]:
@@ -84,7 +88,7 @@ class Editing:
         exists = isinstance(above, list) or (isinstance(above, dict) and path[-1] in above)
         self._record("replace" if exists else "add", path, value)
 
-    def _record(self, op: Literal["add", "replace"], path: Path, value: Any) -> None:
+    def _record(self, op: Literal["add", "replace", "remove"], path: Path, value: Any) -> None:
         operation = Operation(op=op, path=pointer(path), value=value)
         self.document = apply(self.document, [operation])
         self.operations.append(operation)
@@ -103,6 +107,8 @@ def _member(value: Any, key: str | int) -> Any:
     if isinstance(value, dict) and isinstance(key, str):
         return value.get(key)
     if isinstance(value, list) and isinstance(key, int) and key < len(value):
+        if value[key] is None:
+            raise BadInput(f"entry {key} is null")
         return value[key]
     raise BadInput(f"there is no {key!r} in a {type(value).__name__}")
 

@@ -1,13 +1,16 @@
-"""What is injected into pods: the policy's node tolerations, and the marker of pods with claims.
+"""What is injected into pods: the policy's node tolerations, the exit codes after which a container
+starts again, and the marker of pods with claims.
 
 The marker is an extended resource that no node has. The scheduler is told to ignore it and to ask
 the extender about pods that carry it; the kubelet drops extended resources its node does not know.
 """
 
+from collections.abc import Sequence
+
 from fettle.lint.raw import Raw, integer, mapping, mappings, text
 from fettle.policy import Tolerations
 from webhook.injecting import Injecting
-from webhook.patches import Path
+from webhook.places import Place
 
 MARKER = "fettle.dev/claims"
 MIRROR = "kubernetes.io/config.mirror"
@@ -15,6 +18,7 @@ MIRROR = "kubernetes.io/config.mirror"
 DEFAULT_TOLERATION_SECONDS = 300
 """What the API server's DefaultTolerationSeconds adds; equal to it counts as not written."""
 
+_CONTAINERS = Place().at("spec", "containers")
 _IMPLICIT_CLAIMS = "deviceclass.resource.kubernetes.io/"
 """Extended resources by class name, for which the scheduler makes a claim; they cannot be among
 an extender's managedResources, so their pods need the marker too."""
@@ -34,7 +38,24 @@ def needs_marker(spec: Raw) -> bool:
 def mark(injecting: Injecting) -> None:
     """Put the marker on the first container: a limit, and the equal request that one needs."""
     for part in ("limits", "requests"):
-        injecting.set(("spec", "containers", 0, "resources", part, MARKER), "1")
+        injecting.set(_CONTAINERS.at(0, "resources", part, MARKER), "1")
+
+
+def restart(injecting: Injecting, exit_codes: Sequence[int]) -> None:
+    """Start containers again in place after these codes, where the pod would have ended.
+
+    A container that says itself when it starts again is left as it was written.
+    """
+    spec = mapping(injecting.document, "spec")
+    if not exit_codes or spec.get("restartPolicy") != "Never":
+        return
+    codes = {"operator": "In", "values": sorted(exit_codes)}
+    for index, container in mappings(spec.get("containers")):
+        if container.get("restartPolicy") is None and container.get("restartPolicyRules") is None:
+            place = _CONTAINERS.entry(index, text(container.get("name")) or str(index))
+            injecting.set(place.at("restartPolicy"), "Never")
+            rules = [{"action": "Restart", "exitCodes": codes}]
+            injecting.set(place.at("restartPolicyRules"), rules)
 
 
 def tolerate(injecting: Injecting, seconds: Tolerations) -> None:
@@ -49,12 +70,13 @@ def tolerate(injecting: Injecting, seconds: Tolerations) -> None:
 
 def _tolerate(injecting: Injecting, taint: str, seconds: int) -> None:
     """Eviction goes by the first toleration that matches, so a second one would be ignored."""
-    path: Path = ("spec", "tolerations")
+    place = Place().at("spec", "tolerations")
     name = f"spec.tolerations[{taint}].tolerationSeconds"
     for index, toleration in mappings(mapping(injecting.document, "spec").get("tolerations")):
         if _matches(toleration, taint):
             if _is_default(toleration, taint):
-                injecting.set((*path, index, "tolerationSeconds"), seconds, name=name)
+                path = place.at(index, "tolerationSeconds").path
+                injecting.set(Place(path, name), seconds)
             return
     added = {
         "key": taint,
@@ -62,7 +84,7 @@ def _tolerate(injecting: Injecting, taint: str, seconds: int) -> None:
         "effect": "NoExecute",
         "tolerationSeconds": seconds,
     }
-    injecting.append(path, added, name=name, recorded=seconds)
+    injecting.append(place, added, name=name, recorded=seconds)
 
 
 def _matches(toleration: Raw, taint: str) -> bool:

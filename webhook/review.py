@@ -32,19 +32,37 @@ class GroupVersionKind(msgspec.Struct, frozen=True):
     version: str = ""
     kind: str = ""
 
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+
+class UserInfo(msgspec.Struct, frozen=True):
+    username: str = ""
+
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What the API server asks about. Objects stay raw: what we do not know must survive."""
+    """What the API server asks about. Objects stay raw: what we do not know must survive.
+
+    `request_kind` is the kind that the author sent, where the API server converted it to `kind`.
+    """
 
     uid: str
     operation: str
     kind: GroupVersionKind
+    request_kind: GroupVersionKind | None = None
     sub_resource: str = ""
     name: str = ""
     namespace: str = ""
     dry_run: bool | None = None
     object: dict[str, Any] | None = None
     old_object: dict[str, Any] | None = None
+    user_info: UserInfo = UserInfo()
+
+    @property
+    def username(self) -> str:
+        """Who asked for the change."""
+        return self.user_info.username
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):

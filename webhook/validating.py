@@ -1,7 +1,7 @@
 """What Fettle refuses: the lint rules on an object that is about to be stored.
 
-Pure, apart from yielding to other requests between rules. A mistake that the stored object already
-has only warns: otherwise a stricter check would stall changes to what was accepted long ago.
+A mistake that the stored object already has only warns: otherwise a stricter check would stall
+changes to what was accepted long ago. What the scheduler writes is not judged at all.
 """
 
 import asyncio
@@ -10,12 +10,15 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from fettle.lint.contexts import ViewContext
-from fettle.lint.findings import Finding, Rule, Severity
-from fettle.lint.raw import Raw
+from fettle.lint.findings import Finding, Severity
+from fettle.lint.linting import Linter, levels_for
+from fettle.lint.manifests import Manifest
+from fettle.policies import Policies
+from fettle.policy import Validation as Levels
 from fettle.view import View
 from webhook.review import Request
 
+SCHEDULER = "system:kube-scheduler"
 _SHOWN = 10
 
 
@@ -35,21 +38,28 @@ class Validation(NamedTuple):
         return " | ".join(shown)
 
 
-async def validate(request: Request, view: View, rules: Sequence[Rule]) -> Validation:
-    """The rules' findings on a new or changed object; nothing on anything else."""
+async def validate(
+    request: Request, view: View, linter: Linter, policies: Policies, cluster_wide: Levels
+) -> Validation:
+    """The rules' findings on a new or changed object; nothing on anything else.
+
+    How severe they are is said cluster-wide, and then by the policy of the object's namespace.
+    """
     await asyncio.sleep(0)
-    new = request.object
+    new, old = request.object, request.old_object
     if new is None or request.operation not in ("CREATE", "UPDATE") or request.sub_resource:
         return Validation()
-    context = ViewContext(view, request.namespace)
-    found: list[Finding] = []
-    for rule in rules:
-        findings = list(rule.check(_typed(request, new), context))
-        if findings and request.operation == "UPDATE" and request.old_object is not None:
-            before = set(rule.check(_typed(request, request.old_object), context))
-            findings = [_demoted(f) if f in before else f for f in findings]
-        found += findings
-        await asyncio.sleep(0)
+    if request.username == SCHEDULER:
+        return Validation()
+    changed = request.operation == "UPDATE" and old is not None
+    if changed and old is not None and old.get("spec") == new.get("spec"):
+        return Validation()
+    manifest = _manifest(request, new)
+    levels = levels_for(manifest, view, policies, cluster_wide)
+    found = await linter.lint(manifest, view, levels)
+    if changed and old is not None and any(f.severity is Severity.DENY for f in found):
+        before = set(await linter.lint(_manifest(request, old), view, levels))
+        found = [_demoted(f) if f in before else f for f in found]
     return Validation(
         denied=_of(Severity.DENY, found),
         warned=_of(Severity.WARN, found),
@@ -67,8 +77,8 @@ def _demoted(finding: Finding) -> Finding:
     return msgspec.structs.replace(finding, severity=Severity.WARN)
 
 
-def _typed(request: Request, object: dict[str, Any]) -> Raw:
+def _manifest(request: Request, object: dict[str, Any]) -> Manifest:
     """The object as the kind it was asked about, whatever it says itself."""
-    group, version = request.kind.group, request.kind.version
-    api_version = f"{group}/{version}" if group else version
-    return {**object, "apiVersion": api_version, "kind": request.kind.kind}
+    typed = {**object, "apiVersion": request.kind.api_version, "kind": request.kind.kind}
+    sent_as = request.request_kind.api_version if request.request_kind is not None else ""
+    return Manifest(typed, request.namespace or "default", sent_as)

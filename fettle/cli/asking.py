@@ -46,6 +46,33 @@ def explain_pod(server: str, name: str, output: str) -> None:
     _print_evidence(out, data["nodes"])
 
 
+def explain_policy(server: str, name: str, output: str) -> None:
+    """Print a pod's policy, or one by name: each value with where it comes from."""
+    data = fetch(server, "/policy", {"pod" if "/" in name else "name": name})
+    if output == "json":
+        click.echo(json.dumps(data, indent=2))
+        return
+    from rich.markup import escape
+    from rich.table import Table
+
+    out = console()
+    origin = f", chosen by {data['origin']}" if data["origin"] else ""
+    out.print(f"[bold]{escape(data['name'])}[/]  {data['source']}{escape(origin)}")
+    for warning in data["warnings"]:
+        out.print(f"[yellow]{escape(warning)}[/]")
+    table = Table(box=None, pad_edge=False)
+    for column in ("FIELD", "VALUE", "FROM"):
+        table.add_column(column, overflow="fold")
+    for value in data["values"]:
+        said = "–" if value["value"] in (None, [], {}) else value["value"]
+        shown = said if isinstance(said, str) else json.dumps(said)
+        table.add_row(value["field"], escape(shown), escape(value["from"]))
+    out.print(table)
+    for what in ("namespaces", "pods"):
+        if data.get(what):
+            out.print(f"{what}: {escape(', '.join(data[what]))}")
+
+
 def verdict_table(nodes: dict[str, Any]) -> Any:
     """Nodes with score, verdict and reason; refused last, then by score."""
     from rich.markup import escape

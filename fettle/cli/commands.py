@@ -109,6 +109,17 @@ def pod(name: str, server: str, output: str) -> None:
     asking.explain_pod(server, name, output)
 
 
+@explain.command()
+@click.argument("name", metavar="NAMESPACE/POD | NAME")
+@_SERVER
+@_OUTPUT
+def policy(name: str, server: str, output: str) -> None:
+    """The policy that applies to a pod, or one by name: each value, and where it comes from."""
+    from fettle.cli import asking
+
+    asking.explain_policy(server, name, output)
+
+
 @main.command()
 @click.option("--all", "everything", is_flag=True, help="Sound devices too.")
 @_SERVER
@@ -118,6 +129,70 @@ def devices(everything: bool, server: str, output: str) -> None:
     from fettle.cli import asking
 
     asking.devices(server, output, everything=everything)
+
+
+@main.command()
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option(
+    "--snapshot",
+    type=click.Path(path_type=Path),
+    help="A folder of objects of the cluster that the manifests are meant for.",
+)
+@click.option("--kubeconfig", type=click.Path(path_type=Path), help="That cluster itself.")
+@click.option("--settings", type=click.Path(path_type=Path), help="Settings, a YAML file.")
+@click.option("--namespace", default="default", show_default=True, help="Of objects without one.")
+@click.option("--strict", is_flag=True, help="Deny also what only the inventory rules out.")
+@click.option(
+    "--output",
+    "-o",
+    type=click.Choice(("text", "json", "sarif", "github")),
+    default="text",
+    show_default=True,
+)
+@click.option("--fail-on", type=click.Choice(("deny", "warn")), default="deny", show_default=True)
+def lint(
+    files: tuple[str, ...],
+    snapshot: Path | None,
+    kubeconfig: Path | None,
+    settings: Path | None,
+    namespace: str,
+    strict: bool,
+    output: str,
+    fail_on: str,
+) -> None:
+    """Find claims and workloads that can never work, in files, folders or standard input (-).
+
+    Exits with 0 where nothing was found, 1 with findings at or above --fail-on, 2 for bad input.
+    """
+    from fettle.cli.linting import running
+
+    if kubeconfig is not None and snapshot is not None:
+        raise click.UsageError("--kubeconfig and --snapshot exclude each other.")
+    plan = running.Plan(files, snapshot, kubeconfig, settings, namespace, strict, output, fail_on)
+    try:
+        code = running.run(plan)
+    except FettleError as error:
+        click.echo(f"fettle: {error}", err=True)
+        code = 2
+    sys.exit(code)
+
+
+@main.group()
+def certificates() -> None:
+    """What the programs that call Fettle have to be given."""
+
+
+@certificates.command()
+@click.option("--kubeconfig", type=click.Path(path_type=Path), help="The cluster Fettle runs in.")
+@click.option(
+    "--settings", type=click.Path(path_type=Path), help="Fettle's settings, if it has any."
+)
+@click.option("--namespace", "-n", help="Fettle's own; by default the kubeconfig's context's.")
+def extender_ca(kubeconfig: Path | None, settings: Path | None, namespace: str | None) -> None:
+    """Print the CA that kube-scheduler must trust (its tlsConfig.caFile), PEM."""
+    from fettle.cli import certificates
+
+    certificates.extender_ca(kubeconfig, settings, namespace)
 
 
 @main.command()

@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import ssl
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -9,32 +10,45 @@ from typing import NamedTuple
 
 import structlog
 import uvloop
+from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from extender.app import make_connections
 from extender.browse import Browse
 from extender.verbs import Verbs
 from fettle import readiness
-from fettle.answering import Answers
 from fettle.cli import securing
+from fettle.cli.drivers import drivers
 from fettle.cli.listening import Address, AppListener, ExtenderListener, Listener, parse
-from fettle.cli.securing import Secured
+from fettle.cli.secured import Secured
 from fettle.errors import ClusterError, FettleError
 from fettle.evidence import rules
 from fettle.feeds.cluster import ClusterFeed
 from fettle.feeds.snapshot import SnapshotFeed
 from fettle.feeds.writing import Writer
 from fettle.health import HealthBook
-from fettle.inventory import Inventory
+from fettle.inventory.inventory import Inventory
+from fettle.kube import versions
+from fettle.kube.leasing import identity
 from fettle.kube.session import Session
+from fettle.lint.linting import Linter
 from fettle.observing import logs
-from fettle.observing.metrics import BreakerMetrics, ExtenderMetrics, ViewMetrics, make_registry
+from fettle.observing.metrics import (
+    BreakerMetrics,
+    ExtenderMetrics,
+    PredictionMetrics,
+    ViewMetrics,
+    make_registry,
+)
 from fettle.selectors.engine import SelectorEngine
 from fettle.settings import Settings, load
 from fettle.steward.stewarding import Steward
+from fettle.verdicts.answering import Answers
+from fettle.verdicts.predictions import Predictions
 from fettle.view import Publisher, View
 from fettle.wire import core
 from webhook.app import make_app as make_webhook
+from webhook.gates import EVERYTHING, Gates, Probe
 
 _LOG = structlog.get_logger(__name__)
 
@@ -94,7 +108,7 @@ class House:
         self._listeners: list[Listener] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._problems: list[Callable[[], str]] = [self._no_view]
-        self._notes: Callable[[], list[str]] = list
+        self._notes: list[Callable[[], list[str]]] = []
         self._problem_now = ""
         self._problem_until = 0.0
 
@@ -109,17 +123,25 @@ class House:
         if plan.snapshot is None:
             self._session = await Session.open(plan.kubeconfig)
         table = rules.load(settings.health.rules_file)
-        writer = Writer(Inventory(HealthBook(settings.health, table), table), self._publisher)
+        predictions = Predictions(self._answers, PredictionMetrics(self._registry).told)
+        self._answers.on_answered = predictions.answered
+        writer = Writer(
+            Inventory(HealthBook(settings.health, table), table),
+            self._publisher,
+            on_claim=predictions.claim,
+        )
         await self._engine.start()
         self._keep("writer", writer.run())
         self._keep("feed", self._feed(writer))
+        if self._session is not None:
+            self._keep("version", versions.follow(self._session, self._answers.follow))
         self._keep("selectors", self._answers.keep_ready())
         self._keep("verdicts", self._answers.keep_complete())
         registry = self._registry
         registry.register(ViewMetrics(self._publisher))
         recent = await self._open_extender(addresses["extender"], registry)
         if "webhook" in plan.roles:
-            self._keep("webhook", self._webhook(addresses["webhook"], registry))
+            self._keep("webhook", _for_ever(self._open_webhook(addresses["webhook"], registry)))
         if "steward" in plan.roles and self._session is None:
             _LOG.info("the steward has nothing to write to: this serves a snapshot")
         elif "steward" in plan.roles and self._session is not None:
@@ -130,7 +152,7 @@ class House:
             recent,
             settings.sources.silent_after_seconds,
             lambda: [why for problem in self._problems if (why := problem())],
-            lambda: self._notes(),
+            lambda: [note for notes in self._notes for note in notes()],
         )
         await self._listen(
             AppListener("browse", addresses["browse"], None, browse.make_app()), Secured(None)
@@ -163,7 +185,7 @@ class House:
             return ClusterFeed(self._session).run(writer)
         assert self._plan.snapshot is not None
         feed = SnapshotFeed(self._plan.snapshot)
-        self._notes = lambda: [f"snapshot: {text}" for text in feed.problems.values()]
+        self._notes.append(lambda: [f"snapshot: {text}" for text in feed.problems.values()])
         return feed.run(writer)
 
     async def _open_extender(
@@ -171,40 +193,80 @@ class House:
     ) -> dict[str, core.Pod]:
         if "extender" not in self._plan.roles:
             return {}
-        secured = securing.extender(address, self._settings.extender.tls)
         metrics = ExtenderMetrics(registry)
         verbs = Verbs(self._answers, metrics, self._problem)
         connections = make_connections(verbs, metrics, self._settings.extender.max_body_mebibytes)
-        await self._listen(
-            ExtenderListener("extender", address, secured.context, connections), secured
+
+        async def secured() -> Secured:
+            return await securing.extender(address, self._settings, self._session)
+
+        opening = self._open_listener(
+            "extender",
+            secured,
+            lambda context: ExtenderListener("extender", address, context, connections),
         )
+        if securing.signs_for_extender(self._settings.extender):
+            self._keep("extender", _for_ever(opening))
+        else:
+            await opening
         return verbs.recent
 
-    async def _webhook(self, address: Address, registry: CollectorRegistry) -> None:
-        """Listen as soon as there is a certificate, which may wait for the API server."""
-        secured = await self._secured_webhook(address)
-        app = make_webhook(self._publisher, self._settings, registry=registry)
-        await self._listen(AppListener("webhook", address, secured.context, app), secured)
-        await asyncio.Event().wait()
+    async def _open_webhook(self, address: Address, registry: CollectorRegistry) -> None:
+        async def secured() -> Secured:
+            return await securing.webhook(address, self._settings, self._session)
 
-    async def _secured_webhook(self, address: Address) -> Secured:
-        waits_for = "webhook: no certificate yet"
+        await self._open_listener(
+            "webhook",
+            secured,
+            lambda context: AppListener("webhook", address, context, self._webhook(registry)),
+        )
+
+    def _webhook(self, registry: CollectorRegistry) -> web.Application:
+        gates = self._gates()
+        lint = self._settings.lint
+        linter = Linter(
+            evaluator=self._engine,
+            drivers=drivers(lint),
+            disabled=frozenset(lint.disabled_features),
+        )
+        return make_webhook(
+            self._publisher, self._settings, registry=registry, linter=linter, gates=gates
+        )
+
+    def _gates(self) -> Callable[[], Gates | None]:
+        """What the cluster keeps of what the webhook injects, asked for again and again."""
+        if self._session is None:
+            return lambda: EVERYTHING
+        probe = Probe(self._session, self._settings.namespace or self._session.namespace)
+        self._keep("probe of the cluster", probe.run())
+        return lambda: probe.gates
+
+    async def _open_listener(
+        self,
+        name: str,
+        secured: Callable[[], Awaitable[Secured]],
+        make: Callable[[ssl.SSLContext | None], Listener],
+    ) -> None:
+        """Listen as soon as there is a certificate, which may wait for the API server."""
+        waits_for = f"{name}: no certificate yet"
         self._problems.append(lambda: waits_for)
         while True:
             try:
-                secured = await securing.webhook(address, self._settings, self._session)
+                made = await secured()
             except ClusterError as error:
-                if waits_for != (waits_for := f"webhook: no certificate yet: {error}"):
-                    _LOG.warning("webhook has no certificate yet", reason=str(error))
+                if waits_for != (waits_for := f"{name}: no certificate yet: {error}"):
+                    _LOG.warning("no certificate yet", of=name, reason=str(error))
                 await asyncio.sleep(RETRY_S)
             else:
-                waits_for = ""
-                return secured
+                break
+        await self._listen(make(made.context), made)
+        waits_for = ""
 
     async def _listen(self, listener: Listener, secured: Secured) -> None:
         await listener.start()
         self._listeners.append(listener)
         self._problems.append(secured.problem)
+        self._notes.append(lambda: [note] if (note := secured.note()) else [])
         if secured.keep is not None:
             self._keep(f"certificates of the {listener.name}", secured.keep())
 
@@ -214,7 +276,7 @@ class House:
             self._publisher,
             self._allowed,
             namespace=self._settings.namespace or session.namespace,
-            identity=securing.identity(),
+            identity=identity(),
             settings=self._settings.steward,
         )
 
@@ -249,3 +311,9 @@ class House:
     def _keep(self, name: str, work: Awaitable[None]) -> None:
         self._tasks.append(asyncio.ensure_future(work))
         self._tasks[-1].set_name(name)
+
+
+async def _for_ever(opening: Awaitable[None]) -> None:
+    """For what is open then."""
+    await opening
+    await asyncio.Event().wait()

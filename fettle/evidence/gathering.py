@@ -7,7 +7,8 @@ times that the API does not give.
 from collections.abc import Iterable, Iterator
 from functools import cache
 
-from fettle.evidence import nodes, pods, rules, taints
+from fettle.evidence import attributes, claims, nodes, pods, rules, taints
+from fettle.evidence.claims import speaks_of_devices
 from fettle.evidence.reports import Report, heaviest, short
 from fettle.evidence.rules import Rules
 from fettle.evidence.taints import selects
@@ -15,7 +16,15 @@ from fettle.model import DeviceId, Evidence, Family, Kind, NodeId, Subject
 from fettle.wire import core, resource
 from fettle.wire.meta import ObjectMeta
 
-__all__ = ["of_node", "of_pod", "of_slice", "of_taint_rule", "selects"]
+__all__ = [
+    "of_claim",
+    "of_node",
+    "of_pod",
+    "of_slice",
+    "of_taint_rule",
+    "selects",
+    "speaks_of_devices",
+]
 
 HOLD = "fettle.dev/hold"
 """Annotation on a Node or ResourceSlice: an operator keeps its devices from use; the reason."""
@@ -42,25 +51,36 @@ def of_node(node: core.Node, rules: Rules, now: float) -> Report:
 
 
 def of_pod(
-    pod: core.Pod, now: float, claims: pods.Claims, rules: Rules | None = None
+    pod: core.Pod,
+    now: float,
+    find_claim: pods.Claims,
+    rules: Rules | None = None,
+    before: core.Pod | None = None,
 ) -> Report | None:
     """Its devices' health, or that the kubelet refused it; None: nothing to say.
 
-    `claims` finds a ResourceClaim by `namespace/name`. Without `rules`, the shipped ones.
+    `find_claim` finds a ResourceClaim by `namespace/name`; `before` is the pod as it was last seen.
+    Without `rules`, the shipped ones.
     """
-    return pods.of_pod(pod, rules if rules is not None else _shipped(), now, claims)
+    return pods.of_pod(pod, rules if rules is not None else _shipped(), now, find_claim, before)
+
+
+def of_claim(claim: resource.ResourceClaim, rules: Rules, now: float) -> Report:
+    """What drivers say in it of the devices it holds."""
+    return claims.of_claim(claim, rules, now)
 
 
 def of_slice(slice_: resource.ResourceSlice, rules: Rules, now: float) -> Report:
-    """Taints of its devices, and the operator's hold on all of them."""
+    """Taints of its devices, attributes that say they are ill, and the operator's hold on all."""
     reporter = f"ResourceSlice {slice_.metadata.name}"
     devices = [
         DeviceId(slice_.spec.driver, slice_.spec.pool.name, device.name)
         for device in slice_.spec.devices or ()
     ]
     tainted = taints.of_slice_taints(slice_, reporter, rules, now)
+    described = attributes.of_slice_attributes(slice_, reporter, rules, now)
     held = _holds(slice_.metadata, reporter, devices, now)
-    evidence = heaviest((*tainted, *held))
+    evidence = heaviest((*tainted, *described, *held))
     return Report(reporter, evidence, absent_is_clear=True)
 
 

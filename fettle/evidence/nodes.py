@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from fettle.asks import is_device_resource, units_of
+from fettle.asks.extended import is_device_resource, units_of
 from fettle.evidence import nvsentinel
 from fettle.evidence.reports import short
 from fettle.evidence.rules import Rules
@@ -20,6 +20,8 @@ from fettle.wire.meta import Condition, unix_s
 
 OWN_PREFIX = "fettle.dev/"
 GAP_SOURCE = "allocatable"
+MISSED_HEARTBEATS = 3
+"""So many heartbeats a producer may miss before it counts as silent."""
 
 
 class Said(NamedTuple):
@@ -30,7 +32,11 @@ class Said(NamedTuple):
 
 
 def of_conditions(node: core.Node, rules: Rules, now: float) -> Said:
-    """Faults by the rules' polarity; a status that is neither True nor False is no fault."""
+    """Faults by the rules' polarity.
+
+    A status that is neither True nor False is no fault and no all-clear, and nor is one whose
+    producer has fallen silent.
+    """
     status = node.status
     conditions = [
         (condition, row)
@@ -45,11 +51,13 @@ def of_conditions(node: core.Node, rules: Rules, now: float) -> Said:
     }
     known = nvsentinel.uuids(e for message in messages.values() for e in message.entries)
     reader = _ConditionReader(node, rules, now, known)
+    kubelet_at = _kubelet_at(node)
     evidence: list[Evidence] = []
     settled: set[str] = set()
     for condition, row in conditions:
-        if condition.status not in ("True", "False"):
-            evidence += reader.unknown(condition, row)
+        is_stale = _is_stale(condition, row, kubelet_at)
+        if is_stale or condition.status not in ("True", "False"):
+            evidence += reader.unknown(condition, row, is_stale=is_stale)
             continue
         message = messages.get(condition.type)
         if not _is_faulty(condition, row):
@@ -67,6 +75,25 @@ def _is_faulty(condition: Condition, row: ConditionRow) -> bool:
     return condition.status == ("True" if row.faulty else "False")
 
 
+def _is_stale(condition: Condition, row: ConditionRow, kubelet_at: float | None) -> bool:
+    """Whether a condition is not renewed any more while the kubelet renews its own.
+
+    Both take their times from the node's clock, so no other clock matters.
+    """
+    renewed_at = condition.last_heartbeat_time
+    if row.heartbeat_s is None or renewed_at is None or kubelet_at is None:
+        return False
+    return kubelet_at - renewed_at.timestamp() > MISSED_HEARTBEATS * row.heartbeat_s
+
+
+def _kubelet_at(node: core.Node) -> float | None:
+    """When the kubelet last renewed its own condition."""
+    for condition in (node.status.conditions if node.status is not None else None) or ():
+        if condition.type == "Ready" and condition.last_heartbeat_time is not None:
+            return condition.last_heartbeat_time.timestamp()
+    return None
+
+
 def _source(condition: Condition) -> str:
     return f"condition {condition.type}"
 
@@ -81,9 +108,17 @@ class _ConditionReader:
         self._known = known
         self._node = node
 
-    def unknown(self, condition: Condition, row: ConditionRow) -> Iterator[Evidence]:
+    def unknown(
+        self, condition: Condition, row: ConditionRow, *, is_stale: bool
+    ) -> Iterator[Evidence]:
         if row.unknown_counts:
             text = f"{condition.type} is {condition.status}: {condition.message}"
+            if is_stale:
+                since = f"{condition.last_heartbeat_time:%Y-%m-%d %H:%M:%SZ}"
+                text = (
+                    f"what reports {condition.type} has been silent since {since}, "
+                    "though the kubelet has not"
+                )
             weight = 1.0 - UNKNOWN_SCORE
             yield self._evidence(
                 condition, NodeId(self._name), row.family, Kind.UNKNOWN, weight, text
@@ -93,7 +128,7 @@ class _ConditionReader:
         text = f"{condition.type} is {condition.status} ({condition.reason}): {condition.message}"
         family, kind, weight = row.family, row.kind, row.weight
         if row.xid and (found := re.search(row.xid, condition.reason)) is not None:
-            xid = self._rules.xid(found[found.re.groups])
+            xid = self._rules.xid(found[found.re.groups], condition.message)
             family, kind, weight = xid.family, xid.kind, xid.weight
             text = f"{xid.text} ({condition.type})"
         return self._evidence(condition, NodeId(self._name), family, kind, weight, text)
@@ -129,7 +164,7 @@ class _ConditionReader:
         said = f"{condition.type} {codes}".strip() + f": {entry.text}{advice}"
         readings = [(row.family, row.kind, row.weight, said)]
         if row.xid and (xids := [c for c in entry.codes if c.isdigit()]):
-            found = [self._rules.xid(code) for code in xids]
+            found = [self._rules.xid(code, entry.text) for code in xids]
             readings = [(x.family, x.kind, x.weight, f"{x.text}; {said}") for x in found]
         for family, kind, weight, text in readings:
             weight = max(weight, least)

@@ -1,9 +1,11 @@
 """What a Pod says: the health of devices it holds, and that its node's kubelet refused it.
 
 The kubelet writes both. A live pod's `allocatedResourcesStatus` stands while it is said; of a
-pod that has ended it is the last word, and fades. A refusal is an event, counted once per pod.
+pod that has ended it is the last word, and fades. A refusal is an event, counted once per pod;
+where a tenant could have provoked it, it is no more than its namespace's word.
 """
 
+import re
 from collections.abc import Callable, Iterator
 
 from fettle.evidence.reports import Report, heaviest, short
@@ -14,16 +16,20 @@ from fettle.wire.meta import unix_s
 
 SOURCE = "allocatedResourcesStatus"
 REFUSED = "UnexpectedAdmissionError"
+_REJECTED = re.compile(r"^Pod (was rejected: )?")
+"""What the kubelet writes before its reason."""
 
 Claims = Callable[[str], resource.ResourceClaim | None]
 
 
-def of_pod(pod: core.Pod, rules: Rules, now: float, claims: Claims) -> Report | None:
-    """None where the pod says nothing about devices."""
+def of_pod(
+    pod: core.Pod, rules: Rules, now: float, claims: Claims, before: core.Pod | None = None
+) -> Report | None:
+    """None where the pod says nothing about devices; `before` is the pod as it was last seen."""
     evidence: list[Evidence] = []
     cleared: set[tuple[Subject, str]] = set()
     if _is_refused(pod):
-        evidence += _refusal(pod, rules, now)
+        evidence += _refusal(pod, before, rules, now)
     else:
         for subject, health in _healths(pod, claims):
             if health.health == "Healthy":
@@ -49,11 +55,21 @@ def _is_refused(pod: core.Pod) -> bool:
     return status is not None and status.phase == "Failed" and status.reason == REFUSED
 
 
-def _refusal(pod: core.Pod, rules: Rules, now: float) -> Iterator[Evidence]:
+def _refusal(
+    pod: core.Pod, before: core.Pod | None, rules: Rules, now: float
+) -> Iterator[Evidence]:
     node = pod.spec.node_name if pod.spec is not None else None
-    if not node or pod.status is None:
+    status = pod.status
+    if not node or status is None:
         return
-    signal = rules.signals["admission"]
+    row = rules.refusal(status.message)
+    if row is not None:
+        provoked, aside = row.provoked, ""
+    else:
+        provoked = not _was_scheduled(pod, before)
+        aside = ", which no scheduler was seen to place" if provoked else ""
+    signal = rules.signals["provoked" if provoked else "admission"]
+    message = _REJECTED.sub("", status.message)
     yield Evidence(
         subject=NodeId(node),
         family=signal.family,
@@ -61,11 +77,26 @@ def _refusal(pod: core.Pod, rules: Rules, now: float) -> Iterator[Evidence]:
         weight=signal.weight,
         source="kubelet refusals",
         reporter=f"Pod {pod.metadata.key}",
-        text=short(f"kubelet refused pod {pod.metadata.key}: {pod.status.message}"),
-        observed_at=_changed_at(pod, "PodScheduled", now),
+        text=short(f"kubelet refused pod {pod.metadata.key}{aside}: {message}"),
+        observed_at=unix_s(status.start_time, unix_s(pod.metadata.creation_timestamp, now)),
         half_life_s=rules.half_life_s(signal.family),
         cap=signal.cap,
+        witness=f"namespace {pod.metadata.namespace}" if provoked else "",
+        together=signal.together,
     )
+
+
+def _was_scheduled(pod: core.Pod, before: core.Pod | None) -> bool:
+    """Whether the pod was seen to be bound to its node, and not created there.
+
+    A refusal leaves no trace of it in the pod, the kubelet takes `PodScheduled` away.
+    """
+    if before is None or before.metadata.uid != pod.metadata.uid:
+        return False
+    if before.spec is None or not before.spec.node_name:
+        return True
+    conditions = (before.status.conditions if before.status is not None else None) or ()
+    return any(c.type == "PodScheduled" and c.status == "True" for c in conditions)
 
 
 def _changed_at(pod: core.Pod, condition: str, now: float) -> float:

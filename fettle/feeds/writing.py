@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable
 
 import structlog
 
-from fettle.inventory import Inventory
+from fettle.inventory.inventory import Inventory
 from fettle.view import Publisher, Source
-from fettle.wire import kinds
+from fettle.wire import kinds, resource
 from fettle.wire.changes import (
     Bad,
     Change,
@@ -46,7 +46,10 @@ class Writer:
         publisher: Publisher,
         clock: Callable[[], float] = time.time,
         watched: Iterable[Kind] = kinds.KINDS,
+        on_claim: Callable[[resource.ResourceClaim], None] = lambda claim: None,
     ) -> None:
+        """`on_claim` hears of each ResourceClaim before a view shows it."""
+        self._on_claim = on_claim
         self._inventory = inventory
         self._publisher = publisher
         self._clock = clock
@@ -126,6 +129,8 @@ class Writer:
     def _put(self, kind: Kind, new: WireObject, now: float) -> None:
         """One object that we fail on must not cost the others."""
         try:
+            if isinstance(new, resource.ResourceClaim):
+                self._on_claim(new)
             self._inventory.put(kind, new, now)
         except Exception as error:
             key = new.metadata.key

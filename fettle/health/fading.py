@@ -85,7 +85,10 @@ def orphaned(evidence: Evidence, half_life_s: float, now: float) -> Evidence:
 def trace(
     evidence: Evidence, weight: float, cap: float, half_life_s: float, now: float
 ) -> Evidence:
-    """What a fault that was said to be over leaves behind: at most a quarter of its weight."""
+    """What a fault that was said to be over leaves behind: at most a quarter of its weight.
+
+    However often it comes back, its traces add up to no more than its own cap.
+    """
     return msgspec.structs.replace(
         evidence,
         kind=Kind.DECAYING,
@@ -94,5 +97,5 @@ def trace(
         text=f"was until recently: {evidence.text.removesuffix('; not said any more')}",
         observed_at=now,
         half_life_s=half_life_s,
-        cap=cap,
+        cap=min(cap, evidence.cap),
     )

@@ -45,8 +45,8 @@ class Reporter(msgspec.Struct):
 
 _Topic = tuple[str, Family]
 """Source and family, whoever says it."""
-_Sum = tuple[_Topic, float]
-"""What fades adds up by topic and half-life."""
+_Sum = tuple[_Topic, float, str]
+"""What fades adds up by topic, half-life and witness."""
 
 
 class Ledger:
@@ -126,7 +126,7 @@ class Ledger:
                 topic = _topic(said)
                 standing[topic] = max(evidence.weight, standing.get(topic, 0.0))
             yield scoring.weigh(evidence)
-        for (topic, _), one in self._fading.get(subject, {}).items():
+        for (topic, *_), one in self._fading.get(subject, {}).items():
             if not one.is_negligible(now):
                 weighed = one.weighed(now)
                 if weighed.weight > standing.get(topic, -1.0):
@@ -218,7 +218,8 @@ class Ledger:
         others = self._standing.get(cleared.subject, {})
         if cleared.family is Family.OPERATOR or mark in self._traced:
             return False
-        if any(_topic(said) == topic and not said.unknown for _, said in others):
+        unknown = cleared.kind is Kind.UNKNOWN
+        if any(_topic(said) == topic and (unknown or not said.unknown) for _, said in others):
             return False
         self._traced.add(mark)
         return True
@@ -252,7 +253,7 @@ class Ledger:
 
     def _fade(self, event: Evidence, now: float, *, renew: bool = False) -> None:
         sums = self._fading.setdefault(event.subject, {})
-        key = ((event.source, event.family), event.half_life_s)
+        key = ((event.source, event.family), event.half_life_s, event.witness)
         if key not in sums:
             sums[key] = fading.starting(event, now)
         elif renew:

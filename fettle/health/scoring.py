@@ -1,9 +1,12 @@
 """The score: the worst of each family, what is left across families.
 
 `score = Π (1 − worst weight of the family)`. Unknown takes a score down to 0.75 and no further.
+Evidence that has a witness is corroborated by other witnesses, within a bound that holds across
+families too: what tenants could bring about takes no more than that from what else is known.
 """
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 
 from fettle.model import UNKNOWN_SCORE, Evidence, Family, Kind, Weighed
 
@@ -29,15 +32,44 @@ def _rank(one: Weighed) -> tuple[float, bool, str, str, str, str]:
 
 def known_score(said: Iterable[Weighed]) -> float:
     """The score by what is known, whatever is unknown beside it."""
-    worst: dict[Family, float] = {}
+    worst: dict[Family, float] = defaultdict(float)
+    words: dict[tuple[Family, str], list[Weighed]] = defaultdict(list)
     for one in said:
-        family = one.evidence.family
-        if one.evidence.kind is not Kind.UNKNOWN and one.weight > worst.get(family, 0.0):
-            worst[family] = one.weight
+        evidence = one.evidence
+        if evidence.kind is Kind.UNKNOWN:
+            continue
+        if evidence.witness:
+            words[evidence.family, evidence.source].append(one)
+        else:
+            worst[evidence.family] = max(worst[evidence.family], one.weight)
+    score = _left(worst)
+    if words:
+        bound = max(one.evidence.together for about in words.values() for one in about)
+        for (family, _), about in words.items():
+            worst[family] = max(worst[family], corroborated(about))
+        score = max(_left(worst), score * (1.0 - bound))
+    return round(score, DIGITS)
+
+
+def _left(worst: Mapping[Family, float]) -> float:
     score = 1.0
     for family in sorted(worst):  # the same product in whatever order evidence came
         score *= 1.0 - worst[family]
-    return round(score, DIGITS)
+    return score
+
+
+def corroborated(words: Iterable[Weighed]) -> float:
+    """What the witnesses of one fact weigh together: `1 − Π (1 − weight)`, at most their bound."""
+    by_witness: dict[str, float] = defaultdict(float)
+    bound = 0.0
+    for one in words:
+        witness = one.evidence.witness
+        by_witness[witness] = max(by_witness[witness], one.weight)
+        bound = max(bound, one.evidence.together)
+    doubt = 1.0
+    for weight in sorted(by_witness.values()):
+        doubt *= 1.0 - weight
+    return min(1.0 - doubt, bound)
 
 
 def is_unknown(said: Iterable[Weighed]) -> bool:

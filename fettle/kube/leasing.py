@@ -4,7 +4,9 @@ its clock with ours. Says who leads; knows nothing of what the leader does.
 """
 
 import asyncio
+import os
 import random
+import socket
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -18,6 +20,11 @@ from fettle.kube.session import Session
 Spec = dict[str, Any]
 
 log = structlog.get_logger(__name__)
+
+
+def identity() -> str:
+    """What tells this replica from the others."""
+    return f"{socket.gethostname()}-{os.getpid()}"
 
 
 async def lead(

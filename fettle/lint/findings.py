@@ -1,13 +1,15 @@
-"""What a rule is, what it finds, and what it may ask about the cluster."""
+"""What a rule is, and what it finds."""
 
-from collections.abc import Iterable
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from enum import StrEnum
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 import msgspec
 
-from fettle.lint.raw import Raw
-from fettle.wire import resource
+from fettle.lint.cluster import Cluster
+from fettle.lint.fields import Field
+from fettle.lint.manifests import Manifest
 
 
 class Severity(StrEnum):
@@ -32,25 +34,41 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.rule} {self.field}: {self.message}{fix}"
 
 
-class Context(Protocol):
-    """What a rule may ask. `namespace` is that of objects which do not name their own.
+class Rule(ABC):
+    """Finds one kind of mistake in any object; in those it has nothing to say about, nothing.
 
-    None: it does not exist, or is not known; a rule cannot tell which, so it is undecided.
+    The docstring's first line says what the mistake is and `today` what Kubernetes does with it;
+    both go into docs/rules.md. `strict`: denies only in strict mode. `denies_pods`: worth denying
+    even a pod, whose workload was accepted before. `inventory`: rests on what the cluster has, and
+    says nothing without. `seen`: `tests/controlplane/test_rules.py` shows it on the real thing.
     """
-
-    @property
-    def namespace(self) -> str: ...
-
-    def claim(self, namespace: str, name: str) -> resource.ResourceClaim | None: ...
-
-    def template(self, namespace: str, name: str) -> resource.ResourceClaimTemplate | None: ...
-
-
-class Rule(Protocol):
-    """Finds one kind of mistake in any object; in those it has nothing to say about, nothing."""
 
     id: ClassVar[str]
     name: ClassVar[str]
     severity: ClassVar[Severity]
+    today: ClassVar[str]
+    strict: ClassVar[bool] = False
+    denies_pods: ClassVar[bool] = False
+    inventory: ClassVar[bool] = False
+    seen: ClassVar[bool] = False
 
-    def check(self, object: Raw, context: Context) -> Iterable[Finding]: ...
+    @property
+    def mistake(self) -> str:
+        """One sentence: the first line of the docstring."""
+        return (self.__doc__ or "").partition("\n")[0]
+
+    @abstractmethod
+    def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding | None]:
+        """The mistakes, and None wherever others may have their turn between two long steps."""
+
+    def finding(
+        self, field: Field, message: str, fix: str = "", severity: Severity | None = None
+    ) -> Finding:
+        """A finding of this rule, of its own severity unless another one is given."""
+        return Finding(
+            rule=self.id,
+            severity=severity or self.severity,
+            field=field.path,
+            message=message,
+            fix=fix,
+        )

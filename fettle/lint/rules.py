@@ -1,8 +1,50 @@
-"""All rules, in the order of their ids."""
+"""All rules, in the order of their ids: every class of rule in the modules named here."""
 
-from fettle.lint.containers import UnknownRequest
-from fettle.lint.counts import ClaimTooLarge
+from collections.abc import Iterator
+from types import ModuleType
+
+from fettle.lint import (
+    capacities,
+    classes,
+    configs,
+    constraints,
+    containers,
+    counts,
+    extended,
+    jobs,
+    placement,
+    quotas,
+    references,
+    selectors,
+    tolerations,
+    versions,
+)
 from fettle.lint.findings import Rule
-from fettle.lint.tolerations import TolerationWithoutKey
 
-RULES: tuple[Rule, ...] = (ClaimTooLarge(), TolerationWithoutKey(), UnknownRequest())
+_SUBJECTS = (
+    capacities,
+    classes,
+    configs,
+    constraints,
+    containers,
+    counts,
+    extended,
+    jobs,
+    placement,
+    quotas,
+    references,
+    selectors,
+    tolerations,
+    versions,
+)
+
+
+def _rules(module: ModuleType) -> Iterator[Rule]:
+    for found in vars(module).values():
+        if isinstance(found, type) and issubclass(found, Rule) and found is not Rule:
+            yield found()
+
+
+RULES: tuple[Rule, ...] = tuple(
+    sorted((rule for module in _SUBJECTS for rule in _rules(module)), key=lambda rule: rule.id)
+)

@@ -1,19 +1,27 @@
-"""Where claim specs and pod specs are in the kinds of object that hold them, as a table."""
+"""Where claim specs, pod specs and Job specs are in the kinds of object that hold them: a table."""
 
 from collections.abc import Iterator, Mapping
 
-from fettle.lint.raw import Raw, mapping, mappings, text
+from fettle.lint.fields import Field
+from fettle.lint.raw import Raw, text
+
+Table = Mapping[tuple[str, str], tuple[str, ...]]
+"""(API group, kind) → path of the spec; `*` stands for each entry of a list or object."""
 
 _DRA = "resource.k8s.io"
+_TEMPLATE = ("spec", "template", "spec")
 
-CLAIM_SPECS: Mapping[tuple[str, str], tuple[str, ...]] = {
+CLAIM_SPECS: Table = {
     (_DRA, "ResourceClaim"): ("spec",),
     (_DRA, "ResourceClaimTemplate"): ("spec", "spec"),
 }
-
-_TEMPLATE = ("spec", "template", "spec")
-
-POD_SPECS: Mapping[tuple[str, str], tuple[str, ...]] = {
+CLASS_SPECS: Table = {(_DRA, "DeviceClass"): ("spec",)}
+JOB_SPECS: Table = {
+    ("batch", "Job"): ("spec",),
+    ("batch", "CronJob"): ("spec", "jobTemplate", "spec"),
+    ("jobset.x-k8s.io", "JobSet"): ("spec", "replicatedJobs", "*", "template", "spec"),
+}
+POD_SPECS: Table = {
     ("", "Pod"): ("spec",),
     ("", "PodTemplate"): ("template", "spec"),
     ("", "ReplicationController"): _TEMPLATE,
@@ -21,41 +29,35 @@ POD_SPECS: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("apps", "Deployment"): _TEMPLATE,
     ("apps", "ReplicaSet"): _TEMPLATE,
     ("apps", "StatefulSet"): _TEMPLATE,
-    ("batch", "Job"): _TEMPLATE,
-    ("batch", "CronJob"): ("spec", "jobTemplate", *_TEMPLATE),
-    ("jobset.x-k8s.io", "JobSet"): ("spec", "replicatedJobs", "*", "template", *_TEMPLATE),
+    **{kind: (*path, "template", "spec") for kind, path in JOB_SPECS.items()},
+    ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): (
+        *("spec", "leaderWorkerTemplate", "workerTemplate", "spec"),
+    ),
+    ("kubeflow.org", "PyTorchJob"): ("spec", "pytorchReplicaSpecs", "*", "template", "spec"),
+    ("ray.io", "RayCluster"): ("spec", "workerGroupSpecs", "*", "template", "spec"),
+    ("ray.io", "RayJob"): (
+        *("spec", "rayClusterSpec", "workerGroupSpecs", "*", "template", "spec"),
+    ),
 }
-"""`*` stands for each entry of a list."""
 
 
-def claim_specs(object: Raw) -> Iterator[tuple[str, Raw]]:
-    """The claim spec in a ResourceClaim or its template, with its field path."""
-    yield from _found(object, CLAIM_SPECS)
-
-
-def pod_specs(object: Raw) -> Iterator[tuple[str, Raw]]:
-    """The pod specs in a Pod or a workload, each with its field path."""
-    yield from _found(object, POD_SPECS)
-
-
-def _found(
-    object: Raw, table: Mapping[tuple[str, str], tuple[str, ...]]
-) -> Iterator[tuple[str, Raw]]:
+def specs(object: Raw, table: Table) -> Iterator[Field]:
+    """The specs that the table says are in such an object."""
     group, slash, _ = text(object.get("apiVersion")).partition("/")
     path = table.get((group if slash else "", text(object.get("kind"))))
     if path is not None:
-        yield from _walk("", object, path)
+        yield from _walk(Field("", object), path)
 
 
-def _walk(field: str, value: Raw, path: tuple[str, ...]) -> Iterator[tuple[str, Raw]]:
+def _walk(field: Field, path: tuple[str, ...]) -> Iterator[Field]:
     if not path:
-        if value:
-            yield field, value
-        return
-    key, rest = path[0], path[1:]
-    below = f"{field}.{key}" if field else key
-    if rest[:1] == ("*",):
-        for index, entry in mappings(value.get(key)):
-            yield from _walk(f"{below}[{index}]", entry, rest[1:])
+        if isinstance(field.value, dict) and field.value:
+            yield field
+    elif path[0] != "*":
+        yield from _walk(field.at(path[0]), path[1:])
+    elif isinstance(field.value, dict):
+        for _, member in field.members():
+            yield from _walk(member, path[1:])
     else:
-        yield from _walk(below, mapping(value, key), rest)
+        for entry in field.entries():
+            yield from _walk(entry, path[1:])

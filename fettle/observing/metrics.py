@@ -67,6 +67,22 @@ class ExtenderMetrics:
         )
 
 
+class PredictionMetrics:
+    """Whether pods get the devices that were predicted."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._predictions = Counter(
+            "fettle_predictions",
+            "Allocated claims of pods that the extender was asked about, by what became of the "
+            "prediction (exact, other_sound, refused_device, stale, undecided).",
+            ["result"],
+            registry=registry,
+        )
+
+    def told(self, result: str) -> None:
+        self._predictions.labels(result).inc()
+
+
 class BreakerMetrics:
     """Pools in which refusals are set aside; each turn is logged too."""
 

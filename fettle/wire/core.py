@@ -1,12 +1,28 @@
 """The core group (`v1`): Node, Pod, Namespace, as far as devices are concerned."""
 
 from collections.abc import Iterator
+from datetime import datetime
 
 import msgspec
 
 from fettle.wire.meta import Condition, ObjectMeta, Wire
 
 Quantities = dict[str, str | int]
+
+
+class NodeSelectorRequirement(Wire, frozen=True, kw_only=True):
+    key: str = ""
+    operator: str = ""
+    values: tuple[str, ...] | None = None
+
+
+class NodeSelectorTerm(Wire, frozen=True, kw_only=True):
+    match_expressions: tuple[NodeSelectorRequirement, ...] | None = None
+    match_fields: tuple[NodeSelectorRequirement, ...] | None = None
+
+
+class NodeSelector(Wire, frozen=True, kw_only=True):
+    node_selector_terms: tuple[NodeSelectorTerm, ...] | None = None
 
 
 class NodeTaint(Wire, frozen=True, kw_only=True, gc=False):
@@ -101,6 +117,7 @@ class PodStatus(Wire, frozen=True, kw_only=True):
     reason: str = ""
     message: str = ""
     nominated_node_name: str | None = None
+    start_time: datetime | None = None
     conditions: tuple[Condition, ...] | None = None
     container_statuses: tuple[ContainerStatus, ...] | None = None
     init_container_statuses: tuple[ContainerStatus, ...] | None = None

@@ -5,7 +5,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from fettle.errors import BadInput
-from fettle.wire import core, resource
+from fettle.wire import core, policies, resource
+from fettle.wire.probing import probe
 
 WireObject = (
     core.Node
@@ -16,6 +17,7 @@ WireObject = (
     | resource.ResourceClaim
     | resource.ResourceClaimTemplate
     | resource.DeviceTaintRule
+    | policies.DevicePolicy
 )
 
 
@@ -45,6 +47,8 @@ class Kind(NamedTuple):
             decoded: WireObject = _DECODERS[self.name].decode(raw)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise BadInput(f"{self.name}: {error}") from error
+        if (probe := _PROBES.get(self.name)) is not None and (unknown := probe(raw)):
+            decoded = _noting(decoded, unknown)
         return decoded
 
 
@@ -65,8 +69,11 @@ TEMPLATE = Kind(
     True,
 )
 TAINT_RULE = Kind("DeviceTaintRule", _DRA, "v1", "devicetaintrules", resource.DeviceTaintRule, True)
+POLICY = Kind(
+    "DevicePolicy", "fettle.dev", "v1alpha1", "devicepolicies", policies.DevicePolicy, True
+)
 
-KINDS = (NODE, NAMESPACE, CLASS, SLICE, TAINT_RULE, TEMPLATE, CLAIM, POD)
+KINDS = (NODE, NAMESPACE, POLICY, CLASS, SLICE, TAINT_RULE, TEMPLATE, CLAIM, POD)
 """All of them, in the order in which a first load is most useful."""
 
 BY_NAME = {kind.name: kind for kind in KINDS}
@@ -74,6 +81,26 @@ BY_NAME = {kind.name: kind for kind in KINDS}
 _DECODERS: dict[str, Any] = {
     kind.name: msgspec.json.Decoder(kind.struct, strict=False) for kind in KINDS
 }
+
+
+_PROBES = {
+    SLICE.name: probe("spec", struct=resource.ResourceSliceSpec),
+    CLASS.name: probe("spec", struct=resource.DeviceClassSpec),
+    CLAIM.name: probe("spec", struct=resource.ResourceClaimSpec),
+    TEMPLATE.name: probe("spec", "spec", struct=resource.ResourceClaimSpec),
+}
+"""Kinds of which every field of the spec matters: an unknown one must not be passed over."""
+
+
+def _noting(decoded: Any, unknown: str) -> Any:
+    """The object with its spec saying which field of it is not known."""
+    spec = decoded.spec
+    if isinstance(spec, resource.ResourceClaimTemplateSpec):
+        inner = msgspec.structs.replace(spec.spec, unknown=unknown)
+        spec = msgspec.structs.replace(spec, spec=inner)
+    else:
+        spec = msgspec.structs.replace(spec, unknown=unknown)
+    return msgspec.structs.replace(decoded, spec=spec)
 
 
 class _LooseIdentity(msgspec.Struct, frozen=True):

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from fettle.wire.core import NodeSelector
 from fettle.wire.meta import Condition, ObjectMeta, Wire
 
 
@@ -28,9 +29,49 @@ class DeviceAttribute(Wire, frozen=True, kw_only=True, gc=False):
     versions: tuple[str, ...] | None = None
 
 
+Quantity = str | int | float
+
+
+def _unknown() -> str:
+    """A field that says which other field of an object is not known (`probing.py`)."""
+    field: str = msgspec.field(default="", name="fettle.dev/unknown")
+    return field
+
+
+class CapacityRange(Wire, frozen=True, kw_only=True, gc=False):
+    min: Quantity | None = None
+    max: Quantity | None = None
+    step: Quantity | None = None
+
+
+class CapacityPolicy(Wire, frozen=True, kw_only=True):
+    """How much of a capacity one request consumes (`requestPolicy`)."""
+
+    default: Quantity | None = None
+    valid_values: tuple[Quantity, ...] | None = None
+    valid_range: CapacityRange | None = None
+
+
 class DeviceCapacity(Wire, frozen=True, kw_only=True):
-    value: str | int | float = "0"
-    request_policy: dict[str, Any] | None = None
+    value: Quantity = "0"
+    request_policy: CapacityPolicy | None = None
+
+
+class Counter(Wire, frozen=True, kw_only=True, gc=False):
+    value: Quantity = "0"
+
+
+class CounterSet(Wire, frozen=True, kw_only=True):
+    name: str
+    counters: dict[str, Counter] | None = None
+
+
+class CounterConsumption(Wire, frozen=True, kw_only=True):
+    """What a device takes of one counter set; `compatibility_groups` are an alpha of 1.37."""
+
+    counter_set: str
+    counters: dict[str, Counter] | None = None
+    compatibility_groups: tuple[str, ...] | None = None
 
 
 class Device(Wire, frozen=True, kw_only=True):
@@ -39,28 +80,34 @@ class Device(Wire, frozen=True, kw_only=True):
     capacity: dict[str, DeviceCapacity] | None = None
     taints: tuple[DeviceTaint, ...] | None = None
     allow_multiple_allocations: bool | None = None
-    consumes_counters: tuple[msgspec.Raw, ...] | None = None
+    consumes_counters: tuple[CounterConsumption, ...] | None = None
+    binds_to_node: bool | None = None
     binding_conditions: tuple[str, ...] | None = None
+    binding_failure_conditions: tuple[str, ...] | None = None
     node_name: str | None = None
-    node_selector: dict[str, Any] | None = None
+    node_selector: NodeSelector | None = None
     all_nodes: bool | None = None
+    node_allocatable_resources: dict[str, Any] | None = None
 
 
 class ResourcePool(Wire, frozen=True, kw_only=True, gc=False):
     name: str
     generation: int = 0
-    resource_slice_count: int = 1
+    resource_slice_count: int = 0
 
 
 class ResourceSliceSpec(Wire, frozen=True, kw_only=True):
     driver: str
     pool: ResourcePool
     node_name: str | None = None
-    node_selector: dict[str, Any] | None = None
+    node_selector: NodeSelector | None = None
     all_nodes: bool | None = None
     per_device_node_selection: bool | None = None
     devices: tuple[Device, ...] | None = None
-    shared_counters: tuple[dict[str, Any], ...] | None = None
+    shared_counters: tuple[CounterSet, ...] | None = None
+    skip_node_operations: tuple[str, ...] | None = None
+    partition_type_attribute: str | None = None
+    unknown: str = _unknown()
 
 
 class ResourceSlice(Wire, frozen=True, kw_only=True):
@@ -79,6 +126,8 @@ class DeviceSelector(Wire, frozen=True, kw_only=True):
 class DeviceClassSpec(Wire, frozen=True, kw_only=True):
     selectors: tuple[DeviceSelector, ...] | None = None
     extended_resource_name: str | None = None
+    config: tuple[dict[str, Any], ...] | None = None
+    unknown: str = _unknown()
 
 
 class DeviceClass(Wire, frozen=True, kw_only=True):
@@ -94,6 +143,10 @@ class DeviceToleration(Wire, frozen=True, kw_only=True, gc=False):
     toleration_seconds: int | None = None
 
 
+class CapacityRequirements(Wire, frozen=True, kw_only=True):
+    requests: dict[str, Quantity] | None = None
+
+
 class ExactDeviceRequest(Wire, frozen=True, kw_only=True):
     device_class_name: str = ""
     selectors: tuple[DeviceSelector, ...] | None = None
@@ -101,7 +154,8 @@ class ExactDeviceRequest(Wire, frozen=True, kw_only=True):
     count: int | None = None
     admin_access: bool | None = None
     tolerations: tuple[DeviceToleration, ...] | None = None
-    capacity: dict[str, Any] | None = None
+    capacity: CapacityRequirements | None = None
+    derived_attributes: tuple[dict[str, Any], ...] | None = None
 
 
 class DeviceSubRequest(Wire, frozen=True, kw_only=True):
@@ -111,7 +165,8 @@ class DeviceSubRequest(Wire, frozen=True, kw_only=True):
     allocation_mode: str = ""
     count: int | None = None
     tolerations: tuple[DeviceToleration, ...] | None = None
-    capacity: dict[str, Any] | None = None
+    capacity: CapacityRequirements | None = None
+    derived_attributes: tuple[dict[str, Any], ...] | None = None
 
 
 class DeviceRequest(Wire, frozen=True, kw_only=True):
@@ -120,13 +175,19 @@ class DeviceRequest(Wire, frozen=True, kw_only=True):
     first_available: tuple[DeviceSubRequest, ...] | None = None
 
 
+class DeviceConstraint(Wire, frozen=True, kw_only=True):
+    requests: tuple[str, ...] | None = None
+    match_attribute: str | None = None
+    distinct_attribute: str | None = None
+
+
 class DeviceClaim(Wire, frozen=True, kw_only=True):
     requests: tuple[DeviceRequest, ...] | None = None
-    constraints: tuple[dict[str, Any], ...] | None = None
+    constraints: tuple[DeviceConstraint, ...] | None = None
     config: tuple[dict[str, Any], ...] | None = None
 
 
-class DeviceResult(Wire, frozen=True, kw_only=True, gc=False):
+class DeviceResult(Wire, frozen=True, kw_only=True):
     """One entry of `status.allocation.devices.results`."""
 
     request: str
@@ -135,6 +196,9 @@ class DeviceResult(Wire, frozen=True, kw_only=True, gc=False):
     device: str
     admin_access: bool | None = None
     share_id: str | None = msgspec.field(default=None, name="shareID")
+    consumed_capacity: dict[str, Quantity] | None = None
+    binding_conditions: tuple[str, ...] | None = None
+    binding_failure_conditions: tuple[str, ...] | None = None
 
 
 class DeviceAllocation(Wire, frozen=True, kw_only=True):
@@ -143,7 +207,8 @@ class DeviceAllocation(Wire, frozen=True, kw_only=True):
 
 class Allocation(Wire, frozen=True, kw_only=True):
     devices: DeviceAllocation | None = None
-    node_selector: dict[str, Any] | None = None
+    node_selector: NodeSelector | None = None
+    allocation_timestamp: datetime | None = None
 
 
 class AllocatedDeviceStatus(Wire, frozen=True, kw_only=True):
@@ -155,6 +220,7 @@ class AllocatedDeviceStatus(Wire, frozen=True, kw_only=True):
 
 class ResourceClaimSpec(Wire, frozen=True, kw_only=True):
     devices: DeviceClaim | None = None
+    unknown: str = _unknown()
 
 
 class ResourceClaimStatus(Wire, frozen=True, kw_only=True):

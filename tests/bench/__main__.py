@@ -13,17 +13,30 @@ from tempfile import TemporaryDirectory
 
 from rich.console import Console
 
-from tests.bench import figures, latency, refusals, scale, throughput, verdicts
+from tests.bench import (
+    admission,
+    allocation,
+    figures,
+    latency,
+    linting,
+    refusals,
+    scale,
+    throughput,
+    verdicts,
+)
 from tests.bench.houses import House
 
 RESULTS = Path(__file__).parents[2] / "build" / "bench.json"
 
 SECTIONS: Mapping[str, Callable[[House], Awaitable[list[figures.Figure]]]] = {
     "verdicts": verdicts.measure,
+    "allocation": allocation.measure,
     "refusals": refusals.measure,
     "latency": latency.measure,
     "scale": scale.measure,
     "throughput": throughput.measure,
+    "admission": admission.measure,
+    "linting": linting.measure,
 }
 
 

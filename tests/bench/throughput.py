@@ -11,6 +11,7 @@ import asyncio
 import signal
 import sys
 import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from statistics import median
 from typing import NamedTuple
 
@@ -18,7 +19,7 @@ from tests.bench import fleets
 from tests.bench.figures import Figure
 from tests.bench.houses import House, start
 from tests.bench.usage import cpu_s
-from tests.controlplane import shipped
+from tests.controlplane import objects, shipped
 from tests.controlplane.api import Object
 from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.waiting import bound
@@ -37,62 +38,91 @@ class Round(NamedTuple):
     """Processor time of the extender's process, for one pod."""
 
 
+class Workload(NamedTuple):
+    """`make` puts one pod of this name, and what it needs, into the cluster; `clear` takes what is
+    left of it besides pods. Pods that are `marked` need an extender to be scheduled at all."""
+
+    name: str
+    marked: bool
+    make: Callable[[ControlPlane, str], Awaitable[None]]
+    clear: Callable[[ControlPlane], Awaitable[None]]
+
+
+Contestant = Callable[[House, ControlPlane, Workload], Awaitable[Round]]
+
+
 async def measure(house: House) -> list[Figure]:
     plane = await house.plane()
     await plane.create_namespace(NAMESPACE)
-    contestants = {"fettle": _fettle, "echo": _echo, "none": _none}
+    figures = []
+    for workload in (_BY_PLUGIN, _BY_CLAIM):
+        figures += await _compare(house, plane, workload)
+    return figures
+
+
+async def _compare(house: House, plane: ControlPlane, workload: Workload) -> list[Figure]:
+    contestants: dict[str, Contestant] = {"fettle": _fettle, "echo": _echo}
+    if not workload.marked:
+        contestants["none"] = _none
     rounds: dict[str, list[Round]] = {name: [] for name in contestants}
     for _ in range(ROUNDS):
         for name, contestant in contestants.items():
-            rounds[name].append(await contestant(house, plane))
+            rounds[name].append(await contestant(house, plane, workload))
     for name, each in rounds.items():
-        print(f"  {name}: {', '.join(f'{r.pods_per_s:.0f}' for r in each)}", file=sys.stderr)
-    ours, theirs, none = (
-        Round(median(r.pods_per_s for r in each), median(r.cpu_ms for r in each))
-        for each in (rounds["fettle"], rounds["echo"], rounds["none"])
-    )
-    what = f"{PODS} waiting pods"
+        told = ", ".join(f"{r.pods_per_s:.0f}" for r in each)
+        print(f"  {workload.name}, {name}: {told}", file=sys.stderr)
+    ours, theirs = (_median(rounds[name]) for name in ("fettle", "echo"))
+    what = f"{PODS} waiting pods, {workload.name}"
     rate = theirs.pods_per_s
-    return [
+    figures = [
         Figure(f"{what}: with Fettle", ours.pods_per_s, "pods/s", rate, rate, at_least=True),
-        Figure(f"{what}: without an extender", none.pods_per_s, "pods/s", rate),
         # Fettle's includes that it watches the pods come, get bound and go.
         Figure(f"{what}: processor time of Fettle a pod", ours.cpu_ms, "ms", theirs.cpu_ms),
     ]
+    if "none" in rounds:
+        none = _median(rounds["none"])
+        figures.append(Figure(f"{what}: without an extender", none.pods_per_s, "pods/s", rate))
+    return figures
 
 
-async def _fettle(house: House, plane: ControlPlane) -> Round:
+def _median(rounds: Sequence[Round]) -> Round:
+    return Round(median(r.pods_per_s for r in rounds), median(r.cpu_ms for r in rounds))
+
+
+async def _fettle(house: House, plane: ControlPlane, workload: Workload) -> Round:
     """Started for its round: it must not take processor time from the others."""
     fettle = await house.fettle_on_plane()
     try:
         await start(fettle, "node-00000")
-        return await _round(plane, fettle.extender_url, fettle.process.pid)
+        return await _round(plane, workload, fettle.extender_url, fettle.process.pid)
     finally:
         fettle.kill()
 
 
-async def _echo(house: House, plane: ControlPlane) -> Round:
+async def _echo(house: House, plane: ControlPlane, workload: Workload) -> Round:
     async with house.echo() as echo:
-        round_ = await _round(plane, echo.url, echo.process.pid)
+        round_ = await _round(plane, workload, echo.url, echo.process.pid)
         if (await echo.calls())["filter"] < PODS:
             raise RuntimeError("the scheduler did not ask the extender about every pod")
         return round_
 
 
-async def _none(_house: House, plane: ControlPlane) -> Round:
-    return await _round(plane, None, None)
+async def _none(_house: House, plane: ControlPlane, workload: Workload) -> Round:
+    return await _round(plane, workload, None, None)
 
 
-async def _round(plane: ControlPlane, url: str | None, pid: int | None) -> Round:
+async def _round(
+    plane: ControlPlane, workload: Workload, url: str | None, pid: int | None
+) -> Round:
     """The shipped configuration with its extender at this URL, or with none."""
     configuration = shipped.scheduler_configuration(url or "") | {"clientConnection": RATE}
     await plane.start_scheduler(configuration if url else configuration | {"extenders": []})
     scheduler = plane.process("kube-scheduler")
     before_s = cpu_s(pid) if pid is not None else 0.0
     try:
-        await _warm(plane)
+        await _warm(plane, workload)
         scheduler.signal(signal.SIGSTOP)
-        await _create(plane)
+        await _at_once(workload.make(plane, f"train-{number:04d}") for number in range(PODS))
         watching = asyncio.ensure_future(_all_bound(plane))
         await asyncio.sleep(1)  # the watch is open, and what the pods set going is over
         began = time.monotonic()
@@ -104,28 +134,62 @@ async def _round(plane: ControlPlane, url: str | None, pid: int | None) -> Round
         scheduler.signal(signal.SIGCONT)
         await plane.stop_scheduler(kill=True)
         await _delete(plane)
+        await workload.clear(plane)
 
 
-async def _warm(plane: ControlPlane) -> None:
+async def _warm(plane: ControlPlane, workload: Workload) -> None:
     """One pod bound: the scheduler's caches are complete, its connections open."""
-    await plane.tester.create(_pod("first"))
+    await workload.make(plane, "first")
     await bound(plane.tester, "first", namespace=NAMESPACE, timeout_s=60)
 
 
-def _pod(name: str) -> Object:
-    made = fleets.waiting_pod(name)
-    made["metadata"]["namespace"] = NAMESPACE
-    return made
-
-
-async def _create(plane: ControlPlane) -> None:
+async def _at_once(work: Iterable[Awaitable[None]]) -> None:
     slots = asyncio.Semaphore(AT_ONCE)
 
-    async def create(number: int) -> None:
+    async def one(what: Awaitable[None]) -> None:
         async with slots:
-            await plane.tester.create(_pod(f"train-{number:04d}"))
+            await what
 
-    await asyncio.gather(*(create(number) for number in range(PODS)))
+    await asyncio.gather(*map(one, work))
+
+
+async def _make_by_plugin(plane: ControlPlane, name: str) -> None:
+    made = fleets.waiting_pod(name)
+    made["metadata"]["namespace"] = NAMESPACE
+    await plane.tester.create(made)
+
+
+async def _nothing_left(plane: ControlPlane) -> None:
+    pass
+
+
+async def _make_by_claim(plane: ControlPlane, name: str) -> None:
+    """With a claim of its own that is there already: what the controller-manager adds is not
+    timed. The webhook would have put the marker into the pod."""
+    await plane.tester.create(objects.claim(name, namespace=NAMESPACE))
+    made = objects.pod(name, namespace=NAMESPACE, claims={"gpu": name}, annotations=_TRAINING)
+    made["spec"]["containers"][0]["resources"]["limits"] = {"fettle.dev/claims": "1"}
+    await plane.tester.create(made)
+
+
+async def _clear_claims(plane: ControlPlane) -> None:
+    """Without a controller-manager nobody else takes the finalizer off."""
+    path = f"/apis/resource.k8s.io/v1/namespaces/{NAMESPACE}/resourceclaims"
+    claims = await plane.tester.list("resourceclaims", NAMESPACE)
+
+    async def release(name: str) -> None:
+        no_finalizers: Object = {"metadata": {"finalizers": None}}
+        await plane.tester.patch("resourceclaims", name, no_finalizers, namespace=NAMESPACE)
+
+    await _at_once(release(claim["metadata"]["name"]) for claim in claims)
+    await plane.tester.request("DELETE", path)
+    while await plane.tester.list("resourceclaims", NAMESPACE):
+        await asyncio.sleep(0.2)
+
+
+_TRAINING = {"fettle.dev/policy": "training"}
+_BY_PLUGIN = Workload("device plugin", False, _make_by_plugin, _nothing_left)
+_BY_CLAIM = Workload("one-device claims", True, _make_by_claim, _clear_claims)
 
 
 async def _all_bound(plane: ControlPlane) -> float:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from certs import issuing
-from certs.files import FromFiles
+from certs.files import FromFiles, client_authority
 from certs.issuing import DAY_S, Pair
 from fettle.errors import CertificateError
 from fettle.settings import TLSSettings
@@ -102,3 +102,12 @@ def test_a_missing_file_is_named(root: Pair, tmp_path: Path) -> None:
 def test_a_setting_left_out_is_named() -> None:
     with pytest.raises(CertificateError, match=r"tls\.certificateFile is not set"):
         FromFiles(TLSSettings())
+
+
+def test_a_client_authority_can_be_had_alone(root: Pair, tmp_path: Path) -> None:
+    file = tmp_path / "clients.crt"
+    settings = TLSSettings(client_ca_file=str(file))
+    with pytest.raises(CertificateError, match=r"clientCaFile: .*clients\.crt: No such file"):
+        client_authority(settings)
+    file.write_bytes(root.certificate)
+    assert client_authority(settings) == root.certificate

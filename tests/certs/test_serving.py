@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+import uvloop
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
@@ -190,6 +191,36 @@ async def test_with_a_client_ca_only_its_own_clients_are_served(
             context = as_client(issuer)
             context.maximum_version = version
             assert await is_served(port, context) is expected
+
+
+WHY = {
+    (ssl.TLSVersion.TLSv1_3, "nobody"): "CERTIFICATE_REQUIRED",
+    (ssl.TLSVersion.TLSv1_3, "stranger"): "UNKNOWN_CA",
+    (ssl.TLSVersion.TLSv1_2, "nobody"): "HANDSHAKE_FAILURE",
+    (ssl.TLSVersion.TLSv1_2, "stranger"): "UNKNOWN_CA",
+}
+
+
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+@pytest.mark.parametrize(("version", "who"), WHY)
+def test_who_is_turned_away_is_told_why(
+    server_root: Pair,
+    as_client: AsClient,
+    loop: Callable[[], asyncio.AbstractEventLoop],
+    version: ssl.TLSVersion,
+    who: str,
+) -> None:
+    context = as_client(make_root(who) if who == "stranger" else None)
+    context.maximum_version = version
+
+    async def visit() -> None:
+        serving = Serving(make_leaf(server_root), make_root("clients").certificate)
+        async with echoing(serving) as port:
+            with pytest.raises(ssl.SSLError, match=WHY[version, who]):
+                await echoes(await connect(port, b"", context))
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(visit())
 
 
 async def test_a_servers_certificate_does_not_make_a_client(

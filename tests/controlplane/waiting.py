@@ -112,7 +112,7 @@ def node_of(pod: Object) -> str | None:
 
 def condition(of: Object, kind: str) -> Object:
     """The condition of that type, empty when there is none."""
-    for one in of.get("status", {}).get("conditions", []):
+    for one in of.get("status", {}).get("conditions") or []:
         if one["type"] == kind:
             return dict(one)
     return {}

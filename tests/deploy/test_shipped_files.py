@@ -5,7 +5,7 @@ from typing import Any
 
 import yaml
 
-from fettle import asks
+from fettle.asks import extended
 from fettle.settings import Settings
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -25,8 +25,8 @@ def test_the_scheduler_sends_names_only_and_only_pods_with_devices() -> None:
     entry = extender()
     assert entry["nodeCacheCapable"] is True
     names = {r["name"]: r.get("ignoredByScheduler", False) for r in entry["managedResources"]}
-    assert names[asks.MARKER] is True
-    assert all(asks.is_device_resource(n) for n in names if n != asks.MARKER)
+    assert names[extended.MARKER] is True
+    assert all(extended.is_device_resource(n) for n in names if n != extended.MARKER)
 
 
 def test_the_extender_binds_nothing_and_is_advice() -> None:

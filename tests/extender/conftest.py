@@ -13,10 +13,10 @@ from prometheus_client import CollectorRegistry
 
 from extender.app import make_connections
 from extender.verbs import Verbs
-from fettle.answering import Answers
 from fettle.observing.metrics import ExtenderMetrics
 from fettle.selectors.engine import SelectorEngine
 from fettle.settings import Settings
+from fettle.verdicts.answering import Answers
 from fettle.view import NodeView, Publisher
 from tests.fettle import building as b
 

@@ -4,7 +4,10 @@ from typing import Any
 
 import msgspec
 
+from fettle.inventory import shapes
+from fettle.inventory.pools import Gathered, PoolId
 from fettle.model import SOUND, DeviceId, Evidence, Family, Health, Kind, NodeId, State, Weighed
+from fettle.published import Published
 from fettle.view import EMPTY, DeviceView, NodeView, PluginView, PoolView, UnitView, View
 from fettle.wire import core, kinds, resource
 
@@ -82,21 +85,27 @@ def device(
     driver: str = DRIVER,
     taints: tuple[resource.DeviceTaint, ...] = (),
     allocated: bool = False,
-    unsupported: str = "",
+    unclear: str = "",
     attributes: dict[str, resource.DeviceAttribute] | None = None,
 ) -> DeviceView:
-    return DeviceView(
+    published = Published(
         id=DeviceId(driver, pool, name),
         device=resource.Device(name=name, attributes=attributes),
-        taints=taints,
-        health=health(score),
-        allocated=allocated,
-        unsupported=unsupported,
+        unclear=unclear,
+        plain=not unclear,
     )
+    return DeviceView(published, taints, health(score), allocated)
 
 
-def pool(*devices: DeviceView, complete: bool = True) -> PoolView:
-    return PoolView(DRIVER, "n", complete, devices)
+def pool(*devices: DeviceView, incomplete: bool = False, name: str = "n") -> PoolView:
+    return PoolView(DRIVER, name, devices, incomplete=incomplete)
+
+
+def looked_at(pool: PoolView) -> PoolView:
+    """The pool with its digests, as a record has them."""
+    devices = tuple((d.published, d.here, d.misplaced) for d in pool.devices)
+    look, columns = shapes.fixed(Gathered(PoolId(pool.driver, pool.name), devices))
+    return shapes.looked_at(pool, look, columns)
 
 
 def node(

@@ -21,7 +21,16 @@ from fettle.settings import Settings, load
         ("sources: {silentAfterSeconds: -1}", "silentAfterSeconds"),
         ("extender: {maxBodyMebibytes: -1}", "maxBodyMebibytes"),
         ("webhook: {certificates: magic}", "certificates"),
+        ("extender: {certificates: magic}", "certificates"),
+        ("extender: {tls: {certificateFile: a.crt}}", "certificates: files"),
+        ("webhook: {tls: {keyFile: a.key}}", "certificates: files"),
+        ("extender: {certificateLifetimeSeconds: 1}", "certificateLifetimeSeconds"),
         ("policies: [{name: a}, {name: a}]", "same name"),
+        ("policies: [{name: a}, {name: b, placement: {minScor: 1}}]", "policies[1].placement.minS"),
+        ("policies: [{name: a, failure: {jobSet: {rules: [{nme: x}]}}}]", "name"),
+        ("webhook: {mode: dry}", "mode"),
+        ("webhook: {workloads: [{group: a, kind: '', templates: []}]}", "kind"),
+        ("webhook: {workloads: [{group: a, kind: B, templates: [spec..x]}]}", "spec..x"),
         ("- a list", "object"),
         ("a: [", "no valid YAML"),
         ("\x00", "no valid YAML"),
@@ -47,6 +56,20 @@ def test_an_empty_file_is_the_defaults(tmp_path: Path) -> None:
     path = tmp_path / "settings.yaml"
     path.write_text("")
     assert load(path) == Settings() == load(None)
+
+
+def test_a_policy_may_say_all_that_a_device_policy_says(tmp_path: Path) -> None:
+    path = tmp_path / "settings.yaml"
+    path.write_text(
+        "policies:\n"
+        "- name: mine\n"
+        "  tolerations: {devices: [{key: example.com/maintenance, seconds: 60}]}\n"
+        "  failure: {failJobOnExitCodes: [42], jobSet: {maxRestarts: 0, rules: []}}\n"
+        "  validation: {strict: true, rules: {FTL010: Warn}}\n"
+    )
+    (mine,) = load(path).policies
+    assert mine.tolerations.devices[0].seconds == 60
+    assert mine.validation.rules == {"FTL010": "Warn"}
 
 
 def test_own_policies_come_beside_the_built_in_ones_and_may_replace_them(tmp_path: Path) -> None:

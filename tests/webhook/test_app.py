@@ -1,79 +1,28 @@
 """The served application, asked over HTTP as the API server asks."""
 
 import io
-from collections.abc import Awaitable, Callable, Iterator
-from typing import Any, ClassVar
+from collections.abc import Iterator
+from typing import Any
 
-import msgspec
 import pytest
-from aiohttp import ClientResponse
-from aiohttp.test_utils import TestClient
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from prometheus_client import CollectorRegistry
 
 from fettle import policy
-from fettle.lint.findings import Context, Finding, Rule, Severity
-from fettle.lint.raw import Raw
+from fettle.lint.cluster import Cluster
+from fettle.lint.findings import Finding, Rule, Severity
+from fettle.lint.manifests import Manifest
 from fettle.lint.rules import RULES
-from fettle.settings import Settings, WebhookSettings
-from fettle.view import Publisher, View
 from tests.fettle.lint.builders import claim, exactly, knowing, pod_spec, template
 from tests.fettle.lint.builders import pod as claiming_pod
 from tests.fettle.lint.wild import ANYTHING, spoilt
+from tests.webhook.conftest import Serve
 from tests.webhook.reviews import CLAIMS, UID, Object, encoded, job, patch_of, pod, review
-from webhook.app import MAX_BODY_BYTES, make_app
+from webhook.app import MAX_BODY_BYTES
 from webhook.patches import Operation, apply
 
 TRAINING = {policy.ANNOTATION: "training"}
 TOO_MANY = claim(exactly(count=40))
-
-
-class Served:
-    """A client of the application, and what the application counts."""
-
-    def __init__(self, client: "TestClient[Any, Any]", registry: CollectorRegistry) -> None:
-        self.client = client
-        self._registry = registry
-
-    async def post(self, path: str, body: bytes) -> ClientResponse:
-        return await self.client.post(path, data=body)
-
-    async def ask(self, path: str, object: Object | None, **request: Any) -> Object:
-        reply = await self.post(path, encoded(review(object, **request)))
-        assert reply.status == 200
-        assert reply.content_type == "application/json"
-        response: Object = (await reply.json())["response"]
-        assert response["uid"] == UID
-        return response
-
-    def reviews(self, webhook: str, result: str) -> float:
-        labels = {"webhook": webhook, "result": result}
-        return self._registry.get_sample_value("fettle_webhook_reviews_total", labels) or 0.0
-
-    def undecided(self, webhook: str, reason: str) -> float:
-        labels = {"webhook": webhook, "reason": reason}
-        return self._registry.get_sample_value("fettle_webhook_undecided_total", labels) or 0.0
-
-
-Serve = Callable[..., Awaitable[Served]]
-
-
-@pytest.fixture
-def serve(aiohttp_client: Any) -> Serve:
-    async def start(
-        known: View | None = None,
-        rules: tuple[Rule, ...] = RULES,
-        deadline_seconds: float = 10.0,
-    ) -> Served:
-        publisher, registry = Publisher(), CollectorRegistry()
-        if known is not None:
-            publisher.publish(msgspec.structs.replace(known, generation=1), frozenset())
-        chosen = Settings(webhook=WebhookSettings(deadline_seconds=deadline_seconds))
-        made = make_app(publisher, chosen, registry=registry, rules=rules)
-        return Served(await aiohttp_client(made), registry)
-
-    return start
 
 
 async def test_a_pod_is_patched(serve: Serve) -> None:
@@ -149,14 +98,15 @@ async def test_what_is_not_judged_in_time_is_allowed_and_counted_undecided(
     assert served.undecided(path[1:], "deadline") == 2
 
 
-class Broken:
+class Broken(Rule):
     """A rule with a bug."""
 
-    id: ClassVar[str] = "FTL999"
-    name: ClassVar[str] = "broken"
-    severity: ClassVar[Severity] = Severity.DENY
+    id = "FTL999"
+    name = "broken"
+    severity = Severity.DENY
+    today = "unknown"
 
-    def check(self, object: Raw, context: Context) -> Iterator[Finding]:
+    def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
         raise ZeroDivisionError("a bug")
 
 
@@ -176,6 +126,7 @@ async def test_an_error_of_ours_is_an_allowed_answer_with_the_uid(serve: Serve) 
         pod(resourceClaims=CLAIMS, containers=None),
         pod(resourceClaims=CLAIMS, containers={"a": 1}),
         pod(resourceClaims=CLAIMS, containers=["text"]),
+        pod(resourceClaims=CLAIMS, containers=[None]),
         pod(resourceClaims=CLAIMS, containers=[{"resources": {"limits": "all"}}]),
         pod(TRAINING, tolerations={"key": "x"}),
     ],
@@ -199,7 +150,7 @@ async def test_what_is_no_review_gets_a_400_that_says_why(
     served = await serve()
     reply = await served.post(path, body)
     assert reply.status == 400
-    text = await reply.text()
+    text = (await reply.json())["error"]
     assert text.startswith("fettle: ")
     assert "Traceback" not in text
     assert served.reviews(path[1:], "bad_input") == 1
@@ -237,8 +188,13 @@ async def test_a_body_that_cannot_be_unpacked_gets_a_400(serve: Serve) -> None:
 
 async def test_other_methods_and_paths_are_not_served(serve: Serve) -> None:
     served = await serve()
-    assert (await served.client.get("/mutate")).status == 405
-    assert (await served.client.post("/elsewhere")).status == 404
+    for answer, status in (
+        (await served.client.get("/mutate"), 405),
+        (await served.client.post("/elsewhere"), 404),
+    ):
+        assert answer.status == status
+        assert "POST /mutate and POST /validate" in (await answer.json())["error"]
+    assert (await served.client.get("/mutate")).headers["Allow"] == "POST"
 
 
 REVIEWS = st.sampled_from(
@@ -265,7 +221,7 @@ async def test_no_json_gets_a_5xx_or_a_patch_that_does_not_fit(
     served = await serve(knowing(template(exactly("gpu"))))
     reply = await served.post(path, encoded(sent))
     if reply.status == 400:
-        assert (await reply.text()).startswith("fettle: ")
+        assert (await reply.json())["error"].startswith("fettle: ")
         return
     assert reply.status == 200
     response = (await reply.json())["response"]

@@ -17,13 +17,17 @@ from celpy.adapter import json_to_cel
 from prometheus_client import CollectorRegistry
 
 from fettle import policy, view
-from fettle.policy import BUILT_IN, Policies
 from fettle.settings import Settings
 from fettle.view import Publisher
+from tests.webhook.mutations import MEANS, means, mutated
 from tests.webhook.reviews import CLAIMS, Object, encoded, job, pod, review
+from tests.webhook.test_claims import claim as whole_claim
+from tests.webhook.test_claims import template
+from tests.webhook.test_workloads import KINDS, workload
 from webhook.app import make_app
 from webhook.mutating import mutate
 from webhook.review import decode
+from webhook.workloads import WORKLOADS
 
 DEPLOY = Path(__file__).parents[2] / "deploy" / "webhook"
 MUTATING, VALIDATING = (
@@ -32,6 +36,7 @@ MUTATING, VALIDATING = (
 ENTRIES = [*MUTATING["webhooks"], *VALIDATING["webhooks"]]
 BY_NAME = {entry["name"]: entry for entry in ENTRIES}
 NAMES = sorted(BY_NAME)
+OTHER_VERSIONS = {"jobset.x-k8s.io": "v1alpha2", "trainer.kubeflow.org": "v1alpha1"}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -44,7 +49,8 @@ def test_every_entry_fails_open_fast_and_without_side_effects(name: str) -> None
     assert entry["timeoutSeconds"] > Settings().webhook.deadline_seconds
     assert entry["admissionReviewVersions"] == ["v1"]
     for rule in entry["rules"]:
-        assert rule["apiVersions"] == ["v1"]
+        (group, *_) = rule["apiGroups"]
+        assert rule["apiVersions"] == [OTHER_VERSIONS.get(group, "v1")]
         assert not any("/" in resource or "*" in resource for resource in rule["resources"])
 
 
@@ -73,10 +79,27 @@ def test_the_configurations_have_the_name_under_which_caBundle_is_kept() -> None
         assert configuration["metadata"]["name"] == Settings().webhook.configuration
 
 
-def test_only_creation_is_mutated() -> None:
+def test_of_pods_only_the_creation_is_mutated() -> None:
     for entry in MUTATING["webhooks"]:
         assert entry["reinvocationPolicy"] == "IfNeeded"
-        assert all(rule["operations"] == ["CREATE"] for rule in entry["rules"])
+        for rule in entry["rules"]:
+            changed = ["CREATE"] if rule["resources"] == ["pods"] else ["CREATE", "UPDATE"]
+            assert rule["operations"] == changed
+
+
+def test_every_kind_of_the_table_is_in_the_rules() -> None:
+    ruled = {
+        (group, resource)
+        for entry in MUTATING["webhooks"]
+        for rule in entry["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
+    assert ruled == {
+        ("", "pods"),
+        ("resource.k8s.io", "resourceclaims"),
+        *((group, f"{kind.lower()}s") for group, kind in WORKLOADS),
+    }
 
 
 def compiled(expression: str) -> celpy.Runner:
@@ -97,29 +120,46 @@ def holds(expression: str, variables: Object) -> bool:
     return bool(PROGRAMS[expression].evaluate(activation))
 
 
-def passes(name: str, object: Object, old: Object | None = None, user: str = "jane") -> bool:
-    request = {"operation": "UPDATE" if old else "CREATE", "userInfo": {"username": user}}
+def passes(
+    name: str,
+    object: Object,
+    old: Object | None = None,
+    user: str = "jane",
+    resource: str = "resourceclaims",
+) -> bool:
+    request = {
+        "operation": "UPDATE" if old else "CREATE",
+        "userInfo": {"username": user},
+        "resource": {"resource": resource},
+    }
     variables = {"object": object, "oldObject": old, "request": request}
     conditions = BY_NAME[name]["matchConditions"]
     return all(holds(condition["expression"], variables) for condition in conditions)
 
 
-def entries_for(kind: str, *, labelled: bool) -> Iterable[str]:
+def entries_for(resource: str, *, labelled: bool) -> Iterable[str]:
     """The entries whose rules and namespaceSelector let such an object reach the conditions."""
     operator = "Exists" if labelled else "DoesNotExist"
     for entry in MUTATING["webhooks"]:
-        (selected,) = [
+        selected = [
             expression["operator"]
             for expression in entry["namespaceSelector"]["matchExpressions"]
             if expression["key"] == policy.ANNOTATION
         ]
-        if selected == operator and entry["rules"][0]["resources"] == [kind]:
+        resources = [resource for rule in entry["rules"] for resource in rule["resources"]]
+        if selected in ([], [operator]) and resource in resources:
             yield entry["name"]
 
 
-def sent(kind: str, object: Object, *, labelled: bool) -> bool:
-    (name,) = entries_for(kind, labelled=labelled)
-    return passes(name, object)
+def sent(
+    resource: str, object: Object, *, labelled: bool, old: Object | None = None, user: str = "jane"
+) -> bool:
+    """Whether it is sent, and then once."""
+    names = list(entries_for(resource, labelled=labelled))
+    assert names
+    times = sum(passes(name, object, old, user, resource) for name in names)
+    assert times <= 1
+    return times == 1
 
 
 RESOURCES: list[Object] = [
@@ -147,7 +187,7 @@ ANNOTATIONS: list[dict[str, str] | None] = [
 async def is_changed(object: Object, *, labelled: bool) -> bool:
     labels = {policy.ANNOTATION: "training"} if labelled else {}
     known = msgspec.structs.replace(view.EMPTY, synced=True, namespaces={"team": labels})
-    done = await mutate(decode(encoded(review(object))), known, Policies(BUILT_IN))
+    done = await mutate(decode(encoded(review(object))), known, MEANS)
     return bool(done.patch)
 
 
@@ -214,6 +254,100 @@ def test_the_clusters_own_claims_are_not_sent() -> None:
     assert passes(name, claim(annotations={"other": "x"}))
 
 
+# --- mutated claims
+
+OWN = {policy.ANNOTATION: "own"}
+TOLERANT = means({"tolerations": {"devices": [{"key": "x"}]}})
+SCHEDULER = "system:kube-scheduler"
+
+
+@pytest.mark.parametrize("labelled", [False, True])
+def test_claims_that_name_a_policy_are_sent_and_templates_that_hand_one_on(labelled: bool) -> None:
+    assert sent("resourceclaims", whole_claim(), labelled=labelled)
+    assert sent("resourceclaimtemplates", template(), labelled=labelled)
+    handing = template(annotations={})
+    handing["spec"]["metadata"] = {"annotations": OWN}
+    assert sent("resourceclaimtemplates", handing, labelled=labelled)
+
+
+@pytest.mark.parametrize("labelled", [False, True])
+def test_claims_made_for_pods_are_sent_since_the_pod_may_name_a_policy(labelled: bool) -> None:
+    made = whole_claim(annotations={"resource.kubernetes.io/pod-claim-name": "gpus"})
+    assert sent("resourceclaims", made, labelled=labelled)
+
+
+def test_other_claims_are_sent_only_where_the_namespace_names_a_policy() -> None:
+    for plain in (whole_claim(annotations={"x": "y"}), claim()):
+        assert not sent("resourceclaims", plain, labelled=False)
+        assert sent("resourceclaims", plain, labelled=True)
+
+
+@pytest.mark.parametrize("labelled", [False, True])
+async def test_the_life_of_a_claim_is_not_sent_but_its_original_applied_again_is(
+    labelled: bool,
+) -> None:
+    original = whole_claim()
+    stored = await mutated(original, by=TOLERANT)
+    reserved = {**stored, "metadata": {**stored["metadata"], "finalizers": ["x"]}}
+    assert not sent("resourceclaims", reserved, labelled=labelled, old=stored, user=SCHEDULER)
+    assert not sent("resourceclaims", reserved, labelled=labelled, old=stored)
+    assert not sent("resourceclaims", original, labelled=labelled, user=SCHEDULER)
+    assert sent("resourceclaims", original, labelled=labelled, old=stored)
+    untouched = whole_claim(annotations={"x": "y"})
+    changed = {**untouched, "spec": {"devices": {}}}
+    assert not sent("resourceclaims", changed, labelled=labelled, old=untouched)
+
+
+# --- mutated workloads
+
+TRAINING = {policy.ANNOTATION: "training"}
+
+
+def resource_of(kind: str) -> str:
+    return kind.rpartition("/")[2].lower() + "s"
+
+
+@pytest.mark.parametrize("labelled", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_workload_that_names_a_policy_is_sent_once(kind: str, labelled: bool) -> None:
+    made = workload(kind, KINDS[kind][0])
+    assert sent(resource_of(kind), made, labelled=labelled)
+
+
+@pytest.mark.parametrize("labelled", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_workload_without_policy_and_devices_is_never_sent(kind: str, labelled: bool) -> None:
+    made = workload(kind, KINDS[kind][0], {"x": "y"})
+    assert not sent(resource_of(kind), made, labelled=labelled)
+
+
+def test_a_jobset_that_uses_devices_is_sent_where_the_namespace_names_a_policy() -> None:
+    kind = "jobset.x-k8s.io/JobSet"
+    template_ = {"spec": {"containers": [CONTAINERS[2]]}}
+    jobs = [{"name": "a", "template": {"spec": {"template": template_}}}]
+    made = workload(kind, {"replicatedJobs": jobs}, {"x": "y"})
+    assert sent("jobsets", made, labelled=True)
+    assert not sent("jobsets", made, labelled=False)
+
+
+async def test_of_a_workload_only_changes_of_spec_and_policy_are_sent() -> None:
+    kind = "apps/Deployment"
+    old = await mutated(workload(kind, KINDS[kind][0]))
+    metadata = old["metadata"]
+
+    def annotated(**annotations: str) -> Object:
+        all_of_them = {**metadata["annotations"], **annotations}
+        return {**old, "metadata": {**metadata, "annotations": all_of_them}}
+
+    revision = annotated(**{"deployment.kubernetes.io/revision": "2"})
+    assert not sent("deployments", revision, labelled=False, old=old)
+    assert sent("deployments", annotated(**{policy.ANNOTATION: "x"}), labelled=False, old=old)
+    scaled = {**old, "spec": {**old["spec"], "replicas": 3}}
+    assert sent("deployments", scaled, labelled=False, old=old)
+    withdrawn = {**old, "metadata": {"annotations": {}}}
+    assert sent("deployments", withdrawn, labelled=False, old=old)
+
+
 @pytest.mark.parametrize(
     ("name", "around"),
     [
@@ -228,3 +362,26 @@ def test_workloads_are_sent_only_if_they_have_claims(name: str, around: list[str
         for key in reversed(around):
             object = {key: object}
         assert passes(name, {"metadata": {}, **object}) is expected
+
+
+def test_pods_and_workloads_with_extended_resources_are_judged_too() -> None:
+    for resources, expected in ((RESOURCES[2], True), (RESOURCES[1], False)):
+        spec: Object = {"containers": [{"name": "c", "resources": resources}]}
+        assert passes("pods.validate.fettle.dev", {"metadata": {}, "spec": spec}) is expected
+        deployment = {"metadata": {}, "spec": {"template": {"spec": spec}}}
+        assert passes("workloads.validate.fettle.dev", deployment) is expected
+
+
+def test_a_workload_that_names_a_policy_is_judged_whatever_it_uses() -> None:
+    plain: Object = {"spec": {"template": {"spec": {"containers": []}}}}
+    assert not passes("workloads.validate.fettle.dev", {"metadata": {}, **plain})
+    named = {"metadata": {"annotations": TRAINING}, **plain}
+    assert passes("workloads.validate.fettle.dev", named)
+    assert not passes("workloads.validate.fettle.dev", named, old=named)
+
+
+def test_classes_are_judged_when_their_spec_is_new() -> None:
+    old, new = {"metadata": {}, "spec": {"a": 1}}, {"metadata": {}, "spec": {"a": 2}}
+    assert passes("classes.validate.fettle.dev", new)
+    assert passes("classes.validate.fettle.dev", new, old=old)
+    assert not passes("classes.validate.fettle.dev", new, old=new)

@@ -1,17 +1,16 @@
 """What is injected into pods and Jobs, and what is left alone."""
 
-import json
-from collections.abc import Mapping
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fettle import policy, view
-from fettle.policy import BUILT_IN, Policies
+from fettle.policies import Policies
+from fettle.policy import BUILT_IN
 from fettle.view import View
+from tests.webhook.mutations import cluster, injected, means, mutated, mutation, updated
 from tests.webhook.reviews import (
     CLAIMS,
     NOT_READY,
@@ -21,36 +20,16 @@ from tests.webhook.reviews import (
     job,
     pod,
     review,
-    stored,
     tolerations,
 )
-from webhook.mutating import Mutation, mutate
+from webhook.gates import Gates
+from webhook.mutating import Means, Mutation, mutate
 from webhook.patches import apply
 from webhook.review import decode
 
-POLICIES = Policies(BUILT_IN)
 TRAINING = {policy.ANNOTATION: "training"}
+OWN = {policy.ANNOTATION: "own"}
 GPU = {"limits": {"nvidia.com/gpu": "8"}, "requests": {"nvidia.com/gpu": "8"}}
-
-
-def cluster(labels: Mapping[str, str] | None = None, *, synced: bool = True) -> View:
-    return msgspec.structs.replace(view.EMPTY, synced=synced, namespaces={"team": labels or {}})
-
-
-async def mutation(object: Object, known: View | None = None, **request: Any) -> Mutation:
-    return await mutate(decode(encoded(review(object, **request))), known or cluster(), POLICIES)
-
-
-async def mutated(object: Object, known: View | None = None) -> Object:
-    """The object as it is stored; a second pass over that must change nothing."""
-    done: Object = stored(apply(object, (await mutation(object, known)).patch))
-    assert (await mutation(done, known)).patch == ()
-    return done
-
-
-def injected(object: Object) -> Object:
-    record: Object = json.loads(object["metadata"]["annotations"]["fettle.dev/injected"])
-    return record
 
 
 def seconds(object: Object) -> dict[str, int]:
@@ -136,7 +115,7 @@ async def test_a_toleration_that_does_not_match_the_taint_says_nothing_about_it(
 async def test_a_policy_that_names_the_default_or_nothing_injects_nothing() -> None:
     own = policy.Policy(name="own", tolerations=policy.Tolerations(not_ready_seconds=300))
     request = decode(encoded(review(pod({policy.ANNOTATION: "own"}))))
-    assert (await mutate(request, cluster(), Policies({**BUILT_IN, "own": own}))).patch == ()
+    assert (await mutate(request, cluster(), Means(Policies({**BUILT_IN, "own": own})))).patch == ()
 
 
 # --- pods: which policy
@@ -247,6 +226,41 @@ async def test_a_static_pods_mirror_is_left_alone() -> None:
     assert await mutation(mirror) == Mutation()
 
 
+# --- pods: containers that start again
+
+RESTARTING = means({"failure": {"restartContainerOnExitCodes": [42, 3]}})
+
+
+async def test_containers_of_a_pod_that_never_restarts_start_again_on_the_policys_codes() -> None:
+    done = await mutated(pod(OWN, restartPolicy="Never"), by=RESTARTING)
+    rules = [{"action": "Restart", "exitCodes": {"operator": "In", "values": [3, 42]}}]
+    for container in done["spec"]["containers"]:
+        assert container["restartPolicy"] == "Never"
+        assert container["restartPolicyRules"] == rules
+    assert injected(done)["values"]["spec.containers[main].restartPolicyRules"] == rules
+
+
+async def test_a_container_that_says_itself_when_it_restarts_is_left_alone() -> None:
+    containers = [{"name": "main", "restartPolicy": "OnFailure"}, {"name": "side"}]
+    done = await mutated(pod(OWN, restartPolicy="Never", containers=containers), by=RESTARTING)
+    assert done["spec"]["containers"][0] == containers[0]
+    assert "restartPolicyRules" in done["spec"]["containers"][1]
+
+
+@pytest.mark.parametrize("restart", ["Always", "OnFailure", None])
+async def test_where_containers_restart_anyway_there_is_nothing_to_inject(
+    restart: str | None,
+) -> None:
+    assert (await mutation(pod(OWN, restartPolicy=restart), by=RESTARTING)).patch == ()
+
+
+async def test_a_cluster_too_old_for_restart_rules_gets_none() -> None:
+    old = RESTARTING._replace(gates=Gates(tolerations=True, alternatives=True))
+    assert (await mutation(pod(OWN, restartPolicy="Never"), by=old)).patch == ()
+    unknown = await mutation(pod(OWN, restartPolicy="Never"), by=RESTARTING._replace(gates=None))
+    assert (unknown.patch, unknown.undecided) == ((), "gates")
+
+
 # --- Jobs
 
 RULES = [
@@ -351,6 +365,76 @@ async def test_the_namespaces_label_speaks_for_jobs_that_use_devices() -> None:
     assert await mutation(job(), labelled) == Mutation()
 
 
+FAILING = means({"failure": {"ignoreDisruptions": True, "failJobOnExitCodes": [42, 3]}})
+
+
+async def test_exit_codes_come_after_disruptions_since_an_evicted_pod_has_one_too() -> None:
+    done = await mutated(job(OWN), by=FAILING)
+    codes = {"operator": "In", "values": [3, 42]}
+    assert done["spec"]["podFailurePolicy"]["rules"] == [
+        *RULES,
+        {"action": "FailJob", "onExitCodes": codes},
+    ]
+
+
+async def test_exit_codes_alone_are_a_transaction_without_more_tries() -> None:
+    by = means({"failure": {"failJobOnExitCodes": [42]}})
+    done = await mutated(job(OWN, parallelism=8, completions=8), by=by)
+    (rule,) = done["spec"]["podFailurePolicy"]["rules"]
+    assert rule["action"] == "FailJob"
+    assert done["spec"]["podReplacementPolicy"] == "Failed"
+    assert done["spec"]["backoffLimit"] == 6
+
+
+PER_INDEX = means({"failure": {"backoffLimitPerIndex": 2}})
+
+
+@pytest.mark.parametrize(
+    ("spec", "per_index", "limit"),
+    [
+        ({"completionMode": "Indexed"}, 2, 2**31 - 1),
+        ({"completionMode": "Indexed", "backoffLimit": 9}, 2, 9),
+        ({"completionMode": "Indexed", "backoffLimitPerIndex": 0}, 0, 6),
+        ({"completionMode": "NonIndexed"}, None, 6),
+    ],
+)
+async def test_each_index_gets_its_own_limit_where_there_are_indexes(
+    spec: Object, per_index: int | None, limit: int
+) -> None:
+    done = await mutated(job(OWN, **spec), by=PER_INDEX)
+    assert done["spec"].get("backoffLimitPerIndex") == per_index
+    assert done["spec"]["backoffLimit"] == limit
+
+
+async def test_a_limit_per_index_leaves_the_tries_of_the_whole_job_unlimited() -> None:
+    by = means({"failure": {"ignoreDisruptions": True, "backoffLimitPerIndex": 2}})
+    done = await mutated(job(OWN, completionMode="Indexed", parallelism=4, completions=4), by=by)
+    assert done["spec"]["backoffLimit"] == 2**31 - 1
+    assert done["spec"]["podFailurePolicy"] == {"rules": RULES}
+
+
+async def test_to_apply_the_original_job_again_keeps_what_was_injected() -> None:
+    original = job(TRAINING, parallelism=8, completions=8)
+    old = await mutated(original)
+    changed = job(TRAINING, parallelism=8, completions=8, suspend=True)
+    done = await updated(changed, old)
+    assert done["spec"] == {**old["spec"], "suspend": True}
+    assert injected(done) == injected(old)
+
+
+async def test_what_an_author_changes_later_is_not_put_back() -> None:
+    old = await mutated(job(TRAINING, parallelism=8, completions=8))
+    done = await updated(job(TRAINING, parallelism=8, completions=8, backoffLimit=3), old)
+    assert done["spec"]["backoffLimit"] == 3
+    assert done["spec"]["podFailurePolicy"] == old["spec"]["podFailurePolicy"]
+
+
+async def test_a_job_whose_spec_is_unchanged_is_not_touched() -> None:
+    old = await mutated(job(TRAINING))
+    bare = {**old, "metadata": {"name": "train", "namespace": "team"}}
+    assert await mutation(bare, operation="UPDATE", oldObject=old) == Mutation()
+
+
 # --- everything else
 
 
@@ -362,9 +446,13 @@ async def test_the_namespaces_label_speaks_for_jobs_that_use_devices() -> None:
         (pod(TRAINING, resourceClaims=CLAIMS), {"subResource": "status"}),
         ({**pod(TRAINING), "kind": "Podlike"}, {}),
         ({**job(TRAINING), "apiVersion": "example.com/v1"}, {}),
+        (job(TRAINING), {"operation": "CONNECT"}),
+        (job(TRAINING), {"userInfo": {"username": "system:kube-scheduler"}}),
     ],
 )
-async def test_only_new_pods_and_jobs_are_changed(object: Object, request_fields: Object) -> None:
+async def test_what_is_not_ours_to_change_is_left_alone(
+    object: Object, request_fields: Object
+) -> None:
     operation = request_fields.pop("operation", "CREATE")
     assert await mutation(object, operation=operation, **request_fields) == Mutation()
 

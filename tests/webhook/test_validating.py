@@ -1,11 +1,18 @@
 """What is refused, what is warned of, and what is left undecided."""
 
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import Any
 
-from fettle.lint.findings import Context, Finding, Severity
-from fettle.lint.raw import Raw
-from fettle.lint.rules import RULES
+import msgspec
+import pytest
+
+from fettle.lint.cluster import Cluster
+from fettle.lint.findings import Finding, Rule, Severity
+from fettle.lint.linting import DEFAULT_LEVELS, Linter
+from fettle.lint.manifests import GENERATED, Manifest
+from fettle.policies import Policies
+from fettle.policy import INFERENCE, RuleSeverity
+from fettle.policy import Validation as Levels
 from fettle.view import EMPTY, View
 from tests.fettle.lint.builders import (
     Object,
@@ -25,8 +32,16 @@ KEYLESS = template(exactly(tolerations=[{"operator": "Equal", "value": "hot"}]))
 TYPO = pod(pod_spec({"name": "gpus", "request": "typo"}))
 
 
-async def validation(object: Object | None, known: View = EMPTY, **request: object) -> Validation:
-    return await validate(decode(encoded(review(object, **request))), known, RULES)  # type: ignore[arg-type]
+async def validation(
+    object: Object | None,
+    known: View = EMPTY,
+    *,
+    linter: Linter | None = None,
+    levels: Levels = DEFAULT_LEVELS,
+    **request: Any,
+) -> Validation:
+    asked = decode(encoded(review(object, **request)))
+    return await validate(asked, known, linter or Linter(), Policies(), levels)
 
 
 async def test_each_mistake_is_denied_with_rule_field_figures_and_fix() -> None:
@@ -61,14 +76,15 @@ async def test_a_message_of_very_many_mistakes_is_cut() -> None:
 
 
 async def test_what_is_not_known_is_undecided_and_not_denied() -> None:
-    for known in (EMPTY, knowing(), knowing(template(exactly("gpu")), synced=False)):
+    for known in (EMPTY, knowing(template(exactly("gpu")), synced=False)):
         found = await validation(TYPO, known)
         assert (found.denied, found.warned) == ((), ())
         assert [finding.rule for finding in found.undecided] == ["FTL035"]
 
 
 async def test_a_mistake_that_is_stored_already_only_warns() -> None:
-    found = await validation(TOO_MANY, operation="UPDATE", oldObject=TOO_MANY)
+    changed = claim(exactly(count=40), exactly("other"))
+    found = await validation(changed, operation="UPDATE", oldObject=TOO_MANY)
     assert found.denied == ()
     assert [finding.rule for finding in found.warned] == ["FTL010"]
 
@@ -77,7 +93,7 @@ async def test_a_new_mistake_beside_a_stored_one_is_denied() -> None:
     worse = claim(exactly(count=40, tolerations=[{}]))
     found = await validation(worse, operation="UPDATE", oldObject=TOO_MANY)
     assert [finding.rule for finding in found.denied] == ["FTL026"]
-    assert [finding.rule for finding in found.warned] == ["FTL010"]
+    assert [finding.rule for finding in found.warned] == ["FTL010", "FTL028"]
 
 
 async def test_deletions_and_subresources_are_not_judged() -> None:
@@ -94,19 +110,71 @@ async def test_an_object_is_judged_as_the_kind_that_was_asked_about() -> None:
     assert [finding.rule for finding in found.denied] == ["FTL010"]
 
 
-class Doubtful:
+class Doubtful(Rule):
     """A rule that is never sure."""
 
-    id: ClassVar[str] = "FTL999"
-    name: ClassVar[str] = "doubtful"
-    severity: ClassVar[Severity] = Severity.WARN
+    id = "FTL999"
+    name = "doubtful"
+    severity = Severity.WARN
+    today = "unknown"
 
-    def check(self, object: Raw, context: Context) -> Iterator[Finding]:
+    def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
         for severity in (Severity.WARN, Severity.UNDECIDED):
-            yield Finding(rule=self.id, severity=severity, field="spec", message="maybe")
+            yield self.finding(manifest.root.at("spec"), "maybe", severity=severity)
 
 
 async def test_only_denials_deny() -> None:
-    found = await validate(decode(encoded(review(TOO_MANY))), EMPTY, [Doubtful()])
+    found = await validation(TOO_MANY, linter=Linter([Doubtful()]))
     assert (len(found.denied), len(found.warned), len(found.undecided)) == (0, 1, 1)
     assert found.message == ""
+
+
+async def test_what_the_scheduler_writes_is_not_judged() -> None:
+    scheduler = {"username": "system:kube-scheduler"}
+    assert await validation(TOO_MANY, userInfo=scheduler) == Validation()
+
+
+async def test_an_unchanged_spec_is_not_judged_again() -> None:
+    finalized = {**TOO_MANY, "metadata": {**TOO_MANY["metadata"], "finalizers": ["x"]}}
+    found = await validation(finalized, operation="UPDATE", oldObject=TOO_MANY)
+    assert found == Validation()
+
+
+async def test_a_claim_made_from_a_template_only_warns() -> None:
+    """Its template was the place to refuse; here only a controller would hear of it."""
+    metadata = {**TOO_MANY["metadata"], "annotations": {GENERATED: "gpus"}}
+    found = await validation({**TOO_MANY, "metadata": metadata})
+    assert (len(found.denied), len(found.warned)) == (0, 1)
+
+
+async def test_a_beta_version_is_told_as_it_was_sent() -> None:
+    sent = {"group": "resource.k8s.io", "version": "v1beta1", "kind": "ResourceClaim"}
+    found = await validation(claim(exactly()), requestKind=sent)
+    assert [finding.rule for finding in found.warned] == ["FTL034"]
+
+
+@pytest.mark.parametrize(
+    ("levels", "denied", "warned"),
+    [
+        (Levels(rules={"FTL010": RuleSeverity.WARN}), [], ["FTL010"]),
+        (Levels(rules={"FTL010": RuleSeverity.OFF}), [], []),
+        (Levels(rules={"FTL033": RuleSeverity.DENY}), ["FTL010"], []),
+    ],
+)
+async def test_the_cluster_says_how_severe_a_rule_is(
+    levels: Levels, denied: list[str], warned: list[str]
+) -> None:
+    found = await validation(TOO_MANY, levels=levels)
+    assert [finding.rule for finding in found.denied] == denied
+    assert [finding.rule for finding in found.warned] == warned
+
+
+async def test_the_policy_of_a_namespace_overrides_the_cluster() -> None:
+    loose = Levels(rules={"FTL010": RuleSeverity.OFF})
+    policy = msgspec.structs.replace(INFERENCE, name="loose", validation=loose)
+    known = msgspec.structs.replace(
+        knowing(), policies={"loose": policy}, namespaces={"team": {"fettle.dev/policy": "loose"}}
+    )
+    assert (await validation(TOO_MANY, known)) == Validation()
+    elsewhere = claim(exactly(count=40), namespace="other")
+    assert [f.rule for f in (await validation(elsewhere, known)).denied] == ["FTL010"]

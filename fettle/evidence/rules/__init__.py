@@ -24,12 +24,24 @@ _TABLES: Mapping[str, type[Row]] = {
     "signals": rows.SignalRow,
     "xid_classes": rows.XidClassRow,
     "xids": rows.XidRow,
+    "recoveries": rows.RecoveryRow,
     "actions": rows.ActionRow,
     "conditions": rows.ConditionRow,
+    "device_conditions": rows.DeviceConditionRow,
     "taints": rows.TaintRow,
+    "attributes": rows.AttributeRow,
     "labels": rows.LabelRow,
+    "refusals": rows.RefusalRow,
 }
-_SHIPPED = ("scoring.yaml", "xids.yaml", "conditions.yaml", "taints.yaml", "labels.yaml")
+_SHIPPED = (
+    "scoring.yaml",
+    "xids.yaml",
+    "conditions.yaml",
+    "taints.yaml",
+    "devices.yaml",
+    "labels.yaml",
+    "refusals.yaml",
+)
 
 
 def load(path: str | Path | None = None) -> Rules:
@@ -107,13 +119,14 @@ def _row(table: str, entry: Any, position: int, where: str) -> Row:
 def _check_classes(tables: Mapping[str, Mapping[str, Row]], where: str) -> None:
     classes = tables["xid_classes"]
     assert UNCLASSIFIED in classes
-    for row in tables["xids"].values():
-        assert isinstance(row, rows.XidRow)
-        if row.class_ not in classes:
-            raise SettingsError(
-                f"{where}: xids, row {row.name!r}: class: there is no {row.class_!r}, "
-                f"only {', '.join(classes)}"
-            )
+    for table in ("xids", "recoveries"):
+        for row in tables[table].values():
+            assert isinstance(row, rows.XidRow | rows.RecoveryRow)
+            if row.class_ not in classes:
+                raise SettingsError(
+                    f"{where}: {table}, row {row.name!r}: class: there is no {row.class_!r}, "
+                    f"only {', '.join(classes)}"
+                )
 
 
 def _kind(value: object) -> str:

@@ -33,10 +33,14 @@ class FamilyRow(Row, frozen=True, kw_only=True):
 
 
 class SignalRow(Row, frozen=True, kw_only=True):
-    """Weight and cap of what Fettle itself derives, by the name of the signal."""
+    """Weight and cap of what Fettle itself derives, by the name of the signal.
+
+    `together` bounds what all witnesses take, each of which counts at most `cap`.
+    """
 
     weight: Share
     cap: Share = 1.0
+    together: Share = 1.0
     family: Family = Family.DRIVER
 
 
@@ -48,12 +52,24 @@ class XidClassRow(Row, frozen=True, kw_only=True):
 
 
 class XidRow(Row, frozen=True, kw_only=True):
-    """One XID (the row's name): `class_` is an XidClassRow, `action` NVIDIA's first advice."""
+    """One XID (the row's name): `class_` is an XidClassRow, `action` NVIDIA's first advice.
+
+    `recovery`: its message names the recovery action, whose row then holds in its place.
+    """
 
     class_: str = msgspec.field(name="class")
     family: Family
     text: str
     action: str = ""
+    recovery: bool = False
+
+
+class RecoveryRow(Row, frozen=True, kw_only=True):
+    """A GPU recovery action by its number in NVML (the row's name); `class_` as for an XID."""
+
+    class_: str = msgspec.field(name="class")
+    family: Family
+    text: str
 
 
 class ActionRow(Row, frozen=True, kw_only=True):
@@ -69,7 +85,8 @@ class ConditionRow(Row, frozen=True, kw_only=True):
     `faulty` is the status that means a fault. `format: nvsentinel` reads devices from the message.
     `xid` finds an XID: a regular expression with one group on the reason, or `ErrorCode` for
     NVSentinel's error codes. `unknown_counts`: status Unknown means that nothing reliable is
-    known about the node.
+    known about the node. `heartbeat_s`: its producer renews the condition at least that often;
+    after three times as long without, the status counts as Unknown.
     """
 
     type: str
@@ -81,6 +98,7 @@ class ConditionRow(Row, frozen=True, kw_only=True):
     format: str = ""
     xid: str = ""
     unknown_counts: bool = False
+    heartbeat_s: Seconds | None = None
 
     def __post_init__(self) -> None:
         if self.format not in ("", "nvsentinel"):
@@ -114,6 +132,66 @@ class TaintRow(Row, frozen=True, kw_only=True):
             and fnmatchcase(effect, self.effect)
             and fnmatchcase(driver, self.driver)
         )
+
+
+class AttributeRow(Row, frozen=True, kw_only=True):
+    """An attribute by which a driver publishes that a device is ill.
+
+    `driver` and `value` are patterns, `attribute` is a name without the driver's domain; a boolean
+    reads `true` or `false`.
+    """
+
+    driver: str
+    attribute: str
+    value: str
+    family: Family
+    weight: Share
+    kind: Kind = Kind.LEVEL
+
+    def matches(self, value: str) -> bool:
+        return fnmatchcase(value, self.value)
+
+
+class DeviceConditionRow(Row, frozen=True, kw_only=True):
+    """A condition of an allocated device (`status.devices` of a claim) and its polarity.
+
+    `type`, `reason` and `driver` are patterns, `faulty` is the status that means a fault.
+    `provoked`: what the claim asks for can bring it about, so it counts as its namespace's word.
+    """
+
+    type: str
+    faulty: bool
+    family: Family
+    weight: Share
+    reason: str = "*"
+    driver: str = "*"
+    kind: Kind = Kind.LEVEL
+    provoked: bool = False
+
+    def __post_init__(self) -> None:
+        if self.provoked and self.kind is not Kind.LEVEL:
+            raise ValueError(f"provoked: what a tenant can bring about is not {self.kind}")
+
+    def matches(self, driver: str, type_: str, reason: str) -> bool:
+        return (
+            fnmatchcase(type_, self.type)
+            and fnmatchcase(reason, self.reason)
+            and fnmatchcase(driver, self.driver)
+        )
+
+
+class RefusalRow(Row, frozen=True, kw_only=True):
+    """Whether a kubelet's refusal of a pod is one that pods can bring about, by its message.
+
+    `message` is a regular expression that is searched for. `provoked`: what the pod asks for can,
+    so it counts as its namespace's word; else only the node can.
+    """
+
+    message: str
+    provoked: bool
+
+    def __post_init__(self) -> None:
+        _check_pattern("message", self.message)
 
 
 class LabelRow(Row, frozen=True, kw_only=True):

@@ -67,7 +67,7 @@ def test_only_the_roles_that_are_named_listen(snapshot: Path) -> None:
         (("--kubeconfig", "/nowhere/config"), "/nowhere/config"),
         (("--settings", "/nowhere/settings.yaml"), "/nowhere/settings.yaml"),
         (("--snapshot", ".", "--extender-listen", "here"), "--extender-listen 'here'"),
-        (("--snapshot", ".", "--extender-listen", "0.0.0.0:0"), "extender.tls.certificateFile"),
+        (("--snapshot", ".", "--extender-listen", "0.0.0.0:0"), "extender.tls.clientCaFile"),
         (("--snapshot", ".", "--webhook-listen", "0.0.0.0:0"), "webhook.certificates"),
     ],
 )

@@ -38,7 +38,7 @@ class Secured:
             "keyFile": str(folder / "server.key"),
             "clientCaFile": str(folder / "ca.crt"),
         }
-        settings.write_text(json.dumps({"extender": {"tls": tls}}))
+        settings.write_text(json.dumps({"extender": {"certificates": "files", "tls": tls}}))
         command = [sys.executable, "-m", "fettle", "serve", "extender"]
         command += ["--snapshot", str(snapshot), "--settings", str(settings)]
         command += ["--extender-listen", f"127.0.0.1:{self.port}", "--browse-listen", "127.0.0.1:0"]

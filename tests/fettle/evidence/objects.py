@@ -16,7 +16,12 @@ def stamp(at: float) -> str:
 
 
 def condition(
-    type_: str, status: str, reason: str = "", message: str = "", at: float = NOW
+    type_: str,
+    status: str,
+    reason: str = "",
+    message: str = "",
+    at: float = NOW,
+    renewed_at: float = NOW,
 ) -> dict[str, Any]:
     return {
         "type": type_,
@@ -24,7 +29,7 @@ def condition(
         "reason": reason,
         "message": message,
         "lastTransitionTime": stamp(at),
-        "lastHeartbeatTime": stamp(NOW),
+        "lastHeartbeatTime": stamp(renewed_at),
     }
 
 
@@ -60,6 +65,7 @@ def pod(
     name: str = "train-0",
     *,
     uid: str = "",
+    namespace: str = "ml",
     node: str | None = "gpu-1",
     resources: list[dict[str, Any]] | None = None,
     phase: str = "Running",
@@ -76,7 +82,7 @@ def pod(
     written = {
         "metadata": {
             "name": name,
-            "namespace": "ml",
+            "namespace": namespace,
             "uid": uid or f"uid-{name}",
             "creationTimestamp": stamp(created_at),
         },
@@ -95,17 +101,48 @@ def pod(
     return decoded
 
 
-def refused_pod(name: str, at: float, node: str = "gpu-1", uid: str = "") -> core.Pod:
+GPU_LOST = (
+    "Pod was rejected: Allocate failed due to device plugin GetPreferredAllocation rpc failed with "
+    "err: rpc error: code = Unknown desc = error getting list of preferred allocation devices: "
+    "unable to get device link information: error getting NVLink for devices (0, 1): failed to get "
+    "nvlink remote pci info: failed to get nvlink state: GPU is lost, which is unexpected"
+)
+"""Only the node can bring this about."""
+NONE_AVAILABLE = (
+    "Pod was rejected: Allocate failed due to requested number of devices unavailable for "
+    "nvidia.com/gpu. Requested: 1, Available: 0, which is unexpected"
+)
+"""A pod created with `nodeName` of a node in full use brings this about, and so may a fault."""
+
+
+def refused_pod(
+    name: str,
+    at: float,
+    node: str = "gpu-1",
+    uid: str = "",
+    message: str = GPU_LOST,
+    namespace: str = "ml",
+) -> core.Pod:
+    """As a kubelet leaves it: `PodScheduled` is taken away, `startTime` is when it refused."""
     return pod(
         name,
         uid=uid,
         node=node,
+        namespace=namespace,
         phase="Failed",
         reason="UnexpectedAdmissionError",
-        message="Allocate failed due to no healthy devices present; "
-        "cannot allocate unhealthy devices nvidia.com/gpu, which is unexpected",
-        scheduled_at=at,
+        message=message,
+        scheduled_at=None,
+        status={"startTime": stamp(at), "containerStatuses": None},
     )
+
+
+def waiting_pod(
+    name: str, *, node: str | None = None, scheduled: bool = False, namespace: str = "ml"
+) -> core.Pod:
+    """Pending: not bound yet, bound by a scheduler, or created with the name of its node."""
+    at = NOW if scheduled else None
+    return pod(name, node=node, phase="Pending", scheduled_at=at, namespace=namespace)
 
 
 def health(name: str, resource_id: str, value: str, message: str = "") -> dict[str, Any]:
@@ -118,15 +155,19 @@ def slice_(
     driver: str = "gpu.nvidia.com",
     device: str = "gpu-0",
     annotations: dict[str, str] | None = None,
+    attributes: dict[str, Any] | None = None,
 ) -> resource.ResourceSlice:
-    """Two devices, the first of which carries the taints."""
+    """Two devices, the first of which carries the taints and attributes."""
     written = {
         "metadata": {"name": f"gpu-1-{driver}", "annotations": annotations},
         "spec": {
             "driver": driver,
             "nodeName": "gpu-1",
             "pool": {"name": "gpu-1", "generation": 1, "resourceSliceCount": 1},
-            "devices": [{"name": device, "taints": list(taints)}, {"name": "other"}],
+            "devices": [
+                {"name": device, "taints": list(taints), "attributes": attributes},
+                {"name": "other"},
+            ],
         },
     }
     decoded = kinds.SLICE.decode(json.dumps(written).encode())
@@ -147,15 +188,26 @@ def taint_rule(
     return decoded
 
 
-def claim(*results: tuple[str, str, str, str], name: str = "c-1") -> resource.ResourceClaim:
-    """A claim allocated as (request, driver, pool, device)."""
-    allocated = [
+def claim(
+    *results: tuple[str, str, str, str],
+    name: str = "c-1",
+    namespace: str = "ml",
+    conditions: list[dict[str, Any]] | None = None,
+    failures: list[str] | None = None,
+) -> resource.ResourceClaim:
+    """A claim allocated as (request, driver, pool, device); `conditions` are of the first."""
+    allocated: list[dict[str, Any]] = [
         dict(zip(("request", "driver", "pool", "device"), r, strict=True)) for r in results
     ]
+    for result in allocated:
+        result["bindingFailureConditions"] = failures
+    said = [{k: allocated[0][k] for k in ("driver", "pool", "device")}] if conditions else []
+    for status in said:
+        status["conditions"] = conditions
     written = {
-        "metadata": {"name": name, "namespace": "ml"},
+        "metadata": {"name": name, "namespace": namespace},
         "spec": {},
-        "status": {"allocation": {"devices": {"results": allocated}}},
+        "status": {"allocation": {"devices": {"results": allocated}}, "devices": said},
     }
     decoded = kinds.CLAIM.decode(json.dumps(written).encode())
     assert isinstance(decoded, resource.ResourceClaim)

@@ -199,6 +199,19 @@ def test_what_nvsentinel_remediated_is_latched_no_longer() -> None:
     assert "remediated since" in evidence.text
 
 
+@pytest.mark.parametrize(
+    ("value", "weight"), [("PASS", None), ("WARN", 0.5), ("ERR", 0.75), ("EVICT", 0.9)]
+)
+def test_autopilots_label_is_read(value: str, weight: float | None) -> None:
+    said = report(labels={"autopilot.ibm.com/gpuhealth": value})
+    assert [e.weight for e in said.evidence] == ([] if weight is None else [weight])
+
+
+def test_while_autopilot_tests_a_nodes_gpus_nothing_is_known_of_them() -> None:
+    said = only(report(labels={"autopilot.ibm.com/gpuhealth": "TESTING"}))
+    assert (said.subject, said.kind) == (NODE, Kind.UNKNOWN)
+
+
 def test_an_amd_label_names_one_gpu() -> None:
     said = report(
         labels={
@@ -270,3 +283,71 @@ def test_other_gpus_stay_unnamed() -> None:
     message = f"ErrorCode:79 GPU_UUID:{OTHER_UUID} x Recommended Action=RESTART_BM;"
     said = report(condition("SysLogsXIDError", "True", "x", message))
     assert {e.subject for e in said.evidence} == {UnitId("gpu-1", "nvidia.com/gpu", OTHER_UUID)}
+
+
+def test_xid_154_is_read_down_to_its_recovery_action() -> None:
+    """As NVSentinel writes it; its own row would only degrade the GPU."""
+    message = (
+        f"ErrorCode:154 PCI:0008:01:00 GPU_UUID:{UUID} NVRM: Xid (PCI:0008:01:00): 154, GPU "
+        "recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required) "
+        "Recommended Action=COMPONENT_RESET;"
+    )
+    said = only(
+        report(condition("SysLogsXIDError", "True", "SysLogsXIDErrorIsNotHealthy", message))
+    )
+    assert said.subject == UnitId("gpu-1", "nvidia.com/gpu", UUID)
+    assert (said.kind, said.weight) == (Kind.LATCHED, 1.0)
+    assert said.text.startswith("XID 154: the GPU must be reset; SysLogsXIDError 154")
+
+
+def test_xid_154_on_eks_is_read_from_its_message() -> None:
+    message = "Xid 154: GPU recovery action changed from 0x0 (None) to 0x3 (Drain P2P)"
+    bad = condition("AcceleratedHardwareReady", "False", "NvidiaXID154Error", message)
+    said = only(report(bad))
+    assert (said.family, said.weight) == (Family.LINK, 0.5)
+    assert said.text == "XID 154: peer-to-peer traffic must be drained (AcceleratedHardwareReady)"
+
+
+ALIVE = condition("Ready", "True", "KubeletReady")
+MINUTE = 60.0
+
+
+def test_a_monitor_that_fell_silent_leaves_a_gpu_node_unknown() -> None:
+    silent = condition("AMDGPUProblem", "False", renewed_at=NOW - 16 * MINUTE)
+    said = report(ALIVE, silent)
+    (evidence,) = said.evidence
+    assert (evidence.subject, evidence.kind) == (NODE, Kind.UNKNOWN)
+    assert evidence.text == (
+        "what reports AMDGPUProblem has been silent since 2026-09-21 13:57:20Z, though the kubelet "
+        "has not"
+    )
+    assert "condition AMDGPUProblem" not in said.settled
+
+
+@pytest.mark.parametrize(
+    ("type_", "renewed_at"),
+    [
+        ("AMDGPUProblem", NOW - 14 * MINUTE),  # three heartbeats are not over yet
+        ("AMDGPUProblem", NOW + 14 * MINUTE),
+        ("GpuMemWatch", NOW - 30 * 24 * 60 * MINUTE),  # NVSentinel writes changes only
+    ],
+)
+def test_a_monitor_that_is_not_due_yet_is_not_silent(type_: str, renewed_at: float) -> None:
+    said = report(ALIVE, condition(type_, "False", renewed_at=renewed_at))
+    assert said.evidence == ()
+    assert f"condition {type_}" in said.settled
+
+
+def test_a_kernel_monitors_silence_says_nothing_of_the_devices() -> None:
+    bad = condition("KernelDeadlock", "True", "DockerHung", renewed_at=NOW - 16 * MINUTE)
+    said = report(ALIVE, bad)
+    assert said.evidence == ()  # what it said before stands no more, and is not cleared
+    assert "condition KernelDeadlock" not in said.settled
+
+
+def test_where_the_kubelet_is_silent_too_nobody_else_is() -> None:
+    """Its own condition then says so, and for all of the node."""
+    long_ago = NOW - 3600
+    dead = condition("Ready", "Unknown", "NodeStatusUnknown", "x", renewed_at=long_ago)
+    said = report(dead, condition("AMDGPUProblem", "False", renewed_at=long_ago - 60))
+    assert [e.source for e in said.evidence] == ["condition Ready"]

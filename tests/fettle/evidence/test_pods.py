@@ -9,7 +9,18 @@ from fettle.evidence.reports import Report
 from fettle.evidence.rules import load
 from fettle.model import DeviceId, Family, Kind, NodeId, Subject, UnitId
 from fettle.wire import core, resource
-from tests.fettle.evidence.objects import NOW, UUID, claim, health, pod, refused_pod, stamp
+from tests.fettle.evidence.objects import (
+    GPU_LOST,
+    NONE_AVAILABLE,
+    NOW,
+    UUID,
+    claim,
+    health,
+    pod,
+    refused_pod,
+    stamp,
+    waiting_pod,
+)
 
 RULES = load()
 SOURCE = "allocatedResourcesStatus"
@@ -98,18 +109,32 @@ def test_a_pod_that_has_ended_leaves_its_last_word_to_fade() -> None:
     assert report(pod(resources=healthy, phase="Succeeded")) is None
 
 
-def test_a_refusal_is_one_event_about_the_node_at_the_time_it_was_bound() -> None:
+def test_a_refusal_is_one_event_about_the_node_at_the_time_it_was_refused() -> None:
     refused = said(refused_pod("train-7", at=NOW - 120))
     (evidence,) = refused.evidence
     assert evidence.subject == NodeId("gpu-1")
     assert (evidence.family, evidence.kind) == (Family.ADMISSION, Kind.DECAYING)
     assert evidence.observed_at == NOW - 120
     assert "ml/train-7" in evidence.text
-    assert "no healthy devices present" in evidence.text
+    assert evidence.text.startswith("kubelet refused pod ml/train-7: Allocate failed due to")
     assert refused.uid == "uid-train-7"
 
 
-def test_without_a_scheduling_time_a_refusal_dates_from_the_pods_creation() -> None:
+@pytest.mark.parametrize("created_at", [NOW - 6 * 3600, NOW - 30])
+def test_how_long_a_pod_waited_does_not_make_its_refusal_older(created_at: float) -> None:
+    """`startTime` is when the kubelet took the pod up, and refused it."""
+    refused = pod(
+        phase="Failed",
+        reason="UnexpectedAdmissionError",
+        message=GPU_LOST,
+        scheduled_at=None,
+        created_at=created_at,
+        status={"startTime": stamp(NOW - 5)},
+    )
+    assert said(refused).evidence[0].observed_at == NOW - 5
+
+
+def test_without_a_start_a_refusal_dates_from_the_pods_creation() -> None:
     refused = pod(phase="Failed", reason="UnexpectedAdmissionError", scheduled_at=None)
     assert said(refused).evidence[0].observed_at == NOW - 30
 
@@ -130,6 +155,58 @@ def test_without_a_scheduling_time_a_refusal_dates_from_the_pods_creation() -> N
 )
 def test_other_pods_have_nothing_to_say(other: core.Pod) -> None:
     assert report(other) is None
+
+
+UNBOUND = waiting_pod("p")
+BOUND = waiting_pod("p", node="gpu-1", scheduled=True)
+CREATED_THERE = waiting_pod("p", node="gpu-1")
+ANOTHER = pod("p", uid="another", node=None, phase="Pending", scheduled_at=None)
+SHARED = (
+    "Pod was rejected: Allocate failed due to rpc error: code = Unknown desc = request for "
+    "'nvidia.com/gpu: 2' too large: maximum request size for shared resources is 1, which is "
+    "unexpected"
+)
+NO_PROCESSORS = (
+    "Pod was rejected: Allocate failed due to not enough cpus available to satisfy request: "
+    "requested=8, available=4, which is unexpected"
+)
+
+
+@pytest.mark.parametrize(
+    ("message", "before", "word_of"),
+    [
+        # what only the node can bring about
+        (GPU_LOST, None, ""),
+        (GPU_LOST, CREATED_THERE, ""),
+        # what a pod can bring about, unless a scheduler put it there
+        (NONE_AVAILABLE, UNBOUND, ""),
+        (NONE_AVAILABLE, BOUND, ""),
+        (NONE_AVAILABLE, CREATED_THERE, "namespace ml"),
+        (NONE_AVAILABLE, None, "namespace ml"),  # read after a restart of ours
+        (NONE_AVAILABLE, ANOTHER, "namespace ml"),
+        # what a pod can bring about wherever it is put
+        (SHARED, BOUND, "namespace ml"),
+        (NO_PROCESSORS, BOUND, "namespace ml"),
+    ],
+)
+def test_a_refusal_that_a_tenant_could_provoke_is_no_more_than_its_namespaces_word(
+    message: str, before: core.Pod | None, word_of: str
+) -> None:
+    refused = refused_pod("p", NOW, message=message)
+    found = of_pod(refused, NOW, lambda _: None, RULES, before)
+    assert found is not None
+    (evidence,) = found.evidence
+    assert evidence.witness == word_of
+    assert (evidence.cap, evidence.together) == ((0.35, 0.6) if word_of else (0.95, 1.0))
+
+
+def test_a_refusal_says_that_no_scheduler_was_seen_to_place_the_pod() -> None:
+    (evidence,) = said(refused_pod("p", NOW, message=NONE_AVAILABLE)).evidence
+    assert evidence.text == (
+        "kubelet refused pod ml/p, which no scheduler was seen to place: Allocate failed due to "
+        "requested number of devices unavailable for nvidia.com/gpu. Requested: 1, Available: 0, "
+        "which is unexpected"
+    )
 
 
 def test_without_rules_the_shipped_ones_hold() -> None:

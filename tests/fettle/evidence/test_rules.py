@@ -18,7 +18,15 @@ def write(tmp_path: Path, text: str) -> Path:
 def test_every_shipped_row_says_where_it_is_from() -> None:
     rules = load()
     tables = (rules.families, rules.signals, rules.xid_classes, rules.xids, rules.actions)
-    matched = (rules.conditions, rules.taints, rules.labels)
+    matched = (
+        rules.conditions,
+        rules.device_conditions,
+        rules.taints,
+        rules.attributes,
+        rules.labels,
+        rules.refusals,
+        rules.recoveries,
+    )
     assert all(row.source for table in (*tables, *matched) for row in table.values())
 
 
@@ -51,6 +59,34 @@ def test_xids_mean_what_the_catalog_advises(
         xid = rules.xid(str(code))
         assert (xid.kind, xid.weight) == (kind, weight), code
         assert xid.text.startswith(f"XID {code}")
+
+
+@pytest.mark.parametrize(
+    ("message", "kind", "weight", "says"),
+    [
+        ("from 0x0 (None) to 0x1 (GPU Reset Required)", Kind.LATCHED, 1.0, "must be reset"),
+        ("from 0x0 (None) to 0x1 (PF FLR)", Kind.LATCHED, 1.0, "must be reset"),
+        ("from 0x0 (None) to 0x2 (Node Reboot Required)", Kind.LATCHED, 1.0, "must be rebooted"),
+        ("from 0x1 (GPU Reset Required) to 0x2 (OS Reboot)", Kind.LATCHED, 1.0, "must be rebooted"),
+        ("from 0x0 (None) to 0x3 (Drain P2P)", Kind.LEVEL, 0.5, "must be drained"),
+        ("from 0x0 (None) to 0x4 (Drain and Reset)", Kind.LATCHED, 1.0, "drained, then reset"),
+        ("from 0x1 (GPU Reset Required) to 0x0 (None)", Kind.LEVEL, 0.0, "no recovery action"),
+        ("from 0x0 (None) to 0xff (New)", Kind.LEVEL, 0.5, "action 255 (not in the table)"),
+        ("", Kind.LEVEL, 0.5, "recovery action changed"),
+    ],
+)
+def test_xid_154_means_the_recovery_action_that_its_message_names(
+    message: str, kind: Kind, weight: float, says: str
+) -> None:
+    xid = load().xid("154", f"GPU recovery action changed {message}" if message else "")
+    assert (xid.kind, xid.weight) == (kind, weight)
+    assert xid.text.startswith("XID 154: ")
+    assert says in xid.text
+
+
+def test_other_xids_are_not_read_by_a_message_about_recovery() -> None:
+    message = "GPU recovery action changed from 0x0 (None) to 0x0 (None)"
+    assert load().xid("79", message) == load().xid("79")
 
 
 def test_a_condition_of_a_known_type_is_found_before_patterns() -> None:
@@ -138,6 +174,20 @@ def test_an_empty_file_changes_nothing(tmp_path: Path) -> None:
         (
             "xids: [{name: 7, class: bad, family: bus, text: t, source: s}]",
             "xids, row '7': class: there is no 'bad'",
+        ),
+        (
+            "recoveries: [{name: 9, class: bad, family: bus, text: t, source: s}]",
+            "recoveries, row '9': class: there is no 'bad'",
+        ),
+        (
+            "refusals: [{name: r, message: '(', provoked: false, source: s}]",
+            "row 'r': message: .*regular expression",
+        ),
+        ("attributes: [{name: a, family: bus, weight: 0, source: s}]", "row 'a': .*driver"),
+        (
+            "conditions: [{name: c, type: T, faulty: true, family: bus, weight: 0, source: s,"
+            " heartbeat_s: 0}]",
+            "row 'c': .*heartbeat_s",
         ),
         (
             "conditions: [{name: c, type: T, faulty: maybe, family: bus, weight: 0, source: s}]",

@@ -10,7 +10,7 @@ import pytest
 from fettle.evidence import rules
 from fettle.feeds.writing import Writer
 from fettle.health import HealthBook
-from fettle.inventory import Inventory
+from fettle.inventory.inventory import Inventory
 from fettle.model import State
 from fettle.settings import HealthSettings
 from fettle.view import Publisher, View

@@ -319,3 +319,12 @@ def test_a_ready_that_is_unknown_after_false_still_counts_as_failed(book: Health
     book.report(of_node(node(condition("Ready", "True", "x")), RULES, NOW + 90), NOW + 90)
     assert of(book, NODE, NOW + 90).score == 0.88  # one outage, one trace
     assert of(book, NODE, NOW + 90).state is State.HEALTHY
+
+
+def test_not_having_known_is_one_trace_however_many_did_not_know(book: HealthBook) -> None:
+    for reporter in ("a", "b", "c"):
+        book.report(Report(reporter, (fault(UNIT, 0.25, kind=Kind.UNKNOWN),)), NOW)
+    of(book, UNIT)
+    for reporter in ("a", "b", "c"):
+        book.report(Report(reporter, (), absent_is_clear=True), NOW + 60)
+    assert of(book, UNIT, NOW + 60).score == 0.9375

@@ -2,21 +2,26 @@
 
 import pytest
 
-from fettle.evidence.gathering import of_node, of_pod, of_slice, of_taint_rule
+from fettle.evidence.gathering import of_claim, of_node, of_pod, of_slice, of_taint_rule
 from fettle.evidence.rules import load
 from fettle.health import HealthBook
 from fettle.model import SOUND, DeviceId, Health, NodeId, State, Subject, UnitId
+from fettle.policy import BUILT_IN
 from fettle.settings import HealthSettings
+from fettle.verdicts.acceptance import refusal
 from fettle.wire import core
 from tests.fettle.evidence.objects import (
+    NONE_AVAILABLE,
     NOW,
     UUID,
+    claim,
     condition,
     node,
     refused_pod,
     slice_,
     taint,
     taint_rule,
+    waiting_pod,
 )
 from tests.fettle.evidence.test_nvsentinel import THERMAL
 
@@ -132,6 +137,129 @@ def test_three_refusals_within_the_hour_are_enough_however_they_are_spread(
     assert of(book, NODE, NOW + 60 * MINUTE).state is State.UNHEALTHY
 
 
+def refuse(
+    book: HealthBook,
+    name: str,
+    at: float,
+    *,
+    namespace: str = "ml",
+    message: str = NONE_AVAILABLE,
+    before: core.Pod | None = None,
+) -> Health:
+    refused = refused_pod(name, at, namespace=namespace, message=message)
+    said = of_pod(refused, at, lambda _: None, RULES, before)
+    assert said is not None
+    book.report(said, at)
+    return of(book, NODE, at)
+
+
+def test_a_tenant_who_names_a_full_node_cannot_take_it_from_the_others(book: HealthBook) -> None:
+    """Pods created with `nodeName`: the kubelet refuses each, since no GPU is free."""
+    for i in range(500):
+        at = NOW + i
+        forged = refuse(
+            book, f"p{i}", at, namespace="mallory", before=waiting_pod(f"p{i}", node="gpu-1")
+        )
+    assert (forged.state, forged.score) == (State.DEGRADED, 0.65)
+    top = forged.evidence[0].evidence.text
+    assert "mallory/p499, which no scheduler was seen to place" in top
+    assert of(book, NODE, NOW + 24 * HOUR).state is State.HEALTHY
+
+
+def test_several_namespaces_corroborate_but_a_tenant_may_own_several(book: HealthBook) -> None:
+    for i in range(30):
+        both = refuse(book, f"p{i}", NOW + i, namespace=f"mallory-{i % 2}")
+    assert (both.state, both.score) == (State.DEGRADED, 0.4225)
+    for i in range(30, 90):
+        many = refuse(book, f"p{i}", NOW + i, namespace=f"mallory-{i % 9}")
+    assert (many.state, many.score) == (State.DEGRADED, 0.4)
+
+
+def test_pods_that_a_scheduler_placed_prove_a_node_that_swallows_them(book: HealthBook) -> None:
+    """A process that outlived its pod holds the GPU: the API says it is free, the kubelet not."""
+    for i in range(4):
+        worst = refuse(book, f"p{i}", NOW + i * MINUTE, before=waiting_pod(f"p{i}"))
+    assert worst.state is State.UNHEALTHY
+
+
+def test_forgeries_do_not_lift_the_bound_of_one_honest_refusal(book: HealthBook) -> None:
+    refuse(book, "honest", NOW, before=waiting_pod("honest"))
+    for i in range(200):
+        mixed = refuse(book, f"p{i}", NOW + 1, namespace=f"mallory-{i % 2}")
+    assert mixed.state is State.DEGRADED
+    assert mixed.score == 0.4225
+
+
+def test_a_claim_that_never_gets_ready_degrades_its_device_until_another_does(
+    book: HealthBook,
+) -> None:
+    nic = DeviceId("dra.net", "gpu-1", "eth1")
+    held = ("nic", "dra.net", "gpu-1", "eth1")
+    bad = condition("Ready", "False", "AttachFailed", "no carrier", at=NOW)
+    book.report(of_claim(claim(held, name="first", conditions=[bad]), RULES, NOW), NOW)
+    assert (of(book, nic, NOW).state, of(book, nic, NOW).score) == (State.DEGRADED, 0.65)
+    assert "no carrier" in of(book, nic, NOW).evidence[0].evidence.text
+
+    book.vanish("ResourceClaim ml/first", NOW + MINUTE)  # its job gave up; the device is the same
+    assert of(book, nic, NOW + MINUTE).state is State.DEGRADED
+
+    good = claim(held, name="second", conditions=[condition("Ready", "True")])
+    book.report(of_claim(good, RULES, NOW + 2 * MINUTE), NOW + 2 * MINUTE)
+    assert of(book, nic, NOW + 2 * MINUTE).state is State.HEALTHY
+
+
+def test_a_tenants_broken_claims_never_make_a_device_unhealthy(book: HealthBook) -> None:
+    """A claim whose own configuration is wrong, made again and again."""
+    nic = DeviceId("dra.net", "gpu-1", "eth1")
+    bad, good = condition("Ready", "False", "BadConfig"), condition("Ready", "True")
+    at = NOW
+    for i in range(200):
+        at += MINUTE
+        said = claim(("r", *nic), name="c", conditions=[bad if i % 2 == 0 else good])
+        book.report(of_claim(said, RULES, at), at)
+        assert of(book, nic, at).score >= 0.65
+        assert of(book, nic, at).state is not State.UNHEALTHY
+
+
+def test_a_monitor_is_uninstalled_and_its_last_fault_fades(book: HealthBook) -> None:
+    problem = condition("AMDGPUProblem", "True", "AMDGPUIsUnhealthy", "RAS error", at=NOW)
+    tell(book, node(condition("Ready", "True"), problem), NOW)
+    assert of(book, NODE, NOW).state is State.UNHEALTHY
+
+    at = NOW + 20 * MINUTE
+    alive = condition("Ready", "True", renewed_at=at)
+    tell(book, node(alive, problem), at)
+    silent = of(book, NODE, at)
+    assert silent.state is State.UNHEALTHY  # bad news outlives its messenger
+    assert any("has been silent since" in w.evidence.text for w in silent.evidence)
+
+    later = NOW + 24 * HOUR
+    book.moving(later)
+    faded = of(book, NODE, later)
+    assert (faded.state, faded.score) == (State.UNKNOWN, 0.75)
+
+    back = condition("AMDGPUProblem", "False", renewed_at=later)
+    tell(book, node(condition("Ready", "True", renewed_at=later), back), later)
+    assert of(book, NODE, later).state is State.HEALTHY
+
+
+def test_a_driver_that_asks_for_a_reboot_takes_its_gpu_out_until_it_is_rebooted(
+    book: HealthBook,
+) -> None:
+    message = (
+        f"ErrorCode:154 GPU_UUID:{UUID} NVRM: Xid (PCI:0000:01:00): 154, GPU recovery action "
+        "changed from 0x0 (None) to 0x2 (OS Reboot) Recommended Action=RESTART_VM;"
+    )
+    gpu = UnitId("gpu-1", "nvidia.com/gpu", UUID)
+    tell(book, node(condition("SysLogsXIDError", "True", "x", message)), NOW)
+    assert of(book, gpu, NOW).state is State.UNHEALTHY
+    assert "the node must be rebooted" in of(book, gpu, NOW).evidence[0].evidence.text
+    tell(book, node(), NOW + HOUR)  # the monitor restarts and has forgotten
+    assert of(book, gpu, NOW + 48 * HOUR).state is State.UNHEALTHY
+    tell(book, node(boot="boot-2"), NOW + 49 * HOUR)
+    assert of(book, gpu, NOW + 49 * HOUR).state is State.HEALTHY
+
+
 def flap(book: HealthBook, times: int, every_s: float, status: str) -> float:
     """Ready turns `status` and back, `times`; returns when it was last well again."""
     at = NOW
@@ -181,6 +309,10 @@ def test_a_silent_node_is_unknown_and_scores_three_quarters(book: HealthBook) ->
     found = of(book, DEVICE, NOW + HOUR)
     assert (found.state, found.score, found.since) == (State.UNKNOWN, 0.75, NOW)
     assert "Kubelet stopped posting" in found.evidence[0].evidence.text
+    plugged = of(book, UnitId("gpu-1", "nvidia.com/gpu", UUID), NOW + HOUR)
+    assert (plugged.state, plugged.score) == (State.UNKNOWN, 0.75)
+    for policy in BUILT_IN.values():
+        assert refusal(found, policy.placement) == ""
 
 
 def test_a_withdrawn_gpu_is_a_mild_hint_about_the_others(book: HealthBook) -> None:
@@ -189,6 +321,15 @@ def test_a_withdrawn_gpu_is_a_mild_hint_about_the_others(book: HealthBook) -> No
     found = of(book, NODE, NOW)
     assert (found.state, found.score) == (State.HEALTHY, 0.95)
     assert "1 of 8 nvidia.com/gpu" in found.evidence[0].evidence.text
+
+
+def test_gpus_that_are_tested_every_hour_do_not_wear_out_by_it(book: HealthBook) -> None:
+    for hour in range(48):
+        at = NOW + hour * HOUR
+        tell(book, node(labels={"autopilot.ibm.com/gpuhealth": "TESTING"}), at)
+        assert of(book, NODE, at).state is State.UNKNOWN
+        tell(book, node(labels={"autopilot.ibm.com/gpuhealth": "PASS"}), at + 10 * MINUTE)
+        assert of(book, NODE, at + 10 * MINUTE) is SOUND
 
 
 def test_an_operator_holds_a_node_and_lets_it_go(book: HealthBook) -> None:

@@ -1,5 +1,6 @@
 """The score, and what fades."""
 
+import msgspec
 import pytest
 
 from fettle.health import fading, scoring
@@ -38,6 +39,36 @@ def test_a_family_counts_once_by_its_worst() -> None:
 
 def test_families_multiply() -> None:
     assert score(evidence(Family.LINK, 0.5), evidence(Family.MEMORY, 0.4)) == 0.3
+
+
+def word(
+    of: str, weight: float = 0.35, source: str = "s", family: Family = Family.DRIVER
+) -> Evidence:
+    said = evidence(family, weight)
+    return msgspec.structs.replace(said, witness=of, source=source, together=0.6)
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ([word("a")], 0.65),
+        ([word("a"), word("a"), word("a", 0.2)], 0.65),  # one witness, however often it speaks
+        ([word("a"), word("b")], 0.4225),
+        ([word("a"), word("b"), word("c")], 0.4),  # the bound on all of them
+        ([word("a", source="x"), word("b", source="y")], 0.65),  # not about the same thing
+        ([word("a"), word("b"), evidence(weight=0.5)], 0.4225),  # the worst of the family
+        ([word("a"), evidence(weight=0.5)], 0.5),
+        # in other families too, they take no more from what else is known
+        ([word("a"), word("a", family=Family.LINK)], 0.4225),
+        ([word(of, family=f) for of in "ab" for f in (Family.LINK, Family.ADMISSION)], 0.4),
+        ([*(word(of, family=Family.LINK) for of in "abc"), evidence(Family.NODE, 0.5)], 0.2),
+    ],
+)
+def test_witnesses_corroborate_each_other_within_a_bound(
+    said: list[Evidence], expected: float
+) -> None:
+    assert score(*said) == expected
+    assert score(*reversed(said)) == expected
 
 
 def test_nothing_said_is_a_perfect_score() -> None:

@@ -60,6 +60,7 @@ class FakeApi:
         self.expire_by_event = False
         self.raw_event: bytes | None = None
         self.version = 100
+        self.git_version = "v1.37.1"
         self.port = 0
         self.tls: ssl.SSLContext | None = None
         self._oldest = 0
@@ -158,6 +159,8 @@ class FakeApi:
     # answers
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
+        if request.path == "/version":
+            return web.json_response({"gitVersion": self.git_version})
         target = _target(request.path)
         if target is None:
             return web.Response(status=404, text="404 page not found\n")

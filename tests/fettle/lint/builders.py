@@ -5,9 +5,12 @@ from typing import Any
 import msgspec
 
 from fettle import view
-from fettle.lint.contexts import ViewContext
+from fettle.lint.cluster import NOTHING_KNOWN, Cluster
+from fettle.lint.findings import Finding, Rule
+from fettle.lint.manifests import Manifest
 from fettle.view import View
 from fettle.wire import kinds, resource
+from fettle.wire.meta import ObjectMeta
 
 Object = dict[str, Any]
 
@@ -57,17 +60,31 @@ def pod(spec: Object, namespace: str = "team") -> Object:
 
 
 def knowing(*objects: Object, synced: bool = True) -> View:
-    """A view of a cluster that holds these claims and templates."""
+    """A view of a cluster that holds these claims and templates, and the class they name."""
     claims: dict[str, resource.ResourceClaim] = {}
     templates: dict[str, resource.ResourceClaimTemplate] = {}
+    gpus = resource.DeviceClass(metadata=ObjectMeta(name="gpu.nvidia.com"))
     for raw in objects:
         decoded = kinds.BY_NAME[raw["kind"]].decode(msgspec.json.encode(raw))
         if isinstance(decoded, resource.ResourceClaim):
             claims[decoded.metadata.key] = decoded
         elif isinstance(decoded, resource.ResourceClaimTemplate):
             templates[decoded.metadata.key] = decoded
-    return msgspec.structs.replace(view.EMPTY, synced=synced, claims=claims, templates=templates)
+    return msgspec.structs.replace(
+        view.EMPTY,
+        basis=1,
+        synced=synced,
+        claims=claims,
+        templates=templates,
+        classes={gpus.metadata.name: gpus},
+    )
 
 
-def context(*objects: Object, synced: bool = True) -> ViewContext:
-    return ViewContext(knowing(*objects, synced=synced), "team")
+def cluster(*objects: Object, synced: bool = True) -> Cluster:
+    return Cluster(knowing(*objects, synced=synced))
+
+
+def findings(rule: Rule, object: Object, known: Cluster = NOTHING_KNOWN) -> list[Finding]:
+    """What one rule says of an object, whose namespace is `team` unless it names its own."""
+    found = rule.check(Manifest(object, "team"), known)
+    return [finding for finding in found if finding is not None]

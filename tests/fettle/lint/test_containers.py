@@ -2,15 +2,16 @@
 
 import pytest
 
+from fettle.lint.cluster import Cluster
 from fettle.lint.containers import UnknownRequest
-from fettle.lint.contexts import ViewContext
 from fettle.lint.findings import Finding, Severity
+from tests.fettle.lint import builders
 from tests.fettle.lint.builders import (
     Object,
     alternative,
     alternatives,
     claim,
-    context,
+    cluster,
     exactly,
     pod,
     pod_spec,
@@ -22,8 +23,8 @@ TYPO = {"name": "gpus", "request": "gpus"}
 BY_NAME = [{"name": "gpus", "resourceClaimName": "gpus"}]
 
 
-def findings(object: Object, known: ViewContext) -> list[Finding]:
-    return list(UnknownRequest().check(object, known))
+def findings(object: Object, known: Cluster) -> list[Finding]:
+    return builders.findings(UnknownRequest(), object, known)
 
 
 @pytest.mark.parametrize(
@@ -41,12 +42,12 @@ def findings(object: Object, known: ViewContext) -> list[Finding]:
     ],
 )
 def test_what_gets_its_devices_passes(spec: Object) -> None:
-    known = context(template(exactly("gpu")), claim(exactly("gpu")))
+    known = cluster(template(exactly("gpu")), claim(exactly("gpu")))
     assert findings(pod(spec), known) == []
 
 
 def test_an_unknown_request_of_a_template_is_denied_with_the_nearest_name() -> None:
-    known = context(template(exactly("gpu"), exactly("nic")))
+    known = cluster(template(exactly("gpu"), exactly("nic")))
     (finding,) = findings(pod(pod_spec({"name": "gpus"}, TYPO)), known)
     assert finding == Finding(
         rule="FTL035",
@@ -60,26 +61,26 @@ def test_an_unknown_request_of_a_template_is_denied_with_the_nearest_name() -> N
 
 def test_an_unknown_request_of_a_claim_is_denied() -> None:
     spec = pod_spec({"name": "gpus", "request": "tpu9"}, claims=BY_NAME)
-    (finding,) = findings(pod(spec), context(claim(exactly("nic"))))
+    (finding,) = findings(pod(spec), cluster(claim(exactly("nic"))))
     assert "ResourceClaim team/gpus has no request 'tpu9' (has only: nic)" in finding.message
     assert "leave request out" in finding.fix
 
 
 def test_init_containers_are_read_too() -> None:
     (finding,) = findings(
-        pod(pod_spec(TYPO, group="initContainers")), context(template(exactly("gpu")))
+        pod(pod_spec(TYPO, group="initContainers")), cluster(template(exactly("gpu")))
     )
     assert finding.field == "spec.initContainers[0].resources.claims[0].request"
 
 
 def test_a_claim_without_requests_has_none_to_name() -> None:
-    (finding,) = findings(pod(pod_spec(TYPO)), context(template()))
+    (finding,) = findings(pod(pod_spec(TYPO)), cluster(template()))
     assert finding.severity is Severity.DENY
     assert "has no requests" in finding.message
 
 
 def test_the_main_request_of_alternatives_is_known_and_an_alternative_only_warns() -> None:
-    known = context(template(alternatives(alternative("big"), alternative("small"), name="gpu")))
+    known = cluster(template(alternatives(alternative("big"), alternative("small"), name="gpu")))
     assert findings(pod(pod_spec(USE)), known) == []
     (finding,) = findings(pod(pod_spec({"name": "gpus", "request": "gpu/big"})), known)
     assert finding.severity is Severity.WARN
@@ -91,13 +92,13 @@ def test_the_main_request_of_alternatives_is_known_and_an_alternative_only_warns
 @pytest.mark.parametrize(
     "known",
     [
-        context(),
-        context(template(exactly("gpu"), namespace="elsewhere")),
-        context(template(exactly("gpu")), synced=False),
+        cluster(),
+        cluster(template(exactly("gpu"), namespace="elsewhere")),
+        cluster(template(exactly("gpu")), synced=False),
     ],
     ids=["absent", "in another namespace", "view not synced"],
 )
-def test_a_claim_that_is_not_known_is_undecided(known: ViewContext) -> None:
+def test_a_claim_that_is_not_known_is_undecided(known: Cluster) -> None:
     (finding,) = findings(pod(pod_spec(TYPO)), known)
     assert finding.severity is Severity.UNDECIDED
 
@@ -105,7 +106,7 @@ def test_a_claim_that_is_not_known_is_undecided(known: ViewContext) -> None:
 def test_a_pod_without_a_namespace_is_in_that_of_the_request() -> None:
     nameless = pod(pod_spec(TYPO))
     del nameless["metadata"]["namespace"]
-    (finding,) = findings(nameless, context(template(exactly("gpu"))))
+    (finding,) = findings(nameless, cluster(template(exactly("gpu"))))
     assert finding.severity is Severity.DENY
 
 
@@ -136,7 +137,7 @@ def test_the_pod_templates_of_workloads_are_read(
         "metadata": {"name": "w", "namespace": "team"},
         **body,
     }
-    (finding,) = findings(workload, context(template(exactly("gpu"))))
+    (finding,) = findings(workload, cluster(template(exactly("gpu"))))
     assert finding.field == f"{path}.spec.containers[0].resources.claims[0].request"
 
 
@@ -148,5 +149,5 @@ def test_each_job_of_a_job_set_is_read() -> None:
         "metadata": {"namespace": "team"},
         "spec": {"replicatedJobs": jobs},
     }
-    (finding,) = findings(job_set, context(template(exactly("gpu"))))
+    (finding,) = findings(job_set, cluster(template(exactly("gpu"))))
     assert finding.field.startswith("spec.replicatedJobs[1].template.spec.template.spec.containers")

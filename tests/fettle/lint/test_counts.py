@@ -6,19 +6,19 @@ import pytest
 
 from fettle.lint.counts import ClaimTooLarge
 from fettle.lint.findings import Finding, Severity
+from tests.fettle.lint import builders
 from tests.fettle.lint.builders import (
     Object,
     alternative,
     alternatives,
     claim,
-    context,
     exactly,
     template,
 )
 
 
 def findings(object: Object) -> list[Finding]:
-    return list(ClaimTooLarge().check(object, context()))
+    return builders.findings(ClaimTooLarge(), object)
 
 
 @pytest.mark.parametrize(

@@ -1,41 +1,28 @@
 """All rules together."""
 
+import asyncio
 import string
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fettle.lint.drivers import Drivers
 from fettle.lint.findings import Severity
+from fettle.lint.linting import Linter
+from fettle.lint.manifests import Manifest
 from fettle.lint.rules import RULES
-from tests.fettle.lint.builders import (
-    Object,
-    alternative,
-    alternatives,
-    claim,
-    context,
-    exactly,
-    pod,
-    pod_spec,
-    template,
-)
+from fettle.view import EMPTY
+from tests.fettle.lint.builders import Object
+from tests.fettle.lint.clusters import InProcess, view_of
+from tests.fettle.lint.tables.case import FLEET, claim, exactly, template
+from tests.fettle.lint.test_tables import CASES
 from tests.fettle.lint.wild import ANYTHING, spoilt
 
-REQUESTS = [
-    exactly("a", count=30, tolerations=[{"operator": "Equal", "value": "hot"}]),
-    alternatives(
-        alternative("b", count=40), alternative("c", allocationMode="All", tolerations=[])
-    ),
-]
-SPEC = pod_spec({"name": "gpus", "request": "typo"}, {"name": "gpus", "request": "gpu"})
-JOB = {
-    "apiVersion": "batch/v1",
-    "kind": "Job",
-    "metadata": {"namespace": "team"},
-    "spec": {"template": {"spec": SPEC}},
-}
-OBJECTS = st.sampled_from([claim(*REQUESTS), template(*REQUESTS), pod(SPEC), JOB])
+KNOWN = view_of([*FLEET, template(exactly()), claim(exactly())])
+LINTER = Linter(evaluator=InProcess(), drivers=Drivers(), survey_wait_s=10)
+OBJECTS = st.sampled_from(sorted((case.object for case in CASES), key=str))
 
 
 def test_ids_are_unique_and_in_order() -> None:
@@ -49,21 +36,21 @@ def test_every_rule_has_a_name_that_can_be_typed() -> None:
         assert set(rule.name) <= set(string.ascii_lowercase + "-")
 
 
-@given(OBJECTS.flatmap(spoilt))
-def test_spoilt_objects_are_judged_without_a_crash(spoiled: Any) -> None:
+@settings(max_examples=400, deadline=None)
+@given(OBJECTS.flatmap(spoilt), st.booleans())
+def test_spoilt_objects_are_judged_without_a_crash(spoiled: Any, known: bool) -> None:
     if not isinstance(spoiled, dict):
         return
-    known = context(template(exactly("gpu")))
-    for rule in RULES:
-        for finding in rule.check(spoiled, known):
-            assert finding.rule == rule.id
-            assert finding.field.startswith("spec.")
-            assert finding.message
+    manifest = Manifest(spoiled)
+    for finding in asyncio.run(LINTER.lint(manifest, KNOWN if known else EMPTY)):
+        assert finding.rule in {rule.id for rule in RULES}
+        assert finding.field
+        assert finding.message
 
 
 @given(st.dictionaries(st.text(), ANYTHING))
 def test_an_object_of_no_kind_is_not_judged(value: Object) -> None:
-    assert all(not list(rule.check(value, context())) for rule in RULES)
+    assert asyncio.run(LINTER.lint(Manifest(value), KNOWN)) == []
 
 
 @pytest.mark.parametrize("severity", Severity)

@@ -6,12 +6,12 @@ import pytest
 
 from fettle.lint.findings import Finding, Severity
 from fettle.lint.tolerations import TolerationWithoutKey
+from tests.fettle.lint import builders
 from tests.fettle.lint.builders import (
     Object,
     alternative,
     alternatives,
     claim,
-    context,
     exactly,
     pod,
     template,
@@ -19,7 +19,7 @@ from tests.fettle.lint.builders import (
 
 
 def findings(object: Object) -> list[Finding]:
-    return list(TolerationWithoutKey().check(object, context()))
+    return builders.findings(TolerationWithoutKey(), object)
 
 
 @pytest.mark.parametrize(

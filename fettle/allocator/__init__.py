@@ -1,0 +1,26 @@
+"""Which devices the in-tree DRA allocator takes on a node: first fit, in its own order, read-only.
+
+`allocating` is one allocation from beginning to end: `plans` are checked, `searching` goes through
+the candidates, `taking` decides on each with the help of `constraints`, `counters`, `capacities`
+and `tolerating`. `pruning` ends hopeless searches early. What is not modelled ends in "undecided",
+never in a guess. Pure; selectors are looked up, not evaluated.
+"""
+
+from fettle.allocator.allocating import AMPLE, Budget, allocate, allocating, run
+from fettle.allocator.outcomes import Allocated, Found, Taken
+from fettle.allocator.taking import Acceptable, Match
+from fettle.allocator.tolerating import tolerates
+
+__all__ = [
+    "AMPLE",
+    "Acceptable",
+    "Allocated",
+    "Budget",
+    "Found",
+    "Match",
+    "Taken",
+    "allocate",
+    "allocating",
+    "run",
+    "tolerates",
+]

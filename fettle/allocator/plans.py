@@ -1,0 +1,104 @@
+"""What each alternative of a claim needs on one node, found out before the search begins.
+
+A port of the checks of `validateDeviceRequest` of k8s.io/dynamic-resource-allocation/structured
+(incubating), in its order, since the first error is the one that counts.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from fettle.allocator.outcomes import Aborted, Unclear
+from fettle.allocator.profiles import Features
+from fettle.amounts import Amount
+from fettle.asks.claims import ALL, EXACT_COUNT, Alternative, Claim, Request
+
+
+class Plan:
+    """One alternative during a search: what it needs, and which candidates its selectors match.
+
+    `everything` are the candidates that mode All needs, None in other modes. `matches` is None
+    for candidates that were not looked at yet.
+    """
+
+    __slots__ = (
+        "admin",
+        "alternative",
+        "capacity",
+        "claim",
+        "count",
+        "everything",
+        "matches",
+        "request",
+    )
+
+    def __init__(self, claim: int, request: Request, alternative: Alternative, size: int) -> None:
+        self.claim = claim
+        self.request = request
+        self.alternative = alternative
+        self.count = alternative.count
+        self.admin = bool(alternative.admin_access)
+        self.capacity: dict[str, Amount] = dict(alternative.capacity or ())
+        self.everything: list[int] | None = None
+        self.matches: list[bool | None] = [None] * size
+
+    @property
+    def name(self) -> str:
+        return self.alternative.name
+
+
+Plans = Sequence[Sequence[Sequence[Plan]]]
+"""By claim, request, alternative."""
+
+
+def lay_out(claims: Sequence[Claim], size: int) -> Plans:
+    """A plan for every alternative, on `size` candidates."""
+    return [
+        [[Plan(c, r, a, size) for a in r.alternatives] for r in claim.requests]
+        for c, claim in enumerate(claims)
+    ]
+
+
+def check_gates(request: Request, features: Features) -> None:
+    """Raises Aborted where a request needs a gate that is off."""
+    if request.listed and not features.prioritized_list:
+        raise Aborted(f"request {request.name}: the gate DRAPrioritizedList is off")
+    if features.consumable_capacity:
+        return
+    for alternative in request.alternatives:
+        if alternative.capacity is not None:
+            raise Aborted(f"{alternative.name}: the gate DRAConsumableCapacity is off")
+
+
+def check(alternative: Alternative, features: Features) -> None:
+    """Raises Aborted or Unclear for what no device could satisfy."""
+    name = alternative.name
+    if alternative.derived:
+        if features.derived_attributes:
+            raise Unclear(f"{name}: derived attributes are not modelled")
+        raise Aborted(f"{name}: the gate DRADerivedAttributes is off")
+    if alternative.unclear:
+        raise Unclear(f"{name}: {alternative.unclear}")
+    if alternative.error:
+        raise Aborted(f"{name}: {alternative.error}")
+    if alternative.admin_access is not None and not features.admin_access:
+        raise Aborted(f"{name}: the gate DRAAdminAccess is off")
+    if alternative.mode not in (EXACT_COUNT, ALL):
+        raise Aborted(f"{name}: {alternative.mode!r} is no allocation mode")
+
+
+def add_to_limit(
+    total: int, request: Request, alternatives: Sequence[Plan], claim: str, limit: int
+) -> int:
+    """The fewest devices that a claim needs, with one request more; raises Aborted."""
+    fewest = min(plan.count for plan in alternatives)
+    if fewest > limit - total:
+        raise Aborted(
+            f"claim {claim}, request {request.name}: adding {fewest} devices exceeds the claim "
+            f"limit of {limit}, with {total} already accounted for"
+        )
+    return total + fewest
+
+
+def unknown_constraints(claim: Claim) -> Iterator[str]:
+    for number, constraint in enumerate(claim.constraints):
+        if constraint.attribute is None:
+            yield f"claim {claim.name}: constraint {number} is of an unknown form"

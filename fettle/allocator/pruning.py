@@ -1,0 +1,109 @@
+"""Whether it is plain, without searching, that nothing can be found: too few devices match.
+
+An exhaustive search would come to the same, only later: exponentially, at worst. So nothing is said
+here where the search could end in an error instead. Sound, not complete; `taking` knows the rules.
+"""
+
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+
+from fettle.allocator.constraints import attribute
+from fettle.allocator.outcomes import Aborted, Unclear
+from fettle.allocator.plans import Plan, Plans
+from fettle.allocator.profiles import Profile
+from fettle.allocator.searching import PAUSE
+from fettle.allocator.taking import Books
+from fettle.asks.claims import Claim, Constraint
+
+MOST_COMPARED = 256
+"""Candidates beyond which their attributes are not compared, since that is done without a pause."""
+
+
+def hopeless(
+    claims: Sequence[Claim], plans: Plans, books: Books, profile: Profile
+) -> Generator[None, None, str]:
+    """Why no search can succeed, "" where that is not plain; pauses often."""
+    able: dict[int, list[int]] = {}
+    try:
+        for plan in _all(plans):  # of all claims, so that what would end in an error comes to light
+            found = able[id(plan)] = []
+            for looked, at in enumerate(books.able(plan)):
+                if looked % PAUSE == PAUSE - 1:
+                    yield
+                if at is not None:
+                    found.append(at)
+    except (Aborted, Unclear):
+        return ""
+    for claim, requests in zip(claims, plans, strict=True):
+        if claim.constraints and any(p.everything is not None for p in _all([requests])):
+            return ""  # a constraint against what mode All needs is an error
+    reasons = (
+        _hopeless(claim, requests, able, books, profile)
+        for claim, requests in zip(claims, plans, strict=True)
+    )
+    return next(filter(None, reasons), "")
+
+
+def _all(plans: Plans) -> Iterator[Plan]:
+    return (plan for requests in plans for alternatives in requests for plan in alternatives)
+
+
+def _hopeless(
+    claim: Claim,
+    requests: Sequence[Sequence[Plan]],
+    able: Mapping[int, Sequence[int]],
+    books: Books,
+    profile: Profile,
+) -> str:
+    for alternatives in requests:
+        if all(len(able[id(plan)]) < plan.count for plan in alternatives):
+            return f"{alternatives[0].request.name}: too few devices can be taken"
+    if profile.features.list_type_attributes or profile.quirks.distinct_by_request:
+        return ""
+    if len(books.candidates) > MOST_COMPARED:
+        return ""
+    single = [alternatives[0] for alternatives in requests if len(alternatives) == 1]
+    for constraint in claim.constraints:
+        bound = [p for p in single if constraint.concerns(p.request.name, p.name) and p.count]
+        if _unsatisfiable(constraint, [(p.count, able[id(p)]) for p in bound], books):
+            return f"too few devices go together by {constraint.attribute}"
+    return ""
+
+
+def _unsatisfiable(
+    constraint: Constraint, needs: Sequence[tuple[int, Iterable[int]]], books: Books
+) -> bool:
+    """Whether no value of the attribute can serve all these requests.
+
+    `needs` are counts with the candidates that each may come from.
+    """
+    total = sum(count for count, _ in needs)
+    if total < 2:
+        return False
+    tables = [_by_value(constraint, able, books) for _, able in needs]
+    if any(None in table for table in tables):
+        return False
+    if constraint.distinct:
+        return len({value for table in tables for value in table}) < total
+    return not any(
+        all(
+            len(table.get(value, ())) >= count
+            for table, (count, _) in zip(tables, needs, strict=True)
+        )
+        for value in tables[0]
+    )
+
+
+def _by_value(constraint: Constraint, able: Iterable[int], books: Books) -> dict[object, list[int]]:
+    """Candidates by the value they have; under None those whose value compares in other ways."""
+    table: dict[object, list[int]] = {}
+    for at in able:
+        found = attribute(constraint, books.candidates[at].device)
+        if found is None:
+            continue
+        values = [
+            (kind, value)
+            for kind, value in enumerate((found.string, found.int_, found.bool_, found.version))
+            if value is not None
+        ]
+        table.setdefault(values[0] if len(values) == 1 else None, []).append(at)
+    return table

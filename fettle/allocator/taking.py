@@ -1,0 +1,303 @@
+"""Taking one device and giving it back: every check on the way, and the books that both keep.
+
+A port of `isSelectable`, `allocateDevice` and `rollbackDevice` of
+k8s.io/dynamic-resource-allocation/structured (incubating; experimental where an alpha gate is on).
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from fettle.allocator import capacities
+from fettle.allocator.constraints import Tracked, track
+from fettle.allocator.counters import Counters
+from fettle.allocator.outcomes import Aborted, Taken, Unclear
+from fettle.allocator.plans import Plan
+from fettle.allocator.profiles import Profile
+from fettle.allocator.tolerating import tolerated
+from fettle.asks.claims import Claim
+from fettle.selectors.outcomes import Kind, Outcome
+from fettle.view import DeviceView, PoolView
+
+Match = Callable[[str, DeviceView], Outcome]
+"""(expression, device) → what the selector says of it."""
+Acceptable = Callable[[DeviceView], bool]
+
+
+class Candidate(NamedTuple):
+    pool: PoolView
+    device: DeviceView
+
+
+class Undo(NamedTuple):
+    """What taking a device wrote down. `consumed` None: it is not a share; `shared_before`:
+    another share of it was being taken already."""
+
+    at: int
+    counted: bool
+    consumed: dict[str, int] | None = None
+    shared_before: bool = False
+
+
+class Books:
+    """Who holds what during one search. `candidates` are all devices of usable pools, in order.
+
+    `acceptable` turns devices down as a taint that nothing tolerates would.
+    """
+
+    def __init__(
+        self,
+        claims: Sequence[Claim],
+        pools: Sequence[PoolView],
+        match: Match,
+        profile: Profile,
+        acceptable: Acceptable | None = None,
+    ) -> None:
+        self.candidates = [
+            Candidate(pool, device)
+            for pool in pools
+            if not pool.incomplete and not pool.invalid
+            for device in pool.devices
+        ]
+        self._match = match
+        self._features = profile.features
+        self._quirks = profile.quirks
+        self._acceptable = acceptable
+        self._constraints: list[list[Tracked]] = [
+            [track(constraint, profile) for constraint in claim.constraints] for claim in claims
+        ]
+        self._counters = Counters(profile.quirks)
+        self._holders = [0] * len(self.candidates)  # bit i: held for claim i
+        self._shares: dict[int, dict[str, int]] = {}
+        self._taken: list[list[Taken]] = [[] for _ in claims]
+
+    def number(self, claim: int) -> int:
+        """How many devices a claim has so far."""
+        return len(self._taken[claim])
+
+    def results(self) -> tuple[Taken, ...]:
+        return tuple(taken for claim in self._taken for taken in claim)
+
+    # -- checks
+
+    def usable(self, plan: Plan, at: int) -> bool:
+        """The checks that a device must pass before it is worth an attempt, cheapest first."""
+        if self._in_use(plan, at):
+            return False
+        if not self.selectable(plan, at):
+            return False
+        return self._fits(plan, at)
+
+    def _in_use(self, plan: Plan, at: int) -> bool:
+        if plan.admin:
+            return bool(self._holders[at] >> plan.claim & 1)
+        return self.candidates[at].device.allocated or self._holders[at] != 0
+
+    def selectable(self, plan: Plan, at: int) -> bool:
+        """Whether selectors match and the device is for this node; looked up once."""
+        matches = plan.matches[at]
+        if matches is None:
+            matches = plan.matches[at] = self._selectable(plan, *self.candidates[at])
+        return matches
+
+    def _selectable(self, plan: Plan, pool: PoolView, device: DeviceView) -> bool:
+        if pool.unclear:
+            raise Unclear(f"pool {pool.name}: {pool.unclear}")
+        published = device.published
+        if published.device.binding_conditions and not self._features.device_binding_and_status:
+            return False
+        for expression in plan.alternative.selectors:
+            if published.abort:
+                raise Aborted(f"{plan.name}: selectors on {published.id}: {published.abort}")
+            outcome = self._match(expression, device)
+            if outcome.kind is Kind.MATCH:
+                continue
+            if outcome.kind is Kind.NO_MATCH:
+                return False
+            told = f"{plan.name} on {published.id}: {outcome.reason or outcome.kind}"
+            raise Unclear(told) if outcome.undecided else Aborted(told)
+        if device.misplaced:
+            raise Aborted(f"{published.id}: {device.misplaced}")
+        return device.here
+
+    def able(self, plan: Plan) -> Iterator[int | None]:
+        """The candidates that could be taken if nothing else were, and None for those that could
+        not; raises as taking them does."""
+        for at, (_, device) in enumerate(self.candidates):
+            able = (
+                (plan.admin or not device.allocated)
+                and self.selectable(plan, at)
+                and self._fits_beside(plan, device, device.consumed, {})
+                and not self._forbidden(plan, device)
+            )
+            yield at if able else None
+
+    def could_fit(self, plan: Plan, at: int) -> bool:
+        """Whether a device's capacities suffice while nobody else uses them."""
+        device = self.candidates[at].device
+        used = device.consumed if self._quirks.all_drops_short else {}
+        return self._fits_beside(plan, device, used, {})
+
+    def _fits(self, plan: Plan, at: int) -> bool:
+        device = self.candidates[at].device
+        return self._fits_beside(plan, device, device.consumed, self._shares.get(at) or {})
+
+    def _fits_beside(
+        self,
+        plan: Plan,
+        device: DeviceView,
+        used: capacities.Used,
+        taking: capacities.Used,
+    ) -> bool:
+        published = device.published
+        if not self._features.consumable_capacity:
+            return True
+        if published.plain and not plan.capacity and not used and not taking:
+            return True
+        if published.unclear:
+            raise Unclear(f"{published.id}: {published.unclear}")
+        fractional = self._features.fractional_capacity_range
+        return capacities.fits(
+            plan.capacity, published.capacities, used, taking, fractional=fractional
+        )
+
+    # -- taking and giving back
+
+    def take(self, plan: Plan, at: int, *, must: bool = False) -> Undo | None:
+        """Take a device that is selectable; None, and nothing is changed, where that cannot be.
+
+        `must`: this very device is needed; a constraint against it is then a hard error.
+        """
+        pool, device = self.candidates[at]
+        multiple = self._features.consumable_capacity and device.published.multiple
+        if not (multiple and plan.admin) and self._in_use(plan, at):
+            return None
+        if not self._operable(device):
+            return None
+        counts = bool(device.published.device.consumes_counters)
+        if counts and not self._features.partitionable_devices:
+            return None
+        if multiple and (self._is_shared(device) or at in self._shares):
+            counts = False  # its first share has paid
+        if counts and not self._reserve(pool, device):
+            return None
+        undo = Undo(at, counts)
+        if self._forbidden(plan, device):
+            self._release(undo)
+            return None
+        if not self._constrain(plan, device):
+            self._release(undo)
+            if must:
+                raise Aborted(
+                    f"{plan.name}: {device.id} is needed, and a constraint of the claim forbids it"
+                )
+            return None
+        return self._hold(plan, undo, multiple=multiple)
+
+    def _is_shared(self, device: DeviceView) -> bool:
+        return bool(device.consumed) if self._quirks.empty_shares_unseen else device.shared
+
+    def _operable(self, device: DeviceView) -> bool:
+        """Slices may ask that nothing is done on the node (an alpha of 1.37)."""
+        features = self._features
+        if not device.published.skips:
+            return True
+        if features.optional_node_operations:
+            raise Unclear(f"{device.id}: optional node operations are not modelled")
+        return not (
+            features.list_type_attributes
+            or features.compatibility_groups
+            or features.derived_attributes
+        )
+
+    def _reserve(self, pool: PoolView, device: DeviceView) -> bool:
+        if self._features.compatibility_groups:
+            raise Unclear(f"{device.id}: compatibility groups are not modelled")
+        if device.published.unclear:
+            raise Unclear(f"{device.id}: {device.published.unclear}")
+        return self._counters.reserve(pool, device)
+
+    def _forbidden(self, plan: Plan, device: DeviceView) -> bool:
+        if (
+            device.taints
+            and self._features.device_taints
+            and not tolerated(device.taints, plan.alternative.tolerations)
+        ):
+            return True
+        return self._acceptable is not None and not self._acceptable(device)
+
+    def _constrain(self, plan: Plan, device: DeviceView) -> bool:
+        constraints = self._constraints[plan.claim]
+        for number, constraint in enumerate(constraints):
+            if not constraint.add(plan.request, plan.alternative, device):
+                for added in reversed(constraints[:number]):
+                    added.remove(plan.request, plan.alternative)
+                return False
+        return True
+
+    def _hold(self, plan: Plan, undo: Undo, *, multiple: bool) -> Undo | None:
+        """The last check, of capacity, and then the entries."""
+        at, device = undo.at, self.candidates[undo.at].device
+        if not multiple:
+            self._holders[at] |= 1 << plan.claim
+        if not self._fits(plan, at):
+            if self._quirks.undoes_in_part:
+                return None
+            if not multiple:
+                self._holders[at] &= ~(1 << plan.claim)
+            self._unconstrain(plan)
+            self._release(undo)
+            return None
+        consumed = None
+        if multiple:
+            fractional = self._features.fractional_capacity_range
+            amounts = capacities.consumption(
+                plan.capacity, device.published.capacities, fractional=fractional
+            )
+            consumed = {name: amount.nano for name, amount in amounts.items()}
+            undo = undo._replace(consumed=consumed, shared_before=at in self._shares)
+            share = self._shares.setdefault(at, {})
+            for name, value in consumed.items():
+                share[name] = share.get(name, 0) + value
+        self._taken[plan.claim].append(
+            Taken(
+                plan.claim,
+                plan.name,
+                device,
+                plan.admin,
+                None if consumed is None else tuple(consumed.items()),
+            )
+        )
+        return undo
+
+    def give_back(self, plan: Plan, undo: Undo) -> None:
+        """Undo a `take`, the last one first."""
+        self._taken[plan.claim].pop()
+        if undo.consumed is None:
+            self._holders[undo.at] &= ~(1 << plan.claim)
+        else:
+            self._unshare(undo.at, undo.consumed, others=undo.shared_before)
+        self._unconstrain(plan)
+        leaks = self._quirks.undoes_in_part and undo.consumed is not None
+        if undo.counted and not leaks:
+            self._counters.release(*self.candidates[undo.at])
+
+    def _unshare(self, at: int, consumed: Mapping[str, int], *, others: bool) -> None:
+        """Give a share back; `others`: the device was shared before it."""
+        share = self._shares.get(at)
+        if self._quirks.undoes_in_part:
+            others = not consumed
+        if share is None:
+            return
+        for name, value in consumed.items():
+            share[name] -= value
+        if not others and not any(share.values()):
+            del self._shares[at]
+
+    def _unconstrain(self, plan: Plan) -> None:
+        for constraint in reversed(self._constraints[plan.claim]):
+            constraint.remove(plan.request, plan.alternative)
+
+    def _release(self, undo: Undo) -> None:
+        """Give counters back after a device was turned down."""
+        if undo.counted and not self._quirks.undoes_in_part:
+            self._counters.release(*self.candidates[undo.at])

@@ -1,0 +1,159 @@
+"""What one pod needs of devices: its policy, device-plugin units, and DRA claims.
+
+Derived from the pod as it is sent by the scheduler and the claims, templates, classes and
+namespace labels of a view; equal asks share verdicts. Stands between view and verdict; pure.
+"""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from fettle.asks import claims as claiming
+from fettle.asks import extended
+from fettle.asks.claims import Alternative, Claim, Held, Request
+from fettle.policies import Policies, Resolved
+from fettle.policy import Policy
+from fettle.view import View
+from fettle.wire import core, resource
+
+
+class Units(msgspec.Struct, frozen=True):
+    """`count` units of an extended resource; `backing` where a DeviceClass stands behind it."""
+
+    resource: str
+    count: int
+    backing: tuple[Request, ...] = ()
+
+
+class Bound(msgspec.Struct, frozen=True):
+    """A claim that is allocated already: what it holds, and the nodes where it can be used.
+
+    `failed` says which condition keeps its devices from being bound ("" if none does): the
+    scheduler then takes the allocation back.
+    """
+
+    name: str
+    held: tuple[Held, ...] = ()
+    nodes: core.NodeSelector | None = None
+    failed: str = ""
+
+
+class Ask(msgspec.Struct, frozen=True):
+    """What a pod needs. `claims` are yet to be allocated, `bound` are allocated already.
+
+    `unsettled` are reasons why part of the ask cannot be judged, such as a claim not yet seen.
+    `takers` pods with the same needs may be placed already without being visible (`unseen.py`).
+    """
+
+    policy: Policy
+    units: tuple[Units, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    bound: tuple[Bound, ...] = ()
+    unsettled: tuple[str, ...] = ()
+    takers: int = 0
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Names for people of what is asked: resources, then device classes."""
+        names = [u.resource for u in self.units]
+        names += [a.class_name for c in self.claims for a in c.alternatives() if a.class_name]
+        names += [h.device.driver for b in self.bound for h in b.held]
+        return tuple(dict.fromkeys(names)) or ("resource claims",)
+
+    def alternatives(self) -> Iterator[Alternative]:
+        """All that could be asked of the allocator."""
+        for claim in self.claims:
+            yield from claim.alternatives()
+        for units in self.units:
+            for request in units.backing:
+                yield from request.alternatives
+
+    @property
+    def selectors(self) -> frozenset[str]:
+        return frozenset(e for a in self.alternatives() for e in a.selectors)
+
+
+def uses_devices(pod: core.Pod) -> bool:
+    """Whether a pod asks for any extended resource of somebody else's, or has a claim."""
+    if pod.spec is None:
+        return False
+    return bool(pod.spec.resource_claims) or any(True for _ in extended.device_units(pod))
+
+
+def resolve_policy(pod: core.Pod, view: View, policies: Policies) -> Resolved:
+    """The policy of a pod, from its annotations and its namespace's labels."""
+    labels = view.namespaces.get(pod.metadata.namespace)
+    return policies.resolve(pod.metadata.annotations, labels, view.policies)
+
+
+def ask_of(pod: core.Pod, view: View, policies: Policies) -> Ask | None:
+    """The pod's ask in this view; None where it needs no devices at all."""
+    units = tuple(
+        Units(name, count, extended.backing(pod, name, view.classes))
+        for name, count in extended.device_units(pod)
+    )
+    entries = pod.spec.resource_claims if pod.spec is not None else None
+    if not units and not entries:
+        return None
+    claims: list[Claim] = []
+    bound: list[Bound] = []
+    unsettled: list[str] = []
+    for entry in entries or ():
+        spec, claim = _claim_of(pod, entry, view)
+        if claim is not None and (held := claiming.holds(claim)) is not None:
+            bound.append(_bound(entry.name, claim, held))
+        elif spec is None:
+            unsettled.append(f"claim {entry.name}: neither claim nor template is known yet")
+        else:
+            claims.append(claiming.claim(entry.name, spec, view.classes))
+    policy = resolve_policy(pod, view, policies).policy
+    return Ask(policy, units, tuple(claims), tuple(bound), tuple(unsettled))
+
+
+def _bound(name: str, claim: resource.ResourceClaim, held: tuple[Held, ...]) -> Bound:
+    assert claim.status is not None
+    allocation = claim.status.allocation
+    assert allocation is not None
+    devices = allocation.devices
+    failures = {
+        (result.driver, result.pool, result.device, condition)
+        for result in (devices.results or () if devices is not None else ())
+        for condition in result.binding_failure_conditions or ()
+    }
+    failed = next(
+        (
+            f"condition {condition.type} of {status.driver}/{status.pool}/{status.device}"
+            for status in claim.status.devices or ()
+            for condition in status.conditions or ()
+            if condition.status == "True"
+            and (status.driver, status.pool, status.device, condition.type) in failures
+        ),
+        "",
+    )
+    return Bound(name, held, allocation.node_selector, failed)
+
+
+def standing_selectors(view: View) -> Iterator[str]:
+    """The expressions of all classes and templates: what pods yet to come will be judged by."""
+    for device_class in view.classes.values():
+        if device_class.spec is not None:
+            yield from claiming.expressions(device_class.spec.selectors)
+    for template in view.templates.values():
+        for alternative in claiming.claim("", template.spec.spec, view.classes).alternatives():
+            yield from alternative.selectors
+
+
+def _claim_of(
+    pod: core.Pod, entry: core.PodResourceClaim, view: View
+) -> tuple[resource.ResourceClaimSpec | None, resource.ResourceClaim | None]:
+    """The claim that a pod's entry stands for; while there is none, its template's spec."""
+    namespace = pod.metadata.namespace
+    name = entry.resource_claim_name
+    if name is None and pod.status is not None:
+        statuses = pod.status.resource_claim_statuses or ()
+        name = next((s.resource_claim_name for s in statuses if s.name == entry.name), None)
+    claim = view.claims.get(f"{namespace}/{name}") if name else None
+    if claim is not None:
+        return claim.spec, claim
+    template = view.templates.get(f"{namespace}/{entry.resource_claim_template_name}")
+    return (template.spec.spec if template is not None else None), None

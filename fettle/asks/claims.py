@@ -1,0 +1,238 @@
+"""What ResourceClaims ask for, as values that can be compared and hashed, with their classes.
+
+Made from a claim's or a template's spec; whatever fails every allocation, and whatever is not
+modelled, is noted where the allocator would come upon it. Also what allocated claims hold.
+Stands between wire and asks; pure.
+"""
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from fettle.amounts import Amount, Unreadable, amount, nano
+from fettle.model import DeviceId
+from fettle.wire import resource
+
+EXACT_COUNT, ALL = "ExactCount", "All"
+
+
+class Alternative(msgspec.Struct, frozen=True):
+    """A request that stands for itself, or one of a `firstAvailable` list.
+
+    `name` is as in allocation results (`request` or `request/alternative`). `selectors` are CEL
+    expressions, those of the class first. `capacity` is None where the request says nothing of it.
+    `error` is why every allocation of it fails, `unclear` what about it is not modelled.
+    """
+
+    name: str
+    class_name: str = ""
+    selectors: tuple[str, ...] = ()
+    mode: str = EXACT_COUNT
+    count: int = 1
+    admin_access: bool | None = None
+    tolerations: tuple[resource.DeviceToleration, ...] = ()
+    capacity: tuple[tuple[str, Amount], ...] | None = None
+    derived: bool = False
+    error: str = ""
+    unclear: str = ""
+
+
+class Request(msgspec.Struct, frozen=True):
+    """One device request; `listed` where it is a `firstAvailable` list."""
+
+    name: str
+    alternatives: tuple[Alternative, ...]
+    listed: bool = False
+
+
+class Constraint(msgspec.Struct, frozen=True):
+    """`matchAttribute` or, with `distinct`, `distinctAttribute`; `attribute` None: neither.
+
+    `requests` empty: all of them.
+    """
+
+    attribute: str | None
+    distinct: bool = False
+    requests: frozenset[str] = frozenset()
+
+    def concerns(self, request: str, alternative: str) -> bool:
+        return not self.requests or request in self.requests or alternative in self.requests
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """A claim that is yet to be allocated; `name` is for people."""
+
+    name: str
+    requests: tuple[Request, ...] = ()
+    constraints: tuple[Constraint, ...] = ()
+
+    def alternatives(self) -> Iterator[Alternative]:
+        for request in self.requests:
+            yield from request.alternatives
+
+
+class Held(msgspec.Struct, frozen=True):
+    """A device as a claim holds it: `share` is "" where it is held alone; `consumed` in 1e-9."""
+
+    device: DeviceId
+    share: str = ""
+    consumed: tuple[tuple[str, int], ...] = ()
+
+
+def claim(
+    name: str,
+    spec: resource.ResourceClaimSpec,
+    classes: Mapping[str, resource.DeviceClass],
+    *,
+    defaulted: bool = True,
+) -> Claim:
+    """What a spec asks for. `defaulted`: with the API's defaults, as it would be stored."""
+    devices = spec.devices
+    if devices is None:
+        return Claim(name)
+    return Claim(
+        name,
+        tuple(
+            _request(r, classes, spec.unknown, defaulted=defaulted) for r in devices.requests or ()
+        ),
+        tuple(_constraint(c) for c in devices.constraints or ()),
+    )
+
+
+def counted(name: str, device_class: resource.DeviceClass, count: int) -> Request:
+    """The request that the scheduler makes for an extended resource."""
+    class_ = device_class.metadata.name
+    selectors = tuple(expressions(_class_selectors(device_class)))
+    return Request(name, (Alternative(name, class_, selectors, count=count),))
+
+
+def holds(claim: resource.ResourceClaim) -> tuple[Held, ...] | None:
+    """What a claim is allocated, without what has admin access; None: it is not allocated."""
+    if claim.status is None or claim.status.allocation is None:
+        return None
+    devices = claim.status.allocation.devices
+    results = devices.results or () if devices is not None else ()
+    return tuple(
+        Held(
+            DeviceId(r.driver, r.pool, r.device),
+            r.share_id or "",
+            _consumed(r) if r.share_id is not None else (),
+        )
+        for r in results
+        if not r.admin_access
+    )
+
+
+def _consumed(result: resource.DeviceResult) -> tuple[tuple[str, int], ...]:
+    try:
+        return tuple((name, nano(q)) for name, q in (result.consumed_capacity or {}).items())
+    except Unreadable:
+        return ()
+
+
+def _request(
+    request: resource.DeviceRequest,
+    classes: Mapping[str, resource.DeviceClass],
+    unknown: str,
+    *,
+    defaulted: bool,
+) -> Request:
+    if request.first_available:
+        listed = tuple(
+            _alternative(f"{request.name}/{sub.name}", sub, classes, unknown, defaulted=defaulted)
+            for sub in request.first_available
+        )
+        return Request(request.name, listed, listed=True)
+    if request.exactly is None:
+        odd = Alternative(request.name, unclear=unknown or "a request of unknown form")
+        return Request(request.name, (odd,))
+    exact = _alternative(request.name, request.exactly, classes, unknown, defaulted=defaulted)
+    return Request(request.name, (exact,))
+
+
+def _alternative(
+    name: str,
+    written: resource.ExactDeviceRequest | resource.DeviceSubRequest,
+    classes: Mapping[str, resource.DeviceClass],
+    unknown: str,
+    *,
+    defaulted: bool,
+) -> Alternative:
+    device_class = classes.get(written.device_class_name)
+    of_class = _class_selectors(device_class)
+    capacity, unclear = _capacity(written.capacity)
+    unclear = unclear or unknown or _unknown_of(device_class)
+    if any(s.cel is None for s in of_class):
+        unclear = f"a selector of class {written.device_class_name} is of an unknown form"
+    return Alternative(
+        name=name,
+        class_name=written.device_class_name,
+        selectors=(*expressions(of_class), *expressions(written.selectors)),
+        mode=written.allocation_mode or (EXACT_COUNT if defaulted else ""),
+        count=written.count if written.count is not None else int(defaulted),
+        admin_access=_admin_access(written),
+        tolerations=written.tolerations or (),
+        capacity=capacity,
+        derived=bool(written.derived_attributes),
+        error=_error(written, device_class),
+        unclear=unclear,
+    )
+
+
+def _unknown_of(device_class: resource.DeviceClass | None) -> str:
+    spec = device_class.spec if device_class is not None else None
+    return spec.unknown if spec is not None else ""
+
+
+def _admin_access(
+    written: resource.ExactDeviceRequest | resource.DeviceSubRequest,
+) -> bool | None:
+    return written.admin_access if isinstance(written, resource.ExactDeviceRequest) else None
+
+
+def _error(
+    written: resource.ExactDeviceRequest | resource.DeviceSubRequest,
+    device_class: resource.DeviceClass | None,
+) -> str:
+    if any(s.cel is None for s in written.selectors or ()):
+        return "a selector is of an unknown form"
+    if not written.device_class_name:
+        return "the device class name is missing"
+    if device_class is None:
+        return f"device class {written.device_class_name} does not exist"
+    return ""
+
+
+def _capacity(
+    written: resource.CapacityRequirements | None,
+) -> tuple[tuple[tuple[str, Amount], ...] | None, str]:
+    """What is requested, and why it cannot be read ("" if it can)."""
+    if written is None:
+        return None, ""
+    try:
+        requests = sorted((written.requests or {}).items())
+        return tuple((name, amount(quantity)) for name, quantity in requests), ""
+    except Unreadable as reason:
+        return (), f"a requested capacity cannot be read: {reason}"
+
+
+def _class_selectors(
+    device_class: resource.DeviceClass | None,
+) -> tuple[resource.DeviceSelector, ...]:
+    spec = device_class.spec if device_class is not None else None
+    return (spec.selectors or ()) if spec is not None else ()
+
+
+def expressions(selectors: tuple[resource.DeviceSelector, ...] | None) -> Iterator[str]:
+    for selector in selectors or ():
+        if selector.cel is not None:
+            yield selector.cel.expression
+
+
+def _constraint(constraint: resource.DeviceConstraint) -> Constraint:
+    requests = frozenset(constraint.requests or ())
+    if constraint.match_attribute is not None:
+        return Constraint(constraint.match_attribute, distinct=False, requests=requests)
+    if constraint.distinct_attribute is not None:
+        return Constraint(constraint.distinct_attribute, distinct=True, requests=requests)
+    return Constraint(None, requests=requests)

@@ -1,0 +1,131 @@
+"""Extended resources of pods: how many units a pod needs, and the DRA requests that may stand
+for them. Counted and named as the scheduler does; pure, imports only `wire` and `claims`.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from fettle.asks import claims
+from fettle.asks.claims import Request
+from fettle.wire import core, resource
+
+OWN_PREFIX = "fettle.dev/"
+MARKER = "fettle.dev/claims"
+"""The extended resource that the webhook adds to pods with claims, so that we are asked."""
+IMPLICIT_CLASS_PREFIX = "deviceclass.resource.kubernetes.io/"
+
+
+def device_units(pod: core.Pod) -> Iterator[tuple[str, int]]:
+    """(extended resource, units) of a pod, counted as the scheduler does.
+
+    The sum over containers and sidecars, or one init container's need where that is more.
+    """
+    if pod.spec is None:
+        return
+    running: dict[str, int] = {}
+    peak: dict[str, int] = {}
+    for container in pod.spec.init_containers or ():
+        needs = _container_units(container)
+        if container.restart_policy == "Always":
+            for name, count in needs.items():
+                running[name] = running.get(name, 0) + count
+                peak[name] = max(peak.get(name, 0), running[name])
+        else:
+            for name, count in needs.items():
+                peak[name] = max(peak.get(name, 0), running.get(name, 0) + count)
+    for container in pod.spec.containers or ():
+        for name, count in _container_units(container).items():
+            running[name] = running.get(name, 0) + count
+    for name in sorted({*running, *peak}):
+        if (count := max(running.get(name, 0), peak.get(name, 0))) > 0:
+            yield name, count
+
+
+def _container_units(container: core.Container) -> dict[str, int]:
+    if container.resources is None:
+        return {}
+    quantities = {**(container.resources.limits or {}), **(container.resources.requests or {})}
+    return {
+        name: count
+        for name, quantity in quantities.items()
+        if is_device_resource(name) and (count := units_of(quantity)) > 0
+    }
+
+
+def is_device_resource(name: str) -> bool:
+    """Whether a resource is an extended one, as Kubernetes defines it, and not our marker."""
+    if name.startswith(IMPLICIT_CLASS_PREFIX):
+        return True
+    domain, slash, _ = name.partition("/")
+    native = domain == "kubernetes.io" or domain.endswith(".kubernetes.io")
+    return bool(slash) and not native and not name.startswith(OWN_PREFIX)
+
+
+MAX_UNITS = 2**63 - 1
+_SUFFIXES = {"k": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
+
+
+def units_of(quantity: str | int) -> int:
+    """An extended resource's quantity, which the API requires to be whole; 0 if it is none."""
+    if isinstance(quantity, int):
+        return min(max(0, quantity), MAX_UNITS)
+    number = quantity.rstrip("kKMGi")
+    factor = _SUFFIXES.get(quantity[len(number) :], 1)
+    try:
+        return min(max(0, int(number)) * factor, MAX_UNITS)
+    except ValueError:
+        return 0
+
+
+def backing(
+    pod: core.Pod, name: str, classes: Mapping[str, resource.DeviceClass]
+) -> tuple[Request, ...]:
+    """The DRA requests that stand for a resource on nodes without a device plugin; () if none.
+
+    One for each container that runs on, and one more where an init container needs more than it
+    can borrow of those after it (`createRequestsAndMappings` of the scheduler's DRA plugin).
+    """
+    device_class = _class_behind(name, classes)
+    if device_class is None or pod.spec is None:
+        return ()
+    init = pod.spec.init_containers or ()
+    containers = (*init, *(pod.spec.containers or ()))
+    brief = {i for i, c in enumerate(init) if c.restart_policy != "Always"}
+    needs = [_container_units(c).get(name, 0) for c in containers]
+    wanted = {i: n for i, n in enumerate(needs) if n and i not in brief}
+    extra: tuple[int, int] | None = None
+    for i in sorted(brief):
+        borrowed = sum(n for j, n in wanted.items() if j >= i)
+        if needs[i] > borrowed and (extra is None or needs[i] - borrowed > extra[1]):
+            extra = (i, needs[i] - borrowed)
+    if extra is not None:
+        wanted[extra[0]] = extra[1]
+    return tuple(
+        claims.counted(_request_name(i, containers[i], name), device_class, n)
+        for i, n in sorted(wanted.items())
+    )
+
+
+def in_order(requests: Sequence[Request]) -> tuple[Request, ...]:
+    """Requests of several resources as the scheduler sorts them: by name, as text."""
+    return tuple(sorted(requests, key=lambda request: request.name))
+
+
+def _request_name(index: int, container: core.Container, name: str) -> str:
+    assert container.resources is not None  # it asks for units
+    names = sorted({**(container.resources.limits or {}), **(container.resources.requests or {})})
+    return f"container-{index}-request-{names.index(name)}"
+
+
+def _class_behind(
+    name: str, classes: Mapping[str, resource.DeviceClass]
+) -> resource.DeviceClass | None:
+    if name.startswith(IMPLICIT_CLASS_PREFIX):
+        return classes.get(name.removeprefix(IMPLICIT_CLASS_PREFIX))
+    named = [c for c in classes.values() if c.spec and c.spec.extended_resource_name == name]
+    return max(named, key=_newest_then_first, default=None)
+
+
+def _newest_then_first(device_class: resource.DeviceClass) -> tuple[float, tuple[int, ...]]:
+    created = device_class.metadata.creation_timestamp
+    inverse_name = tuple(-ord(c) for c in device_class.metadata.name)
+    return (created.timestamp() if created is not None else 0.0, inverse_name)

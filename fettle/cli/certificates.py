@@ -1,0 +1,32 @@
+"""`fettle certificates`: what people have to give to the programs that call us."""
+
+import asyncio
+from pathlib import Path
+
+import click
+
+from certs import authority
+from certs.secrets import SecretStore
+from fettle.errors import CertificateError
+from fettle.kube.session import Session
+from fettle.settings import Settings, load
+
+
+def extender_ca(kubeconfig: Path | None, settings: Path | None, namespace: str | None) -> None:
+    """Print what kube-scheduler must trust, PEM; near a change the next authority too."""
+    bundle = asyncio.run(_bundle(kubeconfig, load(settings), namespace))
+    click.echo(bundle, nl=False)
+
+
+async def _bundle(kubeconfig: Path | None, settings: Settings, namespace: str | None) -> bytes:
+    name = settings.extender.secret
+    async with await Session.open(kubeconfig) as session:
+        where = namespace or settings.namespace or session.namespace
+        content = await SecretStore(session, where, name).read()
+    if not content:
+        raise CertificateError(
+            f"there is no certificate authority in Secret {where}/{name}: the first extender that "
+            "is served with extender.certificates self and extender.tls.clientCaFile makes it; if "
+            "Fettle lives in another namespace, say so with --namespace"
+        )
+    return authority.read(content).bundle

@@ -1,0 +1,1 @@
+"""`fettle lint`: the rules of the webhook over files, before anybody applies them."""

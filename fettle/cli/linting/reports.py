@@ -1,0 +1,113 @@
+"""Findings as text for people, as JSON, as SARIF, and as GitHub's annotations."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from fettle import __version__
+from fettle.lint.findings import Severity
+from fettle.lint.rules import RULES
+
+_NAMES = {rule.id: rule.name for rule in RULES}
+_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+_DOCUMENTATION = "docs/rules.md"
+
+
+class Report(NamedTuple):
+    """One finding, and where it stands: `path` is the field's, `line` counts from 1."""
+
+    rule: str
+    severity: Severity
+    file: str
+    line: int
+    kind: str
+    namespace: str
+    name: str
+    path: str
+    message: str
+    fix: str
+
+
+def text(reports: Sequence[Report]) -> str:
+    return "\n".join(_lines(report) for report in reports)
+
+
+def _lines(report: Report) -> str:
+    who = f"{report.kind} {report.namespace}/{report.name}".removesuffix("/")
+    said = [
+        f"{report.file}:{report.line}: {report.severity} {report.rule} "
+        f"{_NAMES.get(report.rule, '')}: {who}",
+        f"    {report.path}: {report.message}",
+    ]
+    return "\n".join([*said, f"    fix: {report.fix}"] if report.fix else said)
+
+
+def as_json(reports: Sequence[Report]) -> str:
+    return json.dumps([report._asdict() for report in reports], indent=2)
+
+
+def github(reports: Sequence[Report]) -> str:
+    """Workflow commands, which GitHub shows beside the lines of a pull request."""
+    return "\n".join(
+        f"::{'error' if report.severity is Severity.DENY else 'warning'} "
+        f"file={_property(report.file)},line={report.line},"
+        f"title={_property(f'{report.rule} {_NAMES.get(report.rule, str())}')}::"
+        f"{_data(f'{report.path}: {report.message}' + (f'; {report.fix}' if report.fix else ''))}"
+        for report in reports
+    )
+
+
+def _data(value: str) -> str:
+    return value.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(value: str) -> str:
+    return _data(value).replace(":", "%3A").replace(",", "%2C")
+
+
+def sarif(reports: Sequence[Report]) -> str:
+    used = sorted({report.rule for report in reports})
+    driver = {
+        "name": "fettle",
+        "version": __version__,
+        "rules": [
+            {
+                "id": rule.id,
+                "name": rule.name,
+                "shortDescription": {"text": rule.mistake},
+                "help": {"text": f"{rule.today} See {_DOCUMENTATION}."},
+            }
+            for rule in RULES
+            if rule.id in used
+        ],
+    }
+    run = {"tool": {"driver": driver}, "results": [_result(report) for report in reports]}
+    return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2)
+
+
+def _result(report: Report) -> dict[str, Any]:
+    fix = f"; {report.fix}" if report.fix else ""
+    return {
+        "ruleId": report.rule,
+        "level": "error" if report.severity is Severity.DENY else "warning",
+        "message": {"text": f"{report.path}: {report.message}{fix}"},
+        "locations": [
+            {
+                "physicalLocation": {
+                    "artifactLocation": {"uri": report.file},
+                    "region": {"startLine": report.line},
+                },
+                "logicalLocations": [
+                    {"fullyQualifiedName": f"{report.kind}/{report.namespace}/{report.name}"}
+                ],
+            }
+        ],
+    }
+
+
+FORMATS: Mapping[str, Callable[[Sequence[Report]], str]] = {
+    "text": text,
+    "json": as_json,
+    "sarif": sarif,
+    "github": github,
+}

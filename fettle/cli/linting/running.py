@@ -1,0 +1,96 @@
+"""Puts `fettle lint` together: the files, what is known of a cluster, the rules, a report."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+
+from fettle.cli.drivers import drivers
+from fettle.cli.linting import reports, surroundings
+from fettle.cli.linting.files import Document, read
+from fettle.cli.linting.positions import line_of
+from fettle.cli.linting.reports import Report
+from fettle.lint.findings import Severity
+from fettle.lint.linting import Linter, levels_for
+from fettle.lint.manifests import Manifest
+from fettle.lint.quotas import quotas_of
+from fettle.observing import logs
+from fettle.policy import Validation
+from fettle.settings import Settings, load
+
+CLEAN, FOUND = 0, 1
+_SURVEY_WAIT_S = 30.0
+
+
+class Plan(NamedTuple):
+    """What the command line asks for."""
+
+    files: tuple[str, ...]
+    snapshot: Path | None
+    kubeconfig: Path | None
+    settings: Path | None
+    namespace: str
+    strict: bool
+    output: str
+    fail_on: str
+
+
+def run(plan: Plan) -> int:
+    """Print what the rules find; returns the exit code. Raises FettleError for unusable input."""
+    logs.configure("error")
+    settings = load(plan.settings)
+    documents = read(plan.files)
+    found = asyncio.run(_lint(plan, settings, documents))
+    if found or plan.output != "text":
+        click.echo(reports.FORMATS[plan.output](found))
+    if plan.output == "text":
+        click.echo(_summary(found, documents), err=True)
+    failing = {Severity.DENY} if plan.fail_on == "deny" else {Severity.DENY, Severity.WARN}
+    return FOUND if any(report.severity in failing for report in found) else CLEAN
+
+
+async def _lint(plan: Plan, settings: Settings, documents: Sequence[Document]) -> list[Report]:
+    manifests = [Manifest(document.object, plan.namespace) for document in documents]
+    async with surroundings.known(plan.snapshot, plan.kubeconfig, settings) as around:
+        view = around.view_with(manifests)
+        linter = Linter(
+            evaluator=around.evaluator,
+            drivers=drivers(settings.lint),
+            disabled=frozenset(settings.lint.disabled_features),
+            quotas=quotas_of(manifests),
+            survey_wait_s=_SURVEY_WAIT_S,
+        )
+        wide = settings.lint.levels
+        wide = Validation(strict=plan.strict or wide.strict, rules=wide.rules)
+        found: list[Report] = []
+        for document, manifest in zip(documents, manifests, strict=True):
+            levels = levels_for(manifest, view, settings.all_policies(), wide)
+            findings = await linter.lint(manifest, view, levels, complete=around.complete)
+            found += [
+                Report(
+                    rule=finding.rule,
+                    severity=finding.severity,
+                    file=document.file,
+                    line=line_of(document, finding.field),
+                    kind=manifest.kind,
+                    namespace=manifest.namespace if manifest.namespaced else "",
+                    name=manifest.name,
+                    path=finding.field,
+                    message=finding.message,
+                    fix=finding.fix,
+                )
+                for finding in findings
+                if finding.severity is not Severity.UNDECIDED
+            ]
+    return found
+
+
+def _summary(found: Sequence[Report], documents: Sequence[Document]) -> str:
+    denied = sum(report.severity is Severity.DENY for report in found)
+    files = len({document.file for document in documents})
+    return (
+        f"{len(documents)} objects in {files} files: {denied} to deny, {len(found) - denied} to "
+        "warn of"
+    )

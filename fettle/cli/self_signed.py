@@ -1,0 +1,177 @@
+"""Mode `self`: each replica signs its own leaf, under an authority of the listener's in a Secret.
+
+The webhook's authority is one of many moves by whoever leads, since its readers are the webhook
+configurations. The extender's is for people to give to kube-scheduler, and stays for ten years.
+"""
+
+import asyncio
+import ipaddress
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import structlog
+
+from certs import issuing
+from certs.files import client_authority
+from certs.rotating import POLL_S, Lifetimes, LongLived, Rotation, SelfSigning
+from certs.secrets import Bundles, SecretStore
+from certs.serving import Serving
+from fettle.cli.listening import Address
+from fettle.cli.secured import Secured, keep_reloading
+from fettle.errors import CertificateError, ClusterError
+from fettle.kube.leasing import identity, lead
+from fettle.kube.session import Session
+from fettle.settings import Settings
+
+_LOG = structlog.get_logger(__name__)
+
+BUNDLE_POLL_S = 2.0
+"""How soon a webhook configuration that was just applied gets its caBundle."""
+LEASE = "fettle-certificates"
+
+
+class SelfSignedExtender:
+    """Mode self: a leaf of our own, under an authority that people give to kube-scheduler."""
+
+    def __init__(self, address: Address, settings: Settings, session: Session) -> None:
+        namespace = settings.namespace or session.namespace
+        own = settings.extender
+        self._tls = own.tls
+        self._signing = LongLived(
+            SecretStore(session, namespace, own.secret),
+            _names(own.service, namespace, own.extra_names, address),
+            clock=time.time,
+            lifetimes=Lifetimes(issuing.EXTENDER_ROOT_S, own.certificate_lifetime_seconds),
+        )
+
+    async def secured(self) -> Secured:
+        client_ca = await asyncio.to_thread(client_authority, self._tls)
+        leaf = await self._signing.refresh()
+        assert leaf is not None
+        self._serving = Serving(leaf, client_ca)
+        return Secured(self._serving, self._keep, self._problem, self._note)
+
+    async def _keep(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._signing.keep(self._serving.swap))
+            tasks.create_task(keep_reloading(self._reload_client_authority))
+            tasks.create_task(self._warn())
+
+    async def _reload_client_authority(self) -> None:
+        client_ca = await asyncio.to_thread(client_authority, self._tls)
+        if client_ca != self._serving.client_ca:
+            self._serving.swap(self._serving.pair, client_ca)
+            _LOG.info("client CA reloaded", file=self._tls.client_ca_file)
+
+    def _problem(self) -> str:
+        """Such as a leaf that expired while the Secret could not be read."""
+        rejection = self._signing.rejection(self._signing.bundle or b"")
+        return f"extender: {rejection}" if rejection else ""
+
+    def _note(self) -> str:
+        if (at := self._signing.handover_at) is None:
+            return ""
+        day = datetime.fromtimestamp(at, UTC).date().isoformat()
+        return (
+            f"extender: another certificate authority signs from {day} on: before that, give each "
+            "kube-scheduler what `fettle certificates extender-ca` prints as its caFile, and "
+            "restart it"
+        )
+
+    async def _warn(self) -> None:
+        while True:
+            if note := self._note():
+                _LOG.warning(note)
+                return
+            await asyncio.sleep(POLL_S)
+
+
+class SelfSignedWebhook:
+    """Mode self: a leaf of our own; whoever leads rotates the authority and keeps caBundle true."""
+
+    def __init__(self, address: Address, settings: Settings, session: Session) -> None:
+        namespace = settings.namespace or session.namespace
+        own = settings.webhook
+        names = _names(own.service, namespace, own.extra_names, address)
+        self._session = session
+        self._namespace = namespace
+        self._store = SecretStore(session, namespace, own.secret)
+        self._bundles = Bundles(session, own.configuration)
+        self._signing = SelfSigning(self._store, names, clock=time.time)
+        self._rejection = ""
+
+    async def secured(self) -> Secured:
+        leaf = await self._signing.refresh()
+        assert leaf is not None
+        serving = Serving(leaf)
+
+        async def keep() -> None:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._signing.keep(serving.swap))
+                tasks.create_task(self._check())
+                tasks.create_task(
+                    lead(
+                        self._session,
+                        self._namespace,
+                        LEASE,
+                        identity(),
+                        duration_s=15.0,
+                        work=self._maintain,
+                    )
+                )
+
+        return Secured(serving, keep, lambda: self._rejection)
+
+    async def _maintain(self) -> None:
+        """The leader's part, until cancelled."""
+        rotation = Rotation(
+            SecretStore(self._session, self._namespace, self._store.name),
+            self._signing.common_name,
+            clock=time.time,
+        )
+        turned_at = float("-inf")
+        bundle: bytes | None = None
+        said = ""
+        while True:
+            try:
+                if time.monotonic() - turned_at >= POLL_S or bundle is None:
+                    live = set(await self._bundles.live())
+                    bundle = await rotation.turn(live.pop() if len(live) == 1 else None)
+                    turned_at = time.monotonic()
+                if bundle is not None and await self._bundles.publish(bundle):
+                    _LOG.info("caBundle written")
+                said = ""
+            except (ClusterError, CertificateError) as error:
+                if str(error) != said:
+                    _LOG.warning("caBundle not maintained", reason=str(error))
+                said = str(error)
+            await asyncio.sleep(BUNDLE_POLL_S)
+
+    async def _check(self) -> None:
+        """Whether the API server would accept the certificate that is served."""
+        while True:
+            try:
+                live = await self._bundles.live()
+            except ClusterError:
+                live = []  # cannot be told; the API server cannot call us now either
+            rejections = [why for bundle in live if (why := self._signing.rejection(bundle))]
+            self._rejection = f"webhook: {rejections[0]}" if rejections else ""
+            await asyncio.sleep(BUNDLE_POLL_S)
+
+
+def _names(service: str, namespace: str, extra: Sequence[str], address: Address) -> list[str]:
+    """What the listener may be called by; without those of all interfaces, which are not known."""
+    names = issuing.service_names(service, namespace, extra)
+    if address.loopback:
+        names.append("localhost")
+    if not _unspecified(address.host):
+        names.append(address.host)
+    return list(dict.fromkeys(names))
+
+
+def _unspecified(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False

@@ -1,0 +1,160 @@
+"""The DRA devices of a cluster as published: pools from slices, the rules that taint them, and who
+holds what. Says which nodes a change concerns; knows nothing of health, pods or views. Pure.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from fettle import published
+from fettle.affinity import Place
+from fettle.allocator.profiles import CURRENT, Features
+from fettle.inventory import pools, shapes
+from fettle.inventory.holdings import Holdings
+from fettle.inventory.pools import Gathered, PoolId
+from fettle.inventory.tainting import Tainting
+from fettle.model import DeviceId
+from fettle.published import Slice
+from fettle.wire import resource
+
+
+class Effect(NamedTuple):
+    """What a change of slices concerns: `everywhere` means all nodes, for devices of the network.
+
+    `rules` are the DeviceTaintRules that may now select other devices.
+    """
+
+    nodes: set[str]
+    everywhere: bool
+    gone: set[DeviceId]
+    rules: set[str]
+
+
+class _Pool:
+    """All slices that carry one pool's name, and what nodes see of them.
+
+    `nodes` are named by slices; `network`: a slice names none; `common`: all nodes see the same.
+    """
+
+    def __init__(self) -> None:
+        self.slices: dict[str, Slice] = {}
+        self.nodes: frozenset[str] = frozenset()
+        self.network = False
+        self.common = False
+        self.ids: frozenset[DeviceId] = frozenset()
+        self.seen: dict[str, tuple[Place, Gathered | None]] = {}
+
+    def settle(self) -> None:
+        """Note what follows from the slices, after they changed."""
+        slices = [self.slices[name] for name in sorted(self.slices)]
+        self.slices = {s.name: s for s in slices}
+        newest = max((s.raw.spec.pool.generation for s in slices), default=0)
+        self.nodes = frozenset(s.node for s in slices if s.node)
+        self.network = any(not s.node for s in slices)
+        self.common = all(s.target is not None and s.target.is_everywhere for s in slices)
+        self.ids = frozenset(
+            p.id for s in slices if s.raw.spec.pool.generation == newest for p in s.devices
+        )
+        self.seen.clear()
+
+
+class Devices:
+    """Put and drop slices, rules and claims' devices; ask what there is on a node."""
+
+    def __init__(self, features: Features = CURRENT.features) -> None:
+        self.taints = Tainting()
+        self.holdings = Holdings()
+        self._features = features
+        self._pools: dict[PoolId, _Pool] = {}
+        self._on_node: dict[str, set[PoolId]] = defaultdict(set)
+        self._network: set[PoolId] = set()
+
+    def pools_on(self, place: Place) -> list[Gathered]:
+        """All pools with devices for this node, in the allocator's order; raises Malformed."""
+        wanted = self._on_node.get(place.name, set()) | self._network
+        gathered = (self._gather(pool, place) for pool in wanted)
+        return sorted((g for g in gathered if g is not None), key=lambda g: g.order)
+
+    def is_common(self, pool: PoolId) -> bool:
+        """Whether all nodes see the same of a pool."""
+        return pool in self._pools and self._pools[pool].common
+
+    def nodes_of(self, pool: PoolId) -> frozenset[str] | None:
+        """The nodes that a pool's slices name; None: some are of the network, so all of them."""
+        known = self._pools.get(pool)
+        if known is None:
+            return frozenset()
+        return None if known.network else known.nodes
+
+    def put_slice(
+        self, old: resource.ResourceSlice | None, new: resource.ResourceSlice
+    ) -> list[Effect]:
+        effects = []
+        if old is not None and pools.pool_of(old) != pools.pool_of(new):
+            effects.append(self.drop_slice(old))
+        return [*effects, self._change(pools.pool_of(new), new.metadata.name, new)]
+
+    def drop_slice(self, slice_: resource.ResourceSlice) -> Effect:
+        return self._change(pools.pool_of(slice_), slice_.metadata.name, None)
+
+    def slices_of(
+        self, slice_: resource.ResourceSlice
+    ) -> list[tuple[resource.ResourceSlice, bool]]:
+        """All slices of this one's pool, each with whether it is of the newest generation."""
+        known = self._pools.get(pools.pool_of(slice_))
+        slices = [s.raw for s in known.slices.values()] if known is not None else []
+        newest = max((s.spec.pool.generation for s in slices), default=0)
+        return [(s, s.spec.pool.generation == newest) for s in slices]
+
+    def selected_pools(self, rule: resource.DeviceTaintRule) -> list[PoolId]:
+        """Pools of which a rule may select devices."""
+        selector = rule.spec.device_selector
+        if selector is None:
+            return []
+        if selector.driver is not None and selector.pool is not None:
+            pool = PoolId(selector.driver, selector.pool)
+            return [pool] if pool in self._pools else []
+        return [
+            p
+            for p in self._pools
+            if selector.driver in (None, p.driver) and selector.pool in (None, p.pool)
+        ]
+
+    def in_pools(self, wanted: Iterable[PoolId]) -> Iterable[DeviceId]:
+        for pool in wanted:
+            if pool in self._pools:
+                yield from self._pools[pool].ids
+
+    def _gather(self, pool: PoolId, place: Place) -> Gathered | None:
+        known = self._pools[pool]
+        key = "" if known.common else place.name
+        seen = known.seen.get(key)
+        if seen is None or (seen[0] != place and not known.common):
+            gathered = pools.gather(pool, list(known.slices.values()), place, self._features)
+            if gathered is not None:
+                look, columns = shapes.fixed(gathered)
+                gathered = gathered._replace(look=look, columns=columns)
+            seen = known.seen[key] = (place, gathered)
+        return seen[1]
+
+    def _change(self, pool: PoolId, name: str, new: resource.ResourceSlice | None) -> Effect:
+        known = self._pools.setdefault(pool, _Pool())
+        nodes, network, before = known.nodes, known.network, known.ids
+        if new is not None:
+            known.slices[name] = published.read(new)
+        else:
+            known.slices.pop(name, None)
+        known.settle()
+        for node in nodes - known.nodes:
+            self._on_node[node].discard(pool)
+        for node in known.nodes:
+            self._on_node[node].add(pool)
+        (self._network.add if known.network else self._network.discard)(pool)
+        if not known.slices:
+            del self._pools[pool]
+        return Effect(
+            nodes=set(nodes | known.nodes),
+            everywhere=network or known.network,
+            gone=set(before - known.ids),
+            rules=self.taints.rules_for(pool) if before != known.ids else set(),
+        )

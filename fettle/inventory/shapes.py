@@ -1,0 +1,105 @@
+"""What a pool looks like to an ask, names left out: digests made once, with the pool's record.
+
+Nodes alike share a verdict, and which ones are alike depends on the attributes that an ask reads;
+so there is one digest for each attribute and one for all the rest. An ask then costs look-ups and
+never looks at a device. Pure; equal digests mean equal content, but for chance (128 bits).
+"""
+
+from collections.abc import Iterable, Mapping
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+
+from fettle.asks.claims import Claim
+from fettle.inventory.pools import Gathered
+from fettle.model import SOUND
+from fettle.published import Published
+from fettle.selectors import rows
+from fettle.selectors.rows import Reads
+from fettle.view import DeviceView, PoolView
+
+Attribute = tuple[str, str]
+"""(domain, name)."""
+EVERYTHING: Attribute = ("", "")
+"""Stands for all attributes together."""
+Columns = Mapping[Attribute, bytes]
+
+_encode = msgspec.msgpack.Encoder(order="deterministic").encode
+
+
+def fixed(gathered: Gathered) -> tuple[bytes, Columns]:
+    """What slices alone say: of all but attributes, and of each attribute of every device."""
+    plain = [(here, misplaced, *_plain(p)) for p, here, misplaced in gathered.devices]
+    more = (gathered.id.driver, gathered.incomplete, gathered.invalid, gathered.unclear)
+    columns: dict[Attribute, list[object]] = {}
+    for at, (published, _, _) in enumerate(gathered.devices):
+        for name, value in (published.device.attributes or {}).items():
+            split = rows.split(name, published.id.driver)
+            columns.setdefault(split, []).append((at, value))
+    digests = {split: _digest(values) for split, values in columns.items()}
+    digests[EVERYTHING] = _digest(sorted(digests.items()))
+    return _digest((plain, more)), digests
+
+
+def looked_at(pool: PoolView, fixed: bytes, columns: Columns) -> PoolView:
+    """The pool with its digests: what slices say, and what others do to devices and counters."""
+    odd = [(at, *_state(d)) for at, d in enumerate(pool.devices) if not _is_usual(d)]
+    look = fixed
+    if odd or pool.counters:
+        look = _digest((fixed, odd, _amounts(pool.counters)))
+    return msgspec.structs.replace(pool, look=look, columns=columns)
+
+
+def read_by(claims: Iterable[Claim], reads: Iterable[Reads]) -> tuple[Attribute, ...]:
+    """The attributes that constraints and selectors can see."""
+    seen: set[Attribute] = set()
+    for read in reads:
+        if read is None or any(r.field == "attributes" and not r.name for r in read):
+            return (EVERYTHING,)
+        seen.update((r.domain, r.name) for r in read if r.field == "attributes")
+    for claim in claims:
+        for constraint in claim.constraints:
+            domain, _, name = (constraint.attribute or "").partition("/")
+            seen.add((domain, name))
+    return tuple(sorted(seen))
+
+
+def _plain(published: Published) -> tuple[object, ...]:
+    device = published.device
+    return (
+        device.capacity,
+        device.consumes_counters,
+        device.allow_multiple_allocations,
+        bool(device.binding_conditions),
+        published.abort,
+        published.unclear,
+        published.skips,
+        rows.problem(published.id.driver, device),
+    )
+
+
+def _is_usual(device: DeviceView) -> bool:
+    return (
+        device.health is SOUND and not device.allocated and not device.shared and not device.taints
+    )
+
+
+def _state(device: DeviceView) -> tuple[object, ...]:
+    health = device.health
+    return (
+        device.allocated,
+        device.shared,
+        _amounts(device.consumed),
+        [(t.key, t.value, t.effect) for t in device.taints],
+        (health.score, health.state, health.held),
+    )
+
+
+def _amounts(amounts: Mapping[Any, int]) -> list[tuple[object, str]]:
+    """Amounts in 1e-9 are larger than what is encoded as a number."""
+    return [(name, str(value)) for name, value in sorted(amounts.items())]
+
+
+def _digest(content: object) -> bytes:
+    return blake2b(_encode(content), digest_size=16).digest()

@@ -1,0 +1,153 @@
+"""What a rule may ask about the cluster, about one view of it.
+
+Answers from what is known now: None means that something does not exist *or* is not known, and
+only where `complete` is true does it mean the former.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from fettle.lint.drivers import NO_DRIVERS, Drivers
+from fettle.lint.fields import Field
+from fettle.lint.fleet import Fleet
+from fettle.lint.manifests import Claim, Manifest, Option, Pod, expressions
+from fettle.lint.raw import text
+from fettle.lint.surveys import Catalogue, Selection, Survey
+from fettle.selectors.rows import Read
+from fettle.view import EMPTY, NodeView, View
+from fettle.wire import resource
+
+NO_QUOTAS: Mapping[str, Mapping[str, int]] = {}
+
+
+class Cluster:
+    """Holds a view, surveys of its devices, and what is configured of drivers and features."""
+
+    def __init__(
+        self,
+        view: View = EMPTY,
+        fleet: Fleet | None = None,
+        *,
+        complete: bool = True,
+        drivers: Drivers = NO_DRIVERS,
+        disabled: frozenset[str] = frozenset(),
+        quotas: Mapping[str, Mapping[str, int]] = NO_QUOTAS,
+    ) -> None:
+        """`disabled` are feature gates of Kubernetes that are known to be off.
+
+        Of a view that is not synced nothing is known. `complete` false: it holds some objects of
+        a cluster, and what is not there may exist all the same. `quotas` are hard limits by
+        namespace and resource.
+        """
+        self.view = view if view.synced else EMPTY
+        self.complete = complete and view.synced
+        self.drivers = drivers
+        self.disabled = disabled
+        self.quotas = quotas
+        self._fleet = fleet
+
+    # -- objects by name
+
+    def device_class(self, name: str) -> resource.DeviceClass | None:
+        return self.view.classes.get(name)
+
+    def claim(self, namespace: str, name: str) -> resource.ResourceClaim | None:
+        return self.view.claims.get(f"{namespace}/{name}")
+
+    def template(self, namespace: str, name: str) -> resource.ResourceClaimTemplate | None:
+        return self.view.templates.get(f"{namespace}/{name}")
+
+    def claim_of(self, entry: Field, namespace: str) -> tuple[str, Claim | None]:
+        """What an entry of a pod's `resourceClaims` names, in words, and its spec if known."""
+        if name := entry.text("resourceClaimName"):
+            claim = self.claim(namespace, name)
+            return f"ResourceClaim {namespace}/{name}", _claim(claim.spec) if claim else None
+        if name := entry.text("resourceClaimTemplateName"):
+            found = self.template(namespace, name)
+            spec = _claim(found.spec.spec) if found else None
+            return f"ResourceClaimTemplate {namespace}/{name}", spec
+        return "", None
+
+    @property
+    def nodes(self) -> Mapping[str, NodeView]:
+        return self.view.nodes
+
+    @property
+    def node_taints(self) -> frozenset[str]:
+        """The keys of taints of nodes."""
+        return self._fleet.catalogue.node_taints if self._fleet is not None else frozenset()
+
+    @property
+    def kubelets(self) -> Mapping[str, int]:
+        """How many nodes run which version."""
+        return self._fleet.catalogue.kubelets if self._fleet is not None else {}
+
+    # -- devices
+
+    @property
+    def catalogue(self) -> Catalogue | None:
+        """What drivers publish; None where that is not known."""
+        if self._fleet is None or not self.complete or not self._fleet.catalogue.looks:
+            return None
+        return self._fleet.catalogue
+
+    def survey(self, option: Option) -> Survey | None:
+        """What a request's selectors match, by class and by itself; None: not known."""
+        selection = self.selection(option)
+        return self.survey_of(selection) if selection is not None else None
+
+    def reads(self, expression: str) -> tuple[Read, ...]:
+        """What an expression is known to look at in devices."""
+        return self._fleet.reads(expression) if self._fleet is not None else ()
+
+    def survey_of(self, selection: Selection) -> Survey | None:
+        if self._fleet is None or self.catalogue is None:
+            return None
+        return self._fleet.known(selection)
+
+    def selection(self, option: Option) -> Selection | None:
+        """The selectors that choose an option's devices; None where its class is not known."""
+        device_class = self.device_class(option.class_name)
+        if device_class is None:
+            return None
+        of_class = device_class.spec.selectors if device_class.spec is not None else None
+        return Selection(
+            tuple(s.cel.expression for s in of_class or () if s.cel is not None),
+            tuple(text(expression.value) for expression in option.selectors),
+        )
+
+    def selections(self, manifest: Manifest) -> Iterator[Selection]:
+        """All that the rules may ask for of this object, and that must be surveyed before."""
+        for field in manifest.device_classes:
+            yield class_selection(field)
+        claims = list(manifest.claims)
+        for pod in manifest.pods:
+            claims += self.claims_of(pod, manifest.namespace)
+        for claim in claims:
+            for option in claim.options:
+                if (selection := self.selection(option)) is not None:
+                    yield selection
+                    yield Selection(selection.of_class)
+
+    def spec_of(self, claim: resource.ResourceClaim) -> Claim:
+        return _claim(claim.spec)
+
+    def claims_of(self, pod: Pod, namespace: str) -> list[Claim]:
+        """The specs of a pod's claims, as far as they are known."""
+        found = (self.claim_of(entry, namespace)[1] for entry in pod.claims)
+        return [claim for claim in found if claim is not None]
+
+
+NOTHING_KNOWN = Cluster()
+
+
+def class_selection(spec: Field) -> Selection:
+    """The selectors of a DeviceClass's spec."""
+    return Selection(tuple(text(expression.value) for expression in expressions(spec)))
+
+
+def _claim(spec: resource.ResourceClaimSpec) -> Claim:
+    raw: Any = msgspec.json.decode(msgspec.json.encode(spec))
+    return Claim(Field("spec", raw))

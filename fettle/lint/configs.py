@@ -1,0 +1,203 @@
+"""Rules about opaque configurations of drivers, which Kubernetes stores without a look at them."""
+
+from collections.abc import Iterator
+
+from fettle.lint.cluster import Cluster
+from fettle.lint.drivers import Driver, parameters_of
+from fettle.lint.fields import Field
+from fettle.lint.findings import Finding, Rule, Severity
+from fettle.lint.manifests import Claim, Manifest, Option
+from fettle.lint.names import listed, nearest
+from fettle.lint.raw import text
+
+
+def _configs(manifest: Manifest) -> Iterator[Field]:
+    """The configurations of claims and classes."""
+    for claim in manifest.claims:
+        yield from claim.configs
+    for spec in manifest.device_classes:
+        yield from spec.each("config")
+
+
+def _known(config: Field, cluster: Cluster) -> tuple[Driver, Field] | None:
+    name, parameters = parameters_of(config)
+    driver = cluster.drivers.get(name)
+    return (driver, parameters) if driver is not None and parameters.raw() else None
+
+
+class ConfigOfOtherDriver(Rule):
+    """An opaque configuration for a driver that none of the requested devices belongs to."""
+
+    id = "FTL018"
+    name = "config-of-other-driver"
+    severity = Severity.WARN
+    inventory = True
+    today = "It is silently ignored."
+
+    def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
+        for claim in manifest.claims:
+            for config in claim.configs:
+                driver, _ = parameters_of(config)
+                candidates: set[str] = set()
+                for option in claim.meant(config.at("requests")):
+                    survey = cluster.survey(option)
+                    if survey is None or not survey.drivers:
+                        break  # not known: it may be that driver's
+                    candidates |= survey.drivers
+                else:
+                    if driver and candidates and driver not in candidates:
+                        near = nearest(driver, candidates)
+                        yield self.finding(
+                            config.at("opaque", "driver"),
+                            f"the devices that are asked for belong to {listed(candidates)}, so "
+                            f"the configuration for {driver} is ignored",
+                            f"write {near}" if near else "",
+                        )
+
+
+class BadConfig(Rule):
+    """An opaque configuration that its driver does not accept."""
+
+    id = "FTL019"
+    name = "bad-config"
+    severity = Severity.DENY
+    today = (
+        "The claim is allocated and the pod bound; then the driver refuses to prepare the device "
+        "(`FailedPrepareDynamicResources`), and the containers are never created."
+    )
+
+    def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
+        for config in _configs(manifest):
+            if known := _known(config, cluster):
+                judged = cluster.drivers.judge(*known)
+                for problem in judged.problems:
+                    yield self.finding(problem.field, problem.message)
+                if judged.undecided:
+                    yield self.finding(known[1], judged.undecided, severity=Severity.UNDECIDED)
+
+
+class FeatureOff(Rule):
+    """An opaque configuration that needs a feature of the driver which is off."""
+
+    id = "FTL020"
+    name = "driver-feature-off"
+    severity = Severity.DENY
+    today = "As for a bad configuration: the driver refuses to prepare the device."
+
+    def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
+        for config in _configs(manifest):
+            if known := _known(config, cluster):
+                driver = known[0].driver
+                for missing in cluster.drivers.judge(*known).missing:
+                    where = "here" if missing.declared else "by default"
+                    yield self.finding(
+                        missing.field,
+                        f"needs the feature {missing.feature} of {driver}, which is off {where}",
+                        "turn it on in the driver, and say so in Fettle's settings: "
+                        f"lint.driverFeatures: {{{driver}: {{{missing.feature}: true}}}}",
+                        severity=Severity.DENY if missing.declared else Severity.WARN,
+                    )
+
+
+class ConfigOfOtherKind(Rule):
+    """A configuration for one kind of device on a request for another kind."""
+
+    id = "FTL021"
+    name = "config-of-other-kind"
+    severity = Severity.DENY
+    today = "The driver refuses to prepare the device: `cannot apply GpuConfig to device …`."
+
+    def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
+        for claim in manifest.claims:
+            for config in claim.configs:
+                requests = config.at("requests")
+                if not requests.value or (known := _known(config, cluster)) is None:
+                    continue  # one for all requests is left out where it does not apply
+                driver, parameters = known
+                kind = cluster.drivers.judge(driver, parameters).kind
+                for option in claim.meant(requests):
+                    types = _types(option, driver, cluster)
+                    if kind and kind.devices and types and not types & set(kind.devices):
+                        yield self.finding(
+                            parameters.at("kind"),
+                            f"{kind.kind} is for devices of type {listed(kind.devices)}, and "
+                            f"request {option.name!r} gets type {listed(types)}",
+                            _fitting(driver, types),
+                        )
+                        break
+
+
+def _types(option: Option, driver: Driver, cluster: Cluster) -> set[str]:
+    """The attribute `type` of an option's devices, or what its class stands for."""
+    survey = cluster.survey(option)
+    if survey is not None and survey.decided and survey.looks:
+        of_driver = [d for look, d in survey.looks.items() if look.driver == driver.driver]
+        values = [(d.device.attributes or {}).get("type") for d in of_driver]
+        if all(value is not None and value.string for value in values):
+            return {value.string for value in values if value is not None and value.string}
+    known = driver.classes.get(option.class_name)
+    return {known} if known else set()
+
+
+def _fitting(driver: Driver, types: set[str]) -> str:
+    kinds = [kind.kind for kind in driver.kinds if types & set(kind.devices)]
+    return f"write kind: {kinds[0]}" if kinds else ""
+
+
+class ConfigOfParent(Rule):
+    """A configuration names a request with alternatives, not one of them."""
+
+    id = "FTL022"
+    name = "config-of-parent"
+    severity = Severity.WARN
+    today = (
+        "Drivers compare with the name of what was allocated, `main/sub`: those of NVIDIA and the "
+        "example driver lose the configuration."
+    )
+
+    def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
+        for claim in manifest.claims:
+            listed_requests = {r.name: r for r in claim.requests if r.alternatives}
+            for config in claim.configs:
+                for entry in config.entries("requests"):
+                    if (request := listed_requests.get(text(entry.value))) is not None:
+                        names = ", ".join(option.name for option in request.options)
+                        yield self.finding(
+                            entry,
+                            f"{request.name!r} has alternatives, and drivers look for the name of "
+                            "the one that is allocated",
+                            f"write {names}",
+                        )
+
+
+class ConfigNeverApplies(Rule):
+    """A configuration that later ones replace for every request."""
+
+    id = "FTL023"
+    name = "config-never-applies"
+    severity = Severity.WARN
+    today = "Of two configurations for one request the last one wins."
+
+    def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
+        for claim in manifest.claims:
+            configs = [(config, _concerns(claim, config)) for config in claim.configs]
+            for index, (config, concerned) in enumerate(configs):
+                later = [c for c, _ in configs[index + 1 :] if _alike(config, c)]
+                covered = {name for c in later for name in _concerns(claim, c)}
+                if concerned and concerned <= covered:
+                    yield self.finding(
+                        config,
+                        "never applies: later configurations of the same kind replace it for all "
+                        f"its requests ({listed(concerned)})",
+                        "remove it, or move it behind the others",
+                    )
+
+
+def _concerns(claim: Claim, config: Field) -> set[str]:
+    return {option.name for option in claim.meant(config.at("requests"))}
+
+
+def _alike(one: Field, other: Field) -> bool:
+    """Of the same driver and kind: others live side by side."""
+    (driver, first), (other_driver, second) = parameters_of(one), parameters_of(other)
+    return driver == other_driver and first.text("kind") == second.text("kind")

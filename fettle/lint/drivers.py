@@ -1,0 +1,178 @@
+"""What is known of the opaque configurations of drivers: JSON Schemas, feature gates, validators.
+
+A driver's file in `schemas/` names its API versions and kinds, each with a schema, the features
+that some values need, and the kinds of device it applies to. What a schema cannot say is checked
+by a function that an installed package offers under the entry point `fettle.drivers`. Schemas are
+data, and may come from an operator; code may not.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from importlib import metadata
+from importlib.resources import files
+from typing import Any, NamedTuple
+
+import msgspec
+
+from fettle.errors import SettingsError
+from fettle.lint import checking
+from fettle.lint.fields import Field
+from fettle.lint.raw import text
+from fettle.lint.schemas import Problem, Schema
+
+ENTRY_POINT = "fettle.drivers"
+Validator = Callable[[str, Field], Iterator[Problem]]
+"""(kind, parameters) → what is wrong; named by driver in the entry point."""
+
+
+class Gate(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """Values at `path` that need a feature of the driver to be on."""
+
+    feature: str
+    path: tuple[str, ...] = ()
+    values: tuple[str, ...] = ()
+
+    def applies(self, parameters: Field) -> bool:
+        value = parameters.at(*self.path).value
+        return value in self.values if self.values else value is not None
+
+
+class KindOfConfig(
+    msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
+):
+    """One kind: `devices` are the values of the devices' attribute `type` that it applies to."""
+
+    kind: str
+    schema: dict[str, Any]
+    gates: tuple[Gate, ...] = ()
+    devices: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        Schema(self.schema)  # a file with a wrong schema is refused when it is read
+
+
+class Driver(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """A driver's configurations; `features` says which of its feature gates are on by default.
+
+    `classes` are the DeviceClasses that come with the driver, and the `type` of their devices.
+    """
+
+    driver: str
+    api_versions: tuple[str, ...]
+    kinds: tuple[KindOfConfig, ...]
+    features: dict[str, bool] = {}
+    classes: dict[str, str] = {}
+
+    def kind(self, api_version: str, kind: str) -> KindOfConfig | None:
+        found = (k for k in self.kinds if k.kind == kind and api_version in self.api_versions)
+        return next(found, None)
+
+
+class Missing(NamedTuple):
+    """A feature that a value needs and that is off, by the operator's word or by default."""
+
+    feature: str
+    field: Field
+    declared: bool
+
+
+class Judged(NamedTuple):
+    """What is wrong with a configuration, the features it needs, and its kind if that is known.
+
+    `undecided` is why it could not be judged in full, "" if it was.
+    """
+
+    problems: tuple[Problem, ...]
+    missing: tuple[Missing, ...] = ()
+    kind: KindOfConfig | None = None
+    undecided: str = ""
+
+
+class Drivers:
+    """The drivers whose configurations are known, shipped and given, and their feature gates.
+
+    `features` overrides, by driver, which feature gates are on.
+    """
+
+    def __init__(
+        self,
+        given: Mapping[str, Driver] | None = None,
+        features: Mapping[str, Mapping[str, bool]] | None = None,
+    ) -> None:
+        self._given = given or {}
+        self._features = features or {}
+
+    def get(self, name: str) -> Driver | None:
+        return self._given.get(name) or shipped().get(name)
+
+    def judge(self, driver: Driver, parameters: Field) -> Judged:
+        """What the driver would refuse about these parameters when it prepares the claim."""
+        api_version, name = parameters.text("apiVersion"), parameters.text("kind")
+        kind = driver.kind(api_version, name)
+        if kind is None:
+            kinds = ", ".join(f"{v} {k.kind}" for v in driver.api_versions for k in driver.kinds)
+            wrong = f"{driver.driver} knows no {api_version or 'apiVersion'} {name or 'kind'}"
+            return Judged((Problem(parameters, f"{wrong}, only {kinds}"),))
+        problems = list(Schema(kind.schema).problems(parameters, skip=("apiVersion", "kind")))
+        undecided = ""
+        if not problems and (validate := validators().get(driver.driver)) is not None:
+            try:
+                problems += validate(name, parameters)
+            except Exception as error:  # somebody else's code must not end the other rules
+                undecided = f"the check of {driver.driver} failed: {error!r}"
+        missing = (self._missing(driver, gate, parameters) for gate in kind.gates)
+        known = tuple(m for m in missing if m is not None)
+        return Judged(tuple(problems), known, kind, undecided)
+
+    def _missing(self, driver: Driver, gate: Gate, parameters: Field) -> Missing | None:
+        declared = self._features.get(driver.driver, {}).get(gate.feature)
+        on = driver.features.get(gate.feature, False) if declared is None else declared
+        if on or not gate.applies(parameters):
+            return None
+        return Missing(gate.feature, parameters.at(*gate.path), declared is not None)
+
+
+NO_DRIVERS = Drivers()
+
+
+@cache
+def shipped() -> Mapping[str, Driver]:
+    """The drivers whose files come with Fettle, by name."""
+    folder = files("fettle.lint") / "schemas"
+    found = [f for f in folder.iterdir() if f.name.endswith(".json")]
+    drivers = [read(f.read_bytes(), f.name) for f in sorted(found, key=lambda f: f.name)]
+    return {driver.driver: driver for driver in drivers}
+
+
+def read(content: bytes, where: str) -> Driver:
+    """A driver's file; raises SettingsError with the file and what is wrong."""
+    try:
+        return msgspec.json.decode(content, type=Driver)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"driver schema {where}: {error}") from error
+
+
+@cache
+def validators() -> Mapping[str, Validator]:
+    """What is checked beyond schemas, by driver: our own, then those of installed packages."""
+    found = {point.name: _loaded(point) for point in metadata.entry_points(group=ENTRY_POINT)}
+    return {**checking.VALIDATORS, **found}
+
+
+def _loaded(point: metadata.EntryPoint) -> Validator:
+    """The function; where it cannot be imported, one that says so when it is asked."""
+    try:
+        validator: Validator = point.load()
+    except Exception as error:
+        reason = f"{point.value} cannot be loaded: {error!r}"
+
+        def validator(kind: str, parameters: Field) -> Iterator[Problem]:
+            raise RuntimeError(reason)
+
+    return validator
+
+
+def parameters_of(config: Field) -> tuple[str, Field]:
+    """The driver and the parameters of one entry of `devices.config`."""
+    opaque = config.at("opaque")
+    return text(opaque.raw().get("driver")), opaque.at("parameters")

@@ -1,0 +1,166 @@
+"""The devices of the cluster as rules ask about them: what drivers publish, and what selectors
+match. Follows the views, at most once in a while, and looks again only at pools that changed.
+
+Whoever asks first waits; from then on answers come from memory, a moment old at most, and are
+brought up to date behind: rules on inventory are about minutes, not about milliseconds.
+"""
+
+import asyncio
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Collection, Coroutine, Hashable, Iterable
+from typing import Any, NamedTuple
+
+import msgspec
+import structlog
+
+from fettle.lint.surveying import Evaluator, Judged, Seen, Slices, judge, nearest_miss, see, total
+from fettle.lint.surveys import Catalogue, Look, Selection, Survey
+from fettle.selectors.rows import Read
+from fettle.view import EMPTY, View
+from fettle.wire.resource import Device, DeviceTaint
+
+FRESH_S = 1.0
+"""How long a view is good enough."""
+_SURVEYS = 128
+_FORGOTTEN_S = 60.0
+"""A survey that nobody asked for in so long goes, with all that it holds of older views."""
+_MOST_AT_ONCE = 8
+"""Surveys under way; further ones wait for the next object that asks for them."""
+
+_log = structlog.get_logger(__name__)
+
+
+class _Held(NamedTuple):
+    """A survey of one state of the cluster, and what was found of each pool that is decided."""
+
+    basis: int
+    survey: Survey
+    judged: dict[int, Judged]
+
+
+class Fleet:
+    """`prepare`, then ask. `version` changes whenever an answer may."""
+
+    def __init__(
+        self, evaluator: Evaluator | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._evaluator = evaluator
+        self._clock = clock
+        self._view = EMPTY
+        self._seen: dict[int, Seen] = {}
+        self._surveys: OrderedDict[Selection, _Held] = OrderedDict()
+        self._asked_at: dict[Selection, float] = {}
+        self._looked_at = float("-inf")
+        self._lock = asyncio.Lock()
+        self._running: dict[Hashable, asyncio.Task[None]] = {}
+        self.catalogue = Catalogue()
+        self.version = 0
+
+    def known(self, selection: Selection) -> Survey | None:
+        """The survey of this selection, where there is one."""
+        held = self._surveys.get(selection)
+        return held.survey if held is not None else None
+
+    def reads(self, expression: str) -> tuple[Read, ...]:
+        """What an expression is known to look at."""
+        found = self._evaluator.reads(expression) if self._evaluator is not None else None
+        return found or ()
+
+    @property
+    def under_way(self) -> Collection[Hashable]:
+        """The selections that are being surveyed."""
+        return self._running.keys()
+
+    async def prepare(self, view: View, selections: Iterable[Selection], wait_s: float) -> None:
+        """Have surveys of these selections; waits only for what was never asked before, and not
+        longer than this: the rest goes on by itself."""
+        if view.basis != self._view.basis and self._clock() - self._looked_at >= FRESH_S:
+            following = self._started(None, self._follow, view)
+            if not self.version:
+                await asyncio.wait({following}, timeout=wait_s)
+        if self._evaluator is None or not self.version:
+            return
+        missing: set[asyncio.Task[None]] = set()
+        for selection in dict.fromkeys(selections):
+            held = self._surveys.get(selection)
+            if held is not None:
+                self._surveys.move_to_end(selection)
+                self._asked_at[selection] = self._clock()
+            if held is not None and held.basis == self._view.basis:
+                continue
+            if selection in self._running or len(self._running) < _MOST_AT_ONCE:
+                task = self._started(selection, self._survey, selection)
+                if held is None:
+                    missing.add(task)
+        if missing:
+            await asyncio.wait(missing, timeout=wait_s)
+
+    def _started(
+        self, key: Hashable, work: Callable[[Any], Coroutine[Any, Any, None]], about: Any
+    ) -> asyncio.Task[None]:
+        """The task that does this work, begun now unless it is under way."""
+        if (task := self._running.get(key)) is None:
+            task = asyncio.create_task(work(about))
+            self._running[key] = task
+            task.add_done_callback(lambda done: self._ended(key, done))
+        return task
+
+    def _ended(self, key: Hashable, task: asyncio.Task[None]) -> None:
+        self._running.pop(key, None)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("the fleet could not be surveyed", reason=repr(error))
+
+    async def _follow(self, view: View) -> None:
+        async with self._lock:
+            seen: dict[int, Seen] = {}
+            alike: dict[object, Any] = {}
+            node_taints: set[str] = set()
+            kubelets: Counter[str] = Counter()
+            slices = Slices()
+            for node in view.nodes.values():
+                kubelets[node.kubelet] += 1
+                node_taints.update(taint.key for taint in node.taints)
+                for pool in node.pools:
+                    if (key := id(pool)) not in seen:
+                        seen[key] = self._seen.get(key) or see(pool, alike)
+                await slices.pause()
+            looks: dict[Look, Device] = {}
+            taints: set[DeviceTaint] = set()
+            for found in seen.values():
+                for device, look in zip(found.pool.devices, found.looks, strict=True):
+                    looks.setdefault(look, device.device)
+                    taints.update(device.taints)
+                await slices.pause()
+            self._seen, self._view = seen, view
+            self.catalogue = Catalogue(looks, frozenset(taints), frozenset(node_taints), kubelets)
+            self._looked_at = self._clock()
+            self.version += 1
+            self._forget()
+
+    async def _survey(self, selection: Selection) -> None:
+        async with self._lock:
+            held = self._surveys.get(selection)
+            if self._evaluator is None or (held and held.basis == self._view.basis):
+                return
+            before = held.judged if held is not None else {}
+            judged = await judge(selection, self._seen, before, self._evaluator)
+            survey = await total(selection, judged, self._view)
+            nearest = await nearest_miss(selection, survey, self._evaluator)
+            survey = msgspec.structs.replace(survey, nearest=nearest)
+            kept = {key: pool for key, pool in judged.items() if not pool.undecided}
+            self._surveys[selection] = _Held(self._view.basis, survey, kept)
+            self.version += 1
+            self._asked_at[selection] = self._clock()
+            if len(self._surveys) > _SURVEYS:
+                self._surveys.popitem(last=False)
+                self._forget()
+
+    def _forget(self) -> None:
+        """Drop what was not asked for in a while, and notes about what is gone."""
+        since = self._clock() - _FORGOTTEN_S
+        for selection, asked_at in list(self._asked_at.items()):
+            if selection not in self._surveys:
+                del self._asked_at[selection]
+            elif asked_at < since:
+                del self._surveys[selection], self._asked_at[selection]

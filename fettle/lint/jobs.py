@@ -1,0 +1,297 @@
+"""Rules about how Jobs treat pods that fail.
+
+What the API refuses in a Job (rows of `_ERRORS`, a port of batch/validation) it accepts inside a
+JobSet, whose child Jobs then cannot be created.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from fettle.lint.cluster import Cluster
+from fettle.lint.fields import Field
+from fettle.lint.findings import Finding, Rule, Severity
+from fettle.lint.manifests import Manifest
+from fettle.lint.names import listed, nearest
+from fettle.lint.raw import integer
+from fettle.policy import DEVICE_FAILED
+
+INJECTED = "fettle.dev/injected"
+EVICTED = 143
+"""The exit code of a container that ends by SIGTERM, as an evicted one does."""
+_VERSION = re.compile(r"v(\d{1,3})\.(\d{1,3})")
+_CONDITIONS = (
+    "DisruptionTarget",
+    DEVICE_FAILED,
+    "AllContainersRestarting",
+    "ConfigIssue",
+    "ContainersReady",
+    "Initialized",
+    "PodHasNetwork",
+    "PodReadyToStartContainers",
+    "PodResizeInProgress",
+    "PodResizePending",
+    "PodScheduled",
+    "Ready",
+)
+
+
+class FailurePolicyNeedsNever(Rule):
+    """A JobSet's Job with a podFailurePolicy whose restartPolicy is not Never."""
+
+    id = "FTL046"
+    seen = True
+    name = "failure-policy-needs-never"
+    severity = Severity.DENY
+    today = (
+        "The JobSet is accepted (its own webhook defaults restartPolicy to OnFailure), and its "
+        "child Jobs are refused; as a Job it is refused at once."
+    )
+
+    def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
+        for job in _jobs_of_job_set(manifest):
+            restart = job.at("template", "spec", "restartPolicy")
+            if job.raw("podFailurePolicy") and restart.value != "Never":
+                yield self.finding(
+                    restart,
+                    f"is {restart.value or 'not set (OnFailure in a JobSet)'}, and a Job with a "
+                    "podFailurePolicy needs Never",
+                    "write restartPolicy: Never",
+                )
+
+
+class InvalidFailurePolicy(Rule):
+    """A JobSet's Job with a podFailurePolicy that the API refuses in a Job."""
+
+    id = "FTL047"
+    seen = True
+    name = "invalid-failure-policy"
+    severity = Severity.DENY
+    today = (
+        "The JobSet is accepted, and its child Jobs are refused; as a Job it is refused at once."
+    )
+
+    def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
+        for job in _jobs_of_job_set(manifest):
+            for field, message in _errors(job):
+                yield self.finding(field, message)
+
+
+def _jobs_of_job_set(manifest: Manifest) -> tuple[Field, ...]:
+    return manifest.jobs if manifest.kind == "JobSet" else ()
+
+
+def _errors(job: Field) -> Iterator[tuple[Field, str]]:
+    indexed = job.text("completionMode") == "Indexed"
+    per_index = job.at("backoffLimitPerIndex")
+    if per_index.exists and not indexed:
+        yield per_index, "needs completionMode: Indexed"
+    if job.at("maxFailedIndexes").exists and not per_index.exists:
+        yield job.at("maxFailedIndexes"), "needs backoffLimitPerIndex"
+    replacement = job.at("podReplacementPolicy")
+    if job.raw("podFailurePolicy") and replacement.value not in (None, "Failed"):
+        yield replacement, "must be Failed with a podFailurePolicy"
+    for rule in _rules(job):
+        if rule.text("action") == "FailIndex" and not per_index.exists:
+            yield rule.at("action"), "FailIndex needs backoffLimitPerIndex"
+        codes, conditions = rule.at("onExitCodes"), rule.at("onPodConditions")
+        if bool(codes.value) == bool(conditions.value):
+            yield rule, "needs exactly one of onExitCodes and onPodConditions"
+        elif codes.value:
+            yield from _wrong_codes(codes)
+
+
+def _wrong_codes(codes: Field) -> Iterator[tuple[Field, str]]:
+    field = codes.at("values")
+    values = [n for entry in field.entries() if (n := integer(entry.value)) is not None]
+    if not 1 <= len(values) <= 255:
+        yield field, f"needs 1 to 255 values, not {len(values)}"
+    if values != sorted(set(values)):
+        yield field, "must be ascending, without duplicates"
+    if codes.text("operator") == "In" and 0 in values:
+        yield field, "cannot have 0 with operator In: that is no failure"
+
+
+class ExitCodeBeforeDisruption(Rule):
+    """A rule on exit codes fails the Job before the rule that ignores disruptions is reached."""
+
+    id = "FTL048"
+    seen = True
+    name = "exit-code-before-disruption"
+    severity = Severity.WARN
+    today = "The first rule that matches wins: an evicted pod, which ends with 143, fails the Job."
+
+    def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
+        for job in manifest.jobs:
+            earlier: Field | None = None
+            for rule in _rules(job):
+                if rule.text("action") == "FailJob" and _codes(rule).matches(EVICTED):
+                    earlier = earlier or rule
+                elif earlier is not None and _ignores_disruption(rule):
+                    yield self.finding(
+                        earlier,
+                        f"matches exit code {EVICTED} of evicted pods before {rule.path} could "
+                        "ignore them",
+                        "put the rule on DisruptionTarget first",
+                    )
+                    break
+
+
+class EndlessRetries(Rule):
+    """Disruptions are ignored, and nothing bounds how long the Job goes on."""
+
+    id = "FTL049"
+    name = "endless-retries"
+    severity = Severity.WARN
+    today = "A Job whose pods are always disrupted starts new ones for ever."
+
+    def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
+        if INJECTED in manifest.annotations:
+            return  # the policy wants just that
+        for job in manifest.jobs:
+            if job.at("activeDeadlineSeconds").exists:
+                continue
+            for rule in _rules(job):
+                if _ignores_disruption(rule):
+                    yield self.finding(
+                        rule,
+                        "disruptions are never counted, and there is no activeDeadlineSeconds",
+                        "set activeDeadlineSeconds",
+                    )
+                    break
+
+
+class UnknownCondition(Rule):
+    """A rule on a pod condition whose type is almost that of one that exists."""
+
+    id = "FTL050"
+    seen = True
+    name = "unknown-condition"
+    severity = Severity.WARN
+    today = "Any qualified name is accepted; the rule never matches."
+
+    def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
+        for job in manifest.jobs:
+            for rule in _rules(job):
+                for condition in rule.each("onPodConditions"):
+                    name = condition.text("type")
+                    if name not in _CONDITIONS and (near := nearest(name, _CONDITIONS, 0.8)):
+                        message = f"no pod has a condition {name!r}, but there is {near!r}"
+                        yield self.finding(condition.at("type"), message, f"write {near}")
+
+
+class ImpossibleExitCode(Rule):
+    """An exit code above 255."""
+
+    id = "FTL051"
+    name = "impossible-exit-code"
+    severity = Severity.WARN
+    today = "Accepted, and never matches: an exit code has eight bits."
+
+    def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
+        for job in manifest.jobs:
+            for rule in _rules(job):
+                for entry in rule.entries("onExitCodes", "values"):
+                    code = integer(entry.value)
+                    if code is not None and code > 255:
+                        yield self.finding(
+                            entry,
+                            f"{code} is no exit code: they are 0 to 255",
+                            f"write {code % 256}",
+                        )
+
+
+class DeadExitCode(Rule):
+    """A rule on an exit code after which the container is restarted in its pod."""
+
+    id = "FTL052"
+    name = "dead-exit-code"
+    severity = Severity.WARN
+    today = "The pod does not fail, so the Job's rule never sees the code."
+
+    def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
+        for job in manifest.jobs:
+            restarted = _restarted(job)
+            for rule in _rules(job):
+                for entry in rule.entries("onExitCodes", "values"):
+                    code, container = (
+                        integer(entry.value),
+                        rule.text("onExitCodes", "containerName"),
+                    )
+                    by = restarted.get((container, code)) if container else None
+                    by = by or (_any(restarted, code) if not container else None)
+                    if by is not None and rule.text("onExitCodes", "operator") == "In":
+                        yield self.finding(
+                            entry,
+                            f"{by} restarts the container on {code}, which fails no pod",
+                            "keep the code in one of the two",
+                        )
+
+
+class UnknownRestart(Rule):
+    """RestartAllContainers, where some kubelets are too old for it."""
+
+    id = "FTL053"
+    name = "restart-not-supported"
+    severity = Severity.WARN
+    inventory = True
+    today = "Kubelets before 1.36 ignore the rule, and the pod fails as it does without."
+
+    def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
+        old = {version: n for version, n in cluster.kubelets.items() if _before_1_36(version)}
+        if not old:
+            return
+        for pod in manifest.pods:
+            for container in pod.containers:
+                for rule in container.each("restartPolicyRules"):
+                    if rule.text("action") == "RestartAllContainers":
+                        yield self.finding(
+                            rule.at("action"),
+                            f"{sum(old.values())} of {sum(cluster.kubelets.values())} nodes run a "
+                            f"kubelet that ignores it ({listed(old)})",
+                            "update these nodes, or keep the pods off them",
+                        )
+
+
+def _before_1_36(version: str) -> bool:
+    match = _VERSION.match(version)
+    return match is not None and (int(match[1]), int(match[2])) < (1, 36)
+
+
+def _restarted(job: Field) -> dict[tuple[str, int | None], str]:
+    """(container, exit code) → path of the rule that restarts the container on it."""
+    found: dict[tuple[str, int | None], str] = {}
+    for container in job.each("template", "spec", "containers"):
+        for rule in container.each("restartPolicyRules"):
+            if rule.text("action") == "Restart" and rule.text("exitCodes", "operator") == "In":
+                for entry in rule.entries("exitCodes", "values"):
+                    found.setdefault((container.text("name"), integer(entry.value)), rule.path)
+    return found
+
+
+def _any(restarted: dict[tuple[str, int | None], str], code: int | None) -> str | None:
+    return next((path for (_, one), path in restarted.items() if one == code), None)
+
+
+class _Codes(NamedTuple):
+    operator: str
+    values: tuple[int, ...]
+
+    def matches(self, code: int) -> bool:
+        if self.operator == "In":
+            return code in self.values
+        return self.operator == "NotIn" and code not in self.values
+
+
+def _codes(rule: Field) -> _Codes:
+    values = (integer(entry.value) for entry in rule.entries("onExitCodes", "values"))
+    return _Codes(rule.text("onExitCodes", "operator"), tuple(n for n in values if n is not None))
+
+
+def _rules(job: Field) -> list[Field]:
+    return list(job.each("podFailurePolicy", "rules"))
+
+
+def _ignores_disruption(rule: Field) -> bool:
+    conditions = (condition.text("type") for condition in rule.each("onPodConditions"))
+    return rule.text("action") == "Ignore" and "DisruptionTarget" in conditions

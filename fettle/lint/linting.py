@@ -1,0 +1,165 @@
+"""Runs the rules on one object: the devices it asks for are surveyed first, then each rule looks.
+
+An object that differs from one judged a moment ago in nothing but its name gets the same findings
+from memory: templates make the same claim over and over.
+"""
+
+import asyncio
+import time
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from fettle.lint.cluster import NO_QUOTAS, Cluster
+from fettle.lint.drivers import NO_DRIVERS, Drivers
+from fettle.lint.findings import Finding, Rule, Severity
+from fettle.lint.fleet import Fleet
+from fettle.lint.manifests import Manifest
+from fettle.lint.quotas import Quotas
+from fettle.lint.rules import RULES
+from fettle.lint.surveying import Evaluator
+from fettle.policies import Policies
+from fettle.policy import RuleSeverity, Validation
+from fettle.view import View
+
+SURVEY_WAIT_S = 0.3
+"""How long an object waits for its selectors; then rules on inventory have nothing to say."""
+_SLICE_S = 0.0003
+_REMEMBERED = 512
+_LONGEST_REMEMBERED = 16 * 1024
+
+DEFAULT_LEVELS = Validation()
+
+
+class _Epoch(NamedTuple):
+    """What findings about a claim rest on, beside the claim."""
+
+    devices: int
+    classes: int
+
+
+class Linter:
+    """Long-lived where objects come one after another: it keeps what it learned of the fleet."""
+
+    def __init__(
+        self,
+        rules: Sequence[Rule] = RULES,
+        evaluator: Evaluator | None = None,
+        *,
+        drivers: Drivers = NO_DRIVERS,
+        disabled: frozenset[str] = frozenset(),
+        quotas: Quotas = NO_QUOTAS,
+        survey_wait_s: float = SURVEY_WAIT_S,
+    ) -> None:
+        self._rules = rules
+        self._fleet = Fleet(evaluator)
+        self._drivers = drivers
+        self._disabled = disabled
+        self._quotas = quotas
+        self._survey_wait_s = survey_wait_s
+        self._memory: dict[bytes, tuple[Finding, ...]] = {}
+        self._epoch = _Epoch(0, 0)
+
+    async def lint(
+        self,
+        manifest: Manifest,
+        view: View,
+        levels: Validation = DEFAULT_LEVELS,
+        *,
+        complete: bool = True,
+    ) -> list[Finding]:
+        """What is wrong with the object, in the order of the rules.
+
+        `complete` false: the view holds some objects of a cluster, not all.
+        """
+        cluster = Cluster(
+            view,
+            self._fleet,
+            complete=complete,
+            drivers=self._drivers,
+            disabled=self._disabled,
+            quotas=self._quotas,
+        )
+        if cluster.complete:
+            selections = cluster.selections(manifest)
+            await self._fleet.prepare(view, selections, self._survey_wait_s)
+        found = await self._found(manifest, cluster)
+        rules = {rule.id: rule for rule in self._rules}
+        return [
+            said
+            for finding in found
+            if (said := _weighed(finding, rules[finding.rule], manifest, levels)) is not None
+        ]
+
+    async def _found(self, manifest: Manifest, cluster: Cluster) -> tuple[Finding, ...]:
+        key = self._key(manifest, cluster)
+        if key is not None and (remembered := self._memory.get(key)) is not None:
+            return remembered
+        found: list[Finding] = []
+        began = time.perf_counter()
+        for finding in self._looked(manifest, cluster):
+            if finding is not None:
+                found.append(finding)
+            if time.perf_counter() - began > _SLICE_S:
+                await asyncio.sleep(0)
+                began = time.perf_counter()
+        if key is not None and not any(f.severity is Severity.UNDECIDED for f in found):
+            if len(self._memory) >= _REMEMBERED:
+                self._memory.clear()
+            self._memory[key] = tuple(found)
+        return tuple(found)
+
+    def _looked(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding | None]:
+        for rule in self._rules:
+            yield from rule.check(manifest, cluster)
+            yield None
+
+    def _key(self, manifest: Manifest, cluster: Cluster) -> bytes | None:
+        """Claims and templates by all that rules read of them; None for other objects."""
+        if not manifest.claims or not cluster.complete:
+            return None
+        epoch = _Epoch(self._fleet.version, id(cluster.view.classes))
+        if epoch != self._epoch:
+            self._memory.clear()
+            self._epoch = epoch
+        spec = manifest.object.get("spec")
+        said = (manifest.written_as, manifest.kind, manifest.namespace, spec)
+        try:
+            key = msgspec.json.encode(said)
+        except (TypeError, ValueError, OverflowError, RecursionError):
+            return None  # YAML can say more than JSON
+        return key if len(key) <= _LONGEST_REMEMBERED else None
+
+
+def levels_for(
+    manifest: Manifest, view: View, policies: Policies, cluster_wide: Validation
+) -> Validation:
+    """How severe findings are: as said cluster-wide, then by the policy that applies."""
+    labels = view.namespaces.get(manifest.namespace) if view.synced else None
+    policy = policies.resolve(manifest.annotations, labels, view.policies).policy
+    return Validation(
+        strict=cluster_wide.strict or policy.validation.strict,
+        rules={**cluster_wide.rules, **policy.validation.rules},
+    )
+
+
+def _weighed(
+    finding: Finding, rule: Rule, manifest: Manifest, levels: Validation
+) -> Finding | None:
+    """The finding as severe as it is for this object, in this namespace; None: switched off."""
+    level = levels.rules.get(rule.id)
+    if level is RuleSeverity.OFF:
+        return None
+    if finding.severity is Severity.UNDECIDED:
+        return finding
+    severity: Severity = finding.severity
+    if level is not None:
+        severity = Severity(level.value)
+    elif levels.strict and rule.strict:
+        severity = Severity.DENY
+    if manifest.late and not (rule.denies_pods or levels.strict):
+        severity = Severity.WARN
+    if severity is finding.severity:
+        return finding
+    return msgspec.structs.replace(finding, severity=severity)

@@ -1,0 +1,79 @@
+"""Rules about quotas of devices. They are known where they stand among the files of `fettle lint`:
+Fettle does not watch quotas.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from fettle.amounts import UNIT, Unreadable, nano
+from fettle.lint.cluster import Cluster
+from fettle.lint.counts import LIMIT
+from fettle.lint.fields import Field
+from fettle.lint.findings import Finding, Rule, Severity
+from fettle.lint.manifests import Claim, Manifest, Option
+
+_PER_CLASS = ".deviceclass.resource.k8s.io/devices"
+
+Quotas = Mapping[str, Mapping[str, int]]
+"""The smallest hard limit by namespace and resource."""
+
+
+def quotas_of(manifests: Iterable[Manifest]) -> Quotas:
+    """The limits on devices that ResourceQuotas among these objects set."""
+    found: dict[str, dict[str, int]] = {}
+    for manifest in manifests:
+        if (manifest.group, manifest.kind) == ("", "ResourceQuota"):
+            limits = found.setdefault(manifest.namespace, {})
+            for name, hard in manifest.root.members("spec", "hard"):
+                if name.endswith(_PER_CLASS) and (most := _whole(hard)) is not None:
+                    limits[name] = min(most, limits.get(name, most))
+    return found
+
+
+def _whole(hard: Field) -> int | None:
+    try:
+        return nano(hard.value) // UNIT if isinstance(hard.value, str | int) else None
+    except Unreadable:
+        return None
+
+
+class QuotaTooSmall(Rule):
+    """A claim counts for more devices than a quota of its namespace allows at all."""
+
+    id = "FTL055"
+    name = "quota-too-small"
+    seen = True
+    severity = Severity.WARN
+    today = (
+        "A claim is refused (`exceeded quota`); of a template none can be made, and its pods stay "
+        "Pending with the event `FailedResourceClaimCreation`. `All` counts as 32 devices, "
+        "alternatives as the largest of them."
+    )
+
+    def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
+        limits = cluster.quotas.get(manifest.namespace, {})
+        for claim in manifest.claims if limits else ():
+            for class_name, count in _charged(claim).items():
+                most = limits.get(f"{class_name}{_PER_CLASS}")
+                if most is not None and count > most:
+                    yield self.finding(
+                        claim.field.at("devices", "requests"),
+                        f"counts for {count} devices of {class_name}, and a ResourceQuota of "
+                        f"namespace {manifest.namespace} allows {most}",
+                        f"ask for at most {most}, or raise the quota",
+                    )
+
+
+def _charged(claim: Claim) -> dict[str, int]:
+    """Devices by class, as the quota counts them: the worst case of each request."""
+    total: dict[str, int] = {}
+    for request in claim.requests:
+        worst: dict[str, int] = {}
+        for option in request.options:
+            worst[option.class_name] = max(worst.get(option.class_name, 0), _devices(option))
+        for name, count in worst.items():
+            total[name] = total.get(name, 0) + count
+    return total
+
+
+def _devices(option: Option) -> int:
+    return LIMIT if option.everything else option.count or 0

@@ -1,0 +1,158 @@
+"""Rules about the claims and templates that workloads name, and how many pods share one."""
+
+from collections.abc import Iterator, Mapping
+
+from fettle.lint.cluster import Cluster
+from fettle.lint.fields import Field
+from fettle.lint.findings import Finding, Rule, Severity
+from fettle.lint.manifests import Manifest
+from fettle.lint.names import nearest
+
+MOST_CONSUMERS = 256
+"""`ResourceClaimReservedForMaxSize` of the API."""
+_MOST_LOOKED_THROUGH = 2000
+
+
+class AbsentClaim(Rule):
+    """A pod names a ResourceClaim that does not exist, or is being deleted."""
+
+    id = "FTL037"
+    seen = True
+    name = "absent-claim"
+    severity = Severity.WARN
+    inventory = True
+    today = "The pod stays Pending, without any condition or event for minutes."
+
+    def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
+        for field, name in _named(manifest, "resourceClaimName"):
+            claim = cluster.claim(manifest.namespace, name)
+            where = f"ResourceClaim {manifest.namespace}/{name}"
+            if claim is not None and claim.metadata.deletion_timestamp is not None:
+                yield self.finding(field, f"{where} is being deleted", "wait, then create it anew")
+            elif claim is None and cluster.complete:
+                near = nearest(name, _names(cluster.view.claims, manifest.namespace))
+                yield self.finding(
+                    field,
+                    f"there is no {where} (yet); until there is, the pod waits without a word",
+                    f"write {near}" if near else "create it, or use resourceClaimTemplateName",
+                )
+
+
+class AbsentTemplate(Rule):
+    """A pod names a ResourceClaimTemplate that does not exist."""
+
+    id = "FTL038"
+    seen = True
+    name = "absent-template"
+    severity = Severity.WARN
+    inventory = True
+    today = (
+        "The pod stays Pending with the event `FailedResourceClaimCreation`; retries come ever "
+        "more rarely, up to 1000 s apart."
+    )
+
+    def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
+        for field, name in _named(manifest, "resourceClaimTemplateName"):
+            if cluster.complete and cluster.template(manifest.namespace, name) is None:
+                near = nearest(name, _names(cluster.view.templates, manifest.namespace))
+                yield self.finding(
+                    field,
+                    f"there is no ResourceClaimTemplate {manifest.namespace}/{name} (yet)",
+                    f"write {near}" if near else "create it before its pods",
+                )
+
+
+def _named(manifest: Manifest, key: str) -> Iterator[tuple[Field, str]]:
+    for pod in manifest.pods:
+        for entry in pod.claims:
+            if name := entry.text(key):
+                yield entry.at(key), name
+
+
+def _names(known: Mapping[str, object], namespace: str) -> set[str]:
+    """The names in a namespace; none where there are too many objects to look through."""
+    if len(known) > _MOST_LOOKED_THROUGH:
+        return set()
+    prefix = f"{namespace}/"
+    return {key.removeprefix(prefix) for key in known if key.startswith(prefix)}
+
+
+class TooManyConsumers(Rule):
+    """More pods than 256 share one claim by name."""
+
+    id = "FTL039"
+    seen = True
+    name = "too-many-consumers"
+    severity = Severity.DENY
+    today = "The 257th pod and all after it stay Pending: a claim can be reserved for 256 pods."
+
+    def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
+        for field, name, count in _shared(manifest):
+            if count > MOST_CONSUMERS:
+                yield self.finding(
+                    field,
+                    f"{count} pods at a time share ResourceClaim {name}, but a claim can be "
+                    f"reserved for {MOST_CONSUMERS} pods",
+                    f"use resourceClaimTemplateName, or at most {MOST_CONSUMERS} pods for one "
+                    "claim",
+                )
+
+
+class PinnedReplicas(Rule):
+    """Several pods share a claim whose devices are local to one node."""
+
+    id = "FTL040"
+    seen = True
+    name = "pinned-replicas"
+    severity = Severity.WARN
+    inventory = True
+    today = "All pods run on the node where the claim is allocated, or stay Pending."
+
+    def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
+        for field, name, count in _shared(manifest):
+            claim = cluster.claim(manifest.namespace, name)
+            if count < 2 or claim is None:
+                continue
+            options = list(cluster.spec_of(claim).options)
+            surveys = [cluster.survey(option) for option in options]
+            if any(s is not None and s.matched and s.local for s in surveys):
+                yield self.finding(
+                    field,
+                    f"{count} pods share ResourceClaim {name}, whose devices are local to a node, "
+                    "so all of them must run there",
+                    "use resourceClaimTemplateName for a claim of each pod's own",
+                )
+
+
+def _shared(manifest: Manifest) -> Iterator[tuple[Field, str, int]]:
+    """Claims that a workload's pods name, and how many of these pods there are at a time.
+
+    Pods of a PodGroup may hold a claim together, as one consumer; those are left out.
+    """
+    for pod in manifest.pods:
+        grouped = pod.field.at("schedulingGroup").exists or pod.field.at("workloadRef").exists
+        count = _pods_at_a_time(manifest, pod.field.path)
+        for entry in pod.claims:
+            if not grouped and (name := entry.text("resourceClaimName")):
+                yield entry.at("resourceClaimName"), name, count
+
+
+def _pods_at_a_time(manifest: Manifest, pod_path: str) -> int:
+    """Replicas of a workload, or the parallelism of a Job; 1 where it is a pod or not known."""
+    for job in manifest.jobs:
+        if pod_path.startswith(f"{job.path}."):
+            parallelism = job.integer("parallelism")
+            completions = job.integer("completions")
+            at_once = 1 if parallelism is None else parallelism
+            at_once = at_once if completions is None else min(at_once, completions)
+            return at_once * _replicas_of_job(manifest, job.path)
+    replicas = manifest.root.integer("spec", "replicas")
+    return 1 if replicas is None else replicas
+
+
+def _replicas_of_job(manifest: Manifest, job_path: str) -> int:
+    for entry in manifest.root.each("spec", "replicatedJobs"):
+        if job_path.startswith(f"{entry.path}."):
+            replicas = entry.integer("replicas")
+            return 1 if replicas is None else replicas
+    return 1

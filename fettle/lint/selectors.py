@@ -1,0 +1,187 @@
+"""Rules about what a request's CEL selectors make of the devices there are."""
+
+from collections.abc import Iterator
+
+from fettle.lint.cluster import Cluster
+from fettle.lint.findings import Finding, Rule, Severity
+from fettle.lint.manifests import Manifest, Option, Request
+from fettle.lint.names import listed, nearest
+from fettle.lint.raw import text
+from fettle.lint.surveys import Catalogue, Survey
+from fettle.selectors.rows import Read, split
+from fettle.wire.resource import Device
+
+
+class SelectorMatchesNothing(Rule):
+    """The selectors of a request match no device of its class."""
+
+    id = "FTL004"
+    seen = True
+    name = "selector-matches-nothing"
+    severity = Severity.WARN
+    strict = True
+    inventory = True
+    today = "The pod stays Pending: `cannot allocate all claims`."
+
+    def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
+        for claim in manifest.claims:
+            for request in claim.requests:
+                if unknown := next((o for o in request.options if not _known(o, cluster)), None):
+                    message = "its selectors could not be evaluated on all devices"
+                    yield self.finding(unknown.field, message, severity=Severity.UNDECIDED)
+                elif survey := _unmatched(request, cluster):
+                    yield self.finding(
+                        request.options[0].field.at("selectors"),
+                        _counted(survey),
+                        "compare the selectors with what `kubectl get resourceslices -o yaml` "
+                        "shows",
+                    )
+
+
+def _known(option: Option, cluster: Cluster) -> bool:
+    """False where a survey should be there, and is not, or leaves something open."""
+    if cluster.catalogue is None or (selection := cluster.selection(option)) is None:
+        return True
+    survey = cluster.survey_of(selection)
+    return survey is not None and survey.decided
+
+
+def _unmatched(request: Request, cluster: Cluster) -> Survey | None:
+    """The best survey of a request whose every option matches nothing, though its class does."""
+    best: Survey | None = None
+    for option in request.options:
+        survey = cluster.survey(option)
+        if survey is None or not survey.decided or survey.matched or survey.aborted:
+            return None
+        if survey.of_class and (best is None or survey.of_class > best.of_class):
+            best = survey
+    return best
+
+
+def _counted(survey: Survey) -> str:
+    nearest = f"; nearest: {survey.nearest}" if survey.nearest else ""
+    return (
+        f"0 of {survey.of_class} devices in {survey.pools_of_class} pools of "
+        f"{listed(survey.drivers)} match{nearest}"
+    )
+
+
+class SelectorFails(Rule):
+    """A selector fails on a device that the scheduler evaluates.
+
+    Where it fails on every device, nothing can ever be allocated; where it fails on some, it
+    depends on what else is on the node.
+    """
+
+    id = "FTL005"
+    seen = True
+    name = "selector-fails"
+    severity = Severity.WARN
+    inventory = True
+    today = (
+        "Scheduling ends with `CEL runtime error: no such key: …` (SchedulerError), even where "
+        "another node would fit."
+    )
+
+    def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
+        for option in manifest.options:
+            survey = cluster.survey(option)
+            if survey is None or not survey.aborted:
+                continue
+            first = survey.aborts[0]
+            always = survey.decided and not survey.matched and not survey.missed
+            texts = {text(field.value): field for field in option.selectors}
+            field = texts.get(first.expression, option.field.at("deviceClassName"))
+            reached = survey.of_class or survey.looked
+            yield self.finding(
+                field,
+                f"fails on {survey.aborted} of {reached} devices, such as {first.device}: "
+                f"{first.reason}",
+                "test what a device may lack first: has(device.attributes[…].name) && …, or use "
+                "optional chaining: .?name.orValue(…)",
+                severity=Severity.DENY if always else Severity.WARN,
+            )
+
+
+class WrongType(Rule):
+    """A selector compares an attribute with a value of another type."""
+
+    id = "FTL006"
+    seen = True
+    name = "attribute-of-another-type"
+    severity = Severity.WARN
+    strict = True
+    inventory = True
+    today = (
+        "Attributes are typed when a selector runs, not when it is written: `==` is false, "
+        "ordering and version comparisons end scheduling with `no such overload`."
+    )
+
+    def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
+        for option in manifest.options:
+            survey = cluster.survey(option)
+            if survey is None or survey.matched or not survey.decided:
+                continue
+            for abort in survey.aborts:
+                if "no such overload" in abort.reason:
+                    fields = {text(f.value): f for f in option.selectors}
+                    field = fields.get(abort.expression)
+                    if field is not None:
+                        yield self.finding(
+                            field,
+                            f"uses a value as another type than {abort.device} publishes: "
+                            f"{abort.reason}",
+                            "versions are compared with semver(…).compareTo, quantities with "
+                            "quantity(…).compareTo, texts with quotes",
+                        )
+                        break
+
+
+class UnknownDomain(Rule):
+    """A selector reads from a domain that no device has, or mistypes an attribute's name."""
+
+    id = "FTL007"
+    seen = True
+    name = "unknown-attribute"
+    severity = Severity.WARN
+    inventory = True
+    today = (
+        "An unknown domain is an empty map: reading from it ends scheduling with `no such key`, "
+        "and `has()` of it is false."
+    )
+
+    def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
+        if (catalogue := cluster.catalogue) is None:
+            return
+        for option in manifest.options:
+            for field in option.selectors:
+                for read in cluster.reads(text(field.value)):
+                    if message := _unknown(read, catalogue):
+                        wrong, near = message
+                        fix = (
+                            f"write {near}" if near else "see `kubectl get resourceslices -o yaml`"
+                        )
+                        yield self.finding(field, wrong, fix)
+
+
+def _unknown(read: Read, catalogue: Catalogue) -> tuple[str, str] | None:
+    """What is wrong with a read, and what it should probably be."""
+    if read.domain not in catalogue.domains:
+        near = nearest(read.domain, catalogue.domains)
+        has = f"there are: {listed(catalogue.domains)}"
+        return f"no device has {read.field} of the domain {read.domain!r} ({has})", near
+    names = {
+        name
+        for look, device in catalogue.looks.items()
+        for domain, name in _names(read, look.driver, device)
+        if domain == read.domain
+    }
+    if not read.name or read.name in names:
+        return None
+    near = nearest(read.name, names)  # without one it may be a name of drivers yet to come
+    return (f"no device has {read.field} {read.domain}/{read.name}", near) if near else None
+
+
+def _names(read: Read, driver: str, device: Device) -> Iterator[tuple[str, str]]:
+    values = device.attributes if read.field == "attributes" else device.capacity
+    return (split(name, driver) for name in values or ())

@@ -1,0 +1,102 @@
+"""What selectors match and what drivers publish, as rules read it: plain values."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from fettle.model import DeviceId
+from fettle.view import DeviceView
+from fettle.wire.resource import Device, DeviceTaint
+
+
+class Selection(NamedTuple):
+    """The CEL expressions that choose devices: those of the class come first."""
+
+    of_class: tuple[str, ...]
+    of_request: tuple[str, ...] = ()
+
+
+class Abort(NamedTuple):
+    """An expression that fails on a device, which ends scheduling."""
+
+    expression: str
+    device: DeviceId
+    reason: str
+
+
+class Look(NamedTuple):
+    """What devices have in common that publish the same names and capacities."""
+
+    driver: str
+    attributes: frozenset[str]
+    capacity: bytes
+
+
+class Survey(msgspec.Struct, frozen=True, kw_only=True):
+    """What a selection matches: how many devices of how many, where, and which.
+
+    `looked` devices in `pools` pools were judged; all pools with matches are `local` to one node
+    each, or not. `of_class` passed the class's selectors, in `pools_of_class` pools, and
+    `matched` all. `undecided` are those nothing sure can be said of. `on` has the matches by node,
+    `most` how many there are on any one, `looks` one match of each look, `missed` one of each look
+    that passed the class only, `taints` how many matches bear which taints. `nearest` says what
+    the nearest device lacks where nothing matches. `by_count` remembers nodes by how many matches
+    they have at least.
+    """
+
+    selection: Selection
+    looked: int
+    pools: int
+    pools_of_class: int
+    local: bool
+    of_class: int
+    matched: int
+    aborted: int
+    undecided: int
+    drivers: frozenset[str]
+    aborts: tuple[Abort, ...]
+    on: Mapping[str, tuple[DeviceView, ...]]
+    looks: Mapping[Look, DeviceView]
+    missed: Mapping[Look, DeviceView]
+    taints: Mapping[tuple[DeviceTaint, ...], int]
+    most: int
+    nearest: str = ""
+    by_count: dict[int, frozenset[str]] = {}
+
+    @property
+    def decided(self) -> bool:
+        return not self.undecided
+
+    def nodes(self, count: int) -> frozenset[str]:
+        """The nodes with so many matches."""
+        found = self.by_count.get(count)
+        if found is None:
+            found = frozenset(node for node, devices in self.on.items() if len(devices) >= count)
+            self.by_count[count] = found
+        return found
+
+
+class Catalogue(msgspec.Struct, frozen=True):
+    """What drivers publish: devices by look, each with an example, and all taints in use; of nodes
+    the keys of their taints, and how many run which kubelet."""
+
+    looks: Mapping[Look, Device] = {}
+    taints: frozenset[DeviceTaint] = frozenset()
+    node_taints: frozenset[str] = frozenset()
+    kubelets: Mapping[str, int] = {}
+
+    @property
+    def drivers(self) -> frozenset[str]:
+        return frozenset(look.driver for look in self.looks)
+
+    @property
+    def domains(self) -> frozenset[str]:
+        """The domains under which attributes and capacities can be looked up."""
+        named = (
+            name.partition("/")[0]
+            for look, device in self.looks.items()
+            for name in (*look.attributes, *(device.capacity or ()))
+            if "/" in name
+        )
+        return self.drivers | frozenset(named)

@@ -1,0 +1,1 @@
+"""A node's answer to an ask: judged, scored, kept ready for whoever asks."""

@@ -1,0 +1,43 @@
+"""What a policy accepts now: of one device or node, why it does not. Pure."""
+
+import msgspec
+
+from fettle.model import Health, State
+from fettle.policy import Degraded, Placement, Unknown
+
+
+class Acceptance(msgspec.Struct, frozen=True):
+    """What a policy accepts now. `open_breakers` are drivers or resources it may not refuse on."""
+
+    placement: Placement
+    open_breakers: frozenset[str] = frozenset()
+
+    def refusal(self, health: Health) -> str:
+        """Why a device or node of this health is not acceptable; "" if it is."""
+        return refusal(health, self.placement)
+
+    def counted(self, health: Health) -> float:
+        """A score as it counts towards the policy's minimum: not knowing refuses nobody."""
+        tolerated = health.state is State.UNKNOWN and self.placement.unknown is Unknown.ALLOW
+        return 1.0 if tolerated else health.score
+
+
+def refusal(health: Health, placement: Placement) -> str:
+    """Why a policy turns down something of this health; "" if it does not."""
+    if health.state is State.HEALTHY and health.score >= placement.min_score:
+        return ""
+    if health.state is State.UNKNOWN:
+        return "Unknown" if placement.unknown is Unknown.REFUSE else ""
+    if health.state is State.UNHEALTHY:
+        return told("Unhealthy", health)
+    if health.state is State.DEGRADED and placement.degraded is Degraded.REFUSE:
+        return told("Degraded", health)
+    if health.score < placement.min_score:
+        return told(f"score below {placement.min_score:g}", health)
+    return ""
+
+
+def told(what: str, health: Health) -> str:
+    """A state with the score and the heaviest evidence, for people."""
+    top = f": {health.evidence[0].evidence.text}" if health.evidence else ""
+    return f"{what} ({health.score:.2f}){top}"

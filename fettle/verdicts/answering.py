@@ -1,0 +1,259 @@
+"""Verdicts kept ready: one table per ask, brought up to date by what changed between views.
+
+Asks that are equal share a table, nodes that look alike to an ask share a verdict, and a turn of
+the view costs only the nodes it changed. Selector outcomes come from the engine's memory; where
+they are missing, `prepare` waits for them within a bound. Used by extender, steward and explain.
+"""
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import msgspec
+
+from fettle.allocator.profiles import CURRENT, of_version
+from fettle.asks import asks
+from fettle.asks.asks import Ask
+from fettle.policy import Placement
+from fettle.selectors.engine import SelectorEngine
+from fettle.settings import Settings
+from fettle.verdicts.acceptance import Acceptance
+from fettle.verdicts.breaker import Breaker
+from fettle.verdicts.claimed import Allocator
+from fettle.verdicts.tables import Matching, Table, budget_after
+from fettle.verdicts.unseen import Unseen
+from fettle.verdicts.verdicts import Verdict, judging
+from fettle.view import Publisher, View
+from fettle.wire import core
+
+SLICE_S = 0.0003
+"""Longest stretch of judging before waiting requests get their turn."""
+MAX_TABLES = 512
+READY_NODES = 64
+
+
+class Answers:
+    """Asks to verdicts, over the publisher's newest view."""
+
+    def __init__(
+        self,
+        publisher: Publisher,
+        engine: SelectorEngine,
+        settings: Settings,
+        clock: Callable[[], float] = time.perf_counter,
+        on_breaker: Callable[[str, bool, float], None] = lambda pool, is_open, share: None,
+    ) -> None:
+        """`on_breaker` is told of each pool whose breaker opens or closes, and the share (0..1)
+        of its devices that a policy would refuse."""
+        self.publisher = publisher
+        self._on_breaker = on_breaker
+        self.policies = settings.all_policies()
+        self.profile = CURRENT
+        """Of the version of Kubernetes that allocates."""
+        self._engine = engine
+        self._settings = settings
+        self._clock = clock
+        self._unseen = Unseen()
+        self.on_answered: Callable[[Ask, core.Pod], None] = lambda ask, pod: None
+        """Hears of each pod that was told of nodes that suit it."""
+        self._tables: OrderedDict[Ask, Table] = OrderedDict()
+        self._behind: set[Ask] = set()
+        self._fell_behind = asyncio.Event()
+        self._breakers: dict[Placement, tuple[int, Breaker]] = {}
+
+    @property
+    def view(self) -> View:
+        return self.publisher.view
+
+    def ask(self, pod: core.Pod) -> Ask | None:
+        """The pod's ask in the newest view; None where it needs no devices."""
+        return asks.ask_of(pod, self.view, self.policies)
+
+    def ask_now(self, pod: core.Pod) -> Ask | None:
+        """As `ask`, beside the pods that were answered a moment ago and are not visible yet."""
+        ask = self.ask(pod)
+        if ask is None or not (ask.claims or ask.units):
+            return ask
+        takers = self._unseen.number(ask, pod, self.view, self._clock())
+        return msgspec.structs.replace(ask, takers=takers) if takers else ask
+
+    def answered(self, ask: Ask, pod: core.Pod) -> None:
+        """The pod was told of nodes that suit it, so it may be placed any moment."""
+        self._unseen.note(ask, pod, self._clock())
+        self.on_answered(ask, pod)
+
+    def follow(self, version: str) -> None:
+        """Predict as that version of Kubernetes ("v1.37.1") allocates."""
+        if (profile := of_version(version)) != self.profile:
+            self.profile = profile
+            self._tables.clear()
+
+    def matching(self) -> Matching:
+        """Looks selector outcomes up in the engine's memory."""
+        return Matching(self._engine)
+
+    def breaker(self, placement: Placement) -> Breaker:
+        """The breaker of a placement, counted on the newest view."""
+        basis, breaker = self._breakers.get(placement, (-1, None))
+        if breaker is None:
+            if len(self._breakers) >= 64:  # min-score annotations are any number
+                self._breakers.clear()
+            breaker = Breaker(placement, self._settings.breaker)
+        if basis != self.view.basis:
+            changed = self.publisher.changed_since(basis) if basis >= 0 else None
+            if changed is None:
+                breaker = Breaker(placement, self._settings.breaker)
+                changed = frozenset(self.view.nodes)
+            before = breaker.open if basis >= 0 else frozenset()
+            breaker.update(changed, self.view.nodes)
+            for pool in before ^ breaker.open:
+                self._on_breaker(pool, pool in breaker.open, breaker.share(pool))
+            self._breakers[placement] = (self.view.basis, breaker)
+        return breaker
+
+    def table(self, ask: Ask) -> Table:
+        """The ask's table, without what the newest view has overtaken."""
+        table = self._tables.get(ask)
+        if table is None:
+            table = self._tables[ask] = Table(ask, self.profile)
+            if len(self._tables) > MAX_TABLES:
+                self._tables.popitem(last=False)
+        self._tables.move_to_end(ask)
+        if table.basis != self.view.basis:
+            changed = self.publisher.changed_since(table.basis) if table.basis >= 0 else None
+            if changed is None:
+                table.clear()
+            else:
+                table.drop(changed)
+            open_breakers = self.breaker(ask.policy.placement).open
+            if open_breakers != table.acceptance.open_breakers:
+                table.acceptance = Acceptance(ask.policy.placement, open_breakers)
+                table.clear()
+            table.basis = self.view.basis
+            if not table.complete(self.view.nodes):
+                self._behind.add(ask)
+                self._fell_behind.set()
+        return table
+
+    async def keep_ready(self) -> None:
+        """Evaluate the selectors of classes and templates as views turn, until cancelled.
+
+        So a request finds the outcomes in memory; a claim's own selectors come with the claim.
+        """
+        generation, basis, known = 0, -1, frozenset[str]()
+        while True:
+            view = await self.publisher.newer_than(generation)
+            generation = view.generation
+            if view.basis == basis:
+                continue
+            changed = self.publisher.changed_since(basis) if basis >= 0 else None
+            expressions = frozenset(asks.standing_selectors(view))
+            if changed is None or expressions - known:
+                changed = frozenset(view.nodes)
+            basis, known = view.basis, expressions
+            if not expressions:
+                continue
+            for batch in _batches(sorted(changed), READY_NODES):
+                nodes = (view.nodes[name] for name in batch if name in view.nodes)
+                devices = [
+                    (d.id.driver, d.device) for n in nodes for p in n.pools for d in p.devices
+                ]
+                await self._engine.evaluate(expressions, devices)
+                await asyncio.sleep(0)
+
+    async def keep_complete(self) -> None:
+        """Judge the nodes that an ask has not been asked about yet, until cancelled.
+
+        A scheduler samples its nodes, other ones each time; and a table that is complete need not
+        look each name up to know that it is settled.
+        """
+        while True:
+            await self._fell_behind.wait()
+            self._fell_behind.clear()
+            while self._behind:
+                await self.judged(self._behind.pop())
+                await asyncio.sleep(0)
+
+    def at_once(self, ask: Ask, names: list[str]) -> Table | None:
+        """The ask's table if it holds a settled verdict for each of these nodes, else None."""
+        table = self.table(ask)
+        return None if table.open_among(names, self.view.nodes) else table
+
+    async def judged(self, ask: Ask, names: Iterable[str] | None = None) -> Table:
+        """The ask's table with a verdict for each of these nodes (None: all) the view knows."""
+        wanted = self.view.nodes if names is None else names
+        match = self.matching()
+        while True:
+            table = self.table(ask)
+            missing = [
+                name
+                for name in table.open_among(wanted, self.view.nodes)
+                if name not in table.verdicts
+            ]
+            if not missing or await self._judge(table, missing, match):
+                break
+        if table.provisional and not table.provisional.isdisjoint(wanted):
+            await self._settle(table, wanted, match)
+        return table
+
+    async def explained(self, ask: Ask) -> dict[str, Verdict]:
+        """A verdict for each node that names its own devices; nothing is kept of it."""
+        await self.judged(ask)  # waits for selectors
+        verdicts: dict[str, Verdict] = {}
+        acceptance, match = self.table(ask).acceptance, self.matching()
+        spent, started = 0.0, self._clock()
+
+        def judging_all() -> Iterator[None]:
+            for name, node in self.view.nodes.items():
+                allocator = Allocator(match, self.profile, budget_after(spent))
+                verdicts[name] = yield from judging(ask, node, acceptance, allocator)
+                yield
+
+        for _ in judging_all():
+            if (slice_s := self._clock() - started) > SLICE_S:
+                spent += slice_s
+                await asyncio.sleep(0)
+                started = self._clock()
+        return verdicts
+
+    async def _judge(self, table: Table, names: Iterable[str], match: Matching) -> bool:
+        """Judge these nodes in short slices; false if the view turned meanwhile."""
+        basis, nodes = self.view.basis, self.view.nodes
+        started = self._clock()
+        for name in names:
+            for _ in _turns(table.judging(nodes[name], match)):
+                if (spent := self._clock() - started) > SLICE_S:
+                    table.spent_s += spent
+                    await asyncio.sleep(0)
+                    if self.view.basis != basis:
+                        return False
+                    started = self._clock()
+        return True
+
+    async def _settle(self, table: Table, names: Iterable[str], match: Matching) -> None:
+        """Wait, within the bound, for selectors that are not evaluated, and judge those again."""
+        nodes = self.view.nodes
+        open_names = [n for n in names if n in table.provisional and n in nodes]
+        devices = [
+            (d.id.driver, d.device) for n in open_names for p in nodes[n].pools for d in p.devices
+        ]
+        try:
+            async with asyncio.timeout(self._settings.extender.wait_seconds):
+                await self._engine.evaluate(table.ask.selectors, devices)
+        except TimeoutError:
+            pass
+        table = self.table(table.ask)
+        known = [n for n in open_names if n in self.view.nodes]
+        await self._judge(table, known, self.matching())
+
+
+def _turns(work: Iterator[None]) -> Iterator[None]:
+    """The pauses of some work, and one at its end."""
+    yield from work
+    yield
+
+
+def _batches(names: Sequence[str], size: int) -> Iterator[Sequence[str]]:
+    for start in range(0, len(names), size):
+        yield names[start : start + size]

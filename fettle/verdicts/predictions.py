@@ -1,0 +1,162 @@
+"""Whether the devices that pods get are those that were predicted: Fettle's check on itself.
+
+When a pod is answered its ask is remembered; when one of its claims is seen to be allocated, the
+node's record from before, which is still in the newest view, says what was predicted. Core: what
+is made of the results is the caller's. Fed by the writer, which knows claims first.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from enum import StrEnum
+
+from fettle.allocator import Budget, run
+from fettle.asks import claims
+from fettle.asks.asks import Ask
+from fettle.model import DeviceId
+from fettle.verdicts.answering import Answers
+from fettle.verdicts.claimed import Allocator
+from fettle.verdicts.verdicts import EXTENDED_RESOURCES, Verdict, judging
+from fettle.view import NodeView
+from fettle.wire import core, resource
+
+REMEMBERED = 2000
+BRIEF = Budget(steps=2000)
+"""The writer waits for the prediction."""
+_EXTENDED = "resource.kubernetes.io/extended-resource-claim"
+_POD_CLAIM = "resource.kubernetes.io/pod-claim-name"
+
+
+class Result(StrEnum):
+    """What became of a prediction.
+
+    EXACT: these very devices. OTHER_SOUND: others that the policy accepts. REFUSED_DEVICE: one
+    that it refuses. STALE: the node had changed since the pod was answered. UNDECIDED: nothing
+    could be predicted.
+    """
+
+    EXACT = "exact"
+    OTHER_SOUND = "other_sound"
+    REFUSED_DEVICE = "refused_device"
+    STALE = "stale"
+    UNDECIDED = "undecided"
+
+
+class _Answered:
+    """A pod that was answered on the view of `basis`; `verdicts` by node, once one is needed."""
+
+    def __init__(self, ask: Ask, pod: core.Pod, basis: int) -> None:
+        self.ask = ask
+        self.pod = pod
+        self.basis = basis
+        self.verdicts: dict[str, tuple[Verdict, bool]] = {}
+
+
+class Predictions:
+    """`told` hears of each allocation of a pod that was answered before."""
+
+    def __init__(self, answers: Answers, told: Callable[[Result], None]) -> None:
+        self._answers = answers
+        self._told = told
+        self._answered: OrderedDict[str, _Answered] = OrderedDict()
+        self._taken: tuple[int, set[str]] = (-1, set())
+        """Nodes on which claims were allocated that the view of a basis does not show yet."""
+
+    def answered(self, ask: Ask, pod: core.Pod) -> None:
+        """The pod was told of nodes that suit it."""
+        if not ask.claims and not any(units.backing for units in ask.units):
+            return
+        key = pod.metadata.key
+        self._answered[key] = _Answered(ask, pod, self._answers.view.basis)
+        self._answered.move_to_end(key)
+        if len(self._answered) > REMEMBERED:
+            self._answered.popitem(last=False)
+
+    def claim(self, new: resource.ResourceClaim) -> None:
+        """A claim as it is now; the newest view still has it as it was before."""
+        before = self._answers.view.claims.get(new.metadata.key)
+        held = claims.holds(new)
+        if held is None or (before is not None and claims.holds(before) is not None):
+            return
+        answered = self._for(new)
+        node = self._answers.view.nodes.get(_node(new))
+        if node is None:
+            return
+        if answered is not None:
+            name = _entry(new, answered.pod)
+            self._told(self._result(answered, node, name, {h.device for h in held}))
+        self._on_their_way().add(node.name)
+
+    def _on_their_way(self) -> set[str]:
+        basis = self._answers.view.basis
+        if self._taken[0] != basis:
+            self._taken = (basis, set())
+        return self._taken[1]
+
+    def _for(self, claim: resource.ResourceClaim) -> _Answered | None:
+        """The pod that a claim is for: its owner, or the latest that names it."""
+        namespace = claim.metadata.namespace
+        if owner := _owner(claim):
+            return self._answered.get(f"{namespace}/{owner}")
+        latest = (a for a in reversed(self._answered.values()))
+        return next(
+            (a for a in latest if a.pod.metadata.namespace == namespace and _entry(claim, a.pod)),
+            None,
+        )
+
+    def _result(self, answered: _Answered, node: NodeView, name: str, got: set[DeviceId]) -> Result:
+        verdict, changed = self._predicted(answered, node)
+        predicted = {c.device for c in verdict.devices if c.request.startswith(f"{name}/")}
+        if predicted == got:
+            return Result.EXACT
+        acceptance = self._answers.table(answered.ask).acceptance
+        here = (d for pool in node.pools for d in pool.devices if d.id in got)
+        if any(acceptance.refusal(device.health) for device in here):
+            return Result.REFUSED_DEVICE
+        if verdict.undecided:
+            return Result.UNDECIDED
+        return Result.STALE if changed else Result.OTHER_SOUND
+
+    def _predicted(self, answered: _Answered, node: NodeView) -> tuple[Verdict, bool]:
+        """The verdict, and whether the node has changed since the pod was answered.
+
+        Kept for the pod's other claims: they were allocated in the same moment.
+        """
+        kept = answered.verdicts.get(node.name)
+        if kept is None:
+            answers = self._answers
+            acceptance = answers.table(answered.ask).acceptance
+            allocator = Allocator(answers.matching(), answers.profile, BRIEF)
+            verdict = run(judging(answered.ask, node, acceptance, allocator))
+            changed = answers.publisher.changed_since(answered.basis)
+            stale = changed is None or node.name in changed or node.name in self._on_their_way()
+            kept = (verdict, stale)
+            answered.verdicts[node.name] = kept
+        return kept
+
+
+def _owner(claim: resource.ResourceClaim) -> str:
+    """The name of the pod that a claim was made for; "" where it was not made for one."""
+    owners = claim.metadata.owner_references or ()
+    return next((owner.name for owner in owners if owner.kind == "Pod"), "")
+
+
+def _node(claim: resource.ResourceClaim) -> str:
+    """The one node where an allocation can be used; "" where there are several."""
+    allocation = claim.status.allocation if claim.status is not None else None
+    selector = allocation.node_selector if allocation is not None else None
+    for term in (selector.node_selector_terms or ()) if selector is not None else ():
+        for wanted in term.match_fields or ():
+            if wanted.key == "metadata.name" and len(wanted.values or ()) == 1:
+                return (wanted.values or ("",))[0]
+    return ""
+
+
+def _entry(claim: resource.ResourceClaim, pod: core.Pod) -> str:
+    """What the pod calls the claim."""
+    if claim.metadata.annotation(_EXTENDED) == "true":
+        return EXTENDED_RESOURCES
+    if (name := claim.metadata.annotation(_POD_CLAIM)) is not None:
+        return name
+    entries = (pod.spec.resource_claims or ()) if pod.spec is not None else ()
+    named = (e.name for e in entries if e.resource_claim_name == claim.metadata.name)
+    return next(named, "")

@@ -1,0 +1,179 @@
+"""One table per ask: its verdict on every node, in the forms that requests need.
+
+Nodes that look alike to an ask share a verdict. A request of the scheduler is answered by looking
+its names up in few and small sets, since between two requests other processes have had the
+processor's caches. Pure; what goes in and out of date is decided in `answering`.
+"""
+
+from collections.abc import Collection, Generator, Hashable, Iterable
+from itertools import filterfalse
+from typing import NamedTuple
+
+from fettle.allocator import AMPLE, Budget, run
+from fettle.allocator.profiles import CURRENT, Profile
+from fettle.asks.asks import Ask, Bound
+from fettle.inventory import shapes
+from fettle.model import UNKNOWN_SCORE
+from fettle.selectors.engine import SelectorEngine
+from fettle.selectors.outcomes import Outcome, undecided
+from fettle.verdicts.acceptance import Acceptance
+from fettle.verdicts.claimed import Allocator
+from fettle.verdicts.ranking import host_score
+from fettle.verdicts.verdicts import Verdict, judging
+from fettle.view import DeviceView, NodeView
+from fettle.wire.extender import host_priority
+
+MAX_ALIKE = 4096
+ASK_SECONDS = 1.0
+"""Work on one ask after which its further searches are kept short."""
+SHORT = Budget(steps=200)
+NOT_EVALUATED = undecided("its selector is not evaluated yet")
+
+
+def budget_after(spent_s: float) -> Budget:
+    """How far the next search for an ask may go, after so much work on it."""
+    return AMPLE if spent_s < ASK_SECONDS else SHORT
+
+
+class Narrowed(NamedTuple):
+    """The names of a request: those that may go on, in their order, and those refused."""
+
+    passed: list[str]
+    refused: list[str]
+
+
+class Table:
+    """All verdicts on one ask, by node name, and what the hot path needs of them.
+
+    `provisional` verdicts wait for a selector; `entries` are the elements of a HostPriorityList,
+    encoded. Nodes alike share the verdict of one of them, with the names of that one's devices.
+    """
+
+    def __init__(self, ask: Ask, profile: Profile = CURRENT) -> None:
+        self.ask = ask
+        self.profile = profile
+        self.basis = -1
+        self.acceptance = Acceptance(ask.policy.placement)
+        self.verdicts: dict[str, Verdict] = {}
+        self.provisional: set[str] = set()
+        self.refused: set[str] = set()
+        self.undecided: set[str] = set()
+        self.entries: dict[str, bytes] = {}
+        self.spent_s = 0.0
+        """What was spent on this ask since everything about it was last forgotten."""
+        self._alike: dict[Hashable, Verdict] = {}
+
+    def clear(self) -> None:
+        self.spent_s = 0.0
+        for kept in (self.verdicts, self.entries, self._alike):
+            kept.clear()
+        for names in (self.provisional, self.refused, self.undecided):
+            names.clear()
+
+    def drop(self, names: frozenset[str]) -> None:
+        for name in names:
+            self.verdicts.pop(name, None)
+            self.entries.pop(name, None)
+        for kept in (self.provisional, self.refused, self.undecided):
+            kept.difference_update(names)
+
+    def judge(self, node: NodeView, match: "Matching") -> None:
+        """Judge one node; provisional where a selector has not been evaluated yet."""
+        run(self.judging(node, match))
+
+    def judging(self, node: NodeView, match: "Matching") -> Generator[None, None, None]:
+        """As `judge`, with a chance to do something else at each `next`."""
+        match.missing = False
+        shape = self._shape(node, match)
+        verdict = self._alike.get(shape) if shape is not None else None
+        if verdict is None:
+            allocator = Allocator(match, self.profile, budget_after(self.spent_s))
+            verdict = yield from judging(self.ask, node, self.acceptance, allocator)
+            if shape is not None and not match.missing:
+                if len(self._alike) > MAX_ALIKE:
+                    self._alike.clear()
+                self._alike[shape] = verdict
+        self.verdicts[node.name] = verdict
+        self.entries[node.name] = host_priority(node.name, verdict.score)
+        for kept, belongs in (
+            (self.refused, not verdict.fits),
+            (self.undecided, bool(verdict.undecided)),
+            (self.provisional, match.missing),
+        ):
+            (kept.add if belongs else kept.discard)(node.name)
+
+    def complete(self, nodes: Collection[str]) -> bool:
+        """Whether each of the view's nodes has a settled verdict."""
+        return len(self.verdicts) == len(nodes) and not self.provisional
+
+    def open_among(self, names: Iterable[str], nodes: Collection[str]) -> list[str]:
+        """Those of the names that the view knows and that have no settled verdict yet."""
+        if self.complete(nodes):  # there are verdicts on nodes of the view only
+            return []
+        unjudged = [n for n in filterfalse(self.verdicts.__contains__, names) if n in nodes]
+        return unjudged + list(filter(self.provisional.__contains__, names))
+
+    def narrow(self, names: list[str]) -> Narrowed:
+        """Split names by their verdicts; names without one pass."""
+        refused = self.refused.intersection(names)
+        if not refused:
+            return Narrowed(names, [])
+        return Narrowed(list(filterfalse(refused.__contains__, names)), list(refused))
+
+    def score(self, names: list[str]) -> list[bytes]:
+        """The names' entries in their order; names without a verdict have the score of Unknown."""
+        try:
+            return list(map(self.entries.__getitem__, names))
+        except KeyError:
+            unknown = host_score(UNKNOWN_SCORE, self.ask.policy.placement.degraded)
+            return [self.entries.get(name) or host_priority(name, unknown) for name in names]
+
+    def _shape(self, node: NodeView, match: "Matching") -> Hashable | None:
+        """What this ask sees of a node, names left out; None where it sees more than that."""
+        allocates = bool(self.ask.claims)
+        seen: list[Hashable] = [node.health, node.quarantined]
+        for units in self.ask.units:
+            plugin = node.plugins.get(units.resource)
+            if units.backing and (plugin is None or plugin.allocatable == 0):
+                allocates = True
+            seen.append((plugin.allocatable, plugin.units) if plugin is not None else None)
+        if any(_is_near(bound, node) for bound in self.ask.bound):
+            return None
+        if allocates:
+            attributes = match.attributes(self.ask)
+            seen.append(node.malformed)
+            for pool in node.pools:
+                if not pool.look:
+                    return None
+                seen.append(pool.look)
+                seen += [pool.columns.get(attribute) for attribute in attributes]
+        return tuple(seen)
+
+
+def _is_near(bound: Bound, node: NodeView) -> bool:
+    """Whether a claim that is allocated holds devices of a pool that this node sees."""
+    pools = {(held.device.driver, held.device.pool) for held in bound.held}
+    return any((pool.driver, pool.name) in pools for pool in node.pools)
+
+
+class Matching:
+    """Looks selector outcomes up; `missing` is set when one has not been evaluated yet."""
+
+    def __init__(self, engine: SelectorEngine) -> None:
+        self._engine = engine
+        self._attributes: tuple[Ask, tuple[shapes.Attribute, ...]] | None = None
+        self.missing = False
+
+    def attributes(self, ask: Ask) -> tuple[shapes.Attribute, ...]:
+        """The attributes of devices that the ask can see."""
+        if self._attributes is None or self._attributes[0] is not ask:
+            reads = [self._engine.reads(expression) for expression in ask.selectors]
+            self._attributes = (ask, shapes.read_by(ask.claims, reads))
+        return self._attributes[1]
+
+    def __call__(self, expression: str, device: DeviceView) -> Outcome:
+        outcome = self._engine.outcome(expression, device.id.driver, device.device)
+        if outcome is None:
+            self.missing = True
+            return NOT_EVALUATED
+        return outcome

@@ -1,0 +1,112 @@
+"""A node's answer to an ask: it fits, with a value and the devices, or it is refused, with reasons.
+
+Pure: ask + node + acceptance → verdict. Whatever cannot be decided is allowed and scored low;
+nothing here refuses for lack of knowledge.
+"""
+
+from collections.abc import Generator, Sequence
+
+import msgspec
+
+from fettle.allocator import Match, run
+from fettle.allocator.profiles import CURRENT, Profile
+from fettle.asks.asks import Ask
+from fettle.asks.claims import Claim, Request
+from fettle.asks.extended import in_order
+from fettle.policy import Aggregate
+from fettle.verdicts import ranking
+from fettle.verdicts.acceptance import Acceptance
+from fettle.verdicts.claimed import Allocator, bound_part, claims_part
+from fettle.verdicts.parts import Choice, Part, node_part, open_part, units_part
+from fettle.view import NodeView
+
+EXTENDED_RESOURCES = "<extended-resources>"
+"""What the scheduler calls the claim that it makes for extended resources."""
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """`score` is the extender's 0..10. `overruled` are refusals that an open breaker set aside.
+
+    `undecided` are the reasons why a part could not be judged; that part was allowed. `notes` say
+    what else there is to know.
+    """
+
+    fits: bool
+    value: float
+    score: int
+    refusals: tuple[str, ...] = ()
+    undecided: tuple[str, ...] = ()
+    overruled: tuple[str, ...] = ()
+    devices: tuple[Choice, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def judge(
+    ask: Ask,
+    node: NodeView,
+    acceptance: Acceptance,
+    match: Match,
+    *,
+    emptied: bool = False,
+    profile: Profile = CURRENT,
+) -> Verdict:
+    """The node's verdict on the ask.
+
+    `emptied` judges it as preemption would leave it: every device-plugin unit may be in the draw.
+    """
+    return run(judging(ask, node, acceptance, Allocator(match, profile), emptied=emptied))
+
+
+def judging(
+    ask: Ask,
+    node: NodeView,
+    acceptance: Acceptance,
+    allocator: Allocator,
+    *,
+    emptied: bool = False,
+) -> Generator[None, None, Verdict]:
+    """As `judge`, with a chance to do something else at each `next`."""
+    parts = [node_part(node, acceptance)]
+    backing: list[Request] = []
+    for units in ask.units:
+        plugin = node.plugins.get(units.resource)
+        if plugin is not None and plugin.allocatable > 0:
+            parts.append(units_part(units, plugin, node, acceptance, emptied=emptied))
+        elif units.backing and node.pools:
+            backing += units.backing
+        else:
+            why = f"this node has no {units.resource} to allocate"
+            parts.append(open_part(why, node))
+    parts += [bound_part(bound, node, acceptance) for bound in ask.bound]
+    claims = ask.claims
+    if backing:
+        claims = (*claims, Claim(EXTENDED_RESOURCES, in_order(backing)))
+    if claims:
+        part = yield from claims_part(claims, node, acceptance, allocator, ask.takers)
+        parts.append(part)
+    parts += [open_part(why, node) for why in ask.unsettled]
+    if node.quarantined:
+        parts.append(Part(undecided=[*node.quarantined]))
+    return _combine(parts, node, acceptance)
+
+
+def _combine(parts: Sequence[Part], node: NodeView, acceptance: Acceptance) -> Verdict:
+    placement = acceptance.placement
+    values = [p.value for p in parts if p.value is not None] or [node.health.score]
+    value = min(values) if placement.aggregate is Aggregate.MIN else sum(values) / len(values)
+    refusals: list[str] = []
+    overruled: list[str] = []
+    broken = {key for p in parts for key in p.keys} & acceptance.open_breakers
+    for part in parts:
+        excused = not part.held and bool(broken) and part.keys <= broken
+        (overruled if excused else refusals).extend(part.refusals)
+    return Verdict(
+        fits=not refusals,
+        value=round(value, 4),
+        score=ranking.host_score(value, placement.degraded),
+        refusals=tuple(refusals),
+        undecided=tuple(why for p in parts for why in p.undecided),
+        overruled=tuple(overruled),
+        devices=tuple(d for p in parts for d in p.devices),
+        notes=tuple(note for p in parts for note in p.notes),
+    )

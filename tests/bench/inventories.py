@@ -1,0 +1,120 @@
+"""Views of big fleets with DRA devices, made by the inventory from objects of the API."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from fettle.evidence import rules
+from fettle.health import HealthBook
+from fettle.inventory.inventory import Inventory
+from fettle.settings import HealthSettings
+from fettle.view import EMPTY, View
+from fettle.wire import kinds
+from tests.bench import fleets
+from tests.controlplane.api import Object
+from tests.controlplane.objects import DRIVER, device_class, node
+
+NOW = 1_000_000.0
+
+Devices = Callable[[int], list[Object]]
+"""The devices of the node of this number, as in a ResourceSlice."""
+
+
+def gpu(number: int, model: str = "H100", **more: Any) -> Object:
+    """One device as a driver publishes it."""
+    attributes = {
+        "index": {"int": number % fleets.GPUS},
+        "uuid": {"string": f"GPU-{number:08d}"},
+        "productName": {"string": f"NVIDIA {model}"},
+        "driverVersion": {"version": "570.86.15"},
+    }
+    capacity = {"memory": {"value": "80Gi"}}
+    return {
+        "name": f"gpu-{number % fleets.GPUS}",
+        "attributes": attributes,
+        "capacity": capacity,
+        **more,
+    }
+
+
+def alike(node: int) -> list[Object]:
+    return [gpu(node * fleets.GPUS + i) for i in range(fleets.GPUS)]
+
+
+def of_shapes(shapes: int) -> Devices:
+    """Nodes of so many kinds: which of their devices are tainted, and by what, differs."""
+
+    def devices(node: int) -> list[Object]:
+        made = alike(node)
+        shape = node % shapes
+        made[shape % fleets.GPUS]["taints"] = [
+            {"key": f"example.com/fault-{shape}", "effect": "NoSchedule"}
+        ]
+        return made
+
+    return devices
+
+
+def of_models(models: int) -> Devices:
+    def devices(node: int) -> list[Object]:
+        return [
+            gpu(node * fleets.GPUS + i, model=f"H{node % models}00") for i in range(fleets.GPUS)
+        ]
+
+    return devices
+
+
+def write_snapshot(folder: Path, devices: Devices, nodes: int = fleets.NODES) -> None:
+    """The same fleet as `kubectl get` prints it, with the device class of its driver."""
+    folder.mkdir(parents=True)
+    names = [fleets.name_of(number) for number in range(nodes)]
+    lists = {
+        "nodes": ("v1", "Node", [node(name, fleets.GPUS) for name in names]),
+        "resourceslices": (
+            "resource.k8s.io/v1",
+            "ResourceSlice",
+            [_slice(name, devices(number)) for number, name in enumerate(names)],
+        ),
+        "deviceclasses": ("resource.k8s.io/v1", "DeviceClass", [device_class(DRIVER)]),
+        "namespaces": ("v1", "Namespace", [{"metadata": {"name": "default"}}]),
+    }
+    for name, (version, kind, items) in lists.items():
+        whole = [{**item, "apiVersion": version, "kind": kind} for item in items]
+        listed = {"apiVersion": "v1", "kind": "List", "metadata": {}, "items": whole}
+        (folder / f"{name}.json").write_bytes(msgspec.json.encode(listed))
+
+
+def view(devices: Devices, nodes: int = fleets.NODES) -> View:
+    inventory = Inventory(HealthBook(HealthSettings(), RULES), RULES)
+    for number in range(nodes):
+        name = fleets.name_of(number)
+        _put(inventory, kinds.NODE, {"metadata": {"name": name}, "status": {}})
+        _put(inventory, kinds.SLICE, _slice(name, devices(number)))
+    for _ in inventory.refresh(NOW):
+        pass
+    made = inventory.view(EMPTY, synced=True, served={})
+    assert made is not None
+    return made
+
+
+def _slice(node: str, devices: list[Object]) -> Object:
+    return {
+        "metadata": {"name": f"{node}-gpus"},
+        "spec": {
+            "driver": DRIVER,
+            "nodeName": node,
+            "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
+            "devices": devices,
+        },
+    }
+
+
+def _put(inventory: Inventory, kind: kinds.Kind, raw: Object) -> None:
+    inventory.put(kind, kind.decode(msgspec.json.encode(raw)), NOW)
+
+
+RULES = rules.load()

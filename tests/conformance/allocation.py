@@ -1,0 +1,250 @@
+"""Asks Fettle's allocator about a case of the conformance data: bytes in, allocations out.
+
+The product's code does all of it: reading, gathering pools, evaluating selectors, searching.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Literal
+
+import msgspec
+
+from fettle.affinity import Malformed, Place
+from fettle.allocator import Allocated, Budget, Found, Taken, allocate
+from fettle.allocator.profiles import Features, Profile
+from fettle.amounts import MAX_INT64, UNIT, Unreadable, nano
+from fettle.asks import claims
+from fettle.asks.claims import Claim, Held
+from fettle.errors import BadInput
+from fettle.evidence import rules
+from fettle.health import HealthBook
+from fettle.inventory import records
+from fettle.inventory.devices import Devices
+from fettle.model import DeviceId
+from fettle.selectors import rows
+from fettle.selectors.evaluating import Prepared, judge, prepare
+from fettle.selectors.outcomes import Outcome, undecided
+from fettle.settings import HealthSettings
+from fettle.view import DeviceView, PoolView
+from fettle.wire import core, kinds, resource
+from fettle.wire.kinds import Kind
+
+GATES = {
+    "DRAAdminAccess": "admin_access",
+    "DRAConsumableCapacity": "consumable_capacity",
+    "DRADerivedAttributes": "derived_attributes",
+    "DRADeviceBindingConditions+DRAResourceClaimDeviceStatus": "device_binding_and_status",
+    "DRADeviceCompatibilityGroups": "compatibility_groups",
+    "DRADeviceTaints": "device_taints",
+    "DRAFractionalCapacityRange": "fractional_capacity_range",
+    "DRAListTypeAttributes": "list_type_attributes",
+    "DRAOptionalNodeOperations": "optional_node_operations",
+    "DRAPartitionableDevices": "partitionable_devices",
+    "DRAPrioritizedList": "prioritized_list",
+}
+"""Gates as a case names them → fields of `Features`."""
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """`results` is one allocation per claim, as the API writes it; `steps` counts the calls of the
+    search. `reason` says why, for all but "allocated". Quantities are in 1e-9; shares have one id.
+    """
+
+    kind: Literal["allocated", "none", "error", "undecided"]
+    results: list[dict[str, Any]] = []
+    steps: int = 0
+    reason: str = ""
+
+
+def answer(case: dict[str, Any], *, prune: bool = False, max_steps: int = 10**9) -> Answer:
+    """What Fettle's allocator says of one case of the form in `allocator_*.json`.
+
+    With `prune`, searches that are plainly hopeless end early, and `steps` tells less. A search
+    beyond `max_steps`, or `maxSteps` of the case, is undecided.
+    """
+    profile = Profile(features(case))
+    try:
+        asked, views = wanted(case), seen(case)
+    except BadInput as error:
+        return Answer("undecided", reason=str(error))
+    except Malformed as error:
+        return Answer("error", reason=str(error))
+    steps = min(max_steps, case.get("maxSteps") or max_steps)
+    budget = Budget(steps=steps, seconds=600.0, prune_after=24 if prune else None)
+    return _answer(asked, allocate(asked, views, match(), profile, budget=budget))
+
+
+def seen(case: dict[str, Any]) -> list[PoolView]:
+    """The pools of a case as its node sees them; raises BadInput, Malformed."""
+    devices = inventory(case, features(case))
+    book = HealthBook(HealthSettings(), _shipped())
+    return [records.pool(pool, devices, book, (), 0.0) for pool in devices.pools_on(place_of(case))]
+
+
+def expected(case: dict[str, Any]) -> Answer:
+    """What Kubernetes' allocator said of a case, in the same form."""
+    steps = case["numAllocateOneInvocations"]
+    if case["expectError"]:
+        return Answer("error", steps=steps, reason=case["expectError"])
+    results = case["expectResults"]
+    if results is None or len(results) != len(case["claims"] or ()):
+        return Answer("none", steps=steps)
+    return Answer("allocated", results, steps)
+
+
+def agree(case: dict[str, Any], one: Answer, other: Answer) -> bool:
+    """Whether two answers give the same devices, in the same order where all variants of the
+    allocator have one, or come to nothing in the same way."""
+    if one.kind != other.kind:
+        return False
+    ordered = "stable" not in (case.get("channels") or ())
+    exact = not _beyond_64_bits(case)
+    compared = (
+        [
+            [_comparable(r, exact=exact) for r in claim["devices"].get("results") or ()]
+            for claim in a
+        ]
+        for a in (one.results, other.results)
+    )
+    left, right = (c if ordered else [sorted(r, key=repr) for r in c] for c in compared)
+    return left == right
+
+
+def _comparable(result: dict[str, Any], *, exact: bool) -> dict[str, Any]:
+    kept = {name: value for name, value in result.items() if name != "skipNodeOperations"}
+    consumed = kept.pop("consumedCapacity", None)
+    if consumed and exact:
+        amounts = {n: v if isinstance(v, int) else nano(v) for n, v in consumed.items()}
+        kept["consumedCapacity"] = sorted(amounts.items())
+    return kept
+
+
+def _beyond_64_bits(case: dict[str, Any]) -> bool:
+    """Whether a capacity is larger than what Kubernetes writes correctly as text."""
+    return any(
+        _size(capacity) > MAX_INT64 * UNIT
+        for slice_ in case.get("slices") or ()
+        for device in slice_["spec"].get("devices") or ()
+        for capacity in (device.get("capacity") or {}).values()
+    )
+
+
+def _size(capacity: dict[str, Any]) -> int:
+    try:
+        return nano(capacity.get("value") or "0")
+    except Unreadable:
+        return 0
+
+
+def features(case: dict[str, Any]) -> Features:
+    """The gates that a case turns on; all others are off."""
+    on = {GATES[name] for name in case.get("features") or ()}
+    return Features(**{field: field in on for field in GATES.values()})
+
+
+def inventory(case: dict[str, Any], of: Features) -> Devices:
+    """The slices of a case and what others hold of their devices; raises BadInput."""
+    devices = Devices(of)
+    for number, raw in enumerate(case.get("slices") or ()):
+        slice_ = _decoded(kinds.SLICE, raw)
+        assert isinstance(slice_, resource.ResourceSlice)
+        devices.put_slice(None, _apart(slice_, number))
+    for names in case.get("allocatedDevices") or ():
+        devices.holdings.hold(Held(DeviceId(*names)), "elsewhere")
+    for *names, share in case.get("allocatedSharedDeviceIDs") or ():
+        devices.holdings.hold(Held(DeviceId(*names), share), "elsewhere")
+    for used in case.get("allocatedCapacity") or ():
+        amounts = tuple((name, nano(q)) for name, q in (used["capacity"] or {}).items())
+        devices.holdings.hold(Held(DeviceId(*used["id"]), "capacity", amounts), "elsewhere")
+    return devices
+
+
+def _apart(slice_: resource.ResourceSlice, number: int) -> resource.ResourceSlice:
+    """Names repeat in the data, as they cannot in a cluster; their order stays."""
+    name = f"{slice_.metadata.name}\0{number:04}"
+    metadata = msgspec.structs.replace(slice_.metadata, name=name)
+    return msgspec.structs.replace(slice_, metadata=metadata)
+
+
+def wanted(case: dict[str, Any]) -> tuple[Claim, ...]:
+    """The claims to allocate, as they stand: with no defaults added. Raises BadInput."""
+    classes: dict[str, resource.DeviceClass] = {}
+    for raw in case.get("classes") or ():
+        device_class = _decoded(kinds.CLASS, raw)
+        assert isinstance(device_class, resource.DeviceClass)
+        classes[device_class.metadata.name] = device_class
+    asked = []
+    for raw in case.get("claims") or ():
+        claim = _decoded(kinds.CLAIM, raw)
+        assert isinstance(claim, resource.ResourceClaim)
+        asked.append(claims.claim(claim.metadata.name, claim.spec, classes, defaulted=False))
+    return tuple(asked)
+
+
+def place_of(case: dict[str, Any]) -> Place:
+    """The node of a case; a case without one is about no node in particular."""
+    node = _decoded(kinds.NODE, case.get("node") or {"metadata": {}})
+    assert isinstance(node, core.Node)
+    return Place(node.metadata.name, node.metadata.labels or {})
+
+
+def match() -> Callable[[str, DeviceView], Outcome]:
+    """Selectors evaluated here and now."""
+
+    def matching(expression: str, device: DeviceView) -> Outcome:
+        driver, of = device.id.driver, device.device
+        if problem := rows.problem(driver, of):
+            return undecided(problem)
+        prepared = _prepared(expression)
+        return judge(prepared, rows.row(prepared.reads, rows.key(prepared.reads, driver, of)))
+
+    return matching
+
+
+_shipped = cache(rules.load)
+
+
+@cache
+def _prepared(expression: str) -> Prepared:
+    return prepare(expression)
+
+
+def _decoded(kind: Kind, raw: dict[str, Any]) -> kinds.WireObject:
+    return kind.decode(msgspec.json.encode(raw))
+
+
+def _answer(asked: tuple[Claim, ...], allocated: Allocated) -> Answer:
+    if allocated.found is not Found.FITS:
+        return Answer(_KINDS[allocated.found], steps=allocated.steps, reason=allocated.reason)
+    results: list[dict[str, Any]] = [{"devices": {"results": []}} for _ in asked]
+    for taken in allocated.devices:
+        results[taken.claim]["devices"]["results"].append(_result(asked, taken))
+    return Answer("allocated", results, allocated.steps)
+
+
+_KINDS: dict[Found, Literal["none", "error", "undecided"]] = {
+    Found.NONE: "none",
+    Found.ERROR: "error",
+    Found.UNDECIDED: "undecided",
+}
+
+SHARE = "aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa"
+
+
+def _result(asked: tuple[Claim, ...], taken: Taken) -> dict[str, Any]:
+    alternative = next(a for a in asked[taken.claim].alternatives() if a.name == taken.request)
+    device = taken.device.device
+    result: dict[str, Any] = {
+        "request": taken.request,
+        "driver": taken.device.id.driver,
+        "pool": taken.device.id.pool,
+        "device": taken.device.id.device,
+        "adminAccess": taken.admin_access or None,
+        "tolerations": [msgspec.to_builtins(t) for t in alternative.tolerations] or None,
+        "bindingConditions": list(device.binding_conditions or ()) or None,
+        "bindingFailureConditions": list(device.binding_failure_conditions or ()) or None,
+    }
+    if taken.consumed is not None:
+        result["shareID"] = SHARE
+        result["consumedCapacity"] = dict(taken.consumed) or None
+    return {name: value for name, value in result.items() if value is not None}

@@ -1,0 +1,59 @@
+"""Custom resource definitions: our own as shipped, and those of other projects out of their Go
+modules, so that the real schema judges what we change in JobSets, LeaderWorkerSets, TrainJobs."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.controlplane import shipped
+from tests.controlplane.api import Api, Object
+
+MODULES = Path(__file__).parent / "crds"
+REQUIRED = "FETTLE_REQUIRE_CONTROLPLANE"
+_FILES = {
+    "github.com/kubeflow/trainer/v2": "manifests/base/crds/trainer.kubeflow.org_trainjobs.yaml",
+    "sigs.k8s.io/jobset": "config/components/crd/bases/jobset.x-k8s.io_jobsets.yaml",
+    "sigs.k8s.io/lws": "config/crd/bases/leaderworkerset.x-k8s.io_leaderworkersets.yaml",
+}
+
+
+async def define_policies(api: Api) -> None:
+    """deploy/crds, established."""
+    await shipped.apply(api, shipped.manifests(shipped.DEPLOY / "crds"))
+
+
+async def define_workloads(api: Api) -> None:
+    """Theirs, established; skips the test where they cannot be had."""
+    await shipped.apply(api, _of_modules())
+
+
+def _of_modules() -> list[Object]:
+    go = shutil.which("go")
+    assert go is not None, "the control plane was built with it"
+    done = subprocess.run(
+        [go, "mod", "download", "-json"], cwd=MODULES, capture_output=True, text=True, timeout=300
+    )
+    if done.returncode != 0:
+        why = f"modules of custom resources cannot be downloaded: {done.stdout[-500:]}"
+        if os.environ.get(REQUIRED) == "1":
+            pytest.fail(why, pytrace=False)
+        pytest.skip(why)
+    folders = {module["Path"]: Path(module["Dir"]) for module in _objects(done.stdout)}
+    return [yaml.safe_load((folders[path] / file).read_text()) for path, file in _FILES.items()]
+
+
+def _objects(text: str) -> list[Object]:
+    """JSON objects one after another."""
+    decoder, found, at = json.JSONDecoder(), [], 0
+    while at < len(text):
+        value, end = decoder.raw_decode(text, at)
+        found.append(value)
+        at = end + len(text[end:]) - len(text[end:].lstrip())
+    return found

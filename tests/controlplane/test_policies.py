@@ -1,0 +1,207 @@
+"""DevicePolicy on the real API server: what it refuses, what it fills in, and that a policy there
+is what pods get."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import pytest
+
+from tests.controlplane import objects, shipped, waiting
+from tests.controlplane.api import Api, ApiError, Object
+from tests.controlplane.conftest import StartFettle
+from tests.controlplane.control_plane import ControlPlane
+from tests.controlplane.definitions import define_policies, define_workloads
+from tests.controlplane.fleet import create_gpu_nodes
+from tests.controlplane.installed import register_extender, register_webhooks, scores
+
+SAMPLES = sorted((shipped.DEPLOY / "samples").glob("*.yaml"))
+
+
+def policy(name: str, spec: Object) -> Object:
+    metadata = {"name": name}
+    return {
+        "apiVersion": "fettle.dev/v1alpha1",
+        "kind": "DevicePolicy",
+        "metadata": metadata,
+        "spec": spec,
+    }
+
+
+REFUSED: list[tuple[Object, str]] = [
+    ({"placement": {"minScore": 1.5}}, "spec.placement.minScore"),
+    ({"placement": {"degraded": "Avoid"}}, "spec.placement.degraded"),
+    ({"tolerations": {"notReadySeconds": -1}}, "spec.tolerations.notReadySeconds"),
+    ({"tolerations": {"devices": [{"value": "x"}]}}, "spec.tolerations.devices[0].key"),
+    ({"tolerations": {"devices": [{"key": "a b"}]}}, "spec.tolerations.devices[0].key"),
+    (
+        {"tolerations": {"devices": [{"key": "a"}, {"key": "a"}]}},
+        "each key and value must be listed once",
+    ),
+    (
+        {"tolerations": {"degradedAsFallback": True}, "placement": {"degraded": "Refuse"}},
+        "degradedAsFallback needs placement.degraded: Allow",
+    ),
+    (
+        {"tolerations": {"degradedAsFallback": True, "devices": [{"key": "fettle.dev/degraded"}]}},
+        "what is tolerated is no fallback",
+    ),
+    ({"failure": {"failJobOnExitCodes": [0]}}, "spec.failure.failJobOnExitCodes[0]"),
+    ({"failure": {"failJobOnExitCodes": [3, 3]}}, "Duplicate value"),
+    (
+        {"failure": {"failJobOnExitCodes": [3, 4], "restartContainerOnExitCodes": [4]}},
+        "a container that restarts fails no pod",
+    ),
+    ({"failure": {"backoffLimitPerIndex": -1}}, "spec.failure.backoffLimitPerIndex"),
+    ({"failure": {"jobSet": {"rules": [{"name": "1", "action": "FailJobSet"}]}}}, "rules[0].name"),
+    ({"failure": {"jobSet": {"rules": [{"name": "a", "action": "Retry"}]}}}, "rules[0].action"),
+    ({"validation": {"rules": {"ClaimTooLarge": "Deny"}}}, "named by their id, such as FTL010"),
+    ({"validation": {"rules": {"FTL010": "Never"}}}, "spec.validation.rules"),
+]
+
+
+async def test_what_makes_no_sense_is_refused_with_our_message_and_the_rest_is_filled_in(
+    api: Api,
+) -> None:
+    await define_policies(api)
+    for spec, says in REFUSED:
+        with pytest.raises(ApiError) as refusal:
+            await api.create(policy("wrong", spec))
+        assert refusal.value.code == 422, spec
+        assert says in refusal.value.message, (spec, refusal.value.message)
+    with pytest.raises(ApiError, match="at most 63 characters"):
+        await api.create(policy("long" * 16, {}))
+    made = await api.create(policy("empty", {"unknownField": 1}))
+    assert made["spec"] == {
+        "placement": {
+            "minScore": 0.3,
+            "degraded": "Allow",
+            "unknown": "Allow",
+            "aggregate": "Mean",
+        },
+        "tolerations": {"degradedAsFallback": False},
+        "failure": {"ignoreDisruptions": False, "onDeviceFailure": "Mark"},
+        "validation": {"strict": False},
+    }
+
+
+async def test_every_sample_is_accepted_and_applying_it_again_changes_nothing(
+    api: Api, start_fettle: StartFettle
+) -> None:
+    await define_policies(api)
+    await define_workloads(api)
+    await api.create(objects.device_class())
+    await api.create(objects.device_class("fettle.dev", selectors=["false"]))
+    fettle = await start_fettle("webhook")
+    await register_webhooks(api, fettle)
+    assert len(SAMPLES) >= 10
+    changed = 0
+    for file in SAMPLES:
+        for document in shipped.manifests(file):
+            first = await _applied(api, document)
+            assert not [w for w in api.warnings if "unknown field" in w]
+            again = await _applied(api, document)
+            assert again.get("spec") == first.get("spec"), file
+            assert _of_ours(again) == _of_ours(first), file
+            changed += "fettle.dev/injected" in _of_ours(first)
+    assert changed >= 8
+
+
+async def _applied(api: Api, document: Object) -> Object:
+    """Applied as users do, once the policy that it names is known."""
+
+    async def apply() -> Object:
+        done = await api.apply(copy.deepcopy(document), dry_run=True)
+        if any("names no policy" in warning for warning in api.warnings):
+            raise ApiError(0, "", f"{api.warnings}", "apply")
+        return done
+
+    await waiting.wait_until(apply, what=f"the policy of {document['metadata']} is known")
+    return await api.apply(copy.deepcopy(document))
+
+
+def _of_ours(stored: Object) -> Any:
+    found = stored["metadata"].get("annotations", {})
+    return {key: value for key, value in found.items() if key.startswith("fettle.dev/")}
+
+
+async def test_without_the_definition_the_built_in_policies_go_on(
+    api: Api, start_fettle: StartFettle
+) -> None:
+    fettle = await start_fettle("webhook")
+    _, ready = await fettle.browse("/readyz", verbose="true")
+    assert "DevicePolicy: not served by this cluster" in ready
+    status, found = await fettle.browse("/policy", name="training")
+    assert (status, found["source"]) == (200, "built in")
+    log = (fettle.folder / "fettle.log").read_text()
+    said = [line for line in log.splitlines() if "DevicePolicy" in line]
+    assert len(said) == 1, said
+
+
+async def test_a_policy_decides_where_pods_may_go_and_a_change_of_it_changes_that(
+    control_plane: ControlPlane, api: Api, start_fettle: StartFettle
+) -> None:
+    await define_policies(api)
+    await create_gpu_nodes(api, "w0")
+    name = "short-of-devices"
+    await api.patch_status("nodes", "w0", {"allocatable": {objects.GPU: "7"}})
+    await api.create(policy(name, {"placement": {"minScore": 0.1, "degraded": "Allow"}}))
+    fettle = await start_fettle("extender")
+    await register_extender(control_plane, fettle)
+    await api.create(objects.pod("p", gpus=1, annotations={"fettle.dev/policy": name}, cpu="900"))
+    seen = await waiting.wait_until(
+        lambda: scores(fettle, "p"), lambda found: "w0" in found, what="the pod is explained"
+    )
+    assert seen["w0"]["fits"]
+    await api.patch("devicepolicies", name, {"spec": {"placement": {"minScore": 1}}})
+    await waiting.wait_until(
+        lambda: scores(fettle, "p"),
+        lambda found: not found["w0"]["fits"],
+        what="the stricter policy refuses the node",
+    )
+    _, shown = await fettle.browse("/policy", pod="default/p")
+    (minimum,) = [v for v in shown["values"] if v["field"] == "placement.minScore"]
+    assert json.dumps(minimum["value"]) in ("1", "1.0")
+    assert minimum["from"] == f"{name} (DevicePolicy)"
+    await api.delete("devicepolicies", name)
+    await waiting.wait_until(
+        lambda: scores(fettle, "p"),
+        lambda found: found["w0"]["fits"],
+        what="without it the default applies",
+    )
+
+
+async def test_when_the_definition_goes_its_policies_do_and_the_built_in_ones_stay(
+    api: Api, start_fettle: StartFettle
+) -> None:
+    await define_policies(api)
+    await api.create(policy("training", {"placement": {"minScore": 0.95}}))
+    fettle = await start_fettle("extender")
+
+    async def source() -> str:
+        return str((await fettle.browse("/policy", name="training"))[1]["source"])
+
+    await waiting.wait_until(source, lambda s: s == "DevicePolicy", what="ours replaces it")
+    await api.delete("customresourcedefinitions", "devicepolicies.fettle.dev")
+    await waiting.wait_until(
+        source, lambda s: s == "built in", what="the built-in one is back", timeout_s=30
+    )
+    status, _ = await fettle.browse("/readyz")
+    assert status == 200
+
+
+async def test_a_loosened_policy_wakes_the_pods_that_it_kept_waiting(
+    control_plane: ControlPlane, api: Api, start_fettle: StartFettle
+) -> None:
+    await define_policies(api)
+    await create_gpu_nodes(api, "w0")
+    await api.patch_status("nodes", "w0", {"allocatable": {objects.GPU: "7"}})
+    await api.create(policy("own", {"placement": {"minScore": 1}}))
+    fettle = await start_fettle("extender", "steward")
+    await register_extender(control_plane, fettle)
+    await api.create(objects.pod("p", gpus=1, annotations={"fettle.dev/policy": "own"}))
+    await waiting.refused(api, "p", saying="fettle: no sound devices")
+    await api.patch("devicepolicies", "own", {"spec": {"placement": {"minScore": 0.1}}})
+    assert await waiting.bound(api, "p", timeout_s=20) == "w0"

@@ -1,0 +1,79 @@
+"""The custom resource definition says field by field what `fettle.policy` reads."""
+
+from collections.abc import Iterator
+from enum import EnumType
+from pathlib import Path
+from types import UnionType
+from typing import Any, get_args
+
+import msgspec
+import pytest
+import yaml
+
+from fettle.policy import Sections
+from fettle.wire import kinds
+
+FILE = Path(__file__).parents[2] / "deploy" / "crds" / "devicepolicies.yaml"
+DEFINITION = yaml.safe_load(FILE.read_text())
+(VERSION,) = DEFINITION["spec"]["versions"]
+SCHEMA = VERSION["schema"]["openAPIV3Schema"]["properties"]["spec"]
+
+
+def fields(schema: Any, struct: type[msgspec.Struct], path: str) -> Iterator[tuple[str, Any, Any]]:
+    """(path, schema, field of the struct) for every field, however deep."""
+    known = {field.encode_name: field for field in msgspec.structs.fields(struct)}
+    assert set(schema["properties"]) == set(known), path
+    for name, field in known.items():
+        below = schema["properties"][name]
+        yield f"{path}.{name}", below, field
+        if (inner := struct_in(field.type)) is not None:
+            yield from fields(below.get("items", below), inner, f"{path}.{name}")
+
+
+def struct_in(annotation: Any) -> type[msgspec.Struct] | None:
+    if isinstance(annotation, type) and issubclass(annotation, msgspec.Struct):
+        return annotation
+    return next(filter(None, map(struct_in, get_args(annotation))), None)
+
+
+FIELDS = list(fields(SCHEMA, Sections, "spec"))
+
+
+def test_the_definition_is_of_the_kind_that_is_read() -> None:
+    kind = kinds.POLICY
+    names = DEFINITION["spec"]["names"]
+    assert (names["kind"], names["plural"]) == (kind.name, kind.plural)
+    assert (DEFINITION["spec"]["group"], VERSION["name"]) == (kind.group, kind.version)
+    assert DEFINITION["spec"]["scope"] == "Cluster"
+    assert kind.optional
+
+
+@pytest.mark.parametrize(("path", "schema", "field"), FIELDS, ids=[f[0] for f in FIELDS])
+def test_types_defaults_and_values_are_the_same(path: str, schema: Any, field: Any) -> None:
+    inner = struct_in(field.type)
+    if "default" in schema:
+        default = field.default
+        expected = {} if inner is not None and schema["type"] == "object" else default
+        assert schema["default"] == expected
+    else:  # absent means the same as what the struct says then
+        assert field.default in (None, (), msgspec.NODEFAULT) or field.default_factory is dict
+    if isinstance(field.type, EnumType):
+        assert set(schema["enum"]) == {*map(str, field.type)}
+    plain = [t for t in get_args(field.type) if isinstance(field.type, UnionType)] or [field.type]
+    names = {float: "number", int: "integer", bool: "boolean", str: "string"}
+    if plain[0] in names:
+        assert schema["type"] == names[plain[0]]
+
+
+def test_every_rule_of_the_definition_has_a_message() -> None:
+    found = list(rules(VERSION["schema"]["openAPIV3Schema"]))
+    assert len(found) >= 6
+    assert all(rule["message"] for rule in found)
+
+
+def rules(schema: Any) -> Iterator[Any]:
+    """Of a schema, however deep."""
+    if isinstance(schema, dict):
+        yield from schema.get("x-kubernetes-validations", ())
+        for value in schema.values():
+            yield from rules(value)

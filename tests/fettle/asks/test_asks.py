@@ -1,0 +1,186 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fettle.asks import asks, extended
+from fettle.policy import BUILT_IN
+from fettle.settings import Settings
+from tests.fettle import building as b
+
+POLICIES = Settings().all_policies()
+CLASSES = {b.DRIVER: b.device_class()}
+
+
+def claim_pod(**entry: str) -> dict[str, object]:
+    return {
+        "metadata": {"name": "p", "namespace": "default"},
+        "spec": {"containers": [{"name": "c"}], "resourceClaims": [{"name": "gpu", **entry}]},
+    }
+
+
+def claim_spec(**exactly: object) -> dict[str, object]:
+    request = {"name": "r", "exactly": {"deviceClassName": b.DRIVER, **exactly}}
+    return {"devices": {"requests": [request]}}
+
+
+def test_a_pod_without_devices_asks_for_nothing() -> None:
+    pod = b.pod({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c"}]}})
+    assert asks.ask_of(pod, b.view(), POLICIES) is None
+
+
+def test_our_marker_alone_is_no_device() -> None:
+    limits = {"fettle.dev/claims": "1"}
+    pod = b.pod(
+        {"metadata": {"name": "p"}, "spec": {"containers": [{"resources": {"limits": limits}}]}}
+    )
+    assert asks.ask_of(pod, b.view(), POLICIES) is None
+
+
+def test_containers_add_up_and_an_init_container_counts_where_it_needs_more() -> None:
+    def container(count: int, **more: str) -> dict[str, object]:
+        return {"resources": {"limits": {b.RESOURCE: str(count)}}, **more}
+
+    def units(*, init: list[object], main: list[object]) -> dict[str, int]:
+        spec = {"containers": main, "initContainers": init}
+        return dict(extended.device_units(b.pod({"metadata": {"name": "p"}, "spec": spec})))
+
+    assert units(init=[], main=[container(1), container(2)]) == {b.RESOURCE: 3}
+    assert units(init=[container(4)], main=[container(1), container(2)]) == {b.RESOURCE: 4}
+    sidecar = container(2, restartPolicy="Always")
+    assert units(init=[sidecar, container(2)], main=[container(1)]) == {b.RESOURCE: 4}
+    assert units(init=[sidecar], main=[container(3)]) == {b.RESOURCE: 5}
+
+
+@pytest.mark.parametrize(
+    ("quantity", "units"),
+    [("8", 8), (8, 8), ("1k", 1000), ("2Ki", 2048), ("0", 0), ("-3", 0), ("half", 0), ("", 0)],
+)
+def test_quantities_of_units_are_whole_numbers(quantity: str | int, units: int) -> None:
+    assert extended.units_of(quantity) == units
+
+
+@given(st.text(max_size=20))
+def test_no_quantity_crashes(quantity: str) -> None:
+    assert extended.units_of(quantity) >= 0
+
+
+@pytest.mark.parametrize(
+    ("name", "is_device"),
+    [
+        ("nvidia.com/gpu", True),
+        ("cpu", False),
+        ("hugepages-2Mi", False),
+        ("kubernetes.io/batch-cpu", False),
+        ("storage.kubernetes.io/x", False),
+        ("fettle.dev/claims", False),
+        ("deviceclass.resource.kubernetes.io/gpu", True),
+    ],
+)
+def test_extended_resources_of_others_are_devices(name: str, is_device: bool) -> None:
+    assert extended.is_device_resource(name) is is_device
+
+
+def test_an_allocated_claim_pins_the_pod_to_its_devices() -> None:
+    claim = b.claim(
+        {
+            "metadata": {"name": "c", "namespace": "default"},
+            "spec": claim_spec(),
+            "status": {
+                "allocation": {
+                    "devices": {
+                        "results": [
+                            {"request": "r", "driver": "d", "pool": "p", "device": "x"},
+                            {
+                                "request": "r",
+                                "driver": "d",
+                                "pool": "p",
+                                "device": "y",
+                                "adminAccess": True,
+                            },
+                        ]
+                    }
+                }
+            },
+        }
+    )
+    view = b.view(claims={"default/c": claim}, classes=CLASSES)
+    ask = asks.ask_of(b.pod(claim_pod(resourceClaimName="c")), view, POLICIES)
+    assert ask is not None
+    (bound,) = ask.bound
+    assert [str(h.device) for h in bound.held] == ["d/p/x"]
+    assert ask.claims == ()
+
+
+def test_a_device_that_failed_to_be_bound_frees_its_claim() -> None:
+    names = {"driver": "d", "pool": "p", "device": "x"}
+    result = {"request": "r", **names, "bindingFailureConditions": ["Broken"]}
+    broken = {"type": "Broken", "status": "True", "reason": "r", "message": ""}
+    claim = b.claim(
+        {
+            "metadata": {"name": "c", "namespace": "default"},
+            "spec": claim_spec(),
+            "status": {
+                "allocation": {"devices": {"results": [result]}},
+                "devices": [{**names, "conditions": [broken]}],
+            },
+        }
+    )
+    view = b.view(claims={"default/c": claim}, classes=CLASSES)
+    ask = asks.ask_of(b.pod(claim_pod(resourceClaimName="c")), view, POLICIES)
+    assert ask is not None
+    assert ask.bound[0].failed == "condition Broken of d/p/x"
+
+
+def test_while_a_claim_does_not_exist_its_template_is_judged_with_the_defaults_of_the_api() -> None:
+    template = b.template(
+        {"metadata": {"name": "t", "namespace": "default"}, "spec": {"spec": claim_spec()}}
+    )
+    view = b.view(templates={"default/t": template}, classes=CLASSES)
+    ask = asks.ask_of(b.pod(claim_pod(resourceClaimTemplateName="t")), view, POLICIES)
+    assert ask is not None
+    (alternative,) = ask.alternatives()
+    assert (alternative.mode, alternative.count) == ("ExactCount", 1)
+    assert alternative.selectors == (f'device.driver == "{b.DRIVER}"',)
+
+
+def test_a_claim_that_nobody_has_seen_leaves_the_ask_unsettled() -> None:
+    ask = asks.ask_of(b.pod(claim_pod(resourceClaimName="nope")), b.view(), POLICIES)
+    assert ask is not None
+    assert ask.unsettled
+
+
+def test_a_class_that_does_not_exist_is_what_the_scheduler_would_stumble_over() -> None:
+    claim = b.claim(
+        {
+            "metadata": {"name": "c", "namespace": "default"},
+            "spec": claim_spec(deviceClassName="missing"),
+        }
+    )
+    view = b.view(claims={"default/c": claim}, classes=CLASSES)
+    ask = asks.ask_of(b.pod(claim_pod(resourceClaimName="c")), view, POLICIES)
+    assert ask is not None
+    (alternative,) = ask.alternatives()
+    assert "missing does not exist" in alternative.error
+
+
+def test_an_extended_resource_knows_the_newest_class_behind_it() -> None:
+    classes = {
+        name: b.device_class(name, extendedResourceName=b.RESOURCE) for name in ("later", "early")
+    }
+    ask = asks.ask_of(b.pod(b.gpu_pod(2)), b.view(classes=classes), POLICIES)
+    assert ask is not None
+    (backing,) = ask.units[0].backing
+    (alternative,) = backing.alternatives
+    assert (alternative.class_name, alternative.count) == ("early", 2)
+
+
+def test_the_annotation_names_the_policy_before_the_namespace_does() -> None:
+    namespaces = {"default": {"fettle.dev/policy": "scavenger"}}
+    view = b.view(namespaces=namespaces)
+    by_namespace = asks.ask_of(b.pod(b.gpu_pod()), view, POLICIES)
+    annotated = b.gpu_pod(annotations={"fettle.dev/policy": "training"})
+    by_annotation = asks.ask_of(b.pod(annotated), view, POLICIES)
+    assert by_namespace is not None
+    assert by_annotation is not None
+    assert by_namespace.policy == BUILT_IN["scavenger"]
+    assert by_annotation.policy == BUILT_IN["training"]

@@ -1,0 +1,71 @@
+"""Extended resources that a DeviceClass stands behind."""
+
+from typing import Any
+
+from fettle.asks import extended
+from tests.fettle import building as b
+
+CLASSES = {"gpu": b.device_class("gpu", extendedResourceName=b.RESOURCE)}
+
+
+def container(count: int, **more: Any) -> dict[str, Any]:
+    limits = {b.RESOURCE: str(count), "cpu": "1"} if count else {"cpu": "1"}
+    return {"name": "c", "resources": {"limits": limits, "requests": limits}, **more}
+
+
+def requests(
+    *, init: tuple[dict[str, Any], ...] = (), main: tuple[dict[str, Any], ...]
+) -> dict[str, int]:
+    spec = {"initContainers": list(init), "containers": list(main)}
+    pod = b.pod({"metadata": {"name": "p"}, "spec": spec})
+    made = extended.backing(pod, b.RESOURCE, CLASSES)
+    return {r.name: r.alternatives[0].count for r in made}
+
+
+def test_each_container_that_runs_on_has_a_request_of_its_own() -> None:
+    assert requests(main=(container(2), container(0), container(1))) == {
+        "container-0-request-1": 2,
+        "container-2-request-1": 1,
+    }
+
+
+def test_an_init_container_borrows_from_those_after_it() -> None:
+    found = requests(init=(container(2),), main=(container(3),))
+    assert found == {"container-1-request-1": 3}
+
+
+def test_what_an_init_container_cannot_borrow_is_one_more_request() -> None:
+    found = requests(init=(container(4), container(3)), main=(container(1),))
+    assert found == {"container-0-request-1": 3, "container-2-request-1": 1}
+
+
+def test_a_sidecar_counts_as_running_on_and_lends_only_to_those_before_it() -> None:
+    sidecar = container(2, restartPolicy="Always")
+    found = requests(init=(sidecar, container(2)), main=(container(1),))
+    assert found == {
+        "container-0-request-1": 2,
+        "container-1-request-1": 1,
+        "container-2-request-1": 1,
+    }
+
+
+def test_a_resource_without_a_class_has_no_request() -> None:
+    pod = b.pod(b.gpu_pod(2))
+    assert extended.backing(pod, b.RESOURCE, {}) == ()
+
+
+def test_a_class_stands_behind_its_implicit_resource() -> None:
+    name = extended.IMPLICIT_CLASS_PREFIX + "gpu"
+    limits = {name: "1"}
+    spec = {"containers": [{"resources": {"limits": limits, "requests": limits}}]}
+    pod = b.pod({"metadata": {"name": "p"}, "spec": spec})
+    (request,) = extended.backing(pod, name, CLASSES)
+    assert request.alternatives[0].class_name == "gpu"
+
+
+def test_requests_are_sorted_as_text() -> None:
+    many = requests(main=tuple(container(1) for _ in range(11)))
+    pod = b.pod({"metadata": {"name": "p"}, "spec": {"containers": [container(1)] * 11}})
+    ordered = extended.in_order(extended.backing(pod, b.RESOURCE, CLASSES))
+    assert [r.name for r in ordered] == sorted(many)
+    assert ordered[2].name == "container-10-request-1"

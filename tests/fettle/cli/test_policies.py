@@ -1,0 +1,76 @@
+"""`fettle explain policy`, and that a DevicePolicy in a snapshot is one in a cluster."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from fettle.cli.asking import fetch
+from fettle.cli.demo.served import Served
+
+STRICT = """
+apiVersion: fettle.dev/v1alpha1
+kind: DevicePolicy
+metadata: {name: inference}
+spec: {placement: {minScore: 0.99, degraded: Refuse, aggregate: Min}}
+"""
+
+
+def explained(served: Served, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "fettle", "explain", "policy", *arguments]
+    return subprocess.run(
+        [*command, "--server", served.browse], capture_output=True, text=True, timeout=30
+    )
+
+
+def soon(look: Callable[[], Any], timeout_s: float = 10.0) -> Any:
+    """What the look finds, once it is something."""
+    deadline = time.monotonic() + timeout_s
+    while not (found := look()):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return found
+
+
+def test_a_pods_policy_is_shown_value_by_value_with_where_it_comes_from(
+    served: Served, snapshot: Path
+) -> None:
+    said = explained(served, "ml/serving-0")
+    assert said.returncode == 0, said.stderr
+    assert "inference  built in, chosen by cluster default" in said.stdout
+    assert "placement.minScore" in said.stdout
+    (snapshot / "devicepolicies.yaml").write_text(STRICT)
+    soon(lambda: "DevicePolicy" in (said := explained(served, "ml/serving-0")).stdout and said)
+    data = fetch(served.browse, "/policy", {"pod": "ml/serving-0"})
+    values = {value["field"]: (value["value"], value["from"]) for value in data["values"]}
+    assert values["placement.minScore"] == (0.99, "inference (DevicePolicy)")
+
+
+def test_a_policy_by_name_is_shown_with_those_it_applies_to(served: Served) -> None:
+    data = fetch(served.browse, "/policy", {"name": "inference"})
+    assert data["pods"] == ["ml/serving-0"]
+    assert data["origin"] == "cluster default"
+    said = explained(served, "inference", "--output", "json")
+    assert '"ml/serving-0"' in said.stdout
+
+
+def test_an_unknown_policy_or_pod_is_said_in_a_sentence(served: Served) -> None:
+    said = explained(served, "trainig")
+    assert said.returncode == 1
+    assert "no policy is named 'trainig'; there are: inference, scavenger" in said.stderr
+    assert "is not known" in explained(served, "ml/nobody").stderr
+
+
+def test_a_changed_policy_changes_verdicts(served: Served, snapshot: Path) -> None:
+    def refused() -> set[str]:
+        nodes = fetch(served.browse, "/explain", {"pod": "ml/serving-0"})["nodes"]
+        return {name for name, verdict in nodes.items() if not verdict["fits"]}
+
+    before = refused()
+    (snapshot / "devicepolicies.yaml").write_text(STRICT)
+    stricter = soon(lambda: (now := refused()) != before and now)
+    assert stricter > before
+    (snapshot / "devicepolicies.yaml").unlink()
+    soon(lambda: refused() == before)

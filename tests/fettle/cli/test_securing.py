@@ -1,0 +1,157 @@
+"""Which certificates the extender is served with, and what it is not served without."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from cryptography import x509
+
+from certs import issuing
+from fettle.cli import certificates, secured, securing
+from fettle.cli.listening import parse
+from fettle.cli.secured import Secured
+from fettle.errors import CertificateError, ClusterError, SettingsError
+from fettle.kube.session import Session
+from fettle.settings import Settings
+from tests.fettle.kube.fake_api import FakeApi, fake_api
+
+SECRET = "fettle-system/fettle-extender-ca"
+ANYWHERE, LOOPBACK = parse(":8088", "--extender-listen"), parse("127.0.0.1:8088", "")
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[FakeApi]:
+    async with fake_api() as server:
+        yield server
+
+
+@pytest.fixture
+async def session(api: FakeApi, tmp_path: Path) -> AsyncIterator[Session]:
+    async with await Session.open(api.kubeconfig(tmp_path)) as opened:
+        yield opened
+
+
+@pytest.fixture
+def clients(tmp_path: Path) -> Path:
+    file = tmp_path / "clients.crt"
+    file.write_bytes(issuing.root("clients", now_s=time.time(), lifetime_s=3600).certificate)
+    return file
+
+
+def settings(**extender: Any) -> Settings:
+    return msgspec.convert({"extender": extender}, Settings)
+
+
+def self_signed(clients: Path, **more: Any) -> Settings:
+    return settings(tls={"clientCaFile": str(clients)}, **more)
+
+
+def leaf(served: Secured) -> bytes:
+    assert served.serving is not None
+    return served.serving.pair.certificate
+
+
+@contextlib.asynccontextmanager
+async def kept(served: Secured) -> AsyncIterator[None]:
+    assert served.keep is not None
+    task = asyncio.ensure_future(served.keep())
+    try:
+        yield
+        assert not task.done()
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def test_plain_http_is_served_on_loopback_where_nothing_else_was_said() -> None:
+    assert (await securing.extender(LOOPBACK, Settings(), None)).context is None
+
+
+@pytest.mark.parametrize("more", [{}, {"certificates": "files"}])
+async def test_off_loopback_a_client_authority_is_asked_for(more: dict[str, str]) -> None:
+    with pytest.raises(SettingsError, match=r"extender\.tls\.clientCaFile"):
+        await securing.extender(ANYWHERE, settings(**more), None)
+
+
+async def test_without_a_cluster_there_is_no_authority_of_our_own(clients: Path) -> None:
+    with pytest.raises(SettingsError, match='use "files"'):
+        await securing.extender(ANYWHERE, self_signed(clients), None)
+
+
+async def test_a_client_authority_that_cannot_be_read_is_named(
+    session: Session, tmp_path: Path
+) -> None:
+    with pytest.raises(CertificateError, match=r"clientCaFile: .*absent"):
+        await securing.extender(ANYWHERE, self_signed(tmp_path / "absent"), session)
+
+
+async def test_replicas_sign_for_the_service_under_one_authority_that_people_can_print(
+    api: FakeApi,
+    session: Session,
+    clients: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    own = self_signed(clients, extraNames=["10.0.0.7"])
+    replicas = [await securing.extender(ANYWHERE, own, session) for _ in range(2)]
+    assert list(api.objects["secrets"]) == [SECRET]
+    await asyncio.to_thread(certificates.extender_ca, api.kubeconfig(tmp_path), None, None)
+    printed = capsys.readouterr().out.encode()
+    assert b"PRIVATE KEY" not in printed
+    now_s = time.time()
+    for one in replicas:
+        assert one.problem() == one.note() == ""
+        for name in ("fettle-extender.fettle-system.svc", "10.0.0.7"):
+            assert issuing.rejection(leaf(one), printed, name, now_s=now_s) == ""
+    assert leaf(replicas[0]) != leaf(replicas[1])
+    (root,) = issuing.certificates(printed)
+    assert root.not_valid_after_utc.timestamp() > now_s + 9.9 * 365 * 86400
+
+
+async def test_an_address_that_is_listened_on_is_a_name_too(
+    session: Session, api: FakeApi, clients: Path
+) -> None:
+    address = parse("192.0.2.7:8088", "--extender-listen")
+    served = await securing.extender(address, self_signed(clients), session)
+    root = issuing.certificates(leaf(served))[0]
+    alternatives = root.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    assert "192.0.2.7" in str(alternatives.value)
+    assert "0.0.0.0" not in str(alternatives.value)
+
+
+async def test_without_an_authority_there_is_nothing_to_print(api: FakeApi, tmp_path: Path) -> None:
+    with pytest.raises(CertificateError, match=r"Secret other/fettle-extender-ca.*--namespace"):
+        await asyncio.to_thread(certificates.extender_ca, api.kubeconfig(tmp_path), None, "other")
+
+
+async def test_without_the_right_to_read_the_secret_it_waits(
+    api: FakeApi, session: Session, clients: Path
+) -> None:
+    api.forbidden.add(("get", "secrets"))
+    with pytest.raises(ClusterError, match="secrets"):
+        await securing.extender(ANYWHERE, self_signed(clients), session)
+
+
+async def test_a_new_client_authority_is_read_and_a_broken_one_is_not(
+    session: Session, clients: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(secured, "FILES_POLL_S", 0.01)
+    served = await securing.extender(ANYWHERE, self_signed(clients), session)
+    assert served.serving is not None
+    before = leaf(served)
+    other = issuing.root("other", now_s=time.time(), lifetime_s=3600).certificate
+    async with kept(served):
+        clients.write_bytes(b"broken")
+        await asyncio.sleep(0.1)
+        assert served.serving.client_ca not in (b"broken", other)
+        clients.write_bytes(other)
+        async with asyncio.timeout(5):
+            while served.serving.client_ca != other:
+                await asyncio.sleep(0.01)
+    assert leaf(served) == before

@@ -1,0 +1,111 @@
+"""Which nodes look alike to an ask."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from fettle.asks.claims import Claim, Constraint
+from fettle.evidence import rules
+from fettle.health import HealthBook
+from fettle.inventory.inventory import Inventory
+from fettle.inventory.shapes import EVERYTHING, read_by
+from fettle.selectors.rows import Read
+from fettle.settings import HealthSettings
+from fettle.view import EMPTY, NodeView
+from fettle.wire import kinds
+from fettle.wire.kinds import Kind
+
+TABLE = rules.load()
+
+
+def node(name: str, devices: list[dict[str, Any]], *, busy: str = "", **spec: Any) -> NodeView:
+    """A node whose pool has its name, as the inventory makes it."""
+    inventory = Inventory(HealthBook(HealthSettings(), TABLE), TABLE)
+    pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
+    content = {"driver": "d", "nodeName": name, "pool": pool, "devices": devices, **spec}
+    put(inventory, kinds.NODE, {"metadata": {"name": name}})
+    put(inventory, kinds.SLICE, {"metadata": {"name": f"s-{name}"}, "spec": content})
+    if busy:
+        result = {"request": "r", "driver": "d", "pool": name, "device": busy}
+        status = {"allocation": {"devices": {"results": [result]}}}
+        put(inventory, kinds.CLAIM, {"metadata": {"name": "c"}, "spec": {}, "status": status})
+    for _ in inventory.refresh(0.0):
+        pass
+    view = inventory.view(EMPTY, synced=True, served={})
+    assert view is not None
+    return view.nodes[name]
+
+
+def put(inventory: Inventory, kind: Kind, raw: dict[str, Any]) -> None:
+    inventory.put(kind, kind.decode(msgspec.json.encode(raw)), 0.0)
+
+
+def gpu(name: str, **attributes: str) -> dict[str, Any]:
+    return {"name": name, "attributes": {k: {"string": v} for k, v in attributes.items()}}
+
+
+def look(node: NodeView, *attributes: str) -> tuple[object, ...]:
+    (pool,) = node.pools
+    return (pool.look, *[pool.columns.get(("d", name)) for name in attributes])
+
+
+FIRST = node("n1", [gpu("a", model="x", uuid="1"), gpu("b", model="y", uuid="2")])
+
+
+def test_names_of_nodes_pools_and_devices_do_not_matter() -> None:
+    other = node("n2", [gpu("c", model="x", uuid="1"), gpu("d", model="y", uuid="2")])
+    assert look(other, "model", "uuid") == look(FIRST, "model", "uuid")
+
+
+def test_an_attribute_matters_only_to_those_who_read_it() -> None:
+    other = node("n2", [gpu("a", model="x", uuid="3"), gpu("b", model="y", uuid="4")])
+    assert look(other, "model") == look(FIRST, "model")
+    assert look(other, "uuid") != look(FIRST, "uuid")
+
+
+def test_which_device_has_a_value_matters() -> None:
+    other = node("n2", [gpu("a", model="y", uuid="1"), gpu("b", model="x", uuid="2")])
+    assert look(other, "model") != look(FIRST, "model")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        node("n2", [gpu("a", model="x", uuid="1")]),
+        node("n2", [gpu("a", model="x", uuid="1"), gpu("b", model="y", uuid="2")], busy="a"),
+        node("n2", [gpu("a") | {"capacity": {"m": {"value": "1"}}}, gpu("b")]),
+        node("n2", [gpu("a") | {"taints": [{"key": "k", "effect": "NoSchedule"}]}, gpu("b")]),
+        node("n2", [gpu("a") | {"allowMultipleAllocations": True}, gpu("b")]),
+        node("n2", [gpu("a"), gpu("a")]),
+        node("n2", [gpu("a"), gpu("b")], pool={"name": "n2", "resourceSliceCount": 2}),
+        node("n2", [gpu("a"), gpu("b")], driver="e"),
+    ],
+    ids=["fewer", "in use", "capacity", "taint", "shared", "invalid", "incomplete", "driver"],
+)
+def test_what_decides_allocations_matters(other: NodeView) -> None:
+    assert look(other) != look(FIRST)
+
+
+def test_a_full_name_and_a_bare_one_are_the_same_attribute() -> None:
+    bare, full = node("n1", [gpu("a", model="x")]), node("n2", [gpu("a", **{"d/model": "x"})])
+    assert look(bare, "model") == look(full, "model")
+
+
+def test_constraints_and_selectors_read_attributes() -> None:
+    claim = Claim("c", constraints=(Constraint("d/numa"),))
+    reads = (Read("attributes", "d", "model"), Read("capacity", "d", "memory"))
+    assert read_by([claim], [reads]) == (("d", "model"), ("d", "numa"))
+
+
+def test_who_may_read_anything_is_shown_everything() -> None:
+    assert read_by([], [None]) == (EVERYTHING,)
+    assert read_by([], [(Read("attributes", "d", ""),)]) == (EVERYTHING,)
+    assert FIRST.pools[0].columns[EVERYTHING] != node("n2", [gpu("a")]).pools[0].columns[EVERYTHING]
+
+
+def test_amounts_beyond_64_bits_are_looked_at_too() -> None:
+    counters = {"m": {"value": "9000000000000000000"}}
+    pool = {"name": "n2", "generation": 1, "resourceSliceCount": 1}
+    huge = node("n2", [], pool=pool, sharedCounters=[{"name": "s", "counters": counters}])
+    assert huge.pools[0].look != FIRST.pools[0].look

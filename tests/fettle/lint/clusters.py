@@ -1,0 +1,95 @@
+"""Clusters for rules on inventory: views made from manifests as the feeds make them, and selectors
+evaluated by the same code as in the worker, without its process."""
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+
+import msgspec
+
+from fettle.evidence import rules as evidence_rules
+from fettle.health import HealthBook
+from fettle.inventory.inventory import Inventory
+from fettle.lint.drivers import NO_DRIVERS, Drivers
+from fettle.lint.findings import Finding
+from fettle.lint.linting import DEFAULT_LEVELS, Linter
+from fettle.lint.manifests import Manifest
+from fettle.lint.quotas import quotas_of
+from fettle.policy import Validation
+from fettle.selectors import rows
+from fettle.selectors.evaluating import Prepared, judge, prepare
+from fettle.selectors.inspecting import inspect
+from fettle.selectors.outcomes import Outcome
+from fettle.selectors.rows import Reads
+from fettle.settings import HealthSettings
+from fettle.view import EMPTY, View
+from fettle.wire import kinds
+from fettle.wire.resource import Device
+from tests.fettle.lint.builders import Object
+
+
+class InProcess:
+    """Evaluates selectors where it stands."""
+
+    def outcome(self, expression: str, driver: str, device: Device) -> Outcome | None:
+        prepared = _prepared(expression)
+        return judge(prepared, rows.row(prepared.reads, rows.key(prepared.reads, driver, device)))
+
+    def reads(self, expression: str) -> Reads:
+        return _prepared(expression).reads
+
+    async def nearest(self, expression: str, devices: Sequence[tuple[str, Device]]) -> str:
+        return inspect(expression, devices).nearest
+
+    async def evaluate(
+        self, expressions: Iterable[str], devices: Iterable[tuple[str, Device]]
+    ) -> None:
+        """Nothing is to be done beforehand."""
+
+
+@lru_cache
+def _prepared(expression: str) -> Prepared:
+    return prepare(expression)
+
+
+def view_of(objects: Iterable[Object]) -> View:
+    """The view of a cluster that holds these objects."""
+    table = evidence_rules.load(None)
+    inventory = Inventory(HealthBook(HealthSettings(), table), table)
+    for raw in objects:
+        if (kind := kinds.BY_NAME.get(raw["kind"])) is None:
+            continue
+        inventory.put(kind, kind.decode(msgspec.json.encode(raw)), 0.0)
+    for _ in inventory.refresh(0.0):
+        pass
+    view = inventory.view(EMPTY, synced=True, served={})
+    assert view is not None
+    return view
+
+
+async def lint(
+    object: Object,
+    known: Iterable[Object] = (),
+    *,
+    levels: Validation = DEFAULT_LEVELS,
+    drivers: Drivers = NO_DRIVERS,
+    disabled: frozenset[str] = frozenset(),
+) -> list[Finding]:
+    """What all rules say of an object in a cluster that holds `known`."""
+    linter = Linter(
+        evaluator=InProcess(),
+        drivers=drivers,
+        disabled=disabled,
+        quotas=quotas_of(Manifest(other) for other in known),
+        survey_wait_s=10,
+    )
+    return await linter.lint(Manifest(object, "default"), _view(known), levels)
+
+
+_VIEWS: dict[int, tuple[Iterable[Object], View]] = {}
+
+
+def _view(known: Iterable[Object]) -> View:
+    """Tables say the same cluster over and over."""
+    if id(known) not in _VIEWS:
+        _VIEWS[id(known)] = (known, view_of(known))
+    return _VIEWS[id(known)][1]

@@ -1,0 +1,136 @@
+"""Opaque configurations of drivers."""
+
+from typing import Any
+
+from tests.controlplane import objects as api
+from tests.fettle.lint.builders import Object
+from tests.fettle.lint.fleets import GPU, MIG, NIC
+from tests.fettle.lint.tables.case import FLEET, Case, claim, exactly, first, opaque, option
+
+VERSION = "resource.nvidia.com/v1beta1"
+SLICING: Object = {
+    "sharing": {"strategy": "TimeSlicing", "timeSlicingConfig": {"interval": "Long"}}
+}
+ON = {GPU: {"TimeSlicingSettings": True, "MPSSupport": True, "PassthroughSupport": True}}
+OFF = {GPU: {"TimeSlicingSettings": False}}
+
+
+def nvidia(kind: str = "GpuConfig", /, **parameters: Any) -> Object:
+    return {"apiVersion": VERSION, "kind": kind, **parameters}
+
+
+def configured(*configs: Object, requests: tuple[Object, ...] = (exactly(),)) -> Object:
+    return claim(*requests, config=list(configs))
+
+
+ALTERNATIVES = (first("gpu", option("a"), option("b")),)
+CASES = [
+    Case(
+        "FTL018",
+        "another driver",
+        configured(opaque(NIC, {"kind": "NetConfig"}, "gpu")),
+        "is ignored",
+    ),
+    Case(
+        "FTL018", "its own driver", configured(opaque(GPU, nvidia(**SLICING), "gpu")), features=ON
+    ),
+    Case(
+        "FTL019",
+        "an unknown field",
+        configured(opaque(GPU, nvidia(sharin={}))),
+        "there is no such field",
+    ),
+    Case(
+        "FTL019",
+        "an unknown kind",
+        configured(opaque(GPU, nvidia("GpuConfigg"))),
+        "knows no resource.nvidia.com/v1beta1 GpuConfigg",
+    ),
+    Case(
+        "FTL019",
+        "settings of another strategy",
+        configured(
+            opaque(
+                GPU,
+                nvidia(
+                    sharing={
+                        "strategy": "MPS",
+                        "mpsConfig": {},
+                        "timeSlicingConfig": {"interval": "Long"},
+                    }
+                ),
+            )
+        ),
+        "cannot be used with strategy MPS",
+        features=ON,
+    ),
+    Case(
+        "FTL019",
+        "in a class",
+        {**api.device_class("c"), "spec": {"config": [opaque(GPU, nvidia(sharin={}))]}},
+        "there is no such field",
+    ),
+    Case("FTL019", "a good one", configured(opaque(GPU, nvidia(**SLICING))), features=ON),
+    Case("FTL019", "of a driver nobody knows", configured(opaque("x.example.com", {"a": 1}))),
+    Case(
+        "FTL020",
+        "declared off",
+        configured(opaque(GPU, nvidia(**SLICING))),
+        "needs the feature TimeSlicingSettings",
+        features=OFF,
+    ),
+    Case(
+        "FTL020",
+        "off by default",
+        configured(opaque(GPU, nvidia(**SLICING))),
+        "which is off by default",
+    ),
+    Case("FTL020", "declared on", configured(opaque(GPU, nvidia(**SLICING))), features=ON),
+    Case(
+        "FTL021",
+        "for a GPU, on MIG devices",
+        configured(opaque(GPU, nvidia(), "gpu"), requests=(exactly(device_class=MIG),)),
+        "gets type mig",
+        "write kind: MigDeviceConfig",
+    ),
+    Case(
+        "FTL021",
+        "for MIG devices, on GPUs",
+        configured(opaque(GPU, nvidia("MigDeviceConfig"), "gpu")),
+        "gets type gpu",
+    ),
+    Case(
+        "FTL021",
+        "for MIG devices, on all requests",
+        configured(opaque(GPU, nvidia("MigDeviceConfig"))),
+    ),
+    Case("FTL021", "for a GPU, on GPUs", configured(opaque(GPU, nvidia(), "gpu"))),
+    Case(
+        "FTL022",
+        "the parent",
+        configured(opaque(GPU, nvidia(), "gpu"), requests=ALTERNATIVES),
+        "has alternatives",
+        "write gpu/a, gpu/b",
+    ),
+    Case(
+        "FTL022",
+        "each alternative",
+        configured(opaque(GPU, nvidia(), "gpu/a", "gpu/b"), requests=ALTERNATIVES),
+    ),
+    Case(
+        "FTL023",
+        "twice for one request",
+        configured(opaque(GPU, nvidia(), "gpu"), opaque(GPU, nvidia(**SLICING), "gpu")),
+        "never applies",
+        known=FLEET,
+    ),
+    Case(
+        "FTL023",
+        "a default, and one for a request",
+        configured(
+            opaque(GPU, nvidia()),
+            opaque(GPU, nvidia(**SLICING), "a"),
+            requests=(exactly("a"), exactly("b")),
+        ),
+    ),
+]

@@ -1,0 +1,249 @@
+"""What is known of devices: surveyed once, kept while pools do not change, a moment old at most."""
+
+import asyncio
+from collections.abc import Iterable
+
+import msgspec
+import pytest
+
+from fettle.lint.cluster import Cluster
+from fettle.lint.findings import Severity
+from fettle.lint.fleet import FRESH_S, Fleet
+from fettle.lint.linting import Linter
+from fettle.lint.manifests import Manifest
+from fettle.lint.surveys import Selection, Survey
+from fettle.selectors.engine import SelectorEngine
+from fettle.view import View
+from fettle.wire.resource import Device
+from tests.controlplane import objects as api
+from tests.fettle.lint.builders import Object
+from tests.fettle.lint.clusters import InProcess, view_of
+from tests.fettle.lint.fleets import GPU, fleet, gpu
+from tests.fettle.lint.tables.case import claim, exactly
+
+CLASS = f'device.driver == "{GPU}"'
+H100 = f'device.attributes["{GPU}"].productName == "NVIDIA H100"'
+ALL_GPUS, ONLY_H100 = Selection((CLASS,)), Selection((CLASS,), (H100,))
+
+
+class Counting(InProcess):
+    """Counts the devices that it is asked to evaluate, and can be slow."""
+
+    def __init__(self) -> None:
+        self.evaluated = 0
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def evaluate(
+        self, expressions: Iterable[str], devices: Iterable[tuple[str, Device]]
+    ) -> None:
+        await self.gate.wait()
+        self.evaluated += len(list(devices))
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def newer(view: View, than: View) -> View:
+    return msgspec.structs.replace(view, basis=than.basis + 1)
+
+
+async def surveyed(known: Fleet, view: View, selection: Selection) -> Survey:
+    await known.prepare(view, [selection], 10)
+    survey = known.known(selection)
+    assert survey is not None
+    return survey
+
+
+async def settled() -> None:
+    """Until what goes on behind is done."""
+    for _ in range(100):
+        await asyncio.sleep(0)
+
+
+async def test_a_survey_counts_devices_by_what_matches_them_and_where() -> None:
+    survey = await surveyed(Fleet(InProcess()), view_of(fleet()), ONLY_H100)
+    assert (survey.looked, survey.of_class, survey.matched, survey.undecided) == (7, 6, 4, 0)
+    assert {node: len(devices) for node, devices in survey.on.items()} == {"gpu-a": 4}
+    assert (survey.most, survey.local, set(survey.drivers)) == (4, True, {GPU})
+    assert [d.id.pool for d in survey.missed.values()] == ["gpu-b"]
+
+
+def networked(selector: Object) -> list[Object]:
+    """Three nodes, and two devices that are not local to one."""
+    made = api.resource_slice("net", 2, driver=GPU)
+    del made["spec"]["nodeName"]
+    made["spec"] |= selector
+    return [*(api.node(n, labels={"near": str(n != "z")}) for n in "xyz"), made]
+
+
+@pytest.mark.parametrize(
+    ("selector", "nodes"),
+    [
+        ({"allNodes": True}, {"x", "y", "z"}),
+        (
+            {
+                "nodeSelector": {
+                    "nodeSelectorTerms": [
+                        {
+                            "matchExpressions": [
+                                {"key": "near", "operator": "In", "values": ["True"]}
+                            ]
+                        }
+                    ]
+                }
+            },
+            {"x", "y"},
+        ),
+    ],
+    ids=["all nodes", "some nodes"],
+)
+async def test_devices_of_the_network_count_once_and_are_local_to_none(
+    selector: Object, nodes: set[str]
+) -> None:
+    survey = await surveyed(Fleet(InProcess()), view_of(networked(selector)), ALL_GPUS)
+    assert (survey.looked, survey.matched, survey.local) == (2, 2, False)
+    assert survey.nodes(2) == nodes
+
+
+async def test_a_pool_that_waits_for_slices_leaves_it_undecided() -> None:
+    half = api.resource_slice("gpu-a", 2, driver=GPU, slices=2)
+    survey = await surveyed(Fleet(InProcess()), view_of([api.node("gpu-a"), half]), ALL_GPUS)
+    assert not survey.decided
+
+
+async def test_devices_that_look_alike_are_evaluated_once() -> None:
+    counting = Counting()
+    await surveyed(Fleet(counting), view_of(fleet()), ONLY_H100)
+    assert counting.evaluated == 2 + 2  # drivers, then models
+
+
+async def test_only_pools_that_changed_are_looked_at_again() -> None:
+    clock, first = Clock(), view_of(fleet())
+    known = Fleet(InProcess(), clock)
+    await surveyed(known, first, ONLY_H100)
+    more = [*fleet(), api.node("gpu-d"), api.resource_slice("gpu-d", [gpu(0)], driver=GPU)]
+    second = newer(view_of(more), first)
+    kept = {name: first.nodes.get(name, node) for name, node in second.nodes.items()}
+    second = msgspec.structs.replace(second, nodes=kept)
+    clock.now += FRESH_S
+    await known.prepare(second, [ONLY_H100], 10)
+    await settled()
+    await known.prepare(second, [ONLY_H100], 10)
+    await settled()
+    survey = known.known(ONLY_H100)
+    assert survey is not None
+    assert (survey.matched, set(survey.on)) == (5, {"gpu-a", "gpu-d"})
+
+
+async def test_a_newer_view_is_answered_from_memory_and_taken_in_behind() -> None:
+    clock, counting = Clock(), Counting()
+    known, first = Fleet(counting, clock), view_of(fleet())
+    await surveyed(known, first, ALL_GPUS)
+    smaller = newer(view_of([o for o in fleet() if o["metadata"]["name"] != "gpu-b"]), first)
+    counting.gate.clear()
+    clock.now += FRESH_S
+    assert (await surveyed(known, smaller, ALL_GPUS)).matched == 6
+    counting.gate.set()
+    await settled()
+    await known.prepare(smaller, [ALL_GPUS], 10)
+    await settled()
+    assert (await surveyed(known, smaller, ALL_GPUS)).matched == 4
+
+
+async def test_a_view_that_follows_closely_is_not_looked_at() -> None:
+    clock, first = Clock(), view_of(fleet())
+    known = Fleet(InProcess(), clock)
+    await surveyed(known, first, ALL_GPUS)
+    clock.now += FRESH_S / 2
+    await known.prepare(newer(view_of([]), first), [ALL_GPUS], 10)
+    await settled()
+    assert known.catalogue.drivers == {GPU, "net.example.com"}
+
+
+async def test_a_survey_that_nobody_asks_for_is_forgotten_when_the_cluster_changes() -> None:
+    clock, first = Clock(), view_of(fleet())
+    known = Fleet(InProcess(), clock)
+    await known.prepare(first, [ALL_GPUS, ONLY_H100], 10)
+    clock.now += 40
+    await known.prepare(first, [ALL_GPUS], 10)
+    clock.now += 40
+    await known.prepare(newer(view_of(fleet()), first), [], 10)
+    await settled()
+    assert known.known(ALL_GPUS) is not None
+    assert known.known(ONLY_H100) is None
+
+
+async def test_what_takes_too_long_is_undecided_and_known_later() -> None:
+    counting = Counting()
+    linter = Linter(evaluator=counting, survey_wait_s=0.02)
+    view = view_of(fleet())
+    manifest = Manifest(claim(exactly(selectors=["device.driver == 'none'"])))
+    counting.gate.clear()
+    assert [(f.rule, f.severity) for f in await linter.lint(manifest, view)] == [
+        ("FTL004", Severity.UNDECIDED)
+    ]
+    counting.gate.set()
+    await settled()
+    assert [(f.rule, f.severity) for f in await linter.lint(manifest, view)] == [
+        ("FTL004", Severity.WARN)
+    ]
+
+
+async def test_an_object_alike_but_for_its_name_gets_the_same_findings() -> None:
+    linter, view = Linter(evaluator=InProcess()), view_of(fleet())
+    first = await linter.lint(Manifest(claim(exactly(count=5), name="a")), view)
+    again = await linter.lint(Manifest(claim(exactly(count=5), name="b")), view)
+    other = await linter.lint(Manifest(claim(exactly(count=4), name="b")), view)
+    assert [f.rule for f in first] == ["FTL009"]
+    assert (again, other) == (first, [])
+
+
+async def test_findings_from_memory_are_dropped_when_classes_change() -> None:
+    linter, view = Linter(evaluator=InProcess()), view_of(fleet())
+    wanted = Manifest(claim(exactly(device_class="later")))
+    assert [f.rule for f in await linter.lint(wanted, view)] == ["FTL001"]
+    later = newer(view_of([*fleet(), api.device_class("later", driver=GPU)]), view)
+    assert await linter.lint(wanted, later) == []
+
+
+async def test_of_a_view_that_is_not_synced_nothing_is_known() -> None:
+    view = msgspec.structs.replace(view_of(fleet()), synced=False)
+    wanted = Manifest(claim(exactly(device_class="nosuch", count=9)))
+    assert await Linter(evaluator=InProcess()).lint(wanted, view) == []
+    assert Cluster(view).device_class(GPU) is None
+
+
+async def test_the_worker_says_what_the_nearest_device_lacks() -> None:
+    engine = SelectorEngine()
+    await engine.start()
+    try:
+        linter = Linter(evaluator=engine, survey_wait_s=30)
+        enough = f'device.capacity["{GPU}"].memory.compareTo(quantity("96Gi")) >= 0'
+        manifest = Manifest(claim(exactly(selectors=[enough])))
+        (found,) = await linter.lint(manifest, view_of(fleet()))
+        assert found.message == (
+            "0 of 6 devices in 2 pools of gpu.nvidia.com match; nearest: memory 80Gi < 96Gi"
+        )
+    finally:
+        await engine.close()
+
+
+async def test_many_new_selectors_at_once_do_not_pile_up() -> None:
+    counting = Counting()
+    known, view = Fleet(counting), view_of(fleet())
+    await known.prepare(view, [], 10)
+    counting.gate.clear()
+    wanted = [Selection((CLASS,), (f"device.driver == '{i}'",)) for i in range(100)]
+    for selection in wanted:
+        await known.prepare(view, [selection], 0)
+    assert len(known.under_way) < 10
+    counting.gate.set()
+    await settled()
+    await known.prepare(view, wanted[-1:], 10)
+    assert known.known(wanted[-1]) is not None

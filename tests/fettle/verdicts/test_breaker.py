@@ -1,0 +1,58 @@
+from fettle.policy import BUILT_IN
+from fettle.settings import BreakerSettings
+from fettle.verdicts.breaker import Breaker
+from fettle.view import NodeView
+from tests.fettle import building as b
+
+TRAINING = BUILT_IN["training"].placement
+
+
+def fleet(bad: int, *, total: int = 20, held: bool = False) -> dict[str, NodeView]:
+    return {
+        f"n{i}": b.node(f"n{i}", gpus=8, own=b.health(0.1, held=held) if i < bad else b.health(1))
+        for i in range(total)
+    }
+
+
+def opened(nodes: dict[str, NodeView]) -> frozenset[str]:
+    breaker = Breaker(TRAINING, BreakerSettings())
+    breaker.update(nodes, nodes)
+    return breaker.open
+
+
+def test_refusing_a_fifth_of_a_pool_is_allowed_and_more_is_not() -> None:
+    assert opened(fleet(4)) == frozenset()
+    assert opened(fleet(5)) == {b.RESOURCE}
+
+
+def test_holds_do_not_trip_it() -> None:
+    assert opened(fleet(20, held=True)) == frozenset()
+
+
+def test_a_small_pool_is_not_judged() -> None:
+    assert opened(fleet(3, total=4)) == frozenset()
+
+
+def test_it_closes_again_when_nodes_heal_counting_only_what_changed() -> None:
+    nodes = fleet(6)
+    breaker = Breaker(TRAINING, BreakerSettings())
+    assert breaker.update(nodes, nodes)
+    healed = {**nodes, "n0": b.node("n0", gpus=8), "n1": b.node("n1", gpus=8)}
+    assert breaker.update(("n0", "n1"), healed)
+    assert breaker.open == frozenset()
+
+
+def test_a_node_that_left_counts_no_more() -> None:
+    nodes = fleet(5)
+    breaker = Breaker(TRAINING, BreakerSettings())
+    breaker.update(nodes, nodes)
+    del nodes["n0"]
+    breaker.update(("n0",), nodes)
+    assert breaker.share(b.RESOURCE) == 4 / 19
+
+
+def test_single_bad_units_count_as_units() -> None:
+    nodes = {f"n{i}": b.node(f"n{i}", gpus=8, units={"a": 0.1}) for i in range(20)}
+    breaker = Breaker(TRAINING, BreakerSettings())
+    breaker.update(nodes, nodes)
+    assert breaker.share(b.RESOURCE) == 1 / 8

@@ -1,0 +1,137 @@
+"""Allocations as they come, held against what was predicted."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from fettle.asks.asks import Ask
+from fettle.selectors.engine import SelectorEngine
+from fettle.settings import Settings
+from fettle.verdicts.answering import Answers
+from fettle.verdicts.predictions import Predictions, Result
+from fettle.view import DeviceView, NodeView, Publisher
+from fettle.wire import core, resource
+from tests.fettle import building as b
+
+CLASS = b.device_class("gpu", "true")
+TEMPLATE = {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "all"}}]}}
+ALL = msgspec.structs.replace(CLASS, spec=resource.DeviceClassSpec())  # no selector to evaluate
+
+
+class Cluster:
+    """A view with one node, a pod that was answered, and what is told of its claims."""
+
+    def __init__(self, *devices: DeviceView) -> None:
+        self.publisher = Publisher()
+        self.answers = Answers(self.publisher, SelectorEngine(), Settings())
+        self.told: list[Result] = []
+        self.predictions = Predictions(self.answers, self.told.append)
+        self.answers.on_answered = self.predictions.answered
+        self.show(b.node("n", pools=(b.pool(*devices),)))
+
+    def show(self, node: NodeView) -> None:
+        before = self.publisher.view
+        template = b.template(
+            {"metadata": {"name": "t", "namespace": "default"}, "spec": {"spec": TEMPLATE}}
+        )
+        view = b.view(node, templates={"default/t": template}, classes={"all": ALL})
+        turned = {"generation": before.generation + 1, "basis": before.basis + 1}
+        self.publisher.publish(msgspec.structs.replace(view, **turned), frozenset({"n"}))
+
+    def answer(self) -> None:
+        ask = self.answers.ask(POD)
+        assert isinstance(ask, Ask)
+        self.answers.answered(ask, POD)
+
+
+POD: core.Pod = b.pod(
+    {
+        "metadata": {"name": "p", "namespace": "default"},
+        "spec": {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "t"}]},
+    }
+)
+
+
+def claim(device: str | None, *, node: str = "n", pod: str = "p") -> resource.ResourceClaim:
+    field = {"key": "metadata.name", "operator": "In", "values": [node]}
+    result = {"request": "r", "driver": b.DRIVER, "pool": "n", "device": device}
+    allocation = {
+        "devices": {"results": [result]},
+        "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [field]}]},
+    }
+    metadata: dict[str, Any] = {
+        "name": "p-gpu-x",
+        "namespace": "default",
+        "annotations": {"resource.kubernetes.io/pod-claim-name": "gpu"},
+        "ownerReferences": [{"kind": "Pod", "name": pod, "uid": "1"}],
+    }
+    status = {"allocation": allocation} if device else {}
+    return b.claim({"metadata": metadata, "spec": TEMPLATE, "status": status})
+
+
+def test_the_device_that_was_predicted() -> None:
+    cluster = Cluster(b.device("a"), b.device("b"))
+    cluster.answer()
+    cluster.predictions.claim(claim("a"))
+    assert cluster.told == [Result.EXACT]
+
+
+def test_another_device_that_is_sound() -> None:
+    cluster = Cluster(b.device("a"), b.device("b"))
+    cluster.answer()
+    cluster.predictions.claim(claim("b"))
+    assert cluster.told == [Result.OTHER_SOUND]
+
+
+def test_a_device_that_the_policy_refuses() -> None:
+    cluster = Cluster(b.device("a"), b.device("b", 0.1))
+    cluster.answer()
+    cluster.predictions.claim(claim("b"))
+    assert cluster.told == [Result.REFUSED_DEVICE]
+
+
+def test_a_node_that_changed_since_the_pod_was_answered() -> None:
+    cluster = Cluster(b.device("a"), b.device("b"), b.device("c"))
+    cluster.answer()
+    busy = b.pool(b.device("a", allocated=True), b.device("b"), b.device("c"))
+    cluster.show(b.node("n", pools=(busy,)))
+    cluster.predictions.claim(claim("c"))
+    assert cluster.told == [Result.STALE]
+
+
+def test_a_node_where_another_claim_was_allocated_that_the_view_does_not_show_yet() -> None:
+    cluster = Cluster(b.device("a"), b.device("b"))
+    cluster.answer()
+    cluster.predictions.claim(claim("a", pod="faster"))
+    cluster.predictions.claim(claim("b"))
+    assert cluster.told == [Result.STALE]
+
+
+def test_nothing_could_be_predicted() -> None:
+    cluster = Cluster(b.device("a", allocated=True))
+    cluster.answer()
+    cluster.predictions.claim(claim("a"))
+    assert cluster.told == [Result.UNDECIDED]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [claim(None), claim("a", node="unknown"), claim("a", pod="never-seen")],
+    ids=["not allocated", "a node that nobody knows", "a pod that was not answered"],
+)
+def test_what_was_not_predicted_is_not_counted(other: resource.ResourceClaim) -> None:
+    cluster = Cluster(b.device("a"))
+    cluster.answer()
+    cluster.predictions.claim(other)
+    assert cluster.told == []
+
+
+def test_a_claim_that_was_allocated_before_is_not_counted_again() -> None:
+    cluster = Cluster(b.device("a"))
+    cluster.answer()
+    view = cluster.publisher.view
+    known = {"claims": {"default/p-gpu-x": claim("a")}, "generation": view.generation + 1}
+    cluster.publisher.publish(msgspec.structs.replace(view, **known), frozenset())
+    cluster.predictions.claim(claim("a"))
+    assert cluster.told == []

@@ -1,0 +1,327 @@
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fettle.asks.asks import Ask, Bound, Units
+from fettle.asks.claims import Alternative, Claim, Held, Request
+from fettle.model import State
+from fettle.policy import BUILT_IN, Policy
+from fettle.selectors import outcomes
+from fettle.selectors.outcomes import MATCH, Outcome
+from fettle.verdicts.acceptance import Acceptance
+from fettle.verdicts.verdicts import Verdict, judge
+from fettle.view import DeviceView, NodeView
+from fettle.wire import core
+from fettle.wire.resource import DeviceTaint, DeviceToleration
+from tests.fettle import building as b
+
+TRAINING, INFERENCE, SCAVENGER = (BUILT_IN[n] for n in ("training", "inference", "scavenger"))
+
+
+def every_device(_expression: str, _device: DeviceView) -> Outcome:
+    return MATCH
+
+
+def units(policy: Policy, count: int = 1) -> Ask:
+    return Ask(policy, units=(Units(b.RESOURCE, count),))
+
+
+def request(policy: Policy, count: int | None = 1, **fields: object) -> Ask:
+    return Ask(policy, claims=(Claim("gpu", (wanted("r", count, **fields),)),))
+
+
+def wanted(name: str, count: int | None = 1, **fields: object) -> Request:
+    if count is None:
+        fields["mode"] = "All"
+    made = Alternative(name, b.DRIVER, ("any",), count=count or 1, **fields)  # type: ignore[arg-type]
+    return Request(name, (made,))
+
+
+def verdict(ask: Ask, node: NodeView, **fields: object) -> Verdict:
+    acceptance = Acceptance(ask.policy.placement, frozenset())
+    return judge(ask, node, acceptance, every_device, **fields)  # type: ignore[arg-type]
+
+
+# -- device plugins
+
+
+def test_a_sound_node_gets_the_full_score() -> None:
+    answer = verdict(units(TRAINING, 8), b.node(gpus=8))
+    assert answer.fits
+    assert answer.score == 10
+
+
+def test_one_bad_unit_among_eight_lowers_the_score_by_the_chance_to_draw_it() -> None:
+    node = b.node(gpus=8, units={"GPU-a": 0.2})
+    assert verdict(units(TRAINING, 1), node).value == pytest.approx(0.9)
+    assert verdict(units(TRAINING, 1), node).fits
+
+
+def test_training_refuses_a_draw_that_must_contain_a_bad_unit() -> None:
+    answer = verdict(units(TRAINING, 8), b.node(gpus=8, units={"GPU-a": 0.2}))
+    assert not answer.fits
+    assert "7 acceptable of 8, 8 asked for" in answer.refusals[0]
+
+
+def test_units_that_live_pods_hold_are_not_in_the_draw() -> None:
+    node = b.node(gpus=8, units={"GPU-a": 0.2}, busy=frozenset({"GPU-a"}))
+    assert verdict(units(TRAINING, 7), node).value == 1.0
+
+
+def test_preemption_puts_units_in_use_back_into_the_draw() -> None:
+    node = b.node(gpus=1, units={"GPU-a": 0.2}, busy=frozenset({"GPU-a"}))
+    assert not verdict(units(TRAINING), node, emptied=True).fits
+
+
+def test_training_refuses_a_degraded_node_that_inference_uses_last() -> None:
+    node = b.node(gpus=8, own=b.health(0.6))
+    assert not verdict(units(TRAINING), node).fits
+    answer = verdict(units(INFERENCE), node)
+    assert answer.fits
+    assert answer.score < verdict(units(INFERENCE), b.node(gpus=8)).score
+
+
+def test_every_policy_refuses_an_unhealthy_node() -> None:
+    node = b.node(gpus=8, own=b.health(0.1))
+    assert not any(verdict(units(p), node).fits for p in BUILT_IN.values())
+
+
+def test_unhealthy_is_refused_whatever_the_score_has_come_back_to() -> None:
+    recovering = msgspec.structs.replace(b.health(0.4), state=State.UNHEALTHY)
+    node = b.node(gpus=8, own=recovering)
+    assert not any(verdict(units(p), node).fits for p in BUILT_IN.values())
+
+
+def test_a_scavenger_prefers_what_others_leave() -> None:
+    sound, degraded = b.node(gpus=8), b.node(gpus=8, own=b.health(0.5))
+    assert verdict(units(SCAVENGER), degraded).score > verdict(units(SCAVENGER), sound).score
+
+
+@pytest.mark.parametrize("policy", BUILT_IN.values(), ids=str)
+def test_not_knowing_refuses_nobody(policy: Policy) -> None:
+    node = b.node(gpus=8, own=b.UNKNOWN)
+    assert node.health.state is State.UNKNOWN
+    answer = verdict(units(policy, 8), node)
+    assert answer.fits
+    assert answer.value == 0.75
+
+
+@pytest.mark.parametrize(
+    ("node", "ask"),
+    [
+        (b.node(gpus=4), units(TRAINING, 8)),
+        (b.node(), units(TRAINING)),
+        (b.node(gpus=8), Ask(TRAINING, unsettled=("claim gpu: not known",))),
+    ],
+    ids=["fewer units than asked for", "no units at all", "a claim that nobody has seen"],
+)
+def test_where_fettle_cannot_say_it_allows_and_scores_low(node: NodeView, ask: Ask) -> None:
+    answer = verdict(ask, node)
+    assert answer.fits
+    assert answer.undecided
+    assert answer.score == 5
+
+
+def test_resources_counted_in_bytes_cost_no_more_than_others() -> None:
+    node = b.node(gpus=10**27, units={"GPU-a": 0.2})
+    answer = verdict(units(TRAINING, 10**26), node)
+    assert answer.fits
+    assert answer.value == pytest.approx(0.92)
+
+
+# -- DRA
+
+
+def test_the_first_device_in_order_is_the_one_that_is_judged() -> None:
+    node = b.node(pools=(b.pool(b.device("a", 0.5), b.device("b")),))
+    answer = verdict(request(TRAINING), node)
+    assert not answer.fits
+    assert "n/a" in answer.refusals[0]
+    assert "would not take them" in answer.refusals[1]
+
+
+def test_a_tainted_device_is_skipped_as_the_allocator_skips_it() -> None:
+    taint = (DeviceTaint(key="k", effect="NoSchedule"),)
+    node = b.node(pools=(b.pool(b.device("a", 0.0, taints=taint), b.device("b")),))
+    answer = verdict(request(TRAINING), node)
+    assert answer.fits
+    assert [c.device.device for c in answer.devices] == ["b"]
+    tolerant = request(TRAINING, tolerations=(DeviceToleration(key="k", operator="Exists"),))
+    assert not verdict(tolerant, node).fits
+
+
+def test_inference_takes_the_mean_of_the_devices_it_would_get() -> None:
+    node = b.node(pools=(b.pool(b.device("a", 0.5), b.device("b")),))
+    answer = verdict(request(INFERENCE, 2), node)
+    assert answer.fits
+    assert answer.value == pytest.approx(0.75)
+
+
+def test_two_requests_never_share_a_device() -> None:
+    node = b.node(pools=(b.pool(b.device("a"), b.device("b")),))
+    answer = verdict(Ask(TRAINING, claims=(Claim("c", (wanted("x"), wanted("y"))),)), node)
+    assert [c.device.device for c in answer.devices] == ["a", "b"]
+
+
+def test_all_takes_every_device_and_one_in_use_leaves_no_allocation() -> None:
+    whole = b.node(pools=(b.pool(b.device("a"), b.device("b")),))
+    assert len(verdict(request(TRAINING, None), whole).devices) == 2
+    part = b.node(pools=(b.pool(b.device("a"), b.device("b", allocated=True)),))
+    answer = verdict(request(TRAINING, None), part)
+    assert answer.fits  # the scheduler's own plugin refuses it; we only say what we see
+    assert "no allocation is possible" in answer.undecided[0]
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        b.node(pools=(b.pool(b.device("a", 0.0, unclear="its capacity cannot be read")),)),
+        b.node(pools=(b.pool(b.device("a", 0.0), incomplete=True),)),
+        b.node(),
+    ],
+    ids=["an unreadable device", "an incomplete pool", "no pool at all"],
+)
+def test_what_cannot_be_decided_is_allowed_and_scored_low(node: NodeView) -> None:
+    answer = verdict(request(TRAINING), node)
+    assert answer.fits
+    assert answer.undecided
+    assert answer.score == 5
+
+
+def test_a_selector_that_cannot_be_decided_leaves_the_node_undecided() -> None:
+    def undecided(_expression: str, _device: DeviceView) -> Outcome:
+        return outcomes.undecided("uses optional types")
+
+    ask = request(TRAINING)
+    node = b.node(pools=(b.pool(b.device("a", 0.0)),))
+    answer = judge(ask, node, Acceptance(TRAINING.placement), undecided)
+    assert answer.fits
+    assert "optional types" in answer.undecided[0]
+
+
+def test_a_claim_allocated_on_a_device_that_has_failed_since_is_refused_there() -> None:
+    bad = b.device("a", 0.1)
+    ask = Ask(INFERENCE, bound=(Bound("gpu", (Held(bad.id),)),))
+    answer = verdict(ask, b.node(pools=(b.pool(bad),)))
+    assert not answer.fits
+    assert "gpu is allocated" in answer.refusals[0]
+
+
+def test_a_claim_that_is_allocated_elsewhere_says_so() -> None:
+    field = {"key": "metadata.name", "operator": "In", "values": ["other"]}
+    raw = msgspec.json.encode({"nodeSelectorTerms": [{"matchFields": [field]}]})
+    nodes = msgspec.json.decode(raw, type=core.NodeSelector)
+    device = b.device("a", 0.1)
+    ask = Ask(INFERENCE, bound=(Bound("gpu", (Held(device.id),), nodes),))
+    answer = verdict(ask, b.node(pools=(b.pool(device),)))
+    assert answer.fits
+    assert answer.notes == ("claim gpu is allocated to other nodes",)
+
+
+def test_a_device_that_left_under_its_claim_is_named() -> None:
+    ask = Ask(INFERENCE, bound=(Bound("gpu", (Held(b.device("gone").id),)),))
+    answer = verdict(ask, b.node(pools=(b.pool(b.device("a")),)))
+    assert answer.fits
+    assert "n/gone, which is not published" in answer.notes[0]
+
+
+def test_a_claim_whose_device_failed_to_be_bound_is_left_to_the_scheduler() -> None:
+    bad = b.device("a", 0.1)
+    ask = Ask(INFERENCE, bound=(Bound("gpu", (Held(bad.id),), failed="condition Broken of x"),))
+    answer = verdict(ask, b.node(pools=(b.pool(bad),)))
+    assert answer.fits
+    assert answer.undecided == ("claim gpu will be allocated anew: condition Broken of x",)
+
+
+def test_the_alternative_that_would_be_taken_is_named() -> None:
+    first = Alternative("r/first", b.DRIVER, ("any",), count=3)
+    second = Alternative("r/second", b.DRIVER, ("any",), count=1)
+    listed = Request("r", (first, second), listed=True)
+    node = b.node(pools=(b.pool(b.device("a"), b.device("b")),))
+    answer = verdict(Ask(TRAINING, claims=(Claim("gpu", (listed,)),)), node)
+    assert [c.request for c in answer.devices] == ["gpu/r/second"]
+
+
+def test_an_error_of_the_allocator_refuses_nothing_and_is_shown() -> None:
+    def aborts(_expression: str, _device: DeviceView) -> Outcome:
+        return outcomes.would_abort("no such key: model")
+
+    node = b.node(pools=(b.pool(b.device("a", 0.0)),))
+    answer = judge(request(TRAINING), node, Acceptance(TRAINING.placement), aborts)
+    assert answer.fits
+    assert "would end in an error" in answer.undecided[0]
+    assert "no such key: model" in answer.undecided[0]
+
+
+def test_pools_that_cannot_be_gathered_are_an_error_too() -> None:
+    node = msgspec.structs.replace(b.node(), malformed="Near is no operator")
+    assert "Near" in verdict(request(TRAINING), node).undecided[0]
+
+
+def test_devices_of_an_extended_resource_are_judged_where_claims_provide_it() -> None:
+    units_ = Units(b.RESOURCE, 1, (wanted("container-0-request-0"),))
+    node = b.node(pools=(b.pool(b.device("a", 0.1)),))
+    answer = verdict(Ask(TRAINING, units=(units_,)), node)
+    assert not answer.fits
+    assert "<extended-resources>/container-0-request-0 would get" in answer.refusals[0]
+    plugin = b.node(gpus=8, pools=(b.pool(b.device("a", 0.1)),))
+    assert verdict(Ask(TRAINING, units=(units_,)), plugin).fits
+
+
+def test_where_pods_on_their_way_fill_the_node_its_score_stays() -> None:
+    node = b.node(pools=(b.pool(b.device("a")),))
+    waiting = msgspec.structs.replace(request(TRAINING), takers=4)
+    assert verdict(waiting, node).score == verdict(request(TRAINING), node).score == 10
+
+
+# -- the breaker
+
+
+def test_an_open_breaker_turns_refusals_into_scores_except_for_a_hold() -> None:
+    ask = units(TRAINING)
+    broken = Acceptance(TRAINING.placement, frozenset({b.RESOURCE}))
+    degraded = judge(ask, b.node(gpus=8, own=b.health(0.5)), broken, every_device)
+    assert degraded.fits
+    assert degraded.overruled
+    assert degraded.score == 5
+    held = judge(ask, b.node(gpus=8, own=b.health(0.0, held=True)), broken, every_device)
+    assert not held.fits
+
+
+def test_a_breaker_of_another_pool_does_not_matter() -> None:
+    other = Acceptance(TRAINING.placement, frozenset({"amd.com/gpu"}))
+    assert not judge(units(TRAINING), b.node(gpus=8, own=b.health(0.5)), other, every_device).fits
+
+
+# -- properties
+
+
+@given(
+    st.lists(st.floats(0.01, 1), min_size=1, max_size=8),
+    st.integers(1, 8),
+    st.sampled_from(sorted(BUILT_IN)),
+)
+def test_no_verdict_gives_a_device_twice_or_one_that_the_policy_refuses(
+    scores: list[float], count: int, policy: str
+) -> None:
+    devices = [b.device(f"d{i}", round(s, 2)) for i, s in enumerate(scores)]
+    ask = request(BUILT_IN[policy], count)
+    answer = verdict(ask, b.node(pools=(b.pool(*devices),)))
+    given_ = [c.device for c in answer.devices]
+    assert len(set(given_)) == len(given_)
+    acceptance = Acceptance(ask.policy.placement)
+    if answer.fits and not answer.undecided:
+        assert len(given_) == count
+        assert not any(acceptance.refusal(c.health) for c in answer.devices)
+
+
+@given(st.floats(0, 1), st.floats(0, 1), st.integers(1, 4))
+def test_a_better_node_is_never_worth_less(low: float, high: float, count: int) -> None:
+    low, high = sorted((low, high))
+    worse = b.node(gpus=4, units={"u": low})
+    better = b.node(gpus=4, units={"u": high})
+    assert (
+        verdict(units(INFERENCE, count), worse).value
+        <= verdict(units(INFERENCE, count), better).value + 1e-9
+    )

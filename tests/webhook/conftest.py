@@ -1,0 +1,83 @@
+"""The served application, as the API server asks it."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+import pytest
+from aiohttp import ClientResponse
+from aiohttp.test_utils import TestClient
+from prometheus_client import CollectorRegistry
+
+from fettle.lint.findings import Rule
+from fettle.lint.linting import Linter
+from fettle.lint.rules import RULES
+from fettle.policy import Policy
+from fettle.settings import Settings, WebhookSettings
+from fettle.view import Publisher, View
+from tests.webhook.reviews import UID, Object, encoded, review
+from webhook.app import make_app
+from webhook.gates import EVERYTHING, Gates
+
+
+class Served:
+    """A client of the application, what the application counts, and where views come from."""
+
+    def __init__(
+        self, client: "TestClient[Any, Any]", registry: CollectorRegistry, publisher: Publisher
+    ) -> None:
+        self.client = client
+        self.publisher = publisher
+        self._registry = registry
+
+    async def post(self, path: str, body: bytes) -> ClientResponse:
+        return await self.client.post(path, data=body)
+
+    async def ask(self, path: str, object: Object | None, **request: Any) -> Object:
+        reply = await self.post(path, encoded(review(object, **request)))
+        assert reply.status == 200
+        assert reply.content_type == "application/json"
+        response: Object = (await reply.json())["response"]
+        assert response["uid"] == UID
+        return response
+
+    def publish(self, view: View) -> None:
+        """The next view."""
+        generation = self.publisher.view.generation + 1
+        self.publisher.publish(msgspec.structs.replace(view, generation=generation), frozenset())
+
+    def reviews(self, webhook: str, result: str) -> float:
+        return self.counted("reviews", webhook=webhook, result=result)
+
+    def undecided(self, webhook: str, reason: str) -> float:
+        return self.counted("undecided", webhook=webhook, reason=reason)
+
+    def counted(self, name: str, **labels: str) -> float:
+        return self._registry.get_sample_value(f"fettle_webhook_{name}_total", labels) or 0.0
+
+
+Serve = Callable[..., Awaitable[Served]]
+
+
+@pytest.fixture
+def serve(aiohttp_client: Any) -> Serve:
+    async def start(
+        known: View | None = None,
+        rules: tuple[Rule, ...] = RULES,
+        gates: Gates | None = EVERYTHING,
+        policies: tuple[Policy, ...] = (),
+        **webhook: Any,
+    ) -> Served:
+        publisher, registry = Publisher(), CollectorRegistry()
+        chosen = Settings(
+            webhook=WebhookSettings(**{"deadline_seconds": 10.0, **webhook}), policies=policies
+        )
+        made = make_app(
+            publisher, chosen, registry=registry, linter=Linter(rules), gates=lambda: gates
+        )
+        served = Served(await aiohttp_client(made), registry, publisher)
+        if known is not None:
+            served.publish(known)
+        return served
+
+    return start

@@ -1,0 +1,153 @@
+"""Built objects of every kind, whole and spoilt: every patch fits, a second pass changes nothing,
+and where nobody named a policy nothing is injected."""
+
+import copy
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+
+from fettle import policy
+from fettle.errors import BadInput
+from fettle.policies import Policies
+from fettle.policy import BUILT_IN, Policy
+from tests.fettle.lint.wild import spoilt
+from tests.webhook.conftest import Serve
+from tests.webhook.mutants import try_many
+from tests.webhook.mutations import cluster, policy_of
+from tests.webhook.reviews import CLAIMS, Object, encoded, job, patch_of, pod, review, stored
+from tests.webhook.test_claims import claim, either, exactly, spec, template
+from tests.webhook.test_workloads import KINDS, workload
+from webhook.gates import EVERYTHING, Gates
+from webhook.mutating import Means, mutate
+from webhook.patches import Operation, apply
+from webhook.review import decode
+
+NAMES = st.sampled_from(["training", "inference", "own", "none", ""])
+CODES = st.lists(st.integers(1, 127), max_size=3, unique=True)
+SECONDS = st.none() | st.sampled_from([0, 30, 300])
+
+
+@st.composite
+def policies(draw: DrawFn) -> Policy:
+    """Any policy `own`."""
+    keys = draw(st.lists(st.sampled_from(["a.example.com/b", "c"]), max_size=2, unique=True))
+    rules = [{"name": "lost", "action": "RestartJobSet"}] * draw(st.integers(0, 1))
+    made: Object = {
+        "tolerations": {
+            "notReadySeconds": draw(SECONDS),
+            "unreachableSeconds": draw(SECONDS),
+            "devices": [{"key": key, "seconds": draw(SECONDS)} for key in keys],
+            "degradedAsFallback": draw(st.booleans()),
+        },
+        "failure": {
+            "ignoreDisruptions": draw(st.booleans()),
+            "failJobOnExitCodes": draw(CODES),
+            "backoffLimitPerIndex": draw(st.none() | st.integers(0, 2)),
+            "restartContainerOnExitCodes": [code + 128 for code in draw(CODES)],
+            "jobSet": {"maxRestarts": draw(st.integers(0, 2)), "rules": rules},
+        },
+    }
+    return policy_of(made)
+
+
+@st.composite
+def objects(draw: DrawFn) -> Object:
+    """An object of any kind, defaulted, that may name a policy and use devices."""
+    annotations = draw(st.none() | st.just({}) | NAMES.map(lambda n: {policy.ANNOTATION: n}))
+    kind = draw(st.sampled_from(["Pod", "Job", "ResourceClaim", "Template", *KINDS]))
+    if kind == "Pod":
+        restart = draw(st.sampled_from(["Always", "OnFailure", "Never"]))
+        claims = {"resourceClaims": CLAIMS} if draw(st.booleans()) else {}
+        return pod(annotations, restartPolicy=restart, **claims)
+    if kind == "Job":
+        mode = draw(st.sampled_from(["Indexed", "NonIndexed"]))
+        return job(annotations, completionMode=mode, parallelism=draw(st.integers(0, 9)))
+    if kind in ("ResourceClaim", "Template"):
+        requests = [exactly("a", count=draw(st.integers(1, 9))), either("b", "c")]
+        made = (claim if kind == "ResourceClaim" else template)(spec(*requests))
+        made["metadata"]["annotations"] = annotations
+        return made
+    made = workload(kind, copy.deepcopy(KINDS[kind][0]))
+    made["metadata"]["annotations"] = annotations
+    return made
+
+
+GATES = st.sampled_from([EVERYTHING, Gates(), Gates(tolerations=True), None])
+
+
+async def once(object: Object, means: Means, known: Any, **request: Any) -> tuple[Object, bool]:
+    """What is stored after one pass, and whether the pass changed anything."""
+    mutation = await mutate(decode(encoded(review(object, **request))), known, means)
+    done = apply(object, mutation.patch)
+    assert (done != object) is bool(mutation.patch)
+    return (stored(done) if "containers" in done.get("spec", {}) else done), bool(mutation.patch)
+
+
+@given(object=objects(), own=policies(), gates=GATES, label=st.none() | NAMES)
+async def test_a_second_pass_changes_nothing_and_neither_does_the_original_again(
+    object: Object, own: Policy, gates: Gates | None, label: str | None
+) -> None:
+    means = Means(Policies({**BUILT_IN, "own": own}), gates=gates)
+    known = cluster({policy.ANNOTATION: label} if label is not None else {})
+    original = copy.deepcopy(object)
+    done, changed = await once(object, means, known)
+    assert object == original
+    assert await once(done, means, known) == (done, False)
+    named = {*(object["metadata"].get("annotations") or {}).values(), label} & {*BUILT_IN, "own"}
+    marked = object["kind"] == "Pod" and "resourceClaims" in object["spec"]
+    stamped = policy.ANNOTATION in (object["metadata"].get("annotations") or {})
+    assert not changed or named or marked or stamped
+    if object["kind"] != "Pod":
+        again: Object = {"operation": "UPDATE", "oldObject": done}
+        carried, _ = await once(object, means, known, **again)
+        assert carried["spec"] == done["spec"]
+
+
+@given(
+    sent=objects().flatmap(spoilt), old=objects(), own=policies(), update=st.booleans(), gates=GATES
+)
+async def test_of_spoilt_objects_every_patch_fits_and_is_the_last(
+    sent: Any, old: Object, own: Policy, update: bool, gates: Gates | None
+) -> None:
+    means, known = Means(Policies({**BUILT_IN, "own": own}), gates=gates), cluster()
+    how: Object = {"operation": "UPDATE", "oldObject": old} if update else {}
+    sent_review = review(old, **how)
+    sent_review["request"]["object"] = sent
+    try:
+        request = decode(encoded(sent_review))
+        mutation = await mutate(request, known, means)
+    except BadInput:
+        return  # answered as allowed, without a patch
+    done = apply(request.object, mutation.patch)
+    sent_review["request"]["object"] = done
+    assert (await mutate(decode(encoded(sent_review)), known, means)).patch == ()
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(
+    path=st.sampled_from(["/mutate", "/validate"]),
+    sent=st.builds(review, objects()).flatmap(spoilt),
+)
+async def test_no_review_of_any_kind_gets_a_5xx_or_a_patch_that_does_not_fit(
+    serve: Serve, path: str, sent: Any
+) -> None:
+    served = await serve(cluster())
+    reply = await served.post(path, encoded(sent))
+    if reply.status == 400:
+        assert (await reply.json())["error"].startswith("fettle: ")
+        return
+    assert reply.status == 200
+    response = (await reply.json())["response"]
+    assert response["uid"] == sent["request"]["uid"]
+    assert "failed to judge" not in str(response.get("warnings"))
+    if operations := [Operation(**operation) for operation in patch_of(response)]:
+        apply(sent["request"]["object"], operations)
+
+
+async def test_of_thousands_of_spoilt_reviews_each_is_answered_and_each_patch_is_the_last() -> None:
+    results = await try_many(5000, seed=2)
+    assert results["changed"] > 500
+    assert results["unchanged"] > 500
+    assert sum(results.values()) == 5000

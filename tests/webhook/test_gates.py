@@ -1,0 +1,116 @@
+"""What the cluster keeps of injected fields is found out by asking it."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from fettle.errors import ClusterError
+from fettle.kube.session import Session
+from webhook.gates import Gates, Probe
+
+
+class ApiServer:
+    """Stores claims without the fields of features that are off, and answers dry runs with them."""
+
+    def __init__(self) -> None:
+        self.off: set[str] = set()
+        self.version = {"major": "1", "minor": "37+"}
+        self.serves = True
+        self.answers_nothing = False
+        self.asked: list[dict[str, str]] = []
+
+    async def create(self, request: web.Request) -> web.Response:
+        self.asked.append({"path": request.path, **request.query})
+        claim = await request.json()
+        (asked,) = claim["spec"]["devices"]["requests"]
+        for option in (asked.get("exactly", {}), *asked.get("firstAvailable", [])):
+            if "tolerations" in self.off:
+                option.pop("tolerations", None)
+        if not self.serves:
+            return web.json_response({"kind": "Status", "code": 404}, status=404)
+        if "alternatives" in self.off and "firstAvailable" in asked:
+            said = {"kind": "Status", "code": 422, "message": "exactly one is required"}
+            return web.json_response(said, status=422)
+        return web.json_response([] if self.answers_nothing else claim, status=201)
+
+    async def tell_version(self, request: web.Request) -> web.Response:
+        return web.json_response(self.version)
+
+
+@pytest.fixture
+def api() -> ApiServer:
+    return ApiServer()
+
+
+@pytest.fixture
+async def probe(api: ApiServer, aiohttp_server: Any, tmp_path: Path) -> AsyncIterator[Probe]:
+    app = web.Application()
+    path = "/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims"
+    app.add_routes([web.post(path, api.create), web.get("/version", api.tell_version)])
+    server = await aiohttp_server(app)
+    kubeconfig = {
+        "clusters": [{"name": "c", "cluster": {"server": str(server.make_url(""))}}],
+        "users": [{"name": "u", "user": {}}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "x",
+    }
+    file = tmp_path / "kubeconfig"
+    file.write_text(json.dumps(kubeconfig))
+    async with await Session.open(file) as session:
+        yield Probe(session, "fettle-system")
+
+
+async def test_a_cluster_that_keeps_everything(api: ApiServer, probe: Probe) -> None:
+    assert await probe.ask() == Gates(True, True, True)
+    assert {asked["dryRun"] for asked in api.asked} == {"All"}
+    assert {"fettle-system" in asked["path"] for asked in api.asked} == {True}
+
+
+@pytest.mark.parametrize(
+    ("off", "gates"),
+    [
+        ({"tolerations"}, Gates(False, True, True)),
+        ({"alternatives"}, Gates(True, False, True)),
+        ({"tolerations", "alternatives"}, Gates(False, False, True)),
+    ],
+)
+async def test_features_that_are_off_are_seen(
+    api: ApiServer, probe: Probe, off: set[str], gates: Gates
+) -> None:
+    api.off = off
+    assert await probe.ask() == gates
+
+
+async def test_a_cluster_without_these_claims_keeps_nothing(api: ApiServer, probe: Probe) -> None:
+    api.serves = False
+    assert await probe.ask() == Gates(False, False, True)
+
+
+@pytest.mark.parametrize(("minor", "kept"), [("34", False), ("35", True), ("", False)])
+async def test_restart_rules_come_with_1_35(
+    api: ApiServer, probe: Probe, minor: str, kept: bool
+) -> None:
+    api.version = {"major": "1", "minor": minor}
+    assert (await probe.ask()).restart_rules is kept
+
+
+async def test_an_answer_that_is_no_claim_is_no_answer(api: ApiServer, probe: Probe) -> None:
+    api.answers_nothing = True
+    with pytest.raises(ClusterError, match="no claim"):
+        await probe.ask()
+
+
+async def test_the_latest_answer_is_kept(api: ApiServer, probe: Probe) -> None:
+    running = asyncio.create_task(probe.run())
+    try:
+        async with asyncio.timeout(5):
+            while (latest := probe.gates) is None:
+                await asyncio.sleep(0.01)
+    finally:
+        running.cancel()
+    assert latest == Gates(True, True, True)

@@ -1,0 +1,122 @@
+"""What the served webhook does beyond one review: audit, claims that wait for their pod, names
+that no policy has, features the cluster lacks, and callers that send rubbish."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from fettle import policy
+from tests.fettle.lint.builders import claim, exactly, knowing
+from tests.webhook.conftest import Serve
+from tests.webhook.mutations import cluster, policy_of
+from tests.webhook.reviews import CLAIMS, UID, job, patch_of, pod
+from tests.webhook.test_claims import OWN, knowing_worker, owned
+from tests.webhook.test_claims import claim as whole_claim
+from webhook.gates import Gates
+from webhook.sparing import Sparing
+
+TRAINING = {policy.ANNOTATION: "training"}
+TOLERANT = policy_of({"tolerations": {"devices": [{"key": "vendor.example.com/ecc"}]}})
+
+
+# --- audit
+
+
+async def test_audit_changes_nothing_and_says_what_it_would_change(serve: Serve) -> None:
+    served = await serve(knowing(), mode="audit")
+    response = await served.ask("/mutate", pod(TRAINING, resourceClaims=CLAIMS))
+    assert response["allowed"] is True
+    assert "patch" not in response
+    said = " ".join(response["warnings"])
+    assert "would be changed: replace /spec/tolerations/0/tolerationSeconds" in said
+    assert served.reviews("mutate", "would_be_patched") == 1
+    assert served.reviews("mutate", "patched") == 0
+
+
+async def test_audit_refuses_nothing_and_says_what_it_would_refuse(serve: Serve) -> None:
+    served = await serve(knowing(), mode="audit")
+    response = await served.ask("/validate", claim(exactly(count=40)))
+    assert response["allowed"] is True
+    assert "would be refused" in response["warnings"][0]
+    assert "FTL010" in response["warnings"][0]
+    assert served.reviews("validate", "would_be_denied") == 1
+
+
+async def test_audit_is_silent_where_there_is_nothing_to_do(serve: Serve) -> None:
+    served = await serve(knowing(), mode="audit")
+    assert await served.ask("/mutate", pod()) == {"uid": UID, "allowed": True}
+    assert served.reviews("mutate", "allowed") == 1
+
+
+# --- claims and their pods
+
+
+async def test_a_claim_waits_for_the_pod_it_was_made_for(serve: Serve) -> None:
+    served = await serve(cluster(), policies=(TOLERANT,))
+    asked = asyncio.create_task(served.ask("/mutate", owned()))
+    await asyncio.sleep(0.02)
+    assert not asked.done()
+    served.publish(knowing_worker(**OWN))
+    assert len(patch_of(await asked)) == 2
+
+
+async def test_a_claim_whose_pod_never_shows_up_is_allowed_as_it_is(serve: Serve) -> None:
+    served = await serve(cluster(), policies=(TOLERANT,), deadline_seconds=0.1)
+    assert await served.ask("/mutate", owned()) == {"uid": UID, "allowed": True}
+    assert served.undecided("mutate", "owner") == 1
+
+
+# --- policies and features
+
+
+async def test_names_that_no_policy_has_are_counted(serve: Serve) -> None:
+    served = await serve(cluster({policy.ANNOTATION: "nor-this"}))
+    response = await served.ask("/mutate", pod({policy.ANNOTATION: "trainig"}))
+    assert response["allowed"] is True
+    assert served.counted("unknown_policies") == 1
+    await served.ask("/mutate", pod({policy.ANNOTATION: "trainig"}, resourceClaims=CLAIMS))
+    assert served.counted("unknown_policies") == 3
+
+
+async def test_a_policy_of_the_cluster_applies_as_soon_as_it_is_seen(serve: Serve) -> None:
+    served = await serve(cluster())
+    named = job({policy.ANNOTATION: "own"})
+    assert "'own'" in (await served.ask("/mutate", named))["warnings"][0]
+    served.publish(cluster(policies={"own": policy_of({"failure": {"ignoreDisruptions": True}})}))
+    paths = [operation["path"] for operation in patch_of(await served.ask("/mutate", named))]
+    assert "/spec/podFailurePolicy" in paths
+
+
+@pytest.mark.parametrize("gates", [None, Gates()])
+async def test_what_the_cluster_may_drop_is_not_injected(serve: Serve, gates: Any) -> None:
+    served = await serve(cluster(), policies=(TOLERANT,), gates=gates)
+    response = await served.ask("/mutate", whole_claim())
+    assert "patch" not in response
+    assert served.undecided("mutate", "gates") == (gates is None)
+
+
+# --- rubbish
+
+
+async def test_a_caller_that_sends_rubbish_fills_neither_the_log_nor_the_answer(
+    serve: Serve,
+) -> None:
+    served = await serve()
+    rubbish = b'{"kind":"' + b"x" * 2**19 + b'"}'
+    with capture_logs() as logs:
+        answers = [await served.post("/mutate", rubbish) for _ in range(50)]
+    assert all(answer.status == 400 for answer in answers)
+    assert len(await answers[0].read()) < 500
+    assert len([entry for entry in logs if entry["event"] == "review not readable"]) == 1
+    assert len(str(logs)) < 1000
+    assert served.reviews("mutate", "bad_input") == 50
+
+
+def test_what_was_held_back_is_counted_in_the_next_turn() -> None:
+    now = 0.0
+    sparing = Sparing(10.0, lambda: now)
+    assert [sparing.turn() for _ in range(3)] == [0, None, None]
+    now = 10.0
+    assert [sparing.turn() for _ in range(2)] == [2, None]

@@ -1,0 +1,291 @@
+"""Policies reach pods through what makes them: each kind's templates carry the workload's word."""
+
+import copy
+from typing import Any
+
+import pytest
+
+from fettle import policy
+from fettle.settings import WorkloadSettings
+from tests.webhook.mutations import MEANS, cluster, injected, means, mutated, mutation, updated
+from tests.webhook.reviews import CLAIMS, Object, pod
+from webhook.mutating import Mutation
+from webhook.workloads import WORKLOADS, with_own
+
+TRAINING = {policy.ANNOTATION: "training"}
+SCORE = {policy.MIN_SCORE_ANNOTATION: "0.5"}
+
+
+def pod_template(**spec: Any) -> Object:
+    return {"metadata": {"labels": {"a": "b"}}, "spec": pod(**spec)["spec"]}
+
+
+def workload(kind: str, spec: Object, annotations: Object | None = None) -> Object:
+    group, _, name = kind.rpartition("/")
+    metadata = {"name": "w", "namespace": "team", "annotations": dict(annotations or TRAINING)}
+    return {"apiVersion": f"{group}/v1", "kind": name, "metadata": metadata, "spec": spec}
+
+
+T = pod_template(restartPolicy="Never")
+KINDS: dict[str, tuple[Object, list[list[str | int]]]] = {
+    "apps/Deployment": ({"template": T}, [["template"]]),
+    "apps/StatefulSet": ({"template": T}, [["template"]]),
+    "apps/DaemonSet": ({"template": T}, [["template"]]),
+    "apps/ReplicaSet": ({"template": T}, [["template"]]),
+    "batch/Job": ({"template": T, "backoffLimit": 6}, [["template"]]),
+    "batch/CronJob": (
+        {"jobTemplate": {"spec": {"template": T}}},
+        [["jobTemplate", "spec", "template"]],
+    ),
+    "jobset.x-k8s.io/JobSet": (
+        {"replicatedJobs": [{"name": n, "template": {"spec": {"template": T}}} for n in "ab"]},
+        [["replicatedJobs", i, "template", "spec", "template"] for i in range(2)],
+    ),
+    "leaderworkerset.x-k8s.io/LeaderWorkerSet": (
+        {"leaderWorkerTemplate": {"leaderTemplate": T, "workerTemplate": T, "size": 2}},
+        [["leaderWorkerTemplate", t] for t in ("leaderTemplate", "workerTemplate")],
+    ),
+    "kubeflow.org/PyTorchJob": (
+        {"pytorchReplicaSpecs": {"Master": {"template": T}, "Worker": {"template": T}}},
+        [["pytorchReplicaSpecs", r, "template"] for r in ("Master", "Worker")],
+    ),
+    "ray.io/RayCluster": (
+        {"headGroupSpec": {"template": T}, "workerGroupSpecs": [{"template": T}]},
+        [["headGroupSpec", "template"], ["workerGroupSpecs", 0, "template"]],
+    ),
+    "ray.io/RayJob": (
+        {
+            "rayClusterSpec": {
+                "headGroupSpec": {"template": T},
+                "workerGroupSpecs": [{"template": T}],
+            }
+        },
+        [
+            ["rayClusterSpec", "headGroupSpec", "template"],
+            ["rayClusterSpec", "workerGroupSpecs", 0, "template"],
+        ],
+    ),
+}
+
+
+def at(object: Object, path: list[str | int]) -> Any:
+    found: Any = object["spec"]
+    for key in path:
+        found = found[key]
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_the_policy_is_stamped_on_every_pod_template(kind: str) -> None:
+    spec, paths = KINDS[kind]
+    before = workload(kind, spec, {**TRAINING, **SCORE, "other": "x"})
+    done = await mutated(before)
+    for path in paths:
+        assert at(done, path)["metadata"]["annotations"] == {**TRAINING, **SCORE}
+        assert at(done, path)["spec"] == at(before, path)["spec"]
+    stamps = [name for name in injected(done)["values"] if "annotations" in name]
+    assert len(stamps) == 2 * len(paths)
+    assert injected(done)["policy"] == "training"
+
+
+def test_all_kinds_of_the_table_are_tried_here_or_below() -> None:
+    tried = {tuple(kind.split("/")) for kind in KINDS}
+    assert set(WORKLOADS) - tried == {
+        ("trainer.kubeflow.org", "TrainJob"),
+        ("resource.k8s.io", "ResourceClaimTemplate"),
+    }
+
+
+async def test_a_train_job_hands_the_policy_to_the_jobset_made_of_it() -> None:
+    theirs = {"manager": "kueue.x-k8s.io/manager"}
+    for before in ({}, {"runtimePatches": [theirs]}):
+        spec = {"runtimeRef": {"name": "r"}, **before}
+        done = await mutated(workload("trainer.kubeflow.org/TrainJob", spec))
+        *others, ours = done["spec"]["runtimePatches"]
+        assert others == before.get("runtimePatches", [])
+        assert ours["manager"] == "fettle.dev/webhook"
+        of_jobset = ours["trainingRuntimeSpec"]["template"]
+        assert of_jobset == {"metadata": {"annotations": TRAINING}}
+        name = "spec.runtimePatches[fettle.dev/webhook]"
+        assert injected(done)["values"] == {name: TRAINING}
+
+
+async def test_a_template_without_metadata_gets_it() -> None:
+    done = await mutated(workload("apps/Deployment", {"template": {"spec": T["spec"]}}))
+    assert done["spec"]["template"]["metadata"] == {"annotations": TRAINING}
+
+
+async def test_what_a_template_says_itself_stays() -> None:
+    own = {**T, "metadata": {"annotations": {policy.ANNOTATION: "scavenger"}}}
+    before = workload("apps/Deployment", {"template": own})
+    assert (await mutation(before)).patch == ()
+
+
+async def test_a_workload_without_annotations_is_left_alone() -> None:
+    for kind, (spec, _) in KINDS.items():
+        assert await mutation(workload(kind, spec, {"other": "x"})) == Mutation()
+
+
+async def test_an_unknown_policy_is_a_warning_where_its_author_reads_it() -> None:
+    before = workload("apps/Deployment", {"template": T}, {policy.ANNOTATION: "trainig"})
+    done = await mutation(before)
+    assert "'trainig'" in done.warnings[0]
+    assert done.unknown == ("trainig",)
+
+
+async def test_kinds_of_the_settings_come_beside_those_known() -> None:
+    row = WorkloadSettings(
+        group="example.com", kind="Gang", templates=("spec.members.*.pods.template",)
+    )
+    by = MEANS._replace(workloads=with_own([row]))
+    gang = workload("example.com/Gang", {"members": [{"pods": {"template": T}}, {"pods": {}}]})
+    done = await mutated(gang, by=by)
+    assert done["spec"]["members"][0]["pods"]["template"]["metadata"]["annotations"] == TRAINING
+    assert done["spec"]["members"][1] == {"pods": {}}
+    assert await mutation(gang) == Mutation()
+
+
+# --- made by controllers
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_what_a_controller_made_is_not_made_different_from_its_makers_template(
+    kind: str,
+) -> None:
+    """A Deployment whose ReplicaSet differs from its template makes one after another."""
+    made = workload(kind, KINDS[kind][0])
+    made["metadata"]["ownerReferences"] = [{"kind": "Maker", "controller": True}]
+    done = await mutation(made)
+    assert bool(done.patch) is (kind in ("batch/Job", "jobset.x-k8s.io/JobSet"))
+
+
+async def test_an_owner_that_is_no_controller_does_not_matter() -> None:
+    owned = workload("apps/ReplicaSet", {"template": T})
+    owned["metadata"]["ownerReferences"] = [{"kind": "Application", "name": "x"}]
+    assert (await mutation(owned)).patch
+
+
+# --- changed
+
+
+async def test_a_stamp_follows_the_workloads_annotation() -> None:
+    old = await mutated(workload("apps/Deployment", {"template": T}))
+    new = copy.deepcopy(old)
+    new["metadata"]["annotations"][policy.ANNOTATION] = "inference"
+    done = await updated(new, old)
+    assert done["spec"]["template"]["metadata"]["annotations"] == {policy.ANNOTATION: "inference"}
+    assert injected(done)["policy"] == "inference"
+
+
+async def test_a_stamp_goes_when_the_workloads_annotation_does() -> None:
+    old = await mutated(workload("apps/Deployment", {"template": T}))
+    new = copy.deepcopy(old)
+    del new["metadata"]["annotations"][policy.ANNOTATION]
+    done = await updated(new, old)
+    assert done["spec"]["template"]["metadata"]["annotations"] == {}
+    assert "fettle.dev/injected" not in done["metadata"]["annotations"]
+
+
+async def test_to_replace_a_workload_by_its_original_rolls_nothing_out() -> None:
+    original = workload("apps/Deployment", {"template": T, "replicas": 2})
+    old = await mutated(original)
+    done = await updated({**original, "spec": {**original["spec"], "replicas": 3}}, old)
+    assert done["spec"]["template"] == old["spec"]["template"]
+    assert injected(done) == injected(old)
+
+
+async def test_an_author_who_takes_over_a_stamp_keeps_it() -> None:
+    old = await mutated(workload("apps/Deployment", {"template": T}))
+    new = copy.deepcopy(old)
+    new["spec"]["template"]["metadata"]["annotations"][policy.ANNOTATION] = "scavenger"
+    assert (await mutation(new, operation="UPDATE", oldObject=old)).patch == ()
+
+
+async def test_a_workload_that_names_a_policy_later_is_stamped_then() -> None:
+    old = workload("apps/Deployment", {"template": T}, {"other": "x"})
+    done = await updated(workload("apps/Deployment", {"template": T}), old)
+    assert done["spec"]["template"]["metadata"]["annotations"] == TRAINING
+
+
+async def test_a_forged_record_brings_back_nothing_that_is_not_ours() -> None:
+    """As when an author wants to keep what an administrator takes away."""
+    kind = "kubeflow.org/PyTorchJob"
+    spec, _ = KINDS[kind]
+    forged = '{"values":{"spec.runPolicy.hostNetwork":true,"spec.suspend":true}}'
+    metadata = {policy.ANNOTATION: "training", "fettle.dev/injected": forged}
+    old = workload(kind, {**spec, "runPolicy": {"hostNetwork": True}, "suspend": True}, metadata)
+    new = workload(kind, {**spec, "runPolicy": {}}, metadata)
+    assert (await mutation(new, operation="UPDATE", oldObject=old)).patch == ()
+
+
+# --- JobSets
+
+JOBSET = "jobset.x-k8s.io/JobSet"
+RULE = {
+    "name": "lost",
+    "action": "RestartJobSetAndIgnoreMaxRestarts",
+    "onJobFailureReasons": ["PodFailurePolicy"],
+}
+RESTARTED = means({"failure": {"jobSet": {"maxRestarts": 3, "rules": [RULE]}}})
+OWN = {policy.ANNOTATION: "own"}
+
+
+async def test_a_jobset_gets_the_policys_failure_policy_and_nothing_else_in_it() -> None:
+    done = await mutated(workload(JOBSET, KINDS[JOBSET][0], OWN), by=RESTARTED)
+    assert done["spec"]["failurePolicy"] == {"maxRestarts": 3, "rules": [RULE]}
+    assert injected(done)["values"]["spec.failurePolicy"] == done["spec"]["failurePolicy"]
+
+
+@pytest.mark.parametrize(
+    ("written", "replaced"),
+    [
+        (None, True),
+        ({}, True),
+        ({"maxRestarts": 0}, True),
+        ({"maxRestarts": 0, "restartStrategy": "Recreate"}, True),
+        ({"maxRestarts": 1}, False),
+        ({"maxRestarts": 0, "restartStrategy": "BlockingRecreate"}, False),
+        ({"maxRestarts": 0, "rules": [{"name": "x", "action": "FailJobSet"}]}, False),
+    ],
+)
+async def test_a_failure_policy_that_says_what_none_would_say_counts_as_not_written(
+    written: Object | None, replaced: bool
+) -> None:
+    spec = {**KINDS[JOBSET][0], "failurePolicy": written}
+    done = await mutated(workload(JOBSET, spec, OWN), by=RESTARTED)
+    assert (done["spec"]["failurePolicy"] == {"maxRestarts": 3, "rules": [RULE]}) is replaced
+    assert replaced or done["spec"]["failurePolicy"] == written
+
+
+async def test_a_policy_that_asks_for_what_is_the_default_injects_nothing() -> None:
+    by = means({"failure": {"jobSet": {"maxRestarts": 0}}})
+    done = await mutated(workload(JOBSET, KINDS[JOBSET][0], OWN), by=by)
+    assert "failurePolicy" not in done["spec"]
+
+
+async def test_the_namespaces_label_speaks_for_jobsets_that_use_devices() -> None:
+    template = pod_template(resourceClaims=CLAIMS, restartPolicy="Never")
+    jobs = [{"name": "a", "template": {"spec": {"template": template}}}]
+    done = await mutated(
+        workload(JOBSET, {"replicatedJobs": jobs}, {"x": "y"}), cluster(OWN), RESTARTED
+    )
+    assert done["spec"]["failurePolicy"]["maxRestarts"] == 3
+
+
+async def test_jobs_that_restart_their_containers_are_warned_of_where_they_are_written() -> None:
+    template = pod_template(restartPolicy="OnFailure")
+    jobs = [{"name": "a", "template": {"spec": {"template": template}}}]
+    (warning,) = (await mutation(workload(JOBSET, {"replicatedJobs": jobs}))).warnings
+    assert "spec.replicatedJobs[a].template.spec" in warning
+    assert "restartPolicy is OnFailure" in warning
+    cron = workload("batch/CronJob", {"jobTemplate": {"spec": {"template": template}}})
+    (warning,) = (await mutation(cron)).warnings
+    assert "spec.jobTemplate.spec" in warning
+
+
+async def test_to_apply_the_original_jobset_again_keeps_what_was_injected() -> None:
+    original = workload(JOBSET, KINDS[JOBSET][0], OWN)
+    old = await mutated(original, by=RESTARTED)
+    old["spec"]["failurePolicy"]["restartStrategy"] = "Recreate"  # as the API's defaulting adds
+    done = await updated({**original, "spec": {**original["spec"], "suspend": True}}, old)
+    assert done["spec"] == {**old["spec"], "suspend": True}
