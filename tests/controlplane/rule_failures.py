@@ -144,6 +144,11 @@ async def no_claim_is_made(api: Api, kubelet: Kubelet, rule: str) -> None:
 
 
 async def no_claim_fits_the_quota(api: Api, kubelet: Kubelet, rule: str) -> None:
+    await waiting.wait_until(
+        lambda: api.get("resourcequotas", "devices"),
+        lambda quota: quota.get("status", {}).get("hard"),
+        what="the quota is in force",
+    )
     for index, case in enumerate(CAUGHT["FTL055"]):
         name = f"{rule}-{index}"
         await create_pod(api, name, case)
