@@ -46,6 +46,8 @@ class Held:
 
     def plus(self, other: "Held", sign: int = 1) -> "Held":
         """The sum; held as machine integers where both are and it fits."""
+        if sign < 0 and other.small and other.value == _INT64[0]:  # negated in Go, it is itself
+            raise Undecidable("the least integer taken from a quantity")
         nano = self.nano + sign * other.nano
         if self.small and other.small and other.value == 0:
             return _derived(nano, self.value, self.scale, small=True)
@@ -117,8 +119,6 @@ def _add_int(_frame: Frame, left: Held, right: int) -> Held:
 
 
 def _sub_int(_frame: Frame, left: Held, right: int) -> Held:
-    if right == -(2**63):
-        raise Undecidable("the least integer taken from a quantity")
     return left.plus(_of_int(right), -1)
 
 

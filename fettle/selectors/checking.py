@@ -111,14 +111,14 @@ class _Checker:
         if node.name in self._scope:
             type_, node.slot = self._scope[node.name]
             return type_
-        found = _global(node.name.removeprefix("."))
+        found = self._global(node.name.removeprefix("."))
         if found is None:
             raise Refused(f"undeclared reference to {node.name!r}")
         return found
 
     def select(self, node: Select) -> Type:
         name = None if node.test else self._qualified(node)
-        if name is not None and (found := _global(name)) is not None:
+        if name is not None and (found := self._global(name)) is not None:
             return found
         field = self._field(node.operand, node.field, optional=False)
         return BOOL if node.test else self.types.resolved(field)
@@ -282,11 +282,12 @@ class _Checker:
     def again(self, node: Again) -> Type:
         return node.of.type
 
+    def _global(self, name: str) -> Type | None:
+        return DEVICE if name == self._environment.variable else _global(name)
+
 
 def _global(name: str) -> Type | None:
     """The type of a name that every expression sees."""
-    if name == "device":
-        return DEVICE
     if name in TYPE_NAMES:
         return type_of(TYPE_NAMES[name])
     if name.startswith("google."):

@@ -18,7 +18,6 @@ from fettle.selectors.values import (
     Optional,
     Timestamp,
     Uint,
-    Unclear,
     Undecidable,
     Value,
 )
@@ -39,8 +38,6 @@ def equal(left: Value, right: Value) -> bool:
 def same(left: Value, right: Value) -> bool:
     """As `equal`, but for how null is treated inside lists and optionals."""
     kind = type(left)
-    if type(right) is Unclear or kind is Unclear:
-        raise Undecidable("what Kubernetes words in its own way")
     if kind in (str, bool, bytes, Duration):
         return type(right) is kind and bool(left == right)
     if kind in NUMBERS:

@@ -14,7 +14,7 @@ from fettle.selectors.conversions import FOLDED
 from fettle.selectors.declarations import FUNCTIONS
 from fettle.selectors.environments import STORED, Environment
 from fettle.selectors.parsing import parse
-from fettle.selectors.signatures import BOOL
+from fettle.selectors.signatures import BOOL, Apply
 from fettle.selectors.syntax import (
     Again,
     Bind,
@@ -34,7 +34,18 @@ from fettle.selectors.validating import validate
 from fettle.selectors.values import CelError, Ended, Frame, Run, Undecidable, Value
 
 _CHAINED = (syntax.INDEX, syntax.OPTIONAL_INDEX, syntax.OPTIONAL_SELECT)
-_PATTERNS = frozenset({"matches", "find", "findAll"})
+_PATTERNS: dict[str, Apply] = {
+    "matches": regexes.matches,
+    "find": regexes.find,
+    "findAll": regexes.find_all,
+}
+_MEASURED = {
+    "distinct": (0, "list"),
+    "flatten": (1, "int"),
+    "sort": (0, "list"),
+    "@sortByAssociatedKeys": (1, "list"),
+}
+"""By which argument's size Kubernetes counts the cost of a call, and the type it takes that for."""
 _APPLIED = frozenset({"_+_", "_-_", "_*_", "_/_", "_%_", syntax.NEGATE})
 
 
@@ -180,6 +191,10 @@ class _Compiler:
             return Code(operators.applied(FUNCTIONS[node.function][0].apply, runs))
         if node.function in _PATTERNS and codes[1].constant and type(codes[1].value) is str:
             _try(lambda _frame: regexes.compiled(codes[1].value))
+            return Code(operators.with_constant_pattern(_PATTERNS[node.function], runs))
+        if len(node.overloads) == 1 and node.function in _MEASURED:
+            at, kind = _MEASURED[node.function]
+            runs = operators.measured(runs, at, kind) if at < len(runs) else runs
         overloads = node.overloads if len(node.overloads) == 1 else FUNCTIONS[node.function]
         run = operators.call(node.function, overloads, runs)
         if node.function in FOLDED and codes[0].constant:

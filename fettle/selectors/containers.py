@@ -4,7 +4,7 @@ Runs in the worker.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from fettle.selectors.values import (
     Address,
@@ -35,6 +35,22 @@ class Growing(list[Value]):
 
 class Unordered(list[Value]):
     """Made from a map, so in no particular order: only what does not depend on it is known."""
+
+
+class Unworded(list[Value]):
+    """Texts that Kubernetes words in a way not known here: only how many there are is.
+
+    Whatever looks at one of them, in any way that Python has, leaves the expression undecided.
+    """
+
+    def _unknown(self, *_arguments: Value) -> NoReturn:
+        raise Undecidable("what Kubernetes words in its own way")
+
+    __iter__ = __reversed__ = __getitem__ = __contains__ = _unknown
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _unknown
+    __add__ = __radd__ = __mul__ = __rmul__ = _unknown
+    index = count = copy = _unknown
+    __hash__ = None
 
 
 def ordered(items: list[Value]) -> list[Value]:

@@ -49,7 +49,6 @@ from fettle.selectors.values import (
     Optional,
     Timestamp,
     Uint,
-    Unclear,
     Undecidable,
     Value,
 )
@@ -91,19 +90,18 @@ def type_of_value(value: Value) -> Type:
         return _LIST
     if isinstance(value, MAPS):
         return _MAP
-    raise Undecidable("what Kubernetes words in its own way")
+    raise Undecidable("a value of an unknown type")
 
 
 def fits(type_: Type, value: Value) -> bool:
     """Whether Kubernetes takes a value for one of a type as it runs: it looks at a first item."""
     if type_ == DYN or type_.parameter:
         return True
-    if type(value) is Unclear:
-        return type_ == STRING
     if type_of_value(value).name != type_.name:
         return False
     if type_.name == "list" and value:
-        return fits(type_.of[0], value[0])
+        (of,) = type_.of
+        return of == DYN or of.parameter or fits(of, value[0])
     if type_.name == "map" and len(value):
         return all(fits(type_.of[0], key) and fits(type_.of[1], value.get(key)) for key in value)
     return True
@@ -139,8 +137,6 @@ def text(value: Value) -> str:
             return times.timestamp_text(value)
         case Duration():
             return times.duration_text(value)
-        case Unclear():
-            raise Undecidable("what Kubernetes words in its own way")
         case _:
             raise CelError("type conversion error to 'string'")
 

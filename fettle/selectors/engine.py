@@ -14,10 +14,10 @@ import structlog
 
 from fettle.errors import WorkerError
 from fettle.selectors import rows
-from fettle.selectors.outcomes import Outcome, undecided
+from fettle.selectors.outcomes import Kind, Outcome, undecided
 from fettle.selectors.processes import COMMAND, Worker, WorkerDied
 from fettle.selectors.protocol import Inspect, Inspected, Judge, Judged, Parse, Parsed
-from fettle.selectors.rows import Key, Reads
+from fettle.selectors.rows import Key, Reads, Variable
 from fettle.wire.resource import Device
 
 MAX_EXPRESSION = 10 * 1024
@@ -89,13 +89,26 @@ class SelectorEngine:
         wait_s: float = 5.0,
     ) -> None:
         self._worker = Worker(command, wait_s=wait_s)
+        self._variable: Variable = "device"
         self._memo: OrderedDict[str, _Entry] = OrderedDict()
         self._most_expressions = expressions
         self._most_rows = rows
 
+    def of_nodes(self) -> "SelectorEngine":
+        """An engine for expressions about `node`, which shares the worker: devices are then nodes
+        in the form of `rows.of_node`, and their driver is ""."""
+        other = SelectorEngine(expressions=self._most_expressions, rows=self._most_rows)
+        other._worker, other._variable = self._worker, "node"
+        return other
+
     @property
     def worker_pid(self) -> int | None:
         return self._worker.pid
+
+    @property
+    def worker_starts(self) -> int:
+        """How many worker processes were started so far."""
+        return self._worker.starts
 
     async def start(self) -> None:
         """Start the worker; raises WorkerError where it cannot be."""
@@ -121,6 +134,14 @@ class SelectorEngine:
         """What an expression looks at, from memory; None: the whole device, or not known yet."""
         entry = self._memo.get(expression)
         return entry.reads if entry is not None and entry.parsed else None
+
+    def refusal(self, expression: str) -> str | None:
+        """Why it does not compile, "" if it does, from memory; None: not known yet."""
+        entry = self._memo.get(expression)
+        if entry is None or not entry.parsed:
+            return None
+        refused = entry.default is not None and entry.default.kind is Kind.WOULD_ABORT
+        return entry.default.reason if refused and entry.default is not None else ""
 
     async def nearest(self, expression: str, devices: Sequence[tuple[str, Device]]) -> str:
         """What the nearest of a few devices lacks ("memory 80Gi < 96Gi"); "" if it cannot tell."""
@@ -166,7 +187,7 @@ class SelectorEngine:
     async def _parse(self, expression: str, entry: _Entry) -> None:
         for _attempt in range(2):
             try:
-                parsed = await self._worker.ask(Parse(expression))
+                parsed = await self._worker.ask(Parse(expression, self._variable))
             except WorkerDied as death:
                 entry.default = _TOO_SLOW if death.slow else _DIED
                 if death.slow:
@@ -184,7 +205,7 @@ class SelectorEngine:
             batch = list(islice(keys, 1 if keys[0] in alone else _BATCH))
             asked = tuple(rows.row(entry.reads, key) for key in batch)
             try:
-                judged = await self._worker.ask(Judge(expression, asked))
+                judged = await self._worker.ask(Judge(expression, asked, self._variable))
             except WorkerDied as death:
                 if len(batch) == 1 and (death.slow or batch[0] in alone):
                     entry.strike(keys.popleft(), _TOO_SLOW if death.slow else _DIED)

@@ -6,15 +6,17 @@ accepts in a new object only what the gates of the release before allow too.
 
 from typing import NamedTuple
 
+from fettle.selectors.rows import Variable
 from fettle.selectors.signatures import ANY, BOOL, DYN, QUANTITY, STRING, Type, map_of
 
 
 class Environment(NamedTuple):
     """`multiple`: whether `allowMultipleAllocations` is known; `lists`: whether attributes may be
-    iterated over."""
+    iterated over; `variable`: what an expression is about."""
 
     multiple: bool = True
     lists: bool = True
+    variable: Variable = "device"
 
     @property
     def attribute(self) -> Type:
@@ -22,7 +24,9 @@ class Environment(NamedTuple):
 
     @property
     def fields(self) -> dict[str, Type]:
-        """The fields of `device`."""
+        """The fields of the variable."""
+        if self.variable == "node":
+            return {"labels": map_of(STRING, STRING)}
         known = {
             "driver": STRING,
             "attributes": map_of(STRING, map_of(STRING, self.attribute)),
@@ -35,3 +39,5 @@ class Environment(NamedTuple):
 
 
 STORED = Environment()
+NODE = Environment(variable="node")
+"""For what policies require of nodes: DRA's functions, and a node instead of a device."""

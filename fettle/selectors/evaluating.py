@@ -13,10 +13,13 @@ from fettle.selectors.containers import Entries
 from fettle.selectors.environments import STORED, Environment
 from fettle.selectors.outcomes import MATCH, NO_MATCH, Outcome, undecided, would_abort
 from fettle.selectors.reading import reads
-from fettle.selectors.rows import Amount, Field, Reads, Row
+from fettle.selectors.rows import LABELS, Amount, Field, Reads, Row, Variable
 from fettle.selectors.syntax import Refused, Unsupported
 from fettle.selectors.values import CelError, Ended, Frame, Optional, Undecidable, Value
 from fettle.wire.resource import DeviceAttribute
+
+UNFORESEEN = "an error in Fettle itself"
+"""How the reason begins where an expression led to an exception that nothing foresaw."""
 
 
 class Prepared(NamedTuple):
@@ -25,19 +28,22 @@ class Prepared(NamedTuple):
     reads: Reads
     program: Program | None
     outcome: Outcome | None
+    variable: Variable = "device"
 
 
 def prepare(expression: str, environment: Environment = STORED) -> Prepared:
     """Parse and check an expression; never raises for what is in it."""
     try:
         program = build(expression, environment)
-        return Prepared(reads(program.tree), program, None)
+        return Prepared(reads(program.tree), program, None, environment.variable)
     except Refused as refusal:
         return Prepared((), None, would_abort(f"it does not compile: {refusal}"))
     except Unsupported as reason:
         return Prepared((), None, undecided(str(reason)))
     except (RecursionError, MemoryError):
         return Prepared((), None, undecided("it is too large"))
+    except Exception as error:  # a mistake here may cost an answer, never the worker
+        return Prepared((), None, undecided(_unforeseen(error)))
 
 
 def judge(prepared: Prepared, row: Row) -> Outcome:
@@ -46,7 +52,8 @@ def judge(prepared: Prepared, row: Row) -> Outcome:
         assert prepared.outcome is not None
         return prepared.outcome
     try:
-        frame = Frame(device(row), prepared.program.slots)
+        subject = node(row) if prepared.variable == "node" else device(row)
+        frame = Frame(subject, prepared.program.slots)
         result = prepared.program.run(frame)
     except (CelError, Ended) as error:
         return would_abort(str(error))
@@ -54,11 +61,17 @@ def judge(prepared: Prepared, row: Row) -> Outcome:
         return undecided(str(reason))
     except (RecursionError, MemoryError):
         return undecided("it takes too much memory")
+    except Exception as error:  # as above
+        return undecided(_unforeseen(error))
     while type(result) is Optional and result.values:
         (result,) = result.values
     if type(result) is not bool:
         return would_abort(f"it is not a bool on this device, but a {type(result).__name__}")
     return MATCH if result else NO_MATCH
+
+
+def _unforeseen(error: Exception) -> str:
+    return f"{UNFORESEEN}: {type(error).__name__}: {error}"
 
 
 def device(row: Row) -> Entries:
@@ -73,6 +86,12 @@ def device(row: Row) -> Entries:
             "capacity": _domains(row, "capacity", capacity),
         }
     )
+
+
+def node(row: Row) -> Entries:
+    """The variable `node`."""
+    labels = [(domain, name, _attribute(value)) for domain, name, value in row.attributes]
+    return Entries({"labels": _domains(row, "attributes", labels).find(LABELS)})
 
 
 def _domains(row: Row, field: Field, entries: list[tuple[str, str, Value]]) -> Entries:

@@ -18,7 +18,6 @@ from fettle.selectors.values import (
     Frame,
     Timestamp,
     Uint,
-    Unclear,
     Undecidable,
     Value,
 )
@@ -196,8 +195,6 @@ def _octal(value: Value, _clause: Clause) -> str:
 
 
 def _require(value: Value, *kinds: type) -> None:
-    if type(value) is Unclear:
-        raise Undecidable("what Kubernetes words in its own way")
     if type(value) not in kinds:
         raise CelError("error during formatting: a value of the wrong type")
 

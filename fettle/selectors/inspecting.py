@@ -5,6 +5,7 @@ Pure and bounded; runs in the worker or, for lint, in any process that may load 
 
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import NamedTuple
 
 from fettle.selectors import rows
@@ -83,7 +84,8 @@ class _Survey:
                 return undecided("it takes too long")
             self._seen[key] = judge(self._prepared, rows.row(self._prepared.reads, key))
             if self._seen[key].kind in (Kind.NO_MATCH, Kind.WOULD_ABORT):
-                self._note(key, driver, device)
+                with suppress(Exception):  # a mistake in these words may not cost the outcome
+                    self._note(key, driver, device)
         return self._seen[key]
 
     def _note(self, key: Key, driver: str, device: Device) -> None:

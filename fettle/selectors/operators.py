@@ -5,7 +5,7 @@ Runs in the worker. Each maker takes the parts and gives the whole.
 
 from collections.abc import Callable, Sequence
 
-from fettle.selectors import comparing, conversions, lists
+from fettle.selectors import comparing, conversions, lists, regexes
 from fettle.selectors.containers import MAPS, UNHASHABLE, Growing, Map
 from fettle.selectors.signatures import Apply, Overload
 from fettle.selectors.values import (
@@ -239,6 +239,39 @@ def call(name: str, overloads: Sequence[Overload], runs: Sequence[Run]) -> Run:
         raise CelError(f"no such overload: {name}")
 
     return run
+
+
+def with_constant_pattern(apply: Apply, runs: Sequence[Run]) -> Run:
+    """A call whose pattern is read beforehand, after which Kubernetes checks no types."""
+    return lambda frame: apply(frame, *[regexes.held(part(frame)) for part in runs])
+
+
+def measured(runs: Sequence[Run], at: int, kind: str) -> list[Run]:
+    """The arguments of a call whose cost Kubernetes counts by one of them.
+
+    It does so even where that is an error or of another type, which ends the evaluation.
+    """
+
+    def measure(frame: Frame) -> Value:
+        try:
+            value = runs[at](frame)
+        except CelError as error:
+            raise Ended(str(error)) from error
+        if conversions.type_of_value(value).name != kind:
+            raise Ended(NO_OVERLOAD)
+        return value
+
+    def before(part: Run) -> Run:
+        def run(frame: Frame) -> Value:
+            try:
+                return part(frame)
+            except CelError:
+                measure(frame)
+                raise
+
+        return run
+
+    return [*map(before, runs[:at]), measure, *runs[at + 1 :]]
 
 
 def inserted(frame: Frame, made: Map, key: Value, value: Value) -> None:

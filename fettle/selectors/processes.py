@@ -1,7 +1,9 @@
 """One worker process as seen from the loop: started, asked, killed, started again.
 
 Knows nothing of expressions. A worker that does not answer, answers nonsense or ends is killed;
-the next question starts another, after a pause that grows while none gives an answer.
+the next question starts another, after a pause that grows while none gives an answer. Who asks may
+stop waiting: the question is answered all the same, since to kill the worker for it would cost all
+others theirs.
 """
 
 import asyncio
@@ -9,11 +11,17 @@ import contextlib
 import signal
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
+from typing import Any, TypeVar
+
+import structlog
 
 from fettle.errors import WorkerError
 from fettle.selectors import protocol
 from fettle.selectors.protocol import Ready, Reply, Request
+
+_LOG = structlog.get_logger(__name__)
+T = TypeVar("T")
 
 COMMAND = (sys.executable, "-m", "fettle.selectors.worker")
 _PAUSE_S = 0.1
@@ -38,8 +46,11 @@ class Worker:
         self._wait_s = wait_s
         self._process: Process | None = None
         self._lock = asyncio.Lock()
+        self._under_way: set[asyncio.Task[Any]] = set()
         self.failures = 0
         """How many workers in a row ended, by other than their deadline, without any answer."""
+        self.starts = 0
+        """How many processes were started so far."""
 
     @property
     def pid(self) -> int | None:
@@ -47,11 +58,29 @@ class Worker:
 
     async def start(self) -> None:
         """Start a process unless one runs; raises WorkerError."""
-        async with self._lock:
-            await self._running()
+        await self._whole(self._start())
 
     async def ask(self, question: Request) -> Reply:
         """The worker's reply; raises WorkerDied, or WorkerError where none can be started."""
+        return await self._whole(self._ask(question))
+
+    async def _whole(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do it to its end, even if nobody waits for that any more."""
+        task = asyncio.ensure_future(work)
+        self._under_way.add(task)
+        task.add_done_callback(self._over)
+        return await asyncio.shield(task)
+
+    def _over(self, task: "asyncio.Task[Any]") -> None:
+        self._under_way.discard(task)
+        if not task.cancelled():
+            task.exception()  # whoever still waits has it too
+
+    async def _start(self) -> None:
+        async with self._lock:
+            await self._running()
+
+    async def _ask(self, question: Request) -> Reply:
         async with self._lock:
             process = await self._running()
             reply = await self._exchange(process, question, self._wait_s)
@@ -59,7 +88,9 @@ class Worker:
             return reply
 
     async def close(self) -> None:
-        """End the process, kindly first."""
+        """End the process, kindly first; what nobody has been answered yet is not."""
+        for task in list(self._under_way):
+            task.cancel()
         async with self._lock:
             process = self._process
             if process is not None and process.stdin is not None:
@@ -84,6 +115,7 @@ class Worker:
                 f"the selectors' worker cannot be started: {error}; check that "
                 f"{self._command[0]} can be run and that processes are allowed"
             ) from error
+        self.starts += 1
         if not isinstance(await self._exchange(self._process, None, _HELLO_S), Ready):
             raise await self._buried()
         return self._process
@@ -103,6 +135,7 @@ class Worker:
         """Kill what is left of the process, and say what it died of."""
         status = await self._kill()
         slow = status == -signal.SIGPROF
+        _LOG.warning("selectors' worker ended, the next question starts another", status=status)
         if not slow:
             self.failures += 1
         return WorkerDied(f"the selectors' worker ended with status {status}", slow=slow)

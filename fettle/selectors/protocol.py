@@ -9,7 +9,7 @@ from typing import BinaryIO
 import msgspec
 
 from fettle.selectors.outcomes import Outcome
-from fettle.selectors.rows import Read, Row
+from fettle.selectors.rows import Read, Row, Variable
 from fettle.wire.resource import Device
 
 MAX_FRAME = 16 * 1024 * 1024
@@ -19,6 +19,7 @@ class Parse(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """Asks what an expression reads."""
 
     expression: str
+    variable: Variable = "device"
 
 
 class Judge(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -26,6 +27,7 @@ class Judge(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
     expression: str
     rows: tuple[Row, ...]
+    variable: Variable = "device"
 
 
 class Inspect(msgspec.Struct, frozen=True, tag=True, array_like=True):

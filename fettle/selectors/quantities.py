@@ -53,7 +53,7 @@ class Quantity(NamedTuple):
     def integer(self) -> int | None:
         """The value where the API calls it an integer, else None."""
         whole, rest = divmod(self.nano, _UNIT)
-        if rest or not self.small or self.scale < 0 or not -_MAX_INT <= whole <= _MAX_INT:
+        if rest or not self.small or self.scale < 0 or not -_MAX_INT - 1 <= whole <= _MAX_INT:
             return None
         return whole
 

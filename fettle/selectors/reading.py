@@ -5,7 +5,7 @@ answer is the whole device.
 """
 
 from fettle.selectors import syntax
-from fettle.selectors.rows import Field, Read, Reads
+from fettle.selectors.rows import LABELS, Field, Read, Reads
 from fettle.selectors.syntax import Bind, Call, Fold, Ident, Literal, Node, Select, children
 
 _SCALARS = ("driver", "allowMultipleAllocations")
@@ -58,6 +58,8 @@ def _read_of(to: Path) -> list[Read]:
             return []
         case ("device", "attributes" | "capacity" as field, domain, name):
             return [Read(_field(field), domain, name)]
+        case ("node", "labels", name):
+            return [Read("attributes", LABELS, name)]
         case _:
             raise _Whole
 
@@ -74,6 +76,8 @@ def _membership(node: Node, names: Names, found: set[Read]) -> bool:
             found.add(Read(_field(field), key, ""))
         case ("device", "attributes" | "capacity" as field, domain):
             found.add(Read(_field(field), domain, key))
+        case ("node", "labels"):
+            found.add(Read("attributes", LABELS, key))
         case _:
             return False
     return True
@@ -88,7 +92,8 @@ def path(node: Node, names: Names) -> Path | None:
     if isinstance(node, Ident):
         if node.slot is not None:
             return names.get(node.name)
-        return ("device",) if node.name.removeprefix(".") == "device" else None
+        name = node.name.removeprefix(".")
+        return (name,) if name in ("device", "node") else None
     if isinstance(node, Select):
         operand, name = node.operand, node.field
     elif isinstance(node, Call) and node.function in (

@@ -9,7 +9,8 @@ from typing import Any
 
 import re2  # type: ignore[import-untyped]
 
-from fettle.selectors.values import CelError, Frame, Undecidable, Value
+from fettle.selectors.signatures import Type
+from fettle.selectors.values import NO_OVERLOAD, CelError, Frame, Optional, Undecidable, Value
 
 _CLASS = re.compile(r"\\[pP]")
 _ANY_BYTE = re.compile(r"(?<!\\)(?:\\\\)*\\C")
@@ -31,19 +32,34 @@ def compiled(pattern: str) -> Any:
         raise CelError(f"the regular expression {pattern[:40]!r} cannot be read") from error
 
 
-def matches(frame: Frame, text: Value, pattern: Value) -> bool:
+def held(value: Value) -> Value:
+    """What Go holds: an optional's content, a type's name; a constant pattern looks at that."""
+    while type(value) is Optional and value.values:
+        (value,) = value.values
+    return value.name if type(value) is Type else value
+
+
+def _require_texts(text: Value, pattern: Value) -> None:
     if type(text) is not str or type(pattern) is not str:
-        raise CelError("no such overload")
+        raise CelError(NO_OVERLOAD)
+
+
+def matches(frame: Frame, text: Value, pattern: Value) -> bool:
+    _require_texts(text, pattern)
     return _search(frame, text, pattern, 0) is not None
 
 
-def find(frame: Frame, text: str, pattern: str) -> str:
+def find(frame: Frame, text: Value, pattern: Value) -> str:
+    _require_texts(text, pattern)
     match = _search(frame, text, pattern, 0)
     return "" if match is None else str(match.group(0))
 
 
-def find_all(frame: Frame, text: str, pattern: str, count: int = -1) -> list[str]:
+def find_all(frame: Frame, text: Value, pattern: Value, count: Value = -1) -> list[str]:
     """Matches one after another; an empty one directly after another match does not count."""
+    _require_texts(text, pattern)
+    if type(count) is not int:
+        raise CelError(NO_OVERLOAD)
     compiled(pattern)
     found: list[str] = []
     most = len(text) + 1 if count < 0 else count

@@ -16,6 +16,12 @@ Value = DeviceAttribute | Amount
 Key = tuple[object, ...]
 
 
+Variable = Literal["device", "node"]
+"""What an expression is about."""
+LABELS = "labels"
+"""A node's labels, as a domain."""
+
+
 class Read(NamedTuple):
     """One place that an expression looks at; with `name` "" only whether the domain exists."""
 
@@ -98,6 +104,12 @@ def row(reads: Reads, key: Key) -> Row:
 def whole_row(driver: str, device: Device) -> Row:
     """The row with everything that a device says."""
     return row(None, key(None, driver, device))
+
+
+def of_node(labels: Mapping[str, str]) -> Device:
+    """A node in the form that rows are made of: its labels are the attributes of one domain."""
+    attributes = {f"{LABELS}/{name}": DeviceAttribute(string=labels[name]) for name in labels}
+    return Device(name="", attributes=attributes)
 
 
 def split(name: str, driver: str) -> tuple[str, str]:

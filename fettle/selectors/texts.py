@@ -6,6 +6,7 @@ Runs in the worker.
 from fettle.selectors import regexes
 from fettle.selectors.containers import ordered
 from fettle.selectors.formatting import formatted
+from fettle.selectors.quoting import ESCAPES
 from fettle.selectors.signatures import (
     BOOL,
     DYN,
@@ -17,7 +18,7 @@ from fettle.selectors.signatures import (
     list_of,
     method,
 )
-from fettle.selectors.values import MAX_SIZE, CelError, Frame, Unclear, Undecidable, Value
+from fettle.selectors.values import MAX_SIZE, CelError, Frame, Undecidable, Value
 
 _TWO = (STRING, STRING)
 _LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
@@ -129,8 +130,6 @@ def _split(frame: Frame, text: str, separator: str, count: int = -1) -> list[str
 
 def _join(frame: Frame, parts: list[Value], separator: str = "") -> str:
     for part in ordered(parts):
-        if type(part) is Unclear:
-            raise Undecidable("what Kubernetes words in its own way")
         if type(part) is not str:
             raise CelError("join: invalid input")
     length = sum(map(len, parts)) + len(parts) * len(separator)
@@ -140,24 +139,9 @@ def _join(frame: Frame, parts: list[Value], separator: str = "") -> str:
     return separator.join(parts)
 
 
-_QUOTED = str.maketrans(
-    {
-        "\a": "\\a",
-        "\b": "\\b",
-        "\f": "\\f",
-        "\n": "\\n",
-        "\r": "\\r",
-        "\t": "\\t",
-        "\v": "\\v",
-        "\\": "\\\\",
-        '"': '\\"',
-    }
-)
-
-
 def _quote(frame: Frame, text: str) -> str:
     frame.read(text)
-    return f'"{text.translate(_QUOTED)}"'
+    return f'"{text.translate(ESCAPES)}"'
 
 
 _LOOSE = {

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from urllib.parse import unquote_plus, unquote_to_bytes
 
 from fettle.selectors.containers import Map
+from fettle.selectors.quoting import quoted
 from fettle.selectors.signatures import (
     BOOL,
     STRING,
@@ -46,22 +47,33 @@ class Url(NamedTuple):
     """Whether it ends in a lonely question mark."""
 
 
+class Worded(CelError):
+    """What is wrong with a URL, in Go's words."""
+
+
 def parse(text: str) -> Url:
     """The URL; raises CelError."""
-    if not text or any(c < " " or c == "\x7f" for c in text):
-        raise CelError("invalid URL for request")
-    _parsed(text, request=True)
+    require(text)
     before, _, fragment = text.partition("#")
     if _BAD_ESCAPE.search(fragment):
         raise CelError("invalid URL escape")
     return _parsed(before, request=False)._replace(fragment=fragment)
 
 
+def require(text: str) -> None:
+    """That it is a URL for a request; raises CelError, and Worded where Go's words are known."""
+    if any(c < " " or c == "\x7f" for c in text):
+        raise Worded("net/url: invalid control character in URL")
+    if not text:
+        raise Worded("empty url")
+    _parsed(text, request=True)
+
+
 def _parsed(text: str, *, request: bool) -> Url:
     if text == "*":
         return Url(path="*")
     if text.startswith(":"):
-        raise CelError("missing protocol scheme")
+        raise Worded("missing protocol scheme")
     match = _SCHEME.match(text)
     scheme, rest = (match[1].lower(), text[match.end() :]) if match else ("", text)
     rest, mark, query = rest.partition("?")
@@ -69,14 +81,22 @@ def _parsed(text: str, *, request: bool) -> Url:
     if not rest.startswith("/"):
         if scheme:
             return Url(scheme, opaque=rest, query=query, bare_query=bare)
-        if request or ":" in rest.partition("/")[0]:
-            raise CelError("invalid URI for request")
+        if request:
+            raise Worded("invalid URI for request")
+        if ":" in rest.partition("/")[0]:
+            raise Worded("first path segment in URL cannot contain colon")
     user = host = ""
     if rest.startswith("//") and (scheme or (not request and not rest.startswith("///"))):
         authority, slash, path = rest[2:].partition("/")
         user, host, rest = *_authority(authority), slash + path
-    if _BAD_ESCAPE.search(rest):
-        raise CelError("invalid URL escape")
+    escape = _BAD_ESCAPE.search(rest)
+    if escape is not None:
+        shown = quoted(rest[escape.start() : escape.start() + 3])
+        raise (
+            CelError("invalid URL escape")
+            if shown is None
+            else Worded(f"invalid URL escape {shown}")
+        )
     return Url(scheme, "", user, host, rest, query, bare_query=bare)
 
 
@@ -156,9 +176,7 @@ def _url(frame: Frame, text: str) -> Url:
 def is_url(frame: Frame, text: str) -> bool:
     frame.read(text)
     try:
-        if not text or any(c < " " or c == "\x7f" for c in text):
-            return False
-        _parsed(text, request=True)
+        require(text)
     except CelError:
         return False
     return True

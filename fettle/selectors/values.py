@@ -71,14 +71,10 @@ NOTHING = Optional()
 
 
 class Format(NamedTuple):
-    """A named format; `problems` is how many reasons a text has for not being of it."""
+    """A named format; `problems` are the reasons that a text has for not being of it."""
 
     name: str
-    problems: Callable[[str], int]
-
-
-class Unclear:
-    """A value whose text Kubernetes words, and which is not known here."""
+    problems: Callable[[str], list[str]]
 
 
 class Frame:

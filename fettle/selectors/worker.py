@@ -13,6 +13,7 @@ import sys
 import time
 from functools import lru_cache
 
+from fettle.selectors.environments import NODE, STORED
 from fettle.selectors.evaluating import Prepared, judge, prepare
 from fettle.selectors.inspecting import inspect
 from fettle.selectors.outcomes import Outcome
@@ -29,6 +30,7 @@ from fettle.selectors.protocol import (
     frame,
     read_request,
 )
+from fettle.selectors.rows import Variable
 
 PARSE_DEADLINE_S = 1.0
 ROW_DEADLINE_S = 0.05
@@ -51,11 +53,11 @@ def limit() -> None:
 def answer(request: Request) -> Reply:
     """The reply to one request."""
     match request:
-        case Parse(expression):
-            prepared = _prepared(expression)
+        case Parse(expression, variable):
+            prepared = _prepared(expression, variable)
             return Parsed(prepared.reads, prepared.outcome)
-        case Judge(expression, rows):
-            prepared = _prepared(expression)
+        case Judge(expression, rows, variable):
+            prepared = _prepared(expression, variable)
             started = time.process_time()
             outcomes: list[Outcome] = []
             for row in rows:
@@ -73,9 +75,9 @@ def answer(request: Request) -> Reply:
 
 
 @lru_cache(maxsize=256)
-def _prepared(expression: str) -> Prepared:
+def _prepared(expression: str, variable: Variable) -> Prepared:
     _deadline(PARSE_DEADLINE_S)
-    prepared = prepare(expression)
+    prepared = prepare(expression, NODE if variable == "node" else STORED)
     _deadline(0)
     return prepared
 

@@ -28,6 +28,7 @@ var components = map[string]func() int{
 	"echo-extender":           exitStatus(echoExtender),
 	"extender-client":         exitStatus(extenderClient),
 	"load":                    exitStatus(load),
+	"oracle":                  exitStatus(oracle),
 }
 
 func main() {

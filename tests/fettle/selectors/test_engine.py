@@ -202,6 +202,29 @@ async def test_what_was_cancelled_is_evaluated_the_next_time() -> None:
         assert all(selectors.outcome(text, DRIVER, GPU) for text in expressions)
 
 
+async def test_whoever_stops_waiting_costs_the_others_nothing() -> None:
+    ten = "[1,2,3,4,5,6,7,8,9,10]"
+    heavy = f"{ten}.all(a, {ten}.all(b, {ten}.all(c, {ten}.all(d, a + b + c + d > 0))))"
+    async with engine() as selectors:
+        await selectors.start()
+        worker = selectors.worker_pid
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.001):
+                await selectors.evaluate([heavy], fleet(5))
+        assert await decided(selectors) == (Kind.MATCH, "")
+        assert selectors.worker_pid == worker
+
+
+async def test_a_worker_starts_though_nobody_waits_that_long() -> None:
+    async with engine() as selectors:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.001):
+                await decided(selectors)
+        while selectors.worker_pid is None:
+            await asyncio.sleep(0.01)
+        assert await decided(selectors) == (Kind.MATCH, "")
+
+
 async def test_what_libraries_print_in_the_worker_does_not_disturb_it() -> None:
     printing = worker("""
         import os

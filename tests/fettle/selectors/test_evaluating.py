@@ -4,8 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fettle.selectors import rows
+from fettle.selectors.compiling import Program
+from fettle.selectors.evaluating import UNFORESEEN, Prepared, judge
 from fettle.selectors.outcomes import Kind
-from tests.fettle.selectors.devices import DRIVER, MODEL, device, judged
+from fettle.selectors.syntax import Literal
+from fettle.selectors.values import Frame, Value
+from tests.fettle.selectors.devices import DRIVER, GPU, MODEL, device, judged
 
 A = f'device.attributes["{DRIVER}"]'
 C = f'device.capacity["{DRIVER}"]'
@@ -168,7 +173,7 @@ def test_multiple_allocations_are_false_unless_said() -> None:
 
 @given(st.text(max_size=60))
 def test_any_text_has_an_outcome(expression: str) -> None:
-    assert isinstance(judged(expression).kind, Kind)
+    assert not judged(expression).reason.startswith(UNFORESEEN)
 
 
 parts = st.sampled_from(
@@ -180,7 +185,16 @@ parts = st.sampled_from(
 
 @given(st.lists(parts, max_size=14).map("".join))
 def test_any_jumble_of_tokens_has_an_outcome(expression: str) -> None:
-    assert isinstance(judged(expression).kind, Kind)
+    assert not judged(expression).reason.startswith(UNFORESEEN)
+
+
+def test_an_exception_that_nothing_foresaw_is_undecided_and_says_which() -> None:
+    def broken(_frame: Frame) -> Value:
+        raise TypeError("no length")
+
+    program = Program(broken, 0, Literal(None))
+    outcome = judge(Prepared((), program, None), rows.whole_row(DRIVER, GPU))
+    assert outcome == (Kind.UNDECIDED, f"{UNFORESEEN}: TypeError: no length")
 
 
 integers = st.integers(-(2**63), 2**63 - 1)
