@@ -16,6 +16,7 @@ from rich.console import Console
 from tests.bench import (
     admission,
     allocation,
+    claims,
     figures,
     latency,
     linting,
@@ -34,6 +35,7 @@ SECTIONS: Mapping[str, Callable[[House], Awaitable[list[figures.Figure]]]] = {
     "refusals": refusals.measure,
     "latency": latency.measure,
     "scale": scale.measure,
+    "claims": claims.measure,
     "throughput": throughput.measure,
     "admission": admission.measure,
     "linting": linting.measure,
