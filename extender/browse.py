@@ -11,6 +11,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from fettle import explain, readiness
 from fettle.asks import asks
+from fettle.policies import unreadable
 from fettle.policy import ANNOTATION
 from fettle.verdicts.answering import Answers
 from fettle.wire import core
@@ -79,12 +80,16 @@ class Browse:
             pod = self._pod(key)
             if pod is None:
                 return _unknown_pod(key)
-            return _json(explain.policy(asks.resolve_policy(pod, view, policies)))
+            resolved = asks.resolve_policy(pod, view, policies)
+            ignored = await self._answers.ignored(resolved.policy)
+            return _json(explain.policy(resolved, ignored))
         name = request.query.get("name", "")
         found = policies.named(name, view.policies)
         if found is None:
             known = ", ".join(policies.names(view.policies))
-            said = f"no policy is named {name!r}; there are: {known}"
+            why = unreadable(name, view.quarantined)
+            no = f"{name!r} cannot be read ({why})" if why else f"no policy is named {name!r}"
+            said = f"{no}; there are: {known}"
             return _json({"error": said}, 404)
         users = {
             "namespaces": sorted(
@@ -96,20 +101,28 @@ class Browse:
                 if asks.resolve_policy(pod, view, policies).policy.name == name
             ),
         }
-        return _json({**explain.policy(found), **users})
+        ignored = await self._answers.ignored(found.policy)
+        return _json({**explain.policy(found, ignored), **users})
 
     def _pod(self, key: str) -> core.Pod | None:
         return self._answers.view.pods.get(key) or self._recent.get(key)
 
     async def devices(self, request: web.Request) -> web.Response:
-        """Every node with its devices; ?unsound=true: only what some evidence speaks of."""
+        """Every node with its devices, and those of the network; ?unsound=true: only what some
+        evidence speaks of.
+        """
         if not _local(request):
             return _json({"error": _LOCAL_ONLY}, 403)
         unsound = request.query.get("unsound", "") in ("true", "1")
         view = self._answers.view
         found = explain.devices(view, only_unsound=unsound)
         return _json(
-            {"generation": view.generation, "nodes": found, "quarantined": dict(view.quarantined)}
+            {
+                "generation": view.generation,
+                "nodes": found,
+                "network": explain.network_devices(view, only_unsound=unsound),
+                "quarantined": dict(view.quarantined),
+            }
         )
 
     async def livez(self, _request: web.Request) -> web.Response:

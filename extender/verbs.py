@@ -190,10 +190,12 @@ class Verbs:
         """Count nodes and decision by result, which is returned."""
         passed, refused = len(narrowed.passed), len(narrowed.refused)
         undecided = len(table.undecided.intersection(narrowed.passed)) if table.undecided else 0
+        unfit = len(table.unfit.intersection(narrowed.passed)) if table.unfit else 0
         for what, count in (
             ("refused", refused),
             ("undecided", undecided),
-            ("allowed", passed - undecided),
+            ("unfit", unfit),
+            ("allowed", passed - undecided - unfit),
         ):
             if count:
                 self._metrics.nodes.labels(what).inc(count)

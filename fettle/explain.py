@@ -4,17 +4,18 @@ The dictionaries made here are what `/explain` and `/devices` answer and what th
 prints.
 """
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
 
 from fettle.asks.asks import Ask
 from fettle.asks.claims import ALL
-from fettle.model import Health
+from fettle.model import DeviceId, Health
 from fettle.policies import Resolved
 from fettle.verdicts.parts import Choice
 from fettle.verdicts.verdicts import Verdict
-from fettle.view import NodeView, View
+from fettle.view import DeviceView, NodeView, View
 
 
 def health(value: Health) -> dict[str, Any]:
@@ -59,13 +60,19 @@ def ask(value: Ask) -> dict[str, Any]:
 
 
 def verdict(value: Verdict) -> dict[str, Any]:
-    """One node's answer with every reason."""
+    """One node's answer with every reason.
+
+    `fits`: the pod can be placed there, as far as can be told. `allowed`: Fettle does not refuse
+    it, for whatever the scheduler's own checks do (`unfit`).
+    """
     return {
-        "fits": value.fits,
+        "fits": value.fits and not value.unfit,
+        "allowed": value.fits,
         "score": value.score,
         "value": value.value,
         "refusals": list(value.refusals),
         "overruled": list(value.overruled),
+        "unfit": list(value.unfit),
         "undecided": list(value.undecided),
         "devices": [_choice(c) for c in value.devices],
         "notes": list(value.notes),
@@ -79,6 +86,7 @@ def _choice(choice: Choice) -> dict[str, Any]:
         "request": f"{claim}/{request}" if request else claim,
         "alternative": alternative or None,
         "device": str(choice.device),
+        "tolerated": [str(taint) for taint in choice.tolerated],
         **health(choice.health),
     }
 
@@ -107,8 +115,11 @@ def pod(
     }
 
 
-def policy(resolved: Resolved) -> dict[str, Any]:
-    """A policy, who chose it, and for each of its values where that comes from."""
+def policy(resolved: Resolved, ignored: Sequence[str] = ()) -> dict[str, Any]:
+    """A policy, who chose it, and for each of its values where that comes from.
+
+    `ignored` are sentences about what of it has no effect.
+    """
     defined = f"{resolved.policy.name} ({resolved.source})"
     sections = msgspec.to_builtins(resolved.policy)
     del sections["name"]
@@ -116,7 +127,7 @@ def policy(resolved: Resolved) -> dict[str, Any]:
         "name": resolved.policy.name,
         "origin": resolved.origin,
         "source": str(resolved.source),
-        "warnings": list(resolved.warnings),
+        "warnings": [*resolved.warnings, *ignored],
         "values": [
             {
                 "field": f"{section}.{field}",
@@ -133,26 +144,86 @@ def _given(annotation: str | None, defined: str) -> str:
     return f"annotation {annotation}" if annotation is not None else defined
 
 
+def word(value: dict[str, Any]) -> str:
+    """A node's answer (as `pod` makes it) in a word: refused, no fit, undecided, fits."""
+    if not value["allowed"]:
+        return "refused"
+    if value["unfit"]:
+        return "no fit"
+    return "undecided" if value["undecided"] else "fits"
+
+
 def reason(value: dict[str, Any]) -> str:
     """One line for a table: the gravest that can be said of a node's answer (as `pod` makes it)."""
     for part, prefix in (
         ("refusals", ""),
-        ("undecided", "undecided: "),
+        ("unfit", ""),
+        ("undecided", ""),
         ("overruled", "allowed by the breaker: "),
     ):
         if value[part]:
             more = f" (+{len(value[part]) - 1} more)" if len(value[part]) > 1 else ""
-            return f"{prefix}{value[part][0]}{more}"
+            return "; ".join((f"{prefix}{value[part][0]}{more}", *value["notes"]))
     evidence = [e for d in (*value["devices"], value["health"]) for e in d["evidence"]]
     told = max(evidence, key=lambda e: e["weight"])["text"] if evidence else ""
-    given = ", ".join(d["device"] for d in value["devices"])
-    return "; ".join(part for part in (f"would get {given}" if given else "", told) if part)
+    tolerated = dict.fromkeys(f"taint {t}" for d in value["devices"] for t in d["tolerated"])
+    parts = (
+        *_given_devices(value),
+        f"tolerated: {', '.join(tolerated)}" if tolerated else "",
+        told,
+        *value["notes"],
+    )
+    return "; ".join(part for part in parts if part)
+
+
+def _given_devices(value: dict[str, Any]) -> Iterator[str]:
+    """The devices that claims hold, and those that others would get; by request, if several."""
+    held: list[str] = []
+    got: dict[str, list[str]] = {}
+    for choice in value["devices"]:
+        if "/" in choice["request"]:
+            chosen = f" (alternative {choice['alternative']})" if choice["alternative"] else ""
+            got.setdefault(choice["request"] + chosen, []).append(choice["device"])
+        elif not any(choice["device"] in note for note in value["notes"]):
+            held.append(choice["device"])
+    if held:
+        yield f"holds {', '.join(held)}"
+    if len(got) == 1 and not held and "(" not in next(iter(got)):
+        yield f"would get {', '.join(*got.values())}"
+    elif got:
+        yield "would get " + " and ".join(f"{', '.join(ds)} for {name}" for name, ds in got.items())
 
 
 def devices(view: View, *, only_unsound: bool = False) -> list[dict[str, Any]]:
-    """Every node with its resources and devices; with `only_unsound`, what evidence speaks of."""
+    """Every node with its resources and own devices; with `only_unsound`, what evidence speaks of.
+
+    Devices of the network are no node's own (`network_devices`).
+    """
     nodes = (_node(node, only_unsound=only_unsound) for _, node in sorted(view.nodes.items()))
     return [n for n in nodes if n is not None]
+
+
+def network_devices(view: View, *, only_unsound: bool = False) -> list[dict[str, Any]]:
+    """Each device that is of no one node, once, with the nodes that can use it."""
+    nodes: dict[DeviceId, list[str]] = {}
+    found: dict[DeviceId, DeviceView] = {}
+    for name, node in sorted(view.nodes.items()):
+        for device in (d for pool in node.pools for d in pool.devices):
+            if device.published.local or (only_unsound and not device.health.evidence):
+                continue
+            found.setdefault(device.id, device)
+            seen = nodes.setdefault(device.id, [])
+            if device.here:
+                seen.append(name)
+    return [
+        {
+            "device": str(id_),
+            "nodes": nodes[id_],
+            "allocated": device.allocated,
+            **health(device.health),
+        }
+        for id_, device in sorted(found.items())
+    ]
 
 
 def _node(node: NodeView, *, only_unsound: bool) -> dict[str, Any] | None:
@@ -160,7 +231,7 @@ def _node(node: NodeView, *, only_unsound: bool) -> dict[str, Any] | None:
         {"device": str(d.id), "allocated": d.allocated, **health(d.health)}
         for pool in node.pools
         for d in pool.devices
-        if d.health.evidence or not only_unsound
+        if d.published.local and (d.health.evidence or not only_unsound)
     ]
     resources = [
         {

@@ -80,6 +80,17 @@ class Kind(StrEnum):
     UNKNOWN = "unknown"  # says only that nothing reliable is known about the subject
 
 
+class Taint(NamedTuple):
+    """A taint of a device, as a toleration names it."""
+
+    key: str
+    value: str
+    effect: str
+
+    def __str__(self) -> str:
+        return (f"{self.key}={self.value}" if self.value else self.key) + f":{self.effect}"
+
+
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """One timestamped fact about a device or node, from one source.
 
@@ -88,7 +99,8 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     Decaying evidence of the same subject and source adds up, `weight · Σ 2^(-age/half_life_s)`,
     at most `cap`. Where a tenant could bring the fact about, `witness` says whose word it is (a
     namespace): it adds up to `cap` for each witness, and all that has a witness takes at most
-    `together` from what else is known.
+    `together` from what else is known. `taints` are the taints that say it: a request that
+    tolerates them all does not mind it.
     """
 
     subject: Subject
@@ -103,6 +115,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     cap: float = 1.0
     witness: str = ""
     together: float = 1.0
+    taints: tuple[Taint, ...] = ()
 
 
 class Weighed(msgspec.Struct, frozen=True):

@@ -29,6 +29,13 @@ class Source(StrEnum):
     INSTALLED = "DevicePolicy"
 
 
+_INSTEAD = {
+    Source.BUILT_IN: "the built-in one",
+    Source.SETTINGS: "that of the settings",
+    Source.INSTALLED: "what could be read before",
+}
+
+
 class Resolved(msgspec.Struct, frozen=True):
     """The policy that applies, where it came from, and what in the request was ignored.
 
@@ -76,10 +83,12 @@ class Policies(msgspec.Struct, frozen=True):
         annotations: Mapping[str, str] | None,
         namespace_labels: Mapping[str, str] | None,
         installed: Mapping[str, Policy],
+        quarantined: Mapping[str, str] = {},
     ) -> Resolved:
         """Pod annotation, then namespace label, then cluster default; then single overrides.
 
         An unknown name never keeps a pod from running: the next one applies, with a warning.
+        `quarantined` are the view's sentences about objects that cannot be read.
         """
         annotations, namespace_labels = annotations or {}, namespace_labels or {}
         warnings: list[str] = []
@@ -94,16 +103,27 @@ class Policies(msgspec.Struct, frozen=True):
             if (name := given.get(ANNOTATION)) is None:
                 continue
             found, found_in = self.find(name, installed)
+            if why := unreadable(name, quarantined):
+                used = "the next one that applies" if found is None else _INSTEAD[found_in]
+                warnings.append(
+                    f"fettle: {where} names {name!r}, which cannot be read ({why}); {used} is used"
+                )
             if found is not None:
                 policy, source, origin, named = found, found_in, where, True
                 break
             unknown.append(name)
-            warnings.append(
-                f"fettle: {where} names no policy {name!r} (there are: "
-                f"{', '.join(self.names(installed))}); the next one that applies is used"
-            )
+            if not why:
+                warnings.append(
+                    f"fettle: {where} names no policy {name!r} (there are: "
+                    f"{', '.join(self.names(installed))}); the next one that applies is used"
+                )
         policy, overridden = _overridden(policy, annotations, warnings)
         return Resolved(policy, origin, named, tuple(warnings), source, overridden, tuple(unknown))
+
+
+def unreadable(name: str, quarantined: Mapping[str, str]) -> str:
+    """Which DevicePolicy of that name cannot be read, and why; "" if there is no such one."""
+    return quarantined.get(f"{Source.INSTALLED} {name}", "")
 
 
 def _with_min_score(policy: Policy, text: str) -> Policy:

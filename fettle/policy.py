@@ -21,6 +21,9 @@ DEVICE_FAILED = "fettle.dev/DeviceFailed"
 DEGRADED_TAINT = "fettle.dev/degraded"
 """The key under which Fettle taints degraded devices: only claims that tolerate it get them."""
 
+MAX_EXPRESSION = 4096
+"""Characters of a requirement."""
+
 
 class Degraded(StrEnum):
     REFUSE = "Refuse"
@@ -68,13 +71,36 @@ class Section(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Part of a policy. Fields of newer versions are passed over, as in all API objects."""
 
 
+class Requirement(Section, frozen=True, kw_only=True):
+    """What each device (`device`, as in DRA's selectors) or the node (`node.labels`) must be.
+
+    `expression` is CEL and comes to a bool; `message` says in words what is required.
+    """
+
+    expression: str
+    message: str | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 < len(self.expression) <= MAX_EXPRESSION:
+            raise ValueError(f"expression must have 1 to {MAX_EXPRESSION} characters")
+
+    @property
+    def told(self) -> str:
+        """What is required, for people."""
+        return self.message or self.expression
+
+
 class Placement(Section, frozen=True, kw_only=True):
-    """What devices are acceptable. `min_score` 0..1 holds for a device and for their aggregate."""
+    """What devices are acceptable. `min_score` 0..1 holds for a device and for their aggregate.
+
+    `requires` must all be met by the devices a pod would get, and by the node.
+    """
 
     min_score: float = 0.3
     degraded: Degraded = Degraded.ALLOW
     unknown: Unknown = Unknown.ALLOW
     aggregate: Aggregate = Aggregate.MEAN
+    requires: tuple[Requirement, ...] = ()
 
     def __post_init__(self) -> None:
         if not 0 <= self.min_score <= 1:
@@ -113,6 +139,12 @@ class Tolerations(Section, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         _at_least("notReadySeconds", self.not_ready_seconds, 0)
         _at_least("unreachableSeconds", self.unreachable_seconds, 0)
+        tolerated = any(device.key == DEGRADED_TAINT for device in self.devices)
+        if self.degraded_as_fallback and tolerated:
+            raise ValueError(
+                f"devices must not name {DEGRADED_TAINT} together with degradedAsFallback: what is "
+                "tolerated is no fallback"
+            )
 
 
 class JobSetRule(Section, frozen=True, kw_only=True):
@@ -181,6 +213,14 @@ class Sections(Section, frozen=True, kw_only=True):
     tolerations: Tolerations = Tolerations()
     failure: Failure = Failure()
     validation: Validation = Validation()
+
+    def __post_init__(self) -> None:
+        steered = self.tolerations.degraded_as_fallback
+        if steered and self.placement.degraded is not Degraded.ALLOW:
+            raise ValueError(
+                "tolerations.degradedAsFallback needs placement.degraded: Allow, not "
+                f"{self.placement.degraded}: a fallback is taken only after the sound devices"
+            )
 
 
 class Policy(Sections, frozen=True, kw_only=True):

@@ -14,6 +14,8 @@ from fettle.policies import Policies
 from fettle.policy import BUILT_IN, INFERENCE, Policy, RuleSeverity, Validation
 
 _RULE = re.compile(r"FTL\d{3}")
+_POLICY_NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,61}[a-z0-9])?")
+"""As the API server takes it, and a namespace's label can name it."""
 
 
 class _Section(
@@ -214,6 +216,13 @@ class Settings(_Section, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         names = [policy.name for policy in self.policies]
         _check("policies", len(set(names)) == len(names), "two have the same name")
+        for name in names:
+            _check(
+                "policies",
+                bool(_POLICY_NAME.fullmatch(name)),
+                f"name {name!r} must be at most 63 lower-case letters, digits, '-' and '.', "
+                "beginning and ending with a letter or digit",
+            )
         if self.default_policy not in self.all_policies().by_name:
             raise ValueError(
                 f"defaultPolicy {self.default_policy!r} is neither built in nor among the policies "
@@ -237,12 +246,27 @@ def load(path: Path | None) -> Settings:
         reason = " ".join(str(error).replace('in "<unicode string>", ', "").split())
         raise SettingsError(f"settings file {path}: no valid YAML: {reason}") from error
     try:
-        settings = msgspec.convert(data if data is not None else {}, Settings)
+        settings = msgspec.convert(_with_off(data) if data is not None else {}, Settings)
     except msgspec.ValidationError as error:
         raise SettingsError(f"settings file {path}: {error}") from error
     for field in _passed_over(data, msgspec.to_builtins(settings), "$"):
         raise SettingsError(f"settings file {path}: Object contains unknown field {field}")
     return settings
+
+
+def _with_off(data: Any) -> Any:
+    """The data with `Off` for the severity of rules where YAML read false: unquoted, `Off` is one
+    of its words for that."""
+    if not isinstance(data, dict):
+        return data
+    policies = data.get("policies")
+    listed = policies if isinstance(policies, list) else []
+    sections = [data.get("lint"), *(p.get("validation") for p in listed if isinstance(p, dict))]
+    for section in sections:
+        rules: Any = section.get("rules") if isinstance(section, dict) else None
+        if isinstance(rules, dict):
+            rules.update({rule: RuleSeverity.OFF.value for rule in rules if rules[rule] is False})
+    return data
 
 
 def _passed_over(given: Any, read: Any, path: str) -> Iterator[str]:

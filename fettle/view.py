@@ -48,7 +48,8 @@ class PoolView(msgspec.Struct, frozen=True):
     """One DRA pool as a node sees it. Devices in the allocator's order.
 
     An `incomplete` pool waits for slices of its generation; `invalid` says what contradicts
-    itself, `unclear` what cannot be told about it; all as upstream judges. `counters` are what is
+    itself, `unclear` what cannot be told about it; all as upstream judges. `slices` are how many
+    an incomplete pool has, and should have. `counters` are what is
     left of its shared counters, in 1e-9. `look` and `columns` are its digests (`shapes.py`).
     """
 
@@ -57,6 +58,7 @@ class PoolView(msgspec.Struct, frozen=True):
     devices: tuple[DeviceView, ...] = ()
     counters: Mapping[CounterId, int] = {}
     incomplete: bool = False
+    slices: tuple[int, int] = (0, 0)
     invalid: str = ""
     unclear: str = ""
     look: bytes = b""

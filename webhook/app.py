@@ -2,9 +2,9 @@
 
 Here, and only here, it is decided that Fettle fails open: what cannot be judged in time, and any
 error of ours, is answered as allowed, with the UID, counted and logged. Only what is no review at
-all gets a 4xx. In audit mode everything is allowed as it is, and warnings say what would have been
-done. The listener is started elsewhere; it must keep idle connections longer than the 90 s of the
-API server's client, or a request may meet a connection that was just closed.
+all gets a 4xx. In audit mode everything is allowed as it is; warnings and Events say what would
+have been done. The listener is started elsewhere; it must keep idle connections longer than the
+90 s of the API server's client, or a request may meet a connection that was just closed.
 """
 
 import asyncio
@@ -27,6 +27,7 @@ from webhook.metrics import Metrics
 from webhook.mutating import Means, mutate, owner_pod
 from webhook.review import Answer, Request, decode, encode
 from webhook.sparing import Sparing
+from webhook.telling import Tell, event_of
 from webhook.validating import validate
 from webhook.workloads import with_own
 
@@ -42,11 +43,13 @@ _log = structlog.get_logger("fettle.webhook")
 
 
 class Judged(NamedTuple):
-    """An answer, how it is counted, and what was left undecided on the way."""
+    """An answer, how it is counted, what was left undecided on the way, and the rules that found
+    something."""
 
     answer: Answer
     result: str
     undecided: Sequence[str] = ()
+    rules: Sequence[str] = ()
 
 
 Judge = Callable[[Request], Awaitable[Judged]]
@@ -59,13 +62,15 @@ def make_app(
     registry: CollectorRegistry,
     linter: Linter | None = None,
     gates: Callable[[], Gates | None] = lambda: EVERYTHING,
+    tell: Tell | None = None,
 ) -> web.Application:
     """The application; its metrics go into `registry`, which takes them once.
 
     `linter` has all rules, and devices where it can evaluate selectors; by default it cannot.
-    `gates` says what the cluster keeps of claims and pods; None: that is not known yet.
+    `gates` says what the cluster keeps of claims and pods; None: that is not known yet. `tell`
+    takes the Events of audit mode, where there is a cluster to have them.
     """
-    webhook = Webhook(publisher, settings, Metrics(registry), linter or Linter(), gates)
+    webhook = Webhook(publisher, settings, Metrics(registry), linter or Linter(), gates, tell)
     app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[_in_words])
     app.add_routes(
         [web.post("/mutate", webhook.on_mutate), web.post("/validate", webhook.on_validate)]
@@ -83,10 +88,12 @@ class Webhook:
         metrics: Metrics,
         linter: Linter,
         gates: Callable[[], Gates | None],
+        tell: Tell | None,
     ) -> None:
         self._publisher = publisher
         self._means = Means(settings.all_policies(), with_own(settings.webhook.workloads))
         self._gates = gates
+        self._tell = tell
         self._audit = settings.webhook.mode == "audit"
         self._deadline_s = settings.webhook.deadline_seconds
         self._metrics = metrics
@@ -140,7 +147,14 @@ class Webhook:
             )
         if not judged.answer.allowed:
             log.info("denied", message=judged.answer.message)
-        return audited(judged) if self._audit else judged
+        return self._audited(request, judged) if self._audit else judged
+
+    def _audited(self, request: Request, judged: Judged) -> Judged:
+        judged = audited(judged)
+        event = event_of(request, judged.answer, judged.result, judged.rules)
+        if self._tell is not None and event is not None:
+            self._tell(event)
+        return judged
 
     async def _mutate(self, request: Request) -> Judged:
         view = await self._knowing(request)
@@ -175,7 +189,8 @@ class Webhook:
             warnings=[f"fettle: {finding}" for finding in found.warned],
         )
         undecided = [finding.rule for finding in found.undecided]
-        return Judged(answer, _result(answer, undecided), undecided)
+        rules = [finding.rule for finding in (*found.denied, *found.warned)]
+        return Judged(answer, _result(answer, undecided), undecided, rules)
 
     def _count(self, webhook: str, judged: Judged, seconds: float) -> None:
         self._metrics.seconds.labels(webhook).observe(seconds)

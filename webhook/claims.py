@@ -19,6 +19,11 @@ from webhook.places import Place, value_at
 MOST_TOLERATIONS = 16
 MOST_ALTERNATIVES = 8
 SOUND, DEGRADED = "sound", "degraded"
+CLAIM_SPECS = {
+    ("resource.k8s.io", "ResourceClaim"): Place().at("spec"),
+    ("resource.k8s.io", "ResourceClaimTemplate"): Place().at("spec", "spec"),
+}
+"""Where the kinds, by API group and name, keep the spec of a claim."""
 _LONGEST_NAME = 63
 _EVERY_DEGRADED = {"key": DEGRADED_TAINT, "operator": "Exists", "effect": "NoSchedule"}
 
@@ -154,13 +159,19 @@ def _fall_back(
         injecting.warn(f"{place.name} gets no degraded device as a fallback: {why}")
         return options
     injecting.note(place.at("firstAvailable").name, fallbacks)
-    bare = [_without(option, "adminAccess") for option in options]
+    own = [{"name": SOUND, **_without(options[0], "adminAccess")}] if exactly else options
+    return [*own, *fallbacks_of(own, was_exactly=exactly)]
+
+
+def fallbacks_of(options: Sequence[Raw], *, was_exactly: bool) -> list[Raw]:
+    """The same alternatives again, tolerating degraded devices."""
     return [
-        *([{"name": SOUND, **bare[0]}] if exactly else options),
-        *(
-            {**option, "name": name, "tolerations": [*_tolerations(option), _EVERY_DEGRADED]}
-            for name, option in zip(fallbacks, bare, strict=True)
-        ),
+        {
+            **_without(option, "adminAccess"),
+            "name": DEGRADED if was_exactly else f"{text(option.get('name'))}-{DEGRADED}",
+            "tolerations": [*_tolerations(option), _EVERY_DEGRADED],
+        }
+        for option in options
     ]
 
 

@@ -47,6 +47,8 @@ class Injecting:
         self.warnings: list[str] = []
         before, own = record_of(old), record_of(document)
         self.before = Record(own.policy or before.policy, {**before.values, **own.values})
+        # A changed object may have gone over to another policy, or to none.
+        self._named = policy or (own.policy if old is None else None)
         self._values = dict(self.before.values)
 
     @property
@@ -81,5 +83,5 @@ class Injecting:
             if value_at(self.document, place.path) is not None:
                 self.editing.remove(place.path)
             return
-        record = Record(self.policy or self.before.policy, self._values)
+        record = Record(self._named, self._values)
         self.editing.set(place.path, msgspec.json.encode(record).decode())

@@ -10,7 +10,7 @@ the same time: still six incidents. All of it is immutable once the Job exists, 
 podFailurePolicy of its own is left as its author wrote it.
 """
 
-from fettle.lint.raw import Raw, integer, mapping, text
+from fettle.lint.raw import Raw, integer, mapping, mappings, text
 from fettle.policy import DEVICE_FAILED, Failure
 from webhook.injecting import Injecting
 from webhook.places import Place, places, value_at
@@ -30,6 +30,8 @@ def inject(injecting: Injecting, failure: Failure) -> None:
     if why := _cannot(spec):
         injecting.warn(why)
         return
+    if why := _lacking(injecting, _SPEC, failure):
+        injecting.warn(why)
     _limit_each_index(injecting, spec, failure)
     if failure.ignore_disruptions or failure.fail_job_on_exit_codes:
         _transaction(injecting, failure)
@@ -41,6 +43,8 @@ def warn(injecting: Injecting, failure: Failure, path: str) -> None:
         why = _cannot(mapping(value_at(injecting.document, place.path)))
         if why and _wanted(failure):
             injecting.warn(f"{place.name}: {why}")
+        elif why := _lacking(injecting, place, failure):
+            injecting.warn(why)
 
 
 def _wanted(failure: Failure) -> bool:
@@ -62,6 +66,38 @@ def _cannot(spec: Raw) -> str:
         f"restartPolicy is {restart or 'not set'}, so device failures count against backoffLimit; "
         "use Never"
     )
+
+
+def _lacking(injecting: Injecting, spec: Place, failure: Failure) -> str:
+    """What a podFailurePolicy of the author's own does without; "" if there is none, or nothing."""
+    place = spec.at("podFailurePolicy")
+    own = value_at(injecting.document, place.path)
+    if own is None or place.name in injecting.before.values:
+        return ""
+    rules = [rule for _, rule in mappings(mapping(own).get("rules"))]
+    ignored = {
+        text(condition.get("type"))
+        for rule in rules
+        if rule.get("action") == "Ignore"
+        for _, condition in mappings(rule.get("onPodConditions"))
+    }
+    lacking = [c for c in _IGNORED if failure.ignore_disruptions and c not in ignored]
+    failed = {
+        code
+        for rule in rules
+        if rule.get("action") == "FailJob" and mapping(rule, "onExitCodes").get("operator") == "In"
+        for code in _codes(mapping(rule, "onExitCodes").get("values"))
+    }
+    missed = sorted({*failure.fail_job_on_exit_codes} - failed)
+    said = [f"does not ignore {' and '.join(lacking)}"] if lacking else []
+    said += [f"does not fail the Job on {', '.join(map(str, missed))}"] if missed else []
+    if not said:
+        return ""
+    return f"{place.name} is left as it is written, and {', '.join(said)}"
+
+
+def _codes(values: object) -> set[int]:
+    return {code for code in values if isinstance(code, int)} if isinstance(values, list) else set()
 
 
 def _transaction(injecting: Injecting, failure: Failure) -> None:

@@ -36,3 +36,19 @@ class Metrics:
             buckets=_SECONDS,
             registry=registry,
         )
+
+
+class EventMetrics:
+    """What became of the Events of audit mode. Registered in the given registry, once."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._events = Counter(
+            "fettle_webhook_events_total",
+            "Events of audit mode: written, counted (in one that was written before), held_back "
+            "(too many in a namespace), failed",
+            ["result"],
+            registry=registry,
+        )
+
+    def count(self, result: str) -> None:
+        self._events.labels(result).inc()

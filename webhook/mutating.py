@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 
 from fettle.lint.raw import Raw, mapping, mappings, strings, text
 from fettle.policies import Policies, Resolved
-from fettle.policy import ANNOTATION
+from fettle.policy import ANNOTATION, ANNOTATIONS
 from fettle.view import View
 from webhook import carrying, claims, jobs, jobsets, pods, stamping, trainjobs
 from webhook.gates import EVERYTHING, Gates
 from webhook.injecting import Injecting
 from webhook.patches import Operation
-from webhook.places import Place, places, value_at
+from webhook.places import places, value_at
 from webhook.review import Request
 from webhook.workloads import WORKLOADS, Table, Workload
 
@@ -59,17 +59,11 @@ async def mutate(request: Request, view: View, means: Means) -> Mutation:
         return Mutation()
     if kind == ("", "Pod"):
         return _pod(request, new, view, means)
-    if kind in _CLAIM_SPECS:
+    if kind in claims.CLAIM_SPECS:
         return _claim(request, new, view, means)
     if workload is not None:
         return _workload(request, new, workload, view, means)
     return Mutation()
-
-
-_CLAIM_SPECS = {
-    ("resource.k8s.io", "ResourceClaim"): Place().at("spec"),
-    ("resource.k8s.io", "ResourceClaimTemplate"): Place().at("spec", "spec"),
-}
 
 
 # --- new objects
@@ -110,7 +104,7 @@ def _claim(request: Request, claim: dict[str, Any], view: View, means: Means) ->
             undecided = undecided or "gates"
         elif means.gates is not None and means.gates.tolerations:
             kept = wanted._replace(fallback=wanted.fallback and means.gates.alternatives)
-            spec = _CLAIM_SPECS[request.kind.group, request.kind.kind]
+            spec = claims.CLAIM_SPECS[request.kind.group, request.kind.kind]
             claims.inject(injecting, spec, lambda _: kept)
         elif any(wanted):
             injecting.warn("this cluster drops tolerations of devices, so none are injected")
@@ -169,15 +163,28 @@ def _carried(
     new: dict[str, Any], old: dict[str, Any], kind: tuple[str, str], workload: Workload | None
 ) -> Mutation:
     """What may not change keeps what it had."""
+    if workload is None and kind not in claims.CLAIM_SPECS:
+        return Mutation()
+    warnings = _too_late(new, old, kind[1])
     if mapping(new, "spec") == mapping(old, "spec"):
-        return Mutation()
-    if kind in _CLAIM_SPECS:
-        editing = carrying.carry_claim(new, old, _CLAIM_SPECS[kind])
-    elif workload is not None:
-        editing = carrying.carry(new, old)
+        return Mutation(warnings=warnings)
+    if kind in claims.CLAIM_SPECS:
+        editing = carrying.carry_claim(new, old, claims.CLAIM_SPECS[kind])
     else:
-        return Mutation()
-    return Mutation(tuple(editing.operations))
+        editing = carrying.carry(new, old)
+    return Mutation(tuple(editing.operations), warnings)
+
+
+def _too_late(new: dict[str, Any], old: dict[str, Any], kind: str) -> tuple[str, ...]:
+    """Says which annotations of a policy changed on what goes on as it was made."""
+    before, after = _annotations(old), _annotations(new)
+    changed = [key for key in ANNOTATIONS if before.get(key) != after.get(key)]
+    if not changed:
+        return ()
+    return (
+        f"fettle: {' and '.join(changed)} changed, but this {kind} goes on as it was made: "
+        "delete it and create it anew",
+    )
 
 
 # --- what they share
@@ -187,10 +194,11 @@ def _resolve(
     request: Request, annotations: Mapping[str, str], uses: bool, view: View, means: Means
 ) -> tuple[Resolved, str]:
     """A namespace's label speaks for what uses devices, an annotation for anything."""
+    installed, quarantined = view.policies, view.quarantined
     if not uses:
-        return means.policies.resolve(annotations, None, view.policies), ""
+        return means.policies.resolve(annotations, None, installed, quarantined), ""
     labels = view.namespaces.get(request.namespace) if view.synced else None
-    resolved = means.policies.resolve(annotations, labels, view.policies)
+    resolved = means.policies.resolve(annotations, labels, installed, quarantined)
     by_annotation = resolved.named and annotations.get(ANNOTATION) == resolved.policy.name
     return resolved, "namespace" if labels is None and not by_annotation else ""
 

@@ -23,6 +23,8 @@ WARNING_LENGTH = 120
 """What the API's documentation asks for; longer text is continued in the next warning."""
 WARNINGS_LENGTH = 4096
 """Above this total, the API server cuts each warning to 256 characters."""
+_CONTINUED = "fettle:   "
+"""Before what continues a warning: others' may stand between, and must not seem to be ours."""
 _MORE = "fettle: there are more warnings than can be shown"
 _DENIED = 422
 
@@ -148,7 +150,7 @@ def presentable(warnings: Iterable[str]) -> list[str]:
     lines: list[str] = []
     room = WARNINGS_LENGTH - len(_MORE)
     for warning in dict.fromkeys(warnings):
-        for line in textwrap.wrap(_one_line(warning), WARNING_LENGTH):
+        for line in textwrap.wrap(_one_line(warning), WARNING_LENGTH, subsequent_indent=_CONTINUED):
             if len(line) > room:
                 return [*lines, _MORE]
             lines.append(line)

@@ -16,6 +16,7 @@ from fettle.lint.manifests import Manifest
 from fettle.policies import Policies
 from fettle.policy import Validation as Levels
 from fettle.view import View
+from webhook.authored import authored
 from webhook.review import Request
 
 SCHEDULER = "system:kube-scheduler"
@@ -78,7 +79,8 @@ def _demoted(finding: Finding) -> Finding:
 
 
 def _manifest(request: Request, object: dict[str, Any]) -> Manifest:
-    """The object as the kind it was asked about, whatever it says itself."""
+    """The object as its author wrote it, of the kind that was asked about."""
+    object = authored(object, (request.kind.group, request.kind.kind))
     typed = {**object, "apiVersion": request.kind.api_version, "kind": request.kind.kind}
     sent_as = request.request_kind.api_version if request.request_kind is not None else ""
     return Manifest(typed, request.namespace or "default", sent_as)

@@ -2,12 +2,14 @@
 
 `allocating` is one allocation from beginning to end: `plans` are checked, `searching` goes through
 the candidates, `taking` decides on each with the help of `constraints`, `counters`, `capacities`
-and `tolerating`. `pruning` ends hopeless searches early. What is not modelled ends in "undecided",
+and `tolerating`. `pruning` ends hopeless searches early; `shortfalls` says for people
+why there was nothing. What is not modelled ends in "undecided",
 never in a guess. Pure; selectors are looked up, not evaluated.
 """
 
 from fettle.allocator.allocating import AMPLE, Budget, allocate, allocating, run
 from fettle.allocator.outcomes import Allocated, Found, Taken
+from fettle.allocator.shortfalls import shortfall
 from fettle.allocator.taking import Acceptable, Match
 from fettle.allocator.tolerating import tolerates
 
@@ -22,5 +24,6 @@ __all__ = [
     "allocate",
     "allocating",
     "run",
+    "shortfall",
     "tolerates",
 ]

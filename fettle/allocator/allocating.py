@@ -161,11 +161,10 @@ def _everything(plan: Plan, books: Books, pools: Sequence[PoolView]) -> Iterator
     for pool in pools:
         if pool.unclear:
             raise Unclear(f"pool {pool.name}: {pool.unclear}")
-        state = "is being updated" if pool.incomplete else pool.invalid and "is invalid"
+        state = "being updated" if pool.incomplete else pool.invalid and f"invalid: {pool.invalid}"
         if state:
             raise Aborted(
-                f"{plan.name}: all devices are asked for, and pool {pool.name} {state} "
-                f"{pool.invalid}".rstrip()
+                f"{plan.name}: all devices are asked for, and pool {pool.name} is {state}"
             )
         for _ in pool.devices:
             if books.selectable(plan, at) and books.could_fit(plan, at):

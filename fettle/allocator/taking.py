@@ -14,13 +14,14 @@ from fettle.allocator.outcomes import Aborted, Taken, Unclear
 from fettle.allocator.plans import Plan
 from fettle.allocator.profiles import Profile
 from fettle.allocator.tolerating import tolerated
-from fettle.asks.claims import Claim
+from fettle.asks.claims import Alternative, Claim
 from fettle.selectors.outcomes import Kind, Outcome
 from fettle.view import DeviceView, PoolView
 
 Match = Callable[[str, DeviceView], Outcome]
 """(expression, device) → what the selector says of it."""
-Acceptable = Callable[[DeviceView], bool]
+Acceptable = Callable[[DeviceView, Alternative], bool]
+"""Whether a request, or an alternative of its list, may be given the device."""
 
 
 class Candidate(NamedTuple):
@@ -223,7 +224,7 @@ class Books:
             and not tolerated(device.taints, plan.alternative.tolerations)
         ):
             return True
-        return self._acceptable is not None and not self._acceptable(device)
+        return self._acceptable is not None and not self._acceptable(device, plan.alternative)
 
     def _constrain(self, plan: Plan, device: DeviceView) -> bool:
         constraints = self._constraints[plan.claim]

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from fettle.model import Taint
 from fettle.wire.resource import DeviceTaint, DeviceToleration
 
 
@@ -14,7 +15,7 @@ def tolerated(taints: Sequence[DeviceTaint], tolerations: Sequence[DeviceTolerat
     )
 
 
-def tolerates(toleration: DeviceToleration, taint: DeviceTaint) -> bool:
+def tolerates(toleration: DeviceToleration, taint: DeviceTaint | Taint) -> bool:
     """As `ToleratesTaint` of k8s.io/dynamic-resource-allocation/resourceclaim does."""
     if toleration.effect and toleration.effect != taint.effect:
         return False

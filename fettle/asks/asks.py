@@ -83,7 +83,7 @@ def uses_devices(pod: core.Pod) -> bool:
 def resolve_policy(pod: core.Pod, view: View, policies: Policies) -> Resolved:
     """The policy of a pod, from its annotations and its namespace's labels."""
     labels = view.namespaces.get(pod.metadata.namespace)
-    return policies.resolve(pod.metadata.annotations, labels, view.policies)
+    return policies.resolve(pod.metadata.annotations, labels, view.policies, view.quarantined)
 
 
 def ask_of(pod: core.Pod, view: View, policies: Policies) -> Ask | None:
@@ -102,6 +102,8 @@ def ask_of(pod: core.Pod, view: View, policies: Policies) -> Ask | None:
         spec, claim = _claim_of(pod, entry, view)
         if claim is not None and (held := claiming.holds(claim)) is not None:
             bound.append(_bound(entry.name, claim, held))
+        elif unreadable := _unreadable(pod, entry, view, is_made=claim is not None):
+            unsettled.append(f"claim {entry.name} cannot be read: {unreadable}")
         elif spec is None:
             unsettled.append(f"claim {entry.name}: neither claim nor template is known yet")
         else:
@@ -143,15 +145,29 @@ def standing_selectors(view: View) -> Iterator[str]:
             yield from alternative.selectors
 
 
+def _unreadable(pod: core.Pod, entry: core.PodResourceClaim, view: View, *, is_made: bool) -> str:
+    """Why the claim or, until it is made, the template of an entry is quarantined; "" if not."""
+    namespace = pod.metadata.namespace
+    claim = f"ResourceClaim {namespace}/{_claim_name(pod, entry)}"
+    template = f"ResourceClaimTemplate {namespace}/{entry.resource_claim_template_name}"
+    said = view.quarantined.get(claim, "")
+    return said if said or is_made else view.quarantined.get(template, "")
+
+
+def _claim_name(pod: core.Pod, entry: core.PodResourceClaim) -> str | None:
+    name = entry.resource_claim_name
+    if name is None and pod.status is not None:
+        statuses = pod.status.resource_claim_statuses or ()
+        name = next((s.resource_claim_name for s in statuses if s.name == entry.name), None)
+    return name
+
+
 def _claim_of(
     pod: core.Pod, entry: core.PodResourceClaim, view: View
 ) -> tuple[resource.ResourceClaimSpec | None, resource.ResourceClaim | None]:
     """The claim that a pod's entry stands for; while there is none, its template's spec."""
     namespace = pod.metadata.namespace
-    name = entry.resource_claim_name
-    if name is None and pod.status is not None:
-        statuses = pod.status.resource_claim_statuses or ()
-        name = next((s.resource_claim_name for s in statuses if s.name == entry.name), None)
+    name = _claim_name(pod, entry)
     claim = view.claims.get(f"{namespace}/{name}") if name else None
     if claim is not None:
         return claim.spec, claim

@@ -72,11 +72,15 @@ class Claim(msgspec.Struct, frozen=True):
 
 
 class Held(msgspec.Struct, frozen=True):
-    """A device as a claim holds it: `share` is "" where it is held alone; `consumed` in 1e-9."""
+    """A device as a claim holds it: `share` is "" where it is held alone; `consumed` in 1e-9.
+
+    `tolerations` are those of its request when it was allocated.
+    """
 
     device: DeviceId
     share: str = ""
     consumed: tuple[tuple[str, int], ...] = ()
+    tolerations: tuple[resource.DeviceToleration, ...] = ()
 
 
 def claim(
@@ -117,6 +121,7 @@ def holds(claim: resource.ResourceClaim) -> tuple[Held, ...] | None:
             DeviceId(r.driver, r.pool, r.device),
             r.share_id or "",
             _consumed(r) if r.share_id is not None else (),
+            r.tolerations or (),
         )
         for r in results
         if not r.admin_access

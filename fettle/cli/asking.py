@@ -73,20 +73,26 @@ def explain_policy(server: str, name: str, output: str) -> None:
             out.print(f"{what}: {escape(', '.join(data[what]))}")
 
 
+_COLOURS = {"fits": "green", "undecided": "yellow", "no fit": "magenta", "refused": "red"}
+
+
 def verdict_table(nodes: dict[str, Any]) -> Any:
-    """Nodes with score, verdict and reason; refused last, then by score."""
+    """Nodes with score, verdict and reason; those that can be used first, by score."""
     from rich.markup import escape
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
     for column in ("NODE", "SCORE", "VERDICT", "REASON"):
         table.add_column(column, overflow="fold", justify="right" if column == "SCORE" else "left")
-    for name, v in sorted(nodes.items(), key=lambda i: (not i[1]["fits"], -i[1]["score"], i[0])):
-        if v["fits"]:
-            score, verdict = str(v["score"]), "[green]fits[/]"
-        else:
-            score, verdict = "–", "[red]refused[/]"
-        table.add_row(escape(name), score, verdict, escape(explain.reason(v)))
+    words = {name: explain.word(v) for name, v in nodes.items()}
+    ranks = list(_COLOURS)
+    for name, v in sorted(
+        nodes.items(), key=lambda i: (ranks.index(words[i[0]]), -i[1]["score"], i[0])
+    ):
+        word = words[name]
+        score = str(v["score"]) if v["fits"] else "–"
+        shown = f"[{_COLOURS[word]}]{word}[/]"
+        table.add_row(escape(name), score, shown, escape(explain.reason(v)))
     return table
 
 
@@ -108,12 +114,12 @@ def _print_evidence(out: Any, nodes: dict[str, Any]) -> None:
 
 
 def evidence_lines(evidence: list[dict[str, Any]]) -> list[str]:
-    """One line a piece of evidence: weight, time, text, source."""
+    """One line a piece of evidence: weight, time, text, source and the object that says it."""
     from datetime import UTC, datetime
 
     return [
         f"-{e['weight']:.2f}  {datetime.fromtimestamp(e['observedAt'], UTC):%Y-%m-%d %H:%M:%SZ}  "
-        f"{e['text']}  [{e['family']}, {e['source']}]"
+        f"{e['text']}  [{e['family']}, {e['source']}, {e['reporter']}]"
         for e in evidence
     ]
 
@@ -130,16 +136,16 @@ def devices(server: str, output: str, *, everything: bool) -> None:
     table = Table(box=None, pad_edge=False)
     for column in ("NODE", "DEVICE", "SCORE", "STATE", "WHY"):
         table.add_column(column, overflow="fold", justify="right" if column == "SCORE" else "left")
-    for node in data["nodes"]:
-        for what, health in _rows(node, everything=everything):
-            why = "; ".join(e["text"] for e in health["evidence"])
-            table.add_row(
-                escape(node["node"]),
-                escape(what),
-                f"{health['score']:.2f}",
-                health["state"],
-                escape(why),
-            )
+    rows = [
+        (node["node"], what, health)
+        for node in data["nodes"]
+        for what, health in _rows(node, everything=everything)
+    ]
+    rows += [(_used_by(device["nodes"]), device["device"], device) for device in data["network"]]
+    for where, what, health in rows:
+        why = "; ".join(e["text"] for e in health["evidence"])
+        score = f"{health['score']:.2f}"
+        table.add_row(escape(where), escape(what), score, health["state"], escape(why))
     out = console()
     if table.row_count:
         out.print(table)
@@ -147,6 +153,10 @@ def devices(server: str, output: str, *, everything: bool) -> None:
         out.print("no evidence speaks of any device: all are sound")
     for text in data["quarantined"].values():
         out.print(f"[yellow]cannot be read: {escape(text)}[/]")
+
+
+def _used_by(nodes: list[str]) -> str:
+    return nodes[0] if len(nodes) == 1 else f"({len(nodes)} nodes)"
 
 
 def _rows(node: dict[str, Any], *, everything: bool) -> list[tuple[str, dict[str, Any]]]:

@@ -1,14 +1,24 @@
-"""The schemas of drivers' configurations that an operator gives, such as a mounted ConfigMap."""
+"""What the settings say of rules, drivers and features, held against what there is: a mistyped name
+would do nothing, without a word. Schemas of drivers' configurations may be an operator's own, such
+as a mounted ConfigMap.
+"""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from fettle.errors import SettingsError
-from fettle.lint.drivers import Driver, Drivers, read
-from fettle.settings import LintSettings
+from fettle.lint.drivers import Driver, Drivers, read, shipped
+from fettle.lint.rules import RULES
+from fettle.lint.versions import GATES
+from fettle.settings import LintSettings, Settings
 
 
 def drivers(settings: LintSettings) -> Drivers:
     """The shipped drivers with those of the settings; raises SettingsError with the file."""
+    return Drivers(_given(settings), settings.driver_features)
+
+
+def _given(settings: LintSettings) -> dict[str, Driver]:
     given: dict[str, Driver] = {}
     if settings.driver_schemas is not None:
         folder = Path(settings.driver_schemas)
@@ -20,4 +30,45 @@ def drivers(settings: LintSettings) -> Drivers:
             except OSError as error:
                 raise SettingsError(f"driver schema {path}: {error.strerror}") from error
             given[driver.driver] = driver
-    return Drivers(given, settings.driver_features)
+    return given
+
+
+def check(settings: Settings) -> None:
+    """Raises SettingsError for a rule, a feature gate or a driver's feature that nobody knows."""
+    _check_rules("lint.rules", settings.lint.rules)
+    for index, policy in enumerate(settings.policies):
+        _check_rules(f"policies[{index}].validation.rules", policy.validation.rules)
+    for gate in settings.lint.disabled_features:
+        _check_known("lint.disabledFeatures", "no rule asks about the feature gate", gate, GATES)
+    _check_features(settings.lint)
+
+
+def _check_rules(field: str, named: Iterable[str]) -> None:
+    known = [rule.id for rule in RULES]
+    for name in named:
+        if name not in known:
+            raise SettingsError(
+                f"settings: {field}: there is no rule {name!r}; docs/rules.md lists those from "
+                f"{known[0]} to {known[-1]}"
+            )
+
+
+def _check_features(settings: LintSettings) -> None:
+    known = {**shipped(), **_given(settings)}
+    for name, features in settings.driver_features.items():
+        _check_known("lint.driverFeatures", "no schema is known of the driver", name, known)
+        driver = known[name]
+        gated = {gate.feature for kind in driver.kinds for gate in kind.gates}
+        for feature in features:
+            _check_known(
+                f"lint.driverFeatures.{name}",
+                "nothing in its configurations needs the feature",
+                feature,
+                sorted(gated | driver.features.keys()),
+            )
+
+
+def _check_known(field: str, wrong: str, name: str, known: Iterable[str]) -> None:
+    if name not in known:
+        there_are = ", ".join(known) or "none"
+        raise SettingsError(f"settings: {field}: {wrong} {name!r}; there are: {there_are}")

@@ -18,7 +18,7 @@ from extender.browse import Browse
 from extender.verbs import Verbs
 from fettle import readiness
 from fettle.cli import securing
-from fettle.cli.drivers import drivers
+from fettle.cli.drivers import check, drivers
 from fettle.cli.listening import Address, AppListener, ExtenderListener, Listener, parse
 from fettle.cli.secured import Secured
 from fettle.errors import ClusterError, FettleError
@@ -30,6 +30,7 @@ from fettle.health import HealthBook
 from fettle.inventory.inventory import Inventory
 from fettle.kube import versions
 from fettle.kube.leasing import identity
+from fettle.kube.recording import Recorder
 from fettle.kube.session import Session
 from fettle.lint.linting import Linter
 from fettle.observing import logs
@@ -37,6 +38,7 @@ from fettle.observing.metrics import (
     BreakerMetrics,
     ExtenderMetrics,
     PredictionMetrics,
+    SelectorMetrics,
     ViewMetrics,
     make_registry,
 )
@@ -49,6 +51,8 @@ from fettle.view import Publisher, View
 from fettle.wire import core
 from webhook.app import make_app as make_webhook
 from webhook.gates import EVERYTHING, Gates, Probe
+from webhook.metrics import EventMetrics
+from webhook.telling import CONTROLLER, Tell
 
 _LOG = structlog.get_logger(__name__)
 
@@ -73,6 +77,7 @@ def run(plan: Plan) -> None:
     """Serve until SIGTERM or SIGINT; raises FettleError where that cannot begin or go on."""
     logs.configure(plan.log_level)
     settings = load(plan.settings)
+    check(settings)
     uvloop.run(_serve(plan, settings))
 
 
@@ -139,6 +144,7 @@ class House:
         self._keep("verdicts", self._answers.keep_complete())
         registry = self._registry
         registry.register(ViewMetrics(self._publisher))
+        registry.register(SelectorMetrics(lambda: self._engine.worker_starts))
         recent = await self._open_extender(addresses["extender"], registry)
         if "webhook" in plan.roles:
             self._keep("webhook", _for_ever(self._open_webhook(addresses["webhook"], registry)))
@@ -230,8 +236,22 @@ class House:
             disabled=frozenset(lint.disabled_features),
         )
         return make_webhook(
-            self._publisher, self._settings, registry=registry, linter=linter, gates=gates
+            self._publisher,
+            self._settings,
+            registry=registry,
+            linter=linter,
+            gates=gates,
+            tell=self._tell(registry),
         )
+
+    def _tell(self, registry: CollectorRegistry) -> Tell | None:
+        """Where Events of audit mode go."""
+        if self._session is None or self._settings.webhook.mode != "audit":
+            return None
+        counted = EventMetrics(registry).count
+        recorder = Recorder(self._session, CONTROLLER, identity(), counted)
+        self._keep("events", recorder.run())
+        return recorder.tell
 
     def _gates(self) -> Callable[[], Gates | None]:
         """What the cluster keeps of what the webhook injects, asked for again and again."""

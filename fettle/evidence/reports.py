@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
+import msgspec
+
 from fettle.model import Evidence, Kind, Subject
 
 TEXT_LIMIT = 240
@@ -34,12 +36,20 @@ class Report(NamedTuple):
 
 
 def heaviest(evidence: Iterable[Evidence]) -> tuple[Evidence, ...]:
-    """One for each subject, source and family: what else was said there weighs no more."""
+    """One for each subject, source and family: what else was said there weighs no more.
+
+    It stands for all of them, so it is tolerated only with all of their taints.
+    """
     chosen: dict[object, Evidence] = {}
     for one in evidence:
         key = (one.subject, one.source, one.family, one.kind is Kind.UNKNOWN)
-        if key not in chosen or _rank(one) > _rank(chosen[key]):
+        other = chosen.get(key)
+        if other is None:
             chosen[key] = one
+            continue
+        weightier = max(one, other, key=_rank)
+        taints = tuple(sorted({*one.taints, *other.taints}))
+        chosen[key] = msgspec.structs.replace(weightier, taints=taints)
     return tuple(chosen.values())
 
 

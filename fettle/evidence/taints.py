@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from fettle.evidence.reports import short
 from fettle.evidence.rules import Rules
-from fettle.model import DeviceId, Evidence
+from fettle.model import DeviceId, Evidence, Taint
 from fettle.wire import resource
 from fettle.wire.meta import unix_s
 
@@ -24,8 +24,8 @@ def of_taint(
     row = rules.taint(device.driver, taint.key, taint.effect)
     if row is None:
         return None
-    shown = f"taint {taint.key}" + (f"={taint.value}" if taint.value else "")
-    shown = f"{shown}:{taint.effect}"
+    named = Taint(taint.key, taint.value, taint.effect)
+    shown = f"taint {named}"
     family, kind, weight = row.family, row.kind, row.weight
     if row.xid and taint.value.strip().isdigit():
         xid = rules.xid(taint.value.strip())
@@ -41,6 +41,7 @@ def of_taint(
         text=short(shown),
         observed_at=unix_s(taint.time_added, now),
         half_life_s=rules.half_life_s(family),
+        taints=(named,),
     )
 
 

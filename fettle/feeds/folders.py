@@ -75,6 +75,11 @@ class Folder:
             self._merge()
         return bool(changed)
 
+    def file_of(self, key: Key) -> str:
+        """The name of the file that an object was taken from; "" if there is none."""
+        files = (name for name, content in self._contents.items() if key in content.objects)
+        return max(files, default="")
+
     def _stamps(self) -> dict[str, _Stamp]:
         stamps = {}
         try:

@@ -24,7 +24,8 @@ class Gathered(NamedTuple):
     `devices` are those of slices for this node, in the allocator's order, each with whether it is
     for this node (False only where devices say so themselves) or why that cannot be told; `others`
     are devices elsewhere that draw on the same counters. `counters` are the totals, in 1e-9.
-    `incomplete` and `invalid` pools have no devices; `invalid` says why. `unclear` says what about
+    `incomplete` and `invalid` pools have no devices; `slices` says how many an incomplete pool has
+    and should have, `invalid` why. `unclear` says what about
     the pool is not modelled or cannot be read ("" if nothing). `look` and `columns` are digests of
     what slices say (`shapes.py`).
     """
@@ -34,6 +35,7 @@ class Gathered(NamedTuple):
     others: tuple[Published, ...] = ()
     counters: Mapping[CounterId, int] = {}
     incomplete: bool = False
+    slices: tuple[int, int] = (0, 0)
     invalid: str = ""
     unclear: str = ""
     look: bytes = b""
@@ -79,7 +81,7 @@ def gather(
         if not features.compatibility_groups:
             whole = [s for s in whole if not s.grouped]
         if len(whole) != first.resource_slice_count:
-            return Gathered(pool, incomplete=True)
+            return Gathered(pool, incomplete=True, slices=(len(whole), first.resource_slice_count))
     return _build(pool, relevant, whole, place, features)
 
 

@@ -41,6 +41,7 @@ def pool(
         ),
         counters=counters_left(gathered, devices.holdings),
         incomplete=gathered.incomplete,
+        slices=gathered.slices,
         invalid=gathered.invalid,
         unclear=gathered.unclear,
     )

@@ -12,8 +12,9 @@ from typing import Any
 import msgspec
 
 from fettle.asks.claims import Claim
+from fettle.health.scoring import DIGITS
 from fettle.inventory.pools import Gathered
-from fettle.model import SOUND
+from fettle.model import SOUND, Health
 from fettle.published import Published
 from fettle.selectors import rows
 from fettle.selectors.rows import Reads
@@ -93,7 +94,16 @@ def _state(device: DeviceView) -> tuple[object, ...]:
         _amounts(device.consumed),
         [(t.key, t.value, t.effect) for t in device.taints],
         (health.score, health.state, health.held),
+        _weights(health) if any(w.evidence.taints for w in health.evidence) else (),
     )
+
+
+def _weights(health: Health) -> list[tuple[object, ...]]:
+    """What a score is made of, for whoever tolerates part of it (`verdicts/tolerated.py`)."""
+    return [
+        (e.taints, e.family, e.kind, round(weight, DIGITS), e.source, e.witness, e.together)
+        for e, weight in ((w.evidence, w.weight) for w in health.evidence)
+    ]
 
 
 def _amounts(amounts: Mapping[Any, int]) -> list[tuple[object, str]]:

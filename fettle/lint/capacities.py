@@ -62,13 +62,12 @@ class CapacityTooLarge(Rule):
                 continue
             for name, field in option.field.members("capacity", "requests"):
                 if isinstance(field.value, str | int) and _never(survey, name, field.value):
-                    capacities = _of(survey, name)
-                    most = max(capacities, key=lambda capacity: nano(capacity.value))
+                    most = max((_most(capacity) for capacity in _of(survey, name)), key=nano)
                     yield self.finding(
                         field,
                         f"no matching device can give {field.value} of {name}: the most that one "
-                        f"has is {most.value}",
-                        f"ask for at most {most.value}, in the steps of its requestPolicy",
+                        f"gives is {most}",
+                        f"ask for at most {most}, in the steps of its requestPolicy",
                     )
 
 
@@ -84,6 +83,16 @@ def _never(survey: Survey, name: str, wanted: str | int) -> bool:
 def _of(survey: Survey, name: str) -> list[DeviceCapacity]:
     devices = (device.device for device in survey.looks.values())
     return [found for d in devices if (found := (d.capacity or {}).get(name)) is not None]
+
+
+def _most(capacity: DeviceCapacity) -> str:
+    """The largest amount that one request can get of it."""
+    policy, whole = capacity.request_policy, capacity.value
+    amounts = list(policy.valid_values or ()) if policy is not None else []
+    if policy is not None and not amounts and policy.valid_range is not None:
+        amounts = [policy.valid_range.max] if policy.valid_range.max is not None else []
+    fitting = [amount for amount in amounts if nano(amount) <= nano(whole)]
+    return str(max(fitting, key=nano, default=whole))
 
 
 def _gives(capacity: DeviceCapacity, wanted: str | int) -> bool:

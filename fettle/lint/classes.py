@@ -52,7 +52,7 @@ class UnknownClassAmongAlternatives(Rule):
 def _missing(
     rule: Rule, options: tuple[Option, ...], cluster: Cluster, why: str
 ) -> Iterator[Finding]:
-    if not cluster.complete:
+    if not cluster.knows("DeviceClass"):
         return
     for option in options:
         name = option.class_name

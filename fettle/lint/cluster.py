@@ -31,6 +31,7 @@ class Cluster:
         fleet: Fleet | None = None,
         *,
         complete: bool = True,
+        unknown: frozenset[str] = frozenset(),
         drivers: Drivers = NO_DRIVERS,
         disabled: frozenset[str] = frozenset(),
         quotas: Mapping[str, Mapping[str, int]] = NO_QUOTAS,
@@ -38,7 +39,8 @@ class Cluster:
         """`disabled` are feature gates of Kubernetes that are known to be off.
 
         Of a view that is not synced nothing is known. `complete` false: it holds some objects of
-        a cluster, and what is not there may exist all the same. `quotas` are hard limits by
+        a cluster, and what is not there may exist all the same; so it is with the kinds that are
+        `unknown`, in one that is complete otherwise. `quotas` are hard limits by
         namespace and resource.
         """
         self.view = view if view.synced else EMPTY
@@ -47,6 +49,11 @@ class Cluster:
         self.disabled = disabled
         self.quotas = quotas
         self._fleet = fleet
+        self._unknown = unknown
+
+    def knows(self, kind: str) -> bool:
+        """Whether an object of this kind that is not here does not exist."""
+        return self.complete and kind not in self._unknown
 
     # -- objects by name
 
@@ -89,7 +96,9 @@ class Cluster:
     @property
     def catalogue(self) -> Catalogue | None:
         """What drivers publish; None where that is not known."""
-        if self._fleet is None or not self.complete or not self._fleet.catalogue.looks:
+        if self._fleet is None or not (self.knows("Node") and self.knows("ResourceSlice")):
+            return None
+        if not self._fleet.catalogue.looks:
             return None
         return self._fleet.catalogue
 

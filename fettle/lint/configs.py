@@ -81,7 +81,8 @@ class FeatureOff(Rule):
 
     id = "FTL020"
     name = "driver-feature-off"
-    severity = Severity.DENY
+    severity = Severity.WARN
+    denies_if = "`lint.driverFeatures` says that it is off"
     today = "As for a bad configuration: the driver refuses to prepare the device."
 
     def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
@@ -104,7 +105,8 @@ class ConfigOfOtherKind(Rule):
 
     id = "FTL021"
     name = "config-of-other-kind"
-    severity = Severity.DENY
+    severity = Severity.WARN
+    denies_if = "the class comes with the driver"
     today = "The driver refuses to prepare the device: `cannot apply GpuConfig to device …`."
 
     def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
@@ -123,6 +125,7 @@ class ConfigOfOtherKind(Rule):
                             f"{kind.kind} is for devices of type {listed(kind.devices)}, and "
                             f"request {option.name!r} gets type {listed(types)}",
                             _fitting(driver, types),
+                            Severity.DENY if types == _shipped(option, driver) else Severity.WARN,
                         )
                         break
 
@@ -135,6 +138,11 @@ def _types(option: Option, driver: Driver, cluster: Cluster) -> set[str]:
         values = [(d.device.attributes or {}).get("type") for d in of_driver]
         if all(value is not None and value.string for value in values):
             return {value.string for value in values if value is not None and value.string}
+    return _shipped(option, driver)
+
+
+def _shipped(option: Option, driver: Driver) -> set[str]:
+    """The type that a class stands for which comes with the driver, whatever there is now."""
     known = driver.classes.get(option.class_name)
     return {known} if known else set()
 

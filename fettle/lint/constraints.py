@@ -107,11 +107,12 @@ class TooFewDistinctValues(Rule):
                         break
                     yield None
                 else:
+                    fewer = f"ask for at most {most}, or " if most else ""
                     yield self.finding(
                         field,
                         f"{count} devices with different values of {attribute} are asked for, and "
                         f"the most on one node are {most}",
-                        f"ask for at most {most}, or drop the constraint",
+                        f"{fewer}drop the constraint",
                     )
 
 

@@ -53,7 +53,7 @@ class UnknownRequest(Rule):
             yield self.finding(use.field, message, f"write request: {main}", Severity.WARN)
             return
         has = f"has only: {', '.join(names)}" if names else "has no requests"
-        near = nearest(use.request, names, likeness=0.6)
+        near = nearest(use.request, names)
         yield self.finding(
             use.field,
             f"{what} has no request {use.request!r} ({has}); the container gets no device",

@@ -21,13 +21,17 @@ class Severity(StrEnum):
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """One mistake: `field` is its path, `message` what is wrong, `fix` what to write instead."""
+    """One mistake: `field` is its path, `message` what is wrong, `fix` what to write instead.
+
+    `possible`: it may work all the same, even with the present inventory; strict mode lets it be.
+    """
 
     rule: str
     severity: Severity
     field: str
     message: str
     fix: str = ""
+    possible: bool = False
 
     def __str__(self) -> str:
         fix = f"; {self.fix}" if self.fix else ""
@@ -38,7 +42,8 @@ class Rule(ABC):
     """Finds one kind of mistake in any object; in those it has nothing to say about, nothing.
 
     The docstring's first line says what the mistake is and `today` what Kubernetes does with it;
-    both go into docs/rules.md. `strict`: denies only in strict mode. `denies_pods`: worth denying
+    both go into docs/rules.md. `strict`: denies only in strict mode; `denies_if`: denies only in
+    this case. `denies_pods`: worth denying
     even a pod, whose workload was accepted before. `inventory`: rests on what the cluster has, and
     says nothing without. `seen`: `tests/controlplane/test_rules.py` shows it on the real thing.
     """
@@ -48,6 +53,7 @@ class Rule(ABC):
     severity: ClassVar[Severity]
     today: ClassVar[str]
     strict: ClassVar[bool] = False
+    denies_if: ClassVar[str] = ""
     denies_pods: ClassVar[bool] = False
     inventory: ClassVar[bool] = False
     seen: ClassVar[bool] = False
@@ -62,7 +68,13 @@ class Rule(ABC):
         """The mistakes, and None wherever others may have their turn between two long steps."""
 
     def finding(
-        self, field: Field, message: str, fix: str = "", severity: Severity | None = None
+        self,
+        field: Field,
+        message: str,
+        fix: str = "",
+        severity: Severity | None = None,
+        *,
+        possible: bool = False,
     ) -> Finding:
         """A finding of this rule, of its own severity unless another one is given."""
         return Finding(
@@ -71,4 +83,5 @@ class Rule(ABC):
             field=field.path,
             message=message,
             fix=fix,
+            possible=possible,
         )

@@ -113,7 +113,7 @@ def _wrong_codes(codes: Field) -> Iterator[tuple[Field, str]]:
 
 
 class ExitCodeBeforeDisruption(Rule):
-    """A rule on exit codes fails the Job before the rule that ignores disruptions is reached."""
+    """A rule on exit codes fails the Job before any rule that ignores disruptions is reached."""
 
     id = "FTL048"
     seen = True
@@ -123,18 +123,19 @@ class ExitCodeBeforeDisruption(Rule):
 
     def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
         for job in manifest.jobs:
-            earlier: Field | None = None
-            for rule in _rules(job):
-                if rule.text("action") == "FailJob" and _codes(rule).matches(EVICTED):
-                    earlier = earlier or rule
-                elif earlier is not None and _ignores_disruption(rule):
-                    yield self.finding(
-                        earlier,
-                        f"matches exit code {EVICTED} of evicted pods before {rule.path} could "
-                        "ignore them",
-                        "put the rule on DisruptionTarget first",
-                    )
-                    break
+            rules = _rules(job)
+            ignoring = next((rule for rule in rules if _ignores_disruption(rule)), None)
+            failing = next((rule for rule in rules if _fails_evicted(rule)), None)
+            if failing is None or (ignoring and rules.index(ignoring) < rules.index(failing)):
+                continue
+            evicted = f"matches exit code {EVICTED} of evicted pods"
+            if ignoring is not None:
+                message = f"{evicted} before {ignoring.path} could ignore them"
+                yield self.finding(failing, message, "put the rule on DisruptionTarget first")
+            else:
+                message = f"{evicted}, and no rule ignores disruptions"
+                fix = "put a rule before it with action: Ignore on the condition DisruptionTarget"
+                yield self.finding(failing, message, fix)
 
 
 class EndlessRetries(Rule):
@@ -175,7 +176,7 @@ class UnknownCondition(Rule):
             for rule in _rules(job):
                 for condition in rule.each("onPodConditions"):
                     name = condition.text("type")
-                    if name not in _CONDITIONS and (near := nearest(name, _CONDITIONS, 0.8)):
+                    if name not in _CONDITIONS and (near := nearest(name, _CONDITIONS)):
                         message = f"no pod has a condition {name!r}, but there is {near!r}"
                         yield self.finding(condition.at("type"), message, f"write {near}")
 
@@ -197,7 +198,7 @@ class ImpossibleExitCode(Rule):
                         yield self.finding(
                             entry,
                             f"{code} is no exit code: they are 0 to 255",
-                            f"write {code % 256}",
+                            "write the code that the container ends with, or leave it out",
                         )
 
 
@@ -290,6 +291,10 @@ def _codes(rule: Field) -> _Codes:
 
 def _rules(job: Field) -> list[Field]:
     return list(job.each("podFailurePolicy", "rules"))
+
+
+def _fails_evicted(rule: Field) -> bool:
+    return rule.text("action") == "FailJob" and _codes(rule).matches(EVICTED)
 
 
 def _ignores_disruption(rule: Field) -> bool:

@@ -68,15 +68,18 @@ class Linter:
         levels: Validation = DEFAULT_LEVELS,
         *,
         complete: bool = True,
+        unknown: frozenset[str] = frozenset(),
     ) -> list[Finding]:
         """What is wrong with the object, in the order of the rules.
 
-        `complete` false: the view holds some objects of a cluster, not all.
+        `complete` false: the view holds some objects of a cluster, not all; `unknown` are kinds
+        of which a complete one holds none, though there may be some.
         """
         cluster = Cluster(
             view,
             self._fleet,
             complete=complete,
+            unknown=unknown,
             drivers=self._drivers,
             disabled=self._disabled,
             quotas=self._quotas,
@@ -156,7 +159,7 @@ def _weighed(
     severity: Severity = finding.severity
     if level is not None:
         severity = Severity(level.value)
-    elif levels.strict and rule.strict:
+    elif levels.strict and rule.strict and not finding.possible:
         severity = Severity.DENY
     if manifest.late and not (rule.denies_pods or levels.strict):
         severity = Severity.WARN

@@ -61,6 +61,9 @@ class Request:
         if field.raw("exactly"):
             self.options: tuple[Option, ...] = (Option(self.name, field.at("exactly")),)
             self.alternatives = False
+        elif field.text("deviceClassName"):  # as v1beta1 has it
+            self.options = (Option(self.name, field),)
+            self.alternatives = False
         else:
             self.options = tuple(
                 Option(f"{self.name}/{entry.text('name')}", entry)
@@ -155,7 +158,7 @@ class Manifest:
     @property
     def namespaced(self) -> bool:
         """False for the kinds that rules read and that belong to no namespace."""
-        return self.kind not in ("DeviceClass", "DeviceTaintRule")
+        return self.kind not in ("DeviceClass", "DevicePolicy", "DeviceTaintRule", "Namespace")
 
     @cached_property
     def claims(self) -> tuple[Claim, ...]:

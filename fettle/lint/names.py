@@ -1,18 +1,66 @@
-"""Saying which of several names was probably meant."""
+"""Saying which of several names was probably meant.
 
+Only slips of the keyboard count: a name that differs by a word or a number means something else,
+and to write it instead would do harm.
+"""
+
+import re
 from collections.abc import Iterable
-from difflib import get_close_matches
 
 _LONGEST, _MOST = 128, 100  # the comparison is quadratic in length and linear in candidates
+_WORD = re.compile(r"\d+|[A-Z]?[a-z]+|[A-Z]+|[^\W\da-zA-Z_]+")
+_LETTERS_A_SLIP = 4
+"""A word may have one slip in so many letters, and two at most."""
 
 
-def nearest(name: str, candidates: Iterable[str], likeness: float = 0.7) -> str:
-    """The candidate that is most like a name that is not among them; "" if none is."""
+def nearest(name: str, candidates: Iterable[str]) -> str:
+    """The candidate that a name which is not among them was meant to be; "" if none is."""
     if len(name) > _LONGEST:
         return ""
     some = sorted(c for c in set(candidates) if len(c) <= _LONGEST)[:_MOST]
-    found = get_close_matches(name, some, n=1, cutoff=likeness)
-    return found[0] if found else ""
+    near = ((slips, c) for c in some if (slips := _slips(name, c)) is not None)
+    return min(near, default=(0, ""))[1]
+
+
+def _slips(name: str, other: str) -> int | None:
+    """How many slips lead from one name to the other; None where they are different words."""
+    words, others = _WORD.findall(name), _WORD.findall(other)
+    if "".join(words).lower() == "".join(others).lower():
+        return 0 if words else None
+    if len(words) != len(others):
+        return None
+    pairs = [(a, b) for a, b in zip(words, others, strict=True) if a.lower() != b.lower()]
+    if len(pairs) != 1:
+        return None
+    word, meant = pairs[0]
+    return None if word.isdigit() or meant.isdigit() else _of_word(word.lower(), meant.lower())
+
+
+def _of_word(word: str, meant: str) -> int | None:
+    shorter = min(len(word), len(meant))
+    most = max(1, min(2, shorter // _LETTERS_A_SLIP))
+    if abs(len(word) - len(meant)) > most:
+        return None
+    # In a short word another letter makes another word: gpu, tpu, npu.
+    if shorter < _LETTERS_A_SLIP and len(word) == len(meant) and sorted(word) != sorted(meant):
+        return None
+    found = _distance(word, meant)
+    return found if found <= most else None
+
+
+def _distance(word: str, meant: str) -> int:
+    """Letters to add, leave out, replace, or exchange with the next one."""
+    before: list[int] = []
+    last = list(range(len(meant) + 1))
+    for i, letter in enumerate(word):
+        row = [i + 1]
+        for j, other in enumerate(meant):
+            least = min(last[j + 1] + 1, row[j] + 1, last[j] + (letter != other))
+            if i and j and letter == meant[j - 1] and word[i - 1] == other:
+                least = min(least, before[j - 1] + 1)
+            row.append(least)
+        before, last = last, row
+    return last[-1]
 
 
 def listed(names: Iterable[str], most: int = 5) -> str:

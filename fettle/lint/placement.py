@@ -165,6 +165,6 @@ class UnknownNodeTaint(Rule):
                 continue
             known = {*WELL_KNOWN_TAINTS, *cluster.node_taints}
             for key, toleration in keys.items():
-                if key not in known and (near := nearest(key, known, likeness=0.9)):
+                if key not in known and (near := nearest(key, known)):
                     message = f"no taint is called {key!r}, but one is called {near!r}"
                     yield self.finding(toleration.at("key"), message, f"write {near}")

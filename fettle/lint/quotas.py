@@ -55,11 +55,12 @@ class QuotaTooSmall(Rule):
             for class_name, count in _charged(claim).items():
                 most = limits.get(f"{class_name}{_PER_CLASS}")
                 if most is not None and count > most:
+                    fewer = f"ask for at most {most}, or raise the quota"
                     yield self.finding(
                         claim.field.at("devices", "requests"),
                         f"counts for {count} devices of {class_name}, and a ResourceQuota of "
                         f"namespace {manifest.namespace} allows {most}",
-                        f"ask for at most {most}, or raise the quota",
+                        fewer if most else "raise the quota, or use another class",
                     )
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
+from fettle.lint import shapes
 from fettle.lint.cluster import Cluster
 from fettle.lint.fields import Field
 from fettle.lint.findings import Finding, Rule, Severity
@@ -29,7 +30,7 @@ class AbsentClaim(Rule):
             where = f"ResourceClaim {manifest.namespace}/{name}"
             if claim is not None and claim.metadata.deletion_timestamp is not None:
                 yield self.finding(field, f"{where} is being deleted", "wait, then create it anew")
-            elif claim is None and cluster.complete:
+            elif claim is None and cluster.knows("ResourceClaim"):
                 near = nearest(name, _names(cluster.view.claims, manifest.namespace))
                 yield self.finding(
                     field,
@@ -53,7 +54,8 @@ class AbsentTemplate(Rule):
 
     def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
         for field, name in _named(manifest, "resourceClaimTemplateName"):
-            if cluster.complete and cluster.template(manifest.namespace, name) is None:
+            known = cluster.knows("ResourceClaimTemplate")
+            if known and cluster.template(manifest.namespace, name) is None:
                 near = nearest(name, _names(cluster.view.templates, manifest.namespace))
                 yield self.finding(
                     field,
@@ -129,12 +131,17 @@ def _shared(manifest: Manifest) -> Iterator[tuple[Field, str, int]]:
 
     Pods of a PodGroup may hold a claim together, as one consumer; those are left out.
     """
+    found: dict[str, tuple[Field, int]] = {}
     for pod in manifest.pods:
         grouped = pod.field.at("schedulingGroup").exists or pod.field.at("workloadRef").exists
         count = _pods_at_a_time(manifest, pod.field.path)
-        for entry in pod.claims:
-            if not grouped and (name := entry.text("resourceClaimName")):
-                yield entry.at("resourceClaimName"), name, count
+        names = {} if grouped else {e.text("resourceClaimName"): e for e in pod.claims}
+        for name, entry in names.items():
+            if name:
+                field, before = found.get(name, (entry.at("resourceClaimName"), 0))
+                found[name] = (field, before + count)
+    for name, (field, count) in found.items():
+        yield field, name, count
 
 
 def _pods_at_a_time(manifest: Manifest, pod_path: str) -> int:
@@ -146,13 +153,38 @@ def _pods_at_a_time(manifest: Manifest, pod_path: str) -> int:
             at_once = 1 if parallelism is None else parallelism
             at_once = at_once if completions is None else min(at_once, completions)
             return at_once * _replicas_of_job(manifest, job.path)
-    replicas = manifest.root.integer("spec", "replicas")
-    return 1 if replicas is None else replicas
+    if (path := _GROUPS.get((manifest.group, manifest.kind))) is not None:
+        groups = shapes.walk(manifest.root, path)
+        return next((_in_group(g) for g in groups if pod_path.startswith(f"{g.path}.")), 1)
+    return _number(manifest.root.at("spec", "replicas")) * _in_each_replica(manifest)
+
+
+_GROUPS: shapes.Table = {
+    ("kubeflow.org", "PyTorchJob"): ("spec", "pytorchReplicaSpecs", "*"),
+    ("ray.io", "RayCluster"): ("spec", "workerGroupSpecs", "*"),
+    ("ray.io", "RayJob"): ("spec", "rayClusterSpec", "workerGroupSpecs", "*"),
+}
+"""Where kinds with several pod templates say how many pods each of them makes."""
+
+
+def _in_group(group: Field) -> int:
+    return _number(group.at("replicas")) * _number(group.at("numOfHosts"))
+
+
+def _in_each_replica(manifest: Manifest) -> int:
+    """Workers of a LeaderWorkerSet's group: the leader is one of them unless it differs."""
+    groups = manifest.root.at("spec", "leaderWorkerTemplate")
+    leaders = 1 if groups.raw("leaderTemplate") else 0
+    return _number(groups.at("size")) - leaders
+
+
+def _number(field: Field) -> int:
+    number = field.integer()
+    return 1 if number is None else number
 
 
 def _replicas_of_job(manifest: Manifest, job_path: str) -> int:
     for entry in manifest.root.each("spec", "replicatedJobs"):
         if job_path.startswith(f"{entry.path}."):
-            replicas = entry.integer("replicas")
-            return 1 if replicas is None else replicas
+            return _number(entry.at("replicas"))
     return 1

@@ -69,14 +69,15 @@ def _counted(survey: Survey) -> str:
 class SelectorFails(Rule):
     """A selector fails on a device that the scheduler evaluates.
 
-    Where it fails on every device, nothing can ever be allocated; where it fails on some, it
-    depends on what else is on the node.
+    Where it fails on every device, nothing can be allocated before other devices come; where it
+    fails on some, it depends on what else is on the node.
     """
 
     id = "FTL005"
     seen = True
     name = "selector-fails"
     severity = Severity.WARN
+    strict = True
     inventory = True
     today = (
         "Scheduling ends with `CEL runtime error: no such key: …` (SchedulerError), even where "
@@ -99,7 +100,7 @@ class SelectorFails(Rule):
                 f"{first.reason}",
                 "test what a device may lack first: has(device.attributes[…].name) && …, or use "
                 "optional chaining: .?name.orValue(…)",
-                severity=Severity.DENY if always else Severity.WARN,
+                possible=not always,
             )
 
 

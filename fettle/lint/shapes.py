@@ -42,22 +42,23 @@ POD_SPECS: Table = {
 
 
 def specs(object: Raw, table: Table) -> Iterator[Field]:
-    """The specs that the table says are in such an object."""
+    """The specs that the table says are in such an object; an absent one reads as empty."""
     group, slash, _ = text(object.get("apiVersion")).partition("/")
     path = table.get((group if slash else "", text(object.get("kind"))))
     if path is not None:
-        yield from _walk(Field("", object), path)
+        yield from walk(Field("", object), path)
 
 
-def _walk(field: Field, path: tuple[str, ...]) -> Iterator[Field]:
+def walk(field: Field, path: tuple[str, ...]) -> Iterator[Field]:
+    """The objects to which a path leads."""
     if not path:
-        if isinstance(field.value, dict) and field.value:
-            yield field
+        if isinstance(field.value, dict | None):
+            yield Field(field.path, field.value or {})
     elif path[0] != "*":
-        yield from _walk(field.at(path[0]), path[1:])
+        yield from walk(field.at(path[0]), path[1:])
     elif isinstance(field.value, dict):
         for _, member in field.members():
-            yield from _walk(member, path[1:])
+            yield from walk(member, path[1:])
     else:
         for entry in field.entries():
-            yield from _walk(entry, path[1:])
+            yield from walk(entry, path[1:])

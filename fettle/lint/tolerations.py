@@ -36,7 +36,7 @@ class UnknownTaint(Rule):
         for option in manifest.options:
             for toleration in option.tolerations:
                 key = toleration.text("key")
-                if key and key not in keys and (near := nearest(key, keys, likeness=0.85)):
+                if key and key not in keys and (near := nearest(key, keys)):
                     message = f"no device has a taint {key!r}, but there is {near!r}"
                     yield self.finding(toleration.at("key"), message, f"write {near}")
 

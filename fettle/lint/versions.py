@@ -9,6 +9,19 @@ from fettle.lint.manifests import Manifest, Option
 
 REMOVED: Mapping[str, str] = {"v1beta1": "1.38", "v1beta2": "1.39"}
 """Versions of resource.k8s.io, and the Kubernetes in which they are no longer served."""
+_GONE = ("v1alpha2", "v1alpha3")
+_KINDS = ("DeviceClass", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice")
+"""Kinds that alpha versions had once; others are still served in them."""
+
+
+_ALTERNATIVES = "DRAPrioritizedList"
+_OF_OPTIONS: Mapping[str, str] = {
+    "DRADeviceTaints": "tolerations",
+    "DRAConsumableCapacity": "capacity",
+    "DRAAdminAccess": "adminAccess",
+}
+GATES: tuple[str, ...] = (_ALTERNATIVES, *_OF_OPTIONS)
+"""The feature gates of Kubernetes that a rule asks about."""
 
 
 class FeatureDisabled(Rule):
@@ -34,15 +47,14 @@ class FeatureDisabled(Rule):
 
 
 def _gated(request: Field, options: tuple[Option, ...]) -> Iterator[tuple[str, Field]]:
-    yield "DRAPrioritizedList", request.at("firstAvailable")
+    yield _ALTERNATIVES, request.at("firstAvailable")
     for option in options:
-        yield "DRADeviceTaints", option.field.at("tolerations")
-        yield "DRAConsumableCapacity", option.field.at("capacity")
-        yield "DRAAdminAccess", option.field.at("adminAccess")
+        for gate, field in _OF_OPTIONS.items():
+            yield gate, option.field.at(field)
 
 
 class OldVersion(Rule):
-    """A beta version of resource.k8s.io that a coming Kubernetes no longer serves."""
+    """A version of resource.k8s.io that Kubernetes no longer serves, now or soon."""
 
     id = "FTL034"
     seen = True
@@ -55,9 +67,14 @@ class OldVersion(Rule):
 
     def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
         group, _, version = manifest.written_as.partition("/")
-        if group == "resource.k8s.io" and version in REMOVED:
-            yield self.finding(
-                manifest.root.at("apiVersion"),
-                f"{manifest.written_as} is no longer served from Kubernetes {REMOVED[version]} on",
-                "write resource.k8s.io/v1",
-            )
+        if group != "resource.k8s.io":
+            return
+        message = ""
+        if version in REMOVED:
+            message = f"is no longer served from Kubernetes {REMOVED[version]} on"
+        elif version in _GONE and manifest.kind in _KINDS:
+            message = f"no longer has the kind {manifest.kind}, and is not served for it"
+        if message:
+            field = manifest.root.at("apiVersion")
+            fix = "write resource.k8s.io/v1"
+            yield self.finding(field, f"{manifest.written_as} {message}", fix)

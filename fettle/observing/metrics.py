@@ -14,10 +14,10 @@ from prometheus_client import (
     PlatformCollector,
     ProcessCollector,
 )
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from fettle.model import State
+from fettle.model import DeviceId, State
 from fettle.view import Publisher
 
 _LOG = structlog.get_logger(__name__)
@@ -60,8 +60,8 @@ class ExtenderMetrics:
         )
         self.nodes = Counter(
             "fettle_extender_nodes",
-            "Nodes in filter requests by result (allowed, refused, undecided); undecided nodes "
-            "are allowed too.",
+            "Nodes in filter requests by result (allowed, refused, undecided, unfit); undecided "
+            "nodes are allowed too, and unfit ones, which the scheduler's own checks refuse.",
             ["result"],
             registry=registry,
         )
@@ -146,6 +146,7 @@ class ViewMetrics(Collector):
 
     def _states(self) -> Metric:
         counts: dict[tuple[str, str], int] = {}
+        network: dict[DeviceId, State] = {}
         for node in self._publisher.view.nodes.values():
             for plugin in node.plugins.values():
                 key = (plugin.resource, node.health.state)
@@ -156,8 +157,13 @@ class ViewMetrics(Collector):
                     counts[key] = counts.get(key, 0) + 1
             for pool in node.pools:
                 for device in pool.devices:
+                    if not device.published.local:  # seen by many nodes, and still one device
+                        network[device.id] = device.health.state
+                        continue
                     key = (pool.driver, device.health.state)
                     counts[key] = counts.get(key, 0) + 1
+        for id_, state in network.items():
+            counts[id_.driver, state] = counts.get((id_.driver, state), 0) + 1
         devices = GaugeMetricFamily(
             "fettle_devices", "Devices by kind and state.", labels=["kind", "state"]
         )
@@ -165,6 +171,20 @@ class ViewMetrics(Collector):
             for state in State:
                 devices.add_metric([kind, state], counts.get((kind, state), 0))
         return devices
+
+
+class SelectorMetrics(Collector):
+    """The worker process that evaluates selectors, counted when it is scraped."""
+
+    def __init__(self, starts: Callable[[], int]) -> None:
+        self._starts = starts
+
+    def collect(self) -> Iterator[Metric]:
+        yield CounterMetricFamily(
+            "fettle_selector_worker_starts",
+            "Processes started to evaluate selectors; a second one replaces one that ended.",
+            value=self._starts(),
+        )
 
 
 def make_registry() -> CollectorRegistry:

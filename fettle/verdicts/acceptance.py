@@ -1,16 +1,28 @@
 """What a policy accepts now: of one device or node, why it does not. Pure."""
 
+from collections.abc import Sequence
+
 import msgspec
 
 from fettle.model import Health, State
 from fettle.policy import Degraded, Placement, Unknown
+from fettle.settings import HealthSettings
+from fettle.verdicts.requirements import Requirements
+from fettle.verdicts.tolerated import Tolerated, tolerating
+from fettle.wire.resource import DeviceToleration
 
 
 class Acceptance(msgspec.Struct, frozen=True):
-    """What a policy accepts now. `open_breakers` are drivers or resources it may not refuse on."""
+    """What a policy accepts now. `open_breakers` are drivers or resources it may not refuse on.
+
+    `thresholds` are those between states, for health without what a request tolerates;
+    `requirements` look up what the policy requires beside health.
+    """
 
     placement: Placement
     open_breakers: frozenset[str] = frozenset()
+    thresholds: HealthSettings = HealthSettings()
+    requirements: Requirements = Requirements()
 
     def refusal(self, health: Health) -> str:
         """Why a device or node of this health is not acceptable; "" if it is."""
@@ -20,6 +32,10 @@ class Acceptance(msgspec.Struct, frozen=True):
         """A score as it counts towards the policy's minimum: not knowing refuses nobody."""
         tolerated = health.state is State.UNKNOWN and self.placement.unknown is Unknown.ALLOW
         return 1.0 if tolerated else health.score
+
+    def tolerating(self, health: Health, tolerations: Sequence[DeviceToleration]) -> Tolerated:
+        """A device's health for a request with these tolerations."""
+        return tolerating(health, tolerations, self.thresholds)
 
 
 def refusal(health: Health, placement: Placement) -> str:

@@ -9,22 +9,24 @@ import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 
 import msgspec
 
 from fettle.allocator.profiles import CURRENT, of_version
 from fettle.asks import asks
 from fettle.asks.asks import Ask
-from fettle.policy import Placement
+from fettle.policy import Placement, Policy
 from fettle.selectors.engine import SelectorEngine
 from fettle.settings import Settings
 from fettle.verdicts.acceptance import Acceptance
 from fettle.verdicts.breaker import Breaker
 from fettle.verdicts.claimed import Allocator
+from fettle.verdicts.requirements import Engines, Requirements
 from fettle.verdicts.tables import Matching, Table, budget_after
 from fettle.verdicts.unseen import Unseen
 from fettle.verdicts.verdicts import Verdict, judging
-from fettle.view import Publisher, View
+from fettle.view import NodeView, Publisher, View
 from fettle.wire import core
 
 SLICE_S = 0.0003
@@ -52,6 +54,7 @@ class Answers:
         self.profile = CURRENT
         """Of the version of Kubernetes that allocates."""
         self._engine = engine
+        self._engines = Engines(engine)
         self._settings = settings
         self._clock = clock
         self._unseen = Unseen()
@@ -60,6 +63,7 @@ class Answers:
         self._tables: OrderedDict[Ask, Table] = OrderedDict()
         self._behind: set[Ask] = set()
         self._fell_behind = asyncio.Event()
+        self._evaluations: dict[Ask, asyncio.Task[None]] = {}
         self._breakers: dict[Placement, tuple[int, Breaker]] = {}
 
     @property
@@ -116,7 +120,13 @@ class Answers:
         """The ask's table, without what the newest view has overtaken."""
         table = self._tables.get(ask)
         if table is None:
-            table = self._tables[ask] = Table(ask, self.profile)
+            placement = ask.policy.placement
+            acceptance = Acceptance(
+                placement,
+                thresholds=self._settings.health,
+                requirements=Requirements(placement.requires, self._engines),
+            )
+            table = self._tables[ask] = Table(ask, acceptance, self.profile)
             if len(self._tables) > MAX_TABLES:
                 self._tables.popitem(last=False)
         self._tables.move_to_end(ask)
@@ -128,7 +138,9 @@ class Answers:
                 table.drop(changed)
             open_breakers = self.breaker(ask.policy.placement).open
             if open_breakers != table.acceptance.open_breakers:
-                table.acceptance = Acceptance(ask.policy.placement, open_breakers)
+                table.acceptance = msgspec.structs.replace(
+                    table.acceptance, open_breakers=open_breakers
+                )
                 table.clear()
             table.basis = self.view.basis
             if not table.complete(self.view.nodes):
@@ -148,19 +160,29 @@ class Answers:
             if view.basis == basis:
                 continue
             changed = self.publisher.changed_since(basis) if basis >= 0 else None
-            expressions = frozenset(asks.standing_selectors(view))
-            if changed is None or expressions - known:
+            policies = (*self.policies.by_name.values(), *view.policies.values())
+            required = frozenset(r for policy in policies for r in policy.placement.requires)
+            selectors = frozenset(asks.standing_selectors(view))
+            wanted = selectors | {requirement.expression for requirement in required}
+            if changed is None or wanted - known:
                 changed = frozenset(view.nodes)
-            basis, known = view.basis, expressions
-            if not expressions:
+            basis, known = view.basis, wanted
+            if not wanted:
                 continue
             for batch in _batches(sorted(changed), READY_NODES):
-                nodes = (view.nodes[name] for name in batch if name in view.nodes)
+                nodes = [view.nodes[name] for name in batch if name in view.nodes]
                 devices = [
                     (d.id.driver, d.device) for n in nodes for p in n.pools for d in p.devices
                 ]
-                await self._engine.evaluate(expressions, devices)
+                await self._engine.evaluate(selectors, devices)
+                await self._engines.evaluate(required, nodes)
                 await asyncio.sleep(0)
+            self._engines.warn(policies)
+
+    async def ignored(self, policy: Policy) -> list[str]:
+        """Sentences about what a policy requires in vain, since it does not compile."""
+        await self._engines.evaluate(policy.placement.requires)
+        return self._engines.ignored(policy)
 
     async def keep_complete(self) -> None:
         """Judge the nodes that an ask has not been asked about yet, until cancelled.
@@ -206,7 +228,7 @@ class Answers:
 
         def judging_all() -> Iterator[None]:
             for name, node in self.view.nodes.items():
-                allocator = Allocator(match, self.profile, budget_after(spent))
+                allocator = Allocator(match, self.profile, budget_after(spent), explains=True)
                 verdicts[name] = yield from judging(ask, node, acceptance, allocator)
                 yield
 
@@ -235,17 +257,31 @@ class Answers:
         """Wait, within the bound, for selectors that are not evaluated, and judge those again."""
         nodes = self.view.nodes
         open_names = [n for n in names if n in table.provisional and n in nodes]
-        devices = [
-            (d.id.driver, d.device) for n in open_names for p in nodes[n].pools for d in p.devices
-        ]
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(self._settings.extender.wait_seconds):
-                await self._engine.evaluate(table.ask.selectors, devices)
-        except TimeoutError:
-            pass
+                if (running := self._evaluations.get(table.ask)) is not None:
+                    await asyncio.shield(running)
+                await asyncio.shield(self._evaluation(table.ask, [nodes[n] for n in open_names]))
         table = self.table(table.ask)
         known = [n for n in open_names if n in self.view.nodes]
         await self._judge(table, known, self.matching())
+
+    def _evaluation(self, ask: Ask, nodes: Sequence[NodeView]) -> "asyncio.Task[None]":
+        """Evaluates what an ask selects by, to its end: whoever asks next finds it in memory."""
+        task = asyncio.ensure_future(self._evaluate(ask, nodes))
+        self._evaluations[ask] = task
+
+        def over(done: "asyncio.Task[None]") -> None:
+            if self._evaluations.get(ask) is done:
+                del self._evaluations[ask]
+
+        task.add_done_callback(over)
+        return task
+
+    async def _evaluate(self, ask: Ask, nodes: Sequence[NodeView]) -> None:
+        devices = [(d.id.driver, d.device) for n in nodes for p in n.pools for d in p.devices]
+        await self._engine.evaluate(ask.selectors, devices)
+        await self._engines.evaluate(ask.policy.placement.requires, nodes)
 
 
 def _turns(work: Iterator[None]) -> Iterator[None]:

@@ -1,19 +1,23 @@
 """Keeps refusals from emptying a cluster: beyond a set share of a pool, a policy may only score.
 
 A pool is all devices of one DRA driver, or all units of one extended resource. Counts are kept
-per node and updated for the nodes that changed, so a turn of the view costs what changed. Pure.
+per node and updated for the nodes that changed, so a turn of the view costs what changed. A device
+of the network counts once, however many nodes see it. Pure.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from fettle.model import SOUND, Health
+from fettle.model import SOUND, DeviceId, Health
 from fettle.policy import Placement
 from fettle.settings import BreakerSettings
 from fettle.verdicts.acceptance import refusal
 from fettle.view import NodeView
 
 Counts = dict[str, tuple[int, int]]
-"""Pool → (devices, devices that the policy refuses)."""
+"""Pool → (devices of the node, those of them that the policy refuses)."""
+Networked = frozenset[tuple[DeviceId, bool]]
+"""Devices of the network that a node sees, each with whether the policy refuses it."""
 
 
 class Breaker:
@@ -22,19 +26,21 @@ class Breaker:
     def __init__(self, placement: Placement, settings: BreakerSettings) -> None:
         self._placement = placement
         self._settings = settings
-        self._by_node: dict[str, Counts] = {}
+        self._by_node: dict[str, tuple[Counts, Networked]] = {}
+        self._seen_by: Counter[tuple[DeviceId, bool]] = Counter()
         self._totals: dict[str, list[int]] = {}
         self.open: frozenset[str] = frozenset()
 
     def update(self, names: Iterable[str], nodes: Mapping[str, NodeView]) -> bool:
         """Count these nodes again; true if the set of open pools changed by it."""
         for name in names:
-            self._add(self._by_node.pop(name, {}), -1)
+            if (before := self._by_node.pop(name, None)) is not None:
+                self._add(*before, -1)
             if (node := nodes.get(name)) is not None:
-                counts = self._by_node[name] = self._count(node)
-                self._add(counts, 1)
-        before, self.open = self.open, frozenset(k for k in self._totals if self._tripped(k))
-        return before != self.open
+                counted = self._by_node[name] = self._count(node)
+                self._add(*counted, 1)
+        was_open, self.open = self.open, frozenset(k for k in self._totals if self._tripped(k))
+        return was_open != self.open
 
     def share(self, pool: str) -> float:
         """The share (0..1) of a pool's devices that this placement refuses."""
@@ -45,15 +51,24 @@ class Breaker:
         enough_nodes = self._totals[pool][2] >= self._settings.min_nodes
         return enough_nodes and self.share(pool) > self._settings.max_excluded_share
 
-    def _add(self, counts: Counts, sign: int) -> None:
+    def _add(self, counts: Counts, networked: Networked, sign: int) -> None:
+        """Add what a node counts (1), or take it away (-1)."""
         for pool, (devices, refused) in counts.items():
             total = self._totals.setdefault(pool, [0, 0, 0])
             total[0] += sign * devices
             total[1] += sign * refused
             total[2] += sign
+        for entry in networked:
+            before = self._seen_by[entry]
+            self._seen_by[entry] = now = before + sign
+            if 0 in (before, now):  # the first node that sees it, or the last one that did
+                total = self._totals[entry[0].driver]
+                total[0] += sign
+                total[1] += sign * entry[1]
 
-    def _count(self, node: NodeView) -> Counts:
+    def _count(self, node: NodeView) -> tuple[Counts, Networked]:
         counts: Counts = {}
+        networked: set[tuple[DeviceId, bool]] = set()
         for resource, plugin in node.plugins.items():
             if plugin.allocatable > 0:
                 named = [u.health for u in plugin.units[: plugin.allocatable]]
@@ -63,9 +78,15 @@ class Breaker:
                 counts[resource] = (plugin.allocatable, refused)
         for pool in node.pools:
             devices, refused = counts.get(pool.driver, (0, 0))
-            refused += sum(1 for d in pool.devices if self._refused(d.health))
-            counts[pool.driver] = (devices + len(pool.devices), refused)
-        return counts
+            for device in pool.devices:
+                is_refused = self._refused(device.health)
+                if not device.published.local:
+                    networked.add((device.id, is_refused))
+                    continue
+                devices += 1
+                refused += is_refused
+            counts[pool.driver] = (devices, refused)
+        return counts, frozenset(networked)
 
     def _refused(self, health: Health) -> bool:
         """An operator's hold is meant: it neither counts here nor is overruled."""

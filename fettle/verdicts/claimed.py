@@ -3,37 +3,50 @@ worth. Pure; `allocator` knows which, `acceptance` knows whether a policy takes 
 """
 
 from collections.abc import Generator, Sequence
-from functools import partial
+from functools import lru_cache, partial
 
 import msgspec
 
 from fettle.affinity import Malformed, Place, Selector
-from fettle.allocator import AMPLE, Allocated, Budget, Found, Match, allocating
+from fettle.allocator import AMPLE, Allocated, Budget, Found, Match, allocating, shortfall
 from fettle.allocator.committing import after
 from fettle.allocator.profiles import CURRENT, Profile
 from fettle.asks.asks import Bound
-from fettle.asks.claims import Claim
+from fettle.asks.claims import Alternative, Claim
+from fettle.model import UNKNOWN_SCORE, Health, State
 from fettle.verdicts import ranking
 from fettle.verdicts.acceptance import Acceptance
-from fettle.verdicts.parts import UNDECIDED_VALUE, Choice, Part
+from fettle.verdicts.parts import UNDECIDED_VALUE, Choice, Part, open_part, unfit_part
 from fettle.view import DeviceView, NodeView
+from fettle.wire import core
+from fettle.wire.resource import DeviceToleration
+
+VANISHED = Health(UNKNOWN_SCORE, State.UNKNOWN)
+"""Of a device that a claim holds and nobody publishes: it may be dead, or its driver restarts."""
+
+
+def is_usable(bound: Bound, node: NodeView) -> bool:
+    """Whether an allocation can be used on the node; raises Malformed."""
+    if bound.nodes is None:
+        return True
+    return _selector(bound.nodes).matches(Place(node.name, node.labels))
+
+
+@lru_cache(maxsize=512)
+def _selector(nodes: core.NodeSelector) -> Selector:
+    return Selector(nodes)
 
 
 def bound_part(bound: Bound, node: NodeView, acceptance: Acceptance) -> Part:
     """A claim that is allocated already pins the pod: its very devices are judged."""
     part = Part(frozenset(h.device.driver for h in bound.held))
     if bound.failed:
-        part.undecided.append(f"claim {bound.name} will be allocated anew: {bound.failed}")
-        return part
+        return open_part(f"claim {bound.name} will be allocated anew: {bound.failed}", node)
     try:
-        if bound.nodes is not None and not Selector(bound.nodes).matches(
-            Place(node.name, node.labels)
-        ):
-            part.notes.append(f"claim {bound.name} is allocated to other nodes")
-            return part
+        if not is_usable(bound, node):
+            return unfit_part(f"claim {bound.name} is allocated to other nodes", node)
     except Malformed as error:
-        part.undecided.append(f"claim {bound.name}: {error}")
-        return part
+        return open_part(f"claim {bound.name}: {error}", node)
     wanted = {held.device for held in bound.held}
     pools = {(id_.driver, id_.pool) for id_ in wanted}
     here = [
@@ -43,17 +56,25 @@ def bound_part(bound: Bound, node: NodeView, acceptance: Acceptance) -> Part:
         for device in pool.devices
         if device.id in wanted
     ]
-    for gone in sorted(wanted - {device.id for device in here}):
+    vanished = sorted(wanted - {device.id for device in here})
+    for gone in vanished:
         part.notes.append(f"claim {bound.name} holds {gone}, which is not published for this node")
-    return _judged(part, [(bound.name, d) for d in here], acceptance, how="is allocated")
+    tolerations = {held.device: held.tolerations for held in bound.held}
+    given = [_choice(bound.name, d, tolerations[d.id], acceptance) for d in here]
+    given += [Choice(bound.name, gone, VANISHED) for gone in vanished]
+    return _judged(part, given, acceptance, how="is allocated")
 
 
 class Allocator(msgspec.Struct, frozen=True):
-    """What allocating needs besides the claims and the node."""
+    """What allocating needs besides the claims and the node.
+
+    `explains`: it is worth the time to find out why nothing can be allocated.
+    """
 
     match: Match
     profile: Profile = CURRENT
     budget: Budget = AMPLE
+    explains: bool = False
 
     def predicting(
         self, claims: Sequence[Claim], node: NodeView
@@ -69,13 +90,19 @@ class Allocator(msgspec.Struct, frozen=True):
         self, claims: Sequence[Claim], node: NodeView, acceptance: Acceptance
     ) -> Generator[None, None, Allocated]:
         """Whether there is any allocation of acceptable devices."""
+
+        def acceptable(device: DeviceView, wanted: Alternative) -> bool:
+            health = acceptance.tolerating(device.health, wanted.tolerations).health
+            unmet = acceptance.requirements.of_device(device).unmet
+            return not acceptance.refusal(health) and not unmet
+
         return (
             yield from allocating(
                 claims,
                 node.pools,
                 self.match,
                 self.profile.correct,
-                acceptable=lambda device: not acceptance.refusal(device.health),
+                acceptable=acceptable,
                 budget=self.budget,
             )
         )
@@ -90,11 +117,14 @@ def claims_part(
 ) -> Generator[None, None, Part]:
     """The claims on this node, while `takers` others with the same needs are on their way."""
     predicted = yield from allocator.predicting(claims, node)
+    if allocator.explains and _nothing(predicted):
+        why = yield from shortfall(claims, node.pools, allocator.match, allocator.profile)
+        predicted = msgspec.structs.replace(predicted, reason=why)
     part = _predicted_part(claims, predicted, node, acceptance)
-    if part.refusals:
+    if part.refusals or part.required:
         feasible = yield from allocator.searching(claims, node, acceptance)
         if feasible.found is Found.FITS:
-            part.refusals.append(
+            (part.required or part.refusals).append(
                 "acceptable devices exist here, but the scheduler would not take them"
             )
         return part
@@ -118,7 +148,8 @@ def _worth_later(
     They may as well be served elsewhere; so this lowers a score, and refuses nothing.
     """
     later = _predicted_part(claims, predicted, node, acceptance)
-    return 0.0 if later.refusals or later.value is None else later.value
+    refused = later.refusals or later.required
+    return 0.0 if refused or later.value is None else later.value
 
 
 def _predicted_part(
@@ -126,17 +157,42 @@ def _predicted_part(
 ) -> Part:
     part = Part()
     if predicted.found is not Found.FITS:
-        part.undecided.append(_why_open(predicted))
+        open_ = predicted.found is Found.UNDECIDED
+        (part.undecided if open_ else part.unfit).append(_why_not(predicted))
         part.value = UNDECIDED_VALUE * node.health.score
         return part
-    chosen = [(f"{claims[t.claim].name}/{t.request}", t.device) for t in predicted.devices]
-    part.keys = frozenset(device.id.driver for _, device in chosen)
-    return _judged(part, chosen, acceptance)
+    tolerations = [{a.name: a.tolerations for a in c.alternatives()} for c in claims]
+    given = [
+        _choice(
+            f"{claims[t.claim].name}/{t.request}",
+            t.device,
+            tolerations[t.claim][t.request],
+            acceptance,
+        )
+        for t in predicted.devices
+    ]
+    part.keys = frozenset(choice.device.driver for choice in given)
+    return _judged(part, given, acceptance)
 
 
-def _why_open(predicted: Allocated) -> str:
-    if predicted.found is Found.NONE or predicted.on_node:
-        return f"no allocation is possible here as far as Fettle sees ({predicted.reason})"
+def _choice(
+    request: str,
+    device: DeviceView,
+    tolerations: Sequence[DeviceToleration],
+    acceptance: Acceptance,
+) -> Choice:
+    health, tolerated = acceptance.tolerating(device.health, tolerations)
+    met = acceptance.requirements.of_device(device)
+    return Choice(request, device.id, health, tolerated, met)
+
+
+def _nothing(predicted: Allocated) -> bool:
+    return predicted.found is Found.NONE or predicted.on_node
+
+
+def _why_not(predicted: Allocated) -> str:
+    if _nothing(predicted):
+        return f"no allocation is possible here: {predicted.reason}"
     if predicted.found is Found.ERROR:
         return f"the scheduler's attempt for this pod would end in an error: {predicted.reason}"
     return predicted.reason
@@ -144,23 +200,27 @@ def _why_open(predicted: Allocated) -> str:
 
 def _judged(
     part: Part,
-    devices: Sequence[tuple[str, DeviceView]],
+    devices: list[Choice],
     acceptance: Acceptance,
     *,
     how: str = "would get",
 ) -> Part:
-    part.devices = [Choice(request, d.id, d.health) for request, d in devices]
+    part.devices = devices
     if not devices:
         return part
     together = partial(ranking.taken, aggregate=acceptance.placement.aggregate)
-    part.value = together([d.health.score for _, d in devices])
+    part.value = together([d.health.score for d in devices])
     refused: set[str] = set()
-    for request, device in devices:
-        if why := acceptance.refusal(device.health):
-            part.refusals.append(f"{request} {how} {device.id}, which is {why}")
-            part.held = part.held or device.health.held
-            refused.add(device.id.driver)
-    worth = together([acceptance.counted(d.health) for _, d in devices])
+    for choice in devices:
+        told = f"{choice.request} {how} {choice.device}"
+        unmet, undecided = choice.met
+        part.required += [f"{told}, which does not meet the policy: {what}" for what in unmet]
+        part.undecided += [f"whether {choice.device} meets the policy: {w}" for w in undecided]
+        if why := acceptance.refusal(choice.health):
+            part.refusals.append(f"{told}, which is {why}")
+            part.held = part.held or choice.health.held
+            refused.add(choice.device.driver)
+    worth = together([acceptance.counted(d.health) for d in devices])
     if refused:
         part.keys = frozenset(refused)
     elif worth < acceptance.placement.min_score:

@@ -7,9 +7,10 @@ from functools import partial
 import msgspec
 
 from fettle.asks.asks import Units
-from fettle.model import DeviceId, Health
+from fettle.model import DeviceId, Health, Taint
 from fettle.verdicts import ranking
 from fettle.verdicts.acceptance import Acceptance, told
+from fettle.verdicts.requirements import Met
 from fettle.view import NodeView, PluginView
 
 UNDECIDED_VALUE = 0.5
@@ -17,20 +18,33 @@ UNDECIDED_VALUE = 0.5
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """One device a pod would get: `request` is the DRA request it would satisfy."""
+    """One device a pod would get: `request` is the DRA request it would satisfy.
+
+    `health` is the device's without what the request tolerates, which is `tolerated`; `met` says
+    what the policy requires of it in vain.
+    """
 
     request: str
     device: DeviceId
     health: Health
+    tolerated: tuple[Taint, ...] = ()
+    met: Met = Met()
 
 
 class Part(msgspec.Struct):
-    """What one part of an ask says of a node; `keys` are the drivers or the resource concerned."""
+    """What one part of an ask says of a node; `keys` are the drivers or the resource concerned.
+
+    `required` are refusals that no breaker overrules: they are for what the policy requires.
+    `unfit` are reasons for which the scheduler itself does not place the pod here: that is decided,
+    and needs no refusal.
+    """
 
     keys: frozenset[str] = frozenset()
     value: float | None = None
     refusals: list[str] = []
+    required: list[str] = []
     undecided: list[str] = []
+    unfit: list[str] = []
     devices: list[Choice] = []
     notes: list[str] = []
     held: bool = False
@@ -38,11 +52,20 @@ class Part(msgspec.Struct):
 
 def node_part(node: NodeView, acceptance: Acceptance) -> Part:
     """The node's own health counts once more than through its devices only when it is refused."""
-    part = Part()
+    met = acceptance.requirements.of_node(node)
+    part = Part(
+        required=[f"node does not meet the policy: {what}" for what in met.unmet],
+        undecided=[f"what the policy requires of the node: {what}" for what in met.undecided],
+    )
     if why := acceptance.refusal(node.health):
         part.refusals = [f"node is {why}"]
         part.held = node.health.held
     return part
+
+
+def unfit_part(why: str, node: NodeView) -> Part:
+    """What the scheduler's own checks refuse: allowed, and scored low."""
+    return Part(value=UNDECIDED_VALUE * node.health.score, unfit=[why])
 
 
 def open_part(why: str, node: NodeView) -> Part:
@@ -63,7 +86,7 @@ def units_part(
     size = plugin.allocatable - (len(plugin.units) - len(named))
     if plugin.allocatable < units.count:
         part.value = UNDECIDED_VALUE * node.health.score
-        part.undecided.append(
+        part.unfit.append(
             f"{units.resource}: {plugin.allocatable} allocatable, {units.count} asked for, "
             "which the scheduler's own check refuses"
         )

@@ -6,13 +6,13 @@ is made of the results is the caller's. Fed by the writer, which knows claims fi
 """
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 
 from fettle.allocator import Budget, run
 from fettle.asks import claims
 from fettle.asks.asks import Ask
-from fettle.model import DeviceId
+from fettle.asks.claims import Held
 from fettle.verdicts.answering import Answers
 from fettle.verdicts.claimed import Allocator
 from fettle.verdicts.verdicts import EXTENDED_RESOURCES, Verdict, judging
@@ -83,7 +83,7 @@ class Predictions:
             return
         if answered is not None:
             name = _entry(new, answered.pod)
-            self._told(self._result(answered, node, name, {h.device for h in held}))
+            self._told(self._result(answered, node, name, held))
         self._on_their_way().add(node.name)
 
     def _on_their_way(self) -> set[str]:
@@ -103,16 +103,23 @@ class Predictions:
             None,
         )
 
-    def _result(self, answered: _Answered, node: NodeView, name: str, got: set[DeviceId]) -> Result:
+    def _result(
+        self, answered: _Answered, node: NodeView, name: str, held: Sequence[Held]
+    ) -> Result:
+        got = {h.device: h.tolerations for h in held}
         verdict, changed = self._predicted(answered, node)
         predicted = {c.device for c in verdict.devices if c.request.startswith(f"{name}/")}
-        if predicted == got:
+        if predicted == set(got):
             return Result.EXACT
         acceptance = self._answers.table(answered.ask).acceptance
         here = (d for pool in node.pools for d in pool.devices if d.id in got)
-        if any(acceptance.refusal(device.health) for device in here):
+        if any(
+            acceptance.refusal(acceptance.tolerating(device.health, got[device.id]).health)
+            or acceptance.requirements.of_device(device).unmet
+            for device in here
+        ):
             return Result.REFUSED_DEVICE
-        if verdict.undecided:
+        if verdict.undecided or verdict.unfit:
             return Result.UNDECIDED
         return Result.STALE if changed else Result.OTHER_SOUND
 

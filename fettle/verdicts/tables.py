@@ -9,6 +9,7 @@ from collections.abc import Collection, Generator, Hashable, Iterable
 from itertools import filterfalse
 from typing import NamedTuple
 
+from fettle.affinity import Malformed
 from fettle.allocator import AMPLE, Budget, run
 from fettle.allocator.profiles import CURRENT, Profile
 from fettle.asks.asks import Ask, Bound
@@ -17,8 +18,9 @@ from fettle.model import UNKNOWN_SCORE
 from fettle.selectors.engine import SelectorEngine
 from fettle.selectors.outcomes import Outcome, undecided
 from fettle.verdicts.acceptance import Acceptance
-from fettle.verdicts.claimed import Allocator
+from fettle.verdicts.claimed import Allocator, is_usable
 from fettle.verdicts.ranking import host_score
+from fettle.verdicts.requirements import Requirements
 from fettle.verdicts.verdicts import Verdict, judging
 from fettle.view import DeviceView, NodeView
 from fettle.wire.extender import host_priority
@@ -45,19 +47,21 @@ class Narrowed(NamedTuple):
 class Table:
     """All verdicts on one ask, by node name, and what the hot path needs of them.
 
-    `provisional` verdicts wait for a selector; `entries` are the elements of a HostPriorityList,
+    `provisional` verdicts wait for a selector; on `unfit` nodes the scheduler's own checks refuse
+    the pod, so they are never `undecided`; `entries` are the elements of a HostPriorityList,
     encoded. Nodes alike share the verdict of one of them, with the names of that one's devices.
     """
 
-    def __init__(self, ask: Ask, profile: Profile = CURRENT) -> None:
+    def __init__(self, ask: Ask, acceptance: Acceptance, profile: Profile = CURRENT) -> None:
         self.ask = ask
         self.profile = profile
         self.basis = -1
-        self.acceptance = Acceptance(ask.policy.placement)
+        self.acceptance = acceptance
         self.verdicts: dict[str, Verdict] = {}
         self.provisional: set[str] = set()
         self.refused: set[str] = set()
         self.undecided: set[str] = set()
+        self.unfit: set[str] = set()
         self.entries: dict[str, bytes] = {}
         self.spent_s = 0.0
         """What was spent on this ask since everything about it was last forgotten."""
@@ -67,14 +71,14 @@ class Table:
         self.spent_s = 0.0
         for kept in (self.verdicts, self.entries, self._alike):
             kept.clear()
-        for names in (self.provisional, self.refused, self.undecided):
+        for names in (self.provisional, self.refused, self.undecided, self.unfit):
             names.clear()
 
     def drop(self, names: frozenset[str]) -> None:
         for name in names:
             self.verdicts.pop(name, None)
             self.entries.pop(name, None)
-        for kept in (self.provisional, self.refused, self.undecided):
+        for kept in (self.provisional, self.refused, self.undecided, self.unfit):
             kept.difference_update(names)
 
     def judge(self, node: NodeView, match: "Matching") -> None:
@@ -84,11 +88,13 @@ class Table:
     def judging(self, node: NodeView, match: "Matching") -> Generator[None, None, None]:
         """As `judge`, with a chance to do something else at each `next`."""
         match.missing = False
+        missed = self.acceptance.requirements.missed
         shape = self._shape(node, match)
         verdict = self._alike.get(shape) if shape is not None else None
         if verdict is None:
             allocator = Allocator(match, self.profile, budget_after(self.spent_s))
             verdict = yield from judging(self.ask, node, self.acceptance, allocator)
+            match.missing = match.missing or missed != self.acceptance.requirements.missed
             if shape is not None and not match.missing:
                 if len(self._alike) > MAX_ALIKE:
                     self._alike.clear()
@@ -97,7 +103,8 @@ class Table:
         self.entries[node.name] = host_priority(node.name, verdict.score)
         for kept, belongs in (
             (self.refused, not verdict.fits),
-            (self.undecided, bool(verdict.undecided)),
+            (self.undecided, bool(verdict.undecided) and not verdict.unfit),
+            (self.unfit, bool(verdict.unfit)),
             (self.provisional, match.missing),
         ):
             (kept.add if belongs else kept.discard)(node.name)
@@ -131,7 +138,8 @@ class Table:
     def _shape(self, node: NodeView, match: "Matching") -> Hashable | None:
         """What this ask sees of a node, names left out; None where it sees more than that."""
         allocates = bool(self.ask.claims)
-        seen: list[Hashable] = [node.health, node.quarantined]
+        requirements = self.acceptance.requirements
+        seen: list[Hashable] = [node.health, node.quarantined, requirements.labels(node)]
         for units in self.ask.units:
             plugin = node.plugins.get(units.resource)
             if units.backing and (plugin is None or plugin.allocatable == 0):
@@ -139,8 +147,12 @@ class Table:
             seen.append((plugin.allocatable, plugin.units) if plugin is not None else None)
         if any(_is_near(bound, node) for bound in self.ask.bound):
             return None
+        try:
+            seen += [is_usable(bound, node) for bound in self.ask.bound]
+        except Malformed:
+            return None
         if allocates:
-            attributes = match.attributes(self.ask)
+            attributes = match.attributes(self.ask, requirements)
             seen.append(node.malformed)
             for pool in node.pools:
                 if not pool.look:
@@ -164,10 +176,11 @@ class Matching:
         self._attributes: tuple[Ask, tuple[shapes.Attribute, ...]] | None = None
         self.missing = False
 
-    def attributes(self, ask: Ask) -> tuple[shapes.Attribute, ...]:
-        """The attributes of devices that the ask can see."""
+    def attributes(self, ask: Ask, requirements: Requirements) -> tuple[shapes.Attribute, ...]:
+        """The attributes of devices that the ask and its policy can see."""
         if self._attributes is None or self._attributes[0] is not ask:
             reads = [self._engine.reads(expression) for expression in ask.selectors]
+            reads += requirements.reads()
             self._attributes = (ask, shapes.read_by(ask.claims, reads))
         return self._attributes[1]
 

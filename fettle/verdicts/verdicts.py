@@ -17,7 +17,7 @@ from fettle.policy import Aggregate
 from fettle.verdicts import ranking
 from fettle.verdicts.acceptance import Acceptance
 from fettle.verdicts.claimed import Allocator, bound_part, claims_part
-from fettle.verdicts.parts import Choice, Part, node_part, open_part, units_part
+from fettle.verdicts.parts import Choice, Part, node_part, open_part, unfit_part, units_part
 from fettle.view import NodeView
 
 EXTENDED_RESOURCES = "<extended-resources>"
@@ -27,8 +27,9 @@ EXTENDED_RESOURCES = "<extended-resources>"
 class Verdict(msgspec.Struct, frozen=True):
     """`score` is the extender's 0..10. `overruled` are refusals that an open breaker set aside.
 
-    `undecided` are the reasons why a part could not be judged; that part was allowed. `notes` say
-    what else there is to know.
+    `undecided` are the reasons why a part could not be judged; that part was allowed. `unfit` are
+    those for which the scheduler itself does not place the pod here; they are no refusals of ours,
+    so such a node `fits` as far as we are asked. `notes` say what else there is to know.
     """
 
     fits: bool
@@ -36,6 +37,7 @@ class Verdict(msgspec.Struct, frozen=True):
     score: int
     refusals: tuple[str, ...] = ()
     undecided: tuple[str, ...] = ()
+    unfit: tuple[str, ...] = ()
     overruled: tuple[str, ...] = ()
     devices: tuple[Choice, ...] = ()
     notes: tuple[str, ...] = ()
@@ -76,7 +78,7 @@ def judging(
             backing += units.backing
         else:
             why = f"this node has no {units.resource} to allocate"
-            parts.append(open_part(why, node))
+            parts.append(unfit_part(why, node))
     parts += [bound_part(bound, node, acceptance) for bound in ask.bound]
     claims = ask.claims
     if backing:
@@ -86,6 +88,9 @@ def judging(
         parts.append(part)
     parts += [open_part(why, node) for why in ask.unsettled]
     if node.quarantined:
+        for part in parts:  # what cannot be read may be what is lacking
+            part.undecided += part.unfit
+            part.unfit = []
         parts.append(Part(undecided=[*node.quarantined]))
     return _combine(parts, node, acceptance)
 
@@ -100,12 +105,14 @@ def _combine(parts: Sequence[Part], node: NodeView, acceptance: Acceptance) -> V
     for part in parts:
         excused = not part.held and bool(broken) and part.keys <= broken
         (overruled if excused else refusals).extend(part.refusals)
+        refusals.extend(part.required)
     return Verdict(
         fits=not refusals,
         value=round(value, 4),
         score=ranking.host_score(value, placement.degraded),
         refusals=tuple(refusals),
         undecided=tuple(why for p in parts for why in p.undecided),
+        unfit=tuple(why for p in parts for why in p.unfit),
         overruled=tuple(overruled),
         devices=tuple(d for p in parts for d in p.devices),
         notes=tuple(note for p in parts for note in p.notes),

@@ -197,6 +197,7 @@ class DeviceResult(Wire, frozen=True, kw_only=True):
     admin_access: bool | None = None
     share_id: str | None = msgspec.field(default=None, name="shareID")
     consumed_capacity: dict[str, Quantity] | None = None
+    tolerations: tuple[DeviceToleration, ...] | None = None
     binding_conditions: tuple[str, ...] | None = None
     binding_failure_conditions: tuple[str, ...] | None = None
 

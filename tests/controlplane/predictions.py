@@ -50,8 +50,8 @@ def foretold(explained: dict[str, Any]) -> dict[str, Foretold]:
     found = {}
     for node, verdict in explained["nodes"].items():
         devices = [_taken(choice) for choice in verdict["devices"] if "/" in choice["request"]]
-        elsewhere = [note for note in verdict["notes"] if ELSEWHERE in note]
-        reasons = "; ".join((*elsewhere, *verdict["undecided"]))
+        elsewhere = any(ELSEWHERE in why for why in verdict["unfit"])
+        reasons = "; ".join((*verdict["unfit"], *verdict["undecided"]))
         found[node] = Foretold(() if elsewhere else tuple(devices), reasons)
     return found
 

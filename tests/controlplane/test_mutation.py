@@ -398,6 +398,28 @@ async def test_audit_changes_and_refuses_nothing(
     _, metrics = await fettle.browse("/metrics")
     assert 'result="would_be_denied"' in metrics
     assert 'result="would_be_patched"' in metrics
+    events = await waiting.wait_until(
+        lambda: api.events_about("default"),
+        lambda events: len(events) == 2,
+        what="an Event for what would have been changed, and one for what would have been refused",
+    )
+    assert {event["reason"] for event in events} == {"WouldBeChanged", "WouldBeRefused"}
+
+
+async def test_another_policy_for_a_job_that_exists_is_a_warning(
+    api: Api, start_fettle: StartFettle
+) -> None:
+    fettle = await start_fettle("webhook")
+    await register_webhooks(api, fettle)
+    made = await api.create(
+        objects.job("train", gpus=1, job_annotations={"fettle.dev/policy": "training"})
+    )
+    before = await reviewed(fettle)
+    made["metadata"]["annotations"]["fettle.dev/policy"] = "inference"
+    stored = await api.replace(made)
+    assert await reviewed(fettle) - before == 1
+    assert "this Job goes on as it was made" in " ".join(api.warnings)
+    assert stored["spec"] == made["spec"]
 
 
 async def test_an_unknown_policy_is_a_warning_and_the_pod_runs(

@@ -14,8 +14,8 @@ from tests.controlplane.api import Api, ApiError, Object
 from tests.controlplane.conftest import StartFettle
 from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.definitions import define_policies, define_workloads
-from tests.controlplane.fleet import create_gpu_nodes
-from tests.controlplane.installed import register_extender, register_webhooks, scores
+from tests.controlplane.fleet import create_dra_node, create_gpu_nodes
+from tests.controlplane.installed import install, register_extender, register_webhooks, scores
 
 SAMPLES = sorted((shipped.DEPLOY / "samples").glob("*.yaml"))
 
@@ -33,6 +33,12 @@ def policy(name: str, spec: Object) -> Object:
 REFUSED: list[tuple[Object, str]] = [
     ({"placement": {"minScore": 1.5}}, "spec.placement.minScore"),
     ({"placement": {"degraded": "Avoid"}}, "spec.placement.degraded"),
+    (
+        {"placement": {"requires": [{"expression": "true"}]}},
+        "must be about device, as in a DRA selector, or about node.labels",
+    ),
+    ({"placement": {"requires": [{"message": "x"}]}}, "requires[0].expression"),
+    ({"placement": {"requires": [{"expression": "has(node.labels.a)"}] * 2}}, "Duplicate value"),
     ({"tolerations": {"notReadySeconds": -1}}, "spec.tolerations.notReadySeconds"),
     ({"tolerations": {"devices": [{"value": "x"}]}}, "spec.tolerations.devices[0].key"),
     ({"tolerations": {"devices": [{"key": "a b"}]}}, "spec.tolerations.devices[0].key"),
@@ -205,3 +211,46 @@ async def test_a_loosened_policy_wakes_the_pods_that_it_kept_waiting(
     await waiting.refused(api, "p", saying="fettle: no sound devices")
     await api.patch("devicepolicies", "own", {"spec": {"placement": {"minScore": 0.1}}})
     assert await waiting.bound(api, "p", timeout_s=20) == "w0"
+
+
+async def test_what_a_policy_requires_of_devices_and_nodes_keeps_pods_off_the_others(
+    control_plane: ControlPlane, api: Api, start_fettle: StartFettle
+) -> None:
+    await define_policies(api)
+    for name, cpu, driver in (("old", "512", "535.1.2"), ("new", "16", "570.1.2")):
+        devices = [objects.device(f"gpu-{i}", {"driver": driver}) for i in range(4)]
+        node = objects.node(name, cpu=cpu, labels={"stack": name})
+        await create_dra_node(api, name, devices, node)
+    await api.create(objects.claim_template("one-gpu"))
+    about_device = 'device.attributes["gpu.nvidia.com"].driver.startsWith("570.")'
+    for name, expression in (
+        ("by-device", about_device),
+        ("by-node", 'node.labels[?"stack"].orValue("") == "new"'),
+        ("in-vain", "node.stack == 'new'"),
+    ):
+        requires = [{"expression": expression, "message": "the new stack"}]
+        await api.create(policy(name, {"placement": {"requires": requires}}))
+    await control_plane.start_controller_manager()
+    fettle = await install(control_plane, api, start_fettle)
+
+    # The scheduler's own scores prefer the node with the most idle processors.
+    for name, where in (
+        ("inference", "old"),
+        ("in-vain", "old"),
+        ("by-device", "new"),
+        ("by-node", "new"),
+    ):
+        annotations = {"fettle.dev/policy": name}
+        pod = objects.pod(name, templates={"gpu": "one-gpu"}, cpu="2", annotations=annotations)
+        await api.create(pod)
+        assert await waiting.bound(api, name) == where
+    for name in ("by-device", "by-node"):  # of a pod like it, whose claim is not allocated
+        further = f"further-{name}"
+        annotations = {"fettle.dev/policy": name}
+        pod = objects.pod(further, templates={"gpu": "one-gpu"}, annotations=annotations)
+        await fettle.ask_extender("filter", {"Pod": pod, "NodeNames": ["old", "new"]})
+        verdict = (await scores(fettle, further))["old"]
+        assert "the new stack" in verdict["refusals"][0]
+    _, shown = await fettle.browse("/policy", name="in-vain")
+    assert "placement.requires[0] is ignored" in shown["warnings"][0]
+    assert "a policy's requirement is ignored" in (fettle.folder / "fettle.log").read_text()

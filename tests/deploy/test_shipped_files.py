@@ -47,7 +47,7 @@ def test_webhooks_fail_open_in_time_and_leave_our_own_namespace_alone() -> None:
             for webhook in configuration["webhooks"]:
                 assert webhook["failurePolicy"] == "Ignore"
                 assert webhook["timeoutSeconds"] > Settings().webhook.deadline_seconds
-                assert webhook["sideEffects"] == "None"
+                assert webhook["sideEffects"] == "NoneOnDryRun"
                 selector = str(webhook["namespaceSelector"])
                 assert "kube-system" in selector
                 assert "fettle-system" in selector
@@ -67,7 +67,10 @@ def test_every_right_is_for_something_fettle_reads_or_writes() -> None:
             assert "*" not in rule.get("resources", [])
     cluster_wide = [r for role in roles if role["kind"] == "ClusterRole" for r in role["rules"]]
     written = [r for r in cluster_wide if set(r["verbs"]) - {"get", "list", "watch"}]
-    assert all(rule.get("resourceNames") for rule in written)
+    (events,) = [rule for rule in written if not rule.get("resourceNames")]
+    assert events["apiGroups"] == ["events.k8s.io"]
+    assert events["resources"] == ["events"]
+    assert set(events["verbs"]) == {"create", "patch"}
 
 
 def test_the_service_is_the_one_that_the_webhook_configurations_name() -> None:

@@ -344,3 +344,16 @@ async def test_requests_are_counted_and_timed_by_verb(fleet: Extender) -> None:
     for result in ("passed", "narrowed", "refused"):
         assert fleet.count(decisions, verb="filter", result=result) == 1
     assert fleet.count("fettle_extender_request_seconds_count", verb="filter") == 3
+
+
+async def test_nodes_that_the_scheduler_itself_refuses_are_not_counted_as_undecided(
+    extender: Extender,
+) -> None:
+    cannot_read = msgspec.structs.replace(b.node("odd"), quarantined=("ResourceSlice x: wrong",))
+    extender.show(b.node("good", gpus=8), b.node("none"), cannot_read)
+    reply = await extender.filter(POD, "good", "none", "odd")
+    assert reply["NodeNames"] == ["good", "none", "odd"]
+    nodes = "fettle_extender_nodes_total"
+    for result in ("allowed", "unfit", "undecided"):
+        assert extender.count(nodes, result=result) == 1
+    assert await extender.prioritize(POD, "none", "odd") == {"none": 5, "odd": 5}

@@ -86,6 +86,7 @@ def device(
     taints: tuple[resource.DeviceTaint, ...] = (),
     allocated: bool = False,
     unclear: str = "",
+    local: str = "n",
     attributes: dict[str, resource.DeviceAttribute] | None = None,
 ) -> DeviceView:
     published = Published(
@@ -93,6 +94,7 @@ def device(
         device=resource.Device(name=name, attributes=attributes),
         unclear=unclear,
         plain=not unclear,
+        local=local,
     )
     return DeviceView(published, taints, health(score), allocated)
 

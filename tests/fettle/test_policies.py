@@ -31,6 +31,26 @@ def test_nothing_named_means_the_cluster_default() -> None:
     assert resolved.source is Source.BUILT_IN
 
 
+@pytest.mark.parametrize(
+    ("name", "installed", "used"),
+    [
+        ("own", (), "the next one that applies"),
+        ("own", (OWN,), "what could be read before"),
+        ("training", (), "the built-in one"),
+    ],
+)
+def test_a_policy_that_cannot_be_read_is_not_called_absent(
+    name: str, installed: tuple[Policy, ...], used: str
+) -> None:
+    quarantined = {f"DevicePolicy {name}": f"DevicePolicy {name}: minScore must be 0 to 1"}
+    known = {p.name: p for p in installed}
+    resolved = Policies().resolve({policy.ANNOTATION: name}, {}, known, quarantined)
+    (warning,) = resolved.warnings
+    assert f"names {name!r}, which cannot be read" in warning
+    assert "minScore must be 0 to 1" in warning
+    assert f"{used} is used" in warning
+
+
 def test_the_annotation_comes_before_the_namespaces_label() -> None:
     resolved = resolve({policy.ANNOTATION: "training"}, {policy.ANNOTATION: "scavenger"})
     assert resolved.policy.name == "training"

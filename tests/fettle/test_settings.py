@@ -13,6 +13,8 @@ from fettle.settings import Settings, load
         ("defaultPolicy: trainig", "trainig"),
         ("policies: [{name: mine, placement: {minScore: 3}}]", "minScore"),
         ("policies: [{name: mine, placement: {degraded: refuse}}]", "degraded"),
+        ("policies: [{name: a, placement: {requires: [{expression: ''}]}}]", "requires[0]"),
+        ("policies: [{name: a, placement: {requires: [{message: x}]}}]", "expression"),
         ("extender: 3", "$.extender"),
         ("health: {degradedBelow: 2}", "degradedBelow"),
         ("health: {unhealthyBelow: .nan}", "unhealthyBelow"),
@@ -28,6 +30,19 @@ from fettle.settings import Settings, load
         ("policies: [{name: a}, {name: a}]", "same name"),
         ("policies: [{name: a}, {name: b, placement: {minScor: 1}}]", "policies[1].placement.minS"),
         ("policies: [{name: a, failure: {jobSet: {rules: [{nme: x}]}}}]", "name"),
+        (
+            "policies: [{name: a, placement: {degraded: Refuse}, "
+            "tolerations: {degradedAsFallback: true}}]",
+            "degradedAsFallback needs placement.degraded: Allow, not Refuse",
+        ),
+        (
+            "policies: [{name: a, tolerations: {degradedAsFallback: true, "
+            "devices: [{key: fettle.dev/degraded}]}}]",
+            "what is tolerated is no fallback",
+        ),
+        ("policies: [{name: Bad Name/x}]", "name 'Bad Name/x'"),
+        (f"policies: [{{name: {'a' * 64}}}]", "at most 63"),
+        ("lint: {rules: {FTL010: on}}", "lint.rules"),
         ("webhook: {mode: dry}", "mode"),
         ("webhook: {workloads: [{group: a, kind: '', templates: []}]}", "kind"),
         ("webhook: {workloads: [{group: a, kind: B, templates: [spec..x]}]}", "spec..x"),
@@ -84,3 +99,14 @@ def test_own_policies_come_beside_the_built_in_ones_and_may_replace_them(tmp_pat
     assert policies.default == "mine"
     assert policies.by_name["training"].placement.min_score == 0.95
     assert "scavenger" in policies.by_name
+
+
+def test_off_need_not_be_quoted_though_yaml_reads_it_as_false(tmp_path: Path) -> None:
+    path = tmp_path / "settings.yaml"
+    path.write_text(
+        "lint: {rules: {FTL010: off, FTL011: Off, FTL012: 'Off'}}\n"
+        "policies: [{name: mine, validation: {rules: {FTL010: Off}}}]\n"
+    )
+    read = load(path)
+    assert set(read.lint.rules.values()) == {"Off"}
+    assert read.policies[0].validation.rules == {"FTL010": "Off"}

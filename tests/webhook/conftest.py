@@ -9,6 +9,7 @@ from aiohttp import ClientResponse
 from aiohttp.test_utils import TestClient
 from prometheus_client import CollectorRegistry
 
+from fettle.kube.recording import Event
 from fettle.lint.findings import Rule
 from fettle.lint.linting import Linter
 from fettle.lint.rules import RULES
@@ -21,13 +22,18 @@ from webhook.gates import EVERYTHING, Gates
 
 
 class Served:
-    """A client of the application, what the application counts, and where views come from."""
+    """A client of the application, what it counts and tells, and where its views come from."""
 
     def __init__(
-        self, client: "TestClient[Any, Any]", registry: CollectorRegistry, publisher: Publisher
+        self,
+        client: "TestClient[Any, Any]",
+        registry: CollectorRegistry,
+        publisher: Publisher,
+        events: list[Event],
     ) -> None:
         self.client = client
         self.publisher = publisher
+        self.events = events
         self._registry = registry
 
     async def post(self, path: str, body: bytes) -> ClientResponse:
@@ -69,13 +75,19 @@ def serve(aiohttp_client: Any) -> Serve:
         **webhook: Any,
     ) -> Served:
         publisher, registry = Publisher(), CollectorRegistry()
+        events: list[Event] = []
         chosen = Settings(
             webhook=WebhookSettings(**{"deadline_seconds": 10.0, **webhook}), policies=policies
         )
         made = make_app(
-            publisher, chosen, registry=registry, linter=Linter(rules), gates=lambda: gates
+            publisher,
+            chosen,
+            registry=registry,
+            linter=Linter(rules),
+            gates=lambda: gates,
+            tell=events.append,
         )
-        served = Served(await aiohttp_client(made), registry, publisher)
+        served = Served(await aiohttp_client(made), registry, publisher, events)
         if known is not None:
             served.publish(known)
         return served

@@ -40,10 +40,10 @@ OTHER_VERSIONS = {"jobset.x-k8s.io": "v1alpha2", "trainer.kubeflow.org": "v1alph
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_entry_fails_open_fast_and_without_side_effects(name: str) -> None:
+def test_every_entry_fails_open_fast_and_leaves_dry_runs_without_a_trace(name: str) -> None:
     entry = BY_NAME[name]
     assert entry["failurePolicy"] == "Ignore"
-    assert entry["sideEffects"] == "None"
+    assert entry["sideEffects"] == "NoneOnDryRun"
     assert entry["matchPolicy"] == "Equivalent"
     assert entry["timeoutSeconds"] == 3
     assert entry["timeoutSeconds"] > Settings().webhook.deadline_seconds
@@ -319,6 +319,16 @@ def test_a_workload_that_names_a_policy_is_sent_once(kind: str, labelled: bool) 
 def test_a_workload_without_policy_and_devices_is_never_sent(kind: str, labelled: bool) -> None:
     made = workload(kind, KINDS[kind][0], {"x": "y"})
     assert not sent(resource_of(kind), made, labelled=labelled)
+
+
+@pytest.mark.parametrize("labelled", [False, True])
+def test_another_policy_for_a_job_is_sent_and_its_controllers_updates_are_not(
+    labelled: bool,
+) -> None:
+    old = workload("batch/Job", KINDS["batch/Job"][0])
+    other = workload("batch/Job", KINDS["batch/Job"][0], {policy.ANNOTATION: "inference"})
+    assert sent("jobs", other, labelled=labelled, old=old)
+    assert not sent("jobs", {**old, "status": {"active": 1}}, labelled=labelled, old=old)
 
 
 def test_a_jobset_that_uses_devices_is_sent_where_the_namespace_names_a_policy() -> None:

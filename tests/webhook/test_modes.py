@@ -8,6 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from fettle import policy
+from fettle.kube.recording import Regarding
 from tests.fettle.lint.builders import claim, exactly, knowing
 from tests.webhook.conftest import Serve
 from tests.webhook.mutations import cluster, policy_of
@@ -48,6 +49,58 @@ async def test_audit_is_silent_where_there_is_nothing_to_do(serve: Serve) -> Non
     served = await serve(knowing(), mode="audit")
     assert await served.ask("/mutate", pod()) == {"uid": UID, "allowed": True}
     assert served.reviews("mutate", "allowed") == 1
+
+
+async def test_audit_tells_of_a_new_object_as_an_event_on_its_namespace(serve: Serve) -> None:
+    served = await serve(knowing(), mode="audit")
+    await served.ask("/validate", claim(exactly(count=40)), name="gpus")
+    await served.ask("/mutate", pod(TRAINING, resourceClaims=CLAIMS), name="worker")
+    refused, changed = served.events
+    assert refused.regarding == changed.regarding == Regarding("v1", "Namespace", "team", "team")
+    assert (refused.reason, refused.type) == ("WouldBeRefused", "Warning")
+    assert refused.note.startswith("ResourceClaim gpus: fettle (audit): would be refused: ")
+    assert "FTL010" in refused.note
+    assert (changed.reason, changed.type) == ("WouldBeChanged", "Normal")
+
+
+async def test_audit_tells_of_a_changed_object_as_an_event_on_itself(serve: Serve) -> None:
+    served = await serve(knowing(), mode="audit")
+    old, new = claim(exactly()), claim(exactly(count=40))
+    new["metadata"]["uid"] = "some-uid"
+    await served.ask("/validate", new, operation="UPDATE", oldObject=old, name="gpus")
+    (event,) = served.events
+    assert event.regarding == Regarding(
+        "resource.k8s.io/v1", "ResourceClaim", "gpus", "team", "some-uid"
+    )
+
+
+async def test_pods_of_one_workload_are_told_as_alike(serve: Serve) -> None:
+    served = await serve(knowing(), mode="audit")
+    for number in range(2):
+        await served.ask("/mutate", pod(TRAINING), name=f"worker-{number}")
+    first, second = served.events
+    assert first._replace(note="") == second._replace(note="")
+
+
+async def test_findings_that_only_warn_are_told_in_audit_too(serve: Serve) -> None:
+    served = await serve(knowing(), mode="audit")
+    await served.ask("/mutate", pod({policy.ANNOTATION: "trainig"}), name="worker")
+    (event,) = served.events
+    assert event.reason == "Warned"
+    assert "'trainig'" in event.note
+
+
+async def test_a_dry_run_leaves_no_event(serve: Serve) -> None:
+    served = await serve(knowing(), mode="audit")
+    await served.ask("/validate", claim(exactly(count=40)), dryRun=True)
+    assert served.events == []
+
+
+async def test_where_fettle_acts_there_are_no_events(serve: Serve) -> None:
+    served = await serve(knowing())
+    await served.ask("/validate", claim(exactly(count=40)))
+    await served.ask("/mutate", pod(TRAINING))
+    assert served.events == []
 
 
 # --- claims and their pods

@@ -321,6 +321,38 @@ async def test_a_job_with_a_pod_failure_policy_of_its_own_is_left_as_it_was_writ
     assert template["metadata"]["annotations"] == TRAINING
 
 
+IGNORES = [
+    {"action": "Ignore", "onPodConditions": [{"type": condition, "status": "True"}]}
+    for condition in ("DisruptionTarget", policy.DEVICE_FAILED)
+]
+FAILS = {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [1, 42]}}
+
+
+@pytest.mark.parametrize(
+    ("rules", "says"),
+    [
+        ([FAILS], ["does not ignore DisruptionTarget and fettle.dev/DeviceFailed"]),
+        (IGNORES[:1], ["does not ignore fettle.dev/DeviceFailed", "not fail the Job on 42"]),
+        ([{"action": "Ignore", "onExitCodes": {"values": "odd"}}, *IGNORES], ["Job on 42"]),
+        ([*IGNORES, FAILS], []),
+    ],
+)
+async def test_a_pod_failure_policy_of_its_own_is_told_what_it_does_without(
+    rules: list[Object], says: list[str]
+) -> None:
+    by = means({"failure": {"ignoreDisruptions": True, "failJobOnExitCodes": [42]}})
+    own = job({policy.ANNOTATION: "own"}, podFailurePolicy={"rules": rules})
+    warnings = (await mutation(own, by=by)).warnings
+    assert len(warnings) == bool(says)
+    for text in says:
+        assert text in warnings[0]
+
+
+async def test_a_pod_failure_policy_that_was_injected_is_no_reason_to_warn() -> None:
+    done = await mutated(job(TRAINING))
+    assert (await mutation(done)).warnings == ()
+
+
 @pytest.mark.parametrize("restart", ["OnFailure", None])
 async def test_another_restart_policy_is_a_warning_and_no_transaction(
     restart: str | None,
@@ -431,8 +463,18 @@ async def test_what_an_author_changes_later_is_not_put_back() -> None:
 
 async def test_a_job_whose_spec_is_unchanged_is_not_touched() -> None:
     old = await mutated(job(TRAINING))
-    bare = {**old, "metadata": {"name": "train", "namespace": "team"}}
+    bare = {**old, "metadata": {**old["metadata"], "annotations": TRAINING}}
     assert await mutation(bare, operation="UPDATE", oldObject=old) == Mutation()
+
+
+@pytest.mark.parametrize("annotations", [{policy.ANNOTATION: "inference"}, {}])
+async def test_another_policy_for_a_job_that_runs_is_a_warning(annotations: Object) -> None:
+    old = await mutated(job(TRAINING))
+    new = {**old, "metadata": {**old["metadata"], "annotations": annotations}}
+    done = await mutation(new, operation="UPDATE", oldObject=old)
+    assert done.patch == ()
+    (warning,) = done.warnings
+    assert warning.startswith("fettle: fettle.dev/policy changed, but this Job goes on as it was")
 
 
 # --- everything else

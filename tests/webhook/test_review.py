@@ -107,9 +107,10 @@ def test_a_denial_has_a_code_and_a_message_of_one_line_and_no_patch() -> None:
 
 def test_a_long_warning_is_continued_in_the_next_one() -> None:
     words = [f"word{i}" for i in range(50)]
-    lines = presentable([" ".join(words)])
+    lines = presentable([f"fettle: {' '.join(words)}"])
     assert len(lines) > 1
-    assert " ".join(lines).split() == words
+    assert all(line.startswith("fettle: ") for line in lines)
+    assert [word for word in " ".join(lines).split() if word != "fettle:"] == words
 
 
 def test_a_warning_is_given_once() -> None:

@@ -177,6 +177,16 @@ async def test_a_stamp_follows_the_workloads_annotation() -> None:
     assert injected(done)["policy"] == "inference"
 
 
+async def test_the_record_names_no_policy_once_the_workload_names_one_that_nobody_has() -> None:
+    old = await mutated(workload("apps/Deployment", {"template": T}))
+    assert injected(old)["policy"] == "training"
+    new = copy.deepcopy(old)
+    new["metadata"]["annotations"][policy.ANNOTATION] = "trainig"
+    done = await updated(new, old)
+    assert injected(done)["policy"] is None
+    assert [*injected(done)["values"].values()] == ["trainig"]
+
+
 async def test_a_stamp_goes_when_the_workloads_annotation_does() -> None:
     old = await mutated(workload("apps/Deployment", {"template": T}))
     new = copy.deepcopy(old)

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
+from fettle.cli.linting.checks import CHECKS
 from fettle.lint.findings import Rule
 from fettle.lint.rules import RULES
 
@@ -29,6 +30,15 @@ they were then seen to fail there as the table says. The others rest on its sour
 documentation, or need a driver or a kubelet.
 """
 
+_BESIDE = """\
+## Said by `fettle lint` alone
+
+What the API server refuses, or the webhook warns of, before any rule is asked. These cannot be \
+turned off.
+
+| | | mistake | what Kubernetes does |
+|-|-|-|-|"""
+
 
 def document(rules: Iterable[Rule] = RULES) -> str:
     """The whole file."""
@@ -39,6 +49,11 @@ def document(rules: Iterable[Rule] = RULES) -> str:
         parts.append(f"## {subject}\n")
         parts.append("| rule | | mistake | what Kubernetes does | |\n|-|-|-|-|-|")
         parts += [*(_row(rule) for rule in group), ""]
+    parts.append(_BESIDE)
+    parts += [
+        f"| **{check.id}** {check.name} | {check.severity} | {check.mistake} | {check.today} |"
+        for check in CHECKS
+    ]
     return "\n".join(parts).rstrip() + "\n"
 
 
@@ -51,7 +66,8 @@ def _subject(rule: Rule) -> str:
 
 def _row(rule: Rule) -> str:
     marks = "".join(_marks(rule))
-    severity = f"{rule.severity}, Deny if strict" if rule.strict else str(rule.severity)
+    when = "strict" if rule.strict else rule.denies_if
+    severity = f"{rule.severity}, Deny if {when}" if when else str(rule.severity)
     who = f"**{rule.id}** {rule.name}"
     return f"| {who} | {severity} | {rule.mistake} | {rule.today} | {marks} |"
 

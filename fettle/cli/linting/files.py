@@ -1,10 +1,12 @@
 """Manifests from files, folders and standard input, each with where it stands.
 
-Refuses what is too large before reading it; nesting and aliases are bounded by
-`fettle.feeds.documents`.
+Refuses what is too large before reading it, and goes on with the next file; nesting and aliases
+are bounded by `fettle.feeds.documents`.
 """
 
+import os
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +16,7 @@ from fettle.feeds.documents import Found, objects_of_json, objects_of_yaml
 
 LARGEST_BYTES = 16 * 1024 * 1024
 STDIN = "-"
+_SHOWN = 60
 _SUFFIXES = (".yaml", ".yml", ".json")
 
 
@@ -26,13 +29,52 @@ class Document(NamedTuple):
     object: dict[str, Any]
 
 
-def read(names: Iterable[str]) -> list[Document]:
-    """All Kubernetes objects in these files; raises SnapshotError with file, line and reason.
+class Read(NamedTuple):
+    """`problems` are sentences about files that cannot be read, `notes` about what was passed
+    over."""
 
-    Of a folder, all YAML and JSON files in it; `-` is standard input. What has no kind is no
-    object and passed over, as a Helm chart's values are.
+    documents: list[Document]
+    problems: list[str]
+    notes: list[str]
+
+
+def read(names: Iterable[str]) -> Read:
+    """All Kubernetes objects in these files.
+
+    Of a folder, all YAML and JSON files in it; `-` is standard input. A file that is named twice is
+    read once. What has no kind is no object and passed over, as a Helm chart's values are; so are
+    the chart's templates, which only Helm can read.
     """
-    return [document for file in _files(names) for document in _documents(file)]
+    done = Read([], [], [])
+    templates: Counter[str] = Counter()
+    seen: set[str] = set()
+    for name in _files(names):
+        path = name if name == STDIN else os.path.realpath(name)
+        if path in seen:
+            continue
+        seen.add(path)
+        if name != STDIN and (chart := _chart(name)):
+            templates[chart] += 1
+            continue
+        try:
+            _read_file(name, done)
+        except SnapshotError as error:
+            done.problems.append(str(error))
+    for chart, count in templates.items():
+        done.notes.append(
+            f"{chart}: {count} templates of a Helm chart are passed over; to lint what they make: "
+            f"helm template {chart} | fettle lint -"
+        )
+    return done
+
+
+def _chart(name: str) -> str:
+    """The Helm chart of which a file is a template; "" if it is none."""
+    for folder in Path(name).absolute().parents:
+        if folder.name == "templates" and (folder.parent / "Chart.yaml").is_file():
+            chart = str(folder.parent)
+            return chart if Path(name).is_absolute() else os.path.relpath(chart)
+    return ""
 
 
 def _files(names: Iterable[str]) -> Iterator[str]:
@@ -44,17 +86,33 @@ def _files(names: Iterable[str]) -> Iterator[str]:
             yield name
 
 
-def _documents(name: str) -> Iterator[Document]:
+def _read_file(name: str, into: Read) -> None:
+    """Raises SnapshotError with file, line and reason."""
     file = "<stdin>" if name == STDIN else name
     try:
         text = _text(name)
-        for found in _objects(text):
-            if isinstance(found.value, dict) and isinstance(found.value.get("kind"), str):
-                yield Document(file, found.where, text, found.value)
+        found = _objects(text)
     except SnapshotError as error:
         raise SnapshotError(f"{file}: {error}") from error
     except OSError as error:
         raise SnapshotError(f"{file}: {error.strerror}") from error
+    for each in found:
+        if strange := _strange(each.value):
+            said = f"{file}: {each.where}: {strange}"
+            into.notes.append(f"passed over, since it is no Kubernetes object: {said}")
+        elif isinstance(each.value.get("kind"), str):
+            into.documents.append(Document(file, each.where, text, each.value))
+
+
+def _strange(value: Any) -> str:
+    """What a value is that cannot be an object, in words; "" for one that can."""
+    if isinstance(value, list):
+        return "a list"
+    if not isinstance(value, dict):
+        return repr(value)[:_SHOWN]
+    kind = value.get("kind")
+    is_list = isinstance(kind, str) and kind.endswith("List") and "items" in value
+    return f"a {kind} whose items are no list" if is_list else ""
 
 
 def _text(name: str) -> bytes:
@@ -69,9 +127,27 @@ def _text(name: str) -> bytes:
 
 
 def _objects(text: bytes) -> list[Found]:
+    if all(_says_nothing(line) for line in text.splitlines()):
+        return []
+    try:
+        return _parsed(text)
+    except SnapshotError as error:
+        if b"{{" in text:
+            template = "it looks like a template, so lint what is made from it"
+            raise SnapshotError(f"{error}; {template}") from error
+        raise
+
+
+def _says_nothing(line: bytes) -> bool:
+    """Whether it is blank, a comment, or a mark between documents."""
+    said = line.partition(b"#")[0].strip()
+    return said in (b"", b"---", b"...")
+
+
+def _parsed(text: bytes) -> list[Found]:
     if text.lstrip()[:1] in (b"{", b"["):
         try:
             return objects_of_json(text)
         except SnapshotError:
             return objects_of_yaml(text)  # flow style looks alike
-    return objects_of_yaml(text) if text.strip() else []
+    return objects_of_yaml(text)

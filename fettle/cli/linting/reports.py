@@ -5,10 +5,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fettle import __version__
-from fettle.lint.findings import Severity
+from fettle.cli.linting.checks import CHECKS, Check
+from fettle.lint.findings import Rule, Severity
 from fettle.lint.rules import RULES
 
-_NAMES = {rule.id: rule.name for rule in RULES}
+_ALL: tuple[Rule | Check, ...] = (*RULES, *CHECKS)
+_NAMES = {rule.id: rule.name for rule in _ALL}
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _DOCUMENTATION = "docs/rules.md"
 
@@ -77,7 +79,7 @@ def sarif(reports: Sequence[Report]) -> str:
                 "shortDescription": {"text": rule.mistake},
                 "help": {"text": f"{rule.today} See {_DOCUMENTATION}."},
             }
-            for rule in RULES
+            for rule in _ALL
             if rule.id in used
         ],
     }

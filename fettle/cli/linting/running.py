@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import click
 
-from fettle.cli.drivers import drivers
-from fettle.cli.linting import reports, surroundings
+from fettle.cli.drivers import check, drivers
+from fettle.cli.linting import checks, reports, surroundings
 from fettle.cli.linting.files import Document, read
 from fettle.cli.linting.positions import line_of
 from fettle.cli.linting.reports import Report
@@ -20,7 +20,7 @@ from fettle.observing import logs
 from fettle.policy import Validation
 from fettle.settings import Settings, load
 
-CLEAN, FOUND = 0, 1
+CLEAN, FOUND, UNUSABLE = 0, 1, 2
 _SURVEY_WAIT_S = 30.0
 
 
@@ -38,22 +38,32 @@ class Plan(NamedTuple):
 
 
 def run(plan: Plan) -> int:
-    """Print what the rules find; returns the exit code. Raises FettleError for unusable input."""
+    """Print what the rules find; returns the exit code. Raises FettleError for unusable input
+    around the files; one that cannot be read itself does not hide the findings in others."""
     logs.configure("error")
     settings = load(plan.settings)
-    documents = read(plan.files)
-    found = asyncio.run(_lint(plan, settings, documents))
+    check(settings)
+    documents, problems, notes = read(plan.files)
+    found, more = asyncio.run(_lint(plan, settings, documents))
     if found or plan.output != "text":
         click.echo(reports.FORMATS[plan.output](found))
+    for sentence in (*notes, *more, *problems):
+        click.echo(f"fettle: {sentence}", err=True)
     if plan.output == "text":
         click.echo(_summary(found, documents), err=True)
+    if problems:
+        return UNUSABLE
     failing = {Severity.DENY} if plan.fail_on == "deny" else {Severity.DENY, Severity.WARN}
     return FOUND if any(report.severity in failing for report in found) else CLEAN
 
 
-async def _lint(plan: Plan, settings: Settings, documents: Sequence[Document]) -> list[Report]:
+async def _lint(
+    plan: Plan, settings: Settings, documents: Sequence[Document]
+) -> tuple[list[Report], tuple[str, ...]]:
+    """What was found, and notes about what is known of the cluster."""
     manifests = [Manifest(document.object, plan.namespace) for document in documents]
-    async with surroundings.known(plan.snapshot, plan.kubeconfig, settings) as around:
+    policies = settings.all_policies()
+    async with surroundings.known(plan.snapshot, plan.kubeconfig, settings, manifests) as around:
         view = around.view_with(manifests)
         linter = Linter(
             evaluator=around.evaluator,
@@ -66,8 +76,11 @@ async def _lint(plan: Plan, settings: Settings, documents: Sequence[Document]) -
         wide = Validation(strict=plan.strict or wide.strict, rules=wide.rules)
         found: list[Report] = []
         for document, manifest in zip(documents, manifests, strict=True):
-            levels = levels_for(manifest, view, settings.all_policies(), wide)
-            findings = await linter.lint(manifest, view, levels, complete=around.complete)
+            levels = levels_for(manifest, view, policies, wide)
+            findings = await linter.lint(
+                manifest, view, levels, complete=around.complete, unknown=around.unknown
+            )
+            findings += checks.check(manifest, policies, view.policies, around.evaluator)
             found += [
                 Report(
                     rule=finding.rule,
@@ -84,7 +97,7 @@ async def _lint(plan: Plan, settings: Settings, documents: Sequence[Document]) -
                 for finding in findings
                 if finding.severity is not Severity.UNDECIDED
             ]
-    return found
+    return found, around.notes
 
 
 def _summary(found: Sequence[Report], documents: Sequence[Document]) -> str:

@@ -1,17 +1,27 @@
 """What holds for every allocation, whatever the node and whatever is asked for."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from fettle.allocator import Allocated, Budget, Found, Taken, allocate, allocating
+from fettle.allocator import (
+    Allocated,
+    Budget,
+    Found,
+    Taken,
+    allocate,
+    allocating,
+    run,
+    shortfall,
+)
 from fettle.allocator.committing import after
 from fettle.allocator.profiles import CURRENT, of_version
+from fettle.allocator.taking import Acceptable
 from fettle.allocator.tolerating import tolerated
 from fettle.model import DeviceId
-from fettle.view import DeviceView, PoolView
+from fettle.view import PoolView
 from tests.conformance.allocation import match, seen, wanted
 from tests.fettle.allocator.cases import Raw
 from tests.fettle.allocator.wild import cases
@@ -22,7 +32,7 @@ BUDGET = Budget(steps=3000, seconds=60.0)
 def allocation(
     case: Raw,
     pools: list[PoolView] | None = None,
-    acceptable: Callable[[DeviceView], bool] | None = None,
+    acceptable: Acceptable | None = None,
 ) -> Allocated:
     views = pools if pools is not None else seen(case)
     asked = wanted(case)
@@ -111,7 +121,7 @@ def test_a_search_that_is_ended_early_would_have_found_nothing(case: Raw) -> Non
 @given(cases())
 def test_whatever_is_predicted_of_acceptable_devices_is_feasible(case: Raw) -> None:
     taken = {t.device.id for t in fitting(case)}
-    feasible = allocation(case, acceptable=lambda device: device.id in taken)
+    feasible = allocation(case, acceptable=lambda device, _: device.id in taken)
     if not taken:
         return
     assert feasible.found in (Found.FITS, Found.ERROR)  # mode All may need one that is not
@@ -139,3 +149,11 @@ def test_older_versions_are_predicted_whatever_is_asked(case: Raw, version: str)
     found = allocate(wanted(case), seen(case), match(), of_version(version), budget=BUDGET)
     taken = [t.device.id for t in found.devices if t.consumed is None]
     assert len(taken) == len(set(taken))
+
+
+@settings(deadline=None)
+@given(cases())
+def test_where_nothing_is_found_there_are_words_for_it(case: Raw) -> None:
+    found = allocation(case)
+    assume(found.found is Found.NONE or found.on_node)
+    assert run(shortfall(wanted(case), seen(case), match(), CURRENT))

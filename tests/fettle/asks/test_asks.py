@@ -184,3 +184,26 @@ def test_the_annotation_names_the_policy_before_the_namespace_does() -> None:
     assert by_annotation is not None
     assert by_namespace.policy == BUILT_IN["scavenger"]
     assert by_annotation.policy == BUILT_IN["training"]
+
+
+def test_a_claim_that_cannot_be_read_says_so_with_the_reason() -> None:
+    unreadable = {"ResourceClaim default/odd": "ResourceClaim default/odd: Expected `object`"}
+    view = b.view(quarantined=unreadable)
+    ask = asks.ask_of(b.pod(claim_pod(resourceClaimName="odd")), view, POLICIES)
+    assert ask is not None
+    assert len(ask.unsettled) == 1
+    assert "cannot be read: ResourceClaim default/odd: Expected `object`" in ask.unsettled[0]
+
+
+def test_a_template_that_cannot_be_read_matters_until_its_claim_is_made() -> None:
+    said = {"ResourceClaimTemplate default/t": "ResourceClaimTemplate default/t: wrong"}
+    entry = {"resourceClaimTemplateName": "t"}
+    before = asks.ask_of(b.pod(claim_pod(**entry)), b.view(quarantined=said), POLICIES)
+    assert before is not None
+    assert "cannot be read" in before.unsettled[0]
+    claim = b.claim({"metadata": {"name": "c", "namespace": "default"}, "spec": claim_spec()})
+    made = b.view(claims={"default/c": claim}, classes=CLASSES, quarantined=said)
+    pod = claim_pod(**entry, resourceClaimName="c")
+    after = asks.ask_of(b.pod(pod), made, POLICIES)
+    assert after is not None
+    assert after.unsettled == ()

@@ -63,6 +63,14 @@ def test_an_unknown_policy_or_pod_is_said_in_a_sentence(served: Served) -> None:
     assert "is not known" in explained(served, "ml/nobody").stderr
 
 
+def test_a_policy_that_cannot_be_read_is_said_to_be_there(served: Served, snapshot: Path) -> None:
+    broken = STRICT.replace("inference", "broken").replace("0.99", "7")
+    (snapshot / "devicepolicies.yaml").write_text(broken)
+    said = soon(lambda: "minScore" in (said := explained(served, "broken")).stderr and said)
+    assert said.returncode == 1
+    assert "'broken' cannot be read" in said.stderr
+
+
 def test_a_changed_policy_changes_verdicts(served: Served, snapshot: Path) -> None:
     def refused() -> set[str]:
         nodes = fetch(served.browse, "/explain", {"pod": "ml/serving-0"})["nodes"]
@@ -74,3 +82,20 @@ def test_a_changed_policy_changes_verdicts(served: Served, snapshot: Path) -> No
     assert stricter > before
     (snapshot / "devicepolicies.yaml").unlink()
     soon(lambda: refused() == before)
+
+
+IN_VAIN = """
+apiVersion: fettle.dev/v1alpha1
+kind: DevicePolicy
+metadata: {name: in-vain}
+spec: {placement: {requires: [{expression: node.lables.zone == "a", message: zone a}]}}
+"""
+
+
+def test_a_requirement_that_does_not_compile_is_said(served: Served, snapshot: Path) -> None:
+    (snapshot / "devicepolicies.yaml").write_text(IN_VAIN)
+    said = soon(lambda: (said := explained(served, "in-vain")).returncode == 0 and said.stdout)
+    told = " ".join(said.split())
+    assert "placement.requires[0] is ignored: it does not compile" in told
+    assert "lables" in told
+    assert "zone a" in told

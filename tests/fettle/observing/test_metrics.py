@@ -1,7 +1,7 @@
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 
-from fettle.observing.metrics import ExtenderMetrics, ViewMetrics
+from fettle.observing.metrics import ExtenderMetrics, SelectorMetrics, ViewMetrics
 from fettle.view import Publisher, Source
 from tests.fettle import building as b
 
@@ -25,6 +25,16 @@ def test_devices_are_counted_by_state_and_never_by_name() -> None:
     assert "n1" not in text
 
 
+def test_a_device_of_the_network_is_counted_once_however_many_nodes_see_it() -> None:
+    publisher = Publisher()
+    fabric = b.pool(b.device("fab-0", 0.5, local=""), b.device("fab-1", local=""))
+    names = [f"n{i}" for i in range(8)]
+    publisher.publish(b.view(*(b.node(n, pools=(fabric,)) for n in names)), frozenset(names))
+    text = scrape(publisher)
+    assert f'fettle_devices{{kind="{b.DRIVER}",state="Degraded"}} 1.0' in text
+    assert f'fettle_devices{{kind="{b.DRIVER}",state="Healthy"}} 1.0' in text
+
+
 def test_ages_generation_and_quarantine_are_there() -> None:
     publisher = Publisher()
     publisher.sources["Node"] = Source("Node", True, True, 100.0)
@@ -41,3 +51,9 @@ def test_latencies_begin_at_a_tenth_of_a_millisecond() -> None:
     ExtenderMetrics(registry).latency_s.labels("filter").observe(0.00005)
     text = generate_latest(registry).decode()
     assert 'fettle_extender_request_seconds_bucket{le="0.0001",verb="filter"} 1.0' in text
+
+
+def test_each_start_of_the_selectors_worker_is_counted() -> None:
+    registry = CollectorRegistry()
+    registry.register(SelectorMetrics(lambda: 3))
+    assert registry.get_sample_value("fettle_selector_worker_starts_total") == 3

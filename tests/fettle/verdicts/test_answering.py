@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fettle.asks.asks import Ask, Units
-from fettle.asks.claims import Alternative, Claim, Constraint, Request
+from fettle.asks.asks import Ask, Bound, Units
+from fettle.asks.claims import Alternative, Claim, Constraint, Held, Request
 from fettle.policy import BUILT_IN
 from fettle.selectors.engine import SelectorEngine
 from fettle.settings import Settings
 from fettle.verdicts.answering import Answers
 from fettle.view import NodeView, Publisher
+from fettle.wire import core
 from tests.fettle import building as b
 
 TRAINING = Ask(BUILT_IN["training"], units=(Units(b.RESOURCE, 4),))
@@ -169,6 +170,26 @@ async def test_an_ask_waits_for_its_selector_to_be_evaluated() -> None:
         await engine.close()
 
 
+async def test_what_was_not_evaluated_in_time_is_known_a_moment_later() -> None:
+    """The engine is not even started, and nobody ever waits for it as long as that takes."""
+    cluster = Cluster()
+    engine = SelectorEngine()
+    settings = Settings()
+    hasty = msgspec.structs.replace(settings.extender, wait_seconds=0.001)
+    settings = msgspec.structs.replace(settings, extender=hasty)
+    cluster.answers = Answers(cluster.publisher, engine, settings)
+    try:
+        bad = b.node("n", pools=(b.pool(b.device("a", 0.1)),))
+        cluster.show({"n": bad}, **claim_view())
+        ask = cluster.answers.ask(POD)
+        assert ask is not None
+        async with asyncio.timeout(20):
+            while (await cluster.answers.judged(ask)).refused != {"n"}:
+                await asyncio.sleep(0.01)
+    finally:
+        await engine.close()
+
+
 async def test_without_an_answer_in_time_the_node_is_undecided_and_allowed() -> None:
     cluster = Cluster()  # its engine was never started
     bad = b.node("n", pools=(b.pool(b.device("a", 0.1)),))
@@ -292,3 +313,15 @@ def test_another_version_of_kubernetes_is_predicted_from_then_on() -> None:
     assert answers.table(anything()) is before
     answers.follow("v1.36.3")
     assert answers.table(anything()).profile.quirks.counters_by_pool_name
+
+
+async def test_where_a_whole_pool_vanished_its_claims_node_is_not_like_the_others() -> None:
+    field = {"key": "metadata.name", "operator": "In", "values": ["a"]}
+    raw = msgspec.json.encode({"nodeSelectorTerms": [{"matchFields": [field]}]})
+    nodes = msgspec.json.decode(raw, type=core.NodeSelector)
+    bound = Bound("k", (Held(b.device("gone").id),), nodes)
+    cluster = Cluster()
+    cluster.show({n: b.node(n) for n in ("b", "a")})
+    table = await cluster.answers.judged(Ask(BUILT_IN["inference"], bound=(bound,)))
+    assert (table.verdicts["a"].unfit, table.verdicts["a"].value) == ((), 0.75)
+    assert table.unfit == {"b"}

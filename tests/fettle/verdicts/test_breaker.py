@@ -56,3 +56,17 @@ def test_single_bad_units_count_as_units() -> None:
     breaker = Breaker(TRAINING, BreakerSettings())
     breaker.update(nodes, nodes)
     assert breaker.share(b.RESOURCE) == 1 / 8
+
+
+def test_a_device_of_the_network_counts_once_however_many_nodes_see_it() -> None:
+    fabric = [b.device("bad", 0.1, local=""), *(b.device(f"f{i}", local="") for i in range(4))]
+    nodes = {f"n{i}": b.node(f"n{i}", pools=(b.pool(*fabric),)) for i in range(20)}
+    nodes["n0"] = b.node("n0", pools=(b.pool(*fabric), b.pool(b.device("own", 0.1), name="n0")))
+    breaker = Breaker(TRAINING, BreakerSettings())
+    breaker.update(nodes, nodes)
+    assert breaker.share(b.DRIVER) == 2 / 6
+    healed = {n: b.node(n, pools=(b.pool(*fabric[1:]),)) for n in list(nodes)[:19]}
+    breaker.update(nodes, healed)
+    assert breaker.share(b.DRIVER) == 0
+    breaker.update(nodes, {})
+    assert breaker.share(b.DRIVER) == 0

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from fettle.asks.asks import Ask, Bound, Units
 from fettle.asks.claims import Alternative, Claim, Held, Request
 from fettle.model import State
-from fettle.policy import BUILT_IN, Policy
+from fettle.policy import BUILT_IN, Policy, Unknown
 from fettle.selectors import outcomes
 from fettle.selectors.outcomes import MATCH, Outcome
 from fettle.verdicts.acceptance import Acceptance
@@ -107,20 +107,39 @@ def test_not_knowing_refuses_nobody(policy: Policy) -> None:
     assert answer.value == 0.75
 
 
+def test_a_claim_that_nobody_has_seen_is_undecided_allowed_and_scored_low() -> None:
+    ask = Ask(TRAINING, unsettled=("claim gpu: not known",))
+    answer = verdict(ask, b.node(gpus=8))
+    assert answer.fits
+    assert answer.undecided
+    assert answer.score == 5
+
+
 @pytest.mark.parametrize(
     ("node", "ask"),
     [
         (b.node(gpus=4), units(TRAINING, 8)),
         (b.node(), units(TRAINING)),
-        (b.node(gpus=8), Ask(TRAINING, unsettled=("claim gpu: not known",))),
+        (b.node(pools=(b.pool(b.device("a", 0.0), incomplete=True),)), request(TRAINING)),
+        (b.node(), request(TRAINING)),
     ],
-    ids=["fewer units than asked for", "no units at all", "a claim that nobody has seen"],
+    ids=["fewer units than asked for", "no units at all", "an incomplete pool", "no pool at all"],
 )
-def test_where_fettle_cannot_say_it_allows_and_scores_low(node: NodeView, ask: Ask) -> None:
+def test_what_the_schedulers_own_checks_refuse_is_decided_allowed_and_scored_low(
+    node: NodeView, ask: Ask
+) -> None:
     answer = verdict(ask, node)
     assert answer.fits
-    assert answer.undecided
+    assert answer.unfit
+    assert not answer.undecided
     assert answer.score == 5
+
+
+def test_what_cannot_be_read_may_be_what_is_lacking() -> None:
+    node = msgspec.structs.replace(b.node(), quarantined=("ResourceSlice x: wrong",))
+    answer = verdict(request(TRAINING), node)
+    assert not answer.unfit
+    assert "no allocation is possible" in answer.undecided[0]
 
 
 def test_resources_counted_in_bytes_cost_no_more_than_others() -> None:
@@ -170,19 +189,12 @@ def test_all_takes_every_device_and_one_in_use_leaves_no_allocation() -> None:
     part = b.node(pools=(b.pool(b.device("a"), b.device("b", allocated=True)),))
     answer = verdict(request(TRAINING, None), part)
     assert answer.fits  # the scheduler's own plugin refuses it; we only say what we see
-    assert "no allocation is possible" in answer.undecided[0]
+    assert "no allocation is possible" in answer.unfit[0]
 
 
-@pytest.mark.parametrize(
-    "node",
-    [
-        b.node(pools=(b.pool(b.device("a", 0.0, unclear="its capacity cannot be read")),)),
-        b.node(pools=(b.pool(b.device("a", 0.0), incomplete=True),)),
-        b.node(),
-    ],
-    ids=["an unreadable device", "an incomplete pool", "no pool at all"],
-)
-def test_what_cannot_be_decided_is_allowed_and_scored_low(node: NodeView) -> None:
+def test_an_unreadable_device_is_undecided_allowed_and_scored_low() -> None:
+    unreadable = b.device("a", 0.0, unclear="its capacity cannot be read")
+    node = b.node(pools=(b.pool(unreadable),))
     answer = verdict(request(TRAINING), node)
     assert answer.fits
     assert answer.undecided
@@ -216,7 +228,8 @@ def test_a_claim_that_is_allocated_elsewhere_says_so() -> None:
     ask = Ask(INFERENCE, bound=(Bound("gpu", (Held(device.id),), nodes),))
     answer = verdict(ask, b.node(pools=(b.pool(device),)))
     assert answer.fits
-    assert answer.notes == ("claim gpu is allocated to other nodes",)
+    assert answer.unfit == ("claim gpu is allocated to other nodes",)
+    assert answer.score == 5
 
 
 def test_a_device_that_left_under_its_claim_is_named() -> None:
@@ -224,6 +237,15 @@ def test_a_device_that_left_under_its_claim_is_named() -> None:
     answer = verdict(ask, b.node(pools=(b.pool(b.device("a")),)))
     assert answer.fits
     assert "n/gone, which is not published" in answer.notes[0]
+    assert [c.health.state for c in answer.devices] == [State.UNKNOWN]
+    assert answer.value == 0.75
+
+
+def test_a_policy_that_refuses_what_is_unknown_refuses_a_device_that_left() -> None:
+    wary = msgspec.structs.replace(INFERENCE.placement, unknown=Unknown.REFUSE)
+    ask = Ask(INFERENCE, bound=(Bound("gpu", (Held(b.device("gone").id),)),))
+    answer = judge(ask, b.node(pools=(b.pool(b.device("a")),)), Acceptance(wary), every_device)
+    assert "is allocated gpu.example.com/n/gone, which is Unknown" in answer.refusals[0]
 
 
 def test_a_claim_whose_device_failed_to_be_bound_is_left_to_the_scheduler() -> None:
@@ -232,6 +254,16 @@ def test_a_claim_whose_device_failed_to_be_bound_is_left_to_the_scheduler() -> N
     answer = verdict(ask, b.node(pools=(b.pool(bad),)))
     assert answer.fits
     assert answer.undecided == ("claim gpu will be allocated anew: condition Broken of x",)
+    assert answer.score == 5
+
+
+def test_a_claim_whose_node_selector_is_malformed_is_scored_as_undecided() -> None:
+    raw = b'{"nodeSelectorTerms":[{"matchExpressions":[{"key":"zone","operator":"Near"}]}]}'
+    nodes = msgspec.json.decode(raw, type=core.NodeSelector)
+    ask = Ask(INFERENCE, bound=(Bound("gpu", (Held(b.device("a").id),), nodes),))
+    answer = verdict(ask, b.node(pools=(b.pool(b.device("a")),)))
+    assert answer.undecided
+    assert answer.score == 5
 
 
 def test_the_alternative_that_would_be_taken_is_named() -> None:
@@ -250,13 +282,13 @@ def test_an_error_of_the_allocator_refuses_nothing_and_is_shown() -> None:
     node = b.node(pools=(b.pool(b.device("a", 0.0)),))
     answer = judge(request(TRAINING), node, Acceptance(TRAINING.placement), aborts)
     assert answer.fits
-    assert "would end in an error" in answer.undecided[0]
-    assert "no such key: model" in answer.undecided[0]
+    assert "would end in an error" in answer.unfit[0]
+    assert "no such key: model" in answer.unfit[0]
 
 
 def test_pools_that_cannot_be_gathered_are_an_error_too() -> None:
     node = msgspec.structs.replace(b.node(), malformed="Near is no operator")
-    assert "Near" in verdict(request(TRAINING), node).undecided[0]
+    assert "Near" in verdict(request(TRAINING), node).unfit[0]
 
 
 def test_devices_of_an_extended_resource_are_judged_where_claims_provide_it() -> None:
@@ -311,7 +343,7 @@ def test_no_verdict_gives_a_device_twice_or_one_that_the_policy_refuses(
     given_ = [c.device for c in answer.devices]
     assert len(set(given_)) == len(given_)
     acceptance = Acceptance(ask.policy.placement)
-    if answer.fits and not answer.undecided:
+    if answer.fits and not answer.unfit:
         assert len(given_) == count
         assert not any(acceptance.refusal(c.health) for c in answer.devices)
 

@@ -60,16 +60,16 @@ def shared(amount: str, name: str = "memory") -> Object:
     return claim(exactly(device_class="shared.example.com", capacity=asked))
 
 
-LIMITED = (
-    *FLEET,
-    api.device_class("limited.example.com", driver=GPU),
-    {
+def quota(most: int) -> Object:
+    return {
         "apiVersion": "v1",
         "kind": "ResourceQuota",
         "metadata": {"name": "devices", "namespace": "default"},
-        "spec": {"hard": {"limited.example.com.deviceclass.resource.k8s.io/devices": "2"}},
-    },
-)
+        "spec": {"hard": {"limited.example.com.deviceclass.resource.k8s.io/devices": str(most)}},
+    }
+
+
+LIMITED = (*FLEET, api.device_class("limited.example.com", driver=GPU), quota(2))
 
 
 def limited(*requests: Object) -> Object:
@@ -120,6 +120,13 @@ CASES = [
         f"write {GPU}",
     ),
     Case("FTL001", "in a template", template(exactly(device_class="tpu")), "there are: gpu.nvidia"),
+    Case(
+        "FTL001",
+        "another kind of device is no typo",
+        claim(exactly(device_class="vfio.gpu.nvidia.com")),
+        "no DeviceClass",
+        "name one that exists",
+    ),
     Case("FTL001", "a class that exists", claim(exactly())),
     Case(
         "FTL001",
@@ -340,14 +347,15 @@ CASES = [
         "FTL017",
         "more than the policy allows",
         shared("50Gi"),
-        "can give 50Gi of memory",
+        "can give 50Gi of memory: the most that one gives is 40Gi",
+        "ask for at most 40Gi",
         known=SHARING,
     ),
     Case(
         "FTL017",
         "more than a device has",
         claim(exactly(capacity={"requests": {"memory": "81Gi"}})),
-        "the most that one has is 80Gi",
+        "the most that one gives is 80Gi",
     ),
     Case("FTL017", "rounded up by the policy", shared("33Gi"), known=SHARING),
     Case("FTL033", "an empty claim", claim(), "asks for no device"),

@@ -226,6 +226,13 @@ CASES = [
         job(on_codes(1, operator="NotIn"), IGNORE),
         "matches exit code 143",
     ),
+    Case(
+        "FTL048",
+        "disruptions are not ignored at all",
+        job(on_codes(1, 143)),
+        "no rule ignores disruptions",
+        "put a rule before it",
+    ),
     Case("FTL048", "disruptions come first", job(IGNORE, on_codes(1, 143))),
     Case("FTL048", "another code", job(on_codes(42), IGNORE)),
     Case("FTL049", "no deadline", job(IGNORE, deadline=None), "no activeDeadlineSeconds"),
@@ -249,7 +256,7 @@ CASES = [
             }
         ),
     ),
-    Case("FTL051", "256", job(on_codes(256)), "256 is no exit code"),
+    Case("FTL051", "256", job(on_codes(256)), "256 is no exit code", "the code that the"),
     Case("FTL051", "255", job(on_codes(255))),
     Case(
         "FTL052", "restarted on the same code", restarting(41, 42), "restarts the container on 42"

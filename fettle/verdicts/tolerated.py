@@ -1,0 +1,51 @@
+"""A device's health as a request sees it: without the evidence of taints that it tolerates. Pure.
+
+What the user wrote wins: the allocator gives such a device to such a request, so the taint alone
+must not make us refuse it. All other evidence counts, an operator's hold among it.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from fettle.allocator import tolerates
+from fettle.health import memory
+from fettle.health.states import START
+from fettle.model import SOUND, Evidence, Family, Health, Taint
+from fettle.settings import HealthSettings
+from fettle.wire.resource import DeviceToleration
+
+
+class Tolerated(NamedTuple):
+    """Health by what is left of the evidence, and the taints whose evidence does not count."""
+
+    health: Health
+    taints: tuple[Taint, ...] = ()
+
+
+def tolerating(
+    health: Health, tolerations: Sequence[DeviceToleration], thresholds: HealthSettings
+) -> Tolerated:
+    """The health of a device for a request with these tolerations.
+
+    Where something is tolerated, the rest is judged as if nothing else had ever been said: the
+    state that it was in before may have been due to the taint.
+    """
+    if not tolerations or not health.evidence:
+        return Tolerated(health)
+    left = tuple(w for w in health.evidence if not _excused(w.evidence, tolerations))
+    if len(left) == len(health.evidence):
+        return Tolerated(health)
+    excused = {t for w in health.evidence if w not in left for t in w.evidence.taints}
+    if not left:
+        return Tolerated(SOUND, tuple(sorted(excused)))
+    judged = memory.judge(left, START, thresholds, math.inf, all_clear=False)
+    return Tolerated(judged.health, tuple(sorted(excused)))
+
+
+def _excused(evidence: Evidence, tolerations: Sequence[DeviceToleration]) -> bool:
+    if not evidence.taints or evidence.family is Family.OPERATOR:
+        return False
+    return all(
+        any(tolerates(toleration, taint) for toleration in tolerations) for taint in evidence.taints
+    )

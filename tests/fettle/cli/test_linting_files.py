@@ -1,0 +1,100 @@
+"""Which files `fettle lint` reads, and what it says of those it cannot read."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from fettle.cli.linting.files import LARGEST_BYTES
+from tests.fettle.cli.linted import CLAIM, GOOD, fettle, fill, findings
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return fill(tmp_path)
+
+
+def test_files_of_nothing_but_comments_hold_nothing() -> None:
+    for text in ("# TODO\n", "---\n# Source: chart/templates/a.yaml\n---\n", "--- # none\n...\n"):
+        ran = fettle("-", stdin=text)
+        assert (ran.returncode, ran.stderr) == (
+            0,
+            "0 objects in 0 files: 0 to deny, 0 to warn of\n",
+        )
+
+
+def test_files_that_cannot_be_read_do_not_hide_what_is_in_others(folder: Path) -> None:
+    (folder / "a.yaml").write_text("a: }")
+    (folder / "b.yaml").write_text("b: [")
+    for output in ("text", "json", "sarif", "github"):
+        ran = fettle(str(folder), "--output", output)
+        assert (ran.returncode, "FTL010" in ran.stdout) == (2, True), ran.stdout
+        assert "a.yaml: line 1: no valid YAML" in ran.stderr
+        assert "b.yaml: line " in ran.stderr
+
+
+def test_templates_of_a_chart_are_passed_over_in_one_line(tmp_path: Path) -> None:
+    templates = tmp_path / "chart" / "templates" / "gpu"
+    templates.mkdir(parents=True)
+    (tmp_path / "chart" / "Chart.yaml").write_text("apiVersion: v2\nname: chart\n")
+    (templates / "a.yaml").write_text("{{- if .Values.gpu }}\n")
+    (templates / "b.yaml").write_text("kind: {{ .Values.kind }}\n")
+    (tmp_path / "claim.yaml").write_text(CLAIM)
+    ran = fettle(str(tmp_path), str(templates / "a.yaml"))
+    assert (ran.returncode, "FTL010" in ran.stdout) == (1, True), ran.stderr
+    chart = tmp_path / "chart"
+    assert f"{chart}: 2 templates of a Helm chart are passed over" in ran.stderr
+    assert f"helm template {chart} | fettle lint -" in ran.stderr
+    within = fettle("a.yaml", cwd=templates)
+    assert (within.returncode, "../..: 1 templates of a Helm chart" in within.stderr) == (0, True)
+
+
+def test_a_template_elsewhere_is_called_one(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("{{- if .Values.gpu }}\n")
+    ran = fettle(str(tmp_path))
+    assert (ran.returncode, "it looks like a template" in ran.stderr) == (2, True), ran.stderr
+
+
+def test_a_link_that_leads_to_itself_is_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    loop = tmp_path / "loop.yaml"
+    loop.symlink_to(loop)
+    ran = fettle(str(loop), "-", stdin=CLAIM)
+    assert (ran.returncode, "FTL010" in ran.stdout) == (2, True), ran.stderr
+    assert "loop.yaml: Too many levels of symbolic links" in ran.stderr
+
+
+def test_a_file_given_twice_is_read_once(folder: Path) -> None:
+    found = findings(str(folder), str(folder / "claim.yaml"), f"{folder}/../{folder.name}")
+    assert [f["rule"] for f in found] == ["FTL010", "FTL035"]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("- a\n- b\n", "<stdin>: line 1: a list"),
+        ("hello\n", "<stdin>: line 1: 'hello'"),
+        ("{apiVersion: v1, kind: List, items: 5}\n", "<stdin>: line 1: a List whose items are no"),
+        ("{apiVersion: v1, kind: List, items: [5]}\n", "<stdin>: line 1: 5"),
+    ],
+)
+def test_what_is_no_object_is_told(text: str, says: str) -> None:
+    ran = fettle("-", stdin=f"{text}---\n{GOOD}")
+    assert ran.returncode == 0
+    assert f"passed over, since it is no Kubernetes object: {says}" in ran.stderr
+
+
+def test_an_alias_bomb_is_refused_in_short_time() -> None:
+    levels = [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 12)]
+    bomb = "\n".join(["a0: &a0 lollollollol", *levels, "kind: Pod"])
+    began = time.monotonic()
+    ran = fettle("-", stdin=bomb)
+    assert (ran.returncode, "aliases" in ran.stderr) == (2, True), ran.stderr
+    assert time.monotonic() - began < 10
+
+
+def test_a_huge_file_is_refused_by_its_size(tmp_path: Path) -> None:
+    huge = tmp_path / "huge.yaml"
+    with huge.open("wb") as file:
+        file.truncate(LARGEST_BYTES * 8)
+    ran = fettle(str(huge))
+    assert (ran.returncode, "larger than" in ran.stderr) == (2, True), ran.stderr

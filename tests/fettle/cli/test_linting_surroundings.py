@@ -1,0 +1,214 @@
+"""What `fettle lint` takes into account: policies, snapshots, settings, and what stands beside."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.fettle.cli.linted import CLAIM, GOOD, LIST, fettle, findings
+
+JOB = """\
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: j
+  namespace: team
+  annotations:
+    fettle.dev/policy: trainin
+spec:
+  template:
+    metadata:
+      annotations:
+        fettle.dev/min-score: seven
+        fettle.dev/on-device-failure: evict
+    spec: {restartPolicy: Never, containers: [{name: main, image: x}]}
+"""
+POLICY = """\
+apiVersion: fettle.dev/v1alpha1
+kind: DevicePolicy
+metadata: {name: trainin}
+spec:
+  validation: {rules: {FTL033: Deny}}
+"""
+EMPTY_CLAIM = (
+    "apiVersion: resource.k8s.io/v1\nkind: ResourceClaim\n"
+    "metadata: {name: c, namespace: team}\nspec: {}\n"
+)
+LABELLED = (
+    "apiVersion: v1\nkind: Namespace\n"
+    "metadata: {name: team, labels: {fettle.dev/policy: trainin}}\n"
+)
+
+
+def test_what_a_policy_annotation_gets_wrong_is_told() -> None:
+    found = findings("-", stdin=JOB)
+    assert [(f["rule"], f["severity"], f["line"]) for f in found] == [
+        ("FTL101", "Warn", 7),
+        ("FTL101", "Warn", 12),
+        ("FTL101", "Warn", 13),
+    ]
+    assert (
+        "names no policy 'trainin' (there are: inference, scavenger, training)"
+        in (found[0]["message"])
+    )
+    assert found[0]["fix"] == "write training"
+    assert "'seven' is no number between 0 and 1" in found[1]["message"]
+    (labelled,) = findings("-", stdin=LABELLED)
+    assert (labelled["rule"], labelled["path"]) == ("FTL101", "metadata.labels[fettle.dev/policy]")
+    (other,) = findings("-", stdin=LABELLED.replace("trainin", "ours"))
+    assert other["fix"] == "name one that exists, or lint this together with its DevicePolicy"
+
+
+def test_policies_and_namespaces_among_the_files_count() -> None:
+    known = findings("-", stdin=f"{JOB}---\n{POLICY}")
+    assert [f["line"] for f in known] == [12, 13]
+    (denied,) = findings("-", stdin=f"{EMPTY_CLAIM}---\n{POLICY}---\n{LABELLED}")
+    assert (denied["rule"], denied["severity"]) == ("FTL033", "Deny")
+    (warned,) = findings("-", stdin=f"{EMPTY_CLAIM}---\n{POLICY}")
+    assert (warned["rule"], warned["severity"]) == ("FTL033", "Warn")
+
+
+def test_a_policy_that_the_api_refuses_is_told() -> None:
+    wrong = POLICY.replace("validation: {rules: {FTL033: Deny}}", "placement: {minScore: 7}")
+    (found,) = findings("-", stdin=wrong)
+    assert (found["rule"], found["severity"], found["name"]) == ("FTL102", "Deny", "trainin")
+    assert found["namespace"] == ""
+    assert "minScore must be between 0 and 1" in found["message"]
+
+
+def test_an_expression_that_does_not_compile_is_told_without_a_cluster() -> None:
+    for expression in ("device.driver == ", "device.drivr == 'a'"):
+        claim = GOOD + f'        selectors: [{{cel: {{expression: "{expression}"}}}}]\n'
+        (found,) = findings("-", stdin=claim)
+        assert (found["rule"], found["severity"], found["line"]) == ("FTL103", "Deny", 14)
+        assert "does not compile" in found["message"]
+    sound = GOOD + "        selectors: [{cel: {expression: \"device.driver == 'a'\"}}]\n"
+    assert findings("-", stdin=sound) == []
+
+
+def test_what_cannot_be_read_in_a_snapshot_is_passed_over_and_told(tmp_path: Path) -> None:
+    (tmp_path / "policies.yaml").write_text(
+        POLICY.replace("validation: {rules: {FTL033: Deny}}", "placement: {minScore: 7}")
+    )
+    ran = fettle("-", "--snapshot", str(tmp_path), stdin=CLAIM)
+    assert (ran.returncode, "FTL010" in ran.stdout) == (1, True), ran.stderr
+    assert "policies.yaml: DevicePolicy trainin is passed over: " in ran.stderr
+
+
+def test_an_unreadable_class_is_not_called_absent(tmp_path: Path) -> None:
+    (tmp_path / "classes.yaml").write_text(
+        "apiVersion: resource.k8s.io/v1\nkind: DeviceClass\n"
+        "metadata: {name: gpu.nvidia.com}\nspec: {selectors: 5}\n"
+        "---\napiVersion: resource.k8s.io/v1\nkind: DeviceClass\nmetadata: {name: a}\nspec: {}\n"
+    )
+    ran = fettle("-", "--strict", "--snapshot", str(tmp_path), stdin=GOOD)
+    assert (ran.returncode, "FTL001" in ran.stdout) == (0, False), ran.stdout
+    assert "classes.yaml: DeviceClass gpu.nvidia.com is passed over" in ran.stderr
+
+
+def test_kinds_that_a_snapshot_does_not_have_are_not_known(tmp_path: Path) -> None:
+    (tmp_path / "node.yaml").write_text("apiVersion: v1\nkind: Node\nmetadata: {name: n}\n")
+    ran = fettle("-", "--strict", "--snapshot", str(tmp_path), stdin=GOOD + "---\n" + LIST)
+    assert "FTL001" not in ran.stdout
+    assert (
+        "the snapshot has no ResourceSlice, DeviceClass, ResourceClaim, ResourceClaimTemplate: "
+        "rules that rest on these say nothing\n"
+    ) in ran.stderr
+
+
+def test_a_snapshot_makes_inventory_rules_speak(tmp_path: Path) -> None:
+    (tmp_path / "class.yaml").write_text(
+        "apiVersion: resource.k8s.io/v1\nkind: DeviceClass\nmetadata: {name: gpu.example.com}\n"
+        "spec: {selectors: [{cel: {expression: device.driver == 'gpu.example.com'}}]}\n"
+    )
+    (tmp_path / "node.yaml").write_text("apiVersion: v1\nkind: Node\nmetadata: {name: n}\n")
+    (tmp_path / "slice.yaml").write_text(
+        "apiVersion: resource.k8s.io/v1\nkind: ResourceSlice\nmetadata: {name: s}\nspec:\n"
+        "  driver: gpu.example.com\n  nodeName: n\n"
+        "  pool: {name: n, generation: 1, resourceSliceCount: 1}\n"
+        "  devices: [{name: gpu-0, attributes: {model: {string: A100}}}]\n"
+    )
+    claim = CLAIM.replace("gpu.nvidia.com", "gpu.example.com").replace("40", "1")
+    claim += "        selectors: [{cel: {expression: "
+    claim += '\'device.attributes["gpu.example.com"].model == "H100"\'}}]\n'
+    assert findings("-", stdin=claim) == []
+    (found,) = findings("-", "--snapshot", str(tmp_path), stdin=claim)
+    assert (found["rule"], found["severity"]) == ("FTL004", "Warn")
+    assert "0 of 1 devices in 1 pools of gpu.example.com match" in found["message"]
+    (strict,) = findings("-", "--snapshot", str(tmp_path), "--strict", stdin=claim)
+    assert strict["severity"] == "Deny"
+    (unknown, *_) = findings("-", "--snapshot", str(tmp_path), stdin=GOOD)
+    assert unknown["rule"] == "FTL001"
+
+
+def test_settings_say_how_severe_rules_are(tmp_path: Path) -> None:
+    settings = tmp_path / "settings.yaml"
+    settings.write_text("lint: {rules: {FTL010: Warn}}\n")
+    (found,) = findings("-", "--settings", str(settings), stdin=CLAIM)
+    assert found["severity"] == "Warn"
+    settings.write_text("lint: {rules: {too-large: Warn}}\n")
+    ran = fettle("-", "--settings", str(settings), stdin=CLAIM)
+    assert (ran.returncode, "is no id such as FTL010" in ran.stderr) == (2, True)
+
+
+def test_a_folder_of_schemas_makes_more_drivers_known(tmp_path: Path) -> None:
+    (tmp_path / "tpu.json").write_text(
+        """{"driver": "tpu.example.com", "apiVersions": ["tpu.example.com/v1"], "kinds": [
+            {"kind": "TpuConfig", "schema": {"additionalProperties": false}}]}"""
+    )
+    settings = tmp_path / "settings.yaml"
+    settings.write_text(f"lint: {{driverSchemas: {tmp_path}}}\n")
+    config = {"apiVersion": "tpu.example.com/v1", "kind": "TpuConfig", "mesh": 2}
+    claim = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": "tpu"},
+        "spec": {
+            "devices": {
+                "requests": [{"name": "tpu", "exactly": {"deviceClassName": "tpu.example.com"}}],
+                "config": [{"opaque": {"driver": "tpu.example.com", "parameters": config}}],
+            }
+        },
+    }
+    assert findings("-", stdin=json.dumps(claim)) == []
+    (found,) = findings("-", "--settings", str(settings), stdin=json.dumps(claim))
+    assert (found["rule"], found["severity"]) == ("FTL019", "Deny")
+    assert found["path"] == "spec.devices.config[0].opaque.parameters.mesh"
+    (tmp_path / "tpu.json").write_text("{}")
+    ran = fettle("-", "--settings", str(settings), stdin=json.dumps(claim))
+    assert (ran.returncode, "driver schema tpu.json" in ran.stderr) == (2, True)
+    settings.write_text("lint: {driverSchemas: /nonexistent}\n")
+    ran = fettle("-", "--settings", str(settings), stdin=json.dumps(claim))
+    assert (ran.returncode, "/nonexistent is no folder" in ran.stderr) == (2, True)
+
+
+def test_a_quota_beside_a_template_is_known() -> None:
+    quota = (
+        "apiVersion: v1\nkind: ResourceQuota\nmetadata: {name: q}\n"
+        "spec: {hard: {gpu.nvidia.com.deviceclass.resource.k8s.io/devices: 2}}\n"
+    )
+    (found,) = findings("-", stdin=f"{GOOD}---\n{quota}")
+    assert (found["rule"], found["severity"]) == ("FTL055", "Warn")
+
+
+ODD = """\
+{1: 2, kind: Pod, apiVersion: v1, metadata: {1: 2, null: 3, annotations: {true: false}},
+ spec: {nodeSelector: {1: a, null: b}, tolerations: [{1: 2}], resourceClaims: [{name: 1}],
+  containers: [{resources: {limits: {2: 3, null: .inf}, claims: [{1: 2}]}}]}}
+---
+{kind: ResourceClaim, apiVersion: resource.k8s.io/v1, metadata: {name: 1, namespace: 2},
+ spec: {null: 1, devices: {requests: [{name: .nan, exactly: {count: 1.5, 3: 4,
+    deviceClassName: 99999999999999999999999, capacity: {requests: {1: 2, null: 3}}}}],
+  config: [{opaque: {driver: gpu.nvidia.com, parameters: {1: 2, null: 3, kind: GpuConfig,
+    apiVersion: resource.nvidia.com/v1beta1, sharing: {true: 1}}}}]}}}
+"""
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["against nothing", "against a snapshot"])
+def test_keys_and_values_that_json_does_not_have_are_no_trouble(
+    known: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "node.yaml").write_text("apiVersion: v1\nkind: Node\nmetadata: {name: n}\n")
+    snapshot = ["--snapshot", str(tmp_path)] if known else []
+    found = findings("-", *snapshot, stdin=ODD)
+    assert "spec.devices.config[0].opaque.parameters.1" in [f["path"] for f in found]

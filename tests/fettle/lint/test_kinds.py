@@ -1,0 +1,141 @@
+"""Objects that the suite on the real control plane does not create: kinds of other projects, old
+versions of the API, and what its objects cannot say."""
+
+import pytest
+
+from fettle.lint.findings import Finding, Severity
+from fettle.policy import Validation
+from tests.controlplane import objects as api
+from tests.fettle.lint.builders import Object
+from tests.fettle.lint.clusters import lint
+from tests.fettle.lint.fleets import GPU
+from tests.fettle.lint.tables.case import FLEET, claim, device, exactly, opaque
+from tests.fettle.lint.tables.claims import limited, quota
+from tests.fettle.lint.tables.configs import nvidia
+
+
+async def of_rule(rule: str, object: Object, known: tuple[Object, ...] = FLEET) -> list[Finding]:
+    return [finding for finding in await lint(object, known) if finding.rule == rule]
+
+
+def sharing() -> Object:
+    """A pod template whose pod holds the one claim."""
+    return api.pod_template(restart_policy="Always", claims={"gpu": "c"})
+
+
+def leader_workers(replicas: int, size: int, *, leader: bool = False) -> Object:
+    groups: Object = {"size": size, "workerTemplate": sharing()}
+    if leader:
+        groups["leaderTemplate"] = api.pod_template(restart_policy="Always")
+    return {
+        "apiVersion": "leaderworkerset.x-k8s.io/v1",
+        "kind": "LeaderWorkerSet",
+        "metadata": {"name": "lws", "namespace": "default"},
+        "spec": {"replicas": replicas, "leaderWorkerTemplate": groups},
+    }
+
+
+def torch(**replicas: int) -> Object:
+    roles = {role: {"replicas": n, "template": sharing()} for role, n in replicas.items()}
+    return {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "metadata": {"name": "torch", "namespace": "default"},
+        "spec": {"pytorchReplicaSpecs": roles},
+    }
+
+
+def ray(replicas: int, hosts: int = 1) -> Object:
+    workers = {"groupName": "w", "replicas": replicas, "numOfHosts": hosts, "template": sharing()}
+    return {
+        "apiVersion": "ray.io/v1",
+        "kind": "RayCluster",
+        "metadata": {"name": "ray", "namespace": "default"},
+        "spec": {"workerGroupSpecs": [workers]},
+    }
+
+
+@pytest.mark.parametrize(
+    ("object", "pods"),
+    [
+        (leader_workers(100, 4), 400),
+        (leader_workers(100, 4, leader=True), 300),
+        (torch(Master=1, Worker=300), 301),
+        (ray(150, hosts=2), 300),
+    ],
+    ids=["LeaderWorkerSet", "LeaderWorkerSet with leaders", "PyTorchJob", "RayCluster"],
+)
+async def test_pods_of_other_projects_kinds_are_counted(object: Object, pods: int) -> None:
+    (found,) = await of_rule("FTL039", object)
+    assert found.message.startswith(f"{pods} pods at a time")
+
+
+@pytest.mark.parametrize(
+    "object",
+    [leader_workers(64, 4), torch(Master=1, Worker=255), ray(256)],
+    ids=["LeaderWorkerSet", "PyTorchJob", "RayCluster"],
+)
+async def test_256_pods_of_other_projects_kinds_may_share_a_claim(object: Object) -> None:
+    assert await of_rule("FTL039", object) == []
+
+
+FLAT = claim({"name": "gpu", "deviceClassName": GPU, "count": 50})
+
+
+@pytest.mark.parametrize("version", ["v1alpha3", "v1beta1"])
+async def test_requests_of_old_versions_are_read(version: str) -> None:
+    old = {**FLAT, "apiVersion": f"resource.k8s.io/{version}"}
+    (found,) = await of_rule("FTL010", old)
+    assert found.field == "spec.devices.requests[0].count"
+    (aged,) = await of_rule("FTL034", old)
+    assert "served" in aged.message
+
+
+async def test_taint_rules_are_still_served_in_v1alpha3() -> None:
+    rule = api.device_taint_rule("r", "example.com/bad", "NoSchedule")
+    assert await of_rule("FTL034", {**rule, "apiVersion": "resource.k8s.io/v1alpha3"}) == []
+
+
+@pytest.mark.parametrize(
+    "object",
+    [
+        {**api.claim("c"), "spec": {}},
+        {**api.claim("c"), "spec": {"devices": {}}},
+        {**api.claim_template("t"), "spec": {}},
+        {**api.claim_template("t"), "spec": {"spec": {}}},
+        {key: value for key, value in api.claim("c").items() if key != "spec"},
+    ],
+)
+async def test_a_claim_that_says_nothing_asks_for_no_device(object: Object) -> None:
+    (found,) = await of_rule("FTL033", object)
+    assert "asks for no device" in found.message
+
+
+async def test_a_quota_of_none_is_no_number_to_ask_for() -> None:
+    known = (*FLEET, api.device_class("limited.example.com", driver=GPU), quota(0))
+    (found,) = await of_rule("FTL055", limited(exactly(device_class="limited.example.com")), known)
+    assert (found.message[-8:], found.fix) == ("allows 0", "raise the quota, or use another class")
+
+
+ABSENT = f"{device('numaNode')} == 0"
+
+
+async def severities(rule: str, object: Object, *, strict: bool) -> list[Severity]:
+    found = await lint(object, FLEET, levels=Validation(strict=strict))
+    return [finding.severity for finding in found if finding.rule == rule]
+
+
+async def test_a_selector_that_a_new_node_may_satisfy_is_denied_in_strict_mode_only() -> None:
+    nowhere = claim(exactly(selectors=[ABSENT]))
+    assert await severities("FTL005", nowhere, strict=False) == [Severity.WARN]
+    assert await severities("FTL005", nowhere, strict=True) == [Severity.DENY]
+    somewhere = claim(exactly(selectors=[f"{device('index')} < 1 || {ABSENT}"]))
+    assert await severities("FTL005", somewhere, strict=True) == [Severity.WARN]
+
+
+async def test_kinds_of_device_that_only_the_inventory_tells_do_not_deny() -> None:
+    config = opaque(GPU, nvidia("MigDeviceConfig"), "gpu")
+    known = (*FLEET, api.device_class("own", driver=GPU))
+    for name, severity in ((GPU, Severity.DENY), ("own", Severity.WARN)):
+        asked = claim(exactly(device_class=name), config=[config])
+        assert [f.severity for f in await of_rule("FTL021", asked, known)] == [severity]

@@ -1,0 +1,109 @@
+"""What people read about a node's answer, and about devices."""
+
+from typing import Any
+
+import msgspec
+
+from fettle import explain
+from fettle.asks.asks import Ask, Bound, Units
+from fettle.asks.claims import Alternative, Claim, Held, Request
+from fettle.cli.asking import evidence_lines
+from fettle.policy import BUILT_IN
+from fettle.selectors.outcomes import MATCH
+from fettle.verdicts.acceptance import Acceptance
+from fettle.verdicts.verdicts import judge
+from fettle.view import NodeView
+from fettle.wire import core
+from tests.fettle import building as b
+
+INFERENCE = BUILT_IN["inference"]
+
+
+def told(ask: Ask, node: NodeView) -> dict[str, Any]:
+    """A node's answer as `/explain` has it."""
+    answer = judge(ask, node, Acceptance(ask.policy.placement), lambda *_: MATCH)
+    return {**explain.verdict(answer), "health": explain.health(node.health)}
+
+
+def bound(device: str, *, to: str = "n") -> Ask:
+    field = {"key": "metadata.name", "operator": "In", "values": [to]}
+    raw = msgspec.json.encode({"nodeSelectorTerms": [{"matchFields": [field]}]})
+    nodes = msgspec.json.decode(raw, type=core.NodeSelector)
+    return Ask(INFERENCE, bound=(Bound("k", (Held(b.device(device).id),), nodes),))
+
+
+def wanted(name: str, count: int = 1) -> Alternative:
+    return Alternative(name, b.DRIVER, ("any",), count=count)
+
+
+def asking(*requests: Request) -> Ask:
+    return Ask(INFERENCE, claims=(Claim("k", requests),))
+
+
+NODE = b.node(pools=(b.pool(b.device("a"), b.device("b")),))
+
+
+def test_a_node_to_which_a_claim_is_not_allocated_does_not_fit() -> None:
+    value = told(bound("a", to="other"), NODE)
+    assert explain.word(value) == "no fit"
+    assert explain.reason(value) == "claim k is allocated to other nodes"
+    assert (value["fits"], value["allowed"]) == (False, True)
+
+
+def test_a_device_that_vanished_under_its_claim_is_told() -> None:
+    value = told(bound("dead"), NODE)
+    assert explain.word(value) == "fits"
+    assert value["score"] == 8
+    assert explain.reason(value) == (
+        "claim k holds gpu.example.com/n/dead, which is not published for this node"
+    )
+
+
+def test_a_device_that_a_claim_holds_is_told() -> None:
+    assert explain.reason(told(bound("a"), NODE)) == "holds gpu.example.com/n/a"
+
+
+def test_one_request_would_get_its_devices_without_more_words() -> None:
+    value = told(asking(Request("g", (wanted("g", 2),))), NODE)
+    assert explain.reason(value) == "would get gpu.example.com/n/a, gpu.example.com/n/b"
+
+
+def test_several_requests_say_which_device_is_for_which() -> None:
+    value = told(asking(Request("g", (wanted("g"),)), Request("h", (wanted("h"),))), NODE)
+    assert explain.reason(value) == (
+        "would get gpu.example.com/n/a for k/g and gpu.example.com/n/b for k/h"
+    )
+
+
+def test_the_alternative_that_would_be_taken_is_told() -> None:
+    listed = Request("g", (wanted("g/four", 4), wanted("g/one")), listed=True)
+    value = told(asking(listed), NODE)
+    assert explain.reason(value) == "would get gpu.example.com/n/a for k/g (alternative one)"
+
+
+def test_what_nothing_provides_does_not_fit_and_what_is_not_known_is_undecided() -> None:
+    value = told(Ask(INFERENCE, units=(Units(b.RESOURCE, 1),)), NODE)
+    assert explain.word(value) == "no fit"
+    assert explain.word(told(Ask(INFERENCE, unsettled=("claim k: not known",)), NODE)) == (
+        "undecided"
+    )
+
+
+def test_evidence_names_the_object_that_says_it() -> None:
+    line = evidence_lines(explain.health(b.health(0.5))["evidence"])[0]
+    assert line.endswith("[node, test, Node n]")
+
+
+def test_a_device_of_the_network_is_listed_once_with_the_nodes_that_can_use_it() -> None:
+    fabric = b.pool(b.device("fab-0", 0.5, local=""), b.device("fab-1", local=""), name="all")
+    own = b.pool(b.device("gpu-0", 0.5))
+    view = b.view(*(b.node(name, pools=(fabric, own)) for name in ("n1", "n2")))
+    listed = explain.network_devices(view)
+    assert [(d["device"], d["nodes"]) for d in listed] == [
+        ("gpu.example.com/n/fab-0", ["n1", "n2"]),
+        ("gpu.example.com/n/fab-1", ["n1", "n2"]),
+    ]
+    unsound = explain.network_devices(view, only_unsound=True)
+    assert [d["device"] for d in unsound] == ["gpu.example.com/n/fab-0"]
+    nodes = explain.devices(view)
+    assert [d["device"] for n in nodes for d in n["devices"]] == ["gpu.example.com/n/gpu-0"] * 2

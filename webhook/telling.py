@@ -1,0 +1,50 @@
+"""What audit mode tells as Events, beside warnings and metrics: they reach also those who see no
+warnings, since a controller makes their pods.
+
+An object that is only being created may never come to be, so its Event is on its namespace.
+"""
+
+from collections.abc import Callable, Sequence
+
+from fettle.kube.recording import Event, Regarding
+from fettle.lint.raw import mapping, text
+from webhook.review import Answer, Request
+
+Tell = Callable[[Event], None]
+"""Must return at once: a review waits for it."""
+
+CONTROLLER = "fettle.dev/webhook"
+_REASONS = {"would_be_denied": "WouldBeRefused", "would_be_patched": "WouldBeChanged"}
+
+
+def event_of(request: Request, answer: Answer, result: str, rules: Sequence[str]) -> Event | None:
+    """What to tell of a review; None where there is nothing, or it was a dry run.
+
+    Of objects that are being created, those of one kind with the same findings are alike.
+    """
+    if not answer.warnings or request.dry_run:
+        return None
+    reason = _REASONS.get(result, "Warned")
+    name = text(mapping(request.object, "metadata").get("generateName")) or "without a name"
+    called = f"{request.kind.kind} {request.name or name}"
+    return Event(
+        regarding=_regarding(request),
+        reason=reason,
+        action="Review",
+        note=f"{called}: {' | '.join(answer.warnings)}",
+        alike=" ".join((request.kind.kind, *sorted(set(rules)))),
+        type="Normal" if result == "would_be_patched" else "Warning",
+    )
+
+
+def _regarding(request: Request) -> Regarding:
+    metadata = mapping(request.object, "metadata")
+    if request.operation == "CREATE" and request.namespace:
+        return Regarding("v1", "Namespace", request.namespace, request.namespace)
+    return Regarding(
+        request.kind.api_version,
+        request.kind.kind,
+        request.name,
+        request.namespace,
+        text(metadata.get("uid")),
+    )
