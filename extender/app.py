@@ -64,12 +64,12 @@ def _handler(name: str, verb: Verb, metrics: ExtenderMetrics) -> Handler:
 
 def _failed(verb: str, error: Exception, metrics: ExtenderMetrics) -> Answer:
     if isinstance(error, BadInput):
-        metrics.decisions.labels(verb, "bad_input").inc()
+        metrics.decided(verb, "bad_input")
         return problem(error.status, str(error))
     if isinstance(error, NotReady):
         return problem(503, str(error))
     _LOG.error("request failed", verb=verb, exc_info=error)
-    metrics.decisions.labels(verb, "error").inc()
+    metrics.decided(verb, "error")
     text = "fettle: internal error; its log says more"
     if verb == "filter":
         return Answer(200, wire.filter_reply(None, error=text))

@@ -28,6 +28,8 @@ class Replies:
 
     def get(self, verb: str, request: bytes, basis: int) -> Reply | None:
         """The reply to this very request in this basis, if it is kept."""
+        if not self._kept:
+            return None
         key = (verb, request[:HEAD_BYTES])
         reply = self._kept.get(key)
         if reply is None or reply.basis != basis or reply.request != request:

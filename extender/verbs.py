@@ -6,6 +6,7 @@ into FailedAndUnresolvableNodes only, since no eviction heals a device, with one
 reply, since a text that changes makes the scheduler retry without pause.
 """
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
@@ -34,14 +35,13 @@ class NotReady(FettleError):
     """The view is not complete or not fresh; answered as an error, never as refusals."""
 
 
-class Expected(NamedTuple):
-    """What kube-scheduler asks next: prioritize about the pod and the nodes that filter let pass,
-    which need not be read again."""
+class Foreseen(NamedTuple):
+    """What kube-scheduler asks next, prioritize about the pod and the nodes that filter let pass,
+    and the reply to it in this basis of the view."""
 
     request: bytes
     basis: int
-    ask: Ask
-    names: list[str]
+    reply: bytes
 
 
 class Verbs:
@@ -56,7 +56,7 @@ class Verbs:
         self._metrics = metrics
         self._problem = problem
         self._replies = Replies()
-        self._expected: Expected | None = None
+        self._foreseen: Foreseen | None = None
         self._warned_of_nodes = False
         self.recent: OrderedDict[str, core.Pod] = OrderedDict()
 
@@ -68,14 +68,14 @@ class Verbs:
         basis = self._answers.view.basis
         problem = self._problem()
         if not problem and (reply := self._replies.get("filter", body, basis)) is not None:
-            self._metrics.decisions.labels("filter", reply.result).inc()
+            self._metrics.decided("filter", reply.result)
             return reply.body
         args = wire.decode_args(body)
         ask = self._answers.ask_now(args.pod)
         if ask is None:
             return self._echo(args)
         if problem:
-            self._metrics.decisions.labels("filter", "not_ready").inc()
+            self._metrics.decided("filter", "not_ready")
             return wire.filter_reply(None, error=f"fettle: not ready: {problem}")
         self._remember(args.pod)
         if args.node_names is None:
@@ -91,8 +91,10 @@ class Verbs:
             self._replies.put("filter", body, basis, reply_body, result)
             return reply_body
         self._answers.answered(ask, args.pod)
-        if (request := wire.with_names(body, passed)) is not None:
-            self._expected = Expected(request, basis, ask, narrowed.passed)
+        self._foreseen = None
+        # Once the reply is sent: the scheduler takes a while to read it and to score itself.
+        loop = asyncio.get_running_loop()
+        loop.call_soon(self._foresee, body, basis, ask, narrowed.passed, passed)
         return reply_body
 
     async def _filter_later(self, ask: Ask, names: list[str]) -> bytes:
@@ -100,33 +102,38 @@ class Verbs:
         narrowed = table.narrow(names)
         return self._narrowed(table, narrowed, wire.encode_names(narrowed.passed))[0]
 
+    def _foresee(self, body: bytes, basis: int, ask: Ask, names: list[str], passed: bytes) -> None:
+        if basis != self._answers.view.basis or (request := wire.with_names(body, passed)) is None:
+            return
+        if (table := self._answers.at_once(ask, names)) is not None:
+            self._foreseen = Foreseen(request, basis, wire.prioritize_reply(table.score(names)))
+
     def prioritize(self, body: bytes) -> bytes | Awaitable[bytes]:
         """ExtenderArgs → HostPriorityList. Raises BadInput, NotReady."""
-        expected, self._expected = self._expected, None
-        if expected is not None and self._is(expected, body):
-            table = self._answers.at_once(expected.ask, expected.names)
-            if table is not None and not self._problem():
-                return self._scored(table, expected.names)
+        foreseen, self._foreseen = self._foreseen, None
+        if foreseen is not None and self._is(foreseen, body) and not self._problem():
+            self._metrics.decided("prioritize", "passed")
+            return foreseen.reply
         args = wire.decode_args(body)
         names = args.node_names
         if names is None:
             names = [name for name, _ in args.nodes or ()]
         ask = self._answers.ask_now(args.pod)
         if ask is None:
-            self._metrics.decisions.labels("prioritize", "echoed").inc()
+            self._metrics.decided("prioritize", "echoed")
             return wire.prioritize_reply([wire.host_priority(name, 0) for name in names])
         self._raise_unless_ready("prioritize")
         table = self._answers.at_once(ask, names)
         return self._scored(table, names) if table is not None else self._score_later(ask, names)
 
-    def _is(self, expected: Expected, body: bytes) -> bool:
-        return body == expected.request and self._answers.view.basis == expected.basis
+    def _is(self, foreseen: Foreseen, body: bytes) -> bool:
+        return foreseen.basis == self._answers.view.basis and body == foreseen.request
 
     async def _score_later(self, ask: Ask, names: list[str]) -> bytes:
         return self._scored(await self._answers.judged(ask, names), names)
 
     def _scored(self, table: Table, names: list[str]) -> bytes:
-        self._metrics.decisions.labels("prioritize", "passed").inc()
+        self._metrics.decided("prioritize", "passed")
         return wire.prioritize_reply(table.score(names))
 
     def preempt(self, body: bytes) -> bytes:
@@ -134,7 +141,7 @@ class Verbs:
         args = wire.decode_preemption(body)
         ask = self._answers.ask(args.pod)
         if ask is None:
-            self._metrics.decisions.labels("preempt", "echoed").inc()
+            self._metrics.decided("preempt", "echoed")
             return wire.preemption_reply(args.victims)
         self._raise_unless_ready("preempt")
         kept = {
@@ -143,7 +150,7 @@ class Verbs:
             if victims.uids and self._worth_a_victim(ask, node)
         }
         result = _result(len(args.victims), len(args.victims) - len(kept))
-        self._metrics.decisions.labels("preempt", result).inc()
+        self._metrics.decided("preempt", result)
         return wire.preemption_reply(kept)
 
     def _worth_a_victim(self, ask: Ask, name: str) -> bool:
@@ -155,13 +162,12 @@ class Verbs:
 
     def _raise_unless_ready(self, verb: str) -> None:
         if problem := self._problem():
-            self._metrics.decisions.labels(verb, "not_ready").inc()
+            self._metrics.decided(verb, "not_ready")
             raise NotReady(f"fettle: not ready: {problem}")
 
     def _narrowed(self, table: Table, narrowed: Narrowed, passed: bytes) -> tuple[bytes, str]:
         result = self._count(table, narrowed)
-        failed = dict.fromkeys(narrowed.refused, refusal_text(table.ask))
-        return wire.filter_reply(passed, refused=failed), result
+        return wire.filter_reply(passed, narrowed.refused, refusal_text(table.ask)), result
 
     async def _filter_nodes(self, args: wire.Args, ask: Ask) -> bytes:
         """The form for `nodeCacheCapable: false`: whole nodes in, whole nodes out."""
@@ -176,12 +182,12 @@ class Verbs:
         table = await self._answers.judged(ask, names)
         narrowed = table.narrow(names)
         self._count(table, narrowed)
-        failed = dict.fromkeys(narrowed.refused, refusal_text(ask))
-        passed = [raw for name, raw in nodes if name not in failed]
-        return wire.filter_reply(None, nodes=passed, refused=failed)
+        refused = set(narrowed.refused)
+        passed = [raw for name, raw in nodes if name not in refused]
+        return wire.filter_reply(None, narrowed.refused, refusal_text(ask), nodes=passed)
 
     def _echo(self, args: wire.Args) -> bytes:
-        self._metrics.decisions.labels("filter", "echoed").inc()
+        self._metrics.decided("filter", "echoed")
         if args.nodes is not None:
             return wire.filter_reply(None, nodes=[raw for _, raw in args.nodes])
         return wire.filter_reply(wire.encode_names(args.node_names or []))
@@ -191,16 +197,11 @@ class Verbs:
         passed, refused = len(narrowed.passed), len(narrowed.refused)
         undecided = len(table.undecided.intersection(narrowed.passed)) if table.undecided else 0
         unfit = len(table.unfit.intersection(narrowed.passed)) if table.unfit else 0
-        for what, count in (
-            ("refused", refused),
-            ("undecided", undecided),
-            ("unfit", unfit),
-            ("allowed", passed - undecided - unfit),
-        ):
-            if count:
-                self._metrics.nodes.labels(what).inc(count)
+        self._metrics.answered(
+            allowed=passed - undecided - unfit, refused=refused, undecided=undecided, unfit=unfit
+        )
         result = _result(passed + refused, refused)
-        self._metrics.decisions.labels("filter", result).inc()
+        self._metrics.decided("filter", result)
         return result
 
     def _remember(self, pod: core.Pod) -> None:

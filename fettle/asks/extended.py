@@ -3,6 +3,7 @@ for them. Counted and named as the scheduler does; pure, imports only `wire` and
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 
 from fettle.asks import claims
 from fettle.asks.claims import Request
@@ -51,6 +52,7 @@ def _container_units(container: core.Container) -> dict[str, int]:
     }
 
 
+@lru_cache(maxsize=1024)
 def is_device_resource(name: str) -> bool:
     """Whether a resource is an extended one, as Kubernetes defines it, and not our marker."""
     if name.startswith(IMPLICIT_CLASS_PREFIX):
@@ -64,6 +66,7 @@ MAX_UNITS = 2**63 - 1
 _SUFFIXES = {"k": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
 
 
+@lru_cache(maxsize=1024)
 def units_of(quantity: str | int) -> int:
     """An extended resource's quantity, which the API requires to be whole; 0 if it is none."""
     if isinstance(quantity, int):

@@ -3,6 +3,7 @@
 import time
 from collections import Counter as Tally
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 
 import structlog
 from prometheus_client import (
@@ -51,20 +52,32 @@ class ExtenderMetrics:
             buckets=LATENCY_BUCKETS_S,
             registry=registry,
         )
-        self.decisions = Counter(
+        decisions = Counter(
             "fettle_extender_decisions",
             "Extender requests by verb and result "
             "(passed, narrowed, refused, echoed, not_ready, bad_input, error).",
             ["verb", "result"],
             registry=registry,
         )
-        self.nodes = Counter(
+        nodes = Counter(
             "fettle_extender_nodes",
             "Nodes in filter requests by result (allowed, refused, undecided, unfit); undecided "
             "nodes are allowed too, and unfit ones, which the scheduler's own checks refuse.",
             ["result"],
             registry=registry,
         )
+        # Kept, since finding a child by its labels costs more than counting.
+        self._decision = lru_cache(maxsize=None)(decisions.labels)
+        self._nodes = lru_cache(maxsize=None)(nodes.labels)
+
+    def decided(self, verb: str, result: str) -> None:
+        self._decision(verb, result).inc()
+
+    def answered(self, **nodes: int) -> None:
+        """Count the nodes of a filter request by result."""
+        for result, count in nodes.items():
+            if count:
+                self._nodes(result).inc(count)
 
 
 class PredictionMetrics:

@@ -58,6 +58,8 @@ class Table:
         self.basis = -1
         self.acceptance = acceptance
         self.verdicts: dict[str, Verdict] = {}
+        self._unjudged: set[str] | None = None
+        """Names dropped since all nodes had a verdict; None before they had."""
         self.provisional: set[str] = set()
         self.refused: set[str] = set()
         self.undecided: set[str] = set()
@@ -69,12 +71,15 @@ class Table:
 
     def clear(self) -> None:
         self.spent_s = 0.0
+        self._unjudged = None
         for kept in (self.verdicts, self.entries, self._alike):
             kept.clear()
         for names in (self.provisional, self.refused, self.undecided, self.unfit):
             names.clear()
 
     def drop(self, names: frozenset[str]) -> None:
+        if self._unjudged is not None:
+            self._unjudged |= names
         for name in names:
             self.verdicts.pop(name, None)
             self.entries.pop(name, None)
@@ -111,21 +116,30 @@ class Table:
 
     def complete(self, nodes: Collection[str]) -> bool:
         """Whether each of the view's nodes has a settled verdict."""
-        return len(self.verdicts) == len(nodes) and not self.provisional
+        if len(self.verdicts) < len(nodes):  # there are verdicts on nodes of the view only
+            return False
+        if self._unjudged is None or self._unjudged:
+            self._unjudged = set()
+        return not self.provisional
 
     def open_among(self, names: Iterable[str], nodes: Collection[str]) -> list[str]:
         """Those of the names that the view knows and that have no settled verdict yet."""
-        if self.complete(nodes):  # there are verdicts on nodes of the view only
+        if self.complete(nodes):
             return []
-        unjudged = [n for n in filterfalse(self.verdicts.__contains__, names) if n in nodes]
+        without: Iterable[str]
+        if self._unjudged is None:
+            without = filterfalse(self.verdicts.__contains__, names)
+        else:
+            without = self._unjudged if names is nodes else self._unjudged.intersection(names)
+        unjudged = [n for n in without if n in nodes and n not in self.verdicts]
         return unjudged + list(filter(self.provisional.__contains__, names))
 
     def narrow(self, names: list[str]) -> Narrowed:
         """Split names by their verdicts; names without one pass."""
-        refused = self.refused.intersection(names)
-        if not refused:
+        if self.refused.isdisjoint(names):
             return Narrowed(names, [])
-        return Narrowed(list(filterfalse(refused.__contains__, names)), list(refused))
+        passed = list(filterfalse(self.refused.__contains__, names))
+        return Narrowed(passed, list(self.refused.intersection(names)))
 
     def score(self, names: list[str]) -> list[bytes]:
         """The names' entries in their order; names without a verdict have the score of Unknown."""

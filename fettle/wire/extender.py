@@ -4,7 +4,7 @@ The Go types carry no JSON tags: keys are PascalCase on the wire, and Go reads t
 do we; the pod and nodes inside are plain API objects. Where a key comes twice, the last one counts.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -180,11 +180,14 @@ def with_names(body: bytes, names: bytes) -> bytes | None:
 
 def filter_reply(
     names: bytes | None,
+    refused: Sequence[str] = (),
+    text: str = "",
+    *,
     nodes: list[msgspec.Raw] | None = None,
-    refused: dict[str, str] | None = None,
     error: str = "",
 ) -> bytes:
-    """ExtenderFilterResult, with names as JSON; refusals are always unresolvable."""
+    """ExtenderFilterResult, with names as JSON; refusals are always unresolvable, all with one
+    text."""
     node_list = {"metadata": {}, "items": nodes} if nodes is not None else None
     return b"".join(
         (
@@ -193,12 +196,23 @@ def filter_reply(
             b',"NodeNames":',
             names if names is not None else b"null",
             b',"FailedNodes":{},"FailedAndUnresolvableNodes":',
-            msgspec.json.encode(refused or {}),
+            _refusals(refused, text),
             b',"Error":',
             msgspec.json.encode(error),
             b"}",
         )
     )
+
+
+def _refusals(names: Sequence[str], text: str) -> bytes:
+    """FailedNodesMap; in a list of names that is encoded, quotes stand only around them."""
+    if not names:
+        return b"{}"
+    told = b":" + msgspec.json.encode(text)
+    listed = msgspec.json.encode(names)[1:-1]
+    if listed.count(b'"') != 2 * len(names):  # no node is named so
+        return msgspec.json.encode(dict.fromkeys(names, text))
+    return b"".join((b"{", listed.replace(b'","', b'"' + told + b',"'), told, b"}"))
 
 
 def host_priority(name: str, score: int) -> bytes:
