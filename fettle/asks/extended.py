@@ -41,6 +41,14 @@ def device_units(pod: core.Pod) -> Iterator[tuple[str, int]]:
             yield name, count
 
 
+def needs_units(pod: core.Pod) -> bool:
+    """Whether `device_units` has anything to say of a pod; asked of every pod of a cluster."""
+    if pod.spec is None:
+        return False
+    containers = (*(pod.spec.containers or ()), *(pod.spec.init_containers or ()))
+    return any(_container_units(container) for container in containers)
+
+
 def _container_units(container: core.Container) -> dict[str, int]:
     if container.resources is None:
         return {}
@@ -55,11 +63,13 @@ def _container_units(container: core.Container) -> dict[str, int]:
 @lru_cache(maxsize=1024)
 def is_device_resource(name: str) -> bool:
     """Whether a resource is an extended one, as Kubernetes defines it, and not our marker."""
+    domain, slash, _ = name.partition("/")
+    if not slash:
+        return False
     if name.startswith(IMPLICIT_CLASS_PREFIX):
         return True
-    domain, slash, _ = name.partition("/")
     native = domain == "kubernetes.io" or domain.endswith(".kubernetes.io")
-    return bool(slash) and not native and not name.startswith(OWN_PREFIX)
+    return not native and not name.startswith(OWN_PREFIX)
 
 
 MAX_UNITS = 2**63 - 1

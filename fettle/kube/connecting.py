@@ -1,6 +1,6 @@
 """Where the cluster is and who we are there: a kubeconfig or the pod's service account, read by the
-official client, which owns their formats, credentials plug-ins and TLS settings. Nothing here
-contacts a server, except what a kubeconfig's credentials plug-in does.
+official client, which owns their formats and TLS settings. Nothing here contacts a server, except
+what a kubeconfig's credentials plug-in does.
 """
 
 import binascii
@@ -8,15 +8,20 @@ import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import yaml
 from kubernetes.aio import config
 from kubernetes.aio.client import ApiClient, Configuration
+from kubernetes.aio.config.incluster_config import InClusterConfigLoader
+from kubernetes.aio.config.kube_config import FileOrData, KubeConfigLoader, KubeConfigMerger
 
 from fettle import __version__
 from fettle.errors import SettingsError
+from fettle.kube import plugins
 
 DEFAULT_NAMESPACE = "fettle-system"
-_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+"""Where a pod finds its service account: `token`, `ca.crt`, `namespace`."""
 _BROKEN = (
     config.ConfigException,
     yaml.YAMLError,
@@ -31,20 +36,27 @@ _BROKEN = (
 
 
 class Connection(NamedTuple):
-    """The official client, and the namespace we live in or work in by default."""
+    """The official client, and the namespace we live in or work in by default.
+
+    `expires_at`: when the credentials end, Unix seconds, as far as it is known beforehand.
+    """
 
     client: Any
     namespace: str
+    expires_at: float = float("inf")
 
 
-async def connect(kubeconfig: Path | None) -> Connection:
-    """The kubeconfig, else $KUBECONFIG, else the pod's service account, else ~/.kube/config."""
+async def connect(kubeconfig: Path | None, account: Path | None = None) -> Connection:
+    """The kubeconfig, else $KUBECONFIG, else the pod's service account, else ~/.kube/config.
+
+    `account` is where to look for the service account, ACCOUNT if it is None.
+    """
     if kubeconfig is not None:
         return await _from_files(str(kubeconfig), f"--kubeconfig {kubeconfig}")
     if named := os.environ.get("KUBECONFIG"):
         return await _from_files(named, f"$KUBECONFIG ({named})")
     if os.environ.get("KUBERNETES_SERVICE_HOST"):
-        return _in_cluster()
+        return _in_cluster(account or ACCOUNT)
     home = Path.home() / ".kube" / "config"
     if home.exists():
         return await _from_files(str(home), str(home))
@@ -64,38 +76,66 @@ async def _from_files(named: str, said: str) -> Connection:
         )
     configuration = Configuration(host="")
     try:
-        loader = await config.load_kube_config(
-            os.pathsep.join(str(path) for path in paths),
-            client_configuration=configuration,
-            persist_config=False,
-        )
+        read = KubeConfigMerger(os.pathsep.join(str(path) for path in paths))
+        loader = _Loader(config_dict=read.config, config_base_path=None)
+        await loader.load_and_set(configuration)
+        if token := configuration.api_key.get("BearerToken"):
+            configuration.api_key["BearerToken"] = token.strip()  # of a file that ends with a line
         namespace = loader.current_context["context"].get("namespace")
         if not configuration.host:
             raise config.ConfigException("the cluster of its current context has no server")
         client = _client(configuration)
+    except SettingsError as error:
+        raise SettingsError(f"kubeconfig {said}: {error}") from error
     except _BROKEN as error:
         raise SettingsError(f"kubeconfig {said}: {_said(error)}") from error
     if not isinstance(namespace, str) or not namespace:
         namespace = DEFAULT_NAMESPACE
-    return Connection(client, namespace)
+    return Connection(client, namespace, loader.expires_at)
+
+
+class _Loader(KubeConfigLoader):  # type: ignore[misc]
+    """Reads kubeconfigs, and runs their credentials plug-ins ourselves."""
+
+    expires_at = float("inf")
+
+    async def load_from_exec_plugin(self) -> bool:
+        plugin = plugins.read(self._user["exec"].value)
+        folder = Path(self._get_base_path(self._user.path))
+        found = await plugins.run(plugin, folder, self._cluster.value)
+        self.expires_at = found.expires_at
+        if found.token:
+            self.token = f"Bearer {found.token}"
+        if found.client_certificate_data:
+            status = msgspec.to_builtins(found)
+            self.cert_file = _file(status, "clientCertificateData")
+            self.key_file = _file(status, "clientKeyData")
+        return True
+
+
+def _file(status: dict[str, Any], field: str) -> str:
+    """The path of a file with what a plug-in gave: TLS contexts read certificates from files."""
+    made: str = FileOrData(status, None, data_key_name=field, base64_file_content=False).as_file()
+    return made
 
 
 def _paths(named: str) -> list[Path]:
     return [Path(part).expanduser() for part in named.split(os.pathsep) if part]
 
 
-def _in_cluster() -> Connection:
+def _in_cluster(account: Path) -> Connection:
     configuration = Configuration()
     try:
-        config.load_incluster_config(configuration)
+        InClusterConfigLoader(account / "token", account / "ca.crt").load_and_set(configuration)
+        configuration.ssl_ca_cert = str(account / "ca.crt")
         client = _client(configuration)
     except _BROKEN as error:
         raise SettingsError(
-            f"the pod's service account in {_ACCOUNT} cannot be used ({_said(error)}); "
+            f"the pod's service account in {account} cannot be used ({_said(error)}); "
             "set automountServiceAccountToken, or pass --kubeconfig FILE"
         ) from error
     try:
-        namespace = (_ACCOUNT / "namespace").read_text(encoding="utf-8").strip()
+        namespace = (account / "namespace").read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError):
         namespace = ""
     return Connection(client, namespace or DEFAULT_NAMESPACE)

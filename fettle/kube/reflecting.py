@@ -12,8 +12,18 @@ from contextlib import aclosing
 
 import msgspec
 
-from fettle.errors import ClusterError, Expired, Forbidden, Invalid, NotServed, Silent, Unreachable
+from fettle.errors import (
+    BadInput,
+    ClusterError,
+    Expired,
+    Forbidden,
+    Invalid,
+    NotServed,
+    Silent,
+    Unreachable,
+)
 from fettle.kube.backoff import Backoff
+from fettle.kube.events import GONE, PUTS, Events, Plain, Unread
 from fettle.kube.lines import Lines
 from fettle.kube.refusals import read_status, refusal
 from fettle.kube.session import Session
@@ -33,6 +43,9 @@ from fettle.wire.kinds import Kind
 from fettle.wire.reading import Slices, key_of, loose_metadata, read
 
 PAGE = 500
+GATHER_S = 0.025
+"""How long a watch is left unread after something came: waking up for an event costs several times
+what reading it costs."""
 _WATCH_S = (200, 280)  # spread, so that replicas and kinds do not reconnect together
 _SILENCE_S = 90.0  # bookmarks come about once a minute
 _PROBE_S = 180.0
@@ -40,11 +53,6 @@ _TOO_SHORT_S = 1.0
 _STARTING = 3  # tries, in all about half a second
 _BETWEEN_S = 0.1  # so that watches which keep ending do not become a busy loop
 _INITIAL_END = "k8s.io/initial-events-end"
-
-
-class _Event(msgspec.Struct, frozen=True):
-    type: str
-    object: msgspec.Raw
 
 
 class _ListMeta(msgspec.Struct, frozen=True, rename="camel"):
@@ -57,7 +65,6 @@ class _Page(msgspec.Struct, frozen=True):
     items: list[msgspec.Raw] | None = None
 
 
-_EVENT = msgspec.json.Decoder(_Event)
 _PAGE = msgspec.json.Decoder(_Page)
 
 
@@ -82,6 +89,7 @@ class Reflector:
         self._clock = clock
         self._silence_s = silence_s
         self._probe_s = probe_s
+        self._events = Events(kind)
         self._version = ""  # the resourceVersion to resume from; "": list first
         self._listing = False
         self._pages = False  # the server cannot stream a list through a watch
@@ -172,7 +180,10 @@ class Reflector:
         began_s, heard, lines = time.monotonic(), False, Lines()
         self._listing = not self._version
         stream = self._session.stream(
-            self._kind.path, self._watch_parameters(), silence_s=self._silence_s
+            self._kind.path,
+            self._watch_parameters(),
+            silence_s=self._silence_s,
+            gather_s=lambda: 0.0 if self._listing else GATHER_S,
         )
         async with aclosing(stream) as chunks:
             try:
@@ -213,7 +224,7 @@ class Reflector:
         slices = Slices(self._sink)
         try:
             for line in lines:
-                await self._take_event(self._event(line), slices)
+                await self._take_event(line, slices)
         except ClusterError:
             await slices.flush()  # what came before it is told, since we resume after it
             raise
@@ -223,18 +234,23 @@ class Reflector:
         await slices.flush()
         return bool(lines)
 
-    def _event(self, line: bytes) -> _Event:
+    def _event(self, line: bytes) -> Plain | Unread:
         try:
-            return _EVENT.decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            return self._events.read(line)
+        except BadInput as error:
             self._version = ""
             raise Unreachable(
                 f"{self._session.server} sends no events in a watch of {self._kind.path}: {error}"
             ) from error
 
-    async def _take_event(self, event: _Event, slices: Slices) -> None:
+    async def _take_event(self, line: bytes, slices: Slices) -> None:
+        event = self._event(line)
+        if isinstance(event, Plain):
+            await slices.add(event.change, len(line))
+            self._advance(event.version)
+            return
         raw = bytes(event.object)
-        if event.type in ("ADDED", "MODIFIED"):
+        if event.type in PUTS:
             change = read(self._kind, raw)
             await slices.add(change, len(raw))
             self._advance(_version_of(change, raw))
@@ -243,12 +259,12 @@ class Reflector:
             raise refusal(
                 self._session.server, f"WATCH {self._kind.path}", status.code or 500, status
             )
-        elif event.type in ("DELETED", "BOOKMARK"):
+        elif event.type in (GONE, "BOOKMARK"):
             await self._take_mark(event.type, raw, slices)
 
     async def _take_mark(self, event_type: str, raw: bytes, slices: Slices) -> None:
         metadata = loose_metadata(raw)
-        if event_type == "DELETED":
+        if event_type == GONE:
             await slices.add(Gone(self._kind, key_of(metadata)))
         elif self._listing and _ends_initial_events(metadata.get("annotations")):
             self._listing = False

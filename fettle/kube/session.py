@@ -5,25 +5,34 @@ ten times what the wire structs cost. Knows nothing of kinds, caches or leases.
 """
 
 import asyncio
+import socket
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 import aiohttp
+import structlog
 from kubernetes.aio.config import ConfigException
 
 from fettle.errors import ClusterError, FettleError, Silent, Unauthorized, Unreachable
 from fettle.kube.connecting import Connection, connect
 from fettle.kube.refusals import read_status, refusal
 
+log = structlog.get_logger(__name__)
+
 Parameters = Mapping[str, str | int | bool]
 
 _CONNECT_S = 10.0
 _HEADERS_S = 30.0
 _RENEW_AT_MOST_EVERY_S = 10.0
+_EARLY_S = 5.0
+"""How long before their end credentials are renewed."""
+_A_LOT = 64 * 1024
+"""Bytes that are read at once however soon after others they come."""
 _BROKEN = (aiohttp.ClientError, TimeoutError, OSError, ssl.SSLError)
 
 
@@ -50,15 +59,19 @@ class Session:
     ) -> None:
         self.namespace = connection.namespace
         self._client = connection.client
+        self._expires_at = connection.expires_at
         self._retired: Any = None
         self._reconnect = reconnect
         self._renewing = asyncio.Lock()
         self._renewed_at = float("-inf")
 
     @classmethod
-    async def open(cls, kubeconfig: Path | None = None) -> Self:
-        """Reads the credentials, contacts nobody yet; raises SettingsError where there are none."""
-        return cls(await connect(kubeconfig), lambda: connect(kubeconfig))
+    async def open(cls, kubeconfig: Path | None = None, account: Path | None = None) -> Self:
+        """Reads the credentials, contacts nobody yet; raises SettingsError where there are none.
+
+        `account` is where to look for a pod's service account, if not where pods have it.
+        """
+        return cls(await connect(kubeconfig, account), lambda: connect(kubeconfig, account))
 
     @property
     def server(self) -> str:
@@ -88,11 +101,18 @@ class Session:
         return await self._call(_Call("DELETE", path), timeout_s)
 
     async def stream(
-        self, path: str, parameters: Parameters | None = None, *, silence_s: float = 90.0
+        self,
+        path: str,
+        parameters: Parameters | None = None,
+        *,
+        silence_s: float = 90.0,
+        gather_s: Callable[[], float] = lambda: 0.0,
     ) -> AsyncGenerator[bytes, None]:
         """The body in chunks as they come, for watches: an empty one once the server accepted.
 
-        Raises Silent where nothing came for `silence_s`. Close it (`contextlib.aclosing`).
+        After each small chunk the connection is left unread for `gather_s`, so that what comes in
+        a burst is read at once. Raises Silent where nothing came for `silence_s`. Close it
+        (`contextlib.aclosing`).
         """
         call = _Call("GET", path, parameters)
         limits = aiohttp.ClientTimeout(
@@ -102,7 +122,12 @@ class Session:
             chunks = response.content.iter_any()
             yield b""
             while chunk := await self._next(chunks, silence_s):
-                yield chunk
+                if len(chunk) >= _A_LOT or not (pause_s := gather_s()):
+                    yield chunk
+                    continue
+                with _unread(response):
+                    yield chunk
+                    await asyncio.sleep(pause_s)
 
     async def close(self) -> None:
         await self._client.close()
@@ -142,6 +167,8 @@ class Session:
         self, call: _Call, limits: aiohttp.ClientTimeout
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """A successful response; raises what a refusal or a broken connection means."""
+        if time.time() + _EARLY_S >= self._expires_at:
+            await self._renew(self._client)
         client = self._client
         response = await self._ask(client, call, limits)
         if response.status == 401 and await self._renew(client):
@@ -174,7 +201,8 @@ class Session:
             )
             async with asyncio.timeout(limits.total or _HEADERS_S):
                 answer = await client.call_api(*request, _request_timeout=limits)
-        except ConfigException as error:  # the token file, which the client reads again and again
+        except (ConfigException, FileNotFoundError, PermissionError) as error:
+            # The token file, which the client reads again and again.
             raise Unauthorized(f"the credentials for {self.server} are gone: {error}") from error
         except _BROKEN as error:
             raise self._unreachable(error) from error
@@ -210,10 +238,33 @@ class Session:
             self._renewed_at = now
             try:
                 connection = await self._reconnect()
-            except FettleError:
-                return False  # the 401 says more than that the file is being rewritten
+            except FettleError as error:
+                # A file that is being rewritten, or a plug-in that fails.
+                log.warning("credentials cannot be read anew", reason=str(error))
+                return False
             if self._retired is not None:
                 await self._retired.close()
             # Calls and watches under way may end in peace.
             self._retired, self._client = refused, connection.client
+            self._expires_at = connection.expires_at
             return True
+
+
+@contextmanager
+def _unread(response: aiohttp.ClientResponse) -> Iterator[None]:
+    """What comes meanwhile waits in the kernel, which wakes the loop only for a lot of it."""
+    connection = response.connection
+    transport = connection.transport if connection is not None else None
+    _wake_at(transport, _A_LOT)
+    try:
+        yield
+    finally:
+        _wake_at(transport, 1)
+
+
+def _wake_at(transport: asyncio.Transport | None, waiting: int) -> None:
+    """Where a system has no such option, more wake-ups are all that comes of it."""
+    if transport is not None and not transport.is_closing():
+        with suppress(OSError):
+            made = transport.get_extra_info("socket")
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, waiting)

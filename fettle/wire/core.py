@@ -141,3 +141,12 @@ class Pod(Wire, frozen=True, kw_only=True):
 
 class Namespace(Wire, frozen=True, kw_only=True):
     metadata: ObjectMeta
+
+
+class ResourceQuotaSpec(Wire, frozen=True, kw_only=True):
+    hard: Quantities | None = None
+
+
+class ResourceQuota(Wire, frozen=True, kw_only=True):
+    metadata: ObjectMeta
+    spec: ResourceQuotaSpec | None = None

@@ -1,11 +1,12 @@
 """The kinds of object Fettle reads, as a table: where each is served and which struct it fills."""
 
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 import msgspec
 
 from fettle.errors import BadInput
-from fettle.wire import core, policies, resource
+from fettle.wire import core, nvidia, policies, resource
 from fettle.wire.probing import probe
 
 WireObject = (
@@ -18,6 +19,8 @@ WireObject = (
     | resource.ResourceClaimTemplate
     | resource.DeviceTaintRule
     | policies.DevicePolicy
+    | core.ResourceQuota
+    | nvidia.ComputeDomain
 )
 
 
@@ -40,6 +43,11 @@ class Kind(NamedTuple):
         """The URL path of the list over all namespaces."""
         root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
         return f"{root}/{self.plural}"
+
+    @property
+    def is_probed(self) -> bool:
+        """Whether its objects are read twice, for fields that are not known."""
+        return self.name in _PROBES
 
     def decode(self, raw: bytes | msgspec.Raw) -> WireObject:
         """One object from its JSON; raises BadInput with the field's path and what is wrong."""
@@ -76,11 +84,25 @@ POLICY = Kind(
 KINDS = (NODE, NAMESPACE, POLICY, CLASS, SLICE, TAINT_RULE, TEMPLATE, CLAIM, POD)
 """All of them, in the order in which a first load is most useful."""
 
-BY_NAME = {kind.name: kind for kind in KINDS}
+QUOTA = Kind("ResourceQuota", "", "v1", "resourcequotas", core.ResourceQuota)
+COMPUTE_DOMAIN = Kind(
+    "ComputeDomain", "resource.nvidia.com", "v1beta1", "computedomains", nvidia.ComputeDomain, True
+)
+
+ON_DEMAND = (QUOTA, COMPUTE_DOMAIN)
+"""Read where the settings ask for it: single lint rules need them, and each needs a right of its
+own. Nothing waits for them."""
+
+BY_NAME = {kind.name: kind for kind in (*KINDS, *ON_DEMAND)}
 
 _DECODERS: dict[str, Any] = {
-    kind.name: msgspec.json.Decoder(kind.struct, strict=False) for kind in KINDS
+    kind.name: msgspec.json.Decoder(kind.struct, strict=False) for kind in BY_NAME.values()
 }
+
+
+def read_with(asked_for: Collection[str]) -> tuple[Kind, ...]:
+    """All of KINDS, and those of ON_DEMAND that are asked for by name."""
+    return (*KINDS, *(kind for kind in ON_DEMAND if kind.name in asked_for))
 
 
 _PROBES = {

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from fettle.kube.reflecting import PAGE, Reflector
+from fettle.kube import reflecting
+from fettle.kube.reflecting import GATHER_S, PAGE, Reflector
 from fettle.kube.session import Session
 from fettle.wire import kinds
 from fettle.wire.changes import Contact, ListEnded, ListStarted, Lost, Put, Unserved
@@ -302,3 +303,42 @@ async def test_a_line_of_a_megabyte_and_a_half_is_read(api: FakeApi, session: Se
         await recorder.until(lambda r: "big" in r.names("Node"))
         (big,) = (c.object for c in recorder.changes if isinstance(c, Put))
         assert len(big.metadata.label("long") or "") == 1_500_000
+
+
+async def test_what_comes_in_a_burst_is_told_in_few_batches_and_soon(
+    api: FakeApi, session: Session
+) -> None:
+    async with following(session) as recorder:
+        await recorder.until(lambda r: "Node" in r.synced)
+        told = len(recorder.contacts("Node"))
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        for i in range(100):
+            api.put(NODES, node(f"n{i:03}"))
+            await asyncio.sleep(0.001)
+        sent_s = loop.time()
+        await recorder.until(lambda r: len(r.names("Node")) == 100)
+        assert loop.time() - sent_s < 0.5
+        batches = len(recorder.contacts("Node")) - told
+        assert batches <= 3 + (loop.time() - began_s) / GATHER_S
+
+
+async def test_the_first_event_after_a_quiet_time_is_told_at_once(
+    api: FakeApi, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reflecting, "GATHER_S", 60.0)
+    async with following(session) as recorder:
+        await recorder.until(lambda r: "Node" in r.synced)
+        api.put(NODES, node("first"))
+        await recorder.until(lambda r: r.names("Node") == {"first"})
+
+
+async def test_a_list_is_read_without_pauses(
+    api: FakeApi, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reflecting, "GATHER_S", 60.0)
+    for i in range(300):
+        api.put(NODES, node(f"n{i:03}", filler="x" * 2000))
+    async with following(session) as recorder:
+        await recorder.until(lambda r: "Node" in r.synced)
+        assert len(recorder.names("Node")) == 300

@@ -103,6 +103,17 @@ async def test_a_token_goes_along(api: FakeApi, tmp_path: Path) -> None:
         await session.get("/api/v1/nodes")
 
 
+async def test_a_token_file_may_end_with_a_line(api: FakeApi, tmp_path: Path) -> None:
+    api.token = "right"
+    path = api.kubeconfig(tmp_path)
+    config = json.loads(path.read_text())
+    config["users"][0]["user"] = {"tokenFile": "token"}
+    path.write_text(json.dumps(config))
+    (tmp_path / "token").write_text("right\n")
+    async with await Session.open(path) as session:
+        await session.get("/api/v1/nodes")
+
+
 async def test_credentials_are_read_again_when_they_are_refused(
     api: FakeApi, tmp_path: Path
 ) -> None:

@@ -1,0 +1,205 @@
+from __future__ import annotations
+
+import json
+import sys
+import time
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fettle.errors import SettingsError, Unauthorized
+from fettle.kube import plugins
+from fettle.kube import session as sessions
+from fettle.kube.plugins import Plugin
+from fettle.kube.session import Session
+from tests.fettle.kube.fake_api import FakeApi
+
+V1 = "client.authentication.k8s.io/v1"
+
+
+def plugin_file(folder: Path, body: str, name: str = "plugin") -> Path:
+    """A plug-in in Python; `answer(status)` prints an ExecCredential."""
+    path = folder / name
+    path.write_text(
+        f"#!{sys.executable}\n"
+        "import json, os, sys, time\n"
+        "def answer(status, version='client.authentication.k8s.io/v1'):\n"
+        "    print(json.dumps(dict(apiVersion=version, kind='ExecCredential', status=status)))\n"
+        f"{body}\n"
+    )
+    path.chmod(0o755)
+    return path
+
+
+def described(command: object, **more: Any) -> dict[str, Any]:
+    return {"command": str(command), "apiVersion": V1, **more}
+
+
+def kubeconfig(folder: Path, api: FakeApi, user: dict[str, Any]) -> Path:
+    path = api.kubeconfig(folder)
+    config = json.loads(path.read_text())
+    config["users"][0]["user"] = {"exec": user}
+    path.write_text(json.dumps(config))
+    return path
+
+
+async def run(folder: Path, body: str, *, timeout_s: float = 20.0, **more: Any) -> Any:
+    plugin = plugins.read(described(plugin_file(folder, body), **more))
+    return await plugins.run(plugin, folder, {"server": "https://example"}, timeout_s)
+
+
+async def test_a_token_and_its_end_are_taken(tmp_path: Path) -> None:
+    found = await run(
+        tmp_path, "answer({'token': 't', 'expirationTimestamp': '2026-01-02T03:04:05Z'})"
+    )
+    assert found.token == "t"
+    assert found.expires_at == datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC).timestamp()
+
+
+async def test_a_token_without_an_end_holds_for_ever(tmp_path: Path) -> None:
+    assert (await run(tmp_path, "answer({'token': 't'})")).expires_at == float("inf")
+
+
+async def test_arguments_variables_and_the_cluster_reach_the_plugin(tmp_path: Path) -> None:
+    body = """
+info = json.loads(os.environ["KUBERNETES_EXEC_INFO"])
+answer({"token": "|".join([sys.argv[1], os.environ["WHO"], info["spec"]["cluster"]["server"],
+                           str(info["spec"]["interactive"]), info["apiVersion"]])})
+"""
+    env = [{"name": "WHO", "value": "me"}]
+    found = await run(tmp_path, body, args=["an arg"], env=env, provideClusterInfo=True)
+    assert found.token == f"an arg|me|https://example|False|{V1}"
+
+
+async def test_the_cluster_is_told_only_to_who_asks(tmp_path: Path) -> None:
+    body = 'answer({"token": str("cluster" in os.environ["KUBERNETES_EXEC_INFO"])})'
+    assert (await run(tmp_path, body)).token == "False"
+
+
+async def test_a_relative_path_is_the_kubeconfigs(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    plugin_file(tmp_path / "bin", "answer({'token': 't'})")
+    plugin = plugins.read(described("bin/plugin"))
+    assert (await plugins.run(plugin, tmp_path, {})).token == "t"
+
+
+async def test_a_plugin_that_complains_a_lot_is_read_to_its_end(tmp_path: Path) -> None:
+    body = "sys.stderr.write('x' * 1_000_000)\nanswer({'token': 't'})"
+    assert (await run(tmp_path, body)).token == "t"
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("sys.exit('session has expired')", r"ends with 1: session has expired; run `.*plugin`"),
+        ("sys.exit(3)", r"ends with 3: it does not say why; run `"),
+        ("print('hello')", r"answers with no ExecCredential"),
+        ("print('[]')", r"answers with no ExecCredential"),
+        ("print('{}')", r"answers with no kind"),
+        ("answer({'token': 't'}, 'v9')", r"ExecCredential v9, where the kubeconfig says .*/v1;"),
+        ("answer({})", r"gives neither a token nor a certificate; run `"),
+        ("answer(None)", r"gives neither a token nor a certificate"),
+        ("answer({'clientCertificateData': 'c'})", r"a certificate without its key"),
+        ("answer({'token': 7})", r"answers with no ExecCredential .*status.token"),
+        ("answer({'token': 't', 'expirationTimestamp': 'soon'})", r"no ExecCredential"),
+    ],
+)
+async def test_a_broken_plugin_is_one_sentence_that_says_what_to_do(
+    tmp_path: Path, body: str, said: str
+) -> None:
+    with pytest.raises(SettingsError, match=said) as caught:
+        await run(tmp_path, body)
+    assert "\n" not in str(caught.value)
+
+
+async def test_a_plugin_that_is_not_there_is_to_be_installed(tmp_path: Path) -> None:
+    plugin = plugins.read(described("no-such-plugin", installHint="get it\n  from the shop"))
+    with pytest.raises(SettingsError, match=r"No such file.*install it.*get it from the shop"):
+        await plugins.run(plugin, tmp_path, {})
+
+
+async def test_a_plugin_that_hangs_is_ended(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    body = f"open({str(pid)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
+    with pytest.raises(SettingsError, match=r"no answer within 2 s; run `"):
+        await run(tmp_path, body, timeout_s=2)
+    end = time.monotonic() + 10
+    while Path(f"/proc/{pid.read_text()}").exists() and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not Path(f"/proc/{pid.read_text()}").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"apiVersion": "client.authentication.k8s.io/v1alpha1"}, "set apiVersion to"),
+        ({"interactiveMode": "Always"}, "wants a terminal"),
+        ({"command": None}, r"exec of the user: .*command"),
+        ({"args": "one"}, r"exec of the user: .*args"),
+    ],
+)
+def test_a_plugin_that_is_described_wrongly_is_said_so(change: dict[str, Any], said: str) -> None:
+    with pytest.raises(SettingsError, match=said):
+        plugins.read(described("aws") | change)
+
+
+@given(
+    st.recursive(
+        st.none() | st.integers() | st.text(), lambda i: st.lists(i) | st.dictionaries(st.text(), i)
+    )
+)
+def test_whatever_a_kubeconfig_says_of_a_plugin_it_is_read_or_refused(thing: object) -> None:
+    with suppress(SettingsError):
+        assert isinstance(plugins.read(thing), Plugin)
+
+
+async def test_a_sessions_token_comes_from_the_plugin(api: FakeApi, tmp_path: Path) -> None:
+    api.token = "from the plugin"
+    user = described(plugin_file(tmp_path, "answer({'token': 'from the plugin'})"))
+    async with await Session.open(kubeconfig(tmp_path, api, user)) as session:
+        assert json.loads(await session.get("/api/v1/nodes"))["kind"] == "List"
+
+
+async def test_a_broken_plugin_keeps_a_session_from_opening(api: FakeApi, tmp_path: Path) -> None:
+    path = kubeconfig(tmp_path, api, described(plugin_file(tmp_path, "sys.exit('log in first')")))
+    with pytest.raises(SettingsError, match=f"kubeconfig.*{path}.*log in first"):
+        await Session.open(path)
+
+
+async def test_credentials_are_renewed_before_they_end(
+    api: FakeApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions, "_RENEW_AT_MOST_EVERY_S", 0.0)
+    runs = tmp_path / "runs"
+    soon = (datetime.now(UTC) + timedelta(seconds=2)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    body = f"""
+with open({str(runs)!r}, "a+") as runs:
+    runs.write("x"); runs.flush(); runs.seek(0); number = len(runs.read())
+answer({{"token": f"token {{number}}", "expirationTimestamp": "{soon}" if number == 1 else None}})
+"""
+    api.token = "token 2"  # a 401 would also lead to it, but is never given
+    path = kubeconfig(tmp_path, api, described(plugin_file(tmp_path, body)))
+    async with await Session.open(path) as session:
+        for _ in range(3):
+            await session.get("/api/v1/nodes")
+    assert runs.read_text() == "xx"
+    assert len(api.asked) == 3
+
+
+async def test_a_plugin_that_fails_later_is_said_and_the_refusal_stays(
+    api: FakeApi, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api.token = "good"
+    user = described(plugin_file(tmp_path, "answer({'token': 'good'})"))
+    async with await Session.open(kubeconfig(tmp_path, api, user)) as session:
+        await session.get("/api/v1/nodes")
+        plugin_file(tmp_path, "sys.exit('log in first')")
+        api.token = "another"
+        with pytest.raises(Unauthorized):
+            await session.get("/api/v1/nodes")
+    assert "log in first" in capsys.readouterr().out
