@@ -234,11 +234,14 @@ def _float_of_int(_frame: Frame, number: int) -> float:
     return float(number)
 
 
-def _text(_frame: Frame, value: Value) -> str:
+def _text(frame: Frame, value: Value) -> str:
+    if type(value) is bytes:
+        frame.spend(len(value) // 10)
     return text(value)
 
 
-def _bytes(_frame: Frame, source: str) -> bytes:
+def _bytes(frame: Frame, source: str) -> bytes:
+    frame.spend(len(source) // 10)
     return source.encode()
 
 

@@ -9,6 +9,7 @@ from itertools import pairwise
 
 from fettle.selectors import arithmetic, comparing
 from fettle.selectors.containers import Unordered, like, ordered
+from fettle.selectors.costs import traverse
 from fettle.selectors.signatures import (
     BOOL,
     COMPARABLE,
@@ -32,7 +33,6 @@ from fettle.selectors.values import (
     NOTHING,
     CelError,
     Duration,
-    Ended,
     Frame,
     Optional,
     Timestamp,
@@ -44,7 +44,6 @@ from fettle.selectors.values import (
 Items = list[Value]
 
 _MAX_RANGE = 1_000_000
-_COST_LIMIT = 1_000_000
 _STABLE = 12
 """Go sorts so few by insertion, which keeps equal ones in order."""
 
@@ -55,7 +54,7 @@ def contains(frame: Frame, container: Items, item: Value) -> bool:
 
 
 def _first_at(frame: Frame, items: Items, item: Value) -> int:
-    frame.spend(1 + len(items))
+    traverse(frame, items)
     for at, other in enumerate(ordered(items)):
         if comparing.equal_or_error(other, item):
             return at
@@ -68,14 +67,14 @@ def _last_at(frame: Frame, items: Items, item: Value) -> int:
 
 
 def _includes(frame: Frame, value: Value, item: Value) -> bool:
+    traverse(frame, value)
     if isinstance(value, list):
-        frame.spend(1 + len(value))
         return any(comparing.equal_or_error(other, item) for other in value)
     return comparing.equal_or_error(value, item)
 
 
 def _is_sorted(frame: Frame, items: Items) -> bool:
-    frame.spend(1 + len(items))
+    traverse(frame, items)
     for at, item in enumerate(ordered(items)):
         _require_comparable(item)
         if at and _order_or_none(items[at - 1], item) == 1:
@@ -116,7 +115,7 @@ def _may_overflow(items: Items) -> bool:
 
 def _extreme(name: str, preferred: int) -> Apply:
     def apply(frame: Frame, items: Items) -> Value:
-        frame.spend(1 + len(items))
+        traverse(frame, items)
         if not items:
             raise CelError(f"{name} called on empty list")
         for item in items:
@@ -144,8 +143,7 @@ def _flatten(frame: Frame, items: Items, depth: int = 1) -> Items:
         raise CelError("no such overload: flatten")
     if depth < 0:
         raise CelError("level must be non-negative")
-    if depth * len(items) > _COST_LIMIT:  # Kubernetes counts the depth that is asked for
-        raise Ended("actual cost limit exceeded")
+    frame.spend(0, sure=depth * len(items))  # Kubernetes counts the depth that is asked for
     return _flattened(frame, items, depth)
 
 
@@ -163,7 +161,7 @@ def _flattened(frame: Frame, items: Items, depth: int) -> Items:
 
 
 def _distinct(frame: Frame, items: Items) -> Items:
-    frame.spend(1 + len(items) * len(items) // 2)
+    frame.spend(1 + len(items) * len(items) // 2, sure=2 * len(items) * len(items))
     found: Items = []
     for at, item in enumerate(items):
         others = (other for j, other in enumerate(found) if j != at)
@@ -180,7 +178,7 @@ def _reverse(frame: Frame, items: Items) -> Items:
 def _range(frame: Frame, size: int) -> Items:
     if not 0 <= size <= _MAX_RANGE:
         raise CelError(f"lists.range: size {size} is out of range")
-    frame.spend(1 + size)
+    frame.spend(1 + size, sure=size)
     return list(range(size))
 
 
@@ -193,7 +191,7 @@ def sort(frame: Frame, items: Value, keys: Value = None) -> Items:
         raise CelError("a list of another size than its keys")
     if not items:
         return items
-    frame.spend(1 + len(items) * len(items) // 2)
+    frame.spend(1 + len(items) * len(items) // 2, sure=2 * len(items) * len(items))
     _require_comparable(keys[0])
     if len({type(key) for key in keys}) > 1:
         raise CelError("list elements must have the same type")
@@ -233,16 +231,30 @@ def _unwrapped(frame: Frame, items: Items) -> Items:
     return like(items, [item.values[0] for item in items if item.values])
 
 
+def _contains_all(frame: Frame, items: Items, others: Items) -> bool:
+    _compare_each(frame, items, others)
+    return _holds_all(frame, items, others)
+
+
 def _holds_all(frame: Frame, items: Items, others: Items) -> bool:
     return all(contains(frame, items, other) for other in others)
 
 
 def _equivalent(frame: Frame, items: Items, others: Items) -> bool:
+    _compare_each(frame, items, others)
+    _compare_each(frame, others, items)
     return _holds_all(frame, items, others) and _holds_all(frame, others, items)
 
 
 def _intersects(frame: Frame, items: Items, others: Items) -> bool:
+    _compare_each(frame, items, others)
     return any(contains(frame, others, item) for item in items)
+
+
+def _compare_each(frame: Frame, items: Items, others: Items) -> None:
+    """Kubernetes counts every pair, however soon the answer is found."""
+    pairs_of = len(items) * len(others)
+    frame.spend(pairs_of // 10, sure=pairs_of)
 
 
 def _each(types: tuple[Type, ...], make: Callable[[Type], Overload]) -> tuple[Overload, ...]:
@@ -252,7 +264,7 @@ def _each(types: tuple[Type, ...], make: Callable[[Type], Overload]) -> tuple[Ov
 _COMPARABLE = frozenset({bool, int, Uint, float, str, bytes, Duration, Timestamp})
 _LIST = list_of(A)
 _ZEROS: dict[Type, Value] = {INT: 0, UINT: Uint(0), DOUBLE: 0.0, DURATION: Duration(0)}
-_SETS = {"contains": _holds_all, "equivalent": _equivalent, "intersects": _intersects}
+_SETS = {"contains": _contains_all, "equivalent": _equivalent, "intersects": _intersects}
 
 FUNCTIONS: Functions = {
     "includes": (method((DYN, DYN), BOOL, _includes),),

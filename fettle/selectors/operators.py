@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from fettle.selectors import comparing, conversions, lists, regexes
 from fettle.selectors.containers import MAPS, UNHASHABLE, Growing, Map
+from fettle.selectors.costs import compare_sizes
 from fettle.selectors.signatures import Apply, Overload
 from fettle.selectors.values import (
     NO_OVERLOAD,
@@ -105,7 +106,13 @@ def conditional(test: Run, yes: Run, no: Run) -> Run:
 
 def ordering(operator: str, left: Run, right: Run) -> Run:
     test, order = ORDERINGS[operator], comparing.order
-    return lambda frame: test(order(left(frame), right(frame)))
+
+    def run(frame: Frame) -> Value:
+        first, second = left(frame), right(frame)
+        compare_sizes(frame, first, second)
+        return test(order(first, second))
+
+    return run
 
 
 def equality(left: Run, right: Run, *, negated: bool) -> Run:
@@ -113,6 +120,7 @@ def equality(left: Run, right: Run, *, negated: bool) -> Run:
 
     def run(frame: Frame) -> Value:
         first, second = left(frame), right(frame)
+        compare_sizes(frame, first, second)
         if type(first) is type(second) is str:
             return (first == second) is not negated
         return compare(first, second)
@@ -193,15 +201,21 @@ def alternative(first: Run, second: Run, *, unwrapped: bool) -> Run:
     return run
 
 
+class Unread:
+    """What `cel.bind` gave a name to, until somebody asks for it: nothing is evaluated before."""
+
+    __slots__ = ("run",)
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+
+
 def bind(value: Run, slot: int, body: Run) -> Run:
     """`cel.bind`; an error in the value is one only where the variable is used."""
+    unread = Unread(value)
 
     def run(frame: Frame) -> Value:
-        try:
-            bound = value(frame)
-        except (CelError, Ended, Undecidable) as error:
-            bound = error
-        frame.slots[slot] = Growing() if isinstance(bound, list) and not bound else bound
+        frame.slots[slot] = unread
         result = body(frame)
         return list(result) if type(result) is Growing else result
 
@@ -211,11 +225,21 @@ def bind(value: Run, slot: int, body: Run) -> Run:
 def variable(slot: int) -> Run:
     def read(frame: Frame) -> Value:
         value = frame.slots[slot]
+        if type(value) is Unread:
+            value = frame.slots[slot] = _read(value.run, frame)
         if isinstance(value, Exception):
             raise value
         return value
 
     return read
+
+
+def _read(run: Run, frame: Frame) -> Value:
+    try:
+        value = run(frame)
+    except (CelError, Ended, Undecidable) as error:
+        return error
+    return Growing() if isinstance(value, list) and not value else value
 
 
 def applied(apply: Apply, runs: Sequence[Run]) -> Run:

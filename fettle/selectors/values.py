@@ -14,8 +14,10 @@ Value = Any
 MAX_SIZE = 20_000
 """Longest string or list that an evaluation may make."""
 
+COST_LIMIT = 1_000_000
+"""`CELSelectorExpressionMaxCost`: where Kubernetes ends an evaluation."""
 _MAX_COST = 100_000
-"""Far below where Kubernetes stops (1,000,000), since not all that counts there counts here."""
+"""Far below that limit, since not all that counts there counts here: but a tenth of it does."""
 
 
 class CelError(Exception):
@@ -80,16 +82,24 @@ class Format(NamedTuple):
 class Frame:
     """One evaluation: the device, the variables of macros, and what it may still cost."""
 
-    __slots__ = ("cost", "device", "slots")
+    __slots__ = ("cost", "device", "slots", "sure")
 
     def __init__(self, device: Value, slots: int) -> None:
         self.device = device
         self.slots: list[Value] = [None] * slots
         self.cost = 0
+        self.sure = 0
 
-    def spend(self, cost: int) -> None:
-        """Count work that repeats or grows."""
+    def spend(self, cost: int, sure: int = 0) -> None:
+        """Count work that repeats or grows, at a tenth of what Kubernetes counts or more.
+
+        `sure`: what it counts at least; beyond its limit, nothing absorbs that.
+        """
         self.cost += cost
+        if sure:
+            self.sure += sure
+            if self.sure > COST_LIMIT:
+                raise Ended("actual cost limit exceeded")
         if self.cost > _MAX_COST:
             raise Undecidable("it takes too many steps")
 
