@@ -115,6 +115,13 @@ async def test_a_pod_refused_everywhere_says_why_and_is_bound_when_the_fault_cle
     await create_dra_node(api, "w0", objects.gpu_devices(1, taints={0: LOST}))
     await api.create(objects.claim_template("one-gpu"))
     await control_plane.start_controller_manager()
+    await control_plane.start_scheduler()
+    await api.create(objects.pod("before", templates=GPU_OF_CLASS))
+    assert await waiting.bound(api, "before") == "w0"
+    (claim,) = await api.list("resourceclaims", "default")
+    await api.delete("pods", "before", grace_s=0)
+    await waiting.gone(api, "resourceclaims", claim["metadata"]["name"], timeout_s=30)
+
     fettle = await install(control_plane, api, start_fettle)
     await api.create(objects.pod("waits", templates=GPU_OF_CLASS))
     said = await waiting.refused(api, "waits", saying=REFUSED)

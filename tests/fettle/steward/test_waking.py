@@ -85,6 +85,7 @@ def test_a_lost_node_wakes_nobody_and_its_return_does() -> None:
 
 
 def test_one_gain_wakes_a_pod_that_still_waits_a_bounded_number_of_times() -> None:
+    assert WAKES > 1, "a replica with an older view may have refused it again"
     waking = Waking()
     waking.look({"p": {"a"}})
     for _ in range(WAKES):

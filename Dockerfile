@@ -1,0 +1,29 @@
+# The image of deploy/server and deploy/extender:
+#
+#   docker build -t fettle-scheduler:0.1.0 .
+#
+# It runs as nobody in particular, writes no file, and needs no writable file system.
+FROM python:3.11-slim-bookworm AS build
+WORKDIR /src
+
+# Every package is checked against its hash in the lock; of these, only what Fettle needs at run time
+# goes into the image.
+COPY requirements.lock ./
+RUN pip wheel --no-cache-dir --require-hashes --requirement requirements.lock --wheel-dir /wheels \
+    && pip install --no-cache-dir --no-index --find-links /wheels hatchling
+
+COPY pyproject.toml README.md LICENSE ./
+COPY fettle fettle
+COPY extender extender
+COPY webhook webhook
+COPY certs certs
+RUN python -m hatchling build --target wheel --directory /wheels \
+    && python -m venv /opt/fettle \
+    && /opt/fettle/bin/pip install --no-cache-dir --no-index --find-links /wheels fettle-scheduler
+
+FROM python:3.11-slim-bookworm
+COPY --from=build /opt/fettle /opt/fettle
+ENV PATH=/opt/fettle/bin:$PATH PYTHONDONTWRITEBYTECODE=1
+USER 65532:65532
+ENTRYPOINT ["fettle"]
+CMD ["serve"]

@@ -1,0 +1,15 @@
+"""What a rotation happens to."""
+
+import pytest
+
+from tests.certs.replicas import Clock, Shared
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def shared() -> Shared:
+    return Shared()

@@ -1,0 +1,74 @@
+"""One Secret, several replicas, one leader, and a clock that the test moves."""
+
+import asyncio
+from collections.abc import Mapping
+
+from certs.issuing import DAY_S
+from certs.rotating import Lifetimes, Rotation, SelfSigning
+from fettle.errors import ClusterError, Conflict
+
+NAME = "fettle-webhook.fettle-system.svc"
+
+
+LIFETIMES = Lifetimes(root_s=365 * DAY_S, leaf_s=7 * DAY_S)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_s = 1_800_000_000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+class MemoryStore:
+    """A Secret as one replica sees it: `replace` conflicts if another wrote since its last read."""
+
+    def __init__(self, shared: "Shared") -> None:
+        self._shared = shared
+        self._seen = 0
+
+    async def read(self) -> dict[str, bytes] | None:
+        await asyncio.sleep(0)
+        if self._shared.trouble is not None:
+            raise self._shared.trouble
+        self._seen = self._shared.version
+        return None if self._shared.content is None else dict(self._shared.content)
+
+    async def create(self, content: dict[str, bytes]) -> None:
+        await asyncio.sleep(0)
+        if self._shared.content is not None:
+            raise Conflict("it exists")
+        self._shared.write(content)
+
+    async def replace(self, content: dict[str, bytes]) -> None:
+        await asyncio.sleep(0)
+        if self._seen != self._shared.version:
+            raise Conflict("somebody else wrote first")
+        self._shared.write(content)
+
+
+class Shared:
+    """What the API server keeps."""
+
+    def __init__(self, content: Mapping[str, bytes] | None = None) -> None:
+        self.content = content
+        self.version = 0
+        self.trouble: ClusterError | None = None
+
+    def write(self, content: Mapping[str, bytes]) -> None:
+        self.content = content
+        self.version += 1
+
+
+def replica(shared: Shared, clock: Clock) -> SelfSigning:
+    return SelfSigning(MemoryStore(shared), [NAME], clock=clock, lifetimes=LIFETIMES)
+
+
+def leader(shared: Shared, clock: Clock) -> Rotation:
+    return Rotation(MemoryStore(shared), "test CA", clock=clock, lifetimes=LIFETIMES)
+
+
+def content(shared: Shared) -> Mapping[str, bytes]:
+    assert shared.content is not None
+    return shared.content

@@ -1,0 +1,120 @@
+"""A replica that signs its own certificate, with an authority that all replicas share."""
+
+import asyncio
+
+import pytest
+
+from certs import issuing
+from certs.issuing import DAY_S, Pair
+from certs.rotating import POLL_S
+from fettle.errors import CertificateError, Unreachable
+from tests.certs.replicas import (
+    Clock,
+    Shared,
+    content,
+    leader,
+    replica,
+)
+
+
+async def test_the_first_replica_makes_the_authority_and_a_leaf_that_its_bundle_accepts(
+    shared: Shared, clock: Clock
+) -> None:
+    first = replica(shared, clock)
+    assert await first.refresh() is not None
+    assert first.bundle is not None
+    assert first.rejection(first.bundle) == ""
+    assert set(content(shared)) == {"ca.crt", "ca.key"}
+
+
+async def test_replicas_that_start_together_share_one_authority_and_no_leaf(
+    shared: Shared, clock: Clock
+) -> None:
+    replicas = [replica(shared, clock) for _ in range(4)]
+    leaves = await asyncio.gather(*(r.refresh() for r in replicas))
+    assert len({r.bundle for r in replicas}) == 1
+    assert len({leaf.key for leaf in leaves if leaf is not None}) == 4
+    assert shared.version == 1
+    assert all(r.rejection(content(shared)["ca.crt"]) == "" for r in replicas)
+
+
+async def test_a_secret_that_was_installed_empty_is_filled(clock: Clock) -> None:
+    shared = Shared({})
+    assert await replica(shared, clock).refresh() is not None
+    assert "ca.key" in content(shared)
+
+
+async def test_a_leaf_is_signed_anew_when_two_thirds_of_its_life_are_over(
+    shared: Shared, clock: Clock
+) -> None:
+    one = replica(shared, clock)
+    first = await one.refresh()
+    clock.now_s += 4.6 * DAY_S
+    assert await one.refresh() is None
+    clock.now_s += 0.1 * DAY_S
+    second = await one.refresh()
+    assert second is not None
+    assert second != first
+    assert one.rejection(content(shared)["ca.crt"]) == ""
+
+
+async def test_a_replica_says_why_it_would_not_be_accepted(shared: Shared, clock: Clock) -> None:
+    one = replica(shared, clock)
+    assert "no certificate" in one.rejection(b"")
+    await one.refresh()
+    other = issuing.root("other", now_s=clock.now_s, lifetime_s=DAY_S)
+    assert one.rejection(other.certificate)
+    assert one.rejection(b"")
+
+
+@pytest.mark.parametrize(
+    ("spoilt", "reason"),
+    [
+        ({"ca.key": b""}, "no ca.key"),
+        ({"ca.crt": b"garbage"}, "ca.crt"),
+        ({"ca.key": b"garbage"}, "key"),
+        ({"next.crt": b"garbage"}, "next.key"),
+    ],
+)
+async def test_a_spoilt_secret_is_named_and_not_overwritten(
+    shared: Shared, clock: Clock, spoilt: dict[str, bytes], reason: str
+) -> None:
+    await replica(shared, clock).refresh()
+    shared.write({**content(shared), **spoilt})
+    before = content(shared)
+    with pytest.raises(CertificateError, match=reason):
+        await replica(shared, clock).refresh()
+    with pytest.raises(CertificateError, match=reason):
+        await leader(shared, clock).turn(None)
+    assert content(shared) == before
+
+
+async def test_a_key_that_is_not_the_authoritys_is_found_out(shared: Shared, clock: Clock) -> None:
+    await replica(shared, clock).refresh()
+    other = issuing.root("other", now_s=clock.now_s, lifetime_s=DAY_S)
+    shared.write({**content(shared), "ca.key": other.key})
+    with pytest.raises(CertificateError, match="does not belong"):
+        await replica(shared, clock).refresh()
+
+
+async def test_keeping_hands_over_new_leaves_and_survives_trouble(
+    shared: Shared, clock: Clock
+) -> None:
+    one = replica(shared, clock)
+    served: list[Pair] = []
+    naps = 0
+
+    async def sleep(seconds: float) -> None:
+        """Day 1: quiet. Day 5: no answer. Day 6: a new leaf. Then the end."""
+        nonlocal naps
+        assert seconds == POLL_S
+        naps += 1
+        clock.now_s += {1: 1, 2: 4, 3: 1}.get(naps, 0) * DAY_S
+        shared.trouble = Unreachable("no answer") if naps == 2 else None
+        if naps == 4:
+            raise asyncio.CancelledError
+
+    await one.refresh()
+    with pytest.raises(asyncio.CancelledError):
+        await one.keep(served.append, sleep=sleep)
+    assert served == [one.leaf]

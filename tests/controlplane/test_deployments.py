@@ -1,0 +1,114 @@
+"""The manifests of `deploy/` on a real API server, and what their containers do when they run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.controlplane import shipped
+from tests.controlplane.accounts import Account
+from tests.controlplane.api import Api, Object
+from tests.controlplane.certificates import Authority
+from tests.controlplane.containers import Container, Volumes
+from tests.controlplane.control_plane import ControlPlane
+from tests.controlplane.definitions import (
+    define_cert_manager,
+    define_policies,
+    define_workloads,
+)
+
+DEPLOY = shipped.DEPLOY
+NOT_FOR_THE_API_SERVER = {
+    "scheduler/kube-scheduler-config.yaml": "read by kube-scheduler from a file",
+    "certificates/patches/extender.yaml": "a patch",
+    "certificates/patches/webhook.yaml": "a patch",
+}
+
+
+@pytest.fixture
+async def account(control_plane: ControlPlane, api: Api, tmp_path: Path) -> Account:
+    await shipped.apply_rbac(api)
+    await define_policies(api)
+    folder = tmp_path / "serviceaccount"
+    made = Account(control_plane, folder, shipped.SERVICE_ACCOUNT, shipped.NAMESPACE)
+    await made.renew()
+    return made
+
+
+@pytest.fixture
+def containers() -> Iterator[list[Container]]:
+    started: list[Container] = []
+    yield started
+    for container in started:
+        container.kill()
+
+
+def deployment(file: str, name: str) -> Object:
+    documents = shipped.manifests(DEPLOY / file)
+    (found,) = (d for d in documents if d["kind"] == "Deployment" and d["metadata"]["name"] == name)
+    return found
+
+
+def config_maps(file: str) -> dict[str, dict[str, str]]:
+    documents = shipped.manifests(DEPLOY / file)
+    return {d["metadata"]["name"]: d["data"] for d in documents if d["kind"] == "ConfigMap"}
+
+
+async def run(
+    containers: list[Container],
+    folder: Path,
+    account: Account,
+    shipped_deployment: Object,
+    volumes: Volumes,
+) -> Container:
+    spec = shipped_deployment["spec"]["template"]["spec"]
+    assert spec["serviceAccountName"] == shipped.SERVICE_ACCOUNT
+    container = Container(shipped_deployment, folder / "container", account, volumes)
+    containers.append(container)
+    container.start()
+    await container.ready("livenessProbe")
+    await container.ready("readinessProbe")
+    return container
+
+
+async def test_every_shipped_object_is_taken_by_the_api_server(
+    control_plane: ControlPlane, api: Api
+) -> None:
+    files = {str(f.relative_to(DEPLOY)): f for f in sorted(DEPLOY.rglob("*.yaml"))}
+    assert set(NOT_FOR_THE_API_SERVER) <= set(files)
+    await define_policies(api)
+    await define_workloads(api)
+    await define_cert_manager(api)
+    await shipped.apply_rbac(api)
+    await control_plane.create_namespace("scavengers")  # where a sample lives
+    tried = 0
+    for name, file in files.items():
+        if name in NOT_FOR_THE_API_SERVER:
+            continue
+        for document in shipped.manifests(file):
+            made = await api.apply(document, dry_run=True)
+            assert made["metadata"]["name"] == document["metadata"]["name"]
+            assert api.warnings == [], name
+            tried += 1
+    assert tried > 30
+
+
+async def test_webhook_and_steward_run_as_their_deployment_says(
+    account: Account, containers: list[Container], tmp_path: Path
+) -> None:
+    shipped_deployment = deployment("server/fettle.yaml", "fettle")
+    container = await run(containers, tmp_path, account, shipped_deployment, {})
+    assert container.written() == []
+
+
+async def test_the_extender_runs_as_its_deployment_says(
+    account: Account, containers: list[Container], tmp_path: Path
+) -> None:
+    file = "extender/extender.yaml"
+    clients = {"ca.crt": Authority("clients").certificate.decode()}
+    volumes = {**config_maps(file), "fettle-extender-clients": clients}
+    shipped_deployment = deployment(file, "fettle-extender")
+    container = await run(containers, tmp_path, account, shipped_deployment, volumes)
+    assert container.written() == []
