@@ -15,6 +15,8 @@ def problems(
     """
     found = []
     for source in sources:
+        if not source.needed:
+            continue
         note = f": {source.note}" if notes and source.note else ""
         if not source.synced:
             found.append(f"{source.name} is not synced{note}")

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import msgspec
 import yaml
 
+from fettle.allocator import gates
 from fettle.errors import SettingsError
 from fettle.policies import Policies
 from fettle.policy import BUILT_IN, INFERENCE, Policy, RuleSeverity, Validation
@@ -58,6 +59,39 @@ class HealthSettings(_Section, frozen=True, kw_only=True):
             0 < self.orphan_half_life_seconds < inf,
             "orphanHalfLifeSeconds must be more than 0",
         )
+
+
+class SchedulerSettings(_Section, frozen=True, kw_only=True):
+    """What cannot be asked of kube-scheduler, and decides which devices it takes.
+
+    `feature_gates` as its `--feature-gates` has them ("DRAPrioritizedList=false"): those that
+    concern DRA and differ from the defaults of the server's version. `binding_timeout_seconds` is
+    `bindingTimeout` of its DynamicResourcesArgs.
+    """
+
+    feature_gates: str = ""
+    binding_timeout_seconds: float = 600.0
+
+    def __post_init__(self) -> None:
+        try:
+            gates.parse(self.feature_gates)
+        except ValueError as error:
+            raise ValueError(f"scheduler.featureGates: {error}") from error
+        _check(
+            "scheduler",
+            0 < self.binding_timeout_seconds < inf,
+            "bindingTimeoutSeconds must be more than 0",
+        )
+
+    @property
+    def gates(self) -> dict[str, bool]:
+        """The gates that are set, by name."""
+        return gates.parse(self.feature_gates)
+
+    @property
+    def disabled(self) -> frozenset[str]:
+        """The gates that are set off."""
+        return frozenset(name for name, on in self.gates.items() if not on)
 
 
 class BreakerSettings(_Section, frozen=True, kw_only=True):
@@ -175,7 +209,8 @@ class LintSettings(_Section, frozen=True, kw_only=True):
     `rules`: Deny, Warn or Off by rule id; `strict` denies also what only the present inventory
     rules out. `driver_features`: feature gates by driver, as the driver was started with.
     `driver_schemas`: a folder with schemas of further drivers. `disabled_features`: feature gates
-    of Kubernetes that are off in this cluster.
+    of Kubernetes that are off in this cluster. `watch`: kinds to read for the rules that need them
+    (FTL055, FTL024); the rights to do so are in `deploy/rbac/optional/`.
     """
 
     strict: bool = False
@@ -183,6 +218,7 @@ class LintSettings(_Section, frozen=True, kw_only=True):
     driver_features: dict[str, dict[str, bool]] = {}
     driver_schemas: str | None = None
     disabled_features: tuple[str, ...] = ()
+    watch: tuple[Literal["ResourceQuota", "ComputeDomain"], ...] = ()
 
     def __post_init__(self) -> None:
         for name in self.rules:
@@ -206,6 +242,7 @@ class Settings(_Section, frozen=True, kw_only=True):
     default_policy: str = INFERENCE.name
     policies: tuple[Policy, ...] = ()
     health: HealthSettings = HealthSettings()
+    scheduler: SchedulerSettings = SchedulerSettings()
     breaker: BreakerSettings = BreakerSettings()
     sources: SourceSettings = SourceSettings()
     extender: ExtenderSettings = ExtenderSettings()
@@ -228,6 +265,11 @@ class Settings(_Section, frozen=True, kw_only=True):
                 f"defaultPolicy {self.default_policy!r} is neither built in nor among the policies "
                 "here (a DevicePolicy of the same name then replaces it)"
             )
+
+    @property
+    def disabled_features(self) -> frozenset[str]:
+        """Feature gates that are off in the API server or the scheduler, as far as is said."""
+        return self.scheduler.disabled | set(self.lint.disabled_features)
 
     def all_policies(self) -> Policies:
         """The built-in policies and the settings' own, which replace built-in ones by name."""

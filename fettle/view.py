@@ -15,7 +15,7 @@ import msgspec
 from fettle.model import DeviceId, Health
 from fettle.policy import Policy
 from fettle.published import CounterId, Published
-from fettle.wire import core, resource
+from fettle.wire import core, nvidia, resource
 
 
 class DeviceView(msgspec.Struct, frozen=True):
@@ -49,7 +49,8 @@ class PoolView(msgspec.Struct, frozen=True):
 
     An `incomplete` pool waits for slices of its generation; `invalid` says what contradicts
     itself, `unclear` what cannot be told about it; all as upstream judges. `slices` are how many
-    an incomplete pool has, and should have. `counters` are what is
+    are for this node, and how many there are; of an incomplete pool, how many it has, and should
+    have. `counters` are what is
     left of its shared counters, in 1e-9. `look` and `columns` are its digests (`shapes.py`).
     """
 
@@ -105,13 +106,17 @@ class NodeView(msgspec.Struct, frozen=True):
 
 
 class Source(NamedTuple):
-    """How fresh one source is: `contact_at` is the last event or bookmark, Unix seconds."""
+    """How fresh one source is: `contact_at` is the last event or bookmark, Unix seconds.
+
+    Without one that is not `needed` there are views all the same.
+    """
 
     name: str
     synced: bool
     served: bool
     contact_at: float
     note: str = ""
+    needed: bool = True
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,6 +127,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     pods.
     Mappings are by name (`namespace/name` where namespaced); `pods` holds only pods that use
     devices; `served` says by kind whether the cluster serves it.
+    `quotas` are by namespace, `compute_domains` by UID; None where they are not read.
     """
 
     generation: int
@@ -136,6 +142,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     policies: Mapping[str, Policy] = {}
     quarantined: Mapping[str, str] = {}
     served: Mapping[str, bool] = {}
+    quotas: Mapping[str, tuple[core.ResourceQuota, ...]] | None = None
+    compute_domains: Mapping[str, nvidia.ComputeDomain] | None = None
 
 
 EMPTY = View(

@@ -20,6 +20,7 @@ from prometheus_client import CollectorRegistry
 from fettle.errors import BadInput
 from fettle.lint.linting import Linter
 from fettle.settings import Settings
+from fettle.verdicts.requirements import Engines
 from fettle.view import Publisher, View
 from webhook import patches
 from webhook.gates import EVERYTHING, Gates
@@ -63,14 +64,17 @@ def make_app(
     linter: Linter | None = None,
     gates: Callable[[], Gates | None] = lambda: EVERYTHING,
     tell: Tell | None = None,
+    engines: Engines | None = None,
 ) -> web.Application:
     """The application; its metrics go into `registry`, which takes them once.
 
     `linter` has all rules, and devices where it can evaluate selectors; by default it cannot.
     `gates` says what the cluster keeps of claims and pods; None: that is not known yet. `tell`
-    takes the Events of audit mode, where there is a cluster to have them.
+    takes the Events of audit mode, where there is a cluster to have them. `engines` compile what
+    DevicePolicies require.
     """
-    webhook = Webhook(publisher, settings, Metrics(registry), linter or Linter(), gates, tell)
+    metrics = Metrics(registry)
+    webhook = Webhook(publisher, settings, metrics, linter or Linter(), gates, tell, engines)
     app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[_in_words])
     app.add_routes(
         [web.post("/mutate", webhook.on_mutate), web.post("/validate", webhook.on_validate)]
@@ -89,6 +93,7 @@ class Webhook:
         linter: Linter,
         gates: Callable[[], Gates | None],
         tell: Tell | None,
+        engines: Engines | None,
     ) -> None:
         self._publisher = publisher
         self._means = Means(settings.all_policies(), with_own(settings.webhook.workloads))
@@ -98,6 +103,7 @@ class Webhook:
         self._deadline_s = settings.webhook.deadline_seconds
         self._metrics = metrics
         self._linter = linter
+        self._engines = engines
         self._levels = settings.lint.levels
         self._complaints = Sparing()
 
@@ -181,7 +187,12 @@ class Webhook:
 
     async def _validate(self, request: Request) -> Judged:
         found = await validate(
-            request, self._publisher.view, self._linter, self._means.policies, self._levels
+            request,
+            self._publisher.view,
+            self._linter,
+            self._means.policies,
+            self._levels,
+            self._engines,
         )
         answer = Answer(
             allowed=not found.denied,

@@ -62,9 +62,18 @@ def inject(injecting: Injecting, spec: Place, wanted_of: Callable[[Place], Wante
 
 def _options(request: Raw) -> list[Raw]:
     """What satisfies a request, `exactly` or any of `firstAvailable`; none if it is malformed."""
-    exactly = "exactly" in request
-    options = [request["exactly"]] if exactly else _list(request.get("firstAvailable"))
+    if _is_flat(request):
+        options = [request]
+    elif "exactly" in request:
+        options = [request["exactly"]]
+    else:
+        options = _list(request.get("firstAvailable"))
     return options if all(map(_is_option, options)) else []
+
+
+def _is_flat(request: Raw) -> bool:
+    """As v1beta1 has it, which is all that some clusters serve: what others have in `exactly`."""
+    return "deviceClassName" in request and not {"exactly", "firstAvailable"} & request.keys()
 
 
 def _is_option(value: Any) -> bool:
@@ -79,7 +88,12 @@ def _write(injecting: Injecting, place: Place, request: Raw, options: list[Raw])
         edit.set(place.at("firstAvailable").path, options)
         return
     for index, option in enumerate(options):
-        below = place.at("exactly") if "exactly" in request else place.at("firstAvailable", index)
+        if _is_flat(request):
+            below = place
+        elif "exactly" in request:
+            below = place.at("exactly")
+        else:
+            below = place.at("firstAvailable", index)
         if index >= len(before):
             edit.append(place.at("firstAvailable").path, option)
         elif option != before[index]:
@@ -155,7 +169,8 @@ def _fall_back(
     exactly = "exactly" in request
     names = [] if exactly else [text(option.get("name")) for option in options]
     fallbacks = [f"{name}-{DEGRADED}" for name in names] or [DEGRADED]
-    if why := _no_fallback(options, names, fallbacks) or _referrer(request, names, devices):
+    why = _no_fallback(request, options, names, fallbacks)
+    if why := why or _referrer(request, names, devices):
         injecting.warn(f"{place.name} gets no degraded device as a fallback: {why}")
         return options
     injecting.note(place.at("firstAvailable").name, fallbacks)
@@ -175,7 +190,11 @@ def fallbacks_of(options: Sequence[Raw], *, was_exactly: bool) -> list[Raw]:
     ]
 
 
-def _no_fallback(options: Sequence[Raw], names: Sequence[str], fallbacks: Sequence[str]) -> str:
+def _no_fallback(
+    request: Raw, options: Sequence[Raw], names: Sequence[str], fallbacks: Sequence[str]
+) -> str:
+    if _is_flat(request):
+        return "in v1beta1 there is nothing to put beside it"
     if any(option.get("adminAccess") for option in options):
         return "adminAccess knows no alternatives"
     if 2 * len(options) > MOST_ALTERNATIVES:

@@ -6,14 +6,17 @@ not see; and again from time to time, since clusters are upgraded.
 """
 
 import asyncio
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 import msgspec
 import structlog
 
 from fettle.errors import ClusterError, Invalid, NotServed
+from fettle.kube import discovering
 from fettle.kube.session import Session
 from fettle.policy import DEGRADED_TAINT
+from webhook.fitting import READ
 
 PROBE_EVERY_S = 600.0
 RETRY_S = 5.0
@@ -28,6 +31,13 @@ class Gates(NamedTuple):
     tolerations: bool = False
     alternatives: bool = False
     restart_rules: bool = False
+
+    def without(self, disabled: Collection[str]) -> "Gates":
+        """As the scheduler would use them, with these feature gates of its own off."""
+        return self._replace(
+            tolerations=self.tolerations and "DRADeviceTaints" not in disabled,
+            alternatives=self.alternatives and "DRAPrioritizedList" not in disabled,
+        )
 
 
 EVERYTHING = Gates(True, True, True)
@@ -60,19 +70,23 @@ class Probe:
 
     async def ask(self) -> Gates:
         """Raises ClusterError where the API server gives no answer."""
-        exactly = await self._kept({"exactly": _option()})
-        alternatives = await self._kept({"firstAvailable": [{"name": "one", **_option()}]})
+        served = await discovering.versions(self._session, "resource.k8s.io")
+        version = next((version for version in READ["resource.k8s.io"] if version in served), "v1")
+        flat = version == "v1beta1"
+        exactly = await self._kept(version, _option() if flat else {"exactly": _option()})
+        alternatives = await self._kept(version, {"firstAvailable": [{"name": "one", **_option()}]})
+        kept = exactly if flat else exactly.get("exactly", {})
         return Gates(
-            tolerations=bool(exactly.get("exactly", {}).get("tolerations")),
+            tolerations=bool(kept.get("tolerations")),
             alternatives=bool(alternatives.get("firstAvailable")),
             restart_rules=await self._version() >= RESTART_RULES_SINCE,
         )
 
-    async def _kept(self, request: dict[str, Any]) -> dict[str, Any]:
+    async def _kept(self, version: str, request: dict[str, Any]) -> dict[str, Any]:
         """The request as it would be stored; nothing where it would be refused."""
-        path = f"/apis/resource.k8s.io/v1/namespaces/{self._namespace}/resourceclaims"
+        path = f"/apis/resource.k8s.io/{version}/namespaces/{self._namespace}/resourceclaims"
         claim = {
-            "apiVersion": "resource.k8s.io/v1",
+            "apiVersion": f"resource.k8s.io/{version}",
             "kind": "ResourceClaim",
             "metadata": {"generateName": "fettle-probe-", "namespace": self._namespace},
             "spec": {"devices": {"requests": [{"name": "probe", **request}]}},

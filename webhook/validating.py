@@ -13,8 +13,10 @@ import msgspec
 from fettle.lint.findings import Finding, Severity
 from fettle.lint.linting import Linter, levels_for
 from fettle.lint.manifests import Manifest
+from fettle.lint.policies import in_vain, requirements
 from fettle.policies import Policies
 from fettle.policy import Validation as Levels
+from fettle.verdicts.requirements import Engines
 from fettle.view import View
 from webhook.authored import authored
 from webhook.review import Request
@@ -40,11 +42,17 @@ class Validation(NamedTuple):
 
 
 async def validate(
-    request: Request, view: View, linter: Linter, policies: Policies, cluster_wide: Levels
+    request: Request,
+    view: View,
+    linter: Linter,
+    policies: Policies,
+    cluster_wide: Levels,
+    engines: Engines | None = None,
 ) -> Validation:
     """The rules' findings on a new or changed object; nothing on anything else.
 
     How severe they are is said cluster-wide, and then by the policy of the object's namespace.
+    A DevicePolicy is only warned of what it says in vain; `engines` compile what it requires.
     """
     await asyncio.sleep(0)
     new, old = request.object, request.old_object
@@ -56,6 +64,10 @@ async def validate(
     if changed and old is not None and old.get("spec") == new.get("spec"):
         return Validation()
     manifest = _manifest(request, new)
+    if engines is not None:
+        await engines.evaluate(requirements(manifest))
+    if vain := tuple(in_vain(manifest, engines)):
+        return Validation(warned=vain)
     levels = levels_for(manifest, view, policies, cluster_wide)
     found = await linter.lint(manifest, view, levels)
     if changed and old is not None and any(f.severity is Severity.DENY for f in found):

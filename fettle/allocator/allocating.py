@@ -11,6 +11,7 @@ from typing import TypeVar
 import msgspec
 
 from fettle.allocator import plans as planning
+from fettle.allocator.likeness import alike
 from fettle.allocator.outcomes import Aborted, Allocated, Found, Taken, Unclear
 from fettle.allocator.plans import Plan, Plans
 from fettle.allocator.profiles import CURRENT, Profile
@@ -96,16 +97,42 @@ def allocating(
                 ask_again = None
                 if why := (yield from hopeless(claims, plans, books, profile)):
                     return _none(pools, why, search.steps)
+                search.alike = alike(claims, plans, books, profile)
                 since = clock()
     except Aborted as error:
+        if not profile.ordered and (why := _by_chance(plans, books)):
+            return Allocated(Found.UNDECIDED, reason=why, steps=search.steps)
         return Allocated(Found.ERROR, reason=str(error), steps=search.steps)
     except Unclear as reason:
         return Allocated(Found.UNDECIDED, reason=str(reason), steps=search.steps)
     if search.result is None:
         return _none(pools, "no combination of devices satisfies all requests", search.steps)
+    if not profile.ordered and (why := _by_chance(plans, books)):
+        return Allocated(Found.UNDECIDED, reason=why, steps=search.steps)
     if why := _unwritable(search.result):
         return Allocated(Found.ERROR, reason=why, steps=search.steps)
     return Allocated(Found.FITS, search.result, steps=search.steps)
+
+
+def _by_chance(plans: Plans, books: Books) -> str:
+    """Why the order of slices, which is none here, may decide what is found; "" if it cannot."""
+    slices = {(c.pool.driver, c.pool.name): c.pool.slices[0] for c in books.candidates}
+    if sum(slices.values()) < 2:
+        return ""
+    concerned = set()
+    try:
+        for plan in (p for claim in plans for alternatives in claim for p in alternatives):
+            if plan.everything is None and plan.count:
+                concerned |= {
+                    (pool.driver, pool.name)
+                    for at, (pool, _) in enumerate(books.candidates)
+                    if books.selectable(plan, at)
+                }
+    except (Aborted, Unclear) as reason:
+        return f"this scheduler goes through slices in no order, and on some device: {reason}"
+    if sum(slices[pool] for pool in concerned) < 2:
+        return ""
+    return "this scheduler goes through slices in no order, and several have such devices"
 
 
 def _unwritable(taken: Sequence[Taken]) -> str:

@@ -1,22 +1,23 @@
 """What Kubernetes' allocator does in one version: its feature gates, and its defects. Pure data."""
 
-import re
-
 import msgspec
 
 
 class Features(msgspec.Struct, frozen=True, kw_only=True):
     """The gates that change what is allocated, with the defaults of Kubernetes 1.37.
 
-    Each is named as in `Features` of k8s.io/dynamic-resource-allocation/structured.
+    Each is named as in `Features` of k8s.io/dynamic-resource-allocation/structured, which lacks
+    `device_taint_rules` and `extended_resource`: those two the scheduler's plugin asks itself.
     """
 
     admin_access: bool = True
     prioritized_list: bool = True
     partitionable_devices: bool = True
     device_taints: bool = True
+    device_taint_rules: bool = True
     device_binding_and_status: bool = True
     consumable_capacity: bool = True
+    extended_resource: bool = True
     fractional_capacity_range: bool = False
     list_type_attributes: bool = False
     compatibility_groups: bool = False
@@ -37,40 +38,27 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     """distinctAttribute remembers one value for each request."""
     empty_shares_unseen: bool = False
     """A share that consumes no capacity is overlooked: the next one pays the counters again."""
+    amounts_unchecked: bool = False
+    """Negative amounts, and those beyond 64 bits, are no error; what they lead to is not known."""
     all_drops_short: bool = False
     """Mode All leaves devices out that have too little capacity left."""
 
 
 class Profile(msgspec.Struct, frozen=True):
+    """What an allocator is told, and its defects.
+
+    `ordered`: it goes through pools and slices by name. The variant that serves where the newer
+    gates are off ("stable") takes them as a Go map yields them.
+    """
+
     features: Features = Features()
     quirks: Quirks = Quirks()
+    ordered: bool = True
 
     @property
     def correct(self) -> "Profile":
-        """The same gates without the defects."""
+        """The same gates without the defects: what is possible depends on no order."""
         return Profile(self.features)
 
 
 CURRENT = Profile()
-
-_VERSION = re.compile(r"v?([0-9]+)\.([0-9]+)\.([0-9]+)")
-
-
-def of_version(git_version: str) -> Profile:
-    """The profile of a server's `gitVersion` ("v1.36.3+k3s1"); what cannot be read is current."""
-    match = _VERSION.match(git_version)
-    if match is None:
-        return CURRENT
-    major, minor, patch = map(int, match.groups())
-    if (major, minor) >= (1, 37):
-        return CURRENT
-    return Profile(
-        quirks=Quirks(
-            undoes_in_part=(minor, patch) < (36, 3),
-            counters_by_pool_name=True,
-            intersection_kept=True,
-            distinct_by_request=True,
-            empty_shares_unseen=True,
-            all_drops_short=True,
-        )
-    )

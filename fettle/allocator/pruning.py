@@ -7,12 +7,15 @@ here where the search could end in an error instead. Sound, not complete; `takin
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 
 from fettle.allocator.constraints import attribute
+from fettle.allocator.contending import Need, served
 from fettle.allocator.outcomes import Aborted, Unclear
 from fettle.allocator.plans import Plan, Plans
 from fettle.allocator.profiles import Profile
 from fettle.allocator.searching import PAUSE
 from fettle.allocator.taking import Books
 from fettle.asks.claims import Claim, Constraint
+from fettle.published import CounterId
+from fettle.view import PoolView
 
 MOST_COMPARED = 256
 """Candidates beyond which their attributes are not compared, since that is done without a pause."""
@@ -40,7 +43,7 @@ def hopeless(
         _hopeless(claim, requests, able, books, profile)
         for claim, requests in zip(claims, plans, strict=True)
     )
-    return next(filter(None, reasons), "")
+    return next(filter(None, reasons), "") or _contended(claims, plans, able, books, profile)
 
 
 def _all(plans: Plans) -> Iterator[Plan]:
@@ -67,6 +70,94 @@ def _hopeless(
         if _unsatisfiable(constraint, [(p.count, able[id(p)]) for p in bound], books):
             return f"too few devices go together by {constraint.attribute}"
     return ""
+
+
+def _contended(
+    claims: Sequence[Claim],
+    plans: Plans,
+    able: Mapping[int, Sequence[int]],
+    books: Books,
+    profile: Profile,
+) -> str:
+    """Why the requests of all claims together cannot be served, "" where that is not plain.
+
+    Of a list of alternatives, the one that needs least may have whatever any of them may have.
+    """
+    if len(books.candidates) > MOST_COMPARED:
+        return ""
+    shared = books.shareable()
+    alternatives = [a for requests in plans for a in requests if not a[0].admin]
+    needs = [
+        Need(min(p.count for p in a), sorted({at for p in a for at in able[id(p)]}))
+        for a in alternatives
+    ]
+    if not served(needs, shared):
+        return "not all requests can be met together (they compete for the same devices)"
+    by_name = profile.quirks.counters_by_pool_name  # then another pool's counters may count
+    if not by_name and (drained := _drained(needs, shared, books)):
+        return f"too few devices go together (counters of pool {drained})"
+    if profile.features.list_type_attributes:
+        return ""
+    for number, claim in enumerate(claims):
+        for constraint in claim.constraints:
+            concerned = [
+                len(a) == 1 and a[0].claim == number and constraint.concerns(a[0].request.name, "")
+                for a in alternatives
+            ]
+            if not constraint.distinct and not _servable(
+                constraint, needs, concerned, shared, books
+            ):
+                return f"too few devices go together by {constraint.attribute}"
+    return ""
+
+
+def _drained(needs: Sequence[Need], shared: frozenset[int], books: Books) -> str:
+    """A pool where even the devices that draw least on a counter need more than is left."""
+    for pool in {id(c.pool): c.pool for c in books.candidates if c.pool.counters}.values():
+        for counter, left in pool.counters.items():
+            drawn = sum(
+                sum(sorted(_draws(need, counter, pool, shared, books))[: need.number])
+                for need in needs
+            )
+            if drawn > max(left, 0):
+                return pool.name
+    return ""
+
+
+def _draws(
+    need: Need, counter: CounterId, pool: PoolView, shared: frozenset[int], books: Books
+) -> Iterator[int]:
+    """What each device that a request may have draws on a counter; shares may be paid already."""
+    for at in need.able:
+        candidate = books.candidates[at]
+        if candidate.pool is not pool or at in shared:
+            yield 0
+        else:
+            yield sum(v for c, v in candidate.device.published.consumes if c == counter)
+
+
+def _servable(
+    constraint: Constraint,
+    needs: Sequence[Need],
+    concerned: Sequence[bool],
+    shared: frozenset[int],
+    books: Books,
+) -> bool:
+    """Whether some value of a matchAttribute leaves enough for all."""
+    bound = {at for need, is_ in zip(needs, concerned, strict=True) if is_ for at in need.able}
+    table = _by_value(constraint, sorted(bound), books)
+    if not table or None in table:
+        return True
+    return any(
+        served(
+            [
+                Need(need.number, [at for at in need.able if at in having]) if is_ else need
+                for need, is_ in zip(needs, concerned, strict=True)
+            ],
+            shared,
+        )
+        for having in map(frozenset, table.values())
+    )
 
 
 def _unsatisfiable(

@@ -51,6 +51,8 @@ class Search:
         self.plans = plans
         self.books = books
         self.steps = 0
+        self.alike: Sequence[int] | None = None
+        """The class of each candidate, where it is known; of a class, one failure tells of all."""
         self.result: tuple[Taken, ...] | None = None
         self._waiting: list[_EndOfClaim | _Choice | _Taking] = []
 
@@ -105,7 +107,7 @@ class Search:
                 continue
             if plan.count - nth > MAX_RESULTS - self.books.number(claim):
                 return Came.TOO_MANY
-            self._waiting.append(_Taking(call, plan, self.books))
+            self._waiting.append(_Taking(call, plan, self))
             return Came.NONE  # as if a device had failed: the next one is the first
 
 
@@ -140,16 +142,22 @@ class _Choice:
 
 
 class _Taking:
-    """Takes one device, and the next one whenever what follows comes to nothing."""
+    """Takes one device, and the next one whenever what follows comes to nothing.
 
-    __slots__ = ("_at", "_books", "_call", "_plan", "_undo")
+    What comes to nothing with one device does so with another of its class: whatever could be found
+    with the other could be found, the two exchanged, with the first.
+    """
 
-    def __init__(self, call: Call, plan: Plan, books: Books) -> None:
+    __slots__ = ("_at", "_books", "_call", "_failed", "_plan", "_search", "_undo")
+
+    def __init__(self, call: Call, plan: Plan, search: Search) -> None:
         self._call = call
         self._plan = plan
-        self._books = books
+        self._search = search
+        self._books = search.books
         self._at = call.start
         self._undo: Undo | None = None
+        self._failed: set[int] = set()
 
     def resume(self, came: Came) -> Came | Call:
         everything = self._plan.everything
@@ -157,6 +165,8 @@ class _Taking:
             return came
         if self._undo is not None:
             self._books.give_back(self._plan, self._undo)
+            if self._search.alike is not None and self._books.is_untouched(self._undo.at):
+                self._failed.add(self._search.alike[self._undo.at])
             self._undo = None
             if came is Came.TOO_MANY or everything is not None:
                 return came
@@ -167,12 +177,14 @@ class _Taking:
 
     def _look(self) -> Came | Call:
         """The next device that can be taken, among the next few."""
-        books, plan = self._books, self._plan
+        books, plan, alike = self._books, self._plan, self._search.alike
         size = len(books.candidates)
         until = min(size, self._at + PAUSE)
         while self._at < until:
             at = self._at
             self._at += 1
+            if alike is not None and alike[at] in self._failed and books.is_untouched(at):
+                continue
             if books.usable(plan, at):
                 self._undo = books.take(plan, at)
                 if self._undo is not None:

@@ -88,6 +88,10 @@ class Books:
             return False
         return self._fits(plan, at)
 
+    def is_untouched(self, at: int) -> bool:
+        """Whether no claim holds anything of a candidate in this search."""
+        return self._holders[at] == 0 and at not in self._shares
+
     def _in_use(self, plan: Plan, at: int) -> bool:
         if plan.admin:
             return bool(self._holders[at] >> plan.claim & 1)
@@ -132,6 +136,12 @@ class Books:
             )
             yield at if able else None
 
+    def shareable(self) -> frozenset[int]:
+        """The candidates that several requests may hold at once."""
+        if not self._features.consumable_capacity:
+            return frozenset()
+        return frozenset(at for at, c in enumerate(self.candidates) if c.device.published.multiple)
+
     def could_fit(self, plan: Plan, at: int) -> bool:
         """Whether a device's capacities suffice while nobody else uses them."""
         device = self.candidates[at].device
@@ -157,9 +167,14 @@ class Books:
         if published.unclear:
             raise Unclear(f"{published.id}: {published.unclear}")
         fractional = self._features.fractional_capacity_range
-        return capacities.fits(
-            plan.capacity, published.capacities, used, taking, fractional=fractional
-        )
+        try:
+            return capacities.fits(
+                plan.capacity, published.capacities, used, taking, fractional=fractional
+            )
+        except Aborted as error:
+            if self._quirks.amounts_unchecked:
+                raise Unclear(f"{published.id}: {error}, which this version overlooks") from error
+            raise
 
     # -- taking and giving back
 
@@ -218,11 +233,10 @@ class Books:
         return self._counters.reserve(pool, device)
 
     def _forbidden(self, plan: Plan, device: DeviceView) -> bool:
-        if (
-            device.taints
-            and self._features.device_taints
-            and not tolerated(device.taints, plan.alternative.tolerations)
-        ):
+        taints = device.taints if self._features.device_taints else ()
+        if taints and not self._features.device_taint_rules:
+            taints = taints[: len(device.device.taints or ())]  # the slice's own
+        if taints and not tolerated(taints, plan.alternative.tolerations):
             return True
         return self._acceptable is not None and not self._acceptable(device, plan.alternative)
 

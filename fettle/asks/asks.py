@@ -8,8 +8,9 @@ from collections.abc import Iterator
 
 import msgspec
 
+from fettle.asks import allocated, extended
 from fettle.asks import claims as claiming
-from fettle.asks import extended
+from fettle.asks.allocated import NO_TIME_LIMIT, Binding
 from fettle.asks.claims import Alternative, Claim, Held, Request
 from fettle.policies import Policies, Resolved
 from fettle.policy import Policy
@@ -28,20 +29,20 @@ class Units(msgspec.Struct, frozen=True):
 class Bound(msgspec.Struct, frozen=True):
     """A claim that is allocated already: what it holds, and the nodes where it can be used.
 
-    `failed` says which condition keeps its devices from being bound ("" if none does): the
-    scheduler then takes the allocation back.
+    `awaits` says which condition a pod has to wait for before it is bound ("" if for none).
     """
 
     name: str
     held: tuple[Held, ...] = ()
     nodes: core.NodeSelector | None = None
-    failed: str = ""
+    awaits: str = ""
 
 
 class Ask(msgspec.Struct, frozen=True):
     """What a pod needs. `claims` are yet to be allocated, `bound` are allocated already.
 
-    `unsettled` are reasons why part of the ask cannot be judged, such as a claim not yet seen.
+    `barred` are reasons why the scheduler places the pod nowhere now, such as a claim that is being
+    deleted; `unsettled` why part of the ask cannot be judged, such as a claim not yet seen.
     `takers` pods with the same needs may be placed already without being visible (`unseen.py`).
     """
 
@@ -49,6 +50,7 @@ class Ask(msgspec.Struct, frozen=True):
     units: tuple[Units, ...] = ()
     claims: tuple[Claim, ...] = ()
     bound: tuple[Bound, ...] = ()
+    barred: tuple[str, ...] = ()
     unsettled: tuple[str, ...] = ()
     takers: int = 0
 
@@ -77,7 +79,7 @@ def uses_devices(pod: core.Pod) -> bool:
     """Whether a pod asks for any extended resource of somebody else's, or has a claim."""
     if pod.spec is None:
         return False
-    return bool(pod.spec.resource_claims) or any(True for _ in extended.device_units(pod))
+    return bool(pod.spec.resource_claims) or extended.needs_units(pod)
 
 
 def resolve_policy(pod: core.Pod, view: View, policies: Policies) -> Resolved:
@@ -86,10 +88,20 @@ def resolve_policy(pod: core.Pod, view: View, policies: Policies) -> Resolved:
     return policies.resolve(pod.metadata.annotations, labels, view.policies, view.quarantined)
 
 
-def ask_of(pod: core.Pod, view: View, policies: Policies) -> Ask | None:
-    """The pod's ask in this view; None where it needs no devices at all."""
+def ask_of(
+    pod: core.Pod,
+    view: View,
+    policies: Policies,
+    binding: Binding = NO_TIME_LIMIT,
+    *,
+    backed: bool = True,
+) -> Ask | None:
+    """The pod's ask in this view; None where it needs no devices at all.
+
+    `backed`: whether DRA may stand behind extended resources.
+    """
     units = tuple(
-        Units(name, count, extended.backing(pod, name, view.classes))
+        Units(name, count, extended.backing(pod, name, view.classes) if backed else ())
         for name, count in extended.device_units(pod)
     )
     entries = pod.spec.resource_claims if pod.spec is not None else None
@@ -97,11 +109,15 @@ def ask_of(pod: core.Pod, view: View, policies: Policies) -> Ask | None:
         return None
     claims: list[Claim] = []
     bound: list[Bound] = []
+    barred: list[str] = []
     unsettled: list[str] = []
     for entry in entries or ():
         spec, claim = _claim_of(pod, entry, view)
-        if claim is not None and (held := claiming.holds(claim)) is not None:
-            bound.append(_bound(entry.name, claim, held))
+        use = allocated.use(entry.name, claim, pod, binding)
+        if use.barred:
+            barred.append(use.barred)
+        elif claim is not None and (held := claiming.holds(claim)) is not None:
+            bound.append(Bound(entry.name, held, _nodes(claim), use.awaits))
         elif unreadable := _unreadable(pod, entry, view, is_made=claim is not None):
             unsettled.append(f"claim {entry.name} cannot be read: {unreadable}")
         elif spec is None:
@@ -109,30 +125,12 @@ def ask_of(pod: core.Pod, view: View, policies: Policies) -> Ask | None:
         else:
             claims.append(claiming.claim(entry.name, spec, view.classes))
     policy = resolve_policy(pod, view, policies).policy
-    return Ask(policy, units, tuple(claims), tuple(bound), tuple(unsettled))
+    return Ask(policy, units, tuple(claims), tuple(bound), tuple(barred), tuple(unsettled))
 
 
-def _bound(name: str, claim: resource.ResourceClaim, held: tuple[Held, ...]) -> Bound:
-    assert claim.status is not None
-    allocation = claim.status.allocation
-    assert allocation is not None
-    devices = allocation.devices
-    failures = {
-        (result.driver, result.pool, result.device, condition)
-        for result in (devices.results or () if devices is not None else ())
-        for condition in result.binding_failure_conditions or ()
-    }
-    failed = next(
-        (
-            f"condition {condition.type} of {status.driver}/{status.pool}/{status.device}"
-            for status in claim.status.devices or ()
-            for condition in status.conditions or ()
-            if condition.status == "True"
-            and (status.driver, status.pool, status.device, condition.type) in failures
-        ),
-        "",
-    )
-    return Bound(name, held, allocation.node_selector, failed)
+def _nodes(claim: resource.ResourceClaim) -> core.NodeSelector | None:
+    allocation = claim.status.allocation if claim.status is not None else None
+    return allocation.node_selector if allocation is not None else None
 
 
 def standing_selectors(view: View) -> Iterator[str]:

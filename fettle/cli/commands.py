@@ -177,6 +177,21 @@ def lint(
     sys.exit(code)
 
 
+@main.command()
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option("--kubeconfig", type=click.Path(path_type=Path), help="The cluster to fit them to.")
+@click.option("--settings", type=click.Path(path_type=Path), help="Fettle's settings, if any.")
+def webhooks(files: tuple[str, ...], kubeconfig: Path | None, settings: Path | None) -> None:
+    """Print webhook configurations (deploy/webhook/) with rules for what a cluster serves.
+
+    For clusters without resource.k8s.io/v1, and for kinds of workload of the settings' own. Kinds
+    that are not served are left out: print and apply again when they are installed.
+    """
+    from fettle.cli import webhooks
+
+    webhooks.fit(files, kubeconfig, settings)
+
+
 @main.group()
 def certificates() -> None:
     """What the programs that call Fettle have to be given."""

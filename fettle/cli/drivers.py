@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from fettle.errors import SettingsError
+from fettle.lint.checks import IDS
 from fettle.lint.drivers import Driver, Drivers, read, shipped
-from fettle.lint.rules import RULES
 from fettle.lint.versions import GATES
 from fettle.settings import LintSettings, Settings
 
@@ -44,12 +44,11 @@ def check(settings: Settings) -> None:
 
 
 def _check_rules(field: str, named: Iterable[str]) -> None:
-    known = [rule.id for rule in RULES]
     for name in named:
-        if name not in known:
+        if name not in IDS:
             raise SettingsError(
                 f"settings: {field}: there is no rule {name!r}; docs/rules.md lists those from "
-                f"{known[0]} to {known[-1]}"
+                f"{min(IDS)} to {max(IDS)}"
             )
 
 

@@ -37,6 +37,7 @@ from fettle.observing import logs
 from fettle.observing.metrics import (
     BreakerMetrics,
     ExtenderMetrics,
+    PolicyMetrics,
     PredictionMetrics,
     SelectorMetrics,
     ViewMetrics,
@@ -47,11 +48,14 @@ from fettle.settings import Settings, load
 from fettle.steward.stewarding import Steward
 from fettle.verdicts.answering import Answers
 from fettle.verdicts.predictions import Predictions
+from fettle.verdicts.requirements import Engines
 from fettle.view import Publisher, View
 from fettle.wire import core
+from fettle.wire.kinds import read_with
 from webhook.app import make_app as make_webhook
 from webhook.gates import EVERYTHING, Gates, Probe
 from webhook.metrics import EventMetrics
+from webhook.policies import StoredPolicies
 from webhook.telling import CONTROLLER, Tell
 
 _LOG = structlog.get_logger(__name__)
@@ -101,6 +105,7 @@ class House:
         self._plan = plan
         self._settings = settings
         self._publisher = Publisher()
+        self._kinds = read_with(settings.lint.watch)
         self._engine = SelectorEngine()
         self._registry = make_registry()
         self._answers = Answers(
@@ -131,10 +136,12 @@ class House:
         predictions = Predictions(self._answers, PredictionMetrics(self._registry).told)
         self._answers.on_answered = predictions.answered
         writer = Writer(
-            Inventory(HealthBook(settings.health, table), table),
+            Inventory(HealthBook(settings.health, table), table, self._answers.profile.features),
             self._publisher,
+            watched=self._kinds,
             on_claim=predictions.claim,
         )
+        self._notes.append(self._answers.follows)
         await self._engine.start()
         self._keep("writer", writer.run())
         self._keep("feed", self._feed(writer))
@@ -145,9 +152,11 @@ class House:
         registry = self._registry
         registry.register(ViewMetrics(self._publisher))
         registry.register(SelectorMetrics(lambda: self._engine.worker_starts))
+        registry.register(PolicyMetrics(self._answers.ignored_requirements))
         recent = await self._open_extender(addresses["extender"], registry)
         if "webhook" in plan.roles:
             self._keep("webhook", _for_ever(self._open_webhook(addresses["webhook"], registry)))
+            self._keep("stored policies", StoredPolicies(self._publisher, registry).run())
         if "steward" in plan.roles and self._session is None:
             _LOG.info("the steward has nothing to write to: this serves a snapshot")
         elif "steward" in plan.roles and self._session is not None:
@@ -188,9 +197,9 @@ class House:
 
     def _feed(self, writer: Writer) -> Awaitable[None]:
         if self._session is not None:
-            return ClusterFeed(self._session).run(writer)
+            return ClusterFeed(self._session, kinds=self._kinds).run(writer)
         assert self._plan.snapshot is not None
-        feed = SnapshotFeed(self._plan.snapshot)
+        feed = SnapshotFeed(self._plan.snapshot, kinds=self._kinds)
         self._notes.append(lambda: [f"snapshot: {text}" for text in feed.problems.values()])
         return feed.run(writer)
 
@@ -233,7 +242,7 @@ class House:
         linter = Linter(
             evaluator=self._engine,
             drivers=drivers(lint),
-            disabled=frozenset(lint.disabled_features),
+            disabled=self._settings.disabled_features,
         )
         return make_webhook(
             self._publisher,
@@ -242,6 +251,7 @@ class House:
             linter=linter,
             gates=gates,
             tell=self._tell(registry),
+            engines=Engines(self._engine),
         )
 
     def _tell(self, registry: CollectorRegistry) -> Tell | None:
@@ -259,7 +269,8 @@ class House:
             return lambda: EVERYTHING
         probe = Probe(self._session, self._settings.namespace or self._session.namespace)
         self._keep("probe of the cluster", probe.run())
-        return lambda: probe.gates
+        disabled = self._settings.scheduler.disabled
+        return lambda: probe.gates and probe.gates.without(disabled)
 
     async def _open_listener(
         self,

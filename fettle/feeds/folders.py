@@ -1,11 +1,12 @@
 """A folder of YAML and JSON files as one set of objects. Re-reads what changed; a file that cannot
-be read is a problem with its name, line and reason, and what it held before stays. Blocking: the
-snapshot's feed calls it in a thread. Knows kinds, but not what a feed is.
+be read, or is empty, is a problem with its name, line and reason, and what it held before stays.
+A file that is deleted takes its objects along. Blocking: the snapshot's feed calls it in a thread.
+Knows kinds, but not what a feed is.
 """
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +20,7 @@ from fettle.wire.reading import key_of
 
 LARGEST_BYTES = 256 * 1024 * 1024
 _SUFFIXES = (".yaml", ".yml", ".json")
-_NAMESPACED = (kinds.POD, kinds.CLAIM, kinds.TEMPLATE)
+_NAMESPACED = (kinds.POD, kinds.CLAIM, kinds.TEMPLATE, *kinds.ON_DEMAND)
 _TOLD = 3  # problems of one file that its sentence spells out
 
 
@@ -74,6 +75,11 @@ class Folder:
         if changed:
             self._merge()
         return bool(changed)
+
+    @property
+    def files(self) -> Set[str]:
+        """Names of the files that were read, or tried."""
+        return self._contents.keys()
 
     def file_of(self, key: Key) -> str:
         """The name of the file that an object was taken from; "" if there is none."""
@@ -137,6 +143,9 @@ def _content(path: Path, stamp: _Stamp, held: _Content | None) -> _Content:
         text = path.read_bytes()
     except OSError as error:
         raise SnapshotError(f"it cannot be read: {error.strerror}") from error
+    if not text.strip():
+        # As `kubectl get … > file` leaves it until the answer is there.
+        raise SnapshotError("it is empty; delete it if its objects are gone")
     digest = hashlib.sha256(text).digest()
     if held is not None and held.digest == digest:
         return held

@@ -5,7 +5,7 @@ the cluster's feed in nothing but the source.
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import structlog
@@ -13,7 +13,7 @@ import structlog
 from fettle.errors import SnapshotError
 from fettle.feeds.folders import Folder, Key
 from fettle.wire.changes import Contact, Gone, ListEnded, ListStarted, Lost, Sink
-from fettle.wire.kinds import BY_NAME, KINDS
+from fettle.wire.kinds import BY_NAME, KINDS, Kind
 from fettle.wire.reading import Slices, read
 
 _CONTACT_EVERY_S = 5.0
@@ -25,11 +25,16 @@ class SnapshotFeed:
     """`problems` holds a sentence for each file that cannot be read, or not in full."""
 
     def __init__(
-        self, folder: Path, clock: Callable[[], float] = time.time, poll_s: float = 0.2
+        self,
+        folder: Path,
+        clock: Callable[[], float] = time.time,
+        poll_s: float = 0.2,
+        kinds: Sequence[Kind] = KINDS,
     ) -> None:
         self._folder = Folder(folder)
         self._clock = clock
         self._poll_s = poll_s
+        self._kinds = kinds
         self._told: Mapping[Key, bytes] = {}
         self._contact_due_s = 0.0
         self._note = ""
@@ -45,6 +50,7 @@ class SnapshotFeed:
             await self._look(sink)
 
     async def _look(self, sink: Sink) -> None:
+        before = set(self._folder.files)
         try:
             changed = await asyncio.to_thread(self._folder.look)
         except SnapshotError as error:
@@ -52,6 +58,8 @@ class SnapshotFeed:
             return
         if changed:
             self._tell_problems()
+            for name in sorted(before - self._folder.files):
+                log.warning("snapshot file is gone, and its objects with it", file=name)
             await self._tell_changes(sink)
         if changed or self._note or _now_s() >= self._contact_due_s:
             self._note = ""
@@ -59,8 +67,8 @@ class SnapshotFeed:
 
     async def _list(self, sink: Sink) -> None:
         slices = Slices(sink)
-        objects = self._folder.objects
-        for kind in KINDS:
+        objects = self._objects()
+        for kind in self._kinds:
             await slices.add(ListStarted(kind))
             for key, raw in objects.items():
                 if key.kind == kind.name:
@@ -70,10 +78,14 @@ class SnapshotFeed:
         self._told = objects
         await self._contact(sink)
 
+    def _objects(self) -> Mapping[Key, bytes]:
+        names = {kind.name for kind in self._kinds}
+        return {key: raw for key, raw in self._folder.objects.items() if key.kind in names}
+
     async def _tell_changes(self, sink: Sink) -> None:
         """Only objects that differ from what was told before."""
         slices = Slices(sink)
-        objects = self._folder.objects
+        objects = self._objects()
         for key in self._told.keys() - objects.keys():
             await slices.add(Gone(BY_NAME[key.kind], key.key))
         for key, raw in objects.items():
@@ -85,12 +97,12 @@ class SnapshotFeed:
     async def _contact(self, sink: Sink) -> None:
         self._contact_due_s = _now_s() + _CONTACT_EVERY_S
         at = self._clock()
-        await sink.send([Contact(kind, at) for kind in KINDS])
+        await sink.send([Contact(kind, at) for kind in self._kinds])
 
     async def _lost(self, sink: Sink, note: str) -> None:
         if note != self._note:
             self._note = note
-            await sink.send([Lost(kind, note) for kind in KINDS])
+            await sink.send([Lost(kind, note) for kind in self._kinds])
 
     def _tell_problems(self) -> None:
         problems = dict(self._folder.problems)

@@ -1,8 +1,8 @@
 """The one writer task: takes changes from feeds, folds them in, publishes views.
 
 Folds and refreshes in slices that let waiting requests go first. Nothing is published before every
-kind is synced once; from then on a view follows each burst of changes, and each second whatever
-time alone has changed.
+kind that is needed is synced once; from then on a view follows each burst of changes, and each
+second whatever time alone has changed.
 """
 
 import asyncio
@@ -55,7 +55,8 @@ class Writer:
         self._clock = clock
         self._queue: asyncio.Queue[list[Change]] = asyncio.Queue(MAX_WAITING)
         for kind in watched:
-            publisher.sources[kind.name] = Source(kind.name, False, True, 0.0)
+            needed = kind not in kinds.ON_DEMAND
+            publisher.sources[kind.name] = Source(kind.name, False, True, 0.0, needed=needed)
 
     async def send(self, changes: list[Change]) -> None:
         """Take changes in order; waits while the writer is behind."""
@@ -67,7 +68,7 @@ class Writer:
         aged_at = published_at = float("-inf")
         while True:
             await self._fold_what_came()
-            if not all(source.synced for source in self._publisher.sources.values()):
+            if not all(s.synced for s in self._publisher.sources.values() if s.needed):
                 continue
             if (early_s := published_at + PUBLISH_EVERY_S - time.monotonic()) > 0:
                 await asyncio.sleep(early_s)  # a burst of changes becomes one view
@@ -99,7 +100,7 @@ class Writer:
 
     def _publish(self) -> None:
         sources = self._publisher.sources
-        served = {name: source.served for name, source in sources.items()}
+        served = {name: source.synced and source.served for name, source in sources.items()}
         view = self._inventory.view(self._publisher.view, synced=True, served=served)
         if view is not None:
             self._publisher.publish(view, self._inventory.settle())

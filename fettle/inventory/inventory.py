@@ -1,26 +1,27 @@
 """The cluster's devices as they stand: objects are put and removed, views of them are made.
 
-Pools with their generations and completeness, what is allocated, what is in use, per node; health
-of each from the health book. Only the writer task touches it. Stands between feeds and view; does
-no I/O, the clock is an argument.
+Here a change is folded in, kind by kind, and it is told which nodes it concerns; the objects are
+kept in `stores.py`, the nodes' records in `nodes.py`. Only the writer task touches it. Stands
+between feeds and view; does no I/O, the clock is an argument.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from fettle.affinity import Malformed, Place
+from fettle.allocator.profiles import CURRENT, Features
 from fettle.asks import asks, claims
 from fettle.evidence import gathering
-from fettle.evidence.reports import Report, short
+from fettle.evidence.reports import Report
 from fettle.evidence.rules import Rules
 from fettle.health import HealthBook
 from fettle.inventory import records
 from fettle.inventory.devices import Devices, Effect
+from fettle.inventory.nodes import Nodes
 from fettle.inventory.pools import PoolId
-from fettle.model import DeviceId, Evidence, Family, NodeId, Subject
-from fettle.model import Kind as EvidenceKind
-from fettle.view import NodeView, PoolView, View
+from fettle.inventory.quarantine import Quarantine
+from fettle.inventory.stores import Stores, equal
+from fettle.model import DeviceId, NodeId, Subject
+from fettle.view import View
 from fettle.wire import core, kinds, resource
 from fettle.wire.kinds import Kind, WireObject
 
@@ -28,20 +29,18 @@ from fettle.wire.kinds import Kind, WireObject
 class Inventory:
     """Put and remove objects in any order, `refresh`, then take a `view`."""
 
-    def __init__(self, book: HealthBook, rules: Rules) -> None:
+    def __init__(
+        self, book: HealthBook, rules: Rules, features: Features = CURRENT.features
+    ) -> None:
+        """`features`: the gates of the scheduler, as far as they are set."""
         self._book = book
         self._rules = rules
-        self._stores: dict[str, dict[str, Any]] = {kind.name: {} for kind in kinds.KINDS}
-        self._devices = Devices()
-        self._network_views: dict[PoolId, PoolView] = {}
+        self._stores = Stores()
+        self._devices = Devices(features)
+        self._quarantine = Quarantine()
+        self._nodes = Nodes(self._stores, self._devices, book, self._quarantine)
         self._restless_rules: set[str] = set()
-        self._pods_on: dict[str, set[str]] = defaultdict(set)
-        self._quarantined: dict[str, tuple[str, str]] = {}
         self._seen: dict[str, set[str]] = {}
-        self._dirty: set[str] = set()
-        self._records: dict[str, NodeView] = {}
-        self._changed: set[str] = set()
-        self._touched: set[str] = set()
         self._put: dict[str, Callable[[Any, Any, float], None]] = {
             kinds.NODE.name: self._put_node,
             kinds.SLICE.name: self._put_slice,
@@ -55,19 +54,18 @@ class Inventory:
     def put(self, kind: Kind, new: WireObject, now: float) -> None:
         """An object as it is now; pods that use no devices are not kept."""
         key = new.metadata.key
-        if kind.name in self._seen:
-            self._seen[kind.name].add(key)
+        self._name(kind, key)
         self._release(kind, key, now)
-        store = self._stores[kind.name]
+        store = self._stores.of(kind)
         old = store.get(key)
-        if old is not None and _equal(old, new):
+        if old is not None and equal(old, new):
             return
         if isinstance(new, core.Pod) and not self._keeps(new, old, now):
             if old is not None:
                 self._drop(kind, key, now, vanished=False)
             return
         store[key] = new
-        self._touch(kind)
+        self._stores.touch(kind)
         if (fold := self._put.get(kind.name)) is not None:
             fold(old, new, now)
 
@@ -78,14 +76,12 @@ class Inventory:
 
     def quarantine(self, kind: Kind, key: str, reason: str, node: str, now: float) -> None:
         """An object cannot be read: what was known of it stays, its node becomes Unknown."""
-        if kind.name in self._seen:
-            self._seen[kind.name].add(key)
-        text = short(f"{kind.name} {key}: {reason}")
-        self._quarantined[f"{kind.name} {key}"] = (text, node)
-        self._touched.add("quarantined")
+        self._name(kind, key)
+        report = self._quarantine.add(kind, key, reason, node, now)
+        self._stores.touched.add(_QUARANTINED)
         if node:
-            self._report(_unreadable(kind, key, text, node, now), now)
-            self._dirty.add(node)
+            self._report(report, now)
+            self._nodes.dirty.add(node)
 
     def begin_list(self, kind: Kind) -> None:
         self._seen[kind.name] = set()
@@ -95,11 +91,13 @@ class Inventory:
         seen = self._seen.pop(kind.name, None)
         if seen is None:
             return
-        known = set(self._stores[kind.name])
-        prefix = f"{kind.name} "
-        known.update(k.removeprefix(prefix) for k in self._quarantined if k.startswith(prefix))
-        for key in known - seen:
+        for key in (self._stores.of(kind).keys() | self._quarantine.keys(kind)) - seen:
             self.remove(kind, key, now)
+
+    def _name(self, kind: Kind, key: str) -> None:
+        """Where a list is under way, it names this object."""
+        if (seen := self._seen.get(kind.name)) is not None:
+            seen.add(key)
 
     # -- views out
 
@@ -113,57 +111,44 @@ class Inventory:
             self._report_rule(name, now)
             yield
         self._restless_rules.clear()
-        while self._dirty:
-            self._refresh_node(self._dirty.pop(), now)
+        while self._nodes.dirty:
+            self._nodes.refresh_one(now)
             yield
 
     def view(self, previous: View, *, synced: bool, served: dict[str, bool]) -> View | None:
         """The view after `previous`; None where nothing a reader could see has changed."""
-        changed_nodes = frozenset(self._changed)
-        based = bool(changed_nodes or self._touched & _BASIS) or synced != previous.synced
-        if not based and not self._touched and served == previous.served:
+        stores, changed = self._stores, bool(self._nodes.changed)
+        based = changed or stores.moves_basis or synced != previous.synced
+        if not based and not stores.touched and served == previous.served:
             return None
         return View(
             generation=previous.generation + 1,
             basis=previous.basis + based,
             synced=synced,
-            nodes=dict(self._records) if changed_nodes else previous.nodes,
-            classes=self._copy(kinds.CLASS, previous.classes),
-            claims=self._copy(kinds.CLAIM, previous.claims),
-            templates=self._copy(kinds.TEMPLATE, previous.templates),
-            namespaces=self._namespace_labels(previous),
-            policies=self._policies(previous),
-            pods=self._copy(kinds.POD, previous.pods),
-            quarantined={k: text for k, (text, _) in self._quarantined.items()},
+            nodes=dict(self._nodes.records) if changed else previous.nodes,
+            classes=stores.copy(kinds.CLASS, previous.classes),
+            claims=stores.copy(kinds.CLAIM, previous.claims),
+            templates=stores.copy(kinds.TEMPLATE, previous.templates),
+            namespaces=stores.namespace_labels(previous),
+            policies=stores.policies(previous),
+            pods=stores.copy(kinds.POD, previous.pods),
+            quarantined=self._quarantine.texts(),
             served=served,
+            quotas=stores.quotas(previous, served),
+            compute_domains=stores.compute_domains(previous, served),
         )
 
     def settle(self) -> frozenset[str]:
         """The view was published: forget what changed, and return the nodes that did."""
-        changed = frozenset(self._changed)
-        self._changed.clear()
-        self._touched.clear()
+        changed = frozenset(self._nodes.changed)
+        self._nodes.changed.clear()
+        self._stores.touched.clear()
         return changed
-
-    def _copy(self, kind: Kind, previous: Any) -> Any:
-        return dict(self._stores[kind.name]) if kind.name in self._touched else previous
-
-    def _namespace_labels(self, previous: View) -> Any:
-        if kinds.NAMESPACE.name not in self._touched:
-            return previous.namespaces
-        store = self._stores[kinds.NAMESPACE.name]
-        return {name: n.metadata.labels or {} for name, n in store.items()}
-
-    def _policies(self, previous: View) -> Any:
-        if kinds.POLICY.name not in self._touched:
-            return previous.policies
-        store = self._stores[kinds.POLICY.name]
-        return {name: installed.policy() for name, installed in store.items()}
 
     # -- folding, by kind
 
     def _put_node(self, _old: object, new: core.Node, now: float) -> None:
-        self._dirty.add(new.metadata.name)
+        self._nodes.dirty.add(new.metadata.name)
         self._report(gathering.of_node(new, self._rules, now), now)
 
     def _put_slice(
@@ -210,34 +195,36 @@ class Inventory:
 
     def _put_pod(self, old: core.Pod | None, new: core.Pod, now: float) -> None:
         """A node's record says of its pods only which units they hold by name."""
-        before, after = _place(old), _place(new)
+        before, after = records.place(old), records.place(new)
         if before == after:
             return
         for pod, (node, held), add in ((old, before, False), (new, after, True)):
             if node and pod is not None:
-                (self._pods_on[node].add if add else self._pods_on[node].discard)(new.metadata.key)
+                (self._nodes.pods_on[node].add if add else self._nodes.pods_on[node].discard)(
+                    new.metadata.key
+                )
                 if held:
-                    self._dirty.add(node)
+                    self._nodes.dirty.add(node)
 
     def _keeps(self, pod: core.Pod, before: core.Pod | None, now: float) -> bool:
         """Whether a pod is kept; what it says about devices is noted either way."""
         if not asks.uses_devices(pod):
             return False
-        known_claims = self._stores[kinds.CLAIM.name].get
+        known_claims = self._stores.claims.get
         report = gathering.of_pod(pod, now, known_claims, self._rules, before)
         if report is not None:
             self._report(report, now)
         return not pod.terminal
 
     def _drop(self, kind: Kind, key: str, now: float, *, vanished: bool) -> None:
-        old = self._stores[kind.name].pop(key, None)
+        old = self._stores.of(kind).pop(key, None)
         if vanished:
             self._mark(self._book.vanish(f"{kind.name} {key}", now))
         if old is None:
             return
-        self._touch(kind)
+        self._stores.touch(kind)
         if isinstance(old, core.Node):
-            self._dirty.add(key)
+            self._nodes.dirty.add(key)
             self._book.forget(NodeId(key))
         elif isinstance(old, resource.ResourceSlice):
             self._take(self._devices.drop_slice(old))
@@ -251,58 +238,49 @@ class Inventory:
                 self._devices.holdings.release(device, key)
                 self._mark((device.device,))
         elif isinstance(old, core.Pod):
-            node, held = _place(old)
-            self._pods_on[node].discard(key)
+            node, held = records.place(old)
+            self._nodes.pods_on[node].discard(key)
             if held:
-                self._dirty.add(node)
+                self._nodes.dirty.add(node)
 
     def _release(self, kind: Kind, key: str, now: float) -> None:
         """The object can be read again, or is gone: out of quarantine."""
-        if (entry := self._quarantined.pop(f"{kind.name} {key}", None)) is not None:
-            self._touched.add("quarantined")
-            report = Report(_quarantine_reporter(kind, key), (), absent_is_clear=True)
+        if (released := self._quarantine.release(kind, key)) is not None:
+            report, node = released
+            self._stores.touched.add(_QUARANTINED)
             self._report(report, now)
-            self._dirty.add(entry[1])
+            self._nodes.dirty.add(node)
 
     # -- what a change concerns
 
     def _take(self, effect: Effect) -> None:
-        self._dirty.update(effect.nodes)
+        self._nodes.dirty.update(effect.nodes)
         if effect.everywhere:
-            self._dirty_everywhere()
+            self._nodes.soil_all()
         for device in effect.gone:
             self._book.forget(device)
         self._restless_rules.update(effect.rules)
 
-    def _dirty_everywhere(self) -> None:
-        self._network_views.clear()
-        self._dirty.update(self._stores[kinds.NODE.name])
-
     def _dirty_pool(self, pool: PoolId) -> None:
         nodes = self._devices.nodes_of(pool)
         if nodes is None:
-            self._dirty_everywhere()
+            self._nodes.soil_all()
         else:
-            self._dirty.update(nodes)
+            self._nodes.dirty.update(nodes)
 
     def _dirty_selected(self, rule: resource.DeviceTaintRule) -> None:
         for pool in self._devices.selected_pools(rule):
             self._dirty_pool(pool)
 
     def _report_rule(self, name: str, now: float) -> None:
-        rule = self._stores[kinds.TAINT_RULE.name].get(name)
+        rule = self._stores.rules.get(name)
         if rule is None:
             return
         candidates = self._devices.in_pools(self._devices.selected_pools(rule))
         devices = [device for device in candidates if gathering.selects(rule, device)]
         self._report(gathering.of_taint_rule(rule, devices, self._rules, now), now)
 
-    def _touch(self, kind: Kind) -> None:
-        """Note that a view must copy this kind anew; nodes and slices show through records."""
-        if kind.name in _SHOWN:
-            self._touched.add(kind.name)
-
-    # -- health and records
+    # -- health
 
     def _report(self, report: Report, now: float) -> None:
         self._mark(self._book.report(report, now))
@@ -312,102 +290,7 @@ class Inventory:
             if isinstance(subject, DeviceId):
                 self._dirty_pool(PoolId(subject.driver, subject.pool))
             else:
-                self._dirty.add(subject.node)
-
-    def _refresh_node(self, name: str, now: float) -> None:
-        node: core.Node | None = self._stores[kinds.NODE.name].get(name)
-        before = self._records.get(name)
-        if node is None:
-            if before is not None:
-                del self._records[name]
-                self._changed.add(name)
-            return
-        pods = self._stores[kinds.POD.name]
-        pools, malformed = self._pool_views(Place(name, node.metadata.labels or {}), now)
-        after = NodeView(
-            name=name,
-            labels=node.metadata.labels or {},
-            health=self._book.assess(NodeId(name), (NodeId(name),), now),
-            plugins=records.plugins(
-                node, self._book, [pods[k] for k in self._pods_on.get(name, ()) if k in pods], now
-            ),
-            pools=pools,
-            quarantined=tuple(text for text, at in self._quarantined.values() if at == name),
-            malformed=malformed,
-            taints=(node.spec.taints or ()) if node.spec is not None else (),
-            kubelet=_kubelet(node),
-        )
-        if after != before:
-            self._records[name] = after
-            self._changed.add(name)
-
-    def _pool_views(self, place: Place, now: float) -> tuple[tuple[PoolView, ...], str]:
-        """The pools of a node; and why they cannot be gathered, "" if they can."""
-        units = self._book.units(place.name)
-        views = []
-        try:
-            gathered = self._devices.pools_on(place)
-        except Malformed as error:
-            return (), str(error)
-        for pool in gathered:
-            view = self._network_views.get(pool.id)
-            if view is None:
-                view = records.pool(pool, self._devices, self._book, units, now)
-                if self._devices.is_common(pool.id):
-                    self._network_views[pool.id] = view
-            views.append(view)
-        return tuple(views), ""
+                self._nodes.dirty.add(subject.node)
 
 
-_BASIS = {
-    kinds.CLASS.name,
-    kinds.CLAIM.name,
-    kinds.TEMPLATE.name,
-    kinds.NAMESPACE.name,
-    kinds.POLICY.name,
-}
-
-_SHOWN = _BASIS | {kinds.POD.name}
-
-
-def _equal(old: Any, new: Any) -> bool:
-    """Whether nothing but the resourceVersion differs."""
-    if any(getattr(old, f, None) != getattr(new, f, None) for f in ("spec", "status")):
-        return False
-    a, b = old.metadata, new.metadata
-    return bool(
-        a.labels == b.labels
-        and a.annotations == b.annotations
-        and a.uid == b.uid
-        and a.deletion_timestamp == b.deletion_timestamp
-    )
-
-
-def _kubelet(node: core.Node) -> str:
-    info = node.status.node_info if node.status is not None else None
-    return info.kubelet_version if info is not None else ""
-
-
-def _place(pod: core.Pod | None) -> tuple[str, frozenset[tuple[str, str]]]:
-    """The node of a pod, "" if it has none, and the units that it holds there by name."""
-    if pod is None or pod.spec is None or not pod.spec.node_name:
-        return "", frozenset()
-    return pod.spec.node_name, frozenset(records.units_held((pod,)))
-
-
-def _quarantine_reporter(kind: Kind, key: str) -> str:
-    return f"quarantine of {kind.name} {key}"
-
-
-def _unreadable(kind: Kind, key: str, text: str, node: str, now: float) -> Report:
-    evidence = Evidence(
-        subject=NodeId(node),
-        family=Family.NODE,
-        kind=EvidenceKind.UNKNOWN,
-        weight=0.0,
-        source="quarantine",
-        reporter=_quarantine_reporter(kind, key),
-        text=f"cannot be read: {text}",
-        observed_at=now,
-    )
-    return Report(_quarantine_reporter(kind, key), (evidence,), absent_is_clear=True)
+_QUARANTINED = "quarantined"

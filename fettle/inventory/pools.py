@@ -24,10 +24,10 @@ class Gathered(NamedTuple):
     `devices` are those of slices for this node, in the allocator's order, each with whether it is
     for this node (False only where devices say so themselves) or why that cannot be told; `others`
     are devices elsewhere that draw on the same counters. `counters` are the totals, in 1e-9.
-    `incomplete` and `invalid` pools have no devices; `slices` says how many an incomplete pool has
-    and should have, `invalid` why. `unclear` says what about
-    the pool is not modelled or cannot be read ("" if nothing). `look` and `columns` are digests of
-    what slices say (`shapes.py`).
+    `incomplete` and `invalid` pools have no devices; `slices` says how many of them are for
+    this node, and of an incomplete pool how many it has and should have; `invalid` says why.
+    `unclear` says what about the pool is not modelled or cannot be read ("" if nothing). `look` and
+    `columns` are digests of what slices say (`shapes.py`).
     """
 
     id: PoolId
@@ -131,7 +131,7 @@ def _build(
     if twice := _first_repeated(p.device.name for p, _, _ in devices):
         return Gathered(pool, invalid=f"duplicate device name {twice}")
     if not features.partitionable_devices:
-        return Gathered(pool, devices)
+        return Gathered(pool, devices, slices=(len(relevant), len(whole)))
     names = {s.name for s in relevant}
     elsewhere = [s for s in whole if s.name not in names]
     sets = [c for s in (*relevant, *elsewhere) for c in s.counters]
@@ -144,7 +144,7 @@ def _build(
     published = (*(p for p, _, _ in devices), *others)
     if missing := _missing(published, {name for name, _ in sets}, counters):
         return Gathered(pool, invalid=missing)
-    return Gathered(pool, devices, others, counters)
+    return Gathered(pool, devices, others, counters, slices=(len(relevant), len(whole)))
 
 
 def _devices(

@@ -111,3 +111,10 @@ def units_held(pods: Iterable[core.Pod]) -> set[tuple[str, str]]:
         for status in container.allocated_resources_status or ()
         for health in status.resources or ()
     }
+
+
+def place(pod: core.Pod | None) -> tuple[str, frozenset[tuple[str, str]]]:
+    """The node of a pod, "" if it has none, and the units that it holds there by name."""
+    if pod is None or pod.spec is None or not pod.spec.node_name:
+        return "", frozenset()
+    return pod.spec.node_name, frozenset(units_held((pod,)))

@@ -17,9 +17,7 @@ from fettle.lint.raw import text
 from fettle.lint.surveys import Catalogue, Selection, Survey
 from fettle.selectors.rows import Read
 from fettle.view import EMPTY, NodeView, View
-from fettle.wire import resource
-
-NO_QUOTAS: Mapping[str, Mapping[str, int]] = {}
+from fettle.wire import core, nvidia, resource
 
 
 class Cluster:
@@ -34,20 +32,17 @@ class Cluster:
         unknown: frozenset[str] = frozenset(),
         drivers: Drivers = NO_DRIVERS,
         disabled: frozenset[str] = frozenset(),
-        quotas: Mapping[str, Mapping[str, int]] = NO_QUOTAS,
     ) -> None:
         """`disabled` are feature gates of Kubernetes that are known to be off.
 
         Of a view that is not synced nothing is known. `complete` false: it holds some objects of
         a cluster, and what is not there may exist all the same; so it is with the kinds that are
-        `unknown`, in one that is complete otherwise. `quotas` are hard limits by
-        namespace and resource.
+        `unknown`, in one that is complete otherwise.
         """
         self.view = view if view.synced else EMPTY
         self.complete = complete and view.synced
         self.drivers = drivers
         self.disabled = disabled
-        self.quotas = quotas
         self._fleet = fleet
         self._unknown = unknown
 
@@ -76,6 +71,18 @@ class Cluster:
             spec = _claim(found.spec.spec) if found else None
             return f"ResourceClaimTemplate {namespace}/{name}", spec
         return "", None
+
+    # -- what is known where the settings ask for it
+
+    def quotas(self, namespace: str) -> tuple[core.ResourceQuota, ...]:
+        return (self.view.quotas or {}).get(namespace, ())
+
+    @property
+    def compute_domains(self) -> Mapping[str, nvidia.ComputeDomain] | None:
+        """By UID; None where none are read."""
+        return self.view.compute_domains
+
+    # -- nodes
 
     @property
     def nodes(self) -> Mapping[str, NodeView]:

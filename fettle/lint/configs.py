@@ -30,6 +30,7 @@ class ConfigOfOtherDriver(Rule):
 
     id = "FTL018"
     name = "config-of-other-driver"
+    on_node = True
     severity = Severity.WARN
     inventory = True
     today = "It is silently ignored."
@@ -60,6 +61,7 @@ class BadConfig(Rule):
 
     id = "FTL019"
     name = "bad-config"
+    on_node = True
     severity = Severity.DENY
     today = (
         "The claim is allocated and the pod bound; then the driver refuses to prepare the device "
@@ -81,6 +83,7 @@ class FeatureOff(Rule):
 
     id = "FTL020"
     name = "driver-feature-off"
+    on_node = True
     severity = Severity.WARN
     denies_if = "`lint.driverFeatures` says that it is off"
     today = "As for a bad configuration: the driver refuses to prepare the device."
@@ -105,6 +108,7 @@ class ConfigOfOtherKind(Rule):
 
     id = "FTL021"
     name = "config-of-other-kind"
+    on_node = True
     severity = Severity.WARN
     denies_if = "the class comes with the driver"
     today = "The driver refuses to prepare the device: `cannot apply GpuConfig to device …`."
@@ -157,6 +161,7 @@ class ConfigOfParent(Rule):
 
     id = "FTL022"
     name = "config-of-parent"
+    on_node = True
     severity = Severity.WARN
     today = (
         "Drivers compare with the name of what was allocated, `main/sub`: those of NVIDIA and the "
@@ -183,6 +188,7 @@ class ConfigNeverApplies(Rule):
 
     id = "FTL023"
     name = "config-never-applies"
+    on_node = True
     severity = Severity.WARN
     today = "Of two configurations for one request the last one wins."
 

@@ -46,6 +46,7 @@ class Rule(ABC):
     this case. `denies_pods`: worth denying
     even a pod, whose workload was accepted before. `inventory`: rests on what the cluster has, and
     says nothing without. `seen`: `tests/controlplane/test_rules.py` shows it on the real thing.
+    `on_node`: a driver or a kubelet does it, which no control plane can show.
     """
 
     id: ClassVar[str]
@@ -57,6 +58,7 @@ class Rule(ABC):
     denies_pods: ClassVar[bool] = False
     inventory: ClassVar[bool] = False
     seen: ClassVar[bool] = False
+    on_node: ClassVar[bool] = False
 
     @property
     def mistake(self) -> str:

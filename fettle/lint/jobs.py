@@ -4,7 +4,6 @@ What the API refuses in a Job (rows of `_ERRORS`, a port of batch/validation) it
 JobSet, whose child Jobs then cannot be created.
 """
 
-import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -12,14 +11,14 @@ from fettle.lint.cluster import Cluster
 from fettle.lint.fields import Field
 from fettle.lint.findings import Finding, Rule, Severity
 from fettle.lint.manifests import Manifest
-from fettle.lint.names import listed, nearest
+from fettle.lint.names import nearest
 from fettle.lint.raw import integer
 from fettle.policy import DEVICE_FAILED
 
 INJECTED = "fettle.dev/injected"
+"""The annotation that names what a policy put there, by its place."""
 EVICTED = 143
 """The exit code of a container that ends by SIGTERM, as an evicted one does."""
-_VERSION = re.compile(r"v(\d{1,3})\.(\d{1,3})")
 _CONDITIONS = (
     "DisruptionTarget",
     DEVICE_FAILED,
@@ -143,14 +142,18 @@ class EndlessRetries(Rule):
 
     id = "FTL049"
     name = "endless-retries"
+    seen = True
     severity = Severity.WARN
-    today = "A Job whose pods are always disrupted starts new ones for ever."
+    today = (
+        "A Job whose pods are always disrupted starts new ones for ever. What a policy injects is "
+        "not told of: whoever sets `ignoreDisruptions` asks for just that."
+    )
 
     def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
-        if INJECTED in manifest.annotations:
-            return  # the policy wants just that
+        injected = manifest.annotations.get(INJECTED, "")
         for job in manifest.jobs:
-            if job.at("activeDeadlineSeconds").exists:
+            ours = f'"{job.path}.podFailurePolicy"' in injected
+            if ours or job.at("activeDeadlineSeconds").exists:
                 continue
             for rule in _rules(job):
                 if _ignores_disruption(rule):
@@ -186,6 +189,7 @@ class ImpossibleExitCode(Rule):
 
     id = "FTL051"
     name = "impossible-exit-code"
+    seen = True
     severity = Severity.WARN
     today = "Accepted, and never matches: an exit code has eight bits."
 
@@ -200,78 +204,6 @@ class ImpossibleExitCode(Rule):
                             f"{code} is no exit code: they are 0 to 255",
                             "write the code that the container ends with, or leave it out",
                         )
-
-
-class DeadExitCode(Rule):
-    """A rule on an exit code after which the container is restarted in its pod."""
-
-    id = "FTL052"
-    name = "dead-exit-code"
-    severity = Severity.WARN
-    today = "The pod does not fail, so the Job's rule never sees the code."
-
-    def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
-        for job in manifest.jobs:
-            restarted = _restarted(job)
-            for rule in _rules(job):
-                for entry in rule.entries("onExitCodes", "values"):
-                    code, container = (
-                        integer(entry.value),
-                        rule.text("onExitCodes", "containerName"),
-                    )
-                    by = restarted.get((container, code)) if container else None
-                    by = by or (_any(restarted, code) if not container else None)
-                    if by is not None and rule.text("onExitCodes", "operator") == "In":
-                        yield self.finding(
-                            entry,
-                            f"{by} restarts the container on {code}, which fails no pod",
-                            "keep the code in one of the two",
-                        )
-
-
-class UnknownRestart(Rule):
-    """RestartAllContainers, where some kubelets are too old for it."""
-
-    id = "FTL053"
-    name = "restart-not-supported"
-    severity = Severity.WARN
-    inventory = True
-    today = "Kubelets before 1.36 ignore the rule, and the pod fails as it does without."
-
-    def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
-        old = {version: n for version, n in cluster.kubelets.items() if _before_1_36(version)}
-        if not old:
-            return
-        for pod in manifest.pods:
-            for container in pod.containers:
-                for rule in container.each("restartPolicyRules"):
-                    if rule.text("action") == "RestartAllContainers":
-                        yield self.finding(
-                            rule.at("action"),
-                            f"{sum(old.values())} of {sum(cluster.kubelets.values())} nodes run a "
-                            f"kubelet that ignores it ({listed(old)})",
-                            "update these nodes, or keep the pods off them",
-                        )
-
-
-def _before_1_36(version: str) -> bool:
-    match = _VERSION.match(version)
-    return match is not None and (int(match[1]), int(match[2])) < (1, 36)
-
-
-def _restarted(job: Field) -> dict[tuple[str, int | None], str]:
-    """(container, exit code) → path of the rule that restarts the container on it."""
-    found: dict[tuple[str, int | None], str] = {}
-    for container in job.each("template", "spec", "containers"):
-        for rule in container.each("restartPolicyRules"):
-            if rule.text("action") == "Restart" and rule.text("exitCodes", "operator") == "In":
-                for entry in rule.entries("exitCodes", "values"):
-                    found.setdefault((container.text("name"), integer(entry.value)), rule.path)
-    return found
-
-
-def _any(restarted: dict[tuple[str, int | None], str], code: int | None) -> str | None:
-    return next((path for (_, one), path in restarted.items() if one == code), None)
 
 
 class _Codes(NamedTuple):

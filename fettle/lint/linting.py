@@ -11,12 +11,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from fettle.lint.cluster import NO_QUOTAS, Cluster
+from fettle.lint.cluster import Cluster
 from fettle.lint.drivers import NO_DRIVERS, Drivers
 from fettle.lint.findings import Finding, Rule, Severity
 from fettle.lint.fleet import Fleet
 from fettle.lint.manifests import Manifest
-from fettle.lint.quotas import Quotas
 from fettle.lint.rules import RULES
 from fettle.lint.surveying import Evaluator
 from fettle.policies import Policies
@@ -33,10 +32,17 @@ DEFAULT_LEVELS = Validation()
 
 
 class _Epoch(NamedTuple):
-    """What findings about a claim rest on, beside the claim."""
+    """What findings about a claim rest on, beside the claim. Parts of a view are the same while
+    nothing in them changes."""
 
-    devices: int
-    classes: int
+    devices: int = 0
+    classes: object = None
+    quotas: object = None
+    compute_domains: object = None
+
+    def is_that_of(self, other: "_Epoch") -> bool:
+        held = zip(self[1:], other[1:], strict=True)
+        return self.devices == other.devices and all(one is two for one, two in held)
 
 
 class Linter:
@@ -49,17 +55,15 @@ class Linter:
         *,
         drivers: Drivers = NO_DRIVERS,
         disabled: frozenset[str] = frozenset(),
-        quotas: Quotas = NO_QUOTAS,
         survey_wait_s: float = SURVEY_WAIT_S,
     ) -> None:
         self._rules = rules
         self._fleet = Fleet(evaluator)
         self._drivers = drivers
         self._disabled = disabled
-        self._quotas = quotas
         self._survey_wait_s = survey_wait_s
         self._memory: dict[bytes, tuple[Finding, ...]] = {}
-        self._epoch = _Epoch(0, 0)
+        self._epoch = _Epoch()
 
     async def lint(
         self,
@@ -82,7 +86,6 @@ class Linter:
             unknown=unknown,
             drivers=self._drivers,
             disabled=self._disabled,
-            quotas=self._quotas,
         )
         if cluster.complete:
             selections = cluster.selections(manifest)
@@ -122,8 +125,9 @@ class Linter:
         """Claims and templates by all that rules read of them; None for other objects."""
         if not manifest.claims or not cluster.complete:
             return None
-        epoch = _Epoch(self._fleet.version, id(cluster.view.classes))
-        if epoch != self._epoch:
+        view = cluster.view
+        epoch = _Epoch(self._fleet.version, view.classes, view.quotas, view.compute_domains)
+        if not epoch.is_that_of(self._epoch):
             self._memory.clear()
             self._epoch = epoch
         spec = manifest.object.get("spec")

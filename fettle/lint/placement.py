@@ -153,6 +153,7 @@ class UnknownNodeTaint(Rule):
 
     id = "FTL054"
     name = "unknown-node-taint"
+    seen = True
     severity = Severity.WARN
     today = (
         "The toleration is accepted and tolerates nothing: the pod stays Pending, or is evicted."

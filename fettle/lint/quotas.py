@@ -1,37 +1,32 @@
-"""Rules about quotas of devices. They are known where they stand among the files of `fettle lint`:
-Fettle does not watch quotas.
+"""Rules about quotas of devices. They are known where `lint.watch` in the settings names
+ResourceQuota, in a snapshot, and where they stand among the files of `fettle lint`.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 
 from fettle.amounts import UNIT, Unreadable, nano
 from fettle.lint.cluster import Cluster
 from fettle.lint.counts import LIMIT
-from fettle.lint.fields import Field
 from fettle.lint.findings import Finding, Rule, Severity
 from fettle.lint.manifests import Claim, Manifest, Option
 
 _PER_CLASS = ".deviceclass.resource.k8s.io/devices"
 
-Quotas = Mapping[str, Mapping[str, int]]
-"""The smallest hard limit by namespace and resource."""
 
-
-def quotas_of(manifests: Iterable[Manifest]) -> Quotas:
-    """The limits on devices that ResourceQuotas among these objects set."""
-    found: dict[str, dict[str, int]] = {}
-    for manifest in manifests:
-        if (manifest.group, manifest.kind) == ("", "ResourceQuota"):
-            limits = found.setdefault(manifest.namespace, {})
-            for name, hard in manifest.root.members("spec", "hard"):
-                if name.endswith(_PER_CLASS) and (most := _whole(hard)) is not None:
-                    limits[name] = min(most, limits.get(name, most))
+def _limits(namespace: str, cluster: Cluster) -> dict[str, int]:
+    """The smallest hard limit on devices by resource."""
+    found: dict[str, int] = {}
+    for quota in cluster.quotas(namespace):
+        hard = quota.spec.hard if quota.spec is not None else None
+        for name, quantity in (hard or {}).items():
+            if name.endswith(_PER_CLASS) and (most := _whole(quantity)) is not None:
+                found[name] = min(most, found.get(name, most))
     return found
 
 
-def _whole(hard: Field) -> int | None:
+def _whole(quantity: str | int) -> int | None:
     try:
-        return nano(hard.value) // UNIT if isinstance(hard.value, str | int) else None
+        return nano(quantity) // UNIT
     except Unreadable:
         return None
 
@@ -50,7 +45,7 @@ class QuotaTooSmall(Rule):
     )
 
     def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
-        limits = cluster.quotas.get(manifest.namespace, {})
+        limits = _limits(manifest.namespace, cluster) if manifest.claims else {}
         for claim in manifest.claims if limits else ():
             for class_name, count in _charged(claim).items():
                 most = limits.get(f"{class_name}{_PER_CLASS}")

@@ -51,14 +51,20 @@ def specs(object: Raw, table: Table) -> Iterator[Field]:
 
 def walk(field: Field, path: tuple[str, ...]) -> Iterator[Field]:
     """The objects to which a path leads."""
+    for there in found(field, path):
+        if isinstance(there.value, dict | None):
+            yield Field(there.path, there.value or {})
+
+
+def found(field: Field, path: tuple[str, ...]) -> Iterator[Field]:
+    """Whatever stands where a path leads."""
     if not path:
-        if isinstance(field.value, dict | None):
-            yield Field(field.path, field.value or {})
+        yield field
     elif path[0] != "*":
-        yield from walk(field.at(path[0]), path[1:])
+        yield from found(field.at(path[0]), path[1:])
     elif isinstance(field.value, dict):
         for _, member in field.members():
-            yield from walk(member, path[1:])
+            yield from found(member, path[1:])
     else:
         for entry in field.entries():
-            yield from walk(entry, path[1:])
+            yield from found(entry, path[1:])

@@ -79,6 +79,7 @@ class SecondsIgnored(Rule):
 
     id = "FTL027"
     name = "toleration-seconds-ignored"
+    seen = True
     severity = Severity.WARN
     today = "The seconds are accepted and ignored."
 
@@ -209,6 +210,7 @@ class TooManyTolerations(Rule):
 
     id = "FTL031"
     name = "too-many-tolerations"
+    seen = True
     severity = Severity.WARN
     today = "Documented as the limit, but accepted."
 

@@ -29,6 +29,7 @@ class FeatureDisabled(Rule):
 
     id = "FTL032"
     name = "feature-disabled"
+    seen = True
     severity = Severity.WARN
     today = "The API server drops the field without a word, and stores a different claim."
 
@@ -70,6 +71,8 @@ class OldVersion(Rule):
         if group != "resource.k8s.io":
             return
         message = ""
+        if cluster.view.served.get(manifest.kind) is False:
+            return  # there is no other version to write it in
         if version in REMOVED:
             message = f"is no longer served from Kubernetes {REMOVED[version]} on"
         elif version in _GONE and manifest.kind in _KINDS:

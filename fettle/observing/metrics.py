@@ -200,6 +200,20 @@ class SelectorMetrics(Collector):
         )
 
 
+class PolicyMetrics(Collector):
+    """What is ignored of policies, counted when it is scraped."""
+
+    def __init__(self, ignored_requirements: Callable[[], int]) -> None:
+        self._ignored_requirements = ignored_requirements
+
+    def collect(self) -> Iterator[Metric]:
+        yield GaugeMetricFamily(
+            "fettle_ignored_requirements",
+            "Requirements of policies that are ignored, since they do not compile.",
+            value=self._ignored_requirements(),
+        )
+
+
 def make_registry() -> CollectorRegistry:
     """A registry with the process's own figures."""
     registry = CollectorRegistry()

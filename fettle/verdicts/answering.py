@@ -13,8 +13,10 @@ from contextlib import suppress
 
 import msgspec
 
-from fettle.allocator.profiles import CURRENT, of_version
+from fettle.allocator import versions
+from fettle.allocator.versions import of_version
 from fettle.asks import asks
+from fettle.asks.allocated import Binding
 from fettle.asks.asks import Ask
 from fettle.policy import Placement, Policy
 from fettle.selectors.engine import SelectorEngine
@@ -45,18 +47,23 @@ class Answers:
         settings: Settings,
         clock: Callable[[], float] = time.perf_counter,
         on_breaker: Callable[[str, bool, float], None] = lambda pool, is_open, share: None,
+        now: Callable[[], float] = time.time,
     ) -> None:
-        """`on_breaker` is told of each pool whose breaker opens or closes, and the share (0..1)
+        """`clock` measures work; `now` is the time of day, in seconds since the Unix epoch.
+        `on_breaker` is told of each pool whose breaker opens or closes, and the share (0..1)
         of its devices that a policy would refuse."""
         self.publisher = publisher
         self._on_breaker = on_breaker
         self.policies = settings.all_policies()
-        self.profile = CURRENT
-        """Of the version of Kubernetes that allocates."""
+        self._gates = settings.scheduler.gates
+        self._version = ""
+        self.profile = of_version("", self._gates)
+        """Of the version of Kubernetes that allocates, with the gates that are set."""
         self._engine = engine
         self._engines = Engines(engine)
         self._settings = settings
         self._clock = clock
+        self._now = now
         self._unseen = Unseen()
         self.on_answered: Callable[[Ask, core.Pod], None] = lambda ask, pod: None
         """Hears of each pod that was told of nodes that suit it."""
@@ -72,7 +79,15 @@ class Answers:
 
     def ask(self, pod: core.Pod) -> Ask | None:
         """The pod's ask in the newest view; None where it needs no devices."""
-        return asks.ask_of(pod, self.view, self.policies)
+        features = self.profile.features
+        binding = Binding(
+            self._now(),
+            self._settings.scheduler.binding_timeout_seconds,
+            features.device_binding_and_status,
+        )
+        return asks.ask_of(
+            pod, self.view, self.policies, binding, backed=features.extended_resource
+        )
 
     def ask_now(self, pod: core.Pod) -> Ask | None:
         """As `ask`, beside the pods that were answered a moment ago and are not visible yet."""
@@ -89,9 +104,14 @@ class Answers:
 
     def follow(self, version: str) -> None:
         """Predict as that version of Kubernetes ("v1.37.1") allocates."""
-        if (profile := of_version(version)) != self.profile:
+        self._version = version
+        if (profile := of_version(version, self._gates)) != self.profile:
             self.profile = profile
             self._tables.clear()
+
+    def follows(self) -> list[str]:
+        """Sentences on whose allocations are predicted, for people."""
+        return versions.told(self._version, self._gates, self.profile)
 
     def matching(self) -> Matching:
         """Looks selector outcomes up in the engine's memory."""
@@ -169,6 +189,7 @@ class Answers:
             basis, known = view.basis, wanted
             if not wanted:
                 continue
+            await self._engines.evaluate(required)  # also where there are no nodes
             for batch in _batches(sorted(changed), READY_NODES):
                 nodes = [view.nodes[name] for name in batch if name in view.nodes]
                 devices = [
@@ -178,6 +199,11 @@ class Answers:
                 await self._engines.evaluate(required, nodes)
                 await asyncio.sleep(0)
             self._engines.warn(policies)
+
+    def ignored_requirements(self) -> int:
+        """How many requirements of all policies are known not to compile."""
+        policies = (*self.policies.by_name.values(), *self.publisher.view.policies.values())
+        return sum(len(self._engines.ignored(policy)) for policy in policies)
 
     async def ignored(self, policy: Policy) -> list[str]:
         """Sentences about what a policy requires in vain, since it does not compile."""
@@ -222,8 +248,16 @@ class Answers:
     async def explained(self, ask: Ask) -> dict[str, Verdict]:
         """A verdict for each node that names its own devices; nothing is kept of it."""
         await self.judged(ask)  # waits for selectors
+        match = self.matching()
+        verdicts = await self._explained(ask, match)
+        if match.missing:  # what keeps devices away may need more of them than the verdict did
+            await self._evaluated(ask, list(self.view.nodes.values()))
+            verdicts = await self._explained(ask, match)
+        return verdicts
+
+    async def _explained(self, ask: Ask, match: Matching) -> dict[str, Verdict]:
         verdicts: dict[str, Verdict] = {}
-        acceptance, match = self.table(ask).acceptance, self.matching()
+        acceptance = self.table(ask).acceptance
         spent, started = 0.0, self._clock()
 
         def judging_all() -> Iterator[None]:
@@ -257,14 +291,18 @@ class Answers:
         """Wait, within the bound, for selectors that are not evaluated, and judge those again."""
         nodes = self.view.nodes
         open_names = [n for n in names if n in table.provisional and n in nodes]
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self._settings.extender.wait_seconds):
-                if (running := self._evaluations.get(table.ask)) is not None:
-                    await asyncio.shield(running)
-                await asyncio.shield(self._evaluation(table.ask, [nodes[n] for n in open_names]))
+        await self._evaluated(table.ask, [nodes[n] for n in open_names])
         table = self.table(table.ask)
         known = [n for n in open_names if n in self.view.nodes]
         await self._judge(table, known, self.matching())
+
+    async def _evaluated(self, ask: Ask, nodes: Sequence[NodeView]) -> None:
+        """Wait, within the bound, until all that an ask selects by is evaluated on these nodes."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._settings.extender.wait_seconds):
+                if (running := self._evaluations.get(ask)) is not None:
+                    await asyncio.shield(running)
+                await asyncio.shield(self._evaluation(ask, nodes))
 
     def _evaluation(self, ask: Ask, nodes: Sequence[NodeView]) -> "asyncio.Task[None]":
         """Evaluates what an ask selects by, to its end: whoever asks next finds it in memory."""

@@ -40,8 +40,6 @@ def _selector(nodes: core.NodeSelector) -> Selector:
 def bound_part(bound: Bound, node: NodeView, acceptance: Acceptance) -> Part:
     """A claim that is allocated already pins the pod: its very devices are judged."""
     part = Part(frozenset(h.device.driver for h in bound.held))
-    if bound.failed:
-        return open_part(f"claim {bound.name} will be allocated anew: {bound.failed}", node)
     try:
         if not is_usable(bound, node):
             return unfit_part(f"claim {bound.name} is allocated to other nodes", node)
@@ -56,6 +54,8 @@ def bound_part(bound: Bound, node: NodeView, acceptance: Acceptance) -> Part:
         for device in pool.devices
         if device.id in wanted
     ]
+    if bound.awaits:
+        part.notes.append(bound.awaits)
     vanished = sorted(wanted - {device.id for device in here})
     for gone in vanished:
         part.notes.append(f"claim {bound.name} holds {gone}, which is not published for this node")

@@ -29,9 +29,10 @@ _POD_CLAIM = "resource.kubernetes.io/pod-claim-name"
 class Result(StrEnum):
     """What became of a prediction.
 
-    EXACT: these very devices. OTHER_SOUND: others that the policy accepts. REFUSED_DEVICE: one
-    that it refuses. STALE: the node had changed since the pod was answered. UNDECIDED: nothing
-    could be predicted.
+    EXACT: these very devices. REFUSED_DEVICE: others, and one of them the policy refuses.
+    UNDECIDED: others, after none could be predicted. STALE: others, and the node had changed since
+    the pod was answered. OTHER_SOUND: others, which the policy accepts, with no such excuse; also
+    where none were to be had. The first that applies.
     """
 
     EXACT = "exact"
@@ -119,7 +120,7 @@ class Predictions:
             for device in here
         ):
             return Result.REFUSED_DEVICE
-        if verdict.undecided or verdict.unfit:
+        if verdict.undecided:
             return Result.UNDECIDED
         return Result.STALE if changed else Result.OTHER_SOUND
 

@@ -92,6 +92,7 @@ def judging(
             part.undecided += part.unfit
             part.unfit = []
         parts.append(Part(undecided=[*node.quarantined]))
+    parts += [unfit_part(why, node) for why in ask.barred]
     return _combine(parts, node, acceptance)
 
 

@@ -224,8 +224,15 @@ class ResourceClaimSpec(Wire, frozen=True, kw_only=True):
     unknown: str = _unknown()
 
 
+class ConsumerReference(Wire, frozen=True, kw_only=True, gc=False):
+    """An object that a claim is reserved for; known by its uid alone."""
+
+    uid: str = ""
+
+
 class ResourceClaimStatus(Wire, frozen=True, kw_only=True):
     allocation: Allocation | None = None
+    reserved_for: tuple[ConsumerReference, ...] | None = None
     devices: tuple[AllocatedDeviceStatus, ...] | None = None
 
 

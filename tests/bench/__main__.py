@@ -20,6 +20,7 @@ from tests.bench import (
     figures,
     latency,
     linting,
+    oracle,
     refusals,
     scale,
     throughput,
@@ -39,6 +40,7 @@ SECTIONS: Mapping[str, Callable[[House], Awaitable[list[figures.Figure]]]] = {
     "throughput": throughput.measure,
     "admission": admission.measure,
     "linting": linting.measure,
+    "oracle": oracle.measure,
 }
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from fettle.selectors.environments import STORED, Environment
 from tests.conformance.selection import answer
+from tests.oracle import features
 
 FOLDER = Path(
     os.environ.get("FETTLE_CONFORMANCE")
@@ -62,5 +63,10 @@ def test_no_outcome_contradicts_kubernetes(path: Path, capsys: pytest.CaptureFix
     right, undecided, wrong = (figures[kind] for kind in ("right", "undecided", "wrong"))
     with capsys.disabled():
         print(f"\n{path.stem}: {right} right, {undecided} undecided, {wrong} wrong")
+        for case, (kind, detail) in zip(content["cases"], verdicts, strict=True):
+            if kind == "undecided":
+                print(f"  {detail}: {', '.join(sorted(features.used(case['expression'])))}")
     assert [detail for kind, detail in verdicts if kind == "wrong"] == []
+    unknown = [d for kind, d in verdicts if kind == "undecided" and not features.is_known(d)]
+    assert unknown == [], "undecided for a reason that is not documented"
     assert undecided <= MOST_UNDECIDED * len(verdicts)

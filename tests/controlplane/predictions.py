@@ -80,6 +80,14 @@ def held(claims: Sequence[tuple[str, Object]]) -> set[str]:
     }
 
 
+def in_use(answered: tuple[int, Any]) -> set[str]:
+    """The devices that some claim holds alone, of what `/devices` answers."""
+    status, found = answered
+    assert status == 200, found
+    listed = [d for node in found["nodes"] for d in node["devices"]] + found["network"]
+    return {device["device"] for device in listed if device["allocated"]}
+
+
 async def claims_of(api: Api, pod: Object) -> list[tuple[str, Object]]:
     """A pod's claims, by direct name or made from a template."""
     statuses = pod["status"].get("resourceClaimStatuses") or []

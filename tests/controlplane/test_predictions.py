@@ -232,6 +232,20 @@ class Rehearsal:
                 lambda answered: answered[0] == 404,
                 what=f"Fettle knows that {gone.pod} is gone",
             )
+        await self._only_held()
+
+    async def _only_held(self) -> None:
+        """Until Fettle knows that nothing is in use but what claims hold: what has become free is
+        looked at again, and a selector that fails on it ends an attempt."""
+        claims = [("", claim) for claim in await self.api.list("resourceclaims", "default")]
+        holding = predictions.held([c for c in claims if "allocation" in c[1].get("status", {})])
+
+        async def known() -> set[str]:
+            return predictions.in_use(await self.fettle.browse("/devices"))
+
+        await waiting.wait_until(
+            known, holding.issuperset, what="Fettle knows what has become free", every_s=0.01
+        )
 
 
 def _settled(pod: Object) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fettle.lint.findings import Severity
 from fettle.lint.rules import RULES
-from tests.controlplane import waiting
+from tests.controlplane import job_failures, waiting
 from tests.controlplane.api import Api, ApiError
 from tests.controlplane.conftest import StartFettle
 from tests.controlplane.control_plane import ControlPlane
@@ -94,21 +94,60 @@ async def test_what_goes_wrong_in_other_ways_goes_wrong_as_told(
     await create_world(api)
     await control_plane.start_controller_manager()
     await control_plane.start_scheduler()
-    tasks = {rule: asyncio.create_task(show(api, kubelet, rule)) for rule, show in SHOWN.items()}
+    shown = {**SHOWN, **job_failures.SHOWN}
+    tasks = {rule: asyncio.create_task(show(api, kubelet, rule)) for rule, show in shown.items()}
     await asyncio.wait(tasks.values())
     wrong = {rule: repr(task.exception()) for rule, task in tasks.items() if task.exception()}
     assert wrong == {}
 
 
 def test_the_documentation_says_which_rules_were_seen_to_fail() -> None:
-    seen = {*REFUSED, *(rule.upper() for rule in SHOWN)}
+    shown = {*SHOWN, *job_failures.SHOWN}
+    seen = {*REFUSED, *(rule.upper() for rule in shown), "FTL032"}
     assert {rule.id for rule in RULES if rule.seen} == seen
+    assert {rule.id for rule in RULES if rule.on_node} == {rule.id for rule in RULES} - seen
 
+
+async def test_what_goes_wrong_on_the_node_goes_there_without_a_word(
+    control_plane: ControlPlane, api: Api, kubelet: Kubelet
+) -> None:
+    """The control plane has nothing against it: what follows is up to a driver or a kubelet."""
+    await create_world(api)
+    await control_plane.start_controller_manager()
+    await control_plane.start_scheduler()
+    cases = [CAUGHT[rule.id][ALLOCATED.get(rule.id, 0)] for rule in RULES if rule.on_node]
+    claims = [case for case in cases if case.object["kind"] == "ResourceClaim"]
+    assert len(claims) == 7
+    for case in claims:
+        name = case.rule.lower()
+        await create_pod(api, name, case)
+        await waiting.in_phase(api, name, "Running", timeout_s=30)
+        assert {event["reason"] for event in await api.events_about(name)} <= {"Scheduled"}
+        await api.delete("pods", name, grace_s=0)
+        await api.delete("resourceclaims", name)
+
+
+async def test_the_api_server_drops_fields_of_features_that_are_off_without_a_word(
+    control_plane: ControlPlane, api: Api
+) -> None:
+    (case,) = CAUGHT["FTL032"]
+    gates = ",".join(f"{gate}=false" for gate in (*case.disabled, "DRADeviceTaintRules"))
+    await control_plane.stop_api_server(kill=True)
+    await control_plane.start_api_server(f"--feature-gates={gates}")
+    stored = await api.create(named(case.object, "dropped"))
+    assert api.warnings == []
+    assert case.object["spec"]["devices"]["requests"][0]["exactly"]["tolerations"]
+    assert "tolerations" not in stored["spec"]["devices"]["requests"][0]["exactly"]
+
+
+ALLOCATED = {"FTL021": 1}
+"""Of what a rule catches, the object for which there is a device, if that is not the first."""
 
 # --- seen to be told
 
 
 NOT_SENT = {
+    "FTL024",
     "FTL032",
     "FTL034",
     "FTL043",
@@ -121,7 +160,8 @@ NOT_SENT = {
     "FTL055",
 }
 """Rules about objects that the shipped webhook configuration does not send (Jobs and pods without
-devices, DeviceTaintRules), or about what only settings know."""
+devices, DeviceTaintRules), about what only settings know, or about kinds that are watched on
+demand (`test_rules_watching.py`)."""
 SETTINGS = """
 lint:
   strict: true

@@ -20,6 +20,9 @@ from fettle.settings import Settings, load
         ("health: {unhealthyBelow: .nan}", "unhealthyBelow"),
         ("health: {orphanHalfLifeSeconds: 0}", "orphanHalfLifeSeconds"),
         ("breaker: {maxExcludedShare: 7}", "maxExcludedShare"),
+        ("scheduler: {featureGates: 'DRATaints=false'}", "'DRATaints' is no feature gate"),
+        ("scheduler: {featureGates: DRADeviceTaints}", "write DRADeviceTaints=true"),
+        ("scheduler: {bindingTimeoutSeconds: 0}", "bindingTimeoutSeconds"),
         ("sources: {silentAfterSeconds: -1}", "silentAfterSeconds"),
         ("extender: {maxBodyMebibytes: -1}", "maxBodyMebibytes"),
         ("webhook: {certificates: magic}", "certificates"),
@@ -110,3 +113,14 @@ def test_off_need_not_be_quoted_though_yaml_reads_it_as_false(tmp_path: Path) ->
     read = load(path)
     assert set(read.lint.rules.values()) == {"Off"}
     assert read.policies[0].validation.rules == {"FTL010": "Off"}
+
+
+def test_gates_of_the_scheduler_and_features_of_the_api_server_are_off_together(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "settings.yaml"
+    path.write_text(
+        "scheduler: {featureGates: 'DRAPrioritizedList=false,DRADeviceTaints=true'}\n"
+        "lint: {disabledFeatures: [DRAConsumableCapacity]}\n"
+    )
+    assert load(path).disabled_features == {"DRAPrioritizedList", "DRAConsumableCapacity"}

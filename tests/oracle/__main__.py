@@ -16,15 +16,16 @@ import msgspec
 
 from tests.controlplane import building
 from tests.oracle.client import Oracle
+from tests.oracle.costly import Costly
 from tests.oracle.expressions import Grammar
 from tests.oracle.running import Tally, allocate, select
 
-PARTS = ("allocation", "cel")
+PARTS = ("allocation", "cel", "costly")
 
 
 def _arguments(given: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.oracle", description=__doc__)
-    parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="default: both")
+    parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="default: all")
     parser.add_argument("--cases", type=int, default=100_000, help="of each part")
     parser.add_argument("--seed", default=None, help="default: a fresh one, which is printed")
     parser.add_argument("--first", type=int, default=0, help="the number of the first case")
@@ -46,7 +47,8 @@ def main(given: Sequence[str]) -> int:
             if part == "allocation":
                 tally = allocate(oracle, seed, arguments.cases, first=arguments.first)
             else:
-                tally = select(oracle, Grammar(), seed, arguments.cases, first=arguments.first)
+                grammar = Costly() if part == "costly" else Grammar()
+                tally = select(oracle, grammar, seed, arguments.cases, first=arguments.first)
             _tell(part, tally, arguments.write)
             wrong += tally.wrong
     return bool(wrong)

@@ -6,13 +6,13 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from random import Random
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
-from tests.oracle import allocations, requests, selections
+from tests.oracle import allocations, features, requests, selections
 from tests.oracle.client import Oracle
-from tests.oracle.expressions import Grammar, device
+from tests.oracle.expressions import device
 from tests.oracle.shrinking import shrink
 
 Json = dict[str, Any]
@@ -21,6 +21,12 @@ DEVICES = 2
 """On so many devices each expression is asked."""
 KEPT = 12
 """So many differences are made small; the others are only counted."""
+
+
+class Grammar(Protocol):
+    """Makes expressions."""
+
+    def expression(self, random: Random) -> str: ...
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -34,7 +40,10 @@ class Found(msgspec.Struct, frozen=True):
 
 
 class Tally(msgspec.Struct):
-    """`undecided` counts reasons or topics; `unexpected` those that may not be."""
+    """`undecided` counts reasons or topics; `unexpected` are those that may not be.
+
+    `asked` and `open` count, by what an expression uses, answers and how many were undecided.
+    """
 
     seed: str
     cases: int = 0
@@ -44,12 +53,22 @@ class Tally(msgspec.Struct):
     wrong: int = 0
     outcomes: Counter[str] = msgspec.field(default_factory=Counter)
     undecided: Counter[str] = msgspec.field(default_factory=Counter)
+    asked: Counter[str] = msgspec.field(default_factory=Counter)
+    open: Counter[str] = msgspec.field(default_factory=Counter)
     unexpected: list[str] = msgspec.field(default_factory=list)
     found: list[Found] = msgspec.field(default_factory=list)
+
+    def share(self, used: str) -> float:
+        """How often expressions that use it were undecided."""
+        return self.open[used] / self.asked[used]
 
     def line(self, name: str) -> str:
         undecided = sum(self.undecided.values())
         reasons = "".join(f"\n  undecided {n}: {why}" for why, n in self.undecided.most_common(12))
+        if undecided and self.open:
+            most = sorted(+self.open, key=lambda used: -self.share(used))[:12]
+            told = (f"{used} {self.open[used]} of {self.asked[used]}" for used in most)
+            reasons += f"\n  undecided by what is used: {', '.join(told)}"
         return (
             f"{name}, seed {self.seed}: {self.cases} cases, {undecided} undecided, "
             f"{self.wrong} wrong, {self.hard} refused or with backtracking, {self.long} too long, "
@@ -129,6 +148,12 @@ def select(
             tally.cases += len(devices)
             tally.outcomes.update(compared.outcomes)
             tally.undecided.update(compared.undecided)
+            for used in features.used(expression):
+                tally.asked[used] += len(devices)
+                tally.open[used] += len(compared.undecided)
+            tally.unexpected += [
+                f"case {number}: {why}" for why in compared.undecided if not features.is_known(why)
+            ]
             if compared.difference and compared.device:
                 tally.wrong += 1
                 if len(tally.found) < KEPT:

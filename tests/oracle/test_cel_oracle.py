@@ -11,11 +11,15 @@ from fettle.selectors.evaluating import UNFORESEEN
 from tests.conformance import selection
 from tests.oracle import running, selections
 from tests.oracle.client import Oracle, Selected
+from tests.oracle.costly import Costly
 from tests.oracle.expressions import Grammar
 from tests.oracle.grammar import TEMPLATES
 
 SECONDS = 15.0
 CASES = 12_000
+COSTLY = 600
+OFTEN = 0.25
+"""Uses of a function of which so many are undecided: it is not supported."""
 AT_LEAST = 1000
 GARBLE = "()[]{}.,'\"!&|?:+-*/%<>=_`\\ \n0x1e9uabr\ud800é\0"
 
@@ -27,11 +31,26 @@ def test_random_selectors_say_what_kubernetes_says(
     with capsys.disabled():
         print(f"\n{tally.line('selectors')}")
     assert tally.wrong == 0, msgspec.json.format(msgspec.json.encode(tally.found)).decode()
+    assert not tally.unexpected, "undecided for a reason that is not documented"
+    often = [used for used, n in tally.asked.items() if n >= 200 and tally.share(used) > OFTEN]
+    assert not often, "a supported feature answered undecided"
     assert sum(tally.undecided.values()) <= 0.03 * tally.cases
     assert tally.cases >= AT_LEAST
     assert tally.unaskable <= tally.cases / 500
     for outcome in ("match", "no_match", "compile_error", "runtime_error"):
         assert tally.outcomes[outcome] >= tally.cases / 20, f"hardly any {outcome}"
+
+
+def test_no_selector_is_said_to_match_where_kubernetes_gives_it_up_for_its_cost(
+    oracle: Oracle, seed: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tally = running.select(oracle, Costly(), seed, COSTLY, seconds=SECONDS)
+    with capsys.disabled():
+        print(f"\n{tally.line('costly selectors')}")
+    assert tally.wrong == 0, msgspec.json.format(msgspec.json.encode(tally.found)).decode()
+    assert not tally.unexpected
+    assert tally.outcomes["runtime_error"] >= tally.cases / 20, "hardly any is given up"
+    assert tally.cases - sum(tally.undecided.values()) >= tally.cases / 4
 
 
 def test_every_function_and_operator_of_the_grammar_is_used() -> None:

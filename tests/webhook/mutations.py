@@ -8,7 +8,7 @@ import msgspec
 
 from fettle import view
 from fettle.policies import Policies
-from fettle.policy import BUILT_IN, Policy
+from fettle.policy import ANNOTATION, BUILT_IN, Policy
 from fettle.view import View
 from fettle.wire import kinds, policies
 from tests.webhook.reviews import Object, encoded, review, stored
@@ -17,6 +17,8 @@ from webhook.patches import apply
 from webhook.review import decode
 
 MEANS = Means(Policies())
+TRAINING = {ANNOTATION: "training"}
+OWN = {ANNOTATION: "own"}
 
 
 def cluster(labels: Mapping[str, str] | None = None, *, synced: bool = True, **more: Any) -> View:

@@ -69,6 +69,12 @@ def pod(annotations: dict[str, str] | None = None, **spec: Any) -> Object:
     }
 
 
+def seconds(object: Object) -> dict[str, int]:
+    """For how long a pod tolerates which taint."""
+    return {e["key"]: e["tolerationSeconds"] for e in object["spec"]["tolerations"]}
+
+
+GPU = {"limits": {"nvidia.com/gpu": "8"}, "requests": {"nvidia.com/gpu": "8"}}
 CLAIMS = [{"name": "gpus", "resourceClaimTemplateName": "gpus"}]
 
 

@@ -36,7 +36,11 @@ MUTATING, VALIDATING = (
 ENTRIES = [*MUTATING["webhooks"], *VALIDATING["webhooks"]]
 BY_NAME = {entry["name"]: entry for entry in ENTRIES}
 NAMES = sorted(BY_NAME)
-OTHER_VERSIONS = {"jobset.x-k8s.io": "v1alpha2", "trainer.kubeflow.org": "v1alpha1"}
+OTHER_VERSIONS = {
+    "jobset.x-k8s.io": "v1alpha2",
+    "trainer.kubeflow.org": "v1alpha1",
+    "fettle.dev": "v1alpha1",
+}
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -19,6 +19,7 @@ class ApiServer:
 
     def __init__(self) -> None:
         self.off: set[str] = set()
+        self.versions = ["v1"]
         self.version = {"major": "1", "minor": "37+"}
         self.serves = True
         self.answers_nothing = False
@@ -38,6 +39,10 @@ class ApiServer:
             return web.json_response(said, status=422)
         return web.json_response([] if self.answers_nothing else claim, status=201)
 
+    async def tell_versions(self, request: web.Request) -> web.Response:
+        versions = [{"version": version} for version in self.versions]
+        return web.json_response({"kind": "APIGroup", "versions": versions})
+
     async def tell_version(self, request: web.Request) -> web.Response:
         return web.json_response(self.version)
 
@@ -50,8 +55,14 @@ def api() -> ApiServer:
 @pytest.fixture
 async def probe(api: ApiServer, aiohttp_server: Any, tmp_path: Path) -> AsyncIterator[Probe]:
     app = web.Application()
-    path = "/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims"
-    app.add_routes([web.post(path, api.create), web.get("/version", api.tell_version)])
+    path = "/apis/resource.k8s.io/{version}/namespaces/{namespace}/resourceclaims"
+    app.add_routes(
+        [
+            web.post(path, api.create),
+            web.get("/version", api.tell_version),
+            web.get("/apis/resource.k8s.io", api.tell_versions),
+        ]
+    )
     server = await aiohttp_server(app)
     kubeconfig = {
         "clusters": [{"name": "c", "cluster": {"server": str(server.make_url(""))}}],
@@ -86,6 +97,15 @@ async def test_features_that_are_off_are_seen(
     assert await probe.ask() == gates
 
 
+@pytest.mark.parametrize("versions", [["v1beta2", "v1beta1"], ["v1beta1"]])
+async def test_where_v1_is_not_served_the_best_version_is_asked(
+    api: ApiServer, probe: Probe, versions: list[str]
+) -> None:
+    api.versions = versions
+    assert await probe.ask() == Gates(True, True, True)
+    assert {asked["path"].split("/")[3] for asked in api.asked} == {versions[0]}
+
+
 async def test_a_cluster_without_these_claims_keeps_nothing(api: ApiServer, probe: Probe) -> None:
     api.serves = False
     assert await probe.ask() == Gates(False, False, True)
@@ -114,3 +134,8 @@ async def test_the_latest_answer_is_kept(api: ApiServer, probe: Probe) -> None:
     finally:
         running.cancel()
     assert latest == Gates(True, True, True)
+
+
+def test_what_the_scheduler_would_not_heed_is_not_injected() -> None:
+    assert Gates(True, True, True).without({"DRAPrioritizedList"}) == Gates(True, False, True)
+    assert Gates(True, True, True).without({"DRADeviceTaints"}) == Gates(False, True, True)

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
-from fettle.cli.linting.checks import CHECKS
+from fettle.lint.checks import CHECKS
 from fettle.lint.findings import Rule
 from fettle.lint.rules import RULES
 
@@ -24,17 +24,21 @@ A DevicePolicy's `validation.rules`, or `lint.rules` in the settings, turn a rul
 makes them would try again and again. What they were made from is the place to refuse. \
 {denies_pods} denies pods as well.
 - Rules marked ◇ look at what the cluster has: they say nothing before Fettle knows all of it, \
-nor in `fettle lint` without `--snapshot` or `--kubeconfig`.
+nor in `fettle lint` without `--snapshot` or `--kubeconfig`. Of a cluster, quotas (FTL055) and \
+ComputeDomains (FTL024) are read only where `lint.watch` in the settings names them, with the \
+rights of `deploy/rbac/optional/lint.yaml`.
 - Objects that each rule catches were accepted by a real Kubernetes 1.37.1; where there is a ✓, \
-they were then seen to fail there as the table says. The others rest on its source and \
-documentation, or need a driver or a kubelet.
+they were then seen to fail there as the table says. Where there is a †, it is a driver or a \
+kubelet that fails, on the node: claims were seen to be allocated and their pods bound without a \
+word, and what follows rests on the source and documentation of these.
 """
 
 _BESIDE = """\
-## Said by `fettle lint` alone
+## Said beside the rules
 
-What the API server refuses, or the webhook warns of, before any rule is asked. These cannot be \
-turned off.
+What `fettle lint` says of DevicePolicies and of what the API server refuses anyway. There these \
+are turned to `Deny`, `Warn` or `Off` as rules are; the webhook warns of FTL101, FTL104 and \
+FTL105, whatever is said of them.
 
 | | | mistake | what Kubernetes does |
 |-|-|-|-|"""
@@ -77,6 +81,8 @@ def _marks(rule: Rule) -> Iterator[str]:
         yield "◇"
     if rule.seen:
         yield "✓"
+    if rule.on_node:
+        yield "†"
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fettle import __version__
-from fettle.cli.linting.checks import CHECKS, Check
+from fettle.lint.checks import CHECKS, Check
 from fettle.lint.findings import Rule, Severity
 from fettle.lint.rules import RULES
 

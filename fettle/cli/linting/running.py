@@ -15,7 +15,6 @@ from fettle.cli.linting.reports import Report
 from fettle.lint.findings import Severity
 from fettle.lint.linting import Linter, levels_for
 from fettle.lint.manifests import Manifest
-from fettle.lint.quotas import quotas_of
 from fettle.observing import logs
 from fettle.policy import Validation
 from fettle.settings import Settings, load
@@ -68,8 +67,7 @@ async def _lint(
         linter = Linter(
             evaluator=around.evaluator,
             drivers=drivers(settings.lint),
-            disabled=frozenset(settings.lint.disabled_features),
-            quotas=quotas_of(manifests),
+            disabled=settings.disabled_features,
             survey_wait_s=_SURVEY_WAIT_S,
         )
         wide = settings.lint.levels
@@ -80,7 +78,7 @@ async def _lint(
             findings = await linter.lint(
                 manifest, view, levels, complete=around.complete, unknown=around.unknown
             )
-            findings += checks.check(manifest, policies, view.policies, around.evaluator)
+            findings += checks.check(manifest, policies, view.policies, around.engines, levels)
             found += [
                 Report(
                     rule=finding.rule,

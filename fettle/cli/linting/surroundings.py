@@ -3,10 +3,11 @@ themselves, since a template often stands beside the workload that uses it.
 """
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -15,14 +16,21 @@ from fettle.errors import BadInput, ClusterError, SnapshotError
 from fettle.lint.manifests import Manifest
 from fettle.lint.surveying import Evaluator
 from fettle.settings import Settings
-from fettle.view import EMPTY, View
+from fettle.view import EMPTY, Publisher, Source, View
 from fettle.wire import kinds
 from fettle.wire.changes import Put
-from fettle.wire.core import Namespace
+from fettle.wire.core import Namespace, ResourceQuota
+from fettle.wire.nvidia import ComputeDomain
 from fettle.wire.policies import DevicePolicy
 from fettle.wire.reading import read
+from fettle.wire.resource import DeviceClass
+
+if TYPE_CHECKING:
+    from fettle.verdicts.requirements import Engines
 
 CLUSTER_WAIT_S = 60.0
+_LOOK_S = 0.02
+_PATIENCE_S = 5.0
 _NEEDED = (kinds.NODE, kinds.SLICE, kinds.CLASS, kinds.CLAIM, kinds.TEMPLATE)
 """Kinds that rules look for in a snapshot."""
 _LOOKED_UP = {
@@ -31,8 +39,9 @@ _LOOKED_UP = {
     kinds.TEMPLATE.name: "templates",
     kinds.POLICY.name: "policies",
     kinds.NAMESPACE.name: "namespaces",
+    kinds.QUOTA.name: "quotas",
+    kinds.COMPUTE_DOMAIN.name: "compute_domains",
 }
-_CLUSTER_WIDE = ("classes", "policies", "namespaces")
 
 
 class Surroundings:
@@ -50,6 +59,7 @@ class Surroundings:
     ) -> None:
         self._view = view
         self.evaluator = evaluator
+        self.engines: Engines | None = None
         self.complete = complete
         self.unknown = unknown
         self.notes = notes
@@ -57,7 +67,7 @@ class Surroundings:
     def view_with(self, manifests: Iterable[Manifest]) -> View:
         """The view as it would be with these objects applied."""
         fields: dict[str, dict[str, Any]] = {
-            field: dict(getattr(self._view, field)) for field in _LOOKED_UP.values()
+            field: dict(getattr(self._view, field) or {}) for field in _LOOKED_UP.values()
         }
         for manifest in manifests:
             field = _LOOKED_UP.get(manifest.kind)
@@ -67,17 +77,29 @@ class Surroundings:
                 decoded = kinds.BY_NAME[manifest.kind].decode(msgspec.json.encode(manifest.object))
             except (BadInput, TypeError, ValueError, OverflowError):
                 continue  # the API server will say what is wrong with it
-            name = decoded.metadata.name
-            key = name if field in _CLUSTER_WIDE else f"{manifest.namespace}/{name}"
-            fields[field][key] = _held(decoded)
+            _add(fields[field], manifest.namespace, decoded)
         return msgspec.structs.replace(self._view, synced=True, **fields)
 
 
-def _held(decoded: kinds.WireObject) -> Any:
-    """An object as views hold it."""
-    if isinstance(decoded, DevicePolicy):
-        return decoded.policy()
-    return decoded.metadata.labels or {} if isinstance(decoded, Namespace) else decoded
+def _add(shown: dict[str, Any], namespace: str, decoded: kinds.WireObject) -> None:
+    """An object, as views hold those of its kind."""
+    metadata = decoded.metadata
+    match decoded:
+        case DevicePolicy():
+            shown[metadata.name] = decoded.policy()
+        case Namespace():
+            shown[metadata.name] = metadata.labels or {}
+        case DeviceClass():
+            shown[metadata.name] = decoded
+        case ResourceQuota():
+            others = (q for q in shown.get(namespace, ()) if q.metadata.name != metadata.name)
+            shown[namespace] = (*others, decoded)
+        case ComputeDomain():
+            placed = msgspec.structs.replace(metadata, namespace=namespace)
+            of = metadata.uid or f"{namespace}/{metadata.name}"  # one that is yet to be made
+            shown[of] = msgspec.structs.replace(decoded, metadata=placed)
+        case _:
+            shown[f"{namespace}/{metadata.name}"] = decoded
 
 
 @asynccontextmanager
@@ -89,21 +111,23 @@ async def known(
 ) -> AsyncIterator[Surroundings]:
     """Around these manifests; raises FettleError where a snapshot or a cluster cannot be read."""
     against_nothing = snapshot is None and kubeconfig is None
-    if against_nothing and not any(any(checks.selectors(manifest)) for manifest in manifests):
+    if against_nothing and not any(map(checks.has_expressions, manifests)):
         yield Surroundings(EMPTY, None, complete=False)
         return
     from fettle.selectors.engine import SelectorEngine
+    from fettle.verdicts.requirements import Engines
 
     engine = SelectorEngine()
     if snapshot is not None:
         around = _of_folder(snapshot, settings, engine)
     elif kubeconfig is not None:
-        around = Surroundings(await _of_cluster(kubeconfig, settings), engine, complete=True)
+        around = await _of_cluster(kubeconfig, settings, engine)
     else:
         around = Surroundings(EMPTY, engine, complete=False)
     await engine.start()
     try:
-        await checks.compile_all(manifests, engine)
+        around.engines = Engines(engine)
+        await checks.compile_all(manifests, around.engines)
         yield around
     finally:
         await engine.close()
@@ -132,30 +156,32 @@ def _of_folder(path: Path, settings: Settings, evaluator: Evaluator) -> Surround
     for _ in inventory.refresh(0.0):
         pass
     held = {key.kind for key in folder.objects}
-    absent = [kind.name for kind in _NEEDED if kind.name not in held]
+    watched = [kind for kind in kinds.ON_DEMAND if kind.name in settings.lint.watch]
+    absent = [kind.name for kind in (*_NEEDED, *watched) if kind.name not in held]
     if absent:
         notes.append(
             f"the snapshot has no {', '.join(absent)}: rules that rest on these say nothing"
         )
+    on_demand = {kind.name for kind in kinds.ON_DEMAND}
     return Surroundings(
-        inventory.view(EMPTY, synced=True, served={}) or EMPTY,
+        inventory.view(EMPTY, synced=True, served=dict.fromkeys(on_demand & held, True)) or EMPTY,
         evaluator,
         complete=True,
-        unknown=frozenset(unknown.union(absent)),
+        unknown=frozenset(unknown.union(absent, on_demand - held)),
         notes=tuple(notes),
     )
 
 
-async def _of_cluster(kubeconfig: Path, settings: Settings) -> View:
+async def _of_cluster(kubeconfig: Path, settings: Settings, evaluator: Evaluator) -> Surroundings:
     from fettle.feeds.cluster import ClusterFeed
     from fettle.feeds.writing import Writer
     from fettle.kube.session import Session
-    from fettle.view import Publisher
 
     publisher = Publisher()
     session = await Session.open(kubeconfig)
-    writer = Writer(_inventory(settings), publisher)
-    work = asyncio.gather(writer.run(), ClusterFeed(session).run(writer))
+    watched = kinds.read_with(settings.lint.watch)
+    writer = Writer(_inventory(settings), publisher, watched=watched)
+    work = asyncio.gather(writer.run(), ClusterFeed(session, kinds=watched).run(writer))
     synced = asyncio.ensure_future(_synced(publisher))
     both: set[asyncio.Future[Any]] = {work, synced}
     try:
@@ -166,7 +192,7 @@ async def _of_cluster(kubeconfig: Path, settings: Settings) -> View:
             if work in done:
                 work.result()
             raise ClusterError(f"the cluster was not read within {CLUSTER_WAIT_S:g} s")
-        return synced.result()
+        return _known_of(synced.result(), publisher, evaluator)
     finally:
         for task in both:
             task.cancel()
@@ -174,11 +200,33 @@ async def _of_cluster(kubeconfig: Path, settings: Settings) -> View:
         await session.close()
 
 
-async def _synced(publisher: Any) -> View:
-    view: View = publisher.view
-    while not view.synced:
-        view = await publisher.newer_than(view.generation)
-    return view
+async def _synced(publisher: Publisher) -> View:
+    """The first view that has all kinds, but for those without need that cannot be read.
+
+    The API server refuses a kind for a moment that was just defined.
+    """
+    patient_until = time.monotonic() + _PATIENCE_S
+    while True:
+        view = publisher.view
+        if view.synced and all(
+            _settled(source, view, patient=time.monotonic() < patient_until)
+            for source in publisher.sources.values()
+        ):
+            return view
+        await asyncio.sleep(_LOOK_S)
+
+
+def _settled(source: Source, view: View, *, patient: bool) -> bool:
+    if not source.synced:
+        return bool(source.note) and not patient
+    return view.served.get(source.name) is source.served
+
+
+def _known_of(view: View, publisher: Publisher, evaluator: Evaluator) -> Surroundings:
+    unread = [kind.name for kind in kinds.ON_DEMAND if not view.served.get(kind.name)]
+    told = [source.note for name in unread if (source := publisher.sources.get(name)) is not None]
+    notes = tuple(f"{note}; rules that rest on it say nothing" for note in told)
+    return Surroundings(view, evaluator, complete=True, unknown=frozenset(unread), notes=notes)
 
 
 def _inventory(settings: Settings) -> Any:

@@ -17,9 +17,10 @@ from fettle.allocator import (
     shortfall,
 )
 from fettle.allocator.committing import after
-from fettle.allocator.profiles import CURRENT, of_version
+from fettle.allocator.profiles import CURRENT
 from fettle.allocator.taking import Acceptable
 from fettle.allocator.tolerating import tolerated
+from fettle.allocator.versions import of_version
 from fettle.model import DeviceId
 from fettle.view import PoolView
 from tests.conformance.allocation import match, seen, wanted

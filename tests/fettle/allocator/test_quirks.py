@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from fettle.allocator import Found, allocate
-from fettle.allocator.profiles import CURRENT, Features, Profile, Quirks, of_version
+from fettle.allocator.profiles import CURRENT, Features, Profile, Quirks
+from fettle.allocator.versions import of_version
 from tests.conformance.allocation import match, seen, wanted
 from tests.fettle.allocator.cases import (
     DRIVER,

@@ -111,16 +111,16 @@ def test_an_allocated_claim_pins_the_pod_to_its_devices() -> None:
     assert ask.claims == ()
 
 
-def test_a_device_that_failed_to_be_bound_frees_its_claim() -> None:
+def test_a_claim_that_nobody_can_use_now_bars_the_pod_and_holds_nothing() -> None:
     names = {"driver": "d", "pool": "p", "device": "x"}
-    result = {"request": "r", **names, "bindingFailureConditions": ["Broken"]}
+    conditions = {"bindingConditions": ["Ready"], "bindingFailureConditions": ["Broken"]}
     broken = {"type": "Broken", "status": "True", "reason": "r", "message": ""}
     claim = b.claim(
         {
             "metadata": {"name": "c", "namespace": "default"},
             "spec": claim_spec(),
             "status": {
-                "allocation": {"devices": {"results": [result]}},
+                "allocation": {"devices": {"results": [{"request": "r", **names, **conditions}]}},
                 "devices": [{**names, "conditions": [broken]}],
             },
         }
@@ -128,7 +128,16 @@ def test_a_device_that_failed_to_be_bound_frees_its_claim() -> None:
     view = b.view(claims={"default/c": claim}, classes=CLASSES)
     ask = asks.ask_of(b.pod(claim_pod(resourceClaimName="c")), view, POLICIES)
     assert ask is not None
-    assert ask.bound[0].failed == "condition Broken of d/p/x"
+    assert (ask.bound, ask.claims) == ((), ())
+    assert "Broken says that d/p/x cannot be bound" in ask.barred[0]
+
+
+def test_without_the_gate_dra_stands_behind_no_extended_resource() -> None:
+    classes = {"gpu": b.device_class("gpu", extendedResourceName=b.RESOURCE)}
+    view = b.view(classes=classes)
+    ask = asks.ask_of(b.pod(b.gpu_pod(2)), view, POLICIES, backed=False)
+    assert ask is not None
+    assert ask.units[0].backing == ()
 
 
 def test_while_a_claim_does_not_exist_its_template_is_judged_with_the_defaults_of_the_api() -> None:

@@ -212,3 +212,61 @@ def test_keys_and_values_that_json_does_not_have_are_no_trouble(
     snapshot = ["--snapshot", str(tmp_path)] if known else []
     found = findings("-", *snapshot, stdin=ODD)
     assert "spec.devices.config[0].opaque.parameters.1" in [f["path"] for f in found]
+
+
+DOMAIN = """\
+apiVersion: resource.nvidia.com/v1beta1
+kind: ComputeDomain
+metadata: {name: nvlink, namespace: team, uid: uid-1}
+spec: {numNodes: 0, channel: {resourceClaimTemplate: {name: nvlink-channel}}}
+"""
+CHANNEL = """\
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {name: c, namespace: team}
+spec:
+  devices:
+    requests: [{name: channel, exactly: {deviceClassName: compute-domain.nvidia.com}}]
+    config:
+    - opaque:
+        driver: compute-domain.nvidia.com
+        parameters:
+          apiVersion: resource.nvidia.com/v1beta1
+          kind: ComputeDomainChannelConfig
+          domainID: UID
+"""
+
+
+def test_a_compute_domain_that_stands_beside_is_known() -> None:
+    def rules(uid: str, domain: str = DOMAIN) -> list[str]:
+        stdin = f"{domain}---\n{CHANNEL.replace('UID', uid)}"
+        return [finding["rule"] for finding in findings("-", stdin=stdin)]
+
+    assert rules("uid-1") == []
+    assert rules("uid-9") == []  # there may be others
+    assert rules("nvlink") == ["FTL024"]
+    assert rules("uid-1", DOMAIN.replace("team", "other")) == ["FTL024"]
+
+
+def test_a_snapshot_knows_its_compute_domains_and_quotas(tmp_path: Path) -> None:
+    (tmp_path / "domains.yaml").write_text(DOMAIN)
+    (tmp_path / "quotas.yaml").write_text(
+        "apiVersion: v1\nkind: ResourceQuota\nmetadata: {name: q, namespace: team}\n"
+        "spec: {hard: {compute-domain.nvidia.com.deviceclass.resource.k8s.io/devices: 0}}\n"
+    )
+    claim = CHANNEL.replace("UID", "uid-9")
+    found = findings("-", "--snapshot", str(tmp_path), stdin=claim)
+    assert [finding["rule"] for finding in found] == ["FTL024", "FTL055"]
+    (tmp_path / "domains.yaml").unlink()
+    found = findings("-", "--snapshot", str(tmp_path), stdin=claim)
+    assert [finding["rule"] for finding in found] == ["FTL055"]
+
+
+def test_a_snapshot_without_what_the_settings_ask_for_is_told(tmp_path: Path) -> None:
+    settings = tmp_path / "settings.yaml"
+    settings.write_text("lint: {watch: [ComputeDomain]}\n")
+    snapshot = tmp_path / "snapshot"
+    snapshot.mkdir()
+    ran = fettle("-", "--snapshot", str(snapshot), "--settings", str(settings), stdin=GOOD)
+    assert "the snapshot has no" in ran.stderr
+    assert "ComputeDomain" in ran.stderr

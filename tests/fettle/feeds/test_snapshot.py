@@ -11,6 +11,7 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from fettle.errors import SnapshotError
 from fettle.feeds import folders
@@ -81,14 +82,41 @@ async def test_a_changed_file_is_a_change_in_the_cluster_of_only_what_differs(
         assert recorder.count(ListEnded, "Node") == 1
 
 
-async def test_a_deleted_file_takes_its_objects_along(tmp_path: Path) -> None:
+async def test_a_deleted_file_takes_its_objects_along_and_is_said_once(tmp_path: Path) -> None:
     write(tmp_path / "a.yaml", node("a"))
     write(tmp_path / "b.yaml", node("b"))
-    async with serving(tmp_path) as (_, recorder):
-        (tmp_path / "a.yaml").unlink()
+    with capture_logs() as logs:
+        async with serving(tmp_path) as (_, recorder):
+            (tmp_path / "a.yaml").unlink()
+            await recorder.until(lambda r: r.names("Node") == {"b"})
+            write(tmp_path / "c.yaml", node("c"))
+            await recorder.until(lambda r: r.names("Node") == {"b", "c"})
+    assert [(line["event"], line["file"]) for line in logs] == [
+        ("snapshot file is gone, and its objects with it", "a.yaml")
+    ]
+
+
+@pytest.mark.parametrize("nothing", ["", "\n\n"])
+async def test_a_file_that_is_emptied_keeps_what_it_held(tmp_path: Path, nothing: str) -> None:
+    write(tmp_path / "a.yaml", node("a"))
+    async with serving(tmp_path) as (feed, recorder):
+        (tmp_path / "a.yaml").write_text(nothing)
+        problem = await told(feed, "a.yaml")
+        assert problem == (
+            "a.yaml: it is empty; delete it if its objects are gone; what it held before stays"
+        )
+        assert recorder.names("Node") == {"a"}
+        write(tmp_path / "a.yaml", node("b"))
         await recorder.until(lambda r: r.names("Node") == {"b"})
-        write(tmp_path / "c.yaml", node("c"))
-        await recorder.until(lambda r: r.names("Node") == {"b", "c"})
+        assert feed.problems == {}
+
+
+async def test_a_list_without_items_empties_a_file(tmp_path: Path) -> None:
+    write(tmp_path / "a.yaml", node("a"))
+    async with serving(tmp_path) as (feed, recorder):
+        write(tmp_path / "a.yaml")
+        await recorder.until(lambda r: r.names("Node") == set())
+        assert feed.problems == {}
 
 
 async def test_an_object_may_move_from_file_to_file(tmp_path: Path) -> None:

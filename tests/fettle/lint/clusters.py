@@ -13,7 +13,6 @@ from fettle.lint.drivers import NO_DRIVERS, Drivers
 from fettle.lint.findings import Finding
 from fettle.lint.linting import DEFAULT_LEVELS, Linter
 from fettle.lint.manifests import Manifest
-from fettle.lint.quotas import quotas_of
 from fettle.policy import Validation
 from fettle.selectors import rows
 from fettle.selectors.evaluating import Prepared, judge, prepare
@@ -61,7 +60,8 @@ def view_of(objects: Iterable[Object]) -> View:
         inventory.put(kind, kind.decode(msgspec.json.encode(raw)), 0.0)
     for _ in inventory.refresh(0.0):
         pass
-    view = inventory.view(EMPTY, synced=True, served={})
+    served = {kind.name: True for kind in kinds.ON_DEMAND}
+    view = inventory.view(EMPTY, synced=True, served=served)
     assert view is not None
     return view
 
@@ -79,7 +79,6 @@ async def lint(
         evaluator=InProcess(),
         drivers=drivers,
         disabled=disabled,
-        quotas=quotas_of(Manifest(other) for other in known),
         survey_wait_s=10,
     )
     return await linter.lint(Manifest(object, "default"), _view(known), levels)

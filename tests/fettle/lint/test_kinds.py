@@ -10,8 +10,8 @@ from tests.fettle.lint.builders import Object
 from tests.fettle.lint.clusters import lint
 from tests.fettle.lint.fleets import GPU
 from tests.fettle.lint.tables.case import FLEET, claim, device, exactly, opaque
-from tests.fettle.lint.tables.claims import limited, quota
 from tests.fettle.lint.tables.configs import nvidia
+from tests.fettle.lint.tables.counts import limited, quota
 
 
 async def of_rule(rule: str, object: Object, known: tuple[Object, ...] = FLEET) -> list[Finding]:

@@ -10,10 +10,16 @@ from fettle.lint.findings import Severity
 from fettle.lint.rules import RULES
 from fettle.policy import Validation
 from tests.fettle.lint.clusters import lint
-from tests.fettle.lint.tables import claims, configs, tolerations, workloads
+from tests.fettle.lint.tables import configs, counts, selectors, tolerations, workloads
 from tests.fettle.lint.tables.case import Case
 
-CASES = [*claims.CASES, *tolerations.CASES, *configs.CASES, *workloads.CASES]
+CASES = [
+    *selectors.CASES,
+    *counts.CASES,
+    *tolerations.CASES,
+    *configs.CASES,
+    *workloads.CASES,
+]
 BY_ID = {rule.id: rule for rule in RULES}
 STRICT = [case for case in CASES if case.caught and BY_ID[case.rule].strict]
 

@@ -8,14 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fettle.amounts import amount
 from fettle.asks.asks import Ask, Bound, Units
 from fettle.asks.claims import Alternative, Claim, Constraint, Held, Request
+from fettle.model import DeviceId
 from fettle.policy import BUILT_IN
+from fettle.published import Capacity, Published
 from fettle.selectors.engine import SelectorEngine
 from fettle.settings import Settings
 from fettle.verdicts.answering import Answers
-from fettle.view import NodeView, Publisher
-from fettle.wire import core
+from fettle.view import DeviceView, NodeView, Publisher
+from fettle.wire import core, resource
 from tests.fettle import building as b
 
 TRAINING = Ask(BUILT_IN["training"], units=(Units(b.RESOURCE, 4),))
@@ -54,14 +57,18 @@ def nodes_of(layout: dict[str, tuple[float, float]]) -> dict[str, NodeView]:
     }
 
 
-@given(VIEWS)
+ASKED = st.none() | st.lists(st.sampled_from("abcdefgh"), unique=True)
+
+
+@given(VIEWS, st.lists(ASKED, min_size=6, max_size=6))
 async def test_a_table_that_followed_the_views_is_the_same_as_a_fresh_one(
-    layouts: list[dict[str, tuple[float, float]]],
+    layouts: list[dict[str, tuple[float, float]]], asked: list[list[str] | None]
 ) -> None:
     followed = Cluster()
-    for layout in layouts:
+    for layout, names in zip(layouts, asked, strict=False):
         followed.show(nodes_of(layout))
-        await followed.answers.judged(TRAINING)
+        table = await followed.answers.judged(TRAINING, names)
+        assert set(layout).intersection(layout if names is None else names) <= set(table.verdicts)
     fresh = Cluster()
     fresh.show(nodes_of(layouts[-1]))
     old = await followed.answers.judged(TRAINING)
@@ -190,6 +197,29 @@ async def test_what_was_not_evaluated_in_time_is_known_a_moment_later() -> None:
         await engine.close()
 
 
+async def test_an_explanation_waits_for_selectors_that_the_verdict_did_without() -> None:
+    """The search never looks at a device that it has taken; who explains why, does."""
+    cluster = Cluster()
+    engine = SelectorEngine()
+    patient = msgspec.structs.replace(Settings().extender, wait_seconds=10.0)
+    settings = msgspec.structs.replace(Settings(), extender=patient)
+    cluster.answers = Answers(cluster.publisher, engine, settings)
+    await engine.start()
+    try:
+        device = b.device("a")
+        cluster.show({"n": b.node("n", pools=(b.pool(device),))})
+        known, unknown = "device.driver != ''", "device.driver != 'x'"
+        await engine.evaluate([known], [(device.id.driver, device.device)])
+        alternatives = (Alternative("x", "any", (known,)), Alternative("y", "any", (unknown,)))
+        claim = Claim("k", tuple(Request(a.name, (a,)) for a in alternatives))
+        ask = Ask(BUILT_IN["training"], claims=(claim,))
+        assert not (await cluster.answers.judged(ask)).undecided
+        verdict = (await cluster.answers.explained(ask))["n"]
+        assert "compete for the same devices" in verdict.unfit[0]
+    finally:
+        await engine.close()
+
+
 async def test_without_an_answer_in_time_the_node_is_undecided_and_allowed() -> None:
     cluster = Cluster()  # its engine was never started
     bad = b.node("n", pools=(b.pool(b.device("a", 0.1)),))
@@ -273,9 +303,29 @@ async def test_a_pod_that_was_just_answered_is_expected_by_the_next() -> None:
     assert again.takers == 1
 
 
+def crowded(devices: int, claims: int) -> tuple[Ask, NodeView]:
+    """Shared devices with room for one claim each: that there are too few takes long to find."""
+    wanted = Alternative("r", "any", capacity=(("bw", amount("6")),))
+    claim = Claim("k", (Request("r", (wanted,)),))
+    shared = [
+        DeviceView(
+            Published(
+                DeviceId(b.DRIVER, "n", f"d{i}"),
+                resource.Device(name=f"d{i}", allow_multiple_allocations=True),
+                capacities={"bw": Capacity(amount("10"), None)},
+                plain=False,
+            ),
+            (),
+            b.health(1.0),
+        )
+        for i in range(devices)
+    ]
+    ask = msgspec.structs.replace(anything(), claims=(claim,) * claims)
+    return ask, b.node("n", pools=(b.pool(*shared),))
+
+
 async def test_a_long_search_lets_others_go_first() -> None:
-    hard = b.node("n", pools=(b.pool(*[b.device(f"d{i}") for i in range(16)]),))
-    ask = msgspec.structs.replace(anything(), claims=anything(8).claims * 2 + anything().claims)
+    ask, hard = crowded(9, 10)
     cluster = Cluster()
     cluster.show({"n": hard})
     turns = 0
@@ -295,15 +345,15 @@ async def test_a_long_search_lets_others_go_first() -> None:
 
 
 async def test_a_newer_view_ends_a_search_on_the_old_one() -> None:
-    ask = msgspec.structs.replace(anything(), claims=anything(8).claims * 2 + anything().claims)
+    ask, hard = crowded(9, 10)
     cluster = Cluster()
-    cluster.show({"n": b.node("n", pools=(b.pool(*[b.device(f"d{i}") for i in range(16)]),))})
+    cluster.show({"n": hard})
     judging = asyncio.create_task(cluster.answers.judged(ask))
     await asyncio.sleep(0)
-    cluster.show({"n": b.node("n", pools=(b.pool(*[b.device(f"d{i}") for i in range(17)]),))})
+    cluster.show({"n": crowded(10, 10)[1]})
     table = await judging
     assert table.undecided == set()
-    assert len(table.verdicts["n"].devices) == 17
+    assert len(table.verdicts["n"].devices) == 10
 
 
 def test_another_version_of_kubernetes_is_predicted_from_then_on() -> None:
@@ -313,6 +363,47 @@ def test_another_version_of_kubernetes_is_predicted_from_then_on() -> None:
     assert answers.table(anything()) is before
     answers.follow("v1.36.3")
     assert answers.table(anything()).profile.quirks.counters_by_pool_name
+
+
+def test_a_gate_that_is_set_holds_for_whatever_version() -> None:
+    settings = msgspec.convert({"scheduler": {"featureGates": "DRADeviceTaints=false"}}, Settings)
+    answers = Answers(Publisher(), SelectorEngine(), settings)
+    assert not answers.profile.features.device_taints
+    answers.follow("v1.36.3")
+    assert not answers.profile.features.device_taints
+    assert answers.follows() == [
+        "allocations are predicted as of Kubernetes v1.36.3 with the feature gates "
+        "DRADeviceTaints=false"
+    ]
+
+
+def test_the_time_of_day_decides_whether_an_allocation_has_waited_too_long() -> None:
+    now = [1_000_000_000.0]
+    result = {"request": "r", "driver": "d", "pool": "p", "device": "x", "bindingConditions": ["R"]}
+    allocation = {"devices": {"results": [result]}, "allocationTimestamp": "2001-09-09T01:46:40Z"}
+    claim = b.claim(
+        {
+            "metadata": {"name": "c", "namespace": "default"},
+            "spec": {},
+            "status": {"allocation": allocation},
+        }
+    )
+    publisher = Publisher()
+    publisher.publish(b.view(claims={"default/c": claim}), frozenset())
+    answers = Answers(publisher, SelectorEngine(), Settings(), now=lambda: now[0])
+    pod = b.pod(
+        {
+            "metadata": {"name": "p", "namespace": "default"},
+            "spec": {"resourceClaims": [{"name": "gpu", "resourceClaimName": "c"}]},
+        }
+    )
+    waiting = answers.ask(pod)
+    now[0] += 601
+    late = answers.ask(pod)
+    assert waiting is not None
+    assert late is not None
+    assert (len(waiting.bound), waiting.barred) == (1, ())
+    assert (late.bound, len(late.barred)) == ((), 1)
 
 
 async def test_where_a_whole_pool_vanished_its_claims_node_is_not_like_the_others() -> None:

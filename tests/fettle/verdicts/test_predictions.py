@@ -109,10 +109,32 @@ def test_a_node_where_another_claim_was_allocated_that_the_view_does_not_show_ye
 
 
 def test_nothing_could_be_predicted() -> None:
-    cluster = Cluster(b.device("a", allocated=True))
+    cluster = Cluster(b.device("a", unclear="its capacity cannot be read"))
     cluster.answer()
     cluster.predictions.claim(claim("a"))
     assert cluster.told == [Result.UNDECIDED]
+
+
+def test_a_device_where_none_was_to_be_had_is_a_wrong_prediction() -> None:
+    cluster = Cluster(b.device("a", allocated=True))
+    cluster.answer()
+    cluster.predictions.claim(claim("a"))
+    assert cluster.told == [Result.OTHER_SOUND]
+
+
+def test_a_device_where_none_was_to_be_had_before_the_node_changed_is_stale() -> None:
+    cluster = Cluster(b.device("a", allocated=True))
+    cluster.answer()
+    cluster.show(b.node("n", pools=(b.pool(b.device("a", allocated=True), b.device("b")),)))
+    cluster.predictions.claim(claim("a"))
+    assert cluster.told == [Result.STALE]
+
+
+def test_a_refused_device_is_told_even_where_nothing_could_be_predicted() -> None:
+    cluster = Cluster(b.device("a", 0.1, unclear="its capacity cannot be read"))
+    cluster.answer()
+    cluster.predictions.claim(claim("a"))
+    assert cluster.told == [Result.REFUSED_DEVICE]
 
 
 @pytest.mark.parametrize(

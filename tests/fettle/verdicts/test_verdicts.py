@@ -248,13 +248,28 @@ def test_a_policy_that_refuses_what_is_unknown_refuses_a_device_that_left() -> N
     assert "is allocated gpu.example.com/n/gone, which is Unknown" in answer.refusals[0]
 
 
-def test_a_claim_whose_device_failed_to_be_bound_is_left_to_the_scheduler() -> None:
-    bad = b.device("a", 0.1)
-    ask = Ask(INFERENCE, bound=(Bound("gpu", (Held(bad.id),), failed="condition Broken of x"),))
-    answer = verdict(ask, b.node(pools=(b.pool(bad),)))
+def test_what_bars_a_pod_is_why_no_node_is_fit_for_it() -> None:
+    ask = Ask(INFERENCE, barred=("claim gpu is being deleted",))
+    answer = verdict(ask, b.node(pools=(b.pool(b.device("a", 0.1)),)))
     assert answer.fits
-    assert answer.undecided == ("claim gpu will be allocated anew: condition Broken of x",)
+    assert answer.unfit == ("claim gpu is being deleted",)
+    assert answer.undecided == ()
     assert answer.score == 5
+
+
+def test_what_bars_a_pod_bars_it_where_something_cannot_be_read_too() -> None:
+    ask = Ask(INFERENCE, barred=("claim gpu is being deleted",))
+    node = msgspec.structs.replace(b.node(), quarantined=("slice s: wrong",))
+    assert verdict(ask, node).unfit == ("claim gpu is being deleted",)
+
+
+def test_what_an_allocated_claim_still_waits_for_is_told() -> None:
+    device = b.device("a")
+    bound = Bound("gpu", (Held(device.id),), awaits="claim gpu waits for condition Ready of x")
+    answer = verdict(Ask(INFERENCE, bound=(bound,)), b.node(pools=(b.pool(device),)))
+    assert answer.fits
+    assert answer.unfit == ()
+    assert answer.notes == ("claim gpu waits for condition Ready of x",)
 
 
 def test_a_claim_whose_node_selector_is_malformed_is_scored_as_undecided() -> None:

@@ -23,6 +23,28 @@ def configured(*configs: Object, requests: tuple[Object, ...] = (exactly(),)) ->
     return claim(*requests, config=list(configs))
 
 
+DOMAIN = "compute-domain.nvidia.com"
+DOMAINS: tuple[Object, ...] = (
+    *FLEET,
+    *(
+        {
+            "apiVersion": VERSION,
+            "kind": "ComputeDomain",
+            "metadata": {"name": name, "namespace": namespace, "uid": uid},
+            "spec": {
+                "numNodes": 0,
+                "channel": {"resourceClaimTemplate": {"name": f"{name}-channel"}},
+            },
+        }
+        for name, namespace, uid in (("here", "default", "uid-1"), ("there", "other", "uid-2"))
+    ),
+)
+
+
+def in_domain(uid: str, kind: str = "ComputeDomainChannelConfig") -> Object:
+    return configured(opaque(DOMAIN, nvidia(kind, domainID=uid), "gpu"))
+
+
 ALTERNATIVES = (first("gpu", option("a"), option("b")),)
 CASES = [
     Case(
@@ -132,5 +154,35 @@ CASES = [
             opaque(GPU, nvidia(**SLICING), "a"),
             requests=(exactly("a"), exactly("b")),
         ),
+    ),
+    Case(
+        "FTL024",
+        "a UID that none has",
+        in_domain("uid-9"),
+        "no ComputeDomain has the UID uid-9",
+        known=DOMAINS,
+    ),
+    Case(
+        "FTL024",
+        "a name for a UID",
+        in_domain("here"),
+        "must be its UID",
+        "that default/here makes",
+        known=DOMAINS,
+    ),
+    Case(
+        "FTL024",
+        "in another namespace",
+        in_domain("uid-2"),
+        "is the ComputeDomain other/there",
+        "make the claim in namespace other",
+        known=DOMAINS,
+    ),
+    Case("FTL024", "in its namespace", in_domain("uid-1"), known=DOMAINS),
+    Case(
+        "FTL024",
+        "the driver's own daemons are elsewhere",
+        in_domain("uid-2", "ComputeDomainDaemonConfig"),
+        known=DOMAINS,
     ),
 ]

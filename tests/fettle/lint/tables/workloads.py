@@ -1,5 +1,7 @@
 """Pods and workloads: what they say of claims, nodes and failures."""
 
+import json
+
 from tests.controlplane import objects as api
 from tests.fettle.lint.builders import Object
 from tests.fettle.lint.tables.case import FLEET, Case, claim, deployment, exactly, job_set, template
@@ -22,6 +24,12 @@ def job(*rules: Object, deadline: int | None = 600) -> Object:
     if deadline:
         made["spec"]["activeDeadlineSeconds"] = deadline
     return made
+
+
+def injected(made: Object, *places: str) -> Object:
+    record = json.dumps({"policy": "own", "values": {place: {} for place in places}})
+    metadata = {**made["metadata"], "annotations": {"fettle.dev/injected": record}}
+    return {**made, "metadata": metadata}
 
 
 def uses(request: str) -> Object:
@@ -236,7 +244,18 @@ CASES = [
     Case("FTL048", "disruptions come first", job(IGNORE, on_codes(1, 143))),
     Case("FTL048", "another code", job(on_codes(42), IGNORE)),
     Case("FTL049", "no deadline", job(IGNORE, deadline=None), "no activeDeadlineSeconds"),
+    Case(
+        "FTL049",
+        "a policy injected something else",
+        injected(job(IGNORE, deadline=None), "spec.template.metadata.annotations"),
+        "no activeDeadlineSeconds",
+    ),
     Case("FTL049", "a deadline", job(IGNORE)),
+    Case(
+        "FTL049",
+        "a policy injected it",
+        injected(job(IGNORE, deadline=None), "spec.podFailurePolicy"),
+    ),
     Case(
         "FTL050",
         "a typo",

@@ -1,0 +1,59 @@
+"""Which allocator a version of Kubernetes has: its profile, by the version a server says. Pure."""
+
+import re
+from collections.abc import Mapping
+
+from fettle.allocator.gates import features, unmodelled
+from fettle.allocator.profiles import Features, Profile, Quirks
+
+_VERSION = re.compile(r"v?([0-9]+)\.([0-9]+)\.([0-9]+)")
+_NEWEST = 37
+"""What is newer, and what cannot be read, is taken for this minor version."""
+_NO_GATES: Mapping[str, bool] = {}
+
+
+def of_version(git_version: str, gates: Mapping[str, bool] = _NO_GATES) -> Profile:
+    """The profile of a server's `gitVersion` ("v1.36.3+k3s1") with these feature gates set."""
+    match = _VERSION.match(git_version)
+    major, minor, patch = map(int, match.groups()) if match is not None else (1, _NEWEST, 1)
+    if (major, minor) >= (1, _NEWEST):
+        told = features(_NEWEST, gates)
+        return Profile(told, ordered=_is_ordered(told))
+    told = features(minor, gates)
+    return Profile(
+        told,
+        Quirks(
+            undoes_in_part=(minor, patch) < (36, 3),
+            counters_by_pool_name=True,
+            intersection_kept=True,
+            distinct_by_request=True,
+            empty_shares_unseen=True,
+            amounts_unchecked=True,
+            all_drops_short=True,
+        ),
+        ordered=minor >= 36 and _is_ordered(told),
+    )
+
+
+def _is_ordered(told: Features) -> bool:
+    """Whether the variant "stable" cannot serve these gates; up to 1.35, none has an order."""
+    return (
+        told.consumable_capacity
+        or told.device_binding_and_status
+        or told.list_type_attributes
+        or told.compatibility_groups
+        or told.derived_attributes
+        or told.optional_node_operations
+    )
+
+
+def told(git_version: str, gates: Mapping[str, bool], profile: Profile) -> list[str]:
+    """Sentences on whose allocations are predicted, for people."""
+    version = git_version or f"1.{_NEWEST} (the cluster has not said its version)"
+    setting = ",".join(f"{name}={str(on).lower()}" for name, on in sorted(gates.items()))
+    with_gates = f" with the feature gates {setting}" if setting else ""
+    notes = [f"allocations are predicted as of Kubernetes {version}{with_gates}"]
+    notes += [f"the feature gate {name} is on, and not modelled" for name in unmodelled(gates)]
+    if not profile.ordered:
+        notes.append("this scheduler goes through slices in no order: much is undecided")
+    return notes

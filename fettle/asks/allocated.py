@@ -1,0 +1,122 @@
+"""Whether a pod can use a claim as it stands: reservations left, binding conditions met in time.
+
+Ports of `PreFilter`, `isClaimReadyForBinding`, `isClaimTimeout` and `bindClaim` of the scheduler's
+DRA plugin. What is said here holds for all nodes alike. Pure; the clock is an argument.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from fettle.wire import core, resource
+from fettle.wire.meta import Condition, unix_s
+
+MAX_RESERVED = 256
+"""`ResourceClaimReservedForMaxSize`: the API server refuses more entries in `reservedFor`."""
+BINDING_TIMEOUT_S = 600.0
+"""`DynamicResourcesBindingTimeoutDefault` of the scheduler's configuration."""
+
+
+class Binding(NamedTuple):
+    """What time it is, in seconds since the Unix epoch, and how long an allocation may wait.
+
+    `observed`: false where the scheduler looks at no binding conditions, since a gate is off.
+    """
+
+    now: float = 0.0
+    timeout_s: float = BINDING_TIMEOUT_S
+    observed: bool = True
+
+
+NO_TIME_LIMIT = Binding()
+"""Where no clock is told, nothing has taken too long."""
+
+
+class Use(NamedTuple):
+    """`barred`: why no node can serve a pod with this claim now. `awaits`: what the pod will wait
+    for once it is placed. Both "" where there is nothing to say."""
+
+    barred: str = ""
+    awaits: str = ""
+
+
+def use(name: str, claim: resource.ResourceClaim | None, pod: core.Pod, binding: Binding) -> Use:
+    """What is to be said of a claim that the pod calls `name`; None: it is not made yet."""
+    if claim is None:
+        return Use()
+    if claim.metadata.deletion_timestamp is not None:
+        return Use(f"claim {name} is being deleted")
+    status = claim.status
+    if status is None or status.allocation is None:
+        return Use()
+    holders = {entry.uid for entry in status.reserved_for or ()}
+    if len(holders) >= MAX_RESERVED and pod.metadata.uid not in holders:
+        return Use(
+            f"claim {name} is reserved for {len(holders)} pods, the most that Kubernetes allows: "
+            "the scheduler's attempt would end in an error when it reserves it for one more"
+        )
+    if not binding.observed:
+        return Use()
+    failed, unmet = _conditions(status.allocation, status.devices or ())
+    if unmet and _is_late(status.allocation, binding):
+        failed = f"{unmet} did not come within {binding.timeout_s:g} s"
+    if failed:
+        return Use(f"claim {name}: {failed}; {_what_follows(len(holders - {pod.metadata.uid}))}")
+    return Use(awaits=f"claim {name} waits for {unmet}{_since(status.allocation)}" if unmet else "")
+
+
+def _what_follows(others: int) -> str:
+    if others:
+        return f"it stays allocated all the same, since it is reserved for {others} other pods"
+    return "the scheduler takes the allocation back, and then allocates anew"
+
+
+def _is_late(allocation: resource.Allocation, binding: Binding) -> bool:
+    allocated = unix_s(allocation.allocation_timestamp, binding.now)
+    return allocated + binding.timeout_s < binding.now
+
+
+def _since(allocation: resource.Allocation) -> str:
+    if (at := allocation.allocation_timestamp) is None:
+        return ""
+    return f" since {at:%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _conditions(
+    allocation: resource.Allocation, reported: tuple[resource.AllocatedDeviceStatus, ...]
+) -> tuple[str, str]:
+    """(the failure, the condition that is not met) that comes first, as upstream looks.
+
+    A device whose conditions are not met hides what failed on those after it.
+    """
+    devices = allocation.devices
+    for result in devices.results or () if devices is not None else ():
+        if not result.binding_conditions:
+            continue
+        found = _found(result, reported)
+        device = f"{result.driver}/{result.pool}/{result.device}"
+        if found is not None:
+            for name in result.binding_failure_conditions or ():
+                if _is_true(found, name):
+                    return f"condition {name} says that {device} cannot be bound", ""
+        for name in result.binding_conditions:
+            if found is None or not _is_true(found, name):
+                return "", f"condition {name} of {device}"
+    return "", ""
+
+
+def _found(
+    result: resource.DeviceResult, reported: tuple[resource.AllocatedDeviceStatus, ...]
+) -> Mapping[str, Condition] | None:
+    """The conditions of a device by type, the first of each; None where nothing is reported."""
+    for status in reported:
+        if (status.driver, status.pool, status.device) == (
+            result.driver,
+            result.pool,
+            result.device,
+        ):
+            return {c.type: c for c in reversed(status.conditions or ())}
+    return None
+
+
+def _is_true(conditions: Mapping[str, Condition], name: str) -> bool:
+    return name in conditions and conditions[name].status == "True"

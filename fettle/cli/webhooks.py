@@ -1,0 +1,50 @@
+"""`fettle webhooks`: the shipped webhook configurations as one cluster needs them."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import yaml
+
+from fettle.cli.linting.files import read
+from fettle.errors import SnapshotError
+from fettle.kube import discovering
+from fettle.kube.session import Session
+from fettle.settings import Settings, load
+from webhook import fitting
+
+KINDS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+
+
+def fit(names: Sequence[str], kubeconfig: Path | None, settings: Path | None) -> None:
+    """Print the configurations in these files, as YAML; raises FettleError."""
+    documents, problems, _ = read(names)
+    if problems:
+        raise SnapshotError("; ".join(problems))
+    configurations = [d.object for d in documents if d.object["kind"] in KINDS]
+    if not configurations:
+        raise SnapshotError(f"there is no {' or '.join(KINDS)} in {', '.join(names)}")
+    for document in asyncio.run(_fitted(configurations, kubeconfig, load(settings))):
+        click.echo("---")
+        click.echo(yaml.dump(document, Dumper=_Plain, sort_keys=False, width=100), nl=False)
+
+
+async def _fitted(
+    configurations: Sequence[dict[str, Any]], kubeconfig: Path | None, settings: Settings
+) -> list[dict[str, Any]]:
+    workloads = settings.webhook.workloads
+    async with await Session.open(kubeconfig) as session:
+        served = {
+            group: await discovering.kinds(session, group)
+            for group in sorted(fitting.groups(configurations, workloads))
+        }
+    return [fitting.fitted(one, served, workloads) for one in configurations]
+
+
+class _Plain(yaml.SafeDumper):
+    """Without anchors, which nobody would find in the result."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        return True

@@ -1,0 +1,91 @@
+"""The objects themselves, by kind and key, and the copies of them that a view shows. Pure."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from fettle.policy import Policy
+from fettle.view import View
+from fettle.wire import core, kinds, nvidia, resource
+from fettle.wire.kinds import Kind, WireObject
+
+Shown = Mapping[str, Any]
+
+
+class Stores:
+    """A store for each kind; `touched` are the kinds that a view must copy anew."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, dict[str, Any]] = {name: {} for name in kinds.BY_NAME}
+        self.nodes: dict[str, core.Node] = self._of[kinds.NODE.name]
+        self.pods: dict[str, core.Pod] = self._of[kinds.POD.name]
+        self.claims: dict[str, resource.ResourceClaim] = self._of[kinds.CLAIM.name]
+        self.rules: dict[str, resource.DeviceTaintRule] = self._of[kinds.TAINT_RULE.name]
+        self.touched: set[str] = set()
+
+    def of(self, kind: Kind) -> dict[str, Any]:
+        return self._of[kind.name]
+
+    def touch(self, kind: Kind) -> None:
+        """Nodes and slices show through records, so a view need not copy them."""
+        if kind.name in _SHOWN:
+            self.touched.add(kind.name)
+
+    @property
+    def moves_basis(self) -> bool:
+        """Whether a kind was touched that verdicts rest on."""
+        return not self.touched.isdisjoint(_BASIS)
+
+    def copy(self, kind: Kind, previous: Shown) -> Shown:
+        """What a view shows of a kind; `previous` is what the view before it shows."""
+        return dict(self.of(kind)) if kind.name in self.touched else previous
+
+    def namespace_labels(self, previous: View) -> Mapping[str, Mapping[str, str]]:
+        if kinds.NAMESPACE.name not in self.touched:
+            return previous.namespaces
+        return {name: n.metadata.labels or {} for name, n in self.of(kinds.NAMESPACE).items()}
+
+    def policies(self, previous: View) -> Mapping[str, Policy]:
+        if kinds.POLICY.name not in self.touched:
+            return previous.policies
+        return {name: installed.policy() for name, installed in self.of(kinds.POLICY).items()}
+
+    def quotas(
+        self, previous: View, served: Mapping[str, bool]
+    ) -> Mapping[str, tuple[core.ResourceQuota, ...]] | None:
+        if not served.get(kinds.QUOTA.name):
+            return None
+        if kinds.QUOTA.name not in self.touched and previous.quotas is not None:
+            return previous.quotas
+        found: dict[str, tuple[core.ResourceQuota, ...]] = {}
+        for quota in self.of(kinds.QUOTA).values():
+            namespace = quota.metadata.namespace
+            found[namespace] = (*found.get(namespace, ()), quota)
+        return found
+
+    def compute_domains(
+        self, previous: View, served: Mapping[str, bool]
+    ) -> Mapping[str, nvidia.ComputeDomain] | None:
+        if not served.get(kinds.COMPUTE_DOMAIN.name):
+            return None
+        if kinds.COMPUTE_DOMAIN.name not in self.touched and previous.compute_domains is not None:
+            return previous.compute_domains
+        return {domain.metadata.uid: domain for domain in self.of(kinds.COMPUTE_DOMAIN).values()}
+
+
+def equal(old: WireObject, new: WireObject) -> bool:
+    """Whether nothing but the resourceVersion differs."""
+    if any(getattr(old, f, None) != getattr(new, f, None) for f in ("spec", "status")):
+        return False
+    a, b = old.metadata, new.metadata
+    return bool(
+        a.labels == b.labels
+        and a.annotations == b.annotations
+        and a.uid == b.uid
+        and a.deletion_timestamp == b.deletion_timestamp
+    )
+
+
+_BASIS = frozenset(
+    kind.name for kind in (kinds.CLASS, kinds.CLAIM, kinds.TEMPLATE, kinds.NAMESPACE, kinds.POLICY)
+)
+_SHOWN = _BASIS | {kind.name for kind in (kinds.POD, *kinds.ON_DEMAND)}

@@ -1,0 +1,68 @@
+"""Which kinds an API server serves, by its discovery: asked when it is needed, nothing is kept."""
+
+from collections.abc import Sequence
+from typing import NamedTuple, TypeVar
+
+import msgspec
+
+from fettle.errors import ClusterError, NotServed
+from fettle.kube.session import Session
+
+_T = TypeVar("_T")
+
+
+class ServedKind(NamedTuple):
+    """A kind as one version of a group serves it; `plural` is its name in paths and rules."""
+
+    version: str
+    kind: str
+    plural: str
+
+
+class _Version(msgspec.Struct, frozen=True):
+    version: str
+
+
+class _Group(msgspec.Struct, frozen=True):
+    versions: Sequence[_Version] = ()
+
+
+class _Resource(msgspec.Struct, frozen=True):
+    name: str
+    kind: str
+
+
+class _Resources(msgspec.Struct, frozen=True):
+    resources: Sequence[_Resource] = ()
+
+
+async def versions(session: Session, group: str) -> tuple[str, ...]:
+    """The versions of a group that are served, the server's preferred one first; none of a group
+    that is not served. Raises ClusterError where the server gives no answer."""
+    if not group:
+        return ("v1",)
+    try:
+        found = _decoded(await session.get(f"/apis/{group}"), _Group)
+    except NotServed:
+        return ()
+    return tuple(version.version for version in found.versions)
+
+
+async def kinds(session: Session, group: str) -> tuple[ServedKind, ...]:
+    """All kinds of a group that are served, those of the preferred version first.
+
+    Subresources are left out.
+    """
+    found: list[ServedKind] = []
+    for version in await versions(session, group):
+        path = f"/apis/{group}/{version}" if group else f"/api/{version}"
+        listed = _decoded(await session.get(path), _Resources).resources
+        found += [ServedKind(version, r.kind, r.name) for r in listed if "/" not in r.name]
+    return tuple(found)
+
+
+def _decoded(raw: bytes, type: type[_T]) -> _T:
+    try:
+        return msgspec.json.decode(raw, type=type)
+    except msgspec.DecodeError as error:
+        raise ClusterError(f"the API server's discovery cannot be read: {error}") from error

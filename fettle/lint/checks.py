@@ -1,0 +1,81 @@
+"""What is said beside the rules: of what the API server refuses anyway, and of DevicePolicies.
+
+Not about claims and workloads that can never work, so these have no row in the table of mistakes;
+`fettle lint` says all of them, the webhook only what the API server cannot know.
+"""
+
+from typing import NamedTuple
+
+from fettle.lint.fields import Field
+from fettle.lint.findings import Finding, Severity
+from fettle.lint.rules import RULES
+
+
+class Check(NamedTuple):
+    """As a rule is described; see `fettle.lint.findings.Rule`."""
+
+    id: str
+    name: str
+    severity: Severity
+    mistake: str
+    today: str
+
+    def finding(self, field: Field, message: str, fix: str = "") -> Finding:
+        return Finding(
+            rule=self.id, severity=self.severity, field=field.path, message=message, fix=fix
+        )
+
+
+IGNORED = Check(
+    "FTL101",
+    "ignored-policy",
+    Severity.WARN,
+    "An annotation or label that names no policy, or gives a value that is none.",
+    "The pod runs under the next policy that applies; the webhook warns.",
+)
+INVALID_POLICY = Check(
+    "FTL102",
+    "invalid-policy",
+    Severity.DENY,
+    "A DevicePolicy with a value that is not allowed.",
+    "The API server refuses it, where the CustomResourceDefinition is up to date.",
+)
+INVALID_EXPRESSION = Check(
+    "FTL103",
+    "invalid-expression",
+    Severity.DENY,
+    "A CEL selector that does not compile.",
+    "The API server refuses the object.",
+)
+UNKNOWN_RULE = Check(
+    "FTL104",
+    "unknown-rule",
+    Severity.WARN,
+    "A DevicePolicy that says what follows from a rule which does not exist.",
+    "Nothing follows from it; the webhook warns when the policy is written, and never refuses it.",
+)
+IGNORED_REQUIREMENT = Check(
+    "FTL105",
+    "ignored-requirement",
+    Severity.WARN,
+    "A requirement of a DevicePolicy that does not compile, about a device or about a node.",
+    "It is ignored: pods are placed as if it were not there. The webhook warns when the policy is "
+    "written, and never refuses it.",
+)
+WRONG_TYPE = Check(
+    "FTL106",
+    "wrong-type",
+    Severity.DENY,
+    "A value of another type than its field has, such as a quoted number.",
+    "The API server cannot decode the object, and refuses it.",
+)
+CHECKS = (
+    IGNORED,
+    INVALID_POLICY,
+    INVALID_EXPRESSION,
+    UNKNOWN_RULE,
+    IGNORED_REQUIREMENT,
+    WRONG_TYPE,
+)
+IDS = frozenset({*(rule.id for rule in RULES), *(check.id for check in CHECKS)})
+"""All that a policy and the settings can name."""

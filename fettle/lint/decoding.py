@@ -1,0 +1,142 @@
+"""Values of another type than their field has, which the API server cannot decode.
+
+Types are those of the wire structs, which have the fields that Fettle reads; a field that they do
+not have is not looked at. What is absent or null is not of a wrong type.
+"""
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+from msgspec import inspect
+
+from fettle.lint import shapes
+from fettle.lint.checks import WRONG_TYPE
+from fettle.lint.fields import Field
+from fettle.lint.findings import Finding
+from fettle.lint.manifests import Manifest
+from fettle.lint.specs import JobSpec, PodSpec, Replicated
+from fettle.wire import kinds, meta, resource
+
+_WORDS: dict[type[inspect.Type], str] = {
+    inspect.BoolType: "true or false",
+    inspect.IntType: "a whole number",
+    inspect.FloatType: "a number",
+    inspect.StructType: "an object",
+    inspect.DictType: "an object",
+    inspect.ListType: "a list",
+    inspect.VarTupleType: "a list",
+}
+_TEXT = "text"
+_SHOWN = 40
+_SPECS: tuple[tuple[shapes.Table, Any], ...] = (
+    (shapes.CLAIM_SPECS, resource.ResourceClaimSpec),
+    (shapes.CLASS_SPECS, resource.DeviceClassSpec),
+    (shapes.POD_SPECS, PodSpec),
+    (shapes.JOB_SPECS, JobSpec),
+)
+_REPLICATED = ("apps", "leaderworkerset.x-k8s.io")
+_WHOLE = (kinds.SLICE, kinds.TAINT_RULE)
+
+
+def mismatches(manifest: Manifest) -> Iterator[Finding]:
+    """A finding for each value of a wrong type."""
+    for field, struct in _typed(manifest):
+        for wrong, word in _wrong(field, _type(struct)):
+            yield WRONG_TYPE.finding(
+                wrong, f"must be {word}, and is {_shown(wrong.value)}", _fix(word, wrong.value)
+            )
+
+
+def _typed(manifest: Manifest) -> Iterator[tuple[Field, Any]]:
+    """Parts of the object, and the struct that each must fit."""
+    yield manifest.root.at("metadata"), meta.ObjectMeta
+    for kind in _WHOLE:
+        if (manifest.api_version, manifest.kind) == (kind.api_version, kind.name):
+            yield manifest.root, kind.struct
+    if manifest.group in _REPLICATED:
+        yield manifest.root.at("spec"), Replicated
+    for table, struct in _SPECS:
+        path = table.get((manifest.group, manifest.kind))
+        if path is None:
+            continue
+        yield from ((spec, struct) for spec in shapes.found(manifest.root, path))
+        if len(path) > 1:
+            beside = (*path[:-1], "metadata")
+            yield from ((each, meta.ObjectMeta) for each in shapes.found(manifest.root, beside))
+
+
+@cache
+def _type(struct: Any) -> inspect.Type:
+    return inspect.type_info(struct)
+
+
+def _wrong(field: Field, wanted: inspect.Type) -> Iterator[tuple[Field, str]]:
+    """The values at and below a field that are of a wrong type, and what they should be."""
+    value = field.value
+    if value is None:
+        return
+    match wanted:
+        case inspect.StructType() if isinstance(value, dict):
+            for known in wanted.fields:
+                yield from _wrong(field.at(known.encode_name), known.type)
+        case inspect.DictType() if isinstance(value, dict):
+            for _, member in field.members():
+                yield from _wrong(member, wanted.value_type)
+        case inspect.ListType() | inspect.VarTupleType() if isinstance(value, list):
+            for entry in field.entries():
+                yield from _wrong(entry, wanted.item_type)
+        case inspect.UnionType():
+            yield from _wrong_of_any(field, wanted)
+        case _ if not _fits(value, wanted):
+            yield field, _WORDS.get(type(wanted), _TEXT)
+
+
+def _wrong_of_any(field: Field, wanted: inspect.UnionType) -> Iterator[tuple[Field, str]]:
+    types = [one for one in wanted.types if not isinstance(one, inspect.NoneType)]
+    if len(types) == 1:
+        yield from _wrong(field, types[0])
+    elif isinstance(field.value, bool | dict | list):  # quantities: numbers, or numbers as text
+        yield field, "a quantity"
+
+
+def _fits(value: object, wanted: inspect.Type) -> bool:
+    match wanted:
+        case inspect.BoolType():
+            return isinstance(value, bool)
+        case inspect.IntType():
+            whole = isinstance(value, float) and value.is_integer()
+            return whole or (isinstance(value, int) and not isinstance(value, bool))
+        case inspect.FloatType():
+            return isinstance(value, int | float) and not isinstance(value, bool)
+        case inspect.AnyType() | inspect.RawType():
+            return True
+        case inspect.StructType() | inspect.DictType():
+            return False  # it is no object
+        case inspect.ListType() | inspect.VarTupleType():
+            return False
+    return isinstance(value, str)
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, dict):
+        return "an object"
+    if isinstance(value, list):
+        return "a list"
+    if isinstance(value, bool):
+        return str(value).lower()
+    said = f'"{value}"' if isinstance(value, str) else str(value)
+    return said if len(said) <= _SHOWN else f"{said[:_SHOWN]}…"
+
+
+def _fix(word: str, value: object) -> str:
+    """Quotes are what is most often too many, or missing."""
+    if word == _TEXT and isinstance(value, bool | int | float):
+        return f'write "{_shown(value)}", in quotes'
+    if word == _TEXT or not isinstance(value, str):
+        return ""
+    if word == "a whole number" and value.strip().lstrip("-").isdecimal():
+        return f"write {value.strip()}, without quotes"
+    if word == "true or false" and value.strip().lower() in ("true", "false"):
+        return f"write {value.strip().lower()}, without quotes"
+    return ""

@@ -1,0 +1,118 @@
+"""What DevicePolicies say in vain, and what objects say in vain of policies."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from fettle.errors import BadInput
+from fettle.lint import shapes
+from fettle.lint.checks import IDS, IGNORED, IGNORED_REQUIREMENT, INVALID_POLICY, UNKNOWN_RULE
+from fettle.lint.fields import Field
+from fettle.lint.findings import Finding
+from fettle.lint.manifests import Manifest
+from fettle.lint.names import nearest
+from fettle.policies import Policies, Resolved
+from fettle.policy import ANNOTATION, ANNOTATIONS, Policy, Requirement
+from fettle.wire import kinds
+from fettle.wire.policies import DevicePolicy
+
+if TYPE_CHECKING:
+    from fettle.verdicts.requirements import Engines
+
+
+# --- DevicePolicies
+
+
+def requirements(manifest: Manifest) -> tuple[Requirement, ...]:
+    """What a DevicePolicy requires; nothing of another object, or one that cannot be read."""
+    policy, _ = _read(manifest)
+    return policy.placement.requires if policy is not None else ()
+
+
+def invalid(manifest: Manifest) -> Iterator[Finding]:
+    """What the API server refuses of a DevicePolicy."""
+    _, reason = _read(manifest)
+    if reason:
+        yield INVALID_POLICY.finding(manifest.root.at("spec"), reason)
+
+
+def in_vain(manifest: Manifest, engines: "Engines | None") -> Iterator[Finding]:
+    """What a DevicePolicy says without any effect, and the API server cannot know.
+
+    `engines` have compiled its requirements; without them, these are not judged.
+    """
+    policy, _ = _read(manifest)
+    if policy is None:
+        return
+    rules = manifest.root.at("spec", "validation", "rules")
+    for name in unknown_rules(policy):
+        near = nearest(name, IDS)
+        fix = f"write {near}, if that is meant; " if near else ""
+        yield UNKNOWN_RULE.finding(
+            rules.at(name), f"there is no rule {name}", f"{fix}docs/rules.md lists them"
+        )
+    if engines is None:
+        return
+    stand = manifest.root.entries("spec", "placement", "requires")
+    for field, requirement in zip(stand, policy.placement.requires, strict=True):
+        if why := engines.refusal(requirement):
+            yield IGNORED_REQUIREMENT.finding(field.at("expression"), why)
+
+
+def unknown_rules(policy: Policy) -> list[str]:
+    """Ids that no rule has."""
+    return sorted(policy.validation.rules.keys() - IDS)
+
+
+def _read(manifest: Manifest) -> tuple[Policy | None, str]:
+    """The policy, or why it cannot be read; neither where it is no DevicePolicy."""
+    if (manifest.api_version, manifest.kind) != (kinds.POLICY.api_version, kinds.POLICY.name):
+        return None, ""
+    try:
+        decoded = kinds.POLICY.decode(msgspec.json.encode(manifest.object))
+    except (BadInput, TypeError, ValueError, OverflowError, RecursionError) as error:
+        return None, str(error).removeprefix(f"{kinds.POLICY.name}: ")
+    assert isinstance(decoded, DevicePolicy)
+    return decoded.policy(), ""
+
+
+# --- what names a policy
+
+
+def ignored(
+    manifest: Manifest, policies: Policies, installed: Mapping[str, Policy]
+) -> Iterator[Finding]:
+    """Annotations and labels that name no policy, or give a value that is none."""
+    if (manifest.group, manifest.kind) == ("", "Namespace"):
+        labels = manifest.root.at("metadata", "labels")
+        if (name := labels.strings().get(ANNOTATION)) is not None:
+            resolved = policies.resolve(None, {ANNOTATION: name}, installed)
+            yield from _told(labels.at(ANNOTATION), resolved, policies.names(installed))
+    for annotations in _annotations(manifest):
+        given = annotations.strings()
+        for key in ANNOTATIONS:
+            if key in given:
+                resolved = policies.resolve({key: given[key]}, None, installed)
+                yield from _told(annotations.at(key), resolved, policies.names(installed))
+
+
+def _told(field: Field, resolved: Resolved, names: Iterable[str]) -> Iterator[Finding]:
+    fix = ""
+    for name in resolved.unknown:
+        near = nearest(name, names)
+        other = "name one that exists, or lint this together with its DevicePolicy"
+        fix = f"write {near}" if near else other
+    for warning in resolved.warnings:
+        yield IGNORED.finding(field, warning.removeprefix("fettle: "), fix)
+
+
+def _annotations(manifest: Manifest) -> Iterator[Field]:
+    """Those of the object, and of what is made from the templates in it."""
+    found = {"metadata.annotations": manifest.root.at("metadata", "annotations")}
+    for table in (shapes.CLAIM_SPECS, shapes.JOB_SPECS, shapes.POD_SPECS):
+        path = table.get((manifest.group, manifest.kind), ())
+        if path:
+            beside = (*path[:-1], "metadata", "annotations")
+            found |= {field.path: field for field in shapes.walk(manifest.root, beside)}
+    yield from found.values()

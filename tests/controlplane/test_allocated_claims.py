@@ -1,0 +1,189 @@
+"""What the scheduler makes of claims that are allocated already, and Fettle's word on it before."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from tests.controlplane import objects, predictions, waiting
+from tests.controlplane.api import Api, Object
+from tests.controlplane.conftest import StartFettle
+from tests.controlplane.control_plane import ControlPlane
+from tests.controlplane.fettle_process import FettleProcess
+from tests.controlplane.fleet import create_dra_node
+from tests.controlplane.objects import DRIVER
+from tests.controlplane.predictions import Foretold, foretold
+
+HERE = {"key": "metadata.name", "operator": "In", "values": ["n"]}
+HELD = [{"name": "example.com/wait-for-prediction"}]
+"""Scheduling gates: nobody looks at the pod before it was explained."""
+
+
+@pytest.fixture
+async def fettle(control_plane: ControlPlane, api: Api, start_fettle: StartFettle) -> FettleProcess:
+    """One node with two devices, and no controller-manager, which would tidy claims up."""
+    await create_dra_node(api, "n", objects.gpu_devices(2), objects.node("n"))
+    await control_plane.start_scheduler(objects.scheduler_configuration())
+    return await start_fettle("extender")
+
+
+async def allocated(api: Api, reserved: int = 0, **more: Any) -> None:
+    """A claim that holds gpu-0; `more` are fields of its one result, or `devices`, `seconds`."""
+    await api.create(objects.claim("c"))
+    at = datetime.now(UTC) - timedelta(seconds=more.pop("seconds", 0))
+    devices = more.pop("devices", [])
+    names = {"driver": DRIVER, "pool": "n", "device": more.pop("device", "gpu-0")}
+    pods = [{"resource": "pods", "name": f"p{i}", "uid": f"u{i}"} for i in range(reserved)]
+    status = {
+        "allocation": {
+            "allocationTimestamp": at.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "devices": {"results": [{"request": "gpu", **names, **more}]},
+            "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [HERE]}]},
+        },
+        "reservedFor": pods,
+        "devices": [{**names, "conditions": devices}] if devices else [],
+    }
+    await api.patch_status("resourceclaims", "c", status)
+
+
+def condition(kind: str) -> Object:
+    return {
+        "type": kind,
+        "status": "True",
+        "reason": "Said",
+        "message": "",
+        "lastTransitionTime": objects.now(),
+    }
+
+
+async def barred(api: Api, fettle: FettleProcess) -> str:
+    """Why no node is fit for a new pod with the claim, which is then left to the scheduler."""
+    pod = objects.pod("p", claims={"gpu": "c"})
+    pod["spec"]["schedulingGates"] = HELD
+    await api.create(pod)
+
+    async def explained() -> tuple[str, bool]:
+        status, answer = await fettle.browse("/explain", pod="default/p")
+        assert isinstance(answer, dict)
+        if status != 200:
+            return "", False
+        why = "; ".join(answer["nodes"]["n"]["unfit"])
+        return why, bool(why or answer["ask"]["allocated"])
+
+    why, _ = await waiting.wait_until(
+        explained, lambda seen: seen[1], what="Fettle knows the pod and what its claim holds"
+    )
+    await api.patch("pods", "p", {"spec": {"schedulingGates": None}})
+    return why
+
+
+async def test_a_claim_that_is_reserved_for_256_pods_can_be_reserved_for_no_other(
+    api: Api, fettle: FettleProcess
+) -> None:
+    await allocated(api, reserved=256)
+    assert "reserved for 256 pods, the most" in await barred(api, fettle)
+    await waiting.refused(api, "p", saying="must have at most 256 items")
+
+
+async def test_a_claim_that_is_reserved_for_255_pods_can_be_reserved_for_one_more(
+    api: Api, fettle: FettleProcess
+) -> None:
+    await allocated(api, reserved=255)
+    assert await barred(api, fettle) == ""
+    assert await waiting.bound(api, "p") == "n"
+
+
+BINDS: dict[str, Any] = {"bindingConditions": ["Ready"], "bindingFailureConditions": ["Broken"]}
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ({"devices": [condition("Broken")]}, "condition Broken says that"),
+        ({"seconds": 700}, "did not come within 600 s"),
+    ],
+    ids=["failed", "timed out"],
+)
+async def test_an_allocation_whose_device_cannot_be_bound_is_taken_back(
+    api: Api, fettle: FettleProcess, how: Any, said: str
+) -> None:
+    await allocated(api, **BINDS, **how)
+    why = await barred(api, fettle)
+    assert said in why
+    assert "takes the allocation back" in why
+
+    # It is given a device anew, here without conditions.
+    assert await waiting.bound(api, "p", timeout_s=30) == "n"
+    claims = await predictions.claims_of(api, await api.get("pods", "p"))
+    results = claims[0][1]["status"]["allocation"]["devices"]["results"]
+    assert "bindingConditions" not in results[0]
+
+
+async def test_an_allocation_that_others_use_too_is_not_taken_back(
+    api: Api, fettle: FettleProcess
+) -> None:
+    await allocated(api, reserved=1, devices=[condition("Broken")], **BINDS)
+    assert "stays allocated all the same" in await barred(api, fettle)
+    await waiting.refused(api, "p", saying="0/1 nodes are available")
+    claim = await api.get("resourceclaims", "c")
+    assert claim["status"]["allocation"]["devices"]["results"][0]["device"] == "gpu-0"
+
+
+async def test_an_allocation_that_waits_for_its_device_is_used(
+    api: Api, fettle: FettleProcess
+) -> None:
+    await allocated(api, **BINDS, seconds=300)
+    assert await barred(api, fettle) == ""
+    await waiting.stays_pending(api, "p", for_s=1.0)
+    await api.patch_status(
+        "resourceclaims",
+        "c",
+        {
+            "devices": [
+                {
+                    "driver": DRIVER,
+                    "pool": "n",
+                    "device": "gpu-0",
+                    "conditions": [condition("Ready")],
+                }
+            ]
+        },
+    )
+    assert await waiting.bound(api, "p", timeout_s=30) == "n"
+
+
+async def test_a_device_that_becomes_free_can_end_an_attempt_that_was_to_succeed(
+    api: Api, fettle: FettleProcess
+) -> None:
+    """Nobody looks at a device in use. Once it is free, a selector that fails on it ends the
+    attempt, and whoever was told before knew nothing of that."""
+    plain, marked = objects.device("a"), objects.device("b", {"mark": "x"})
+    await api.delete("resourceslices", (await api.list("resourceslices"))[0]["metadata"]["name"])
+    await api.create(objects.resource_slice("n", [plain, marked]))
+    await allocated(api, reserved=1, device="a")
+    selecting = objects.claim_spec(selectors=[f'device.attributes["{DRIVER}"].mark == "x"'])
+    await api.create(objects.claim("d", selecting))
+    pod = objects.pod("p", claims={"gpu": "d"})
+    pod["spec"]["schedulingGates"] = HELD
+    await api.create(pod)
+
+    async def said() -> Foretold | None:
+        status, answer = await fettle.browse("/explain", pod="default/p")
+        assert isinstance(answer, dict)
+        return foretold(answer).get("n") if status == 200 else None
+
+    before = await waiting.wait_until(
+        said, lambda s: bool(s and s.devices), what="Fettle knows that a is in use"
+    )
+    assert before is not None
+    assert before.devices == (("gpu/gpu", f"{DRIVER}/n/b"),)
+    await api.delete("resourceclaims", "c")
+    after = await waiting.wait_until(
+        said, lambda s: bool(s and not s.devices), what="Fettle knows that a is free"
+    )
+    assert after is not None
+    assert after.aborts
+    await api.patch("pods", "p", {"spec": {"schedulingGates": None}})
+    await waiting.refused(api, "p", saying="no such key: mark")

@@ -1,0 +1,83 @@
+"""What `fettle lint` says beside the rules."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.fettle.cli.linted import GOOD, fettle, findings
+
+POLICY = """\
+apiVersion: fettle.dev/v1alpha1
+kind: DevicePolicy
+metadata: {name: own}
+spec:
+  placement:
+    requires:
+    - expression: device.driver == "gpu.nvidia.com"
+    - expression: '"a" in node.labels'
+    - expression: devices.driver == "gpu.nvidia.com"
+  validation:
+    rules:
+      FTL010: Warn
+      FTL999: Deny
+"""
+QUOTED = GOOD.replace("count: 4", 'count: "40"')
+
+
+def test_a_quoted_number_is_found_where_it_stands() -> None:
+    (found,) = findings("-", stdin=QUOTED)
+    assert (found["rule"], found["severity"], found["line"]) == ("FTL106", "Deny", 13)
+    assert found["file"] == "<stdin>"
+    assert found["path"] == "spec.devices.requests[0].exactly.count"
+    assert found["fix"] == "write 40, without quotes"
+
+
+def test_what_a_policy_says_in_vain_is_found() -> None:
+    rule, requirement = findings("-", stdin=POLICY)
+    assert (rule["rule"], rule["severity"], rule["line"]) == ("FTL104", "Warn", 13)
+    assert (requirement["rule"], requirement["severity"], requirement["line"]) == (
+        "FTL105",
+        "Warn",
+        9,
+    )
+    assert "undeclared reference to 'devices'" in requirement["message"]
+
+
+@pytest.mark.parametrize(
+    ("rules", "severities"),
+    [
+        ('{FTL104: "Off", FTL105: Deny}', [("FTL105", "Deny")]),
+        ("{FTL105: Off}", [("FTL104", "Warn")]),
+    ],
+)
+def test_they_are_turned_as_rules_are(
+    tmp_path: Path, rules: str, severities: list[tuple[str, str]]
+) -> None:
+    settings = tmp_path / "settings.yaml"
+    settings.write_text(f"lint: {{rules: {rules}}}\n")
+    found = findings("-", "--settings", str(settings), stdin=POLICY)
+    assert [(one["rule"], one["severity"]) for one in found] == severities
+
+
+def test_an_unknown_policy_may_be_nothing_to_tell_of_where_policies_are_elsewhere(
+    tmp_path: Path,
+) -> None:
+    settings = tmp_path / "settings.yaml"
+    settings.write_text('lint: {rules: {FTL101: "Off"}}\n')
+    claim = GOOD.replace("name: big", "name: big\n  annotations: {fettle.dev/policy: ours}")
+    assert [found["rule"] for found in findings("-", stdin=claim)] == ["FTL101"]
+    assert findings("-", "--settings", str(settings), stdin=claim) == []
+
+
+def test_a_policy_turns_them_for_its_own_namespace(tmp_path: Path) -> None:
+    policy = POLICY.replace("FTL999: Deny", 'FTL106: "Off"').replace("devices.d", "device.d")
+    claim = QUOTED.replace("name: big", "name: big\n  annotations: {fettle.dev/policy: own}")
+    assert findings("-", stdin=f"{policy}---\n{claim}") == []
+
+
+def test_every_one_of_them_is_told_in_sarif() -> None:
+    ran = fettle("-", "--output", "sarif", stdin=f"{POLICY}---\n{QUOTED}")
+    (run,) = json.loads(ran.stdout)["runs"]
+    ids = [rule["id"] for rule in run["tool"]["driver"]["rules"]]
+    assert ids == ["FTL104", "FTL105", "FTL106"]

@@ -1,0 +1,38 @@
+"""`fettle webhooks`, as far as it needs no cluster: `tests/controlplane` shows the rest."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.fettle.cli.linted import GOOD, ROOT
+
+
+def webhooks(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "fettle", "webhooks", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=ROOT,
+        check=False,
+    )
+
+
+def test_files_without_a_configuration_are_told(tmp_path: Path) -> None:
+    (tmp_path / "claim.yaml").write_text(GOOD)
+    ran = webhooks(tmp_path)
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert ran.stderr.startswith("fettle: there is no MutatingWebhookConfiguration or Validating")
+
+
+def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    ran = webhooks(tmp_path / "absent.yaml")
+    assert ran.returncode == 1
+    assert "absent.yaml: No such file or directory" in ran.stderr
+
+
+def test_without_a_cluster_it_says_what_is_missing(tmp_path: Path) -> None:
+    ran = webhooks(ROOT / "deploy" / "webhook", "--kubeconfig", tmp_path / "absent")
+    assert ran.returncode == 1
+    assert ran.stderr.startswith("fettle: ")
+    assert "Traceback" not in ran.stderr

@@ -1,0 +1,119 @@
+"""Pods in: which are kept, what they hold, and what they say of nodes."""
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fettle.asks import asks, extended
+from fettle.model import State
+from fettle.wire import kinds
+from tests.fettle import building as b
+from tests.fettle.inventory.fleets import Fleet, node
+
+
+def test_pods_that_use_no_devices_are_not_kept(fleet: Fleet) -> None:
+    plain = {"metadata": {"name": "p", "namespace": "d"}, "spec": {"containers": [{"name": "c"}]}}
+    fleet.put(kinds.POD, plain)
+    fleet.put(kinds.POD, b.gpu_pod(name="q"))
+    assert list(fleet.look().pods) == ["default/q"]
+
+
+def test_a_pod_that_finishes_is_kept_no_more(fleet: Fleet) -> None:
+    fleet.put(kinds.POD, b.gpu_pod())
+    assert fleet.look().pods
+    fleet.put(kinds.POD, {**b.gpu_pod(), "status": {"phase": "Succeeded"}})
+    assert not fleet.look().pods
+
+
+def test_a_pod_alone_does_not_touch_what_verdicts_rest_on(fleet: Fleet) -> None:
+    fleet.put(kinds.NODE, node())
+    before = fleet.look()
+    fleet.put(kinds.POD, b.gpu_pod())
+    after = fleet.look()
+    assert (after.generation, after.basis) == (before.generation + 1, before.basis)
+
+
+def holding(health: str, *, phase: str = "Running") -> Any:
+    resources = [{"resourceID": "GPU-1", "health": health}]
+    said = [{"name": b.RESOURCE, "resources": resources}]
+    pod = b.gpu_pod()
+    pod["spec"]["nodeName"] = "n"
+    pod["status"] = {"phase": phase, "containerStatuses": [{"allocatedResourcesStatus": said}]}
+    return pod
+
+
+def test_a_unit_that_a_live_pod_holds_is_taken_until_the_pod_ends(fleet: Fleet) -> None:
+    fleet.put(kinds.NODE, node())
+    fleet.put(kinds.POD, holding("Unhealthy"))
+    (unit,) = fleet.look().nodes["n"].plugins[b.RESOURCE].units
+    assert (unit.unit, unit.allocated) == ("GPU-1", True)
+    assert unit.health.state is not State.HEALTHY
+    fleet.put(kinds.POD, holding("Unhealthy", phase="Succeeded"))
+    (unit,) = fleet.look().nodes["n"].plugins[b.RESOURCE].units
+    assert not unit.allocated
+
+
+def test_a_refusal_counts_in_full_where_the_pod_was_seen_before_it_was_bound(fleet: Fleet) -> None:
+    fleet.put(kinds.NODE, node())
+    meta = {"name": "p", "namespace": "d", "uid": "u"}
+    spec = {"containers": [{"resources": {"limits": {b.RESOURCE: "1"}}}]}
+    refused = {
+        "metadata": meta,
+        "spec": {**spec, "nodeName": "n"},
+        "status": {
+            "phase": "Failed",
+            "reason": "UnexpectedAdmissionError",
+            "message": "Pod was rejected: Allocate failed due to requested number of devices "
+            "unavailable for example.com/gpu. Requested: 1, Available: 0, which is unexpected",
+            "startTime": "1970-01-12T13:46:40Z",
+        },
+    }
+    fleet.put(kinds.POD, {"metadata": meta, "spec": spec, "status": {"phase": "Pending"}})
+    fleet.put(kinds.POD, refused)
+    assert fleet.look().nodes["n"].health.score == 0.6
+    fleet.put(kinds.POD, {**refused, "metadata": {**meta, "labels": {"seen": "twice"}}})
+    assert fleet.look().nodes["n"].health.score == 0.6  # one pod, one refusal
+
+    created_there = {**meta, "name": "q", "uid": "v"}
+    fleet.put(kinds.NODE, node("m"))
+    fleet.put(kinds.POD, {**refused, "metadata": created_there, "spec": {**spec, "nodeName": "m"}})
+    assert fleet.look().nodes["m"].health.score == 0.65
+
+
+def test_bad_news_outlives_the_pod_that_brought_it_and_fades(fleet: Fleet) -> None:
+    fleet.put(kinds.NODE, node())
+    fleet.put(kinds.POD, holding("Unhealthy"))
+    (before,) = fleet.look().nodes["n"].plugins[b.RESOURCE].units
+    fleet.now += 1000 * 3600.0
+    (still,) = fleet.look().nodes["n"].plugins[b.RESOURCE].units
+    assert still.health.score == before.health.score  # while the pod says it, it does not fade
+    fleet.inventory.remove(kinds.POD, "default/p", fleet.now)
+    (after,) = fleet.look().nodes["n"].plugins[b.RESOURCE].units
+    assert after.health.score == before.health.score
+    fleet.now += 1000 * 3600.0
+    assert not [
+        unit
+        for unit in fleet.look().nodes["n"].plugins[b.RESOURCE].units
+        if unit.health.state is not State.HEALTHY
+    ]
+
+
+QUANTITIES = st.dictionaries(
+    st.sampled_from(["cpu", b.RESOURCE, "kubernetes.io/x", "fettle.dev/claims", "a/b"]),
+    st.sampled_from(["0", "1", "2k", "x", ""]),
+)
+CONTAINERS = st.lists(
+    st.fixed_dictionaries(
+        {"resources": st.fixed_dictionaries({"limits": QUANTITIES, "requests": QUANTITIES})},
+        optional={"restartPolicy": st.just("Always")},
+    ),
+    max_size=2,
+)
+
+
+@given(init=CONTAINERS, main=CONTAINERS)
+def test_a_pod_uses_devices_if_and_only_if_it_needs_units_of_some(init: Any, main: Any) -> None:
+    spec = {"initContainers": init, "containers": main}
+    pod = b.pod({"metadata": {"name": "p"}, "spec": spec})
+    assert asks.uses_devices(pod) is bool(list(extended.device_units(pod)))

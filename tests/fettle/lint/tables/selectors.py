@@ -1,0 +1,209 @@
+"""Claims: classes and selectors, and devices asked for as extended resources."""
+
+from tests.controlplane import objects as api
+from tests.fettle.lint.fleets import GPU, MIG, NIC
+from tests.fettle.lint.tables.case import (
+    FLEET,
+    Case,
+    claim,
+    device,
+    exactly,
+    first,
+    option,
+    template,
+)
+
+UNGUARDED = api.device_class("unguarded", selectors=[device('productName == "NVIDIA H100"')])
+
+CASES = [
+    Case(
+        "FTL001",
+        "a typo",
+        claim(exactly(device_class="gpu.nvidia.co")),
+        "no DeviceClass",
+        f"write {GPU}",
+    ),
+    Case("FTL001", "in a template", template(exactly(device_class="tpu")), "there are: gpu.nvidia"),
+    Case(
+        "FTL001",
+        "another kind of device is no typo",
+        claim(exactly(device_class="vfio.gpu.nvidia.com")),
+        "no DeviceClass",
+        "name one that exists",
+    ),
+    Case("FTL001", "a class that exists", claim(exactly())),
+    Case(
+        "FTL001",
+        "an alternative is another rule's",
+        claim(first("gpu", option("a", "nosuch"), option("b"))),
+    ),
+    Case(
+        "FTL002",
+        "one of two",
+        claim(first("gpu", option("a"), option("b", "nosuch"))),
+        "blocks the other alternatives",
+    ),
+    Case("FTL002", "both exist", claim(first("gpu", option("a"), option("b", MIG)))),
+    Case(
+        "FTL003",
+        "a claim of a class without devices",
+        claim(exactly(device_class=MIG)),
+        "matches none of the 7 devices",
+    ),
+    Case(
+        "FTL003",
+        "a class of a driver that is not there",
+        api.device_class("tpu", driver="tpu.example.com"),
+        "matches none",
+    ),
+    Case("FTL003", "a class with one device", api.device_class("other", driver=NIC)),
+    Case(
+        "FTL004",
+        "a model that is not there",
+        claim(exactly(selectors=[device('productName == "NVIDIA B200"')])),
+        "0 of 6 devices in 2 pools of gpu.nvidia.com match",
+    ),
+    Case(
+        "FTL004",
+        "too much memory",
+        claim(
+            exactly(selectors=[f'device.capacity["{GPU}"].memory.compareTo(quantity("96Gi")) >= 0'])
+        ),
+        "nearest: memory 80Gi < 96Gi",
+    ),
+    Case(
+        "FTL004",
+        "in every alternative",
+        claim(
+            first("gpu", *(option(n, selectors=[device(f'productName == "{n}"')]) for n in "ab"))
+        ),
+        "0 of 6",
+    ),
+    Case(
+        "FTL004",
+        "one alternative is there",
+        claim(first("gpu", option("a", selectors=[device('productName == "B200"')]), option("b"))),
+    ),
+    Case(
+        "FTL004",
+        "a model that is there",
+        claim(exactly(selectors=[device('productName == "NVIDIA A100"')])),
+    ),
+    Case(
+        "FTL004",
+        "a class without devices is another rule's",
+        claim(exactly(device_class=MIG, selectors=[device("index > 9")])),
+    ),
+    Case(
+        "FTL005",
+        "an attribute that no device has",
+        claim(exactly(selectors=[device('model == "H100"')])),
+        "fails on 6 of 6",
+    ),
+    Case(
+        "FTL005",
+        "guarded by has()",
+        claim(exactly(selectors=[f"has({device('productName')}) && {device('index')} >= 0"])),
+    ),
+    Case(
+        "FTL006",
+        "a version compared as text",
+        claim(exactly(selectors=[device('driverVersion > "550.1.2"')])),
+        "no such overload",
+    ),
+    Case(
+        "FTL006",
+        "a version compared as a version",
+        claim(exactly(selectors=[device('driverVersion.compareTo(semver("550.1.2")) >= 0')])),
+    ),
+    Case(
+        "FTL007",
+        "a domain with a typo",
+        claim(exactly(selectors=['device.attributes["gpu.nvidia.co"].index == 1'])),
+        "no device has attributes of the domain",
+        f"write {GPU}",
+    ),
+    Case(
+        "FTL007",
+        "a name with a typo",
+        claim(exactly(selectors=[device('productname == "x"')])),
+        "productname",
+        "write productName",
+    ),
+    Case(
+        "FTL007",
+        "a name that newer drivers may have",
+        claim(exactly(selectors=[f'has({device("fabric")}) && {device("fabric")} == "x"'])),
+    ),
+    Case(
+        "FTL007",
+        "a domain that is there",
+        claim(
+            exactly(selectors=['device.attributes["resource.kubernetes.io"].pcieRoot == "pci0"'])
+        ),
+    ),
+    Case(
+        "FTL008",
+        "reads before it knows the driver",
+        UNGUARDED,
+        "fails on 1 of 7",
+        "begin with device.driver",
+    ),
+    Case(
+        "FTL008",
+        "asks for the driver first",
+        api.device_class(
+            "h100",
+            selectors=[f'device.driver == "{GPU}" && {device("productName")} == "NVIDIA H100"'],
+        ),
+    ),
+    Case(
+        "FTL041",
+        "by name and by claim",
+        api.pod(
+            "p",
+            templates={"gpu": "t"},
+            gpus=1,
+            resource=f"deviceclass.resource.kubernetes.io/{GPU}",
+        ),
+        "whose devices a claim of this pod asks for too",
+        known=(*FLEET, template(exactly())),
+    ),
+    Case(
+        "FTL041",
+        "another class",
+        api.pod(
+            "p",
+            templates={"gpu": "t"},
+            gpus=1,
+            resource=f"deviceclass.resource.kubernetes.io/{NIC}",
+        ),
+        known=(*FLEET, template(exactly())),
+    ),
+    Case(
+        "FTL042",
+        "a name that is taken",
+        api.device_class("b", extended_resource="example.com/gpu"),
+        "DeviceClass a has the same",
+        known=(api.device_class("a", extended_resource="example.com/gpu"),),
+    ),
+    Case(
+        "FTL042",
+        "a name of its own",
+        api.device_class("b", extended_resource="example.com/b"),
+        known=(api.device_class("a", extended_resource="example.com/gpu"),),
+    ),
+    Case(
+        "FTL043",
+        "evicts, where a class has an extended resource",
+        api.device_taint_rule("r", "example.com/bad", "NoExecute"),
+        "are not evicted",
+        known=(api.device_class("a", extended_resource="example.com/gpu"),),
+    ),
+    Case(
+        "FTL043",
+        "only keeps off",
+        api.device_taint_rule("r", "example.com/bad", "NoSchedule"),
+        known=(api.device_class("a", extended_resource="example.com/gpu"),),
+    ),
+]

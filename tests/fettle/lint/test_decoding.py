@@ -1,0 +1,125 @@
+"""Values of a wrong type: told with field and fix, and nothing that the API server takes."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fettle.lint.decoding import mismatches
+from fettle.lint.manifests import Manifest
+from tests.controlplane import objects as api
+from tests.fettle.lint.builders import Object
+from tests.fettle.lint.tables.case import claim, exactly, template
+from tests.fettle.lint.test_tables import CASES
+from tests.fettle.lint.wild import spoilt
+
+OBJECTS = st.sampled_from(sorted((case.object for case in CASES), key=str))
+
+
+def told(object: Object) -> list[tuple[str, str, str]]:
+    return [(f.field, f.message, f.fix) for f in mismatches(Manifest(object))]
+
+
+def job(**spec: Any) -> Object:
+    made = api.job("j")
+    return {**made, "spec": {**made["spec"], **spec}}
+
+
+def pod(**spec: Any) -> Object:
+    made = api.pod("p")
+    return {**made, "spec": {**made["spec"], **spec}}
+
+
+REQUEST = "spec.devices.requests[0].exactly"
+WRONG: list[tuple[Object, str, str, str]] = [
+    (claim(exactly(count="40")), f"{REQUEST}.count", "a whole number", "write 40, without quotes"),
+    (claim(exactly(count=1.5)), f"{REQUEST}.count", "a whole number", ""),
+    (claim(exactly(count=True)), f"{REQUEST}.count", "a whole number", ""),
+    (
+        claim(exactly(adminAccess="True")),
+        f"{REQUEST}.adminAccess",
+        "true or false",
+        "write true, without quotes",
+    ),
+    (
+        claim(exactly(tolerations=[{"value": 1}])),
+        f"{REQUEST}.tolerations[0].value",
+        "text",
+        'write "1", in quotes',
+    ),
+    (claim(exactly(tolerations={})), f"{REQUEST}.tolerations", "a list", ""),
+    (claim(exactly(tolerations=["x"])), f"{REQUEST}.tolerations[0]", "an object", ""),
+    (
+        claim(exactly(capacity={"requests": {"memory": True}})),
+        f"{REQUEST}.capacity.requests.memory",
+        "a quantity",
+        "",
+    ),
+    (
+        template(exactly(count="2")),
+        "spec.spec.devices.requests[0].exactly.count",
+        "a whole number",
+        "write 2, without quotes",
+    ),
+    (
+        {**claim(exactly()), "spec": []},
+        "spec",
+        "an object",
+        "",
+    ),
+    (job(backoffLimit="3"), "spec.backoffLimit", "a whole number", "write 3, without quotes"),
+    (
+        job(podFailurePolicy={"rules": [{"onExitCodes": {"values": ["42"]}}]}),
+        "spec.podFailurePolicy.rules[0].onExitCodes.values[0]",
+        "a whole number",
+        "write 42, without quotes",
+    ),
+    (pod(nodeSelector={"gpu": True}), "spec.nodeSelector.gpu", "text", 'write "true", in quotes'),
+    (
+        {**pod(), "metadata": {"name": "p", "annotations": {"fettle.dev/min-score": 0.7}}},
+        "metadata.annotations[fettle.dev/min-score]",
+        "text",
+        'write "0.7", in quotes',
+    ),
+    (
+        job(parallelism="two"),
+        "spec.parallelism",
+        "a whole number",
+        "",
+    ),
+]
+
+
+@pytest.mark.parametrize(("object", "field", "must_be", "fix"), WRONG, ids=lambda v: str(v)[:50])
+def test_a_value_of_a_wrong_type_is_told(
+    object: Object, field: str, must_be: str, fix: str
+) -> None:
+    ((where, message, how),) = told(object)
+    assert where == field
+    assert message.startswith(f"must be {must_be}, and is ")
+    assert how == fix
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_what_the_api_server_accepts_has_no_wrong_types(case: Any) -> None:
+    assert told(case.object) == []
+
+
+@pytest.mark.parametrize(
+    "object",
+    [
+        claim(exactly(count=None, tolerations=None)),
+        claim(exactly(capacity={"requests": {"memory": 0.5, "cores": 2, "a": "1Gi"}})),
+        pod(containers=[{"name": "c", "resources": {"limits": {"cpu": 0.5, "nvidia.com/gpu": 1}}}]),
+        {"kind": "Thing", "spec": {"count": "40"}},
+    ],
+)
+def test_null_quantities_as_numbers_and_unknown_kinds_are_not_wrong(object: Object) -> None:
+    assert told(object) == []
+
+
+@given(OBJECTS.flatmap(spoilt))
+def test_any_object_is_looked_at_without_a_crash(spoiled: Any) -> None:
+    if isinstance(spoiled, dict):
+        assert all(field and message for field, message, _ in told(spoiled))

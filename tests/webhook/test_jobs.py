@@ -1,0 +1,230 @@
+"""What is injected into Jobs, and what is left as its author wrote it."""
+
+import pytest
+
+from fettle import policy
+from tests.webhook.mutations import (
+    OWN,
+    TRAINING,
+    cluster,
+    injected,
+    means,
+    mutated,
+    mutation,
+    updated,
+)
+from tests.webhook.reviews import CLAIMS, Object, job
+from webhook.mutating import Mutation
+
+RULES = [
+    {"action": "Ignore", "onPodConditions": [{"type": condition, "status": "True"}]}
+    for condition in ("DisruptionTarget", "fettle.dev/DeviceFailed")
+]
+
+
+async def test_a_training_job_gets_the_transaction_and_its_pods_the_policy() -> None:
+    done = await mutated(job(TRAINING, parallelism=8, completions=8))
+    assert done["spec"]["podFailurePolicy"] == {"rules": RULES}
+    assert done["spec"]["podReplacementPolicy"] == "Failed"
+    assert done["spec"]["backoffLimit"] == 48
+    assert done["spec"]["template"]["metadata"]["annotations"] == TRAINING
+    assert injected(done) == {
+        "policy": "training",
+        "values": {
+            "spec.podFailurePolicy": {"rules": RULES},
+            "spec.podReplacementPolicy": "Failed",
+            "spec.backoffLimit": 48,
+            "spec.template.metadata.annotations[fettle.dev/policy]": "training",
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    ("spec", "limit"),
+    [
+        ({}, 6),
+        ({"backoffLimit": 0, "parallelism": 8, "completions": 8}, 0),
+        ({"backoffLimit": 7, "parallelism": 8, "completions": 8}, 7),
+        ({"parallelism": 8, "completions": 2}, 12),
+        ({"parallelism": 8, "completions": None}, 48),
+        ({"parallelism": 0}, 6),
+        ({"parallelism": 2**31 - 1, "completions": None}, 2**31 - 1),
+        ({"parallelism": 8, "completions": 8, "backoffLimitPerIndex": 1}, 6),
+        ({"backoffLimit": 2**31 - 1, "backoffLimitPerIndex": 1}, 2**31 - 1),
+    ],
+)
+async def test_the_backoff_limit_is_six_for_each_pod_at_a_time_unless_it_was_written(
+    spec: Object, limit: int
+) -> None:
+    assert (await mutated(job(TRAINING, **spec)))["spec"]["backoffLimit"] == limit
+
+
+async def test_a_replacement_policy_that_is_right_already_is_not_touched() -> None:
+    patch = (await mutation(job(TRAINING, podReplacementPolicy="Failed"))).patch
+    assert "/spec/podReplacementPolicy" not in [operation.path for operation in patch]
+
+
+async def test_a_job_with_a_pod_failure_policy_of_its_own_is_left_as_it_was_written() -> None:
+    own = {"rules": [{"action": "FailJob", "onExitCodes": {"operator": "In", "values": [1]}}]}
+    before = job(TRAINING, podFailurePolicy=own, podReplacementPolicy="Failed", parallelism=8)
+    done = await mutated(before)
+    template = done["spec"].pop("template")
+    before["spec"].pop("template")
+    assert done["spec"] == before["spec"]
+    assert template["metadata"]["annotations"] == TRAINING
+
+
+IGNORES = [
+    {"action": "Ignore", "onPodConditions": [{"type": condition, "status": "True"}]}
+    for condition in ("DisruptionTarget", policy.DEVICE_FAILED)
+]
+FAILS = {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [1, 42]}}
+
+
+@pytest.mark.parametrize(
+    ("rules", "says"),
+    [
+        ([FAILS], ["does not ignore DisruptionTarget and fettle.dev/DeviceFailed"]),
+        (IGNORES[:1], ["does not ignore fettle.dev/DeviceFailed", "not fail the Job on 42"]),
+        ([{"action": "Ignore", "onExitCodes": {"values": "odd"}}, *IGNORES], ["Job on 42"]),
+        ([*IGNORES, FAILS], []),
+    ],
+)
+async def test_a_pod_failure_policy_of_its_own_is_told_what_it_does_without(
+    rules: list[Object], says: list[str]
+) -> None:
+    by = means({"failure": {"ignoreDisruptions": True, "failJobOnExitCodes": [42]}})
+    own = job({policy.ANNOTATION: "own"}, podFailurePolicy={"rules": rules})
+    warnings = (await mutation(own, by=by)).warnings
+    assert len(warnings) == bool(says)
+    for text in says:
+        assert text in warnings[0]
+
+
+async def test_a_pod_failure_policy_that_was_injected_is_no_reason_to_warn() -> None:
+    done = await mutated(job(TRAINING))
+    assert (await mutation(done)).warnings == ()
+
+
+@pytest.mark.parametrize("restart", ["OnFailure", None])
+async def test_another_restart_policy_is_a_warning_and_no_transaction(
+    restart: str | None,
+) -> None:
+    before = job(TRAINING, template={"restartPolicy": restart})
+    done = await mutated(before)
+    assert "podFailurePolicy" not in done["spec"]
+    assert done["spec"]["podReplacementPolicy"] == "TerminatingOrFailed"
+    (warning,) = (await mutation(before)).warnings
+    assert "restartPolicy" in warning
+    assert "training" in warning
+
+
+async def test_a_policy_that_does_not_ignore_disruptions_only_stamps_its_name() -> None:
+    done = await mutated(job({policy.ANNOTATION: "inference", policy.MIN_SCORE_ANNOTATION: "0.5"}))
+    assert "podFailurePolicy" not in done["spec"]
+    assert done["spec"]["template"]["metadata"]["annotations"] == {
+        policy.ANNOTATION: "inference",
+        policy.MIN_SCORE_ANNOTATION: "0.5",
+    }
+
+
+async def test_what_the_template_says_itself_stays() -> None:
+    before = job(TRAINING)
+    before["spec"]["template"]["metadata"]["annotations"] = {policy.ANNOTATION: "scavenger"}
+    done = await mutated(before)
+    assert done["spec"]["template"]["metadata"]["annotations"][policy.ANNOTATION] == "scavenger"
+    assert "podFailurePolicy" in done["spec"]
+
+
+async def test_a_policy_named_only_on_the_template_is_the_jobs_too() -> None:
+    before = job()
+    before["spec"]["template"]["metadata"]["annotations"] = TRAINING
+    assert "podFailurePolicy" in (await mutated(before))["spec"]
+
+
+async def test_the_namespaces_label_speaks_for_jobs_that_use_devices() -> None:
+    labelled = cluster({policy.ANNOTATION: "training"})
+    done = await mutated(job(template={"resourceClaims": CLAIMS}), labelled)
+    assert "podFailurePolicy" in done["spec"]
+    assert "annotations" not in done["spec"]["template"]["metadata"]
+    assert await mutation(job(), labelled) == Mutation()
+
+
+FAILING = means({"failure": {"ignoreDisruptions": True, "failJobOnExitCodes": [42, 3]}})
+
+
+async def test_exit_codes_come_after_disruptions_since_an_evicted_pod_has_one_too() -> None:
+    done = await mutated(job(OWN), by=FAILING)
+    codes = {"operator": "In", "values": [3, 42]}
+    assert done["spec"]["podFailurePolicy"]["rules"] == [
+        *RULES,
+        {"action": "FailJob", "onExitCodes": codes},
+    ]
+
+
+async def test_exit_codes_alone_are_a_transaction_without_more_tries() -> None:
+    by = means({"failure": {"failJobOnExitCodes": [42]}})
+    done = await mutated(job(OWN, parallelism=8, completions=8), by=by)
+    (rule,) = done["spec"]["podFailurePolicy"]["rules"]
+    assert rule["action"] == "FailJob"
+    assert done["spec"]["podReplacementPolicy"] == "Failed"
+    assert done["spec"]["backoffLimit"] == 6
+
+
+PER_INDEX = means({"failure": {"backoffLimitPerIndex": 2}})
+
+
+@pytest.mark.parametrize(
+    ("spec", "per_index", "limit"),
+    [
+        ({"completionMode": "Indexed"}, 2, 2**31 - 1),
+        ({"completionMode": "Indexed", "backoffLimit": 9}, 2, 9),
+        ({"completionMode": "Indexed", "backoffLimitPerIndex": 0}, 0, 6),
+        ({"completionMode": "NonIndexed"}, None, 6),
+    ],
+)
+async def test_each_index_gets_its_own_limit_where_there_are_indexes(
+    spec: Object, per_index: int | None, limit: int
+) -> None:
+    done = await mutated(job(OWN, **spec), by=PER_INDEX)
+    assert done["spec"].get("backoffLimitPerIndex") == per_index
+    assert done["spec"]["backoffLimit"] == limit
+
+
+async def test_a_limit_per_index_leaves_the_tries_of_the_whole_job_unlimited() -> None:
+    by = means({"failure": {"ignoreDisruptions": True, "backoffLimitPerIndex": 2}})
+    done = await mutated(job(OWN, completionMode="Indexed", parallelism=4, completions=4), by=by)
+    assert done["spec"]["backoffLimit"] == 2**31 - 1
+    assert done["spec"]["podFailurePolicy"] == {"rules": RULES}
+
+
+async def test_to_apply_the_original_job_again_keeps_what_was_injected() -> None:
+    original = job(TRAINING, parallelism=8, completions=8)
+    old = await mutated(original)
+    changed = job(TRAINING, parallelism=8, completions=8, suspend=True)
+    done = await updated(changed, old)
+    assert done["spec"] == {**old["spec"], "suspend": True}
+    assert injected(done) == injected(old)
+
+
+async def test_what_an_author_changes_later_is_not_put_back() -> None:
+    old = await mutated(job(TRAINING, parallelism=8, completions=8))
+    done = await updated(job(TRAINING, parallelism=8, completions=8, backoffLimit=3), old)
+    assert done["spec"]["backoffLimit"] == 3
+    assert done["spec"]["podFailurePolicy"] == old["spec"]["podFailurePolicy"]
+
+
+async def test_a_job_whose_spec_is_unchanged_is_not_touched() -> None:
+    old = await mutated(job(TRAINING))
+    bare = {**old, "metadata": {**old["metadata"], "annotations": TRAINING}}
+    assert await mutation(bare, operation="UPDATE", oldObject=old) == Mutation()
+
+
+@pytest.mark.parametrize("annotations", [{policy.ANNOTATION: "inference"}, {}])
+async def test_another_policy_for_a_job_that_runs_is_a_warning(annotations: Object) -> None:
+    old = await mutated(job(TRAINING))
+    new = {**old, "metadata": {**old["metadata"], "annotations": annotations}}
+    done = await mutation(new, operation="UPDATE", oldObject=old)
+    assert done.patch == ()
+    (warning,) = done.warnings
+    assert warning.startswith("fettle: fettle.dev/policy changed, but this Job goes on as it was")

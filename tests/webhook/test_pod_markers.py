@@ -1,0 +1,109 @@
+"""What is injected into the containers of pods: the marker of claims, and restart rules."""
+
+import pytest
+
+from tests.webhook.mutations import OWN, TRAINING, injected, means, mutated, mutation
+from tests.webhook.reviews import CLAIMS, pod
+from webhook.gates import Gates
+from webhook.mutating import Mutation
+
+
+async def test_a_pod_with_claims_gets_the_marker_as_limit_and_request() -> None:
+    done = await mutated(pod(resourceClaims=CLAIMS))
+    marker = {"fettle.dev/claims": "1"}
+    assert done["spec"]["containers"][0]["resources"] == {"limits": marker, "requests": marker}
+    assert done["spec"]["containers"][1]["resources"] == {}
+    assert injected(done) == {
+        "policy": None,
+        "values": {
+            f"spec.containers[0].resources.{part}[fettle.dev/claims]": "1"
+            for part in ("limits", "requests")
+        },
+    }
+
+
+async def test_other_resources_of_the_container_stay() -> None:
+    resources = {"limits": {"cpu": "4"}, "requests": {"cpu": "1", "memory": "1Gi"}}
+    done = await mutated(
+        pod(resourceClaims=CLAIMS, containers=[{"name": "main", "resources": resources}])
+    )
+    assert done["spec"]["containers"][0]["resources"] == {
+        "limits": {"cpu": "4", "fettle.dev/claims": "1"},
+        "requests": {"cpu": "1", "memory": "1Gi", "fettle.dev/claims": "1"},
+    }
+
+
+async def test_a_container_without_resources_gets_them() -> None:
+    done = await mutated(pod(resourceClaims=CLAIMS, containers=[{"name": "main"}]))
+    assert done["spec"]["containers"][0]["resources"]["limits"] == {"fettle.dev/claims": "1"}
+
+
+async def test_an_extended_resource_by_class_name_needs_the_marker_too() -> None:
+    limits = {"deviceclass.resource.kubernetes.io/gpu": "1"}
+    done = await mutated(pod(containers=[{"name": "main", "resources": {"limits": limits}}]))
+    assert done["spec"]["containers"][0]["resources"]["limits"]["fettle.dev/claims"] == "1"
+
+
+async def test_a_marker_on_another_container_is_enough() -> None:
+    marked = {"limits": {"fettle.dev/claims": "1"}, "requests": {"fettle.dev/claims": "1"}}
+    containers = [{"name": "main"}, {"name": "side", "resources": marked}]
+    assert await mutation(pod(resourceClaims=CLAIMS, containers=containers)) == Mutation()
+
+
+async def test_policy_and_marker_together_are_one_record() -> None:
+    done = await mutated(pod(TRAINING, resourceClaims=CLAIMS))
+    assert len(injected(done)["values"]) == 4
+
+
+async def test_an_earlier_record_is_added_to() -> None:
+    """As when another webhook adds a claim, and the API server asks again."""
+    first = await mutated(pod(TRAINING))
+    first["spec"]["resourceClaims"] = CLAIMS
+    second = await mutated(first)
+    assert injected(second)["policy"] == "training"
+    assert len(injected(second)["values"]) == 4
+
+
+async def test_a_record_that_somebody_spoilt_is_replaced() -> None:
+    done = await mutated(pod({**TRAINING, "fettle.dev/injected": "[1"}))
+    assert injected(done)["policy"] == "training"
+
+
+async def test_a_static_pods_mirror_is_left_alone() -> None:
+    mirror = pod({**TRAINING, "kubernetes.io/config.mirror": "x"}, resourceClaims=CLAIMS)
+    assert await mutation(mirror) == Mutation()
+
+
+# --- pods: containers that start again
+
+RESTARTING = means({"failure": {"restartContainerOnExitCodes": [42, 3]}})
+
+
+async def test_containers_of_a_pod_that_never_restarts_start_again_on_the_policys_codes() -> None:
+    done = await mutated(pod(OWN, restartPolicy="Never"), by=RESTARTING)
+    rules = [{"action": "Restart", "exitCodes": {"operator": "In", "values": [3, 42]}}]
+    for container in done["spec"]["containers"]:
+        assert container["restartPolicy"] == "Never"
+        assert container["restartPolicyRules"] == rules
+    assert injected(done)["values"]["spec.containers[main].restartPolicyRules"] == rules
+
+
+async def test_a_container_that_says_itself_when_it_restarts_is_left_alone() -> None:
+    containers = [{"name": "main", "restartPolicy": "OnFailure"}, {"name": "side"}]
+    done = await mutated(pod(OWN, restartPolicy="Never", containers=containers), by=RESTARTING)
+    assert done["spec"]["containers"][0] == containers[0]
+    assert "restartPolicyRules" in done["spec"]["containers"][1]
+
+
+@pytest.mark.parametrize("restart", ["Always", "OnFailure", None])
+async def test_where_containers_restart_anyway_there_is_nothing_to_inject(
+    restart: str | None,
+) -> None:
+    assert (await mutation(pod(OWN, restartPolicy=restart), by=RESTARTING)).patch == ()
+
+
+async def test_a_cluster_too_old_for_restart_rules_gets_none() -> None:
+    old = RESTARTING._replace(gates=Gates(tolerations=True, alternatives=True))
+    assert (await mutation(pod(OWN, restartPolicy="Never"), by=old)).patch == ()
+    unknown = await mutation(pod(OWN, restartPolicy="Never"), by=RESTARTING._replace(gates=None))
+    assert (unknown.patch, unknown.undecided) == ((), "gates")

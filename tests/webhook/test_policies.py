@@ -1,0 +1,103 @@
+"""DevicePolicies that say something in vain: a warning when they are written, and a count."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+import pytest
+from prometheus_client import CollectorRegistry
+from structlog.testing import capture_logs
+
+from fettle.lint.linting import DEFAULT_LEVELS, Linter
+from fettle.policies import Policies
+from fettle.policy import RuleSeverity
+from fettle.policy import Validation as Levels
+from fettle.selectors.engine import SelectorEngine
+from fettle.verdicts.requirements import Engines
+from fettle.view import EMPTY, Publisher
+from tests.webhook.mutations import policy_of
+from tests.webhook.reviews import Object, encoded, review
+from webhook.policies import StoredPolicies
+from webhook.review import decode
+from webhook.validating import Validation, validate
+
+UNKNOWN = {"validation": {"rules": {"FTL999": "Deny", "FTL010": "Warn"}}}
+BROKEN = {"placement": {"requires": [{"expression": "device.driver == 'x'"}, {"expression": "x("}]}}
+
+
+@pytest.fixture
+async def engines() -> AsyncIterator[Engines]:
+    engine = SelectorEngine()
+    await engine.start()
+    yield Engines(engine)
+    await engine.close()
+
+
+def device_policy(spec: Object) -> Object:
+    return {
+        "apiVersion": "fettle.dev/v1alpha1",
+        "kind": "DevicePolicy",
+        "metadata": {"name": "own"},
+        "spec": spec,
+    }
+
+
+async def validated(
+    spec: Object, engines: Engines | None = None, levels: Levels = DEFAULT_LEVELS, **request: Any
+) -> Validation:
+    asked = decode(encoded(review(device_policy(spec), namespace="", **request)))
+    return await validate(asked, EMPTY, Linter(), Policies(), levels, engines)
+
+
+async def test_a_rule_that_does_not_exist_is_a_warning_and_never_a_denial() -> None:
+    found = await validated(UNKNOWN, levels=Levels(rules={"FTL104": RuleSeverity.DENY}))
+    assert found.denied == ()
+    (warning,) = found.warned
+    assert str(warning) == (
+        "FTL104 spec.validation.rules.FTL999: there is no rule FTL999; docs/rules.md lists them"
+    )
+
+
+async def test_a_requirement_that_does_not_compile_is_a_warning(engines: Engines) -> None:
+    found = await validated(BROKEN, engines)
+    assert found.denied == ()
+    (warning,) = found.warned
+    assert (warning.rule, warning.field) == ("FTL105", "spec.placement.requires[1].expression")
+    assert "does not compile" in warning.message
+
+
+async def test_what_a_requirement_says_of_a_node_is_not_in_vain(engines: Engines) -> None:
+    about = {"placement": {"requires": [{"expression": '"a" in node.labels'}]}}
+    assert await validated(about, engines) == Validation()
+
+
+async def test_an_unchanged_policy_is_not_warned_of_again() -> None:
+    old = device_policy(UNKNOWN)
+    assert await validated(UNKNOWN, operation="UPDATE", oldObject=old) == Validation()
+
+
+async def test_what_stored_policies_say_in_vain_is_logged_once_and_counted() -> None:
+    publisher, registry = Publisher(), CollectorRegistry()
+
+    def publish(generation: int, **specs: Object) -> None:
+        policies = {name: policy_of(spec, name) for name, spec in specs.items()}
+        view = msgspec.structs.replace(EMPTY, generation=generation, synced=True, policies=policies)
+        publisher.publish(view, frozenset())
+
+    async def count_is(number: int) -> None:
+        async with asyncio.timeout(5):
+            while registry.get_sample_value("fettle_webhook_ignored_rules") != number:
+                await asyncio.sleep(0.01)
+
+    with capture_logs() as logs:
+        running = asyncio.create_task(StoredPolicies(publisher, registry).run())
+        publish(1, own=UNKNOWN, other=UNKNOWN)
+        await count_is(2)
+        publish(2, own=UNKNOWN)
+        await count_is(1)
+        publish(3)
+        await count_is(0)
+        running.cancel()
+    told = [(log["policy"], log["rule"]) for log in logs if log["log_level"] == "warning"]
+    assert told == [("other", "FTL999"), ("own", "FTL999")]
