@@ -48,13 +48,16 @@ class Unseen:
         while pods and now - next(iter(pods.values()))[0] > SECONDS:
             pods.popitem(last=False)
         waiting = 0
-        for key, (_, other) in reversed(list(pods.items())):
+        placed: list[str] = []
+        for key, (_, other) in reversed(pods.items()):
             if _visible(other, view):
-                del pods[key]
+                placed.append(key)
             elif key != pod.metadata.key:
                 waiting += 1
             if waiting >= STEPS[-1]:
                 break
+        for key in placed:
+            del pods[key]
         return next(step for step in STEPS if step >= waiting)
 
     def _forget(self, now: float) -> None:
