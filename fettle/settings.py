@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
-import yaml
 
+from fettle import own_yaml
 from fettle.allocator import gates
 from fettle.errors import SettingsError
 from fettle.policies import Policies
@@ -17,6 +17,7 @@ from fettle.policy import BUILT_IN, INFERENCE, Policy, RuleSeverity, Validation
 _RULE = re.compile(r"FTL\d{3}")
 _POLICY_NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,61}[a-z0-9])?")
 """As the API server takes it, and a namespace's label can name it."""
+_LONGEST = 500
 
 
 class _Section(
@@ -281,19 +282,25 @@ def load(path: Path | None) -> Settings:
     if path is None:
         return Settings()
     try:
-        data: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
+        data: Any = own_yaml.value_of(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise SettingsError(f"settings file {path}: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        reason = " ".join(str(error).replace('in "<unicode string>", ', "").split())
-        raise SettingsError(f"settings file {path}: no valid YAML: {reason}") from error
+    except ValueError as error:
+        raise SettingsError(f"settings file {path}: no valid YAML: {error}") from error
     try:
         settings = msgspec.convert(_with_off(data) if data is not None else {}, Settings)
     except msgspec.ValidationError as error:
-        raise SettingsError(f"settings file {path}: {error}") from error
+        raise SettingsError(f"settings file {path}: {_one_line(str(error))}") from error
     for field in _passed_over(data, msgspec.to_builtins(settings), "$"):
-        raise SettingsError(f"settings file {path}: Object contains unknown field {field}")
+        said = f"Object contains unknown field {field}"
+        raise SettingsError(f"settings file {path}: {_one_line(said)}")
     return settings
+
+
+def _one_line(text: str) -> str:
+    """A file may name its fields with line breaks, and at any length."""
+    text = " ".join(text.split())
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
 def _with_off(data: Any) -> Any:

@@ -230,7 +230,10 @@ def _resolved(text: str) -> Any:
     """What text without quotes means: null, a bool, a number, else itself."""
     tag = _RESOLVER.resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]
     make = _MAKE.get(str(tag))
-    return make(yaml.ScalarNode(tag, text)) if make else text
+    try:
+        return make(yaml.ScalarNode(tag, text)) if make else text
+    except ValueError:  # `0b_` looks like a number
+        return text
 
 
 def _line(event: Any) -> int:

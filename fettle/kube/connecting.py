@@ -28,8 +28,10 @@ _BROKEN = (
     OSError,
     binascii.Error,
     # What the official client lets through for a file that is not shaped like a kubeconfig.
+    ArithmeticError,
     AttributeError,
-    KeyError,
+    LookupError,
+    RecursionError,
     TypeError,
     ValueError,
 )
@@ -82,8 +84,7 @@ async def _from_files(named: str, said: str) -> Connection:
         if token := configuration.api_key.get("BearerToken"):
             configuration.api_key["BearerToken"] = token.strip()  # of a file that ends with a line
         namespace = loader.current_context["context"].get("namespace")
-        if not configuration.host:
-            raise config.ConfigException("the cluster of its current context has no server")
+        _check(configuration)
         client = _client(configuration)
     except SettingsError as error:
         raise SettingsError(f"kubeconfig {said}: {error}") from error
@@ -111,6 +112,20 @@ class _Loader(KubeConfigLoader):  # type: ignore[misc]
             self.cert_file = _file(status, "clientCertificateData")
             self.key_file = _file(status, "clientKeyData")
         return True
+
+
+def _check(configuration: Any) -> None:
+    """Raises ConfigException for what would only fail with the first request."""
+    if not configuration.host:
+        raise config.ConfigException("the cluster of its current context has no server")
+    proxy, token = configuration.proxy, configuration.api_key.get("BearerToken")
+    if proxy and not str(proxy).startswith(("http://", "https://")):
+        raise config.ConfigException(
+            f"proxy-url {str(proxy)!r} must begin with http:// or https://; Fettle knows no others"
+        )
+    for name, text in (("server", configuration.host), ("proxy-url", proxy), ("token", token)):
+        if text and not str(text).isprintable():
+            raise config.ConfigException(f"its {name} holds a character that cannot be printed")
 
 
 def _file(status: dict[str, Any], field: str) -> str:
@@ -148,6 +163,6 @@ def _client(configuration: Any) -> Any:
 
 
 def _said(error: Exception) -> str:
-    text = " ".join(str(error).split())
+    text = " ".join(str(error).encode("utf-8", "replace").decode().split())
     known = isinstance(error, config.ConfigException | yaml.YAMLError | OSError)
     return text if known else f"it is not shaped like a kubeconfig ({type(error).__name__}: {text})"

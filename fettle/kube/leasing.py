@@ -9,7 +9,7 @@ import random
 import socket
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import structlog
@@ -18,6 +18,7 @@ from fettle.errors import ClusterError, Conflict, NotFound, Unreachable
 from fettle.kube.session import Session
 
 Spec = dict[str, Any]
+_Count = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 
 log = structlog.get_logger(__name__)
 
@@ -63,6 +64,25 @@ async def _work_while(keeping: Awaitable[None], work: Callable[[], Awaitable[Non
         for task in (kept, working):
             task.cancel()
         await asyncio.gather(kept, working, return_exceptions=True)
+
+
+class _Record(msgspec.Struct, frozen=True, rename="camel"):
+    """What of a lease's spec a candidate reckons with."""
+
+    holder_identity: str | None = None
+    lease_duration_seconds: _Count | None = None
+    lease_transitions: _Count | None = None
+
+
+def read_lease(body: bytes) -> dict[str, Any]:
+    """A Lease as it was sent, with a spec; raises ValueError where it cannot be judged."""
+    try:
+        lease = msgspec.json.decode(body, type=dict[str, Any])
+        spec = msgspec.convert(lease.get("spec") or {}, Spec)
+        msgspec.convert(spec, _Record)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise ValueError(" ".join(str(error).split())) from error
+    return lease | {"spec": spec}
 
 
 class Candidate:
@@ -155,9 +175,8 @@ class Candidate:
     async def _read(self) -> dict[str, Any]:
         body = await self._session.get(self._path, timeout_s=self._retry_s)
         try:
-            lease = msgspec.json.decode(body, type=dict[str, Any])
-            return lease | {"spec": msgspec.convert(lease.get("spec") or {}, Spec)}
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            return read_lease(body)
+        except ValueError as error:
             raise Unreachable(f"{self._session.server}{self._path} is no Lease: {error}") from error
 
     async def _write(self, lease: dict[str, Any] | None, old: Spec) -> None:

@@ -20,6 +20,7 @@ from tests.bench import (
     figures,
     latency,
     linting,
+    mutants,
     oracle,
     refusals,
     scale,
@@ -39,6 +40,7 @@ SECTIONS: Mapping[str, Callable[[House], Awaitable[list[figures.Figure]]]] = {
     "claims": claims.measure,
     "throughput": throughput.measure,
     "admission": admission.measure,
+    "mutants": mutants.measure,
     "linting": linting.measure,
     "oracle": oracle.measure,
 }

@@ -1,25 +1,25 @@
 """The webhook over TLS, with 40,000 devices in view: how long a review takes, whether a selector
-seen for the first time holds others up, and whether memory stays flat."""
+seen for the first time holds others up, and whether memory stays flat after a soak, of
+`FETTLE_ADMISSION_CASES` reviews."""
 
 from __future__ import annotations
 
 import asyncio
 import ssl
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from itertools import cycle
-from pathlib import Path
 from statistics import median, quantiles
 
 import msgspec
 
-from certs import issuing
 from tests.bench import inventories
+from tests.bench.cases import cases
 from tests.bench.figures import Figure
 from tests.bench.houses import House
 from tests.bench.tls_client import Client, prepared
 from tests.bench.usage import resident_mb
+from tests.bench.webhooks import served
 from tests.controlplane import objects
 from tests.controlplane.api import Object
 from tests.controlplane.fettle_process import FettleProcess
@@ -36,7 +36,9 @@ TRAINING = {"fettle.dev/policy": "training"}
 
 
 async def measure(house: House) -> list[Figure]:
-    async with _served(house.folder / "admission") as (fettle, tls):
+    folder, soak = house.folder / "admission", cases("admission", SOAK)
+    inventories.write_snapshot(folder / "snapshot", inventories.of_models(4))
+    async with served(folder, folder / "snapshot") as (fettle, tls):
         clients = [await Client.connect(fettle.webhook_port, tls) for _ in range(CONNECTIONS)]
         requests = list(_requests())
         await _at_rate(clients, requests, seconds=3.0)
@@ -44,7 +46,7 @@ async def measure(house: House) -> list[Figure]:
         others = asyncio.ensure_future(_at_rate(clients, requests, SECONDS))
         fresh = await _first_seen(fettle, tls)
         beside = await others
-        growth_mb = await _growth_mb(fettle, clients, requests)
+        growth_mb = await _growth_mb(fettle, clients, requests, soak)
         for client in clients:
             client.close()
     what = f"admission review, {RATE:.0f} a second over TLS"
@@ -53,33 +55,8 @@ async def measure(house: House) -> list[Figure]:
         Figure(f"{what}, p99", _p99(alone), "ms", target=P99_MS),
         Figure("claim whose selector is new", max(fresh), "ms", target=NEW_SELECTOR_MS),
         Figure(f"{what}, p99 beside new selectors", _p99(beside), "ms", _p99(alone), P99_MS),
-        Figure(f"memory after {SOAK} reviews more", growth_mb, "MB", target=FLAT_MB),
+        Figure(f"memory after {soak} reviews more", growth_mb, "MB", target=FLAT_MB),
     ]
-
-
-@asynccontextmanager
-async def _served(folder: Path) -> AsyncIterator[tuple[FettleProcess, ssl.SSLContext]]:
-    folder.mkdir()
-    inventories.write_snapshot(folder / "snapshot", inventories.of_models(4))
-    root = issuing.root("bench", now_s=time.time(), lifetime_s=3600)
-    leaf = issuing.leaf(root, ["localhost"], now_s=time.time(), lifetime_s=3600)
-    (folder / "tls.crt").write_bytes(leaf.certificate)
-    (folder / "tls.key").write_bytes(leaf.key)
-    files = {"certificateFile": f"{folder}/tls.crt", "keyFile": f"{folder}/tls.key"}
-    settings = folder / "settings.yaml"
-    settings.write_bytes(msgspec.json.encode({"webhook": {"certificates": "files", "tls": files}}))
-    fettle = FettleProcess(
-        folder / "fettle",
-        roles=["webhook"],
-        settings=settings,
-        arguments=["--snapshot", folder / "snapshot"],
-    )
-    fettle.start()
-    try:
-        await fettle.ready(60)
-        yield fettle, ssl.create_default_context(cadata=root.certificate.decode())
-    finally:
-        fettle.kill()
 
 
 def _requests() -> list[bytes]:
@@ -165,12 +142,12 @@ async def _first_seen(fettle: FettleProcess, tls: ssl.SSLContext) -> list[float]
 
 
 async def _growth_mb(
-    fettle: FettleProcess, clients: Sequence[Client], requests: Sequence[bytes]
+    fettle: FettleProcess, clients: Sequence[Client], requests: Sequence[bytes], soak: int
 ) -> float:
     """What a soak adds to what is held, after a tenth of it as a warm-up."""
-    await _as_fast_as_possible(clients, requests, SOAK // 10)
+    await _as_fast_as_possible(clients, requests, soak // 10)
     before_mb = resident_mb(fettle.process.pid)
-    await _as_fast_as_possible(clients, requests, SOAK)
+    await _as_fast_as_possible(clients, requests, soak)
     return resident_mb(fettle.process.pid) - before_mb
 
 

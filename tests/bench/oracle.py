@@ -7,10 +7,10 @@ and `python -m tests.oracle` makes any case again and writes down what differs.
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import sys
 
+from tests.bench.cases import cases
 from tests.bench.figures import Figure
 from tests.bench.houses import House
 from tests.controlplane import building
@@ -18,12 +18,11 @@ from tests.oracle.client import Oracle
 from tests.oracle.expressions import Grammar
 from tests.oracle.running import Tally, allocate, select
 
-CASES = "FETTLE_ORACLE_CASES"
 DEFAULT = 4000
 
 
 async def measure(_house: House) -> list[Figure]:
-    count = int(os.environ.get(CASES) or DEFAULT)
+    count = cases("oracle", DEFAULT)
     seed = f"{random.SystemRandom().getrandbits(32):08x}"
     return await asyncio.to_thread(_compared, seed, count)
 

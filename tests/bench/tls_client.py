@@ -19,14 +19,19 @@ class Client:
 
     async def post(self, request: bytes) -> bytes:
         """A request made by `prepared`; raises RuntimeError where the reply is no 200."""
+        status, body = await self.ask(request)
+        if status != 200:
+            raise RuntimeError(f"answered {status}: {body[:300].decode(errors='replace')}")
+        return body
+
+    async def ask(self, request: bytes) -> tuple[int, bytes]:
+        """Status and body of the reply, whatever it is."""
         self._writer.write(request)
         head = await self._reader.readuntil(b"\r\n\r\n")
         status, _, fields = head.partition(b"\r\n")
-        if b" 200 " not in status:
-            raise RuntimeError(f"answered {status.decode()}")
         named = (line.split(b":", 1) for line in fields.split(b"\r\n") if line)
         length = next(int(value) for name, value in named if name.lower() == b"content-length")
-        return await self._reader.readexactly(length)
+        return int(status.split()[1]), await self._reader.readexactly(length)
 
     def close(self) -> None:
         self._writer.close()

@@ -1,5 +1,6 @@
 """Custom resource definitions: our own as shipped, and those of other projects out of their Go
-modules, so that the real schema judges what we change in JobSets, LeaderWorkerSets, TrainJobs."""
+modules, so that the real schema judges what we change in their objects, and what we ship for
+cert-manager."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ import json
 import os
 import shutil
 import subprocess
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -17,10 +19,21 @@ from tests.controlplane.api import Api, Object
 
 MODULES = Path(__file__).parent / "crds"
 REQUIRED = "FETTLE_REQUIRE_CONTROLPLANE"
-_FILES = {
-    "github.com/kubeflow/trainer/v2": "manifests/base/crds/trainer.kubeflow.org_trainjobs.yaml",
-    "sigs.k8s.io/jobset": "config/components/crd/bases/jobset.x-k8s.io_jobsets.yaml",
-    "sigs.k8s.io/lws": "config/crd/bases/leaderworkerset.x-k8s.io_leaderworkersets.yaml",
+_CERT_MANAGER = {
+    "github.com/cert-manager/cert-manager": (
+        "deploy/crds/cert-manager.io_certificates.yaml",
+        "deploy/crds/cert-manager.io_issuers.yaml",
+    )
+}
+_WORKLOADS = {
+    "github.com/kubeflow/trainer/v2": ("manifests/base/crds/trainer.kubeflow.org_trainjobs.yaml",),
+    "github.com/kubeflow/training-operator": ("manifests/base/crds/kubeflow.org_pytorchjobs.yaml",),
+    "github.com/ray-project/kuberay/ray-operator": (
+        "config/crd/bases/ray.io_rayclusters.yaml",
+        "config/crd/bases/ray.io_rayjobs.yaml",
+    ),
+    "sigs.k8s.io/jobset": ("config/components/crd/bases/jobset.x-k8s.io_jobsets.yaml",),
+    "sigs.k8s.io/lws": ("config/crd/bases/leaderworkerset.x-k8s.io_leaderworkersets.yaml",),
 }
 
 
@@ -31,10 +44,16 @@ async def define_policies(api: Api) -> None:
 
 async def define_workloads(api: Api) -> None:
     """Theirs, established; skips the test where they cannot be had."""
-    await shipped.apply(api, _of_modules())
+    await shipped.apply(api, _of_modules(_WORKLOADS))
 
 
-def _of_modules() -> list[Object]:
+async def define_cert_manager(api: Api) -> None:
+    """Certificates and Issuers, established; skips the test where they cannot be had."""
+    await shipped.apply(api, _of_modules(_CERT_MANAGER))
+
+
+def _of_modules(wanted: Mapping[str, Sequence[str]]) -> list[Object]:
+    """The definitions in these files of modules."""
     go = shutil.which("go")
     assert go is not None, "the control plane was built with it"
     done = subprocess.run(
@@ -46,7 +65,11 @@ def _of_modules() -> list[Object]:
             pytest.fail(why, pytrace=False)
         pytest.skip(why)
     folders = {module["Path"]: Path(module["Dir"]) for module in _objects(done.stdout)}
-    return [yaml.safe_load((folders[path] / file).read_text()) for path, file in _FILES.items()]
+    return [
+        yaml.load((folders[path] / file).read_text(), Loader=yaml.CSafeLoader)  # megabytes
+        for path, files in wanted.items()
+        for file in files
+    ]
 
 
 def _objects(text: str) -> list[Object]:

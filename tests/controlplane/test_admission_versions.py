@@ -83,7 +83,10 @@ async def test_where_all_is_served_the_rules_are_the_shipped_ones_of_what_is_ins
     assert found - native == {
         ("jobset.x-k8s.io", "v1alpha2", "jobsets"),
         ("leaderworkerset.x-k8s.io", "v1", "leaderworkersets"),
+        ("kubeflow.org", "v1", "pytorchjobs"),
         ("trainer.kubeflow.org", "v1alpha1", "trainjobs"),
+        ("ray.io", "v1", "rayclusters"),
+        ("ray.io", "v1", "rayjobs"),
     }
     settings = tmp_path / "settings.yaml"
     settings.write_text(

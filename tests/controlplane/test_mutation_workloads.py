@@ -26,6 +26,18 @@ def workload(kind: str, spec: Object) -> Object:
 
 SELECTED: Object = {"selector": {"matchLabels": {"app": "w"}}}
 STANDING = {"restart_policy": "Always"}
+RAY_CLUSTER: Object = {
+    "headGroupSpec": {"rayStartParams": {}, "template": _template(**STANDING)},
+    "workerGroupSpecs": [
+        {
+            "groupName": "gpus",
+            "minReplicas": 1,
+            "maxReplicas": 4,
+            "rayStartParams": {},
+            "template": _template(**STANDING),
+        }
+    ],
+}
 WORKLOADS: dict[str, Object] = {
     "apps/v1/Deployment": {**SELECTED, "template": _template(**STANDING)},
     "apps/v1/StatefulSet": {**SELECTED, "serviceName": "w", "template": _template(**STANDING)},
@@ -51,6 +63,14 @@ WORKLOADS: dict[str, Object] = {
             "workerTemplate": _template(**STANDING),
         }
     },
+    "kubeflow.org/v1/PyTorchJob": {
+        "pytorchReplicaSpecs": {
+            "Master": {"replicas": 1, "template": _template()},
+            "Worker": {"replicas": 3, "template": _template()},
+        }
+    },
+    "ray.io/v1/RayCluster": RAY_CLUSTER,
+    "ray.io/v1/RayJob": {"entrypoint": "python train.py", "rayClusterSpec": RAY_CLUSTER},
     "trainer.kubeflow.org/v1alpha1/TrainJob": {"runtimeRef": {"name": "torch"}},
     "v1/Pod": objects.pod_template(gpus=1)["spec"],
     "resource.k8s.io/v1/ResourceClaim": objects.claim_spec(2),
@@ -136,6 +156,11 @@ async def test_what_is_stored_is_what_the_policy_says(api: Api, start_fettle: St
     workers = made["leaderworkerset.x-k8s.io/v1/LeaderWorkerSet"]["leaderWorkerTemplate"]
     for which in ("leaderTemplate", "workerTemplate"):
         assert workers[which]["metadata"]["annotations"] == NAMED
+    replicas = made["kubeflow.org/v1/PyTorchJob"]["pytorchReplicaSpecs"]
+    rays = [made["ray.io/v1/RayCluster"], made["ray.io/v1/RayJob"]["rayClusterSpec"]]
+    groups = [group for ray in rays for group in (ray["headGroupSpec"], *ray["workerGroupSpecs"])]
+    for group in (*replicas.values(), *groups):
+        assert group["template"]["metadata"]["annotations"] == NAMED
 
 
 async def test_controllers_make_their_pods_once_of_stamped_templates(
@@ -183,7 +208,10 @@ async def test_what_uses_no_devices_and_names_no_policy_is_never_sent(
         what="controllers made their pods",
     )
     assert await reviewed(fettle) == 0
-    validated = {"ResourceClaim", "ResourceClaimTemplate", "JobSet", "LeaderWorkerSet"}
+    validated = {
+        *("ResourceClaim", "ResourceClaimTemplate"),
+        *("JobSet", "LeaderWorkerSet", "PyTorchJob", "RayCluster", "RayJob"),
+    }
     assert await reviewed(fettle, "validate") == len(validated)
 
 

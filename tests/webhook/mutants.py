@@ -27,23 +27,23 @@ from webhook.review import decode
 from webhook.validating import validate
 
 OWN = {policy.ANNOTATION: "own"}
-BY = means(
-    {
-        "tolerations": {
-            "notReadySeconds": 45,
-            "unreachableSeconds": 45,
-            "devices": [{"key": "a.example.com/b", "seconds": 6}],
-            "degradedAsFallback": True,
-        },
-        "failure": {
-            "ignoreDisruptions": True,
-            "failJobOnExitCodes": [42],
-            "restartContainerOnExitCodes": [75],
-            "backoffLimitPerIndex": 2,
-            "jobSet": {"maxRestarts": 3},
-        },
-    }
-)
+SPEC: Object = {
+    "tolerations": {
+        "notReadySeconds": 45,
+        "unreachableSeconds": 45,
+        "devices": [{"key": "a.example.com/b", "seconds": 6}],
+        "degradedAsFallback": True,
+    },
+    "failure": {
+        "ignoreDisruptions": True,
+        "failJobOnExitCodes": [42],
+        "restartContainerOnExitCodes": [75],
+        "backoffLimitPerIndex": 2,
+        "jobSet": {"maxRestarts": 3},
+    },
+}
+"""A policy of every kind of injection."""
+BY = means(SPEC)
 KNOWN = cluster()
 LINTER = Linter()
 SOUND: list[Object] = [

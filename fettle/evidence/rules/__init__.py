@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, cast
 
 import msgspec
-import yaml
 
+from fettle import own_yaml
 from fettle.errors import SettingsError
 from fettle.evidence.rules import rows
 from fettle.evidence.rules.rows import ConditionRow, Row
@@ -88,8 +88,8 @@ def _text(path: Path, where: str) -> str:
 
 def _rows(text: str, where: str) -> Iterator[tuple[str, Row]]:
     try:
-        data: Any = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+        data: Any = own_yaml.value_of(text)
+    except ValueError as error:
         raise SettingsError(f"{where}: no valid YAML: {error}") from error
     if data is None:
         return

@@ -1,11 +1,14 @@
-// The definitions of other projects' workloads, so that the real schema judges what we change in
-// them: their modules are downloaded for the YAML in them, and nothing is built.
+// The definitions of other projects, so that the real schema judges what we ship for them and what we
+// change in their objects: their modules are downloaded for the YAML in them, and nothing is built.
 module fettle.dev/tests/crds
 
-go 1.26
+go 1.26.0
 
 require (
+	github.com/cert-manager/cert-manager v1.21.2
 	github.com/kubeflow/trainer/v2 v2.2.0
+	github.com/kubeflow/training-operator v1.9.3
+	github.com/ray-project/kuberay/ray-operator v1.5.1
 	sigs.k8s.io/jobset v0.11.1
 	sigs.k8s.io/lws v0.7.0
 )

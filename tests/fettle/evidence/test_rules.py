@@ -1,8 +1,13 @@
 """The shipped tables, and an operator's rows over them."""
 
+import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fettle.errors import SettingsError
 from fettle.evidence.rules import load
@@ -215,3 +220,44 @@ def test_a_missing_or_unreadable_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "latin.yaml").write_bytes(b"\xff\xfe\xfa")
     with pytest.raises(SettingsError, match="no UTF-8"):
         load(tmp_path / "latin.yaml")
+
+
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.dates()
+ANY = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(SCALARS, inner, max_size=3),
+    max_leaves=6,
+)
+FIELDS = ("name", "type", "match", "reason", "faulty", "family", "weight", "format", "source")
+ROWS = st.fixed_dictionaries({}, optional=dict.fromkeys(FIELDS, ANY)) | ANY
+TABLES = st.sampled_from(["conditions", "xids", "families", "labels", "taints", "recoveries"])
+
+
+def refusal(text: str) -> str:
+    """What is said of a file with this text; "" if it is read."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = write(Path(folder), text)
+        try:
+            load(path)
+        except SettingsError as error:
+            return str(error).removeprefix(f"rules file {path}: ")
+    return ""
+
+
+@settings(max_examples=30, deadline=None)  # each reads the shipped tables too
+@given(st.dictionaries(TABLES | SCALARS, st.lists(ROWS, max_size=2) | ANY, max_size=2) | ANY)
+def test_whatever_the_file_holds_it_is_rules_or_one_sentence(value: Any) -> None:
+    said = refusal(yaml.safe_dump(value, allow_unicode=True))
+    assert len(said.splitlines()) <= 1
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("conditions: [", "no valid YAML: line 1"),
+        ("xids:\n- {name: 2001-99-99}", "no valid YAML: line 2: '2001-99-99'"),
+        ("xids: " + "[" * 3000, "nested too deeply"),
+    ],
+)
+def test_what_is_no_yaml_is_said_with_its_line(text: str, says: str) -> None:
+    assert says in refusal(text)

@@ -145,6 +145,11 @@ def test_plain_values_mean_what_they_mean_to_everyone(text: str) -> None:
     assert values(f"a: {text}") == [{"a": yaml.safe_load(text)}]
 
 
+@pytest.mark.parametrize("text", ["0b_", "-0b_", "0x_"])
+def test_what_only_looks_like_a_number_is_text(text: str) -> None:
+    assert values(f"a: {text}") == [{"a": text}]
+
+
 def test_modest_aliases_and_merges_are_welcome() -> None:
     text = "base: &base {x: 1}\nmore:\n  <<: *base\n  y: 2\n"
     assert values(text) == [{"base": {"x": 1}, "more": {"x": 1, "y": 2}}]

@@ -69,7 +69,32 @@ def test_a_refusal_that_is_not_rbacs_keeps_its_reason() -> None:
     assert said == f"{SERVER} forbids: exceeded quota: pods"
 
 
-@given(st.integers(300, 599), st.binary())
+ANY = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=6,
+)
+CAUSES = st.lists(st.fixed_dictionaries({}, optional={"reason": ANY, "message": ANY}) | ANY)
+DETAILS = st.fixed_dictionaries({}, optional={"name": ANY, "kind": ANY, "causes": CAUSES | ANY})
+FORBIDDEN = st.sampled_from(
+    ['User "" cannot get path ""', 'User "eve" cannot list resource "a" in API group "b" in the x']
+)
+STATUSES = ANY | st.fixed_dictionaries(
+    {},
+    optional={
+        "message": FORBIDDEN | st.text() | ANY,
+        "reason": ANY,
+        "code": ANY,
+        "details": DETAILS | ANY,
+        "metadata": ANY,
+    },
+)
+
+
+@given(
+    st.integers(300, 599) | st.sampled_from([401, 403, 404, 410, 504]),
+    st.binary() | STATUSES.map(lambda status: json.dumps(status).encode()),
+)
 def test_whatever_the_server_says_is_one_bounded_line(code: int, body: bytes) -> None:
     said = str(refusal(SERVER, "GET /x", code, read_status(body)))
     assert said.startswith(SERVER)

@@ -1,0 +1,49 @@
+"""The YAML of files that are our own, settings and rules: the value, or one sentence that says
+where it is wrong and what to do. Manifests and snapshots are read by `fettle/feeds/documents.py`.
+"""
+
+from typing import Any
+
+import yaml
+from yaml.constructor import ConstructorError
+
+_LONGEST = 40
+
+
+def value_of(text: str) -> Any:
+    """The value of a YAML document, None if there is none; raises ValueError with one sentence."""
+    try:
+        return yaml.load(text, Loader=_Loader)  # noqa: S506 (it is a SafeLoader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f"line {mark.line + 1}: " if mark else ""
+        said = " ".join(filter(None, (error.context, error.problem)))
+        raise ValueError(f"{where}{_one_line(said)}") from error
+    except yaml.YAMLError as error:
+        said = str(error).replace('in "<unicode string>", ', "")
+        raise ValueError(_one_line(said)) from error
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+
+
+class _Loader(yaml.SafeLoader):
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        """Scalars that are none, such as a day that no month has, are errors of the file too."""
+        try:
+            value = super().construct_object(node, deep)
+            if isinstance(value, str):
+                value.encode()
+        except UnicodeEncodeError as error:
+            raise ConstructorError(
+                None, None, f"{value!r} holds no valid character", node.start_mark
+            ) from error
+        except (ValueError, KeyError, IndexError) as error:
+            short = str(node.value)[:_LONGEST]
+            raise ConstructorError(
+                None, None, f"{short!r} is not what it looks like; quote it", node.start_mark
+            ) from error
+        return value
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

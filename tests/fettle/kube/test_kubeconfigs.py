@@ -1,0 +1,183 @@
+"""Whatever a kubeconfig holds: a session, or one sentence that names the file."""
+
+import base64
+import json
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from fettle.errors import ClusterError, SettingsError
+from fettle.kube.session import Session
+
+WORDS = st.sampled_from(["c", "u", "x", "exec", "name", "user", "token", "cluster", "server", ""])
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.dates()
+    | st.binary(max_size=4)
+    | WORDS
+    | st.text(max_size=5)
+)
+ANY = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS | SCALARS, inner, max_size=3),
+    max_leaves=6,
+)
+SERVERS = st.sampled_from(
+    [
+        *("https://127.0.0.1:1", "http://127.0.0.1:1", "http://127.0.0.1:1/a b", "127.0.0.1:1"),
+        *("http://127.0.0.1:99999", "http://[::1", "ftp://127.0.0.1:1", "unix:///x", "http://", ""),
+        *("http://127.0.0.1:1/\ud800", "http://\ud800"),
+    ]
+)
+WHOLE: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "Config",
+    "clusters": [
+        {
+            "name": "c",
+            "cluster": {
+                "server": "https://127.0.0.1:1",
+                "insecure-skip-tls-verify": True,
+                "tls-server-name": "name",
+                "certificate-authority-data": "",
+                "certificate-authority": "",
+                "proxy-url": "http://127.0.0.1:1",
+            },
+        }
+    ],
+    "users": [
+        {
+            "name": "u",
+            "user": {
+                "token": "t",
+                "tokenFile": "/absent",
+                "username": "n",
+                "password": "p",
+                "client-certificate-data": "",
+                "client-key-data": "",
+                "auth-provider": {"name": "oidc", "config": {"id-token": "a.e30.c"}},
+            },
+        }
+    ],
+    "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u", "namespace": "n"}}],
+    "current-context": "x",
+}
+PLAIN_USER = {"name": "u", "user": {"token": "t"}}
+
+
+def paths(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """To every part, the whole first."""
+    yield path
+    if isinstance(value, dict):
+        for key in value:
+            yield from paths(value[key], (*path, key))
+    elif isinstance(value, list):
+        for index, entry in enumerate(value):
+            yield from paths(entry, (*path, index))
+
+
+def replaced(value: Any, path: tuple[str | int, ...], new: Any) -> Any:
+    if not path:
+        return new
+    if isinstance(value, dict):
+        return value | {path[0]: replaced(value[path[0]], path[1:], new)}
+    return [replaced(one, path[1:], new) if i == path[0] else one for i, one in enumerate(value)]
+
+
+async def refusal(text: str | bytes) -> str:
+    """What is said of such a file, or of its server; "" only where a server answers."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "config"
+        path.write_bytes(text if isinstance(text, bytes) else text.encode("utf-8", "replace"))
+        try:
+            async with await Session.open(path) as session:
+                assert isinstance(session.namespace, str)
+                try:
+                    await session.get("/version", timeout_s=5)
+                except ClusterError as error:
+                    return one_line(str(error))
+        except SettingsError as error:
+            said = one_line(str(error))
+        else:
+            return ""
+    assert str(path) in said
+    return said
+
+
+def one_line(said: str) -> str:
+    said.encode()
+    assert len(said.splitlines()) == 1
+    assert len(said) < 1000
+    return said
+
+
+@settings(deadline=None)
+@given(st.sampled_from(sorted(paths(WHOLE), key=str)), ANY, st.booleans())
+async def test_whatever_stands_in_a_field_it_is_one_sentence(
+    path: tuple[str | int, ...], value: Any, plain: bool
+) -> None:
+    spoilt = replaced(WHOLE, path, value)
+    if plain and path and path[0] != "users":  # one whose credentials are read
+        spoilt = replaced(spoilt, ("users",), [PLAIN_USER])
+    assert await refusal(yaml.safe_dump(spoilt, allow_unicode=True))
+
+
+@settings(deadline=None)
+@given(SERVERS, st.sampled_from(["http://127.0.0.1:1", "127.0.0.1", "http://[::1", "x://y", ""]))
+async def test_whatever_the_server_and_its_proxy_are_called_it_is_one_sentence(
+    server: str, proxy: str
+) -> None:
+    cluster = {"server": server, "proxy-url": proxy}
+    spoilt = replaced(WHOLE, ("clusters", 0, "cluster"), cluster)
+    spoilt = replaced(spoilt, ("users",), [PLAIN_USER])
+    assert await refusal(json.dumps(spoilt))
+
+
+@settings(deadline=None)
+@given(ANY)
+async def test_whatever_the_file_holds_it_is_one_sentence(value: Any) -> None:
+    assert await refusal(yaml.safe_dump(value, allow_unicode=True))
+
+
+@settings(deadline=None)
+@given(st.text() | st.binary() | st.text(st.sampled_from("[]{}:,-&*!<>|'\"#? \n01ax_.~")))
+@example("[" * 5000)
+@example("&a [*a]")
+@example("&a {clusters: [*a], users: *a, contexts: *a}")
+@example("current-context: 2001-99-99")
+@example("current-context: !!bool x")
+@example("current-context: !!int ''")
+@example("current-context: 0b_")
+@example('current-context: "\\ud800"')
+async def test_wild_text_is_one_sentence(text: str | bytes) -> None:
+    assert await refusal(text)
+
+
+async def test_a_proxy_that_is_not_known_is_said_before_it_is_asked() -> None:
+    spoilt = replaced(WHOLE, ("clusters", 0, "cluster", "proxy-url"), "socks5://127.0.0.1:1")
+    spoilt = replaced(spoilt, ("users",), [PLAIN_USER])
+    said = await refusal(json.dumps(spoilt))
+    assert "proxy-url 'socks5://127.0.0.1:1' must begin with http:// or https://" in said
+
+
+@pytest.mark.parametrize("token", ["a\nb", "\ud800", "\x00"])
+async def test_a_token_that_fits_no_header_is_said_and_not_shown(token: str) -> None:
+    spoilt = replaced(WHOLE, ("users",), [{"name": "u", "user": {"token": token}}])
+    said = await refusal(json.dumps(spoilt))
+    assert said.endswith("its token holds a character that cannot be printed")
+
+
+@pytest.mark.parametrize("ends", [10**30, "soon", -(10**30), True, [1], None])
+async def test_an_id_token_that_ends_at_no_time_is_one_sentence(ends: Any) -> None:
+    said = base64.urlsafe_b64encode(json.dumps({"exp": ends}).encode()).decode().rstrip("=")
+    user = {"auth-provider": {"name": "oidc", "config": {"id-token": f"a.{said}.c"}}}
+    assert await refusal(json.dumps(replaced(WHOLE, ("users", 0, "user"), user)))
