@@ -64,7 +64,7 @@ class Browse:
         pod = self._pod(key)
         if pod is None:
             return _unknown_pod(key)
-        asked = self._answers.ask(pod)
+        asked = self._answers.ask_now(pod)
         verdicts = await self._answers.explained(asked) if asked is not None else {}
         resolved = asks.resolve_policy(pod, view, self._answers.policies)
         return _json(explain.pod(key, resolved, asked, verdicts, self._answers.view))

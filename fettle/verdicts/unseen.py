@@ -6,6 +6,7 @@ way is known here, for a second; where they went is not. Pure; the clock is an a
 """
 
 from collections import OrderedDict, defaultdict
+from typing import NamedTuple
 
 from fettle.asks.asks import Ask
 from fettle.asks.claims import Claim
@@ -18,51 +19,58 @@ STEPS = (0, 1, 2, 4, 8)
 """Numbers that are told apart; more than the last one count as that."""
 
 _Needs = tuple[tuple[Claim, ...], tuple[str, ...]]
+_Claims = frozenset[str]
+"""What a pod's devices are allocated to; pods that name the same claim get the same ones."""
+
+
+class _Answered(NamedTuple):
+    at: float
+    pod: core.Pod
+    claims: _Claims
 
 
 class Unseen:
     """Note pods as they are answered; ask how many with the same needs are on their way."""
 
     def __init__(self) -> None:
-        self._by_needs: dict[_Needs, OrderedDict[str, tuple[float, core.Pod]]] = defaultdict(
-            OrderedDict
-        )
+        self._by_needs: dict[_Needs, OrderedDict[str, _Answered]] = defaultdict(OrderedDict)
 
     def note(self, ask: Ask, pod: core.Pod, now: float) -> None:
         """The pod may be placed now."""
         if not _allocates(ask):
             return
         pods = self._by_needs[_needs(ask)]
-        pods[pod.metadata.key] = (now, pod)
+        pods[pod.metadata.key] = _Answered(now, pod, _claims(ask, pod))
         pods.move_to_end(pod.metadata.key)
         if len(self._by_needs) > 1000:
             self._forget(now)
 
     def number(self, ask: Ask, pod: core.Pod, view: View, now: float) -> int:
-        """Other pods on their way, rounded up to one of STEPS."""
+        """How many others' claims are on their way, rounded up to one of STEPS."""
         if not _allocates(ask):
             return 0
         pods = self._by_needs.get(_needs(ask))
         if pods is None:
             return 0
-        while pods and now - next(iter(pods.values()))[0] > SECONDS:
+        while pods and now - next(iter(pods.values())).at > SECONDS:
             pods.popitem(last=False)
-        waiting = 0
+        own = _claims(ask, pod)
+        waiting: set[_Claims] = set()
         placed: list[str] = []
-        for key, (_, other) in reversed(pods.items()):
-            if _visible(other, view):
+        for key, other in reversed(pods.items()):
+            if _visible(other.pod, view):
                 placed.append(key)
-            elif key != pod.metadata.key:
-                waiting += 1
-            if waiting >= STEPS[-1]:
+            elif not other.claims <= own:
+                waiting.add(other.claims)
+            if len(waiting) >= STEPS[-1]:
                 break
         for key in placed:
             del pods[key]
-        return next(step for step in STEPS if step >= waiting)
+        return next(step for step in STEPS if step >= len(waiting))
 
     def _forget(self, now: float) -> None:
         for needs, pods in list(self._by_needs.items()):
-            if all(now - at > SECONDS for at, _ in pods.values()):
+            if all(now - answered.at > SECONDS for answered in pods.values()):
                 del self._by_needs[needs]
 
 
@@ -74,6 +82,19 @@ def _needs(ask: Ask) -> _Needs:
     return ask.claims, tuple(units.resource for units in ask.units if units.backing)
 
 
+def _claims(ask: Ask, pod: core.Pod) -> _Claims:
+    entries = pod.spec.resource_claims if pod.spec is not None else None
+    names = {
+        f"{pod.metadata.namespace}/{entry.resource_claim_name}"
+        if entry.resource_claim_name
+        else f"{pod.metadata.key}:{entry.name}"  # made for this pod
+        for entry in entries or ()
+    }
+    if any(units.backing for units in ask.units):
+        names.add(f"{pod.metadata.key}:")
+    return frozenset(names)
+
+
 def _visible(pod: core.Pod, view: View) -> bool:
     """Whether the view shows the pod bound, or its claims allocated."""
     known = view.pods.get(pod.metadata.key)
@@ -82,7 +103,9 @@ def _visible(pod: core.Pod, view: View) -> bool:
     if known.spec.node_name:
         return True
     statuses = known.status.resource_claim_statuses if known.status is not None else None
-    names = [s.resource_claim_name for s in statuses or () if s.resource_claim_name]
+    made = {status.name: status.resource_claim_name for status in statuses or ()}
+    entries = known.spec.resource_claims or ()
+    names = [entry.resource_claim_name or made.get(entry.name) for entry in entries]
     claims = [view.claims.get(f"{pod.metadata.namespace}/{name}") for name in names]
     return bool(claims) and all(
         claim is not None and claim.status is not None and claim.status.allocation is not None

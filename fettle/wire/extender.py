@@ -40,17 +40,19 @@ class PreemptionArgs(msgspec.Struct, frozen=True):
 _ABSENT = msgspec.Raw(b"")
 
 
-class _Top(msgspec.Struct, frozen=True, rename="pascal"):
+class _Top(msgspec.Struct, frozen=True, rename="pascal", forbid_unknown_fields=True):
     pod: msgspec.Raw = _ABSENT
     nodes: msgspec.Raw = _ABSENT
     node_names: msgspec.Raw = _ABSENT
 
 
-class _Usual(msgspec.Struct, frozen=True, rename="pascal"):
-    """What kube-scheduler sends with `nodeCacheCapable: true`."""
+class _Usual(msgspec.Struct, frozen=True, rename="pascal", forbid_unknown_fields=True):
+    """What kube-scheduler sends with `nodeCacheCapable: true`; other keys may be these in another
+    case."""
 
     pod: Pod
     node_names: list[str]
+    nodes: msgspec.Raw = _ABSENT
 
 
 class _NodeName(msgspec.Struct, frozen=True):
@@ -66,8 +68,18 @@ _ITEMS = msgspec.json.Decoder(list[msgspec.Raw] | None)
 _NODE_NAME = msgspec.json.Decoder(_NodeName)
 
 
+MAX_NAMES = 200_000
+"""Many times the largest cluster. All others wait while a list is read."""
+_LARGE_BYTES = 2 * 2**20
+
+
 def decode_args(body: bytes) -> Args:
     """ExtenderArgs in either form; raises BadInput with the field and what is wrong."""
+    if len(body) > _LARGE_BYTES and body.count(b'","') - body.count(b'":') > MAX_NAMES:
+        raise BadInput(
+            f"NodeNames: more than {MAX_NAMES} names; a request is about nodes of one cluster",
+            status=413,
+        )
     try:
         usual = _USUAL.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -124,7 +136,10 @@ _INT = msgspec.json.Decoder(int | None)
 
 def _fields(body: bytes) -> dict[str, Any]:
     """The top-level values, unread, under lower-case keys."""
-    top = _read(_TOP, body, "request body")
+    try:
+        top = _TOP.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        top = _Top()  # keys in another case, or nothing that can be read
     if top.pod is not _ABSENT and (top.node_names is not _ABSENT or top.nodes is not _ABSENT):
         found = {"pod": top.pod, "nodes": top.nodes, "nodenames": top.node_names}
         return {k: v for k, v in found.items() if v is not _ABSENT}

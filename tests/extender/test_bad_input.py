@@ -81,6 +81,13 @@ async def test_a_hundred_thousand_names_are_answered(extender: Extender) -> None
     assert list(reply["FailedAndUnresolvableNodes"]) == ["n7"]
 
 
+async def test_more_names_than_any_cluster_has_are_refused_unread(extender: Extender) -> None:
+    body = {"Pod": POD, "NodeNames": [f"node-{i}" for i in range(200_100)]}
+    status, reply = await extender.post("filter", body)
+    assert status == 413
+    assert "more than 200000 names" in reply["error"]
+
+
 async def test_a_get_is_no_verb(extender: Extender) -> None:
     async with extender.client.get(f"http://127.0.0.1:{extender.port}/filter") as reply:
         assert reply.status == 405

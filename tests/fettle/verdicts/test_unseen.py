@@ -14,11 +14,21 @@ ASK = Ask(
 )
 
 
-def pod(name: str, **status: Any) -> core.Pod:
+TEMPLATE = {"name": "gpu", "resourceClaimTemplateName": "gpu"}
+
+
+def pod(
+    name: str, *claims: dict[str, Any], node: str | None = None, statuses: tuple[Any, ...] = ()
+) -> core.Pod:
     metadata = {"name": name, "namespace": "default"}
+    spec = {"nodeName": node, "resourceClaims": claims or (TEMPLATE,)}
     return b.pod(
-        {"metadata": metadata, "spec": {"nodeName": status.pop("node", None)}, "status": status}
+        {"metadata": metadata, "spec": spec, "status": {"resourceClaimStatuses": statuses}}
     )
+
+
+def naming(claim: str) -> dict[str, Any]:
+    return {"name": "gpu", "resourceClaimName": claim}
 
 
 def number(unseen: Unseen, view: View | None = None, *, at: float = 0.5, ask: Ask = ASK) -> int:
@@ -51,16 +61,30 @@ def test_a_pod_that_is_bound_is_no_longer_unseen() -> None:
 
 
 def test_a_pod_whose_claims_are_allocated_is_no_longer_unseen() -> None:
-    statuses = [{"name": "gpu", "resourceClaimName": "a-gpu"}]
     results = [{"request": "r", "driver": "d", "pool": "p", "device": "x"}]
     claim = {
         "metadata": {"name": "a-gpu", "namespace": "default"},
         "spec": {},
         "status": {"allocation": {"devices": {"results": results}}},
     }
-    pods = {"default/a": pod("a", resourceClaimStatuses=statuses)}
-    assert number(noted("a"), b.view(pods=pods)) == 1
-    assert number(noted("a"), b.view(pods=pods, claims={"default/a-gpu": b.claim(claim)})) == 0
+    claims = {"default/a-gpu": b.claim(claim)}
+    for known in (pod("a", naming("a-gpu")), pod("a", statuses=(naming("a-gpu"),))):
+        pods = {"default/a": known}
+        assert number(noted("a"), b.view(pods=pods)) == 1
+        assert number(noted("a"), b.view(pods=pods, claims=claims)) == 0
+
+
+def test_pods_that_share_a_claim_take_its_devices_once_and_nothing_from_each_other() -> None:
+    unseen = Unseen()
+    for name in ("a", "b", "c"):
+        unseen.note(ASK, pod(name, naming("shared")), 0.0)
+    assert unseen.number(ASK, pod("me", naming("shared")), b.view(), 0.5) == 0
+    assert unseen.number(ASK, pod("me", naming("mine")), b.view(), 0.5) == 1
+
+
+def test_a_pod_that_waits_for_its_claim_to_be_made_is_unseen() -> None:
+    view = b.view(pods={"default/a": pod("a")})
+    assert number(noted("a"), view) == 1
 
 
 def test_pods_with_other_needs_do_not_count() -> None:
