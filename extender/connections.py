@@ -15,6 +15,9 @@ import httptools
 import msgspec
 
 MAX_HEAD_BYTES = 64 * 1024
+MAX_URL_BYTES = 8 * 1024
+_SHOWN = 100
+"""Bytes of a path that is not served, in what is said of it."""
 IDLE_S = 120.0
 """Above the 90 s after which Go drops idle connections: the side that closes must not be ours."""
 RECEIVE_S = 30.0
@@ -37,6 +40,13 @@ class _Request(NamedTuple):
     url: bytes
     body: bytes
     keep: bool
+
+    @property
+    def path(self) -> bytes:
+        """Of a URL in absolute form too, which servers are to accept; raises HttpParserError."""
+        if self.url.startswith(b"/"):
+            return self.url.partition(b"?")[0]
+        return httptools.parse_url(self.url).path or b"/"
 
 
 def problem(status: int, message: str) -> Answer:
@@ -84,6 +94,7 @@ class Connection(asyncio.Protocol):
         self._body: list[bytes] = []
         self._size = 0
         self._head_size = 0
+        self._fields_size = 0
         self._url = b""
         self._expects = False
         self._head_done = False
@@ -131,14 +142,19 @@ class Connection(asyncio.Protocol):
         if self._begun and not self._head_done:
             self._head_size += len(data)
             if self._head_size > MAX_HEAD_BYTES:
-                self._refuse(problem(431, "the request's head is too large"))
+                self._too_large_head()
 
     # -- httptools' callbacks
 
     def on_url(self, url: bytes) -> None:
         self._url += url
+        if len(self._url) > MAX_URL_BYTES:
+            self._refuse(problem(414, f"the path is longer than {MAX_URL_BYTES} bytes"))
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        self._fields_size += len(name) + len(value)
+        if self._fields_size > MAX_HEAD_BYTES:
+            self._too_large_head()
         if name.lower() == b"expect" and value.lower() == b"100-continue":
             self._expects = True
         elif name.lower() == b"content-length" and int(value) > self._all.max_body_bytes:
@@ -163,7 +179,7 @@ class Connection(asyncio.Protocol):
         body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
         keep = self._parser.should_keep_alive()
         self._requests.append(_Request(self._parser.get_method(), self._url, body, keep))
-        self._body, self._size, self._head_size = [], 0, 0
+        self._body, self._size, self._head_size, self._fields_size = [], 0, 0, 0
         self._url, self._expects = b"", False
         self._head_done = self._begun = False
         self._next()
@@ -174,9 +190,9 @@ class Connection(asyncio.Protocol):
         """Answer what has come whole, in turn."""
         while self._requests and self._answering is None and not self._transport.is_closing():
             request = self._requests.popleft()
-            answer = self._answer(request.method, request.url, request.body)
+            answer = self._answer(request)
             if isinstance(answer, Answer):
-                self._write(answer, keep=request.keep)
+                self._write(answer, keep=request.keep, head_only=request.method == b"HEAD")
             else:
                 self._expect_within(None)
                 self._transport.pause_reading()
@@ -191,17 +207,23 @@ class Connection(asyncio.Protocol):
             self._transport.resume_reading()
             self._next()
 
-    def _answer(self, method: bytes, url: bytes, body: bytes) -> Answer | Awaitable[Answer]:
-        handler = self._all.routes.get(url.partition(b"?")[0])
+    def _answer(self, request: _Request) -> Answer | Awaitable[Answer]:
+        try:
+            path = request.path
+        except httptools.HttpParserError as error:
+            return problem(400, f"not HTTP/1.1: {error}")
+        handler = self._all.routes.get(path)
         if handler is None:
-            return problem(404, f"there is no {url.decode(errors='replace')} here")
-        if method != b"POST":
-            return problem(405, f"{method.decode()} is not served here: POST is")
-        return handler(body)
+            return problem(404, f"there is no {path[:_SHOWN].decode(errors='replace')} here")
+        if request.method != b"POST":
+            return problem(405, f"{request.method.decode()} is not served here: POST is")
+        return handler(request.body)
 
-    def _write(self, answer: Answer, *, keep: bool) -> None:
+    def _write(self, answer: Answer, *, keep: bool, head_only: bool = False) -> None:
+        """`head_only`: what follows the head would be read as the next answer."""
         keep = keep and not self._all.draining
-        self._transport.writelines((_head(answer, keep=keep), answer.body))
+        body = b"" if head_only else answer.body
+        self._transport.writelines((_head(answer, keep=keep), body))
         if keep:
             self._expect_within(IDLE_S)
         else:
@@ -211,6 +233,9 @@ class Connection(asyncio.Protocol):
         """Answer before the request was read whole, and close: the rest cannot be told apart."""
         if not self._transport.is_closing():
             self._write(answer, keep=False)
+
+    def _too_large_head(self) -> None:
+        self._refuse(problem(431, "the request's head is too large"))
 
     def _too_large(self) -> None:
         limit = self._all.max_body_bytes // 2**20
@@ -248,9 +273,12 @@ _REASONS = {status.value: status.phrase for status in HTTPStatus}
 
 
 def _head(answer: Answer, *, keep: bool) -> bytes:
+    more = b"" if keep else b"Connection: close\r\n"
+    if answer.status == HTTPStatus.METHOD_NOT_ALLOWED:
+        more += b"Allow: POST\r\n"
     return b"HTTP/1.1 %d %b\r\nContent-Type: application/json\r\nContent-Length: %d\r\n%b\r\n" % (
         answer.status,
         _REASONS[answer.status].encode(),
         len(answer.body),
-        b"" if keep else b"Connection: close\r\n",
+        more,
     )

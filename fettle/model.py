@@ -100,7 +100,8 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     at most `cap`. Where a tenant could bring the fact about, `witness` says whose word it is (a
     namespace): it adds up to `cap` for each witness, and all that has a witness takes at most
     `together` from what else is known. `taints` are the taints that say it: a request that
-    tolerates them all does not mind it.
+    tolerates them all does not mind it. `planned`: an administrator's choice and no fault, so that
+    nothing is remembered of it once it is taken back.
     """
 
     subject: Subject
@@ -116,6 +117,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     witness: str = ""
     together: float = 1.0
     taints: tuple[Taint, ...] = ()
+    planned: bool = False
 
 
 class Weighed(msgspec.Struct, frozen=True):

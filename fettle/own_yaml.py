@@ -27,6 +27,18 @@ def value_of(text: str) -> Any:
 
 
 class _Loader(yaml.SafeLoader):
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        """Of a key that is given twice YAML would keep the last, and say nothing."""
+        made: yaml.MappingNode = super().compose_mapping_node(anchor)
+        seen = set()
+        for key, _ in made.value:
+            if isinstance(key, yaml.ScalarNode):
+                if (key.tag, key.value) in seen:
+                    said = f"{key.value[:_LONGEST]!r} is given twice"
+                    raise ConstructorError(None, None, said, key.start_mark)
+                seen.add((key.tag, key.value))
+        return made
+
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         """Scalars that are none, such as a day that no month has, are errors of the file too."""
         try:

@@ -10,6 +10,8 @@ from enum import StrEnum
 
 import msgspec
 
+from fettle import injectable
+
 ANNOTATION = "fettle.dev/policy"
 """Names a policy: an annotation on a pod or workload, a label on a namespace."""
 MIN_SCORE_ANNOTATION = "fettle.dev/min-score"
@@ -49,22 +51,33 @@ class OnDeviceFailure(StrEnum):
     NONE = "None"
 
 
+class JobSetAction(StrEnum):
+    FAIL = "FailJobSet"
+    RESTART = "RestartJobSet"
+    RESTART_AND_IGNORE_MAX_RESTARTS = "RestartJobSetAndIgnoreMaxRestarts"
+
+
+class JobSetRestartStrategy(StrEnum):
+    RECREATE = "Recreate"
+    BLOCKING_RECREATE = "BlockingRecreate"
+
+
+class JobFailureReason(StrEnum):
+    """Why a Job failed, as its condition `Failed` says it."""
+
+    BACKOFF_LIMIT_EXCEEDED = "BackoffLimitExceeded"
+    DEADLINE_EXCEEDED = "DeadlineExceeded"
+    FAILED_INDEXES = "FailedIndexes"
+    MAX_FAILED_INDEXES_EXCEEDED = "MaxFailedIndexesExceeded"
+    POD_FAILURE_POLICY = "PodFailurePolicy"
+
+
 class RuleSeverity(StrEnum):
     """What follows where a lint rule finds something."""
 
     DENY = "Deny"
     WARN = "Warn"
     OFF = "Off"
-
-
-def _at_least(field: str, value: int | None, least: int) -> None:
-    if value is not None and value < least:
-        raise ValueError(f"{field} must be {least} or more, not {value}")
-
-
-def _exit_codes(field: str, codes: tuple[int, ...]) -> None:
-    if wrong := [code for code in codes if not 1 <= code <= 255]:
-        raise ValueError(f"{field}: exit codes are 1 to 255, not {wrong[0]}")
 
 
 class Section(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -118,9 +131,9 @@ class DeviceToleration(Section, frozen=True, kw_only=True):
     seconds: int | None = None
 
     def __post_init__(self) -> None:
-        if not self.key:
-            raise ValueError("key must not be empty")
-        _at_least("seconds", self.seconds, 0)
+        injectable.taint_key(self.key)
+        injectable.taint_value(self.value or "")
+        injectable.between("seconds", self.seconds, 0, injectable.MAX_SECONDS)
 
 
 class Tolerations(Section, frozen=True, kw_only=True):
@@ -137,8 +150,11 @@ class Tolerations(Section, frozen=True, kw_only=True):
     degraded_as_fallback: bool = False
 
     def __post_init__(self) -> None:
-        _at_least("notReadySeconds", self.not_ready_seconds, 0)
-        _at_least("unreachableSeconds", self.unreachable_seconds, 0)
+        injectable.between("notReadySeconds", self.not_ready_seconds, 0, injectable.MAX_SECONDS)
+        injectable.between(
+            "unreachableSeconds", self.unreachable_seconds, 0, injectable.MAX_SECONDS
+        )
+        injectable.each_once("devices", [(d.key, d.value) for d in self.devices], 8)
         tolerated = any(device.key == DEGRADED_TAINT for device in self.devices)
         if self.degraded_as_fallback and tolerated:
             raise ValueError(
@@ -151,20 +167,27 @@ class JobSetRule(Section, frozen=True, kw_only=True):
     """A rule of a JobSet's failurePolicy, in that API's words."""
 
     name: str
-    action: str
-    on_job_failure_reasons: tuple[str, ...] = ()
+    action: JobSetAction
+    on_job_failure_reasons: tuple[JobFailureReason, ...] = ()
     target_replicated_jobs: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        injectable.rule_name(self.name)
+        injectable.each_once("onJobFailureReasons", self.on_job_failure_reasons, 5)
+        injectable.each_once("targetReplicatedJobs", self.target_replicated_jobs, 20)
+        injectable.replicated_jobs(self.target_replicated_jobs)
 
 
 class JobSetFailure(Section, frozen=True, kw_only=True):
     """A JobSet's failurePolicy, in that API's words; its fields and no others."""
 
     max_restarts: int = 0
-    restart_strategy: str | None = None
+    restart_strategy: JobSetRestartStrategy | None = None
     rules: tuple[JobSetRule, ...] = ()
 
     def __post_init__(self) -> None:
-        _at_least("maxRestarts", self.max_restarts, 0)
+        injectable.between("maxRestarts", self.max_restarts, 0, injectable.MAX_INT32)
+        injectable.each_once("rules", [rule.name for rule in self.rules], 20)
 
 
 class Failure(Section, frozen=True, kw_only=True):
@@ -184,9 +207,11 @@ class Failure(Section, frozen=True, kw_only=True):
     on_device_failure: OnDeviceFailure = OnDeviceFailure.MARK
 
     def __post_init__(self) -> None:
-        _at_least("backoffLimitPerIndex", self.backoff_limit_per_index, 0)
-        _exit_codes("failJobOnExitCodes", self.fail_job_on_exit_codes)
-        _exit_codes("restartContainerOnExitCodes", self.restart_container_on_exit_codes)
+        injectable.between(
+            "backoffLimitPerIndex", self.backoff_limit_per_index, 0, injectable.MAX_INT32
+        )
+        injectable.exit_codes("failJobOnExitCodes", self.fail_job_on_exit_codes)
+        injectable.exit_codes("restartContainerOnExitCodes", self.restart_container_on_exit_codes)
         both = {*self.fail_job_on_exit_codes} & {*self.restart_container_on_exit_codes}
         if both:
             raise ValueError(

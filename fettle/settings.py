@@ -17,7 +17,11 @@ from fettle.policy import BUILT_IN, INFERENCE, Policy, RuleSeverity, Validation
 _RULE = re.compile(r"FTL\d{3}")
 _POLICY_NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,61}[a-z0-9])?")
 """As the API server takes it, and a namespace's label can name it."""
+_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_LONGEST_LABEL, _LONGEST_NAME = 63, 253
 _LONGEST = 500
+API_SERVER_WAITS_S = 3.0
+"""`timeoutSeconds` in `deploy/webhook/`."""
 
 
 class _Section(
@@ -29,6 +33,18 @@ class _Section(
 def _check(section: str, holds: bool, must: str) -> None:
     if not holds:  # also where a value is NaN
         raise ValueError(f"{section}: {must}")
+
+
+def _check_name(said: str, name: str, longest: int = _LONGEST_NAME) -> None:
+    """What Kubernetes takes for the name of an object; a namespace or Service has but one label."""
+    label_only = longest == _LONGEST_LABEL
+    shape = _LABEL if label_only else rf"{_LABEL}(\.{_LABEL})*"
+    if len(name) > longest or re.fullmatch(shape, name) is None:
+        signs = "digits and '-'" if label_only else "digits, '-' and '.'"
+        raise ValueError(
+            f"{said} {name[:longest]!r} must be at most {longest} lower-case letters, {signs}, "
+            "beginning and ending with a letter or digit"
+        )
 
 
 class HealthSettings(_Section, frozen=True, kw_only=True):
@@ -107,6 +123,7 @@ class BreakerSettings(_Section, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         _check("breaker", 0 <= self.max_excluded_share <= 1, "maxExcludedShare must be 0 to 1")
+        _check("breaker", self.min_nodes >= 0, "minNodes must be 0 or more")
 
 
 class SourceSettings(_Section, frozen=True, kw_only=True):
@@ -158,6 +175,8 @@ class ExtenderSettings(_Section, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         self.tls.check("extender", self.certificates)
+        _check_name("extender: service", self.service, _LONGEST_LABEL)
+        _check_name("extender: secret", self.secret)
         _check(
             "extender",
             10 <= self.certificate_lifetime_seconds <= 365 * 86400,
@@ -187,7 +206,9 @@ class WebhookSettings(_Section, frozen=True, kw_only=True):
 
     `mode` "audit" changes and refuses nothing, and warns of what it would have done. `service` is
     the name under which the API server calls us; it goes into the certificate. `workloads` are
-    kinds beside those known: add them to the rules of the webhook configuration too.
+    kinds beside those known: add them to the rules of both webhook configurations too.
+    `deadline_seconds` bounds how long an object is judged before it is allowed, undecided; the API
+    server's own timeout in `deploy/webhook/` must be longer.
     """
 
     mode: Literal["enforce", "audit"] = "enforce"
@@ -202,6 +223,15 @@ class WebhookSettings(_Section, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         self.tls.check("webhook", self.certificates)
+        _check(
+            "webhook",
+            0 < self.deadline_seconds < API_SERVER_WAITS_S,
+            f"deadlineSeconds must be more than 0 and less than {API_SERVER_WAITS_S:g}, the "
+            "timeoutSeconds of the webhook configurations",
+        )
+        _check_name("webhook: service", self.service, _LONGEST_LABEL)
+        _check_name("webhook: secret", self.secret)
+        _check_name("webhook: configuration", self.configuration)
 
 
 class LintSettings(_Section, frozen=True, kw_only=True):
@@ -236,6 +266,12 @@ class StewardSettings(_Section, frozen=True, kw_only=True):
     wake_claim: str = "fettle-wake-up"
     wake_interval_seconds: float = 1.0
 
+    def __post_init__(self) -> None:
+        _check("steward", 1 <= self.lease_seconds <= 3600, "leaseSeconds must be 1 s to an hour")
+        _check("steward", 0 < self.wake_interval_seconds < inf, "wakeIntervalSeconds must be > 0")
+        _check_name("steward: lease", self.lease)
+        _check_name("steward: wakeClaim", self.wake_claim)
+
 
 class Settings(_Section, frozen=True, kw_only=True):
     namespace: str | None = None
@@ -252,6 +288,8 @@ class Settings(_Section, frozen=True, kw_only=True):
     steward: StewardSettings = StewardSettings()
 
     def __post_init__(self) -> None:
+        if self.namespace is not None:
+            _check_name("namespace", self.namespace, _LONGEST_LABEL)
         names = [policy.name for policy in self.policies]
         _check("policies", len(set(names)) == len(names), "two have the same name")
         for name in names:

@@ -91,7 +91,8 @@ class NodeView(msgspec.Struct, frozen=True):
 
     `pools` are in the order in which the allocator walks them; `malformed` says why it cannot
     gather them at all ("" if it can). `quarantined` are sentences about objects of this node that
-    could not be read. `taints` are the node's own, `kubelet` its version.
+    could not be read; `unread`: the Node itself could never be, so that nothing is known of its
+    labels and resources. `taints` are the node's own, `kubelet` its version.
     """
 
     name: str
@@ -100,6 +101,7 @@ class NodeView(msgspec.Struct, frozen=True):
     plugins: Mapping[str, PluginView]
     pools: tuple[PoolView, ...]
     quarantined: tuple[str, ...] = ()
+    unread: bool = False
     malformed: str = ""
     taints: tuple[core.NodeTaint, ...] = ()
     kubelet: str = ""

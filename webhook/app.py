@@ -18,8 +18,10 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from fettle.errors import BadInput
+from fettle.lint import shapes
 from fettle.lint.linting import Linter
 from fettle.settings import Settings
+from fettle.slicing import in_slices
 from fettle.verdicts.requirements import Engines
 from fettle.view import Publisher, View
 from webhook import patches
@@ -65,16 +67,19 @@ def make_app(
     gates: Callable[[], Gates | None] = lambda: EVERYTHING,
     tell: Tell | None = None,
     engines: Engines | None = None,
+    unknown: Callable[[], frozenset[str]] = frozenset,
 ) -> web.Application:
     """The application; its metrics go into `registry`, which takes them once.
 
     `linter` has all rules, and devices where it can evaluate selectors; by default it cannot.
     `gates` says what the cluster keeps of claims and pods; None: that is not known yet. `tell`
     takes the Events of audit mode, where there is a cluster to have them. `engines` compile what
-    DevicePolicies require.
+    DevicePolicies require. `unknown` are kinds of which there may be objects that no view shows.
     """
     metrics = Metrics(registry)
-    webhook = Webhook(publisher, settings, metrics, linter or Linter(), gates, tell, engines)
+    webhook = Webhook(
+        publisher, settings, metrics, linter or Linter(), gates, tell, engines, unknown
+    )
     app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[_in_words])
     app.add_routes(
         [web.post("/mutate", webhook.on_mutate), web.post("/validate", webhook.on_validate)]
@@ -94,8 +99,10 @@ class Webhook:
         gates: Callable[[], Gates | None],
         tell: Tell | None,
         engines: Engines | None,
+        unknown: Callable[[], frozenset[str]],
     ) -> None:
         self._publisher = publisher
+        self._templates = shapes.with_own(settings.webhook.workloads)
         self._means = Means(settings.all_policies(), with_own(settings.webhook.workloads))
         self._gates = gates
         self._tell = tell
@@ -104,6 +111,7 @@ class Webhook:
         self._metrics = metrics
         self._linter = linter
         self._engines = engines
+        self._unknown = unknown
         self._levels = settings.lint.levels
         self._complaints = Sparing()
 
@@ -165,7 +173,7 @@ class Webhook:
     async def _mutate(self, request: Request) -> Judged:
         view = await self._knowing(request)
         mutation = await mutate(request, view, self._means._replace(gates=self._gates()))
-        patches.apply(request.object, mutation.patch)
+        await in_slices(lambda: patches.apply(request.object, mutation.patch))
         self._metrics.unknown_policies.inc(len(mutation.unknown))
         answer = Answer(patch=mutation.patch, warnings=mutation.warnings)
         undecided = [mutation.undecided] if mutation.undecided else []
@@ -193,6 +201,8 @@ class Webhook:
             self._means.policies,
             self._levels,
             self._engines,
+            self._templates,
+            self._unknown(),
         )
         answer = Answer(
             allowed=not found.denied,

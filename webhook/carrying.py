@@ -16,12 +16,13 @@ from webhook.claims import Wanted
 from webhook.injecting import ANNOTATIONS, INJECTED, Injecting, record_of
 from webhook.patches import Editing
 from webhook.places import Place, called, value_at
+from webhook.pods import JOB_EXIT_CODES
 
 Object = dict[str, Any]
 
 _OURS = re.compile(
     r"spec\.(podFailurePolicy|podReplacementPolicy|backoffLimit|backoffLimitPerIndex|failurePolicy)"
-    rf"|.*\.annotations\[({'|'.join(map(re.escape, POLICY_ANNOTATIONS))})\]"
+    rf"|.*\.annotations\[({'|'.join(map(re.escape, (*POLICY_ANNOTATIONS, JOB_EXIT_CODES)))})\]"
 )
 """All that is ever injected into workloads: the record is the author's to forge, and must not have
 us put back what somebody took away for a reason."""

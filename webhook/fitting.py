@@ -17,7 +17,8 @@ Served = Mapping[str, Sequence[ServedKind]]
 
 READ: Mapping[str, tuple[str, ...]] = {"resource.k8s.io": ("v1", "v1beta2", "v1beta1")}
 """Groups of which the webhook reads more versions than a rule names, the best first."""
-_OWN_WORKLOADS = "workloads.mutate.fettle.dev"
+_OF_OWN_WORKLOADS = ("workloads.mutate.fettle.dev", "gangs.validate.fettle.dev")
+"""The entries whose conditions hold for any kind of workload."""
 
 
 def groups(configurations: Iterable[Object], workloads: Iterable[WorkloadSettings]) -> set[str]:
@@ -30,13 +31,17 @@ def groups(configurations: Iterable[Object], workloads: Iterable[WorkloadSetting
 def fitted(configuration: Object, served: Served, workloads: Iterable[WorkloadSettings]) -> Object:
     """The configuration with rules for what is served; an entry that is left without is dropped.
 
-    `workloads` are the settings' own kinds: they get rules in the entry of workloads.
+    `workloads` are the settings' own kinds: they get rules too, to be changed and to be judged.
     """
     kept = []
-    for entry in _entries([configuration]):
-        rules = [new for rule in entry.get("rules") or () for new in _rules(rule, served)]
-        if entry["name"] == _OWN_WORKLOADS:
-            rules += _own(workloads, served, rules)
+    fitting = [
+        (entry, [new for rule in entry.get("rules") or () for new in _rules(rule, served)])
+        for entry in _entries([configuration])
+    ]
+    shipped = [rule for _, rules in fitting for rule in rules]
+    for entry, rules in fitting:
+        if entry["name"] in _OF_OWN_WORKLOADS:
+            rules += _own(workloads, served, shipped)
         if rules:
             kept.append({**entry, "rules": rules})
     return {**configuration, "webhooks": kept}

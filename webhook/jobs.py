@@ -14,6 +14,7 @@ from fettle.lint.raw import Raw, integer, mapping, mappings, text
 from fettle.policy import DEVICE_FAILED, Failure
 from webhook.injecting import Injecting
 from webhook.places import Place, places, value_at
+from webhook.pods import JOB_EXIT_CODES
 
 DEFAULT_BACKOFF_LIMIT = 6
 DEFAULT_REPLACEMENT = "TerminatingOrFailed"
@@ -37,9 +38,21 @@ def inject(injecting: Injecting, failure: Failure) -> None:
         _transaction(injecting, failure)
 
 
+def keep_codes(injecting: Injecting, failure: Failure) -> None:
+    """Tell the pods after which exit codes they must not restart, as the Job's own rules act on
+    them; the Jobs that others make are told so when they are made."""
+    place = _SPEC.at("template", "metadata", "annotations", JOB_EXIT_CODES)
+    codes = _acted_on(mapping(injecting.document, "spec"), failure)
+    if codes and value_at(injecting.document, place.path) is None:
+        injecting.set(place, ",".join(map(str, codes)))
+        injecting.warn(_kept(_SPEC, codes))
+
+
 def warn(injecting: Injecting, failure: Failure, path: str) -> None:
     """Say what the Jobs that are made of these specs would have to do without."""
     for place in places(injecting.document, path):
+        if codes := _acted_on(mapping(value_at(injecting.document, place.path)), failure):
+            injecting.warn(_kept(place, codes))
         why = _cannot(mapping(value_at(injecting.document, place.path)))
         if why and _wanted(failure):
             injecting.warn(f"{place.name}: {why}")
@@ -94,6 +107,25 @@ def _lacking(injecting: Injecting, spec: Place, failure: Failure) -> str:
     if not said:
         return ""
     return f"{place.name} is left as it is written, and {', '.join(said)}"
+
+
+def _acted_on(spec: Raw, failure: Failure) -> list[int]:
+    """The codes to restart on after which a rule of the podFailurePolicy is to act."""
+    restarted: set[int] = {*failure.restart_container_on_exit_codes}
+    found: set[int] = set()
+    for _, rule in mappings(mapping(spec, "podFailurePolicy").get("rules")):
+        on = mapping(rule, "onExitCodes")
+        named = restarted & _codes(on.get("values"))
+        found |= {"In": named, "NotIn": restarted - named}.get(text(on.get("operator")), set())
+    return sorted(found)
+
+
+def _kept(spec: Place, codes: list[int]) -> str:
+    listed = ", ".join(map(str, codes))
+    return (
+        f"{spec.at('podFailurePolicy').name} acts on what the policy restarts containers on, so "
+        f"there is no restart on {listed}"
+    )
 
 
 def _codes(values: object) -> set[int]:

@@ -1,5 +1,8 @@
 """What is injected into JobSets: the policy's failurePolicy, where the author wrote none.
 
+A rule for some replicated Jobs is narrowed to those that are there, since JobSet refuses the names
+of others; with none left it is left out, since a rule for no Jobs is one for all of them.
+
 It is immutable once the JobSet exists. The Jobs that a JobSet makes get theirs when they are made.
 """
 
@@ -7,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from fettle.lint.raw import mapping
+from fettle.lint.raw import Raw, mapping, mappings, text
 from fettle.policy import Failure
 from webhook.injecting import Injecting
 from webhook.places import Place
@@ -18,10 +21,27 @@ _DEFAULTS = {"maxRestarts": 0, "restartStrategy": "Recreate", "rules": []}
 
 
 def inject(injecting: Injecting, failure: Failure) -> None:
-    written = mapping(injecting.document, "spec").get("failurePolicy")
-    wanted = _compact(msgspec.to_builtins(failure.job_set))
-    if _says_something(wanted) and not _says_something(written):
+    spec = mapping(injecting.document, "spec")
+    if _says_something(spec.get("failurePolicy")) or failure.job_set is None:
+        return
+    there = {text(job.get("name")) for _, job in mappings(spec.get("replicatedJobs"))}
+    wanted: Raw = msgspec.to_builtins(failure.job_set)
+    rules = [_narrowed(injecting, rule, there) for rule in wanted["rules"]]
+    wanted = _compact({**wanted, "rules": [rule for rule in rules if rule is not None]})
+    if _says_something(wanted):
         injecting.set(_PLACE, wanted)
+
+
+def _narrowed(injecting: Injecting, rule: Raw, there: set[str]) -> Raw | None:
+    """The rule for the replicated Jobs that are there; None where it is for none of them."""
+    targets = rule["targetReplicatedJobs"]
+    kept = [name for name in targets if name in there]
+    if len(kept) == len(targets):
+        return rule
+    absent = ", ".join(name for name in targets if name not in there)
+    outcome = f"is only for {', '.join(kept)}" if kept else "is left out"
+    injecting.warn(f"there is no replicated Job {absent}, so its rule {rule['name']} {outcome}")
+    return {**rule, "targetReplicatedJobs": kept} if kept else None
 
 
 def _says_something(written: Any) -> bool:

@@ -1,8 +1,8 @@
 """What Fettle changes in an object: which policy applies, and which injections.
 
-Pure, apart from yielding to other requests between steps. Only a policy that somebody named is
-injected, never the cluster's default; what the author wrote wins. Running it on its own result
-changes nothing.
+Pure, and done in slices between which other requests have their turn. Only a policy that somebody
+named is injected, never the cluster's default; what the author wrote wins. Running it on its own
+result changes nothing.
 """
 
 import asyncio
@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from fettle.lint.raw import Raw, mapping, mappings, strings, text
 from fettle.policies import Policies, Resolved
 from fettle.policy import ANNOTATION, ANNOTATIONS
+from fettle.slicing import in_slices
 from fettle.view import View
 from webhook import carrying, claims, jobs, jobsets, pods, stamping, trainjobs
 from webhook.gates import EVERYTHING, Gates
@@ -47,6 +48,10 @@ class Mutation(NamedTuple):
 async def mutate(request: Request, view: View, means: Means) -> Mutation:
     """The patch for a new or changed object; nothing for what is not ours to change."""
     await asyncio.sleep(0)
+    return await in_slices(lambda: _mutation(request, view, means))
+
+
+def _mutation(request: Request, view: View, means: Means) -> Mutation:
     if request.object is None or request.sub_resource or request.username == SCHEDULER:
         return Mutation()
     new, kind = request.object, (request.kind.group, request.kind.kind)
@@ -108,7 +113,7 @@ def _claim(request: Request, claim: dict[str, Any], view: View, means: Means) ->
             claims.inject(injecting, spec, lambda _: kept)
         elif any(wanted):
             injecting.warn("this cluster drops tolerations of devices, so none are injected")
-    return _finished(injecting, resolved, undecided)
+    return _finished(injecting, resolved, undecided, _too_early(resolved, request.kind.kind))
 
 
 def _workload(
@@ -130,11 +135,24 @@ def _workload(
         failure = resolved.policy.failure
         if request.kind.kind == "Job":
             jobs.inject(injecting, failure)
+            if means.gates is None or means.gates.restart_rules:
+                jobs.keep_codes(injecting, failure)
         elif request.kind.kind == "JobSet":
             jobsets.inject(injecting, failure)
         for path in workload.jobs:
             jobs.warn(injecting, failure, path)
-    return _finished(injecting, resolved, undecided)
+    early = () if workload.restamped else _too_early(resolved, request.kind.kind)
+    return _finished(injecting, resolved, undecided, early)
+
+
+def _too_early(resolved: Resolved, kind: str) -> tuple[str, ...]:
+    """What to do where its policy may be on its way, as from another file of the same folder."""
+    if not resolved.unknown:
+        return ()
+    return (
+        f"fettle: a {kind} gets what its policy says only when it is made: apply the DevicePolicy "
+        f"first, then delete the {kind} and create it anew",
+    )
 
 
 def _makes_devices(object: Raw, workload: Workload) -> bool:
@@ -203,9 +221,11 @@ def _resolve(
     return resolved, "namespace" if labels is None and not by_annotation else ""
 
 
-def _finished(injecting: Injecting, resolved: Resolved, undecided: str) -> Mutation:
+def _finished(
+    injecting: Injecting, resolved: Resolved, undecided: str, early: tuple[str, ...] = ()
+) -> Mutation:
     injecting.record()
-    warnings = (*resolved.warnings, *injecting.warnings)
+    warnings = (*resolved.warnings, *early, *injecting.warnings)
     return Mutation(tuple(injecting.editing.operations), warnings, undecided, resolved.unknown)
 
 

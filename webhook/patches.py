@@ -2,7 +2,7 @@
 
 A patch that does not fit is an internal error of the API server and refuses the object, even with
 failurePolicy Ignore; so an edit is applied the moment it is made, and the finished patch once more
-to the object as it came. Objects are never changed in place, only the path to an edit is copied.
+to the object as it came, which never changes: only the path to an edit is copied, and that once.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,6 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from fettle.errors import BadInput
+from fettle.slicing import pause
 
 Path = Sequence[str | int]
 
@@ -40,24 +41,94 @@ def parts(text: str) -> list[str]:
 
 def apply(document: Any, operations: Iterable[Operation]) -> Any:
     """The document with all operations done; raises BadInput naming the one that does not fit."""
+    copy = _Copy(document)
     for operation in operations:
+        copy.do(operation)
+    return copy.document
+
+
+class _Copy:
+    """A document to edit, which shares with the original what no edit has touched."""
+
+    def __init__(self, document: Any) -> None:
+        self.document = document
+        self._own: dict[int, Any] = {}
+
+    def do(self, operation: Operation) -> None:
+        """Raises BadInput and changes nothing where the operation does not fit."""
+        pause()
         try:
-            document = _done(document, parts(operation.path), operation)
+            self.document = self._done(self.document, parts(operation.path), operation)
         except BadInput as error:
             raise BadInput(f"patch does not fit, {operation}: {error}") from error
-    return document
+
+    def _done(self, value: Any, path: list[str], operation: Operation) -> Any:
+        if not path:
+            return _whole(value, operation)
+        key, rest = path[0], path[1:]
+        if isinstance(value, dict):
+            return self._in_object(value, key, rest, operation)
+        if isinstance(value, list):
+            return self._in_list(value, key, rest, operation)
+        raise BadInput(f"there is no {key!r} in a {type(value).__name__}")
+
+    def _in_object(
+        self, value: dict[str, Any], key: str, rest: list[str], operation: Operation
+    ) -> Any:
+        if key not in value and (rest or operation.op != "add"):
+            raise BadInput(f"there is no member {key!r}")
+        removing = not rest and operation.op == "remove"
+        adding = not rest and operation.op == "add"
+        member = operation.value if removing or adding else self._done(value[key], rest, operation)
+        own = self._owned(value)
+        if removing:
+            del own[key]
+        else:
+            own[key] = member
+        return own
+
+    def _in_list(self, value: list[Any], key: str, rest: list[str], operation: Operation) -> Any:
+        adding = not rest and operation.op == "add"
+        index = len(value) if key == "-" and adding else _index(key)
+        if index > len(value) or (index == len(value) and not adding):
+            raise BadInput(f"there is no entry {key} in a list of {len(value)}")
+        removing = not rest and operation.op == "remove"
+        entry = operation.value
+        if not adding and not removing:
+            entry = self._done(value[index], rest, operation)
+        own = self._owned(value)
+        if adding:
+            own.insert(index, entry)
+        elif removing:
+            del own[index]
+        else:
+            own[index] = entry
+        return own
+
+    def _owned(self, value: Any) -> Any:
+        """The same, or a copy if it is not one that was made here."""
+        if id(value) in self._own:
+            return value
+        copy = value.copy()
+        self._own[id(copy)] = copy
+        return copy
 
 
 class Editing:
     """Collects a patch on one object; `document` shows all edits so far."""
 
     def __init__(self, document: dict[str, Any]) -> None:
-        self.document = document
+        self._copy = _Copy(document)
         self.operations: list[Operation] = []
+
+    @property
+    def document(self) -> dict[str, Any]:
+        document: dict[str, Any] = self._copy.document
+        return document
 
     def set(self, path: Path, value: Any) -> None:
         """Set a member, making the objects above it; what stands there is replaced."""
-        at = self.document
+        at: Any = self.document
         for depth, key in enumerate(path[:-1]):
             at = _member(at, key)
             if at is None:
@@ -90,7 +161,7 @@ class Editing:
 
     def _record(self, op: Literal["add", "replace", "remove"], path: Path, value: Any) -> None:
         operation = Operation(op=op, path=pointer(path), value=value)
-        self.document = apply(self.document, [operation])
+        self._copy.do(operation)
         self.operations.append(operation)
 
 
@@ -113,49 +184,12 @@ def _member(value: Any, key: str | int) -> Any:
     raise BadInput(f"there is no {key!r} in a {type(value).__name__}")
 
 
-def _done(value: Any, path: list[str], operation: Operation) -> Any:
-    """A copy of `value` with the operation done at `path` below it."""
-    if not path:
-        return _whole(value, operation)
-    key, rest = path[0], path[1:]
-    if isinstance(value, dict):
-        return _in_object(value, key, rest, operation)
-    if isinstance(value, list):
-        return _in_list(value, key, rest, operation)
-    raise BadInput(f"there is no {key!r} in a {type(value).__name__}")
-
-
 def _whole(value: Any, operation: Operation) -> Any:
     if operation.op == "remove":
         raise BadInput("the whole document cannot be removed")
     if operation.op == "test" and not _equal(value, operation.value):
         raise BadInput("the value is another one")
     return operation.value
-
-
-def _in_object(
-    value: dict[str, Any], key: str, rest: list[str], operation: Operation
-) -> dict[str, Any]:
-    if key not in value and (rest or operation.op != "add"):
-        raise BadInput(f"there is no member {key!r}")
-    if not rest and operation.op == "remove":
-        return {name: member for name, member in value.items() if name != key}
-    if not rest and operation.op == "add":
-        return {**value, key: operation.value}
-    return {**value, key: _done(value[key], rest, operation)}
-
-
-def _in_list(value: list[Any], key: str, rest: list[str], operation: Operation) -> list[Any]:
-    adding = not rest and operation.op == "add"
-    index = len(value) if key == "-" and adding else _index(key)
-    if index > len(value) or (index == len(value) and not adding):
-        raise BadInput(f"there is no entry {key} in a list of {len(value)}")
-    if adding:
-        return [*value[:index], operation.value, *value[index:]]
-    after = value[index + 1 :]
-    if not rest and operation.op == "remove":
-        return [*value[:index], *after]
-    return [*value[:index], _done(value[index], rest, operation), *after]
 
 
 def _index(key: str) -> int:

@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
+from fettle.slicing import pause
+
 _PART = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")
 
 
@@ -38,6 +40,7 @@ def places(document: Any, path: str) -> Iterator[Place]:
     for key in above:
         found = [below for place, value in found for below in _below(place, value, key)]
     for place, value in found:
+        pause()
         if isinstance(value, dict):
             yield place.at(last)
 
@@ -80,6 +83,7 @@ def _index(entries: list[Any], name: str) -> int | None:
 
 
 def _below(place: Place, value: Any, key: str) -> Iterator[tuple[Place, Any]]:
+    pause()
     if key != "*":
         if isinstance(value, dict) and isinstance(value.get(key), dict | list):
             yield place.at(key), value[key]
@@ -87,5 +91,6 @@ def _below(place: Place, value: Any, key: str) -> Iterator[tuple[Place, Any]]:
         yield from ((place.at(name), member) for name, member in value.items())
     elif isinstance(value, list):
         for index, entry in enumerate(value):
+            pause()
             name = entry.get("name") if isinstance(entry, dict) else None
             yield place.entry(index, name if isinstance(name, str) else str(index)), entry

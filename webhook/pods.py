@@ -7,7 +7,7 @@ the extender about pods that carry it; the kubelet drops extended resources its 
 
 from collections.abc import Sequence
 
-from fettle.lint.raw import Raw, integer, mapping, mappings, text
+from fettle.lint.raw import Raw, integer, mapping, mappings, strings, text
 from fettle.policy import Tolerations
 from webhook.injecting import Injecting
 from webhook.places import Place
@@ -15,6 +15,8 @@ from webhook.places import Place
 MARKER = "fettle.dev/claims"
 MIRROR = "kubernetes.io/config.mirror"
 """The annotation of a static pod's mirror: the kubelet owns it, a change would make it anew."""
+JOB_EXIT_CODES = "fettle.dev/job-exit-codes"
+"""The annotation of pods by which their Job keeps exit codes to its own podFailurePolicy."""
 DEFAULT_TOLERATION_SECONDS = 300
 """What the API server's DefaultTolerationSeconds adds; equal to it counts as not written."""
 
@@ -44,9 +46,13 @@ def mark(injecting: Injecting) -> None:
 def restart(injecting: Injecting, exit_codes: Sequence[int]) -> None:
     """Start containers again in place after these codes, where the pod would have ended.
 
-    A container that says itself when it starts again is left as it was written.
+    A container that says itself when it starts again is left as it was written. Not after the codes
+    that the pod's Job acts on: to a rule of its podFailurePolicy the pod must fail.
     """
     spec = mapping(injecting.document, "spec")
+    annotations = strings(mapping(injecting.document, "metadata").get("annotations"))
+    of_job = annotations.get(JOB_EXIT_CODES, "").split(",")
+    exit_codes = [code for code in exit_codes if str(code) not in of_job]
     if not exit_codes or spec.get("restartPolicy") != "Never":
         return
     codes = {"operator": "In", "values": sorted(exit_codes)}

@@ -14,6 +14,7 @@ from fettle.lint.findings import Finding, Severity
 from fettle.lint.linting import Linter, levels_for
 from fettle.lint.manifests import Manifest
 from fettle.lint.policies import in_vain, requirements
+from fettle.lint.shapes import POD_TEMPLATES, Table
 from fettle.policies import Policies
 from fettle.policy import Validation as Levels
 from fettle.verdicts.requirements import Engines
@@ -48,11 +49,15 @@ async def validate(
     policies: Policies,
     cluster_wide: Levels,
     engines: Engines | None = None,
+    templates: Table = POD_TEMPLATES,
+    unknown: frozenset[str] = frozenset(),
 ) -> Validation:
     """The rules' findings on a new or changed object; nothing on anything else.
 
     How severe they are is said cluster-wide, and then by the policy of the object's namespace.
     A DevicePolicy is only warned of what it says in vain; `engines` compile what it requires.
+    `templates` say where kinds keep those of their pods; `unknown` are kinds of which the view may
+    lack objects.
     """
     await asyncio.sleep(0)
     new, old = request.object, request.old_object
@@ -63,16 +68,17 @@ async def validate(
     changed = request.operation == "UPDATE" and old is not None
     if changed and old is not None and old.get("spec") == new.get("spec"):
         return Validation()
-    manifest = _manifest(request, new)
+    manifest = _manifest(request, new, templates)
     if engines is not None:
         await engines.evaluate(requirements(manifest))
     if vain := tuple(in_vain(manifest, engines)):
         return Validation(warned=vain)
     levels = levels_for(manifest, view, policies, cluster_wide)
-    found = await linter.lint(manifest, view, levels)
+    found = await linter.lint(manifest, view, levels, unknown=unknown)
     if changed and old is not None and any(f.severity is Severity.DENY for f in found):
-        before = set(await linter.lint(_manifest(request, old), view, levels))
-        found = [_demoted(f) if f in before else f for f in found]
+        before = _manifest(request, old, templates)
+        stood = set(await linter.lint(before, view, levels, unknown=unknown))
+        found = [_demoted(f) if f in stood else f for f in found]
     return Validation(
         denied=_of(Severity.DENY, found),
         warned=_of(Severity.WARN, found),
@@ -90,9 +96,9 @@ def _demoted(finding: Finding) -> Finding:
     return msgspec.structs.replace(finding, severity=Severity.WARN)
 
 
-def _manifest(request: Request, object: dict[str, Any]) -> Manifest:
+def _manifest(request: Request, object: dict[str, Any], templates: Table) -> Manifest:
     """The object as its author wrote it, of the kind that was asked about."""
     object = authored(object, (request.kind.group, request.kind.kind))
     typed = {**object, "apiVersion": request.kind.api_version, "kind": request.kind.kind}
     sent_as = request.request_kind.api_version if request.request_kind is not None else ""
-    return Manifest(typed, request.namespace or "default", sent_as)
+    return Manifest(typed, request.namespace or "default", sent_as, templates)

@@ -1,9 +1,10 @@
-"""Which kinds make pods, and where they keep what their pods' annotations come from: a table of
-paths as `webhook/places.py` reads them."""
+"""Which kinds make pods, and where what their pods' annotations come from is: paths as
+`webhook/places.py` reads them, of the templates in `fettle/lint/shapes.py`."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from fettle.lint import shapes
 from fettle.settings import WorkloadSettings
 
 
@@ -24,48 +25,39 @@ class Workload(NamedTuple):
 Table = Mapping[tuple[str, str], Workload]
 """By API group and kind."""
 
-_POD_TEMPLATE = "spec.template.metadata"
-_JOBSET_JOBS = "spec.replicatedJobs.*.template.spec"
+_RESTAMPED = {
+    *(("apps", kind) for kind in ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet")),
+    ("batch", "CronJob"),
+    ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"),
+}
+_ALSO_MADE = {("batch", "Job"), ("jobset.x-k8s.io", "JobSet")}
+_NEVER_ANNOTATED = {("", "PodTemplate"), ("", "ReplicationController")}
+"""They are judged, and never sent to be changed."""
+
+
+def _of_templates(kind: tuple[str, str], paths: Iterable[shapes.Path]) -> Workload:
+    return Workload(
+        annotated=tuple(".".join((*path, "metadata")) for path in paths),
+        jobs=tuple(".".join((*path, "spec")) for path in shapes.JOB_TEMPLATES.get(kind, ())),
+        restamped=kind in _RESTAMPED,
+        also_made=kind in _ALSO_MADE,
+    )
+
 
 WORKLOADS: Table = {
-    ("apps", "Deployment"): Workload((_POD_TEMPLATE,), restamped=True),
-    ("apps", "StatefulSet"): Workload((_POD_TEMPLATE,), restamped=True),
-    ("apps", "DaemonSet"): Workload((_POD_TEMPLATE,), restamped=True),
-    ("apps", "ReplicaSet"): Workload((_POD_TEMPLATE,), restamped=True),
-    ("batch", "Job"): Workload((_POD_TEMPLATE,), also_made=True),
-    ("batch", "CronJob"): Workload(
-        ("spec.jobTemplate.spec.template.metadata",), ("spec.jobTemplate.spec",), restamped=True
-    ),
-    ("jobset.x-k8s.io", "JobSet"): Workload(
-        (f"{_JOBSET_JOBS}.template.metadata",), (_JOBSET_JOBS,), also_made=True
-    ),
-    ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): Workload(
-        (
-            "spec.leaderWorkerTemplate.leaderTemplate.metadata",
-            "spec.leaderWorkerTemplate.workerTemplate.metadata",
-        ),
-        restamped=True,
-    ),
-    ("kubeflow.org", "PyTorchJob"): Workload(("spec.pytorchReplicaSpecs.*.template.metadata",)),
+    **{
+        kind: _of_templates(kind, paths)
+        for kind, paths in shapes.POD_TEMPLATES.items()
+        if kind not in _NEVER_ANNOTATED
+    },
     # It has no template of its own: `webhook/trainjobs.py`.
     ("trainer.kubeflow.org", "TrainJob"): Workload(()),
-    ("ray.io", "RayCluster"): Workload(
-        ("spec.headGroupSpec.template.metadata", "spec.workerGroupSpecs.*.template.metadata")
-    ),
-    ("ray.io", "RayJob"): Workload(
-        (
-            "spec.rayClusterSpec.headGroupSpec.template.metadata",
-            "spec.rayClusterSpec.workerGroupSpecs.*.template.metadata",
-        )
-    ),
     ("resource.k8s.io", "ResourceClaimTemplate"): Workload(("spec.metadata",)),
 }
 
 
-def with_own(rows: Iterable[WorkloadSettings]) -> Table:
+def with_own(rows: Sequence[WorkloadSettings]) -> Table:
     """The table with the settings' rows, which replace those of the same kind."""
-    own = {
-        (row.group, row.kind): Workload(tuple(f"{path}.metadata" for path in row.templates))
-        for row in rows
-    }
-    return {**WORKLOADS, **own}
+    kinds = [(row.group, row.kind) for row in rows]
+    templates = shapes.with_own(rows)
+    return {**WORKLOADS, **{kind: _of_templates(kind, templates[kind]) for kind in kinds}}

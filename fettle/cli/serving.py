@@ -4,7 +4,7 @@ import asyncio
 import signal
 import ssl
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry
 
 from extender.app import make_connections
 from extender.browse import Browse
+from extender.connections import Connections
 from extender.verbs import Verbs
 from fettle import readiness
 from fettle.cli import securing
@@ -62,6 +63,8 @@ _LOG = structlog.get_logger(__name__)
 
 RETRY_S = 2.0
 PROBLEM_HOLDS_S = 0.02
+SLOW_S = 2.0
+"""Credentials that are not read by then are worth a line in the log."""
 
 
 class Plan(NamedTuple):
@@ -91,8 +94,8 @@ async def _serve(plan: Plan, settings: Settings) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     house = House(plan, settings)
     try:
-        await house.open()
-        await house.stay(stopped)
+        if await _until(stopped, house.open()):
+            await house.stay(stopped)
     finally:
         await house.close()
     _LOG.info("stopped")
@@ -117,8 +120,10 @@ class House:
         self._session: Session | None = None
         self._listeners: list[Listener] = []
         self._tasks: list[asyncio.Task[None]] = []
-        self._problems: list[Callable[[], str]] = [self._no_view]
+        self._opening = "it is starting"
+        self._problems: list[Callable[[], str]] = [lambda: self._opening, self._no_view]
         self._notes: list[Callable[[], list[str]]] = []
+        self._unknown: Callable[[], frozenset[str]] = frozenset
         self._problem_now = ""
         self._problem_until = 0.0
 
@@ -130,9 +135,11 @@ class House:
             "webhook": parse(plan.webhook_listen, "--webhook-listen"),
             "browse": parse(plan.browse_listen, "--browse-listen"),
         }
-        if plan.snapshot is None:
-            self._session = await Session.open(plan.kubeconfig)
         table = rules.load(settings.health.rules_file)
+        extender, recent = self._extender()
+        await self._open_browse(addresses["browse"], recent)
+        if plan.snapshot is None:
+            self._session = await self._open_session()
         predictions = Predictions(self._answers, PredictionMetrics(self._registry).told)
         self._answers.on_answered = predictions.answered
         writer = Writer(
@@ -153,7 +160,8 @@ class House:
         registry.register(ViewMetrics(self._publisher))
         registry.register(SelectorMetrics(lambda: self._engine.worker_starts))
         registry.register(PolicyMetrics(self._answers.ignored_requirements))
-        recent = await self._open_extender(addresses["extender"], registry)
+        if extender is not None:
+            await self._open_extender(addresses["extender"], extender)
         if "webhook" in plan.roles:
             self._keep("webhook", _for_ever(self._open_webhook(addresses["webhook"], registry)))
             self._keep("stored policies", StoredPolicies(self._publisher, registry).run())
@@ -161,17 +169,7 @@ class House:
             _LOG.info("the steward has nothing to write to: this serves a snapshot")
         elif "steward" in plan.roles and self._session is not None:
             self._keep("steward", self._steward(self._session).run())
-        browse = Browse(
-            self._answers,
-            registry,
-            recent,
-            settings.sources.silent_after_seconds,
-            lambda: [why for problem in self._problems if (why := problem())],
-            lambda: [note for notes in self._notes for note in notes()],
-        )
-        await self._listen(
-            AppListener("browse", addresses["browse"], None, browse.make_app()), Secured(None)
-        )
+        self._opening = ""
 
     async def stay(self, stopped: asyncio.Event) -> None:
         """Until asked to stop; raises what a part died of."""
@@ -201,17 +199,41 @@ class House:
         assert self._plan.snapshot is not None
         feed = SnapshotFeed(self._plan.snapshot, kinds=self._kinds)
         self._notes.append(lambda: [f"snapshot: {text}" for text in feed.problems.values()])
+        self._unknown = lambda: feed.unknown
         return feed.run(writer)
 
-    async def _open_extender(
-        self, address: Address, registry: CollectorRegistry
-    ) -> dict[str, core.Pod]:
-        if "extender" not in self._plan.roles:
-            return {}
-        metrics = ExtenderMetrics(registry)
-        verbs = Verbs(self._answers, metrics, self._problem)
-        connections = make_connections(verbs, metrics, self._settings.extender.max_body_mebibytes)
+    async def _open_session(self) -> Session:
+        """Reads the credentials, for which a plug-in of the kubeconfig may take its time."""
+        before, self._opening = self._opening, "the credentials for the cluster are being read"
+        slow = asyncio.get_running_loop().call_later(SLOW_S, _LOG.warning, self._opening)
+        try:
+            return await Session.open(self._plan.kubeconfig)
+        finally:
+            slow.cancel()
+            self._opening = before
 
+    async def _open_browse(self, address: Address, recent: Mapping[str, core.Pod]) -> None:
+        """First of all: probes are answered while the rest begins."""
+        browse = Browse(
+            self._answers,
+            self._registry,
+            recent,
+            self._settings.sources.silent_after_seconds,
+            lambda: [why for problem in self._problems if (why := problem())],
+            lambda: [note for notes in self._notes for note in notes()],
+        )
+        await self._listen(AppListener("browse", address, None, browse.make_app()), Secured(None))
+
+    def _extender(self) -> tuple[Connections | None, Mapping[str, core.Pod]]:
+        """What the extender answers with, where that is asked for, and the pods it did so for."""
+        if "extender" not in self._plan.roles:
+            return None, {}
+        metrics = ExtenderMetrics(self._registry)
+        verbs = Verbs(self._answers, metrics, self._problem)
+        limit = self._settings.extender.max_body_mebibytes
+        return make_connections(verbs, metrics, limit), verbs.recent
+
+    async def _open_extender(self, address: Address, connections: Connections) -> None:
         async def secured() -> Secured:
             return await securing.extender(address, self._settings, self._session)
 
@@ -224,7 +246,6 @@ class House:
             self._keep("extender", _for_ever(opening))
         else:
             await opening
-        return verbs.recent
 
     async def _open_webhook(self, address: Address, registry: CollectorRegistry) -> None:
         async def secured() -> Secured:
@@ -252,6 +273,7 @@ class House:
             gates=gates,
             tell=self._tell(registry),
             engines=Engines(self._engine),
+            unknown=lambda: self._unknown(),
         )
 
     def _tell(self, registry: CollectorRegistry) -> Tell | None:
@@ -342,6 +364,16 @@ class House:
     def _keep(self, name: str, work: Awaitable[None]) -> None:
         self._tasks.append(asyncio.ensure_future(work))
         self._tasks[-1].set_name(name)
+
+
+async def _until(stopped: asyncio.Event, opening: Coroutine[None, None, None]) -> bool:
+    """Whether it opened before it was to stop; else it is given up."""
+    waiting, open_ = asyncio.create_task(stopped.wait()), asyncio.create_task(opening)
+    await asyncio.wait((waiting, open_), return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+    open_.cancel()
+    await asyncio.wait((open_,))
+    return not open_.cancelled() and open_.result() is None
 
 
 async def _for_ever(opening: Awaitable[None]) -> None:

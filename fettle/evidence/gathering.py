@@ -89,7 +89,8 @@ def of_taint_rule(
 ) -> Report:
     """The rule's taint on each of `devices`, those it selects."""
     reporter = f"DeviceTaintRule {rule.metadata.name}"
-    found = (taints.of_taint(d, rule.spec.taint, reporter, rules, now) for d in devices)
+    taint = rule.spec.taint
+    found = (taints.of_taint(d, taint, reporter, rules, now, by_rule=True) for d in devices)
     evidence = heaviest(e for e in found if e is not None)
     return Report(reporter, evidence, absent_is_clear=True)
 

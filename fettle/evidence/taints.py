@@ -1,7 +1,8 @@
 """What device taints say, in ResourceSlices and DeviceTaintRules; never our own.
 
 A taint stands until it is removed, so both kinds of object are the whole truth about what they
-say, and silence is an all-clear.
+say, and silence is an all-clear. In a slice a driver speaks of its own device; by a
+DeviceTaintRule an administrator does, or a monitor, whose keys the rules know.
 """
 
 from collections.abc import Iterable
@@ -16,9 +17,15 @@ OWN_PREFIX = "fettle.dev/"
 
 
 def of_taint(
-    device: DeviceId, taint: resource.DeviceTaint, reporter: str, rules: Rules, now: float
+    device: DeviceId,
+    taint: resource.DeviceTaint,
+    reporter: str,
+    rules: Rules,
+    now: float,
+    *,
+    by_rule: bool = False,
 ) -> Evidence | None:
-    """The evidence of one taint on one device; None for our own."""
+    """The evidence of one taint on one device; None for our own. `by_rule`: a DeviceTaintRule's."""
     if taint.key.startswith(OWN_PREFIX):
         return None
     row = rules.taint(device.driver, taint.key, taint.effect)
@@ -42,6 +49,7 @@ def of_taint(
         observed_at=unix_s(taint.time_added, now),
         half_life_s=rules.half_life_s(family),
         taints=(named,),
+        planned=by_rule and row.is_catch_all,
     )
 
 

@@ -12,7 +12,7 @@ import structlog
 
 from fettle.errors import SnapshotError
 from fettle.feeds.folders import Folder, Key
-from fettle.wire.changes import Contact, Gone, ListEnded, ListStarted, Lost, Sink
+from fettle.wire.changes import Bad, Contact, Gone, ListEnded, ListStarted, Lost, Put, Sink
 from fettle.wire.kinds import BY_NAME, KINDS, Kind
 from fettle.wire.reading import Slices, read
 
@@ -36,9 +36,18 @@ class SnapshotFeed:
         self._poll_s = poll_s
         self._kinds = kinds
         self._told: Mapping[Key, bytes] = {}
+        self._unreadable: set[Key] = set()
         self._contact_due_s = 0.0
         self._note = ""
         self.problems: dict[str, str] = {}
+
+    @property
+    def unknown(self) -> frozenset[str]:
+        """Kinds of which the folder holds nothing, or something that cannot be read: there may be
+        objects of them that it does not show."""
+        held = {key.kind for key in self._told}
+        absent = {kind.name for kind in BY_NAME.values() if kind.name not in held}
+        return frozenset(absent | {key.kind for key in self._unreadable})
 
     async def run(self, sink: Sink) -> None:
         """Never returns; raises SnapshotError if the folder is not there to begin with."""
@@ -72,7 +81,7 @@ class SnapshotFeed:
             await slices.add(ListStarted(kind))
             for key, raw in objects.items():
                 if key.kind == kind.name:
-                    await slices.add(read(kind, raw), len(raw))
+                    await slices.add(self._read(key, raw), len(raw))
             await slices.add(ListEnded(kind))
         await slices.flush()
         self._told = objects
@@ -87,12 +96,20 @@ class SnapshotFeed:
         slices = Slices(sink)
         objects = self._objects()
         for key in self._told.keys() - objects.keys():
+            self._unreadable.discard(key)
             await slices.add(Gone(BY_NAME[key.kind], key.key))
         for key, raw in objects.items():
             if self._told.get(key) != raw:
-                await slices.add(read(BY_NAME[key.kind], raw), len(raw))
+                await slices.add(self._read(key, raw), len(raw))
         await slices.flush()
         self._told = objects
+
+    def _read(self, key: Key, raw: bytes) -> Put | Bad:
+        change = read(BY_NAME[key.kind], raw)
+        self._unreadable.discard(key)
+        if isinstance(change, Bad):
+            self._unreadable.add(key)
+        return change
 
     async def _contact(self, sink: Sink) -> None:
         self._contact_due_s = _now_s() + _CONTACT_EVERY_S

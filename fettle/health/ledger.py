@@ -212,14 +212,20 @@ class Ledger:
             self._fade(fading.trace(evidence, row.weight, row.cap, half_life_s, now), now)
 
     def _is_recovery(self, cleared: Evidence) -> bool:
-        """Whether a trace is due: one for each recovery, when the last who said it stops."""
+        """Whether a trace is due: one for each recovery, when the last who said it stops.
+
+        What was planned is no fault that one could recover from.
+        """
         topic = (cleared.source, cleared.family)
         mark = (cleared.subject, *topic)
         others = self._standing.get(cleared.subject, {})
-        if cleared.family is Family.OPERATOR or mark in self._traced:
+        if cleared.family is Family.OPERATOR or cleared.planned or mark in self._traced:
             return False
         unknown = cleared.kind is Kind.UNKNOWN
-        if any(_topic(said) == topic and (unknown or not said.unknown) for _, said in others):
+        if any(
+            _topic(said) == topic and (unknown or not said.unknown) and not other.planned
+            for (_, said), other in others.items()
+        ):
             return False
         self._traced.add(mark)
         return True

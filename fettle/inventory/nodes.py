@@ -3,6 +3,8 @@
 from collections import defaultdict
 from collections.abc import Mapping
 
+import msgspec
+
 from fettle.affinity import Malformed, Place
 from fettle.health import HealthBook
 from fettle.inventory import records
@@ -12,7 +14,8 @@ from fettle.inventory.quarantine import Quarantine
 from fettle.inventory.stores import Stores
 from fettle.model import NodeId
 from fettle.view import NodeView, PoolView
-from fettle.wire import core
+from fettle.wire import core, kinds
+from fettle.wire.meta import ObjectMeta
 
 
 class Nodes:
@@ -36,17 +39,21 @@ class Nodes:
     def soil_all(self) -> None:
         """Something changed that every node may see."""
         self._network_views.clear()
-        self.dirty.update(self._stores.nodes)
+        self.dirty.update(self._stores.nodes, self.records)
 
     def refresh_one(self, now: float) -> None:
         """Bring the record of one dirty node up to date."""
         name = self.dirty.pop()
         node = self._stores.nodes.get(name)
-        if node is None:
+        if node is not None:
+            record = self._record(node, now)
+        elif self._quarantine.holds(kinds.NODE, name):
+            bare = self._record(core.Node(metadata=ObjectMeta(name=name)), now)
+            record = msgspec.structs.replace(bare, unread=True)
+        else:
             if self.records.pop(name, None) is not None:
                 self.changed.add(name)
             return
-        record = self._record(node, now)
         if record != self.records.get(name):
             self.records[name] = record
             self.changed.add(name)

@@ -35,6 +35,9 @@ class Quarantine:
             return None
         return Report(_reporter(kind, key), (), absent_is_clear=True), entry.node
 
+    def holds(self, kind: kinds.Kind, key: str) -> bool:
+        return f"{kind.name} {key}" in self._entries
+
     def keys(self, kind: kinds.Kind) -> set[str]:
         prefix = f"{kind.name} "
         return {key.removeprefix(prefix) for key in self._entries if key.startswith(prefix)}

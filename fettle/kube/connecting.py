@@ -17,7 +17,7 @@ from kubernetes.aio.config.kube_config import FileOrData, KubeConfigLoader, Kube
 
 from fettle import __version__
 from fettle.errors import SettingsError
-from fettle.kube import plugins
+from fettle.kube import kubeconfigs, plugins
 
 DEFAULT_NAMESPACE = "fettle-system"
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -71,20 +71,24 @@ async def connect(kubeconfig: Path | None, account: Path | None = None) -> Conne
 async def _from_files(named: str, said: str) -> Connection:
     """`named` is one path or several, as $KUBECONFIG has them."""
     paths = _paths(named)
-    if not any(path.is_file() for path in paths):
+    unreadable = [(path, kubeconfigs.unreadable(path)) for path in paths]
+    if all(why for _, why in unreadable):
+        tried = ", ".join(f"{path} {why}" for path, why in unreadable) or "it is empty"
         raise SettingsError(
-            f"no kubeconfig: {said} is not there (tried {', '.join(str(p) for p in paths)}); "
+            f"no kubeconfig by {said}: {tried}; "
             "pass --kubeconfig FILE, or --snapshot DIR to run without a cluster"
         )
     configuration = Configuration(host="")
     try:
         read = KubeConfigMerger(os.pathsep.join(str(path) for path in paths))
         loader = _Loader(config_dict=read.config, config_base_path=None)
+        kubeconfigs.check(loader.cluster, loader.user)
         await loader.load_and_set(configuration)
         if token := configuration.api_key.get("BearerToken"):
             configuration.api_key["BearerToken"] = token.strip()  # of a file that ends with a line
         namespace = loader.current_context["context"].get("namespace")
         _check(configuration)
+        kubeconfigs.check_certificates(configuration, loader.user)
         client = _client(configuration)
     except SettingsError as error:
         raise SettingsError(f"kubeconfig {said}: {error}") from error
@@ -99,6 +103,14 @@ class _Loader(KubeConfigLoader):  # type: ignore[misc]
     """Reads kubeconfigs, and runs their credentials plug-ins ourselves."""
 
     expires_at = float("inf")
+
+    @property
+    def cluster(self) -> Any:
+        return self._cluster.value
+
+    @property
+    def user(self) -> Any:
+        return getattr(self._user, "value", self._user)
 
     async def load_from_exec_plugin(self) -> bool:
         plugin = plugins.read(self._user["exec"].value)
@@ -118,14 +130,9 @@ def _check(configuration: Any) -> None:
     """Raises ConfigException for what would only fail with the first request."""
     if not configuration.host:
         raise config.ConfigException("the cluster of its current context has no server")
-    proxy, token = configuration.proxy, configuration.api_key.get("BearerToken")
-    if proxy and not str(proxy).startswith(("http://", "https://")):
-        raise config.ConfigException(
-            f"proxy-url {str(proxy)!r} must begin with http:// or https://; Fettle knows no others"
-        )
-    for name, text in (("server", configuration.host), ("proxy-url", proxy), ("token", token)):
-        if text and not str(text).isprintable():
-            raise config.ConfigException(f"its {name} holds a character that cannot be printed")
+    token = configuration.api_key.get("BearerToken")
+    if token and not str(token).isprintable():
+        raise config.ConfigException("its token holds a character that cannot be printed")
 
 
 def _file(status: dict[str, Any], field: str) -> str:

@@ -6,6 +6,7 @@ error that says what to do.
 import asyncio
 import os
 import shlex
+import signal
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime
@@ -124,12 +125,13 @@ async def _output(
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
+        start_new_session=True,
     )
     try:
         said, complained = await process.communicate()
     except BaseException:
-        with suppress(ProcessLookupError):
-            process.kill()
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)  # with what it started itself
         raise
     return process.returncode or 0, said, complained.decode("utf-8", "replace")
 

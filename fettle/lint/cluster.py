@@ -16,6 +16,7 @@ from fettle.lint.manifests import Claim, Manifest, Option, Pod, expressions
 from fettle.lint.raw import text
 from fettle.lint.surveys import Catalogue, Selection, Survey
 from fettle.selectors.rows import Read
+from fettle.slicing import pause
 from fettle.view import EMPTY, NodeView, View
 from fettle.wire import core, nvidia, resource
 
@@ -44,11 +45,12 @@ class Cluster:
         self.drivers = drivers
         self.disabled = disabled
         self._fleet = fleet
-        self._unknown = unknown
+        self.unknown = unknown
+        self._specs: dict[str, Claim] = {}
 
     def knows(self, kind: str) -> bool:
         """Whether an object of this kind that is not here does not exist."""
-        return self.complete and kind not in self._unknown
+        return self.complete and kind not in self.unknown
 
     # -- objects by name
 
@@ -64,13 +66,19 @@ class Cluster:
     def claim_of(self, entry: Field, namespace: str) -> tuple[str, Claim | None]:
         """What an entry of a pod's `resourceClaims` names, in words, and its spec if known."""
         if name := entry.text("resourceClaimName"):
-            claim = self.claim(namespace, name)
-            return f"ResourceClaim {namespace}/{name}", _claim(claim.spec) if claim else None
+            claim, where = self.claim(namespace, name), f"ResourceClaim {namespace}/{name}"
+            return where, self._spec(where, claim.spec) if claim else None
         if name := entry.text("resourceClaimTemplateName"):
             found = self.template(namespace, name)
-            spec = _claim(found.spec.spec) if found else None
-            return f"ResourceClaimTemplate {namespace}/{name}", spec
+            where = f"ResourceClaimTemplate {namespace}/{name}"
+            return where, self._spec(where, found.spec.spec) if found else None
         return "", None
+
+    def _spec(self, where: str, spec: resource.ResourceClaimSpec) -> Claim:
+        """Thousands of pods may name the same claim."""
+        if (known := self._specs.get(where)) is None:
+            known = self._specs[where] = _claim(spec)
+        return known
 
     # -- what is known where the settings ask for it
 
@@ -125,6 +133,7 @@ class Cluster:
 
     def selection(self, option: Option) -> Selection | None:
         """The selectors that choose an option's devices; None where its class is not known."""
+        pause()
         device_class = self.device_class(option.class_name)
         if device_class is None:
             return None

@@ -9,6 +9,7 @@ from fettle.lint.findings import Finding, Rule, Severity
 from fettle.lint.manifests import Claim, Manifest, Option
 from fettle.lint.names import listed, nearest
 from fettle.lint.raw import text
+from fettle.slicing import pause
 
 
 def _configs(manifest: Manifest) -> Iterator[Field]:
@@ -22,7 +23,8 @@ def _configs(manifest: Manifest) -> Iterator[Field]:
 def _known(config: Field, cluster: Cluster) -> tuple[Driver, Field] | None:
     name, parameters = parameters_of(config)
     driver = cluster.drivers.get(name)
-    return (driver, parameters) if driver is not None and parameters.raw() else None
+    written = isinstance(parameters.value, dict)  # or it is for the API server to refuse
+    return (driver, parameters) if driver is not None and written else None
 
 
 class ConfigOfOtherDriver(Rule):
@@ -194,24 +196,30 @@ class ConfigNeverApplies(Rule):
 
     def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
         for claim in manifest.claims:
-            configs = [(config, _concerns(claim, config)) for config in claim.configs]
-            for index, (config, concerned) in enumerate(configs):
-                later = [c for c, _ in configs[index + 1 :] if _alike(config, c)]
-                covered = {name for c in later for name in _concerns(claim, c)}
-                if concerned and concerned <= covered:
-                    yield self.finding(
-                        config,
-                        "never applies: later configurations of the same kind replace it for all "
-                        f"its requests ({listed(concerned)})",
-                        "remove it, or move it behind the others",
-                    )
+            for config, concerned in _replaced(claim):
+                yield self.finding(
+                    config,
+                    "never applies: later configurations of the same kind replace it for all "
+                    f"its requests ({listed(concerned)})",
+                    "remove it, or move it behind the others",
+                )
 
 
 def _concerns(claim: Claim, config: Field) -> set[str]:
     return {option.name for option in claim.meant(config.at("requests"))}
 
 
-def _alike(one: Field, other: Field) -> bool:
-    """Of the same driver and kind: others live side by side."""
-    (driver, first), (other_driver, second) = parameters_of(one), parameters_of(other)
-    return driver == other_driver and first.text("kind") == second.text("kind")
+def _replaced(claim: Claim) -> list[tuple[Field, set[str]]]:
+    """Configurations whose requests all have later ones of the same driver and kind, and these
+    requests; others live side by side."""
+    found: list[tuple[Field, set[str]]] = []
+    covered: dict[tuple[str, str], set[str]] = {}
+    for config in reversed(list(claim.configs)):
+        driver, parameters = parameters_of(config)
+        later = covered.setdefault((driver, parameters.text("kind")), set())
+        concerned = _concerns(claim, config)
+        if concerned and concerned <= later:
+            found.append((config, concerned))
+        later |= concerned
+        pause()
+    return found[::-1]

@@ -28,8 +28,10 @@ class UnpublishedAttribute(Rule):
 
     def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
         for claim in manifest.claims:
-            for field, attribute in _attributes(claim, "matchAttribute", "distinctAttribute"):
-                for option, survey in _surveyed(claim, field, cluster) or ():
+            for constraint, field, attribute in _attributes(
+                claim, "matchAttribute", "distinctAttribute"
+            ):
+                for option, survey in _surveyed(claim, constraint, cluster) or ():
                     devices = [device.device for device in survey.looks.values()]
                     driver_of = [look.driver for look in survey.looks]
                     looked = zip(driver_of, devices, strict=True)
@@ -64,8 +66,8 @@ class NoCommonValue(Rule):
 
     def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding | None]:
         for claim in manifest.claims:
-            for field, attribute in _attributes(claim, "matchAttribute"):
-                wanted = _surveyed(claim, field, cluster)
+            for constraint, field, attribute in _attributes(claim, "matchAttribute"):
+                wanted = _surveyed(claim, constraint, cluster)
                 if not wanted or not _published(wanted, attribute):
                     continue
                 needed = _needed(wanted)
@@ -94,8 +96,8 @@ class TooFewDistinctValues(Rule):
 
     def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding | None]:
         for claim in manifest.claims:
-            for field, attribute in _attributes(claim, "distinctAttribute"):
-                wanted = _surveyed(claim, field, cluster)
+            for constraint, field, attribute in _attributes(claim, "distinctAttribute"):
+                wanted = _surveyed(claim, constraint, cluster)
                 if not wanted or not _published(wanted, attribute):
                     continue
                 needed = _needed(wanted)
@@ -125,19 +127,19 @@ def value(attribute: str, driver: str, device: Device) -> DeviceAttribute | None
     return attributes.get(name) if domain == driver else None
 
 
-def _attributes(claim: Claim, *kinds: str) -> Iterator[tuple[Field, str]]:
+def _attributes(claim: Claim, *kinds: str) -> Iterator[tuple[Field, Field, str]]:
+    """A constraint, and the attribute it is on with where that stands."""
     for constraint in claim.constraints:
         for kind in kinds:
             if attribute := constraint.text(kind):
-                yield constraint.at(kind), attribute
+                yield constraint, constraint.at(kind), attribute
 
 
-def _surveyed(claim: Claim, field: Field, cluster: Cluster) -> Wanted | None:
+def _surveyed(claim: Claim, constraint: Field, cluster: Cluster) -> Wanted | None:
     """The options that a constraint is about, surveyed; None where anything is not known.
 
     Alternatives are left to the allocator: any of them may do.
     """
-    constraint = next(c for c in claim.constraints if field.path.startswith(f"{c.path}."))
     wanted: Wanted = []
     for option in claim.meant(constraint.at("requests")):
         survey = cluster.survey(option)

@@ -18,9 +18,12 @@ from fettle.lint.manifests import Manifest
 from fettle.lint.specs import JobSpec, PodSpec, Replicated
 from fettle.wire import kinds, meta, resource
 
+_WHOLE_NUMBER = "a whole number"
+_INT64 = range(-(2**63), 2**63)
+_MOST_DIGITS = 19
 _WORDS: dict[type[inspect.Type], str] = {
     inspect.BoolType: "true or false",
-    inspect.IntType: "a whole number",
+    inspect.IntType: _WHOLE_NUMBER,
     inspect.FloatType: "a number",
     inspect.StructType: "an object",
     inspect.DictType: "an object",
@@ -29,12 +32,6 @@ _WORDS: dict[type[inspect.Type], str] = {
 }
 _TEXT = "text"
 _SHOWN = 40
-_SPECS: tuple[tuple[shapes.Table, Any], ...] = (
-    (shapes.CLAIM_SPECS, resource.ResourceClaimSpec),
-    (shapes.CLASS_SPECS, resource.DeviceClassSpec),
-    (shapes.POD_SPECS, PodSpec),
-    (shapes.JOB_SPECS, JobSpec),
-)
 _REPLICATED = ("apps", "leaderworkerset.x-k8s.io")
 _WHOLE = (kinds.SLICE, kinds.TAINT_RULE)
 
@@ -56,14 +53,18 @@ def _typed(manifest: Manifest) -> Iterator[tuple[Field, Any]]:
             yield manifest.root, kind.struct
     if manifest.group in _REPLICATED:
         yield manifest.root.at("spec"), Replicated
-    for table, struct in _SPECS:
-        path = table.get((manifest.group, manifest.kind))
-        if path is None:
-            continue
+    for path, struct in _specs(manifest):
         yield from ((spec, struct) for spec in shapes.found(manifest.root, path))
         if len(path) > 1:
             beside = (*path[:-1], "metadata")
             yield from ((each, meta.ObjectMeta) for each in shapes.found(manifest.root, beside))
+
+
+def _specs(manifest: Manifest) -> Iterator[tuple[shapes.Path, Any]]:
+    yield from ((p, resource.ResourceClaimSpec) for p in manifest.paths(shapes.CLAIM_SPECS))
+    yield from ((p, resource.DeviceClassSpec) for p in manifest.paths(shapes.CLASS_SPECS))
+    yield from ((p, PodSpec) for p in manifest.pod_specs)
+    yield from ((p, JobSpec) for p in manifest.paths(shapes.JOB_SPECS))
 
 
 @cache
@@ -106,7 +107,8 @@ def _fits(value: object, wanted: inspect.Type) -> bool:
             return isinstance(value, bool)
         case inspect.IntType():
             whole = isinstance(value, float) and value.is_integer()
-            return whole or (isinstance(value, int) and not isinstance(value, bool))
+            number = isinstance(value, int) and not isinstance(value, bool)
+            return whole or (number and value in _INT64)
         case inspect.FloatType():
             return isinstance(value, int | float) and not isinstance(value, bool)
         case inspect.AnyType() | inspect.RawType():
@@ -118,6 +120,13 @@ def _fits(value: object, wanted: inspect.Type) -> bool:
     return isinstance(value, str)
 
 
+def _is_number(text: str) -> bool:
+    """Whether it would be taken without its quotes."""
+    digits = text.removeprefix("-")
+    short = digits.isascii() and digits.isdecimal() and len(digits) <= _MOST_DIGITS
+    return short and int(text) in _INT64
+
+
 def _shown(value: object) -> str:
     if isinstance(value, dict):
         return "an object"
@@ -125,6 +134,8 @@ def _shown(value: object) -> str:
         return "a list"
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, int) and value not in _INT64:
+        return "one of more than 64 bits"
     said = f'"{value}"' if isinstance(value, str) else str(value)
     return said if len(said) <= _SHOWN else f"{said[:_SHOWN]}…"
 
@@ -135,7 +146,7 @@ def _fix(word: str, value: object) -> str:
         return f'write "{_shown(value)}", in quotes'
     if word == _TEXT or not isinstance(value, str):
         return ""
-    if word == "a whole number" and value.strip().lstrip("-").isdecimal():
+    if word == _WHOLE_NUMBER and _is_number(value.strip()):
         return f"write {value.strip()}, without quotes"
     if word == "true or false" and value.strip().lower() in ("true", "false"):
         return f"write {value.strip().lower()}, without quotes"

@@ -111,8 +111,12 @@ class Drivers:
         kind = driver.kind(api_version, name)
         if kind is None:
             kinds = ", ".join(f"{v} {k.kind}" for v in driver.api_versions for k in driver.kinds)
-            wrong = f"{driver.driver} knows no {api_version or 'apiVersion'} {name or 'kind'}"
-            return Judged((Problem(parameters, f"{wrong}, only {kinds}"),))
+            named = {"apiVersion": api_version, "kind": name}
+            if lacking := " and ".join(field for field, value in named.items() if not value):
+                wrong = f"must have {lacking}: {driver.driver} knows {kinds}"
+            else:
+                wrong = f"{driver.driver} knows no {api_version} {name}, only {kinds}"
+            return Judged((Problem(parameters, wrong),))
         problems = list(Schema(kind.schema).problems(parameters, skip=("apiVersion", "kind")))
         undecided = ""
         if not problems and (validate := validators().get(driver.driver)) is not None:

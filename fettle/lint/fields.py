@@ -7,6 +7,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from fettle.lint.raw import Raw, integer, mapping, strings, text
+from fettle.slicing import pause
+
+_MARKS = frozenset(".[]/ ")
 
 
 class Field(NamedTuple):
@@ -17,6 +20,7 @@ class Field(NamedTuple):
 
     def at(self, *keys: str) -> "Field":
         """The field below, by keys; its value is None where there is none."""
+        pause()
         value, path = self.value, self.path
         for key in keys:
             value = value.get(key) if isinstance(value, dict) else None
@@ -32,12 +36,14 @@ class Field(NamedTuple):
         field = self.at(*keys)
         if isinstance(field.value, list):
             for index, entry in enumerate(field.value):
+                pause()
                 yield Field(f"{field.path}[{index}]", entry)
 
     def members(self, *keys: str) -> Iterator[tuple[str, "Field"]]:
         """The members of an object below, by name."""
         field = self.at(*keys)
         for key, value in mapping(field.value).items():
+            pause()
             name = str(key)  # in YAML a key may be a number
             yield name, Field(below(field.path, name), value)
 
@@ -60,6 +66,6 @@ class Field(NamedTuple):
 
 def below(path: str, key: str) -> str:
     """A key that a dot would break is written in brackets."""
-    if not key or any(mark in key for mark in ".[]/ "):
+    if not key or not _MARKS.isdisjoint(key):
         return f"{path}[{key}]"
     return f"{path}.{key}" if path else key

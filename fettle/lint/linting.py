@@ -4,8 +4,6 @@ An object that differs from one judged a moment ago in nothing but its name gets
 from memory: templates make the same claim over and over.
 """
 
-import asyncio
-import time
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -20,11 +18,11 @@ from fettle.lint.rules import RULES
 from fettle.lint.surveying import Evaluator
 from fettle.policies import Policies
 from fettle.policy import RuleSeverity, Validation
+from fettle.slicing import in_slices, pause
 from fettle.view import View
 
 SURVEY_WAIT_S = 0.3
 """How long an object waits for its selectors; then rules on inventory have nothing to say."""
-_SLICE_S = 0.0003
 _REMEMBERED = 512
 _LONGEST_REMEMBERED = 16 * 1024
 
@@ -36,13 +34,14 @@ class _Epoch(NamedTuple):
     nothing in them changes."""
 
     devices: int = 0
+    unknown: frozenset[str] = frozenset()
     classes: object = None
     quotas: object = None
     compute_domains: object = None
 
     def is_that_of(self, other: "_Epoch") -> bool:
-        held = zip(self[1:], other[1:], strict=True)
-        return self.devices == other.devices and all(one is two for one, two in held)
+        held = zip(self[2:], other[2:], strict=True)
+        return self[:2] == other[:2] and all(one is two for one, two in held)
 
 
 class Linter:
@@ -88,7 +87,7 @@ class Linter:
             disabled=self._disabled,
         )
         if cluster.complete:
-            selections = cluster.selections(manifest)
+            selections = await in_slices(lambda: list(cluster.selections(manifest)))
             await self._fleet.prepare(view, selections, self._survey_wait_s)
         found = await self._found(manifest, cluster)
         rules = {rule.id: rule for rule in self._rules}
@@ -102,31 +101,28 @@ class Linter:
         key = self._key(manifest, cluster)
         if key is not None and (remembered := self._memory.get(key)) is not None:
             return remembered
-        found: list[Finding] = []
-        began = time.perf_counter()
-        for finding in self._looked(manifest, cluster):
-            if finding is not None:
-                found.append(finding)
-            if time.perf_counter() - began > _SLICE_S:
-                await asyncio.sleep(0)
-                began = time.perf_counter()
+        found = await in_slices(lambda: tuple(self._looked(manifest, cluster)))
         if key is not None and not any(f.severity is Severity.UNDECIDED for f in found):
             if len(self._memory) >= _REMEMBERED:
                 self._memory.clear()
-            self._memory[key] = tuple(found)
-        return tuple(found)
+            self._memory[key] = found
+        return found
 
-    def _looked(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding | None]:
+    def _looked(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
         for rule in self._rules:
-            yield from rule.check(manifest, cluster)
-            yield None
+            for finding in rule.check(manifest, cluster):
+                pause()
+                if finding is not None:
+                    yield finding
+            pause()
 
     def _key(self, manifest: Manifest, cluster: Cluster) -> bytes | None:
         """Claims and templates by all that rules read of them; None for other objects."""
         if not manifest.claims or not cluster.complete:
             return None
         view = cluster.view
-        epoch = _Epoch(self._fleet.version, view.classes, view.quotas, view.compute_domains)
+        known = (view.classes, view.quotas, view.compute_domains)
+        epoch = _Epoch(self._fleet.version, cluster.unknown, *known)
         if not epoch.is_that_of(self._epoch):
             self._memory.clear()
             self._epoch = epoch

@@ -93,12 +93,16 @@ class Claim:
 
     def named(self, name: str) -> tuple[Option, ...]:
         """The options that a reference means: `main` all of a request's, `main/sub` one."""
-        return tuple(
-            option
-            for request in self.requests
-            for option in request.options
-            if name in (request.name, option.name)
-        )
+        return self._by_name.get(name, ())
+
+    @cached_property
+    def _by_name(self) -> dict[str, tuple[Option, ...]]:
+        found: dict[str, list[Option]] = {}
+        for request in self.requests:
+            for option in request.options:
+                for name in {request.name, option.name}:
+                    found.setdefault(name, []).append(option)
+        return {name: tuple(options) for name, options in found.items()}
 
     def meant(self, references: Field) -> tuple[Option, ...]:
         """The options that a list of references means; an empty one means all."""
@@ -139,10 +143,15 @@ class Manifest:
     """An object, what it says of itself, and the parts of it that rules are about."""
 
     def __init__(
-        self, object: Raw, namespace: str = DEFAULT_NAMESPACE, written_as: str = ""
+        self,
+        object: Raw,
+        namespace: str = DEFAULT_NAMESPACE,
+        written_as: str = "",
+        templates: shapes.Table = shapes.POD_TEMPLATES,
     ) -> None:
         """`namespace` is that of an object which does not name its own, `written_as` the
-        apiVersion in which its author sent it, where the API server has converted it."""
+        apiVersion in which its author sent it, where the API server has converted it;
+        `templates` say where kinds keep those of their pods."""
         self.object = object
         self.root = Field("", object)
         self.kind = text(object.get("kind"))
@@ -150,6 +159,7 @@ class Manifest:
         self.written_as = written_as or self.api_version
         group, slash, _ = self.api_version.partition("/")
         self.group = group if slash else ""
+        self.pod_specs = shapes.pod_specs(self.group, self.kind, templates)
         metadata = mapping(object, "metadata")
         self.namespace = text(metadata.get("namespace")) or namespace
         self.name = text(metadata.get("name")) or text(metadata.get("generateName"))
@@ -166,7 +176,8 @@ class Manifest:
 
     @cached_property
     def pods(self) -> tuple[Pod, ...]:
-        return tuple(Pod(field) for field in shapes.specs(self.object, shapes.POD_SPECS))
+        found = (spec for path in self.pod_specs for spec in shapes.walk(self.root, path))
+        return tuple(Pod(field) for field in found if field.value)
 
     @cached_property
     def jobs(self) -> tuple[Field, ...]:
@@ -175,6 +186,10 @@ class Manifest:
     @cached_property
     def device_classes(self) -> tuple[Field, ...]:
         return tuple(shapes.specs(self.object, shapes.CLASS_SPECS))
+
+    def paths(self, table: shapes.Table) -> tuple[shapes.Path, ...]:
+        """What the table says of objects of this kind."""
+        return table.get((self.group, self.kind), ())
 
     @property
     def options(self) -> Iterator[Option]:

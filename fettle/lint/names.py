@@ -7,6 +7,8 @@ and to write it instead would do harm.
 import re
 from collections.abc import Iterable
 
+from fettle.slicing import pause
+
 _LONGEST, _MOST = 128, 100  # the comparison is quadratic in length and linear in candidates
 _WORD = re.compile(r"\d+|[A-Z]?[a-z]+|[A-Z]+|[^\W\da-zA-Z_]+")
 _LETTERS_A_SLIP = 4
@@ -15,6 +17,7 @@ _LETTERS_A_SLIP = 4
 
 def nearest(name: str, candidates: Iterable[str]) -> str:
     """The candidate that a name which is not among them was meant to be; "" if none is."""
+    pause()
     if len(name) > _LONGEST:
         return ""
     some = sorted(c for c in set(candidates) if len(c) <= _LONGEST)[:_MOST]

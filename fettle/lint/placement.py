@@ -108,6 +108,7 @@ class _Wanted:
     def __init__(self, pod: Pod) -> None:
         required = pod.field.at(*_AFFINITY.split("."))
         self._labels = pod.field.strings("nodeSelector")
+        self._tolerated: dict[NodeTaint, bool] = {}
         self._selector: Selector | None = None
         self._tolerations = [
             read for field in pod.field.each("tolerations") if (read := _toleration(field))
@@ -133,8 +134,12 @@ class _Wanted:
             return True
         if taint.key.startswith("node.kubernetes.io/"):
             return True
+        if (known := self._tolerated.get(taint)) is not None:
+            return known
         alike = DeviceTaint(key=taint.key, value=taint.value, effect=taint.effect)
-        return any(tolerates(toleration, alike) for toleration in self._tolerations)
+        tolerated = any(tolerates(toleration, alike) for toleration in self._tolerations)
+        self._tolerated[taint] = tolerated
+        return tolerated
 
 
 _AFFINITY = "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"

@@ -110,9 +110,8 @@ def _told(field: Field, resolved: Resolved, names: Iterable[str]) -> Iterator[Fi
 def _annotations(manifest: Manifest) -> Iterator[Field]:
     """Those of the object, and of what is made from the templates in it."""
     found = {"metadata.annotations": manifest.root.at("metadata", "annotations")}
-    for table in (shapes.CLAIM_SPECS, shapes.JOB_SPECS, shapes.POD_SPECS):
-        path = table.get((manifest.group, manifest.kind), ())
-        if path:
-            beside = (*path[:-1], "metadata", "annotations")
-            found |= {field.path: field for field in shapes.walk(manifest.root, beside)}
+    specs = (*manifest.paths(shapes.CLAIM_SPECS), *manifest.paths(shapes.JOB_SPECS))
+    for path in (*specs, *manifest.pod_specs):
+        beside = (*path[:-1], "metadata", "annotations")
+        found |= {field.path: field for field in shapes.walk(manifest.root, beside)}
     yield from found.values()

@@ -7,6 +7,8 @@ field, or lose the fields it does not know.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from fettle.slicing import pause
+
 Raw = Mapping[str, Any]
 
 
@@ -21,8 +23,10 @@ def mapping(value: object, *path: str) -> Raw:
 
 def mappings(value: object) -> Iterator[tuple[int, Raw]]:
     """The objects in a list, each with its index."""
-    if isinstance(value, list):
-        yield from ((index, item) for index, item in enumerate(value) if isinstance(item, dict))
+    for index, item in enumerate(value) if isinstance(value, list) else ():
+        pause()
+        if isinstance(item, dict):
+            yield index, item
 
 
 def text(value: object) -> str:

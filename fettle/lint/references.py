@@ -1,6 +1,7 @@
 """Rules about the claims and templates that workloads name, and how many pods share one."""
 
 from collections.abc import Iterator, Mapping
+from functools import cache, partial
 
 from fettle.lint import shapes
 from fettle.lint.cluster import Cluster
@@ -25,13 +26,14 @@ class AbsentClaim(Rule):
     today = "The pod stays Pending, without any condition or event for minutes."
 
     def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
+        names = cache(partial(_names, cluster.view.claims, manifest.namespace))
         for field, name in _named(manifest, "resourceClaimName"):
             claim = cluster.claim(manifest.namespace, name)
             where = f"ResourceClaim {manifest.namespace}/{name}"
             if claim is not None and claim.metadata.deletion_timestamp is not None:
                 yield self.finding(field, f"{where} is being deleted", "wait, then create it anew")
             elif claim is None and cluster.knows("ResourceClaim"):
-                near = nearest(name, _names(cluster.view.claims, manifest.namespace))
+                near = nearest(name, names())
                 yield self.finding(
                     field,
                     f"there is no {where} (yet); until there is, the pod waits without a word",
@@ -53,10 +55,11 @@ class AbsentTemplate(Rule):
     )
 
     def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
+        names = cache(partial(_names, cluster.view.templates, manifest.namespace))
         for field, name in _named(manifest, "resourceClaimTemplateName"):
             known = cluster.knows("ResourceClaimTemplate")
             if known and cluster.template(manifest.namespace, name) is None:
-                near = nearest(name, _names(cluster.view.templates, manifest.namespace))
+                near = nearest(name, names())
                 yield self.finding(
                     field,
                     f"there is no ResourceClaimTemplate {manifest.namespace}/{name} (yet)",
@@ -132,9 +135,10 @@ def _shared(manifest: Manifest) -> Iterator[tuple[Field, str, int]]:
     Pods of a PodGroup may hold a claim together, as one consumer; those are left out.
     """
     found: dict[str, tuple[Field, int]] = {}
+    counts = _counts(manifest)
     for pod in manifest.pods:
         grouped = pod.field.at("schedulingGroup").exists or pod.field.at("workloadRef").exists
-        count = _pods_at_a_time(manifest, pod.field.path)
+        count = _pods_at_a_time(manifest, pod.field.path, counts)
         names = {} if grouped else {e.text("resourceClaimName"): e for e in pod.claims}
         for name, entry in names.items():
             if name:
@@ -144,25 +148,40 @@ def _shared(manifest: Manifest) -> Iterator[tuple[Field, str, int]]:
         yield field, name, count
 
 
-def _pods_at_a_time(manifest: Manifest, pod_path: str) -> int:
+def _pods_at_a_time(manifest: Manifest, pod_path: str, counts: Mapping[str, int]) -> int:
     """Replicas of a workload, or the parallelism of a Job; 1 where it is a pod or not known."""
-    for job in manifest.jobs:
-        if pod_path.startswith(f"{job.path}."):
-            parallelism = job.integer("parallelism")
-            completions = job.integer("completions")
-            at_once = 1 if parallelism is None else parallelism
-            at_once = at_once if completions is None else min(at_once, completions)
-            return at_once * _replicas_of_job(manifest, job.path)
-    if (path := _GROUPS.get((manifest.group, manifest.kind))) is not None:
-        groups = shapes.walk(manifest.root, path)
-        return next((_in_group(g) for g in groups if pod_path.startswith(f"{g.path}.")), 1)
-    return _number(manifest.root.at("spec", "replicas")) * _in_each_replica(manifest)
+    if (count := counts.get(pod_path.removesuffix(_TEMPLATE))) is not None:
+        return count
+    if manifest.paths(_GROUPS):
+        return 1
+    return _number(manifest.root.at("spec", "replicas")) * _in_each_replica(manifest, pod_path)
 
 
+def _counts(manifest: Manifest) -> dict[str, int]:
+    """Pods at a time by the path of the Job or group whose template makes them."""
+    entries = manifest.root.each("spec", "replicatedJobs")
+    replicas = {entry.path: _number(entry.at("replicas")) for entry in entries}
+    counts = {
+        job.path: _of_job(job) * replicas.get(job.path.removesuffix(_TEMPLATE), 1)
+        for job in manifest.jobs
+    }
+    for path in manifest.paths(_GROUPS):
+        counts.update((g.path, _in_group(g)) for g in shapes.walk(manifest.root, path))
+    return counts
+
+
+def _of_job(job: Field) -> int:
+    parallelism = job.integer("parallelism")
+    completions = job.integer("completions")
+    at_once = 1 if parallelism is None else parallelism
+    return at_once if completions is None else min(at_once, completions)
+
+
+_TEMPLATE = ".template.spec"
 _GROUPS: shapes.Table = {
-    ("kubeflow.org", "PyTorchJob"): ("spec", "pytorchReplicaSpecs", "*"),
-    ("ray.io", "RayCluster"): ("spec", "workerGroupSpecs", "*"),
-    ("ray.io", "RayJob"): ("spec", "rayClusterSpec", "workerGroupSpecs", "*"),
+    ("kubeflow.org", "PyTorchJob"): (("spec", "pytorchReplicaSpecs", "*"),),
+    ("ray.io", "RayCluster"): (("spec", "workerGroupSpecs", "*"),),
+    ("ray.io", "RayJob"): (("spec", "rayClusterSpec", "workerGroupSpecs", "*"),),
 }
 """Where kinds with several pod templates say how many pods each of them makes."""
 
@@ -171,9 +190,11 @@ def _in_group(group: Field) -> int:
     return _number(group.at("replicas")) * _number(group.at("numOfHosts"))
 
 
-def _in_each_replica(manifest: Manifest) -> int:
+def _in_each_replica(manifest: Manifest, pod_path: str) -> int:
     """Workers of a LeaderWorkerSet's group: the leader is one of them unless it differs."""
     groups = manifest.root.at("spec", "leaderWorkerTemplate")
+    if pod_path.startswith(f"{groups.path}.leaderTemplate."):
+        return 1
     leaders = 1 if groups.raw("leaderTemplate") else 0
     return _number(groups.at("size")) - leaders
 
@@ -181,10 +202,3 @@ def _in_each_replica(manifest: Manifest) -> int:
 def _number(field: Field) -> int:
     number = field.integer()
     return 1 if number is None else number
-
-
-def _replicas_of_job(manifest: Manifest, job_path: str) -> int:
-    for entry in manifest.root.each("spec", "replicatedJobs"):
-        if job_path.startswith(f"{entry.path}."):
-            return _number(entry.at("replicas"))
-    return 1

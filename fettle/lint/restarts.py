@@ -30,7 +30,7 @@ class DeadExitCode(Rule):
                     if (code := integer(entry.value)) is None:
                         continue
                     container = rule.text("onExitCodes", "containerName")
-                    by = restarted.get((container, code)) if container else _any(restarted, code)
+                    by = restarted.get((container or None, code))
                     if by is not None and rule.text("onExitCodes", "operator") == "In":
                         yield self.finding(
                             entry,
@@ -70,16 +70,14 @@ def _before_1_36(version: str) -> bool:
     return match is not None and (int(match[1]), int(match[2])) < (1, 36)
 
 
-def _restarted(job: Field) -> dict[tuple[str, int | None], str]:
-    """(container, exit code) → path of the rule that restarts the container on it."""
-    found: dict[tuple[str, int | None], str] = {}
+def _restarted(job: Field) -> dict[tuple[str | None, int | None], str]:
+    """(container, exit code) → path of the rule that restarts the container on it; for None, any
+    container."""
+    found: dict[tuple[str | None, int | None], str] = {}
     for container in job.each("template", "spec", "containers"):
         for rule in container.each("restartPolicyRules"):
             if rule.text("action") == "Restart" and rule.text("exitCodes", "operator") == "In":
                 for entry in rule.entries("exitCodes", "values"):
-                    found.setdefault((container.text("name"), integer(entry.value)), rule.path)
+                    for name in (container.text("name"), None):
+                        found.setdefault((name, integer(entry.value)), rule.path)
     return found
-
-
-def _any(restarted: dict[tuple[str, int | None], str], code: int | None) -> str | None:
-    return next((path for (_, one), path in restarted.items() if one == code), None)

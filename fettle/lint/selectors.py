@@ -11,6 +11,16 @@ from fettle.lint.surveys import Catalogue, Survey
 from fettle.selectors.rows import Read, split
 from fettle.wire.resource import Device
 
+_NO_OVERLOAD = "no such overload"
+_OTHER_TYPE = (
+    "versions are compared with semver(…).compareTo, quantities with quantity(…).compareTo, texts "
+    "with quotes"
+)
+_LACKING = (
+    "test what a device may lack first: has(device.attributes[…].name) && …, or use optional "
+    "chaining: .?name.orValue(…)"
+)
+
 
 class SelectorMatchesNothing(Rule):
     """The selectors of a request match no device of its class."""
@@ -98,8 +108,7 @@ class SelectorFails(Rule):
                 field,
                 f"fails on {survey.aborted} of {reached} devices, such as {first.device}: "
                 f"{first.reason}",
-                "test what a device may lack first: has(device.attributes[…].name) && …, or use "
-                "optional chaining: .?name.orValue(…)",
+                _OTHER_TYPE if _NO_OVERLOAD in first.reason else _LACKING,
                 possible=not always,
             )
 
@@ -124,7 +133,7 @@ class WrongType(Rule):
             if survey is None or survey.matched or not survey.decided:
                 continue
             for abort in survey.aborts:
-                if "no such overload" in abort.reason:
+                if _NO_OVERLOAD in abort.reason:
                     fields = {text(f.value): f for f in option.selectors}
                     field = fields.get(abort.expression)
                     if field is not None:
@@ -132,8 +141,7 @@ class WrongType(Rule):
                             field,
                             f"uses a value as another type than {abort.device} publishes: "
                             f"{abort.reason}",
-                            "versions are compared with semver(…).compareTo, quantities with "
-                            "quantity(…).compareTo, texts with quotes",
+                            _OTHER_TYPE,
                         )
                         break
 
@@ -156,8 +164,11 @@ class UnknownDomain(Rule):
             return
         for option in manifest.options:
             for field in option.selectors:
-                for read in cluster.reads(text(field.value)):
-                    if message := _unknown(read, catalogue):
+                reads = cluster.reads(text(field.value))
+                guarded = {(read.field, read.domain) for read in reads if not read.name}
+                for read in reads:
+                    may_lack = (read.field, read.domain) in guarded
+                    if message := _unknown(read, catalogue, may_lack=may_lack):
                         wrong, near = message
                         fix = (
                             f"write {near}" if near else "see `kubectl get resourceslices -o yaml`"
@@ -165,10 +176,16 @@ class UnknownDomain(Rule):
                         yield self.finding(field, wrong, fix)
 
 
-def _unknown(read: Read, catalogue: Catalogue) -> tuple[str, str] | None:
-    """What is wrong with a read, and what it should probably be."""
+def _unknown(read: Read, catalogue: Catalogue, *, may_lack: bool) -> tuple[str, str] | None:
+    """What is wrong with a read, and what it should probably be.
+
+    `may_lack`: the selector asks itself whether there is such a domain, which is only wrong where
+    it is a typo.
+    """
     if read.domain not in catalogue.domains:
         near = nearest(read.domain, catalogue.domains)
+        if may_lack and not near:
+            return None
         has = f"there are: {listed(catalogue.domains)}"
         return f"no device has {read.field} of the domain {read.domain!r} ({has})", near
     names = {

@@ -85,7 +85,8 @@ class _Parser:
 
     def _unexpected(self) -> Refused:
         token = self._tokens[self._at]
-        return Refused(f"syntax error at {token.at}: unexpected {token.text[:20]!r}")
+        found = repr(token.text[:20]) if token.kind else "end of text"
+        return Refused(f"syntax error at {token.at}: unexpected {found}")
 
     def _enter(self, rule: str) -> None:
         self._depth[rule] += 1

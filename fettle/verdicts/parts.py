@@ -53,9 +53,12 @@ class Part(msgspec.Struct):
 def node_part(node: NodeView, acceptance: Acceptance) -> Part:
     """The node's own health counts once more than through its devices only when it is refused."""
     met = acceptance.requirements.of_node(node)
+    unmet, undecided = met.unmet, met.undecided
+    if node.unread:  # its labels are not known
+        unmet, undecided = (), (*unmet, *undecided)
     part = Part(
-        required=[f"node does not meet the policy: {what}" for what in met.unmet],
-        undecided=[f"what the policy requires of the node: {what}" for what in met.undecided],
+        required=[f"node does not meet the policy: {what}" for what in unmet],
+        undecided=[f"what the policy requires of the node: {what}" for what in undecided],
     )
     if why := acceptance.refusal(node.health):
         part.refusals = [f"node is {why}"]

@@ -70,7 +70,11 @@ WORKLOADS: dict[str, Object] = {
         }
     },
     "ray.io/v1/RayCluster": RAY_CLUSTER,
-    "ray.io/v1/RayJob": {"entrypoint": "python train.py", "rayClusterSpec": RAY_CLUSTER},
+    "ray.io/v1/RayJob": {
+        "entrypoint": "python train.py",
+        "rayClusterSpec": RAY_CLUSTER,
+        "submitterPodTemplate": _template(),
+    },
     "trainer.kubeflow.org/v1alpha1/TrainJob": {"runtimeRef": {"name": "torch"}},
     "v1/Pod": objects.pod_template(gpus=1)["spec"],
     "resource.k8s.io/v1/ResourceClaim": objects.claim_spec(2),

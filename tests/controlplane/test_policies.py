@@ -41,7 +41,14 @@ REFUSED: list[tuple[Object, str]] = [
     ({"placement": {"requires": [{"expression": "has(node.labels.a)"}] * 2}}, "Duplicate value"),
     ({"tolerations": {"notReadySeconds": -1}}, "spec.tolerations.notReadySeconds"),
     ({"tolerations": {"devices": [{"value": "x"}]}}, "spec.tolerations.devices[0].key"),
-    ({"tolerations": {"devices": [{"key": "a b"}]}}, "spec.tolerations.devices[0].key"),
+    ({"tolerations": {"devices": [{"key": "a" * 318}]}}, "spec.tolerations.devices[0].key"),
+    *(
+        ({"tolerations": {"devices": [{"key": key}]}}, "must be a taint's key, name or example.com")
+        for key in ("a b", "a..b/x", "a/b/c", "A.b/c", "k" * 64, f"{'a' * 254}/k")
+    ),
+    ({"tolerations": {"devices": [{"key": "a", "value": "v" * 64}]}}, "devices[0].value"),
+    ({"tolerations": {"devices": [{"key": "a", "seconds": 9223372037}]}}, "devices[0].seconds"),
+    ({"tolerations": {"unreachableSeconds": 2**70}}, "spec.tolerations.unreachableSeconds"),
     (
         {"tolerations": {"devices": [{"key": "a"}, {"key": "a"}]}},
         "each key and value must be listed once",
@@ -63,6 +70,17 @@ REFUSED: list[tuple[Object, str]] = [
     ({"failure": {"backoffLimitPerIndex": -1}}, "spec.failure.backoffLimitPerIndex"),
     ({"failure": {"jobSet": {"rules": [{"name": "1", "action": "FailJobSet"}]}}}, "rules[0].name"),
     ({"failure": {"jobSet": {"rules": [{"name": "a", "action": "Retry"}]}}}, "rules[0].action"),
+    (
+        {
+            "failure": {
+                "jobSet": {
+                    "rules": [{"name": "a", "action": "FailJobSet", "targetReplicatedJobs": ["A"]}]
+                }
+            }
+        },
+        "targetReplicatedJobs[0]",
+    ),
+    ({"failure": {"jobSet": {"maxRestarts": 2**31}}}, "spec.failure.jobSet.maxRestarts"),
     ({"validation": {"rules": {"ClaimTooLarge": "Deny"}}}, "named by their id, such as FTL010"),
     ({"validation": {"rules": {"FTL010": "Never"}}}, "spec.validation.rules"),
 ]
@@ -79,6 +97,12 @@ async def test_what_makes_no_sense_is_refused_with_our_message_and_the_rest_is_f
         assert says in refusal.value.message, (spec, refusal.value.message)
     with pytest.raises(ApiError, match="at most 63 characters"):
         await api.create(policy("long" * 16, {}))
+    longest = f"{'a.' * 126}b/{'k' * 63}"
+    await api.create(policy("longest", {"tolerations": {"devices": [{"key": longest}]}}))
+    request = {"key": longest, "operator": "Exists", "effect": "NoSchedule"}
+    claim = objects.claim("longest")
+    claim["spec"]["devices"]["requests"][0]["exactly"]["tolerations"] = [request]
+    await api.create(claim)
     made = await api.create(policy("empty", {"unknownField": 1}))
     assert made["spec"] == {
         "placement": {

@@ -57,9 +57,10 @@ def test_types_defaults_and_values_are_the_same(path: str, schema: Any, field: A
         assert schema["default"] == expected
     else:  # absent means the same as what the struct says then
         assert field.default in (None, (), msgspec.NODEFAULT) or field.default_factory is dict
-    if isinstance(field.type, EnumType):
-        assert set(schema["enum"]) == {*map(str, field.type)}
     plain = [t for t in get_args(field.type) if isinstance(field.type, UnionType)] or [field.type]
+    for words in (plain[0], *get_args(plain[0])[:1]):
+        if isinstance(words, EnumType):
+            assert set(schema.get("items", schema)["enum"]) == {*map(str, words)}
     names = {float: "number", int: "integer", bool: "boolean", str: "string"}
     if plain[0] in names:
         assert schema["type"] == names[plain[0]]

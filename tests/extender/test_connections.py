@@ -32,6 +32,11 @@ class Client:
             body = await self._reader.readexactly(sizes[0]) if sizes else b""
             return int(lines[0].split()[1]), body
 
+    async def head(self) -> tuple[int, list[bytes]]:
+        async with asyncio.timeout(5):
+            lines = (await self._reader.readuntil(b"\r\n\r\n")).split(b"\r\n")
+        return int(lines[0].split()[1]), lines[1:]
+
     async def close(self) -> None:
         self._writer.close()
         with contextlib.suppress(ConnectionError):
@@ -94,6 +99,33 @@ async def test_a_connection_is_kept_for_the_next_request(server: Server) -> None
         assert await client.answer() == (200, body)
 
 
+@pytest.mark.parametrize(
+    "url", [b"http://host/echo", b"http://host:8088/echo?timeout=5s", b"/echo?timeout=5s"]
+)
+async def test_the_path_is_found_in_any_form_of_a_url(server: Server, url: bytes) -> None:
+    client = await server.connect()
+    await client.send(post(url, b"body"))
+    assert await client.answer() == (200, b"body")
+
+
+@pytest.mark.parametrize("path", [b"/echo", b"/nothing"])
+async def test_head_is_refused_without_a_body(server: Server, path: bytes) -> None:
+    client = await server.connect()
+    await client.send(b"HEAD %b HTTP/1.1\r\nHost: x\r\n\r\n" % path + post(b"/echo", b"next"))
+    status, headers = await client.head()
+    assert status in (404, 405)
+    assert (b"Allow: POST" in headers) == (status == 405)
+    assert await client.answer() == (200, b"next")
+
+
+async def test_a_path_that_is_not_served_is_not_echoed_at_length(server: Server) -> None:
+    client = await server.connect()
+    await client.send(post(b"/" + b"x" * 5_000, b""))
+    status, body = await client.answer()
+    assert status == 404
+    assert len(body) < 300
+
+
 async def test_a_request_may_come_in_any_pieces(server: Server) -> None:
     client = await server.connect()
     for byte in post(b"/echo", b"piecemeal"):
@@ -153,6 +185,10 @@ async def test_a_client_that_asks_to_close_is_closed_after_its_answer(server: Se
         (post(b"/echo", b"", b"Content-Length: 7"), 400, b"not HTTP/1.1"),
         (b"POST /echo HTTP/1.1\r\nContent-Length: 9999999\r\n\r\n", 413, b"1 MiB"),
         (b"POST /echo HTTP/1.1\r\nX: " + b"x" * 70_000, 431, b"head"),
+        (post(b"/echo", b"", b"X: " + b"x" * 70_000), 431, b"head"),
+        (post(b"/" + b"x" * 100_000, b""), 414, b"path"),
+        (post(b"/echo?" + b"x" * 100_000, b""), 414, b"path"),
+        (post(b"http://[/echo", b""), 400, b"HTTP/1.1"),
         (
             b"POST /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
             + (b"40000\r\n" + b"x" * 0x40000 + b"\r\n") * 5,
@@ -160,7 +196,10 @@ async def test_a_client_that_asks_to_close_is_closed_after_its_answer(server: Se
             b"1 MiB",
         ),
     ],
-    ids=["path", "method", "nonsense", "TLS", "two lengths", "length", "head", "chunks"],
+    ids=[
+        *("path", "method", "nonsense", "TLS", "two lengths", "length", "head", "whole head"),
+        *("long path", "long query", "host", "chunks"),
+    ],
 )
 async def test_what_is_wrong_is_said(
     server: Server, request_: bytes, status: int, says: bytes

@@ -143,7 +143,7 @@ def test_a_device_policy_is_read_with_its_defaults() -> None:
         ({"placement": {"minScore": 1.5}}, "minScore"),
         ({"placement": {"degraded": "Avoid"}}, "degraded"),
         ({"tolerations": {"notReadySeconds": -1}}, "notReadySeconds"),
-        ({"tolerations": {"devices": [{"key": ""}]}}, "key must not be empty"),
+        ({"tolerations": {"devices": [{"key": ""}]}}, "key '' must be a taint"),
         ({"failure": {"failJobOnExitCodes": [0]}}, "failJobOnExitCodes"),
         ({"failure": {"restartContainerOnExitCodes": [256]}}, "restartContainerOnExitCodes"),
         (

@@ -43,9 +43,74 @@ from fettle.settings import Settings, load
             "devices: [{key: fettle.dev/degraded}]}}]",
             "what is tolerated is no fallback",
         ),
+        *(
+            (
+                f"policies: [{{name: a, tolerations: {{devices: [{{key: {key}}}]}}}}]",
+                "a taint's key",
+            )
+            for key in ("'a b'", "a..b/x", "''", "a/b/c", "A.b/c", "k" * 64, f"{'a' * 254}/k")
+        ),
+        *(
+            (f"policies: [{{name: a, tolerations: {devices}}}]", says)
+            for devices, says in (
+                ("{devices: [{key: a, value: a b}]}", "value 'a b'"),
+                (f"{{devices: [{{key: a, value: {'v' * 64}}}]}}", "value 'v"),
+                ("{devices: [{key: a}, {key: a}]}", "each once"),
+                ("{devices: [" + ", ".join(f"{{key: k{i}}}" for i in range(9)) + "]}", "8 entries"),
+                ("{devices: [{key: a, seconds: 9223372037}]}", "seconds must be 9223372036"),
+                ("{notReadySeconds: 9223372037}", "notReadySeconds must be"),
+                ("{unreachableSeconds: 9223372037}", "unreachableSeconds must be"),
+            )
+        ),
+        *(
+            (f"policies: [{{name: a, failure: {{{failure}}}}}]", says)
+            for failure, says in (
+                ("failJobOnExitCodes: [3, 3]", "failJobOnExitCodes must list each once"),
+                ("failJobOnExitCodes: [256]", "1 to 255"),
+                ("restartContainerOnExitCodes: [3, 3]", "restartContainerOnExitCodes must list"),
+                ("backoffLimitPerIndex: 2147483648", "backoffLimitPerIndex must be"),
+                ("jobSet: {maxRestarts: 2147483648}", "maxRestarts must be"),
+                ("jobSet: {restartStrategy: Never}", "Never"),
+            )
+        ),
+        *(
+            (f"policies: [{{name: a, failure: {{jobSet: {{rules: [{rules}]}}}}}}]", says)
+            for rules, says in (
+                ("{name: 1a, action: FailJobSet}", "name '1a'"),
+                (f"{{name: {'n' * 129}, action: FailJobSet}}", "128"),
+                ("{name: a, action: Retry}", "Retry"),
+                ("{name: a, action: FailJobSet}, {name: a, action: FailJobSet}", "each once"),
+                ("{name: a, action: FailJobSet, onJobFailureReasons: [Odd]}", "Odd"),
+                ("{name: a, action: FailJobSet, targetReplicatedJobs: [w, w]}", "each once"),
+                ("{name: a, action: FailJobSet, targetReplicatedJobs: [A_b]}", "'A_b'"),
+            )
+        ),
         ("policies: [{name: Bad Name/x}]", "name 'Bad Name/x'"),
         (f"policies: [{{name: {'a' * 64}}}]", "at most 63"),
         ("lint: {rules: {FTL010: on}}", "lint.rules"),
+        ("namespace: Not A Namespace!", "namespace 'Not A Namespace!' must be"),
+        ("namespace: a.b", "namespace 'a.b' must be at most 63"),
+        ("namespace: ''", "namespace '' must be"),
+        ("steward: {lease: BAD NAME}", "steward: lease 'BAD NAME' must be at most 253"),
+        ("steward: {wakeClaim: ''}", "steward: wakeClaim '' must be"),
+        (f"steward: {{wakeClaim: {'a' * 254}}}", "steward: wakeClaim"),
+        ("extender: {service: a.b}", "extender: service 'a.b' must be at most 63"),
+        ("extender: {secret: A}", "extender: secret 'A' must be"),
+        ("webhook: {service: A}", "webhook: service 'A' must be"),
+        ("webhook: {secret: a..b}", "webhook: secret 'a..b' must be"),
+        *(
+            (f"webhook: {{deadlineSeconds: {value}}}", "deadlineSeconds must be more than 0")
+            for value in ("0", "-1", ".nan", ".inf", "3", "60")
+        ),
+        *(
+            (f"steward: {{{name}: {value}}}", f"steward: {name} must be")
+            for name in ("leaseSeconds", "wakeIntervalSeconds")
+            for value in ("0", "-1", ".nan", ".inf")
+        ),
+        ("breaker: {minNodes: -1}", "minNodes must be 0 or more"),
+        ("webhook: {configuration: a_b}", "webhook: configuration 'a_b' must be"),
+        ("steward: {lease: a}\nsteward: {lease: b}", "line 2: 'steward' is given twice"),
+        ("breaker:\n  minNodes: 1\n  minNodes: 2", "line 3: 'minNodes' is given twice"),
         ("webhook: {mode: dry}", "mode"),
         ("webhook: {workloads: [{group: a, kind: '', templates: []}]}", "kind"),
         ("webhook: {workloads: [{group: a, kind: B, templates: [spec..x]}]}", "spec..x"),
@@ -63,6 +128,26 @@ def test_a_wrong_settings_file_is_named_with_its_field(
         load(path)
     assert str(path) in str(error.value)
     assert says in str(error.value)
+
+
+def test_names_are_those_that_objects_may_have(tmp_path: Path) -> None:
+    path = tmp_path / "settings.yaml"
+    path.write_text("namespace: team-1\nsteward: {lease: a.b-1, wakeClaim: 0.x}\n")
+    read = load(path)
+    assert (read.namespace, read.steward.lease, read.steward.wake_claim) == (
+        *("team-1", "a.b-1", "0.x"),
+    )
+
+
+def test_what_a_merged_mapping_says_may_be_said_anew(tmp_path: Path) -> None:
+    path = tmp_path / "settings.yaml"
+    path.write_text(
+        "policies:\n"
+        "- {name: a, placement: &a {minScore: 0.5, degraded: Refuse}}\n"
+        "- {name: b, placement: &b {<<: *a, minScore: 0.6}}\n"
+        "- {name: c, placement: {<<: *b, minScore: 0.7}}\n"
+    )
+    assert [policy.placement.min_score for policy in load(path).policies] == [0.5, 0.6, 0.7]
 
 
 def test_a_missing_file_is_said(tmp_path: Path) -> None:
@@ -88,6 +173,13 @@ def test_a_policy_may_say_all_that_a_device_policy_says(tmp_path: Path) -> None:
     (mine,) = load(path).policies
     assert mine.tolerations.devices[0].seconds == 60
     assert mine.validation.rules == {"FTL010": "Warn"}
+
+
+def test_the_longest_key_of_a_taint_is_taken(tmp_path: Path) -> None:
+    path = tmp_path / "settings.yaml"
+    key = f"{'a.' * 126}b/{'k' * 63}"
+    path.write_text(f"policies: [{{name: a, tolerations: {{devices: [{{key: {key}}}]}}}}]")
+    assert load(path).policies[0].tolerations.devices[0].key == key
 
 
 def test_own_policies_come_beside_the_built_in_ones_and_may_replace_them(tmp_path: Path) -> None:

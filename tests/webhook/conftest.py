@@ -1,5 +1,6 @@
 """The served application, as the API server asks it."""
 
+import io
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -14,7 +15,7 @@ from fettle.lint.findings import Rule
 from fettle.lint.linting import Linter
 from fettle.lint.rules import RULES
 from fettle.policy import Policy
-from fettle.settings import Settings, WebhookSettings
+from fettle.settings import LintSettings, Settings, WebhookSettings
 from fettle.view import Publisher, View
 from tests.webhook.reviews import UID, Object, encoded, review
 from webhook.app import make_app
@@ -37,7 +38,7 @@ class Served:
         self._registry = registry
 
     async def post(self, path: str, body: bytes) -> ClientResponse:
-        return await self.client.post(path, data=body)
+        return await self.client.post(path, data=io.BytesIO(body))
 
     async def ask(self, path: str, object: Object | None, **request: Any) -> Object:
         reply = await self.post(path, encoded(review(object, **request)))
@@ -72,12 +73,16 @@ def serve(aiohttp_client: Any) -> Serve:
         rules: tuple[Rule, ...] = RULES,
         gates: Gates | None = EVERYTHING,
         policies: tuple[Policy, ...] = (),
+        unknown: frozenset[str] = frozenset(),
+        lint: LintSettings | None = None,
         **webhook: Any,
     ) -> Served:
         publisher, registry = Publisher(), CollectorRegistry()
         events: list[Event] = []
         chosen = Settings(
-            webhook=WebhookSettings(**{"deadline_seconds": 10.0, **webhook}), policies=policies
+            webhook=WebhookSettings(**{"deadline_seconds": 2.5, **webhook}),
+            policies=policies,
+            lint=lint or LintSettings(),
         )
         made = make_app(
             publisher,
@@ -86,6 +91,7 @@ def serve(aiohttp_client: Any) -> Serve:
             linter=Linter(rules),
             gates=lambda: gates,
             tell=events.append,
+            unknown=lambda: unknown,
         )
         served = Served(await aiohttp_client(made), registry, publisher, events)
         if known is not None:

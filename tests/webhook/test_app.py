@@ -13,6 +13,7 @@ from fettle.lint.cluster import Cluster
 from fettle.lint.findings import Finding, Rule, Severity
 from fettle.lint.manifests import Manifest
 from fettle.lint.rules import RULES
+from fettle.settings import WorkloadSettings
 from tests.fettle.lint.builders import claim, exactly, knowing, pod_spec, template
 from tests.fettle.lint.builders import pod as claiming_pod
 from tests.fettle.lint.wild import ANYTHING, spoilt
@@ -62,6 +63,25 @@ async def test_a_broken_claim_is_denied_with_a_message(serve: Serve) -> None:
     assert served.reviews("validate", "denied") == 1
 
 
+GANG = WorkloadSettings(group="example.com", kind="Gang", templates=("spec.members.*.template",))
+
+
+async def test_kinds_of_the_settings_are_changed_and_judged(serve: Serve) -> None:
+    served = await serve(knowing(template(exactly("gpu"))), workloads=(GANG,))
+    wrong = claiming_pod(pod_spec({"name": "gpus", "request": "typo"}))
+    gang = {
+        "apiVersion": "example.com/v1",
+        "kind": "Gang",
+        "metadata": {"name": "g", "namespace": "team", "annotations": TRAINING},
+        "spec": {"members": [{"template": {"metadata": {}, "spec": wrong["spec"]}}]},
+    }
+    (stamp, *_) = patch_of(await served.ask("/mutate", gang))
+    assert stamp["path"].startswith("/spec/members/0/template/metadata/annotations")
+    response = await served.ask("/validate", gang)
+    assert response["allowed"] is False
+    assert "FTL035 spec.members[0].template.spec" in response["status"]["message"]
+
+
 async def test_an_unsynced_view_denies_nothing_that_depends_on_it(serve: Serve) -> None:
     served = await serve()
     response = await served.ask(
@@ -89,11 +109,11 @@ async def test_a_deletion_is_allowed(serve: Serve, path: str) -> None:
 async def test_what_is_not_judged_in_time_is_allowed_and_counted_undecided(
     serve: Serve, path: str
 ) -> None:
-    served = await serve(knowing(), deadline_seconds=0.0)
+    served = await serve(knowing(), deadline_seconds=1e-9)
     for object in (TOO_MANY, pod(TRAINING)):
         response = await served.ask(path, object)
         assert response["allowed"] is True
-        assert "not judged within 0 s" in response["warnings"][0]
+        assert "not judged within 1e-09 s" in response["warnings"][0]
     assert served.reviews(path[1:], "undecided") == 2
     assert served.undecided(path[1:], "deadline") == 2
 

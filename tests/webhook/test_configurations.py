@@ -17,7 +17,7 @@ from celpy.adapter import json_to_cel
 from prometheus_client import CollectorRegistry
 
 from fettle import policy, view
-from fettle.settings import Settings
+from fettle.settings import API_SERVER_WAITS_S, Settings
 from fettle.view import Publisher
 from tests.webhook.mutations import MEANS, means, mutated
 from tests.webhook.reviews import CLAIMS, Object, encoded, job, pod, review
@@ -50,7 +50,7 @@ def test_every_entry_fails_open_fast_and_leaves_dry_runs_without_a_trace(name: s
     assert entry["sideEffects"] == "NoneOnDryRun"
     assert entry["matchPolicy"] == "Equivalent"
     assert entry["timeoutSeconds"] == 3
-    assert entry["timeoutSeconds"] > Settings().webhook.deadline_seconds
+    assert entry["timeoutSeconds"] == API_SERVER_WAITS_S > Settings().webhook.deadline_seconds
     assert entry["admissionReviewVersions"] == ["v1"]
     for rule in entry["rules"]:
         (group, *_) = rule["apiGroups"]
@@ -104,6 +104,20 @@ def test_every_kind_of_the_table_is_in_the_rules() -> None:
         ("resource.k8s.io", "resourceclaims"),
         *((group, f"{kind.lower()}s") for group, kind in WORKLOADS),
     }
+
+
+def test_every_kind_of_the_table_with_templates_is_judged_too() -> None:
+    """Of ReplicaSets, the Deployment is."""
+    ruled = {
+        (group, resource)
+        for entry in VALIDATING["webhooks"]
+        for rule in entry["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
+    made = {kind for kind, workload in WORKLOADS.items() if workload.annotated}
+    wanted = {(group, f"{kind.lower()}s") for group, kind in made - {("apps", "ReplicaSet")}}
+    assert wanted <= ruled
 
 
 def compiled(expression: str) -> celpy.Runner:

@@ -100,4 +100,12 @@ def test_workloads_of_the_settings_get_rules_where_they_are_served() -> None:
         [["apps.example.com"], ["v2"], ["trains"]],
         [[""], ["v1"], ["pods"]],
     ]
+    judged = configuration(
+        entry("workloads.validate.fettle.dev", rule("apps", "v1", "deployments")),
+        entry("gangs.validate.fettle.dev", rule("jobset.x-k8s.io", "v1alpha2", "jobsets")),
+    )
+    assert rules_of(fitted(judged, there, own)) == [
+        [["apps"], ["v1"], ["deployments"]],
+        [["apps.example.com"], ["v2"], ["trains"]],
+    ]
     assert groups([shipped], own) == {"", "apps", "apps.example.com"}

@@ -198,6 +198,55 @@ async def test_a_limit_per_index_leaves_the_tries_of_the_whole_job_unlimited() -
     assert done["spec"]["podFailurePolicy"] == {"rules": RULES}
 
 
+RESTARTING = means({"failure": {"restartContainerOnExitCodes": [75, 76]}})
+
+
+def own_rule(action: str, operator: str, *codes: int) -> Object:
+    return {"action": action, "onExitCodes": {"operator": operator, "values": list(codes)}}
+
+
+@pytest.mark.parametrize(
+    ("rules", "restarted"),
+    [
+        ([own_rule("FailJob", "In", 75)], [76]),
+        ([own_rule("Ignore", "In", 75), own_rule("Count", "In", 76)], []),
+        ([own_rule("FailJob", "NotIn", 76)], [76]),
+        ([own_rule("FailJob", "In", 1)], [75, 76]),
+        (RULES, [75, 76]),
+        ([{"action": "FailJob", "onExitCodes": {"operator": "In", "values": "odd"}}], [75, 76]),
+    ],
+)
+async def test_containers_restart_on_no_exit_code_that_the_jobs_own_rules_act_on(
+    rules: list[Object], restarted: list[int]
+) -> None:
+    """The rule would never see the code of a container that starts again."""
+    before = job(OWN, podFailurePolicy={"rules": rules})
+    made = await mutated(before, by=RESTARTING)
+    template = made["spec"]["template"]
+    its_pod = {"kind": "Pod", "apiVersion": "v1", **template}
+    done = await mutated(its_pod, by=RESTARTING)
+    found = {
+        code
+        for container in done["spec"]["containers"]
+        for rule in container.get("restartPolicyRules", ())
+        for code in rule["exitCodes"]["values"]
+    }
+    assert found == set(restarted)
+    warnings = (await mutation(before, by=RESTARTING)).warnings
+    spared = sorted({75, 76} - {*restarted})
+    assert len(warnings) == bool(spared)
+    assert all(f"no restart on {', '.join(map(str, spared))}" in text for text in warnings)
+
+
+async def test_to_apply_a_job_again_keeps_what_its_pods_were_told_of_its_exit_codes() -> None:
+    original = job(OWN, podFailurePolicy={"rules": [own_rule("FailJob", "In", 75)]})
+    old = await mutated(original, by=RESTARTING)
+    changed = {**original, "spec": {**original["spec"], "suspend": True}}
+    assert (await updated(changed, old, by=RESTARTING))["spec"]["template"] == old["spec"][
+        "template"
+    ]
+
+
 async def test_to_apply_the_original_job_again_keeps_what_was_injected() -> None:
     original = job(TRAINING, parallelism=8, completions=8)
     old = await mutated(original)

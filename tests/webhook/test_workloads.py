@@ -13,6 +13,7 @@ from webhook.mutating import Mutation
 from webhook.workloads import WORKLOADS, with_own
 
 TRAINING = {policy.ANNOTATION: "training"}
+JOBSET = "jobset.x-k8s.io/JobSet"
 SCORE = {policy.MIN_SCORE_ANNOTATION: "0.5"}
 
 
@@ -58,11 +59,13 @@ KINDS: dict[str, tuple[Object, list[list[str | int]]]] = {
             "rayClusterSpec": {
                 "headGroupSpec": {"template": T},
                 "workerGroupSpecs": [{"template": T}],
-            }
+            },
+            "submitterPodTemplate": T,
         },
         [
             ["rayClusterSpec", "headGroupSpec", "template"],
             ["rayClusterSpec", "workerGroupSpecs", 0, "template"],
+            ["submitterPodTemplate"],
         ],
     ),
 }
@@ -131,6 +134,21 @@ async def test_an_unknown_policy_is_a_warning_where_its_author_reads_it() -> Non
     done = await mutation(before)
     assert "'trainig'" in done.warnings[0]
     assert done.unknown == ("trainig",)
+
+
+@pytest.mark.parametrize(
+    ("kind", "stays"), [("batch/Job", True), (JOBSET, True), ("apps/Deployment", False)]
+)
+async def test_who_comes_before_its_policy_is_told_what_to_do_where_it_stays_so(
+    kind: str, stays: bool
+) -> None:
+    before = workload(kind, KINDS[kind][0], {policy.ANNOTATION: "new"})
+    _, *more = (await mutation(before)).warnings
+    name = kind.rpartition("/")[2]
+    assert more == stays * [
+        f"fettle: a {name} gets what its policy says only when it is made: apply the DevicePolicy "
+        f"first, then delete the {name} and create it anew"
+    ]
 
 
 async def test_kinds_of_the_settings_come_beside_those_known() -> None:
@@ -230,7 +248,6 @@ async def test_a_forged_record_brings_back_nothing_that_is_not_ours() -> None:
 
 # --- JobSets
 
-JOBSET = "jobset.x-k8s.io/JobSet"
 RULE = {
     "name": "lost",
     "action": "RestartJobSetAndIgnoreMaxRestarts",
@@ -265,6 +282,39 @@ async def test_a_failure_policy_that_says_what_none_would_say_counts_as_not_writ
     done = await mutated(workload(JOBSET, spec, OWN), by=RESTARTED)
     assert (done["spec"]["failurePolicy"] == {"maxRestarts": 3, "rules": [RULE]}) is replaced
     assert replaced or done["spec"]["failurePolicy"] == written
+
+
+ON = {"name": "of_some", "action": "FailJobSet"}
+
+
+@pytest.mark.parametrize(
+    ("targets", "kept", "says"),
+    [
+        (["a"], ["a"], ""),
+        (["a", "b"], ["a", "b"], ""),
+        (["b", "workers"], ["b"], "there is no replicated Job workers"),
+        (["workers"], None, "its rule of_some is left out"),
+    ],
+)
+async def test_a_rule_is_for_the_replicated_jobs_that_are_there_and_left_out_where_none_is(
+    targets: list[str], kept: list[str] | None, says: str
+) -> None:
+    """JobSet refuses other names, and takes an empty list for all of its Jobs."""
+    rules = [{**ON, "targetReplicatedJobs": targets}, RULE]
+    by = means({"failure": {"jobSet": {"maxRestarts": 3, "rules": rules}}})
+    before = workload(JOBSET, KINDS[JOBSET][0], OWN)
+    done = await mutated(before, by=by)
+    expected = [] if kept is None else [{**ON, "targetReplicatedJobs": kept}]
+    assert done["spec"]["failurePolicy"]["rules"] == [*expected, RULE]
+    warnings = (await mutation(before, by=by)).warnings
+    assert [says in warning for warning in warnings] == [True] * bool(says)
+
+
+async def test_a_failure_policy_of_rules_for_other_jobs_alone_is_none() -> None:
+    rules = [{**ON, "targetReplicatedJobs": ["workers"]}]
+    by = means({"failure": {"jobSet": {"rules": rules}}})
+    done = await mutated(workload(JOBSET, KINDS[JOBSET][0], OWN), by=by)
+    assert "failurePolicy" not in done["spec"]
 
 
 async def test_a_policy_that_asks_for_what_is_the_default_injects_nothing() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,14 +13,18 @@ from fettle.cli.linting import checks, reports, surroundings
 from fettle.cli.linting.files import Document, read
 from fettle.cli.linting.positions import line_of
 from fettle.cli.linting.reports import Report
+from fettle.lint import shapes
 from fettle.lint.findings import Severity
 from fettle.lint.linting import Linter, levels_for
 from fettle.lint.manifests import Manifest
 from fettle.observing import logs
 from fettle.policy import Validation
 from fettle.settings import Settings, load
+from fettle.slicing import in_slices
 
 CLEAN, FOUND, UNUSABLE = 0, 1, 2
+DEADLINE_S = 60.0
+"""How long one object is judged."""
 _SURVEY_WAIT_S = 30.0
 
 
@@ -43,7 +48,8 @@ def run(plan: Plan) -> int:
     settings = load(plan.settings)
     check(settings)
     documents, problems, notes = read(plan.files)
-    found, more = asyncio.run(_lint(plan, settings, documents))
+    found, more, unjudged = asyncio.run(_lint(plan, settings, documents))
+    problems += unjudged
     if found or plan.output != "text":
         click.echo(reports.FORMATS[plan.output](found))
     for sentence in (*notes, *more, *problems):
@@ -58,9 +64,10 @@ def run(plan: Plan) -> int:
 
 async def _lint(
     plan: Plan, settings: Settings, documents: Sequence[Document]
-) -> tuple[list[Report], tuple[str, ...]]:
-    """What was found, and notes about what is known of the cluster."""
-    manifests = [Manifest(document.object, plan.namespace) for document in documents]
+) -> tuple[list[Report], tuple[str, ...], list[str]]:
+    """What was found, notes about what is known of the cluster, and problems with objects."""
+    templates = shapes.with_own(settings.webhook.workloads)
+    manifests = [Manifest(d.object, plan.namespace, templates=templates) for d in documents]
     policies = settings.all_policies()
     async with surroundings.known(plan.snapshot, plan.kubeconfig, settings, manifests) as around:
         view = around.view_with(manifests)
@@ -73,12 +80,21 @@ async def _lint(
         wide = settings.lint.levels
         wide = Validation(strict=plan.strict or wide.strict, rules=wide.rules)
         found: list[Report] = []
+        unjudged: list[str] = []
         for document, manifest in zip(documents, manifests, strict=True):
             levels = levels_for(manifest, view, policies, wide)
-            findings = await linter.lint(
-                manifest, view, levels, complete=around.complete, unknown=around.unknown
-            )
-            findings += checks.check(manifest, policies, view.policies, around.engines, levels)
+            known, engines = view.policies, around.engines
+            checking = checks.check(manifest, policies, known, engines, levels)
+            try:
+                async with asyncio.timeout(DEADLINE_S):
+                    findings = await linter.lint(
+                        manifest, view, levels, complete=around.complete, unknown=around.unknown
+                    )
+                    findings += await in_slices(partial(list, checking))
+            except TimeoutError:
+                who = f"{manifest.kind} {manifest.name}"
+                unjudged.append(f"{document.file}: {who} was not judged within {DEADLINE_S:g} s")
+                continue
             found += [
                 Report(
                     rule=finding.rule,
@@ -95,7 +111,7 @@ async def _lint(
                 for finding in findings
                 if finding.severity is not Severity.UNDECIDED
             ]
-    return found, around.notes
+    return found, around.notes, unjudged
 
 
 def _summary(found: Sequence[Report], documents: Sequence[Document]) -> str:

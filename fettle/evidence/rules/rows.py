@@ -126,6 +126,11 @@ class TaintRow(Row, frozen=True, kw_only=True):
     kind: Kind = Kind.LEVEL
     xid: bool = False
 
+    @property
+    def is_catch_all(self) -> bool:
+        """Whether it says nothing about a key, only what taints mean in general."""
+        return self.key == "*"
+
     def matches(self, driver: str, key: str, effect: str) -> bool:
         return (
             fnmatchcase(key, self.key)

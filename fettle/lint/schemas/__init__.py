@@ -81,7 +81,8 @@ def _problems(
         yield Problem(field, f"must be of type {wanted}, not {_shown(value)}")
         return
     if "enum" in schema and value not in schema["enum"]:
-        allowed = ", ".join(str(one) for one in schema["enum"])
+        # "" is to leave the field out, which nobody needs to write.
+        allowed = ", ".join(str(one) for one in schema["enum"] if one != "")
         yield Problem(field, f"must be one of {allowed}, not {_shown(value)}")
     if isinstance(value, int | float):
         yield from _in_range(schema, field)

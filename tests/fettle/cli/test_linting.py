@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from fettle.cli.linting import running
 from fettle.cli.linting.documenting import document
 from tests.fettle.cli.linted import CLAIM, GOOD, ROOT, fettle, fill, findings
 
@@ -131,3 +132,24 @@ def test_the_pre_commit_hook_calls_a_command_that_exists() -> None:
     assert "entry: fettle lint" in hooks
     assert "require_serial: true" in hooks
     assert fettle("--help").returncode == 0
+
+
+def test_an_object_that_is_not_judged_in_time_is_told_and_the_others_are_judged(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = {"containers": [], "resourceClaims": [{"name": "g", "resourceClaimName": "shared"}]}
+    job = {"template": {"spec": {"template": {"spec": spec}}}}
+    large = {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": {"name": "large"},
+        "spec": {"replicatedJobs": [job] * 3000},
+    }
+    (folder / "large.json").write_text(json.dumps(large))
+    monkeypatch.setattr(running, "DEADLINE_S", 0.05)
+    names = (str(folder / "large.json"), str(folder / "claim.yaml"))
+    plan = running.Plan(names, None, None, None, "default", False, "text", "deny")
+    assert running.run(plan) == running.UNUSABLE
+    told = capsys.readouterr()
+    assert "FTL010" in told.out
+    assert "JobSet large was not judged within 0.05 s" in told.err

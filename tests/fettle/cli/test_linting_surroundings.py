@@ -151,6 +151,20 @@ def test_settings_say_how_severe_rules_are(tmp_path: Path) -> None:
     assert (ran.returncode, "is no id such as FTL010" in ran.stderr) == (2, True)
 
 
+def test_kinds_of_the_settings_are_judged(tmp_path: Path) -> None:
+    settings = tmp_path / "settings.yaml"
+    settings.write_text(
+        "webhook: {workloads: [{group: example.com, kind: Gang, templates: [spec.a.*.b]}]}\n"
+    )
+    gang = (
+        "apiVersion: example.com/v1\nkind: Gang\nmetadata: {name: g}\n"
+        "spec: {a: [{b: {spec: {resourceClaims: [{name: 5}]}}}]}\n"
+    )
+    assert findings("-", stdin=gang) == []
+    (found,) = findings("-", "--settings", str(settings), stdin=gang)
+    assert found["path"] == "spec.a[0].b.spec.resourceClaims[0].name"
+
+
 def test_a_folder_of_schemas_makes_more_drivers_known(tmp_path: Path) -> None:
     (tmp_path / "tpu.json").write_text(
         """{"driver": "tpu.example.com", "apiVersions": ["tpu.example.com/v1"], "kinds": [

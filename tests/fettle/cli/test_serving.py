@@ -1,5 +1,6 @@
 """`fettle serve`, from outside: how it starts, what it says when it cannot, how it stops."""
 
+import json
 import os
 import signal
 import socket
@@ -15,6 +16,7 @@ from fettle.cli.asking import fetch
 from fettle.cli.calling import call, call_json
 from fettle.cli.demo import asks
 from fettle.cli.demo.served import Served
+from fettle.errors import FettleError
 
 
 def fettle(*arguments: str, **how: Any) -> subprocess.CompletedProcess[str]:
@@ -35,12 +37,13 @@ def started(snapshot: Path, *arguments: str) -> "subprocess.Popen[str]":
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("open_", ["browse", "webhook"], ids=["first", "last"])
 def test_it_stops_with_0_within_five_seconds_of_being_asked(
-    snapshot: Path, number: signal.Signals
+    snapshot: Path, number: signal.Signals, open_: str
 ) -> None:
     process = started(snapshot)
     assert process.stderr is not None
-    while "browse" not in process.stderr.readline():
+    while open_ not in process.stderr.readline():
         pass
     began = time.monotonic()
     process.send_signal(number)
@@ -49,15 +52,65 @@ def test_it_stops_with_0_within_five_seconds_of_being_asked(
     assert time.monotonic() - began < 5
 
 
+def test_credentials_that_take_long_keep_neither_the_probes_nor_the_end_waiting(
+    tmp_path: Path,
+) -> None:
+    child = tmp_path / "child"
+    user = {
+        "exec": {
+            "apiVersion": "client.authentication.k8s.io/v1",
+            "command": "sh",
+            "args": ["-c", f"sleep 1000 & echo $! > {child}.new; mv {child}.new {child}; wait"],
+            "interactiveMode": "Never",
+        }
+    }
+    config = tmp_path / "config"
+    config.write_text(json.dumps(kubeconfig(user)))
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        browse = f"127.0.0.1:{probe.getsockname()[1]}"
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "fettle", "serve", "--kubeconfig", str(config)),
+            *("--browse-listen", browse),
+        ],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    while "credentials for the cluster are being read" not in process.stderr.readline():
+        assert process.poll() is None
+    assert call(f"http://{browse}/livez") == b"ok\n"
+    with pytest.raises(FettleError, match="credentials for the cluster are being read"):
+        call(f"http://{browse}/readyz")
+    began = time.monotonic()
+    process.terminate()
+    process.communicate(timeout=10)
+    assert process.returncode == 0
+    assert time.monotonic() - began < 5
+    assert not Path(f"/proc/{child.read_text().strip()}/exe").exists()
+
+
+def kubeconfig(user: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}],
+        "users": [{"name": "u", "user": user}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "x",
+    }
+
+
 def test_only_the_roles_that_are_named_listen(snapshot: Path) -> None:
-    process = started(snapshot, "extender")
+    process = started(snapshot, "webhook")
     assert process.stderr is not None
     lines = [process.stderr.readline()]
-    while "browse" not in lines[-1]:
+    while "webhook" not in lines[-1]:
         lines.append(process.stderr.readline())
     process.terminate()
     process.communicate(timeout=10)
-    assert not [line for line in lines if "webhook" in line]
+    assert not [line for line in lines if "extender" in line]  # which would come before
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ class Secured:
         command += ["--extender-listen", f"127.0.0.1:{self.port}", "--browse-listen", "127.0.0.1:0"]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         assert self.process.stderr is not None
-        while "browse" not in self.process.stderr.readline():
+        while f":{self.port}" not in self.process.stderr.readline():
             assert self.process.poll() is None
 
     def ask(self, who: str | None) -> int:

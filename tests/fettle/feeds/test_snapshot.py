@@ -288,3 +288,19 @@ def test_wild_objects_are_put_bad_or_problems(tmp_path: Path, things: list[Any])
         change = read(BY_NAME[key.kind], raw)
         told = change.object.metadata.key if isinstance(change, Put) else change.key
         assert told == key.key
+
+
+async def test_kinds_of_which_it_holds_nothing_or_not_all_are_unknown(tmp_path: Path) -> None:
+    write(tmp_path / "nodes.yaml", node("a"))
+    async with serving(tmp_path) as (feed, _):
+        assert "Node" not in feed.unknown
+        assert {"DeviceClass", "ResourceSlice"} <= feed.unknown
+        bad = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "b", "labels": 7}}
+        write(tmp_path / "more.yaml", bad)
+        async with asyncio.timeout(PATIENCE_S):
+            while "Node" not in feed.unknown:
+                await asyncio.sleep(0.01)
+        (tmp_path / "more.yaml").unlink()
+        async with asyncio.timeout(PATIENCE_S):
+            while "Node" in feed.unknown:
+                await asyncio.sleep(0.01)

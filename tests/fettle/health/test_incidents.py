@@ -349,6 +349,49 @@ def test_a_taint_rule_takes_devices_out_until_it_is_deleted(book: HealthBook) ->
     assert of(book, DEVICE, NOW + MINUTE).state is State.HEALTHY
 
 
+@pytest.mark.parametrize("effect", ["NoSchedule", "NoExecute", "None"])
+def test_a_reservation_that_comes_and_goes_leaves_a_device_sound(
+    book: HealthBook, effect: str
+) -> None:
+    rule = taint_rule({"device": "gpu-0"}, taint("example.com/reserve", "x", effect))
+    for minute in range(5):
+        at = NOW + minute * MINUTE
+        book.report(of_taint_rule(rule, [DEVICE], RULES, at), at)
+        assert of(book, DEVICE, at).score < 1.0
+        book.vanish("DeviceTaintRule rule", at + 1)
+        assert of(book, DEVICE, at + 1) is SOUND
+
+
+@pytest.mark.parametrize("key", ["example.com/odd", "gpu.nvidia.com/xid"])
+def test_a_taint_of_the_driver_that_comes_and_goes_is_remembered(
+    book: HealthBook, key: str
+) -> None:
+    for minute in range(2):
+        at = NOW + minute * MINUTE
+        book.report(of_slice(slice_(taint(key, "74")), RULES, at), at)
+        book.report(of_slice(slice_(), RULES, at + 1), at + 1)
+    assert "was until recently" in of(book, DEVICE, at + 1).evidence[0].evidence.text
+
+
+def test_a_rule_whose_key_is_known_as_a_fault_is_remembered(book: HealthBook) -> None:
+    fault = taint("gaudi.intel.com/unhealthy", "CriticalError", "NoExecute")
+    rule = taint_rule({"device": "gpu-0"}, fault)
+    book.report(of_taint_rule(rule, [DEVICE], RULES, NOW), NOW)
+    book.vanish("DeviceTaintRule rule", NOW + 1)
+    assert "was until recently" in of(book, DEVICE, NOW + 1).evidence[0].evidence.text
+
+
+def test_a_reservation_does_not_hide_that_the_driver_s_taint_came_and_went(
+    book: HealthBook,
+) -> None:
+    odd = taint("example.com/odd", "x", "NoSchedule")
+    book.report(of_taint_rule(taint_rule({"device": "gpu-0"}, odd), [DEVICE], RULES, NOW), NOW)
+    book.report(of_slice(slice_(odd), RULES, NOW), NOW)
+    book.report(of_slice(slice_(), RULES, NOW + 1), NOW + 1)
+    book.vanish("DeviceTaintRule rule", NOW + 2)
+    assert "was until recently" in of(book, DEVICE, NOW + 2).evidence[0].evidence.text
+
+
 def test_a_thermal_and_a_link_fault_weigh_more_than_either(book: HealthBook) -> None:
     message = f"ErrorCode:X GPU_UUID:{UUID} x Recommended Action=NONE;"
     tell(

@@ -1,5 +1,7 @@
 """Objects in, views out: driven as the writer drives it."""
 
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -50,6 +52,42 @@ def test_an_unreadable_slice_makes_its_node_unknown_until_it_can_be_read(fleet: 
     view = fleet.look()
     assert view.nodes["n"].health.state is State.HEALTHY
     assert not view.quarantined
+
+
+def test_a_node_that_could_never_be_read_is_unknown_with_its_devices(fleet: Fleet) -> None:
+    fleet.put(kinds.SLICE, slice_())
+    fleet.inventory.quarantine(kinds.NODE, "n", "status.conditions: wrong type", "n", fleet.now)
+    record = fleet.look().nodes["n"]
+    assert record.health.state is State.UNKNOWN
+    assert "status.conditions" in record.quarantined[0]
+    assert record.unread
+    assert [d.id.device for d in record.pools[0].devices] == ["gpu-0", "gpu-1"]
+    fleet.put(kinds.SLICE, {"metadata": {"name": "all"}, "spec": everywhere()})
+    assert [pool.name for pool in fleet.look().nodes["n"].pools] == ["all", "n"]
+    fleet.put(kinds.NODE, node())
+    assert fleet.look().nodes["n"].health.state is State.HEALTHY
+    fleet.inventory.quarantine(kinds.NODE, "n", "wrong again", "n", fleet.now)
+    known = fleet.look().nodes["n"]
+    assert (known.health.state, known.unread, len(known.plugins)) == (State.UNKNOWN, False, 1)
+
+
+def everywhere() -> dict[str, Any]:
+    spec: dict[str, Any] = slice_()["spec"] | {"allNodes": True}
+    spec["pool"] = {"name": "all", "generation": 1, "resourceSliceCount": 1}
+    del spec["nodeName"]
+    return spec
+
+
+def test_a_node_that_could_never_be_read_is_gone_once_it_is_deleted(fleet: Fleet) -> None:
+    fleet.inventory.quarantine(kinds.NODE, "n", "wrong", "n", fleet.now)
+    assert "n" in fleet.look().nodes
+    fleet.inventory.remove(kinds.NODE, "n", fleet.now)
+    assert not fleet.look().nodes
+
+
+def test_an_unreadable_slice_makes_no_node_of_the_one_it_names(fleet: Fleet) -> None:
+    fleet.inventory.quarantine(kinds.SLICE, "s", "wrong", "n", fleet.now)
+    assert not fleet.look().nodes
 
 
 def test_what_a_new_list_does_not_name_is_gone(fleet: Fleet) -> None:

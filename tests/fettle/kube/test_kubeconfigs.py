@@ -169,6 +169,67 @@ async def test_a_proxy_that_is_not_known_is_said_before_it_is_asked() -> None:
     assert "proxy-url 'socks5://127.0.0.1:1' must begin with http:// or https://" in said
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("server", "127.0.0.1:1", "server '127.0.0.1:1' must begin with http:// or https://"),
+        ("server", "ftp://x", "server 'ftp://x' must begin with http:// or https://"),
+        ("server", "https://[::1", "server 'https://[::1' is no URL: "),
+        ("server", "https://127.0.0.1:999999", "server 'https://127.0.0.1:999999' is no URL: "),
+        ("server", "https://", "server 'https://' is no URL"),
+        ("server", 5, "server 5 is no URL"),
+        ("tls-server-name", 5, "tls-server-name 5 is no text"),
+        ("insecure-skip-tls-verify", "false", "insecure-skip-tls-verify 'false' is neither"),
+        ("certificate-authority-data", "!!!", "certificate-authority-data is no base64"),
+        ("certificate-authority-data", "eHh4", "certificate-authority holds no certificates"),
+        ("certificate-authority", "junk", "certificate-authority holds no certificates"),
+    ],
+)
+async def test_a_field_of_the_cluster_that_cannot_be_right_is_said_at_once(
+    field: str, value: Any, said: str, tmp_path: Path
+) -> None:
+    (tmp_path / "junk").write_text("junk")
+    value = str(tmp_path / "junk") if value == "junk" else value
+    cluster = {"server": "https://127.0.0.1:1", field: value}
+    spoilt = replaced(WHOLE, ("clusters", 0, "cluster"), cluster)
+    spoilt = replaced(spoilt, ("users",), [PLAIN_USER])
+    assert said in await refusal(json.dumps(spoilt))
+
+
+@pytest.mark.parametrize(
+    ("user", "said"),
+    [
+        ({"client-certificate-data": "eHh4"}, "a client-certificate without its client-key"),
+        ({"client-key-data": "eHh4"}, "a client-key without its client-certificate"),
+        (
+            {"client-certificate-data": "eHh4", "client-key-data": "eHh4"},
+            "client-certificate and client-key are no certificate in PEM with its key",
+        ),
+        ({"client-certificate-data": "?"}, "client-certificate-data is no base64"),
+    ],
+)
+async def test_a_certificate_of_the_user_that_cannot_be_used_is_said_at_once(
+    user: dict[str, str], said: str
+) -> None:
+    cluster = {"server": "https://127.0.0.1:1"}
+    spoilt = replaced(WHOLE, ("clusters", 0, "cluster"), cluster)
+    spoilt = replaced(spoilt, ("users",), [{"name": "u", "user": user}])
+    assert said in await refusal(json.dumps(spoilt))
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("/", "/ is a directory"),
+        ("/dev/null", "/dev/null is no regular file"),
+        ("/no", "not there"),
+    ],
+)
+async def test_what_is_no_file_is_no_kubeconfig(path: str, said: str) -> None:
+    with pytest.raises(SettingsError, match=said):
+        await Session.open(Path(path))
+
+
 @pytest.mark.parametrize("token", ["a\nb", "\ud800", "\x00"])
 async def test_a_token_that_fits_no_header_is_said_and_not_shown(token: str) -> None:
     spoilt = replaced(WHOLE, ("users",), [{"name": "u", "user": {"token": token}}])

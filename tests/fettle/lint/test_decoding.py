@@ -34,6 +34,8 @@ def pod(**spec: Any) -> Object:
 REQUEST = "spec.devices.requests[0].exactly"
 WRONG: list[tuple[Object, str, str, str]] = [
     (claim(exactly(count="40")), f"{REQUEST}.count", "a whole number", "write 40, without quotes"),
+    (claim(exactly(count="9" * 10_000)), f"{REQUEST}.count", "a whole number", ""),
+    (claim(exactly(count=10**20)), f"{REQUEST}.count", "a whole number", ""),
     (claim(exactly(count=1.5)), f"{REQUEST}.count", "a whole number", ""),
     (claim(exactly(count=True)), f"{REQUEST}.count", "a whole number", ""),
     (
@@ -99,6 +101,11 @@ def test_a_value_of_a_wrong_type_is_told(
     assert where == field
     assert message.startswith(f"must be {must_be}, and is ")
     assert how == fix
+
+
+def test_a_number_of_any_length_is_told_in_short() -> None:
+    ((_, message, _),) = told(claim(exactly(count=10**10_000)))
+    assert message == "must be a whole number, and is one of more than 64 bits"
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

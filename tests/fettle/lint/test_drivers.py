@@ -85,7 +85,7 @@ VALID: list[tuple[str, str, dict[str, Any]]] = [
 ]
 INVALID: list[tuple[str, str, dict[str, Any], str]] = [
     (GPU, "GpuConfg", {}, "knows no"),
-    (GPU, "", {}, "knows no"),
+    (GPU, "", {}, "must have kind: gpu.nvidia.com knows"),
     (GPU, "GpuConfig", {"sharin": {}}, "no such field"),
     (GPU, "GpuConfig", {"sharing": {}}, "strategy: is required"),
     (GPU, "GpuConfig", {"sharing": []}, "must be of type object"),

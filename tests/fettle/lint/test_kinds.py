@@ -1,10 +1,18 @@
 """Objects that the suite on the real control plane does not create: kinds of other projects, old
 versions of the API, and what its objects cannot say."""
 
+from typing import Any
+
 import pytest
 
+from fettle.lint import shapes
+from fettle.lint.decoding import mismatches
 from fettle.lint.findings import Finding, Severity
+from fettle.lint.manifests import Manifest
+from fettle.lint.policies import ignored
+from fettle.policies import Policies
 from fettle.policy import Validation
+from fettle.settings import WorkloadSettings
 from tests.controlplane import objects as api
 from tests.fettle.lint.builders import Object
 from tests.fettle.lint.clusters import lint
@@ -68,6 +76,47 @@ def ray(replicas: int, hosts: int = 1) -> Object:
 async def test_pods_of_other_projects_kinds_are_counted(object: Object, pods: int) -> None:
     (found,) = await of_rule("FTL039", object)
     assert found.message.startswith(f"{pods} pods at a time")
+
+
+def with_template(path: shapes.Path, template: Object) -> Object:
+    """An object in which this path leads to a template; `*` is one entry."""
+    below: Any = template
+    for step in reversed(path):
+        below = [below] if step == "*" else {step: below}
+    made: Object = below
+    return made
+
+
+OWN = WorkloadSettings(group="example.com", kind="Gang", templates=("spec.parts.*.pods",))
+TEMPLATES = shapes.with_own([OWN])
+
+
+@pytest.mark.parametrize(
+    ("group", "kind", "path"),
+    [(*kind, path) for kind, paths in TEMPLATES.items() for path in paths],
+    ids=lambda value: ".".join(value) if isinstance(value, tuple) else value,
+)
+def test_every_pod_template_of_every_kind_is_judged(
+    group: str, kind: str, path: shapes.Path
+) -> None:
+    metadata = {"annotations": {"fettle.dev/policy": "none"}}
+    object = with_template(path, {"metadata": metadata, "spec": {"containers": [{"name": 5}]}})
+    made = {"apiVersion": f"{group}/v1".removeprefix("/"), "kind": kind, **object}
+    manifest = Manifest(made, templates=TEMPLATES)
+    where = ".".join(path).replace(".*", "[0]")
+    (pod,) = manifest.pods
+    assert pod.field.path == f"{where}.spec"
+    assert f"{where}.spec.containers[0].name" in [found.field for found in mismatches(manifest)]
+    named = [found.field for found in ignored(manifest, Policies(), {})]
+    assert named == [f"{where}.metadata.annotations[fettle.dev/policy]"]
+
+
+async def test_a_leader_counts_once_for_each_group() -> None:
+    leading = leader_workers(300, 4)
+    groups = leading["spec"]["leaderWorkerTemplate"]
+    groups["leaderTemplate"], groups["workerTemplate"] = sharing(), api.pod_template()
+    (found,) = await of_rule("FTL039", leading)
+    assert found.message.startswith("300 pods at a time")
 
 
 @pytest.mark.parametrize(

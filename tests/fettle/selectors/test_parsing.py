@@ -149,3 +149,12 @@ def test_hostile_texts_are_refused_soon(text: str) -> None:
 def test_what_is_too_long_is_not_read() -> None:
     with pytest.raises(Unsupported, match="longer"):
         parse("true" + " " * MAX_BYTES)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [("a &&", "syntax error at 4: unexpected end of text"), ("a ) b", "at 2: unexpected '[)]'")],
+)
+def test_what_is_wrong_is_told_with_where_it_is(text: str, says: str) -> None:
+    with pytest.raises(Refused, match=says):
+        parse(text)

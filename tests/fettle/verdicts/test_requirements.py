@@ -100,6 +100,15 @@ async def test_the_devices_count_that_the_scheduler_would_take(answers: Answers)
     assert (await answers.judged(devices(RECENT))).verdicts["n"].fits
 
 
+async def test_what_is_required_of_a_node_that_could_never_be_read_is_undecided(
+    answers: Answers,
+) -> None:
+    unread = msgspec.structs.replace(node(), unread=True, quarantined=("Node n: wrong",))
+    answer = (await verdicts(answers, units(ZONE_A), unread))["n"]
+    assert answer.fits
+    assert any("zone a" in why for why in answer.undecided)
+
+
 async def test_a_claim_that_is_allocated_is_held_to_it_too(answers: Answers) -> None:
     old = node("n", "535.1.2")
     held = Held(old.pools[0].devices[0].id)

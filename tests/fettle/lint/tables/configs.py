@@ -41,8 +41,8 @@ DOMAINS: tuple[Object, ...] = (
 )
 
 
-def in_domain(uid: str, kind: str = "ComputeDomainChannelConfig") -> Object:
-    return configured(opaque(DOMAIN, nvidia(kind, domainID=uid), "gpu"))
+def in_domain(uid: str, kind: str = "ComputeDomainChannelConfig", **more: str) -> Object:
+    return configured(opaque(DOMAIN, nvidia(kind, domainID=uid, **more), "gpu"))
 
 
 ALTERNATIVES = (first("gpu", option("a"), option("b")),)
@@ -67,6 +67,24 @@ CASES = [
         "an unknown kind",
         configured(opaque(GPU, nvidia("GpuConfigg"))),
         "knows no resource.nvidia.com/v1beta1 GpuConfigg",
+    ),
+    Case(
+        "FTL019",
+        "nothing at all",
+        configured(opaque(GPU, {})),
+        "must have apiVersion and kind: gpu.nvidia.com knows resource.nvidia.com/v1beta1 GpuConfig",
+    ),
+    Case(
+        "FTL019",
+        "no version",
+        configured(opaque(GPU, {"kind": "GpuConfig"})),
+        "must have apiVersion: gpu.nvidia.com knows",
+    ),
+    Case(
+        "FTL019",
+        "a mode that does not exist",
+        in_domain("uid-1", allocationMode="Some"),
+        "must be one of Single, All, not 'Some'",
     ),
     Case(
         "FTL019",

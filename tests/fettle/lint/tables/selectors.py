@@ -102,6 +102,20 @@ CASES = [
     ),
     Case(
         "FTL005",
+        "an attribute that no device has, and what to do",
+        claim(exactly(selectors=[device('model == "H100"')])),
+        "no such key",
+        "test what a device may lack first",
+    ),
+    Case(
+        "FTL005",
+        "a value of another type, and what to do",
+        claim(exactly(selectors=[device('driverVersion > "550.1.2"')])),
+        "no such overload",
+        "versions are compared with semver(…).compareTo",
+    ),
+    Case(
+        "FTL005",
         "guarded by has()",
         claim(exactly(selectors=[f"has({device('productName')}) && {device('index')} >= 0"])),
     ),
@@ -120,6 +134,32 @@ CASES = [
         "FTL007",
         "a domain with a typo",
         claim(exactly(selectors=['device.attributes["gpu.nvidia.co"].index == 1'])),
+        "no device has attributes of the domain",
+        f"write {GPU}",
+    ),
+    Case(
+        "FTL007",
+        "a domain that it asks for first, which other clusters have",
+        claim(
+            exactly(
+                selectors=[
+                    '"gpu.amd.com" in device.attributes ? '
+                    'device.attributes["gpu.amd.com"].index == 1 : true'
+                ]
+            )
+        ),
+    ),
+    Case(
+        "FTL007",
+        "a domain with a typo that it asks for first",
+        claim(
+            exactly(
+                selectors=[
+                    '"gpu.nvidia.co" in device.attributes && '
+                    'device.attributes["gpu.nvidia.co"].index == 1'
+                ]
+            )
+        ),
         "no device has attributes of the domain",
         f"write {GPU}",
     ),

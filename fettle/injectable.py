@@ -1,0 +1,86 @@
+"""What the API server takes of the values that a policy has injected.
+
+It refuses a whole object over one that is wrong, and so every object whose author names the
+policy; these must be refused before, where they are written. What is wrong is a ValueError.
+"""
+
+import re
+from collections.abc import Hashable, Sequence
+
+MAX_SECONDS = 9_223_372_036
+"""As many as Go's durations hold: more of them overflow, and a pod is evicted at once."""
+MAX_INT32 = 2**31 - 1
+
+_LABEL = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+_DOMAIN = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
+_KEY = re.compile(f"({_DOMAIN}/)?{_LABEL}")
+_VALUE = re.compile(f"({_LABEL})?")
+_SHOWN = 80
+_LONGEST_DOMAIN, _LONGEST_KEY = 253, 317
+_RULE_NAME = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]{0,126}[A-Za-z0-9_])?")
+_REPLICATED_JOB = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+
+
+def between(field: str, value: int | None, least: int, most: int) -> None:
+    if value is not None and value < least:
+        raise ValueError(f"{field} must be {least} or more, not {_shown(value)}")
+    if value is not None and value > most:
+        raise ValueError(f"{field} must be {most} or less")
+
+
+def each_once(field: str, values: Sequence[Hashable], most: int) -> None:
+    if len(values) > most:
+        raise ValueError(f"{field} must have {most} entries or fewer, not {len(values)}")
+    if len(set(values)) < len(values):
+        twice = next(value for value in values if values.count(value) > 1)
+        raise ValueError(f"{field} must list each once, and {twice} is there twice")
+
+
+def exit_codes(field: str, codes: tuple[int, ...]) -> None:
+    if wrong := [code for code in codes if not 1 <= code <= 255]:
+        raise ValueError(f"{field}: exit codes are 1 to 255, not {_shown(wrong[0])}")
+    each_once(field, codes, 32)
+
+
+def taint_key(key: str) -> None:
+    domain, _, _ = key.rpartition("/")
+    short = len(key) <= _LONGEST_KEY and len(domain) <= _LONGEST_DOMAIN
+    if not short or _KEY.fullmatch(key) is None:
+        raise ValueError(
+            f"key {_shown(key)} must be a taint's key, name or example.com/name: at most 63 "
+            "letters, digits, '-', '_' and '.', after a domain of at most 253"
+        )
+
+
+def taint_value(value: str) -> None:
+    if _VALUE.fullmatch(value) is None:
+        raise ValueError(
+            f"value {_shown(value)} must be at most 63 letters, digits, '-', '_' and '.', "
+            "beginning and ending with a letter or digit"
+        )
+
+
+def rule_name(name: str) -> None:
+    """Of a rule in a JobSet's failurePolicy."""
+    if _RULE_NAME.fullmatch(name) is None:
+        raise ValueError(
+            f"name {_shown(name)} must be at most 128 letters, digits, '_', ',' and ':', "
+            "beginning with a letter and ending with none of ',' and ':'"
+        )
+
+
+def replicated_jobs(names: Sequence[str]) -> None:
+    for name in names:
+        if _REPLICATED_JOB.fullmatch(name) is None:
+            raise ValueError(
+                f"targetReplicatedJobs: {_shown(name)} can be no name of a replicated Job: at most "
+                "63 lower-case letters, digits and '-'"
+            )
+
+
+def _shown(value: object) -> str:
+    """A value in a message, which must not grow with it."""
+    if isinstance(value, int) and value.bit_length() > 64:
+        return "a number of more than 64 bits"
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

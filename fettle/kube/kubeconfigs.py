@@ -1,0 +1,113 @@
+"""What of a kubeconfig's cluster and user would fail only later, or never be said: each field that
+cannot be right, by its name. Raises `ConfigException`; pure but for the certificates it reads.
+"""
+
+import base64
+import binascii
+import ssl
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from kubernetes.aio.config import ConfigException
+
+_DATA = ("certificate-authority-data", "client-certificate-data", "client-key-data")
+_LONGEST = 100
+
+
+def check(cluster: Any, user: Any) -> None:
+    """Before anybody is asked for credentials; whatever is no mapping says so elsewhere."""
+    cluster = cluster if isinstance(cluster, Mapping) else {}
+    user = user if isinstance(user, Mapping) else {}
+    _check_url("server", cluster.get("server"), "https://10.0.0.1:6443")
+    _check_url("proxy-url", cluster.get("proxy-url"), "http://proxy:3128")
+    if not isinstance(name := cluster.get("tls-server-name"), str | None):
+        raise ConfigException(f"tls-server-name {_shown(name)} is no text")
+    if not isinstance(skip := cluster.get("insecure-skip-tls-verify"), bool | None):
+        raise ConfigException(f"insecure-skip-tls-verify {_shown(skip)} is neither true nor false")
+    for field in _DATA:
+        _check_base64(field, cluster.get(field) or user.get(field))
+    certificate, key = (_has(user, field) for field in ("client-certificate", "client-key"))
+    if key and not certificate:
+        raise ConfigException("the user has a client-key without its client-certificate")
+
+
+def check_certificates(configuration: Any, user: Any) -> None:
+    """That they can be used, of a client configuration as it was read."""
+    try:
+        context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
+    except (ssl.SSLError, OSError) as error:
+        raise ConfigException(
+            f"certificate-authority holds no certificates in PEM that can be used ({error})"
+        ) from error
+    if not configuration.cert_file:
+        return
+    try:
+        context.load_cert_chain(configuration.cert_file, configuration.key_file, password="")
+    except (ssl.SSLError, OSError, ValueError) as error:
+        raise ConfigException(_unusable(configuration, user, error)) from error
+
+
+def unreadable(path: Path) -> str:
+    """Why a kubeconfig cannot be read there, such as "is a directory"; "" if it may be."""
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return "is not there"
+    except (OSError, ValueError) as error:
+        return f"cannot be read ({error})"
+    if stat.S_ISDIR(mode):
+        return "is a directory"
+    return "" if stat.S_ISREG(mode) else "is no regular file"
+
+
+def _unusable(configuration: Any, user: Any, error: Exception) -> str:
+    if not _has(user, "client-certificate"):
+        return f"the certificate that its credentials plug-in gives cannot be used ({error})"
+    if not configuration.key_file:
+        return "the user has a client-certificate without its client-key"
+    return (
+        "client-certificate and client-key are no certificate in PEM with its key, "
+        f"which may not be encrypted ({error})"
+    )
+
+
+def _has(user: Any, field: str) -> bool:
+    return isinstance(user, Mapping) and bool(user.get(field) or user.get(f"{field}-data"))
+
+
+def _check_url(field: str, url: Any, example: str) -> None:
+    if not url:
+        return
+    if not isinstance(url, str):
+        raise ConfigException(f"{field} {_shown(url)} is no URL, such as {example}")
+    if not url.isprintable():
+        raise ConfigException(f"its {field} holds a character that cannot be printed")
+    if not url.startswith(("http://", "https://")):
+        raise ConfigException(
+            f"{field} {_shown(url)} must begin with http:// or https://; Fettle knows no others"
+        )
+    try:
+        parts = urlsplit(url)
+        usable = parts.hostname and parts.port != 0
+    except ValueError as error:
+        raise ConfigException(f"{field} {_shown(url)} is no URL: {error}") from error
+    if not usable:
+        raise ConfigException(f"{field} {_shown(url)} is no URL, such as {example}")
+
+
+def _check_base64(field: str, data: Any) -> None:
+    if not data:
+        return
+    try:
+        text = data.decode("ascii") if isinstance(data, bytes) else str(data)
+        base64.b64decode("".join(text.split()), validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise ConfigException(f"{field} is no base64 ({error})") from error
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

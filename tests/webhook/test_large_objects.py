@@ -1,0 +1,79 @@
+"""Objects with thousands of entries: each is answered in time, and so is everybody else."""
+
+import asyncio
+import time
+
+import pytest
+
+from fettle import policy
+from fettle.settings import LintSettings
+from tests.fettle.lint.builders import claim, exactly, knowing
+from tests.fettle.lint.builders import pod as claiming_pod
+from tests.webhook.conftest import Serve
+from tests.webhook.reviews import Object, pod
+
+TRAINING = {policy.ANNOTATION: "training"}
+TOO_MANY = claim(exactly(count=40))
+TOLERATION = {"key": "a", "operator": "Equal", "value": "b", "effect": "NoSchedule"}
+
+
+def job_set(jobs: int) -> Object:
+    """Its Jobs share one claim."""
+    spec = {"containers": [], "resourceClaims": [{"name": "gpus", "resourceClaimName": "shared"}]}
+    template = {"spec": {"template": {"spec": spec}}}
+    return {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": {"name": "large", "namespace": "team", "annotations": TRAINING},
+        "spec": {"replicatedJobs": [{"name": f"j{i}", "template": template} for i in range(jobs)]},
+    }
+
+
+async def test_a_job_set_of_thousands_of_jobs_is_judged_within_the_deadline(serve: Serve) -> None:
+    served = await serve(knowing())
+    response = await served.ask("/validate", job_set(2000))
+    assert "FTL039" in response["status"]["message"]
+
+
+@pytest.mark.parametrize("path", ["/mutate", "/validate"])
+@pytest.mark.parametrize("large", [job_set(6000), pod(TRAINING, tolerations=[TOLERATION] * 60_000)])
+async def test_others_are_answered_while_a_large_object_is_judged(
+    serve: Serve, path: str, large: Object
+) -> None:
+    served = await serve(knowing())
+    judging = asyncio.create_task(served.ask(path, large))
+    slowest = 0.0
+    while not judging.done():
+        began = time.perf_counter()
+        assert (await served.ask("/validate", TOO_MANY))["allowed"] is False
+        slowest = max(slowest, time.perf_counter() - began)
+        await asyncio.sleep(0.01)
+    assert (await judging)["uid"]
+    assert slowest < 0.4
+
+
+@pytest.mark.parametrize("path", ["/mutate", "/validate"])
+async def test_the_deadline_holds_for_what_is_too_large(serve: Serve, path: str) -> None:
+    served = await serve(knowing(), deadline_seconds=0.02)
+    response = await served.ask(path, job_set(3000))
+    assert response["allowed"] is True
+    assert "patch" not in response
+    assert "not judged within 0.02 s" in response["warnings"][0]
+    assert served.undecided(path[1:], "deadline") == 1
+
+
+async def test_what_a_kind_may_lack_is_not_missed(serve: Serve) -> None:
+    absent = claim({"name": "gpu", "exactly": {"deviceClassName": "not-there"}})
+    strict = LintSettings(strict=True)
+    served = await serve(knowing(), lint=strict)
+    assert (await served.ask("/validate", absent))["allowed"] is False
+    served = await serve(knowing(), lint=strict, unknown=frozenset(["DeviceClass"]))
+    assert (await served.ask("/validate", absent))["allowed"] is True
+
+
+async def test_a_pod_with_thousands_of_claims_is_judged(serve: Serve) -> None:
+    served = await serve(knowing())
+    claims = [{"name": f"g{i}", "resourceClaimTemplateName": f"t{i}"} for i in range(2000)]
+    response = await served.ask("/validate", claiming_pod({"resourceClaims": claims}))
+    assert response["allowed"] is True
+    assert served.reviews("validate", "warned") == 1
