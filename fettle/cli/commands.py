@@ -165,10 +165,12 @@ def lint(
     Exits with 0 where nothing was found, 1 with findings at or above --fail-on, 2 for bad input.
     """
     from fettle.cli.linting import running
+    from fettle.observing import logs
 
     if kubeconfig is not None and snapshot is not None:
         raise click.UsageError("--kubeconfig and --snapshot exclude each other.")
     plan = running.Plan(files, snapshot, kubeconfig, settings, namespace, strict, output, fail_on)
+    logs.configure("error")
     try:
         code = running.run(plan)
     except FettleError as error:

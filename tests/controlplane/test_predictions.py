@@ -66,6 +66,7 @@ class Rehearsal:
         fleet = Fleet(random)
         for made in (*fleet.classes, *fleet.slices):
             await self.api.create(made)
+        await self._fleet_seen()
         before = self.counts["alike"]
         tried = 0
         while self.counts["alike"] - before < allocated and tried < 3 * allocated:
@@ -179,6 +180,19 @@ class Rehearsal:
         assert status == 200, answer
         assert isinstance(answer, dict)
         return answer
+
+    async def _fleet_seen(self) -> None:
+        """Until Fettle's devices stay the same: the watch of pods may be ahead of theirs."""
+        before: Object | None = None
+
+        async def is_same() -> bool:
+            nonlocal before
+            _, now = await self.fettle.browse("/devices")
+            del now["generation"]
+            before, last = now, before
+            return before == last
+
+        await waiting.wait_until(is_same, bool, what="Fettle knows the fleet", every_s=0.3)
 
     async def _seen(self, pod: str) -> None:
         """Until Fettle knows the pod and what its claims ask for, and has evaluated selectors."""

@@ -17,7 +17,6 @@ from fettle.lint import shapes
 from fettle.lint.findings import Severity
 from fettle.lint.linting import Linter, levels_for
 from fettle.lint.manifests import Manifest
-from fettle.observing import logs
 from fettle.policy import Validation
 from fettle.settings import Settings, load
 from fettle.slicing import in_slices
@@ -44,7 +43,6 @@ class Plan(NamedTuple):
 def run(plan: Plan) -> int:
     """Print what the rules find; returns the exit code. Raises FettleError for unusable input
     around the files; one that cannot be read itself does not hide the findings in others."""
-    logs.configure("error")
     settings = load(plan.settings)
     check(settings)
     documents, problems, notes = read(plan.files)
