@@ -35,6 +35,20 @@ class NotReady(FettleError):
     """The view is not complete or not fresh; answered as an error, never as refusals."""
 
 
+class Filtered(NamedTuple):
+    """A filter call that was answered, and what its answer was made of; `passed` is the names that
+    may go on, as JSON."""
+
+    body: bytes
+    basis: int
+    pod: core.Pod
+    ask: Ask
+    table: Table
+    narrowed: Narrowed
+    passed: bytes
+    reply: bytes
+
+
 class Foreseen(NamedTuple):
     """What kube-scheduler asks next, prioritize about the pod and the nodes that filter let pass,
     and the reply to it in this basis of the view."""
@@ -67,9 +81,9 @@ class Verbs:
         """
         basis = self._answers.view.basis
         problem = self._problem()
-        if not problem and (reply := self._replies.get("filter", body, basis)) is not None:
-            self._metrics.decided("filter", reply.result)
-            return reply.body
+        if not problem and (kept := self._replies.get("filter", body, basis)) is not None:
+            self._metrics.decided("filter", kept.result)
+            return kept.body
         args = wire.decode_args(body)
         ask = self._answers.ask_now(args.pod)
         if ask is None:
@@ -77,36 +91,46 @@ class Verbs:
         if problem:
             self._metrics.decided("filter", "not_ready")
             return wire.filter_reply(None, error=f"fettle: not ready: {problem}")
-        self._remember(args.pod)
         if args.node_names is None:
+            self._remember(args.pod)
             return self._filter_nodes(args, ask)
         table = self._answers.at_once(ask, args.node_names)
         if table is None:
+            self._remember(args.pod)
             self._answers.answered(ask, args.pod)
             return self._filter_later(ask, args.node_names)
         narrowed = table.narrow(args.node_names)
         passed = wire.encode_names(narrowed.passed)
-        reply_body, result = self._narrowed(table, narrowed, passed)
-        if result == REFUSED:
-            self._replies.put("filter", body, basis, reply_body, result)
-            return reply_body
-        self._answers.answered(ask, args.pod)
+        reply = wire.filter_reply(passed, narrowed.refused, refusal_text(ask))
+        # The rest is done once the reply is sent: the scheduler waits for nothing of it.
+        done = Filtered(body, basis, args.pod, ask, table, narrowed, passed, reply)
+        asyncio.get_running_loop().call_soon(self._afterwards, done)
+        return reply
+
+    def _afterwards(self, done: Filtered) -> None:
         self._foreseen = None
-        # Once the reply is sent: the scheduler takes a while to read it and to score itself.
-        loop = asyncio.get_running_loop()
-        loop.call_soon(self._foresee, body, basis, ask, narrowed.passed, passed)
-        return reply_body
+        self._remember(done.pod)
+        result = self._count(done.table, done.narrowed)
+        if result == REFUSED:
+            self._replies.put("filter", done.body, done.basis, done.reply, result)
+            return
+        self._answers.answered(done.ask, done.pod)
+        if done.basis == self._answers.view.basis:
+            self._foresee(done)
+
+    def _foresee(self, done: Filtered) -> None:
+        names = done.narrowed.passed
+        request = wire.with_names(done.body, done.passed)
+        if request is not None and (table := self._answers.at_once(done.ask, names)) is not None:
+            reply = wire.prioritize_reply(table.score(names))
+            self._foreseen = Foreseen(request, done.basis, reply)
 
     async def _filter_later(self, ask: Ask, names: list[str]) -> bytes:
         table = await self._answers.judged(ask, names)
         narrowed = table.narrow(names)
-        return self._narrowed(table, narrowed, wire.encode_names(narrowed.passed))[0]
-
-    def _foresee(self, body: bytes, basis: int, ask: Ask, names: list[str], passed: bytes) -> None:
-        if basis != self._answers.view.basis or (request := wire.with_names(body, passed)) is None:
-            return
-        if (table := self._answers.at_once(ask, names)) is not None:
-            self._foreseen = Foreseen(request, basis, wire.prioritize_reply(table.score(names)))
+        self._count(table, narrowed)
+        passed = wire.encode_names(narrowed.passed)
+        return wire.filter_reply(passed, narrowed.refused, refusal_text(ask))
 
     def prioritize(self, body: bytes) -> bytes | Awaitable[bytes]:
         """ExtenderArgs → HostPriorityList. Raises BadInput, NotReady."""
@@ -164,10 +188,6 @@ class Verbs:
         if problem := self._problem():
             self._metrics.decided(verb, "not_ready")
             raise NotReady(f"fettle: not ready: {problem}")
-
-    def _narrowed(self, table: Table, narrowed: Narrowed, passed: bytes) -> tuple[bytes, str]:
-        result = self._count(table, narrowed)
-        return wire.filter_reply(passed, narrowed.refused, refusal_text(table.ask)), result
 
     async def _filter_nodes(self, args: wire.Args, ask: Ask) -> bytes:
         """The form for `nodeCacheCapable: false`: whole nodes in, whole nodes out."""
