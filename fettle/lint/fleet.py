@@ -8,13 +8,23 @@ brought up to date behind: rules on inventory are about minutes, not about milli
 import asyncio
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Collection, Coroutine, Hashable, Iterable
+from collections.abc import Callable, Collection, Coroutine, Hashable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
 import structlog
 
-from fettle.lint.surveying import Evaluator, Judged, Seen, Slices, judge, nearest_miss, see, total
+from fettle.lint.surveying import (
+    Evaluator,
+    Judged,
+    Likeness,
+    Seen,
+    Slices,
+    judge,
+    nearest_miss,
+    see,
+    total,
+)
 from fettle.lint.surveys import Catalogue, Look, Selection, Survey
 from fettle.selectors.rows import Read
 from fettle.view import EMPTY, View
@@ -23,6 +33,8 @@ from fettle.wire.resource import Device, DeviceTaint
 FRESH_S = 1.0
 """How long a view is good enough."""
 _SURVEYS = 128
+_ALIKE = 10_000
+"""Looks and makeups of pools that are kept as one; beyond, it begins anew."""
 _FORGOTTEN_S = 60.0
 """A survey that nobody asked for in so long goes, with all that it holds of older views."""
 _MOST_AT_ONCE = 8
@@ -32,11 +44,11 @@ _log = structlog.get_logger(__name__)
 
 
 class _Held(NamedTuple):
-    """A survey of one state of the cluster, and what was found of each pool that is decided."""
+    """A survey of one state of the cluster, and what was found of pools that are decided."""
 
     basis: int
     survey: Survey
-    judged: dict[int, Judged]
+    judged: Mapping[Likeness, Judged]
 
 
 class Fleet:
@@ -49,6 +61,7 @@ class Fleet:
         self._clock = clock
         self._view = EMPTY
         self._seen: dict[int, Seen] = {}
+        self._alike: dict[object, Any] = {}
         self._surveys: OrderedDict[Selection, _Held] = OrderedDict()
         self._asked_at: dict[Selection, float] = {}
         self._looked_at = float("-inf")
@@ -114,7 +127,8 @@ class Fleet:
     async def _follow(self, view: View) -> None:
         async with self._lock:
             seen: dict[int, Seen] = {}
-            alike: dict[object, Any] = {}
+            if len(self._alike) > _ALIKE:
+                self._alike.clear()
             node_taints: set[str] = set()
             kubelets: Counter[str] = Counter()
             slices = Slices()
@@ -123,12 +137,12 @@ class Fleet:
                 node_taints.update(taint.key for taint in node.taints)
                 for pool in node.pools:
                     if (key := id(pool)) not in seen:
-                        seen[key] = self._seen.get(key) or see(pool, alike)
+                        seen[key] = self._seen.get(key) or see(pool, self._alike)
                 await slices.pause()
             looks: dict[Look, Device] = {}
             taints: set[DeviceTaint] = set()
             for found in seen.values():
-                for device, look in zip(found.pool.devices, found.looks, strict=True):
+                for device, look in zip(found.pool.devices, found.makeup.looks, strict=True):
                     looks.setdefault(look, device.device)
                     taints.update(device.taints)
                 await slices.pause()
@@ -144,11 +158,11 @@ class Fleet:
             if self._evaluator is None or (held and held.basis == self._view.basis):
                 return
             before = held.judged if held is not None else {}
-            judged = await judge(selection, self._seen, before, self._evaluator)
-            survey = await total(selection, judged, self._view)
+            judging = await judge(selection, self._seen, before, self._evaluator)
+            survey = await total(selection, judging, self._seen, self._view)
             nearest = await nearest_miss(selection, survey, self._evaluator)
             survey = msgspec.structs.replace(survey, nearest=nearest)
-            kept = {key: pool for key, pool in judged.items() if not pool.undecided}
+            kept = {like: found for like, found in judging.judged.items() if not found.undecided}
             self._surveys[selection] = _Held(self._view.basis, survey, kept)
             self.version += 1
             self._asked_at[selection] = self._clock()

@@ -1,7 +1,7 @@
-"""Judging every device of the fleet by a selection, pool by pool, in short slices.
+"""Judging every device of the fleet by a selection, in short slices.
 
-Devices that look alike to an expression are evaluated once. What is kept of each pool is little,
-since there are thousands of pools and dozens of selections.
+Pools that look alike to a selection are judged once, and of the devices that look alike to an
+expression one is evaluated: a fleet of few models costs little more than to go over its pools.
 """
 
 import asyncio
@@ -9,11 +9,13 @@ import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import Enum
+from operator import attrgetter
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
 from fettle.amounts import Unreadable, nano
+from fettle.inventory.shapes import read_by
 from fettle.lint.surveys import Abort, Look, Selection, Survey
 from fettle.selectors import rows
 from fettle.selectors.outcomes import Kind, Outcome
@@ -24,6 +26,8 @@ from fettle.wire.resource import Device, DeviceTaint
 _Value = TypeVar("_Value")
 _SLICE_S = 0.0002
 _ABORTS = 3
+
+_taints = attrgetter("taints")
 
 
 class Evaluator(Protocol):
@@ -49,31 +53,36 @@ class _Standing(Enum):
     UNCLEAR = "unclear"
 
 
+class Makeup(msgspec.Struct, frozen=True, eq=False):
+    """What pools alike have in common, but for their attributes' values: looks and standings, a
+    device each. Equal ones are one object."""
+
+    looks: tuple[Look, ...]
+    standings: tuple[_Standing, ...]
+
+
 class Seen(NamedTuple):
-    """What a pool holds, as one node or several see it: for each device its look and standing.
+    """What a pool holds, as one node or several see it.
 
     `unclear`: devices may be missing. `devices` is equal for pools with the same devices.
     """
 
     pool: PoolView
-    looks: tuple[Look, ...]
-    standings: tuple[_Standing, ...]
+    makeup: Makeup
     unclear: bool
     devices: tuple[str, str, int]
 
 
 def see(pool: PoolView, alike: dict[object, Any]) -> Seen:
-    """`alike` keeps equal looks as one: there are few of them, and thousands of pools."""
+    """`alike` keeps what is equal as one: there are few makeups, and thousands of pools."""
     looks = tuple(_one(alike, _look(device)) for device in pool.devices)
     standings = tuple(map(_standing, pool.devices))
+    makeup = Makeup(looks, standings)
+    if pool.columns:  # else nothing tells whether attributes are equal
+        makeup = alike.setdefault((looks, standings), makeup)
     first = id(pool.devices[0].published) if pool.devices else 0
-    return Seen(
-        pool,
-        _one(alike, looks),
-        _one(alike, standings),
-        bool(pool.incomplete or pool.invalid),
-        (pool.driver, pool.name, first),
-    )
+    unclear = bool(pool.incomplete or pool.invalid)
+    return Seen(pool, makeup, unclear, (pool.driver, pool.name, first))
 
 
 def _standing(device: DeviceView) -> _Standing:
@@ -90,19 +99,25 @@ def _one(alike: dict[object, Any], value: _Value) -> _Value:
 def _look(device: DeviceView) -> Look:
     wire = device.device
     capacity = msgspec.json.encode(wire.capacity) if wire.capacity else b""
-    return Look(device.id.driver, frozenset(wire.attributes or ()), capacity)
+    multiple = bool(wire.allow_multiple_allocations)
+    return Look(device.id.driver, frozenset(wire.attributes or ()), capacity, multiple)
+
+
+Likeness = tuple[Makeup, tuple[bytes | None, ...]]
+"""Pools of equal likeness look alike to a selection: their makeup, and digests of the attributes
+that the selection reads."""
 
 
 class Judged(msgspec.Struct, frozen=True, gc=False):
-    """One pool under one selection: `missed` is one device of each look that only
-    the class's selectors match."""
+    """Pools of one likeness under one selection: which of the devices match, by their places, and
+    which only the class's selectors match, one of each look. `aborts` have expression and reason.
+    """
 
-    seen: Seen
-    matched: tuple[DeviceView, ...]
-    missed: tuple[tuple[Look, DeviceView], ...]
+    matched: tuple[int, ...]
+    missed: tuple[int, ...]
     of_class: int
     undecided: int
-    aborts: tuple[Abort, ...]
+    aborts: tuple[tuple[int, str, str], ...]
 
 
 class Slices:
@@ -117,22 +132,63 @@ class Slices:
             self._began = time.perf_counter()
 
 
+class Judging(NamedTuple):
+    """How all pools stand to a selection: each pool's likeness, and what is found of each."""
+
+    likeness: Mapping[int, Likeness]
+    judged: Mapping[Likeness, Judged]
+
+
+async def judge(
+    selection: Selection,
+    seen: Mapping[int, Seen],
+    before: Mapping[Likeness, Judged],
+    evaluator: Evaluator,
+) -> Judging:
+    """All pools under a selection; `before` is what was found of such pools and holds still."""
+    slices = Slices()
+    expressions = (*selection.of_class, *selection.of_request)
+    await evaluator.evaluate(expressions, ())  # now it is known what they read
+    reads = [evaluator.reads(expression) for expression in expressions]
+    attributes = read_by((), reads)
+    likeness: dict[int, Likeness] = {}
+    judged: dict[Likeness, Judged] = {}
+    working: dict[Likeness, _Working] = {}
+    for key, pool in seen.items():
+        columns = pool.pool.columns
+        like = pool.makeup, tuple([columns.get(attribute) for attribute in attributes])
+        likeness[key] = like
+        if like in judged or like in working:
+            continue
+        if (same := before.get(like)) is not None:
+            judged[like] = same
+        else:
+            working[like] = _Working(pool)
+        await slices.pause()
+    if working:
+        await _sift(selection, working.values(), evaluator, slices)
+    for like, done in working.items():
+        judged[like] = done.judged()
+        await slices.pause()
+    return Judging(likeness, judged)
+
+
 class _Working:
     """A pool while it is being judged: the devices that all expressions so far match."""
 
     def __init__(self, seen: Seen) -> None:
         self.seen = seen
-        self.alive = [i for i, s in enumerate(seen.standings) if s is _Standing.SOUND]
-        self.undecided = seen.standings.count(_Standing.UNCLEAR) + seen.unclear
+        standings = seen.makeup.standings
+        self.alive = [i for i, s in enumerate(standings) if s is _Standing.SOUND]
+        self.undecided = standings.count(_Standing.UNCLEAR)
         self.of_class = 0
         self.keys: list[Key] = []
-        self._missed: dict[Look, DeviceView] = {}
-        self._aborts: list[Abort] = []
+        self._missed: dict[Look, int] = {}
+        self._aborts: list[tuple[int, str, str]] = []
 
     def sift(self, expression: str, outcomes: Mapping[Key, Outcome | None], *, own: bool) -> None:
         """Keep what the expression matches; `own`: it is of the request, not of the class."""
         alive: list[int] = []
-        devices = self.seen.pool.devices
         for index, key in zip(self.alive, self.keys, strict=True):
             outcome = outcomes[key]
             if outcome is None or outcome.undecided:
@@ -140,46 +196,20 @@ class _Working:
             elif outcome.matches:
                 alive.append(index)
             elif outcome.kind is Kind.WOULD_ABORT:
-                self._aborts.append(Abort(expression, devices[index].id, outcome.reason))
+                self._aborts.append((index, expression, outcome.reason))
             elif own:
-                self._missed.setdefault(self.seen.looks[index], devices[index])
+                self._missed.setdefault(self.seen.makeup.looks[index], index)
         self.alive = alive
         self.keys = []
 
     def judged(self) -> Judged:
-        devices = self.seen.pool.devices
-        everything = len(self.alive) == len(devices)
         return Judged(
-            self.seen,
-            devices if everything else tuple(devices[index] for index in self.alive),
-            tuple(self._missed.items()),
+            tuple(self.alive),
+            tuple(self._missed.values()),
             self.of_class,
             self.undecided,
             tuple(self._aborts),
         )
-
-
-async def judge(
-    selection: Selection,
-    seen: Mapping[int, Seen],
-    before: Mapping[int, Judged],
-    evaluator: Evaluator,
-) -> dict[int, Judged]:
-    """All pools under a selection; `before` are those that were judged and did not change."""
-    slices = Slices()
-    judged: dict[int, Judged] = {}
-    working: dict[int, _Working] = {}
-    for key, pool in seen.items():
-        if (same := before.get(key)) is not None:
-            judged[key] = same
-        else:
-            working[key] = _Working(pool)
-        await slices.pause()
-    await _sift(selection, working.values(), evaluator, slices)
-    for key, done in working.items():
-        judged[key] = done.judged()
-        await slices.pause()
-    return judged
 
 
 async def _sift(
@@ -205,7 +235,6 @@ async def _sift_by(
     *,
     own: bool,
 ) -> None:
-    await evaluator.evaluate((expression,), ())  # now it is known what it reads
     reads = evaluator.reads(expression)
     examples: dict[Key, Device] = {}
     for pool in pools:
@@ -243,34 +272,46 @@ def _size(device: DeviceView) -> list[int]:
         return []
 
 
-async def total(selection: Selection, judged: Mapping[int, Judged], view: View) -> Survey:
+async def total(
+    selection: Selection, judging: Judging, seen: Mapping[int, Seen], view: View
+) -> Survey:
     """The survey that follows from all pools."""
     slices = Slices()
-    on, local = await _by_node(judged, view, slices)
     sums: Counter[str] = Counter()
     taints: Counter[tuple[DeviceTaint, ...]] = Counter()
     looks: dict[Look, DeviceView] = {}
     missed: dict[Look, DeviceView] = {}
     drivers: set[str] = set()
     aborts: list[Abort] = []
+    matches: dict[int, tuple[DeviceView, ...]] = {}
     counted: set[tuple[str, str, int]] = set()
-    for found in judged.values():
-        if found.seen.devices in counted and found.seen.pool.devices:
+    noted: set[Likeness] = set()
+    for key, pool in seen.items():
+        like = judging.likeness[key]
+        found, devices = judging.judged[like], pool.pool.devices
+        matched = matches[key] = _at(devices, found.matched)
+        if pool.devices in counted and devices:
             continue  # the same devices, as another node sees them
-        counted.add(found.seen.devices)
-        sums["looked"] += len(found.seen.looks)
+        counted.add(pool.devices)
+        sums["looked"] += len(devices)
         sums["of_class"] += found.of_class
-        sums["matched"] += len(found.matched)
-        sums["undecided"] += found.undecided
+        sums["matched"] += len(matched)
+        sums["undecided"] += found.undecided + pool.unclear
+        sums["aborted"] += len(found.aborts)
+        taints.update(map(_taints, matched))
         if found.of_class:
             sums["pools_of_class"] += 1
-            drivers.add(found.seen.pool.driver)
-        aborts += found.aborts
-        missed.update(found.missed)
-        for device in found.matched:
-            taints[device.taints] += 1
-        _note_looks(found, looks)
+        if len(aborts) < _ABORTS:
+            aborts += [Abort(e, devices[at].id, reason) for at, e, reason in found.aborts]
+        if like not in noted:
+            noted.add(like)
+            if found.of_class:
+                drivers.add(pool.pool.driver)
+            for examples, places in ((looks, found.matched), (missed, found.missed)):
+                for at in places:
+                    examples.setdefault(pool.makeup.looks[at], devices[at])
         await slices.pause()
+    on, local = await _by_node(matches, view, slices)
     return Survey(
         selection=selection,
         looked=sums["looked"],
@@ -279,7 +320,7 @@ async def total(selection: Selection, judged: Mapping[int, Judged], view: View) 
         local=local,
         of_class=sums["of_class"],
         matched=sums["matched"],
-        aborted=len(aborts),
+        aborted=sums["aborted"],
         undecided=sums["undecided"],
         drivers=frozenset(drivers),
         aborts=tuple(aborts[:_ABORTS]),
@@ -291,24 +332,24 @@ async def total(selection: Selection, judged: Mapping[int, Judged], view: View) 
     )
 
 
+def _at(devices: tuple[DeviceView, ...], places: tuple[int, ...]) -> tuple[DeviceView, ...]:
+    if len(places) == len(devices):
+        return devices
+    return tuple([devices[at] for at in places])
+
+
 async def _by_node(
-    judged: Mapping[int, Judged], view: View, slices: Slices
+    matches: Mapping[int, tuple[DeviceView, ...]], view: View, slices: Slices
 ) -> tuple[dict[str, tuple[DeviceView, ...]], bool]:
     """Matches by node, and whether each pool with matches serves one node only."""
     on: dict[str, tuple[DeviceView, ...]] = {}
-    places: Counter[tuple[str, str]] = Counter()
+    places: set[tuple[str, str]] = set()
+    local = True
     for name, node in view.nodes.items():
-        here = [found for pool in node.pools if (found := judged.get(id(pool)))]
-        matched = [found.matched for found in here if found.matched]
-        places.update((f.seen.pool.driver, f.seen.pool.name) for f in here if f.matched)
-        if matched:
-            on[name] = matched[0] if len(matched) == 1 else sum(matched, ())
+        for pool in node.pools:
+            if matched := matches.get(id(pool), ()):
+                on[name] = on[name] + matched if name in on else matched
+                local = local and (pool.driver, pool.name) not in places
+                places.add((pool.driver, pool.name))
         await slices.pause()
-    return on, all(count == 1 for count in places.values())
-
-
-def _note_looks(found: Judged, looks: dict[Look, DeviceView]) -> None:
-    matched = set(map(id, found.matched))
-    for look, device in zip(found.seen.looks, found.seen.pool.devices, strict=True):
-        if id(device) in matched:
-            looks.setdefault(look, device)
+    return on, local

@@ -26,11 +26,12 @@ class Abort(NamedTuple):
 
 
 class Look(NamedTuple):
-    """What devices have in common that publish the same names and capacities."""
+    """What devices have in common that publish the same names and capacities, shared or not."""
 
     driver: str
     attributes: frozenset[str]
     capacity: bytes
+    multiple: bool
 
 
 class Survey(msgspec.Struct, frozen=True, kw_only=True):

@@ -25,6 +25,8 @@ from fettle.wire import kinds
 from fettle.wire.resource import Device
 from tests.fettle.lint.builders import Object
 
+RULES = evidence_rules.load(None)
+
 
 class InProcess:
     """Evaluates selectors where it stands."""
@@ -52,8 +54,7 @@ def _prepared(expression: str) -> Prepared:
 
 def view_of(objects: Iterable[Object]) -> View:
     """The view of a cluster that holds these objects."""
-    table = evidence_rules.load(None)
-    inventory = Inventory(HealthBook(HealthSettings(), table), table)
+    inventory = Inventory(HealthBook(HealthSettings(), RULES), RULES)
     for raw in objects:
         if (kind := kinds.BY_NAME.get(raw["kind"])) is None:
             continue
