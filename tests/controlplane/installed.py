@@ -57,8 +57,10 @@ async def install(
 
 
 async def scores(fettle: FettleProcess, pod: str, namespace: str = "default") -> dict[str, Any]:
-    """Node → its verdict, as `/explain` answers it."""
+    """Node → its verdict, as `/explain` answers it; nothing of a pod that is not seen yet."""
     status, answer = await fettle.browse("/explain", pod=f"{namespace}/{pod}")
+    if status == 404:
+        return {}
     assert status == 200, answer
     found: dict[str, Any] = answer["nodes"]
     return found

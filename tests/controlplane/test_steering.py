@@ -25,7 +25,9 @@ STRICT = {"fettle.dev/policy": "training"}
 async def until_refused(fettle: FettleProcess, pod: str, node: str) -> None:
     """Until Fettle has seen the fault."""
     await waiting.wait_until(
-        lambda: scores(fettle, pod), lambda v: not v[node]["fits"], what=f"Fettle refuses {node}"
+        lambda: scores(fettle, pod),
+        lambda v: node in v and not v[node]["fits"],
+        what=f"Fettle refuses {node}",
     )
 
 

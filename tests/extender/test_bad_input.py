@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fettle.errors import BadInput
@@ -140,7 +140,7 @@ def test_no_bytes_get_anything_but_bad_input(body: bytes) -> None:
             decode(body)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
+@settings(max_examples=50)
 @given(JSON)
 async def test_no_request_is_ever_a_server_error(extender: Extender, value: Any) -> None:
     pods: list[Any] = [value, {**POD, "spec": value}, {"metadata": value}]

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from extender import connections
@@ -248,7 +248,7 @@ async def test_draining_ends_even_if_an_answer_does_not(server: Server) -> None:
     assert not server.connections.open
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60)
 @given(st.lists(st.binary(max_size=40), max_size=4), st.booleans())
 async def test_no_bytes_break_it_for_the_next_client(
     server: Server, pieces: list[bytes], begin_well: bool

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 import yaml
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fettle.errors import SettingsError
@@ -81,7 +81,6 @@ def test_every_field_with_its_default_is_read() -> None:
     assert refusal(yaml.safe_dump(WHOLE)) == ""
 
 
-@settings(deadline=None)
 @given(st.sampled_from(sorted(_paths(WHOLE), key=str)), ANY)
 def test_whatever_stands_in_a_field_it_is_read_or_the_field_is_named(
     path: tuple[str | int, ...], value: Any
@@ -90,7 +89,6 @@ def test_whatever_stands_in_a_field_it_is_read_or_the_field_is_named(
     assert not said or any(str(key) in said for key in path)
 
 
-@settings(deadline=None)
 @given(st.sampled_from(sorted(_paths(WHOLE), key=str)), st.text(st.characters(), min_size=1))
 def test_an_unknown_field_is_named_wherever_it_stands(
     path: tuple[str | int, ...], name: str
@@ -104,13 +102,11 @@ def test_an_unknown_field_is_named_wherever_it_stands(
     assert name in place or "unknown field" in said or "no valid YAML" in said
 
 
-@settings(deadline=None)
 @given(ANY)
 def test_whatever_the_file_holds_it_is_settings_or_one_sentence(value: Any) -> None:
     refusal(yaml.safe_dump(value, allow_unicode=True))
 
 
-@settings(deadline=None)
 @given(st.text() | st.binary() | st.text(st.sampled_from("[]{}:,-&*!<>|'\"#? \n01ax_.~")))
 @example("&a [*a]")
 @example("lint: &a {rules: *a}")

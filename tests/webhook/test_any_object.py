@@ -4,7 +4,7 @@ and where nobody named a policy nothing is injected."""
 import copy
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
@@ -125,7 +125,6 @@ async def test_of_spoilt_objects_every_patch_fits_and_is_the_last(
     assert (await mutate(decode(encoded(sent_review)), known, means)).patch == ()
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(
     path=st.sampled_from(["/mutate", "/validate"]),
     sent=st.builds(review, objects()).flatmap(spoilt),

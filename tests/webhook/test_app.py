@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fettle import policy
@@ -228,7 +228,6 @@ REVIEWS = st.sampled_from(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(
     path=st.sampled_from(["/mutate", "/validate"]),
     sent=REVIEWS.flatmap(spoilt)

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from fettle.allocator import (
@@ -44,7 +44,6 @@ def fitting(case: Raw) -> tuple[Taken, ...]:
     return allocation(case).devices
 
 
-@settings(deadline=None)
 @given(cases())
 def test_a_device_is_never_given_twice_nor_one_in_use(case: Raw) -> None:
     taken = [t.device for t in fitting(case) if t.consumed is None]
@@ -52,7 +51,6 @@ def test_a_device_is_never_given_twice_nor_one_in_use(case: Raw) -> None:
     assert not any(d.allocated for d in taken)
 
 
-@settings(deadline=None)
 @given(cases())
 def test_no_counter_is_overdrawn(case: Raw) -> None:
     once = {t.device.id: t.device for t in fitting(case)}
@@ -66,7 +64,6 @@ def test_no_counter_is_overdrawn(case: Raw) -> None:
         )
 
 
-@settings(deadline=None)
 @given(cases())
 def test_no_capacity_is_given_beyond_what_there_is(case: Raw) -> None:
     used: dict[DeviceId, Counter[str]] = {}
@@ -78,7 +75,6 @@ def test_no_capacity_is_given_beyond_what_there_is(case: Raw) -> None:
             assert used[one.device.id][name] <= capacity.value.nano
 
 
-@settings(deadline=None)
 @given(cases())
 def test_nothing_is_given_that_a_taint_forbids(case: Raw) -> None:
     asked = wanted(case)
@@ -88,13 +84,11 @@ def test_nothing_is_given_that_a_taint_forbids(case: Raw) -> None:
         assert tolerated(one.device.taints, alternative.tolerations)
 
 
-@settings(deadline=None)
 @given(cases())
 def test_the_same_question_has_the_same_answer(case: Raw) -> None:
     assert allocation(case) == allocation(case)
 
 
-@settings(deadline=None)
 @given(cases())
 def test_pausing_changes_nothing(case: Raw) -> None:
     ended: list[Allocated] = []
@@ -107,7 +101,6 @@ def test_pausing_changes_nothing(case: Raw) -> None:
     assert ended == [allocation(case)]
 
 
-@settings(deadline=None)
 @given(cases())
 def test_a_search_that_is_ended_early_would_have_found_nothing(case: Raw) -> None:
     whole = Budget(steps=20_000, seconds=60.0, prune_after=None)
@@ -118,7 +111,6 @@ def test_a_search_that_is_ended_early_would_have_found_nothing(case: Raw) -> Non
     assert (pruned.found, pruned.devices) == (patient.found, patient.devices)
 
 
-@settings(deadline=None)
 @given(cases())
 def test_whatever_is_predicted_of_acceptable_devices_is_feasible(case: Raw) -> None:
     taken = {t.device.id for t in fitting(case)}
@@ -130,7 +122,6 @@ def test_whatever_is_predicted_of_acceptable_devices_is_feasible(case: Raw) -> N
         assert {t.device.id for t in feasible.devices} == taken
 
 
-@settings(deadline=None)
 @given(cases())
 def test_what_was_given_is_not_given_again(case: Raw) -> None:
     first = fitting(case)
@@ -144,7 +135,6 @@ def test_what_was_given_is_not_given_again(case: Raw) -> None:
                 assert used <= device.published.capacities[name].value.nano
 
 
-@settings(deadline=None)
 @given(cases(), st.sampled_from(["v1.34.0", "v1.36.1", "v1.36.3"]))
 def test_older_versions_are_predicted_whatever_is_asked(case: Raw, version: str) -> None:
     found = allocate(wanted(case), seen(case), match(), of_version(version), budget=BUDGET)
@@ -152,7 +142,6 @@ def test_older_versions_are_predicted_whatever_is_asked(case: Raw, version: str)
     assert len(taken) == len(set(taken))
 
 
-@settings(deadline=None)
 @given(cases())
 def test_where_nothing_is_found_there_are_words_for_it(case: Raw) -> None:
     found = allocation(case)

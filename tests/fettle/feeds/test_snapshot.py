@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
@@ -278,7 +278,6 @@ OBJECTS = st.fixed_dictionaries(
 
 
 @given(st.lists(OBJECTS | WILD, max_size=4))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_wild_objects_are_put_bad_or_problems(tmp_path: Path, things: list[Any]) -> None:
     path = tmp_path / "wild.yaml"
     path.write_text(yaml.safe_dump({"kind": "List", "items": things}))

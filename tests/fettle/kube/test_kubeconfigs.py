@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fettle.errors import ClusterError, SettingsError
@@ -120,7 +120,6 @@ def one_line(said: str) -> str:
     return said
 
 
-@settings(deadline=None)
 @given(st.sampled_from(sorted(paths(WHOLE), key=str)), ANY, st.booleans())
 async def test_whatever_stands_in_a_field_it_is_one_sentence(
     path: tuple[str | int, ...], value: Any, plain: bool
@@ -131,7 +130,6 @@ async def test_whatever_stands_in_a_field_it_is_one_sentence(
     assert await refusal(yaml.safe_dump(spoilt, allow_unicode=True))
 
 
-@settings(deadline=None)
 @given(SERVERS, st.sampled_from(["http://127.0.0.1:1", "127.0.0.1", "http://[::1", "x://y", ""]))
 async def test_whatever_the_server_and_its_proxy_are_called_it_is_one_sentence(
     server: str, proxy: str
@@ -142,13 +140,11 @@ async def test_whatever_the_server_and_its_proxy_are_called_it_is_one_sentence(
     assert await refusal(json.dumps(spoilt))
 
 
-@settings(deadline=None)
 @given(ANY)
 async def test_whatever_the_file_holds_it_is_one_sentence(value: Any) -> None:
     assert await refusal(yaml.safe_dump(value, allow_unicode=True))
 
 
-@settings(deadline=None)
 @given(st.text() | st.binary() | st.text(st.sampled_from("[]{}:,-&*!<>|'\"#? \n01ax_.~")))
 @example("[" * 5000)
 @example("&a [*a]")

@@ -70,7 +70,7 @@ def test_a_lease_nested_too_deeply_is_refused() -> None:
         read_lease(b'{"spec":' + b"[" * 100_000)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(SPECS)
 async def test_a_candidate_leads_or_goes_on_trying(spec: Any) -> None:
     metadata = {"name": "steward", "namespace": "ns"}

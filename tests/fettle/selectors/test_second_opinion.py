@@ -56,7 +56,7 @@ def theirs(expression: str) -> Kind:
     return Kind.MATCH if result else Kind.NO_MATCH
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(truths)
 def test_both_find_the_same(expression: str) -> None:
     assert judged(expression).kind is theirs(expression)
