@@ -71,18 +71,19 @@ class House:
         finally:
             fettle.kill()
 
-    async def fettle_on_plane(self) -> FettleProcess:
+    async def fettle_on_plane(self, extender_port: int | None = None) -> FettleProcess:
         """All roles under the shipped RBAC, on the loaded control plane; not started."""
         plane = await self.plane()
         await shipped.apply_rbac(plane.tester)
         kubeconfig = await plane.kubeconfig_for_service_account(
             shipped.SERVICE_ACCOUNT, shipped.NAMESPACE
         )
-        return FettleProcess(self._next("fettle"), kubeconfig=kubeconfig)
+        folder = self._next("fettle")
+        return FettleProcess(folder, kubeconfig=kubeconfig, extender_port=extender_port)
 
     @asynccontextmanager
-    async def echo(self) -> AsyncIterator[EchoExtender]:
-        echo = EchoExtender(self.binary, self._next("echo"))
+    async def echo(self, port: int | None = None) -> AsyncIterator[EchoExtender]:
+        echo = EchoExtender(self.binary, self._next("echo"), port)
         try:
             await echo.ready()
             yield echo

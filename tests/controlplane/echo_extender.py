@@ -12,8 +12,8 @@ from tests.controlplane.processes import Process, free_port
 
 
 class EchoExtender:
-    def __init__(self, binary: Path, folder: Path) -> None:
-        port = free_port()
+    def __init__(self, binary: Path, folder: Path, port: int | None = None) -> None:
+        port = port or free_port()
         self.url = f"http://127.0.0.1:{port}"
         command = [str(binary), "echo-extender", f"--listen=127.0.0.1:{port}"]
         self.process = Process("echo-extender", command, folder)

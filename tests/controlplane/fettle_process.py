@@ -32,10 +32,12 @@ class FettleProcess:
         arguments: Sequence[str | Path] = (),
         env: Mapping[str, str] | None = None,
         name: str = "fettle",
+        extender_port: int | None = None,
     ) -> None:
         self.name = name
         self.folder = folder
-        self.extender_port, self.webhook_port, self.browse_port = (free_port() for _ in range(3))
+        self.extender_port = extender_port or free_port()
+        self.webhook_port, self.browse_port = free_port(), free_port()
         self.extender_url = f"http://127.0.0.1:{self.extender_port}"
         self.browse_url = f"http://127.0.0.1:{self.browse_port}"
         self.command: list[str | Path] = [sys.executable, "-m", "fettle", "serve", *roles]
