@@ -18,7 +18,7 @@ from fettle.asks.asks import Ask
 from fettle.errors import FettleError
 from fettle.observing.metrics import ExtenderMetrics
 from fettle.verdicts.answering import Answers
-from fettle.verdicts.tables import Narrowed, Table
+from fettle.verdicts.tables import MANY, Narrowed, Table
 from fettle.verdicts.verdicts import judge
 from fettle.wire import core
 from fettle.wire import extender as wire
@@ -145,7 +145,8 @@ class Verbs:
         ask = self._answers.ask_now(args.pod)
         if ask is None:
             self._metrics.decided("prioritize", "echoed")
-            return wire.prioritize_reply([wire.host_priority(name, 0) for name in names])
+            zeros = [] if len(names) > MANY else [wire.host_priority(name, 0) for name in names]
+            return wire.prioritize_reply(zeros)
         self._raise_unless_ready("prioritize")
         table = self._answers.at_once(ask, names)
         return self._scored(table, names) if table is not None else self._score_later(ask, names)

@@ -29,6 +29,9 @@ MAX_ALIKE = 4096
 ASK_SECONDS = 1.0
 """Work on one ask after which its further searches are kept short."""
 SHORT = Budget(steps=200)
+MANY = 100
+"""Lists up to this length, the scheduler's in clusters as small, are always given whole: they cost
+next to nothing, and people read them."""
 NOT_EVALUATED = undecided("its selector is not evaluated yet")
 
 
@@ -64,6 +67,7 @@ class Table:
         self.refused: set[str] = set()
         self.undecided: set[str] = set()
         self.unfit: set[str] = set()
+        self.scores: dict[str, int] = {}
         self.entries: dict[str, bytes] = {}
         self.spent_s = 0.0
         """What was spent on this ask since everything about it was last forgotten."""
@@ -72,7 +76,7 @@ class Table:
     def clear(self) -> None:
         self.spent_s = 0.0
         self._unjudged = None
-        for kept in (self.verdicts, self.entries, self._alike):
+        for kept in (self.verdicts, self.scores, self.entries, self._alike):
             kept.clear()
         for names in (self.provisional, self.refused, self.undecided, self.unfit):
             names.clear()
@@ -82,6 +86,7 @@ class Table:
             self._unjudged |= names
         for name in names:
             self.verdicts.pop(name, None)
+            self.scores.pop(name, None)
             self.entries.pop(name, None)
         for kept in (self.provisional, self.refused, self.undecided, self.unfit):
             kept.difference_update(names)
@@ -105,6 +110,7 @@ class Table:
                     self._alike.clear()
                 self._alike[shape] = verdict
         self.verdicts[node.name] = verdict
+        self.scores[node.name] = verdict.score
         self.entries[node.name] = host_priority(node.name, verdict.score)
         for kept, belongs in (
             (self.refused, not verdict.fits),
@@ -132,7 +138,9 @@ class Table:
         else:
             without = self._unjudged if names is nodes else self._unjudged.intersection(names)
         unjudged = [n for n in without if n in nodes and n not in self.verdicts]
-        return unjudged + list(filter(self.provisional.__contains__, names))
+        if self.provisional:
+            unjudged += filter(self.provisional.__contains__, names)
+        return unjudged
 
     def narrow(self, names: list[str]) -> Narrowed:
         """Split names by their verdicts; names without one pass."""
@@ -142,7 +150,13 @@ class Table:
         return Narrowed(passed, list(self.refused.intersection(names)))
 
     def score(self, names: list[str]) -> list[bytes]:
-        """The names' entries in their order; names without a verdict have the score of Unknown."""
+        """The names' entries in their order; names without a verdict have the score of Unknown.
+
+        None at all where many score alike: the scheduler counts a missing host as 0, so that too
+        says that there is nothing to prefer, and it need not read it (decision 0013).
+        """
+        if len(names) > MANY and len(set(map(self.scores.get, names))) == 1:
+            return []
         try:
             return list(map(self.entries.__getitem__, names))
         except KeyError:

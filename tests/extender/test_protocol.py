@@ -9,6 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from fettle.verdicts.tables import MANY
+from fettle.view import NodeView
 from tests.extender.conftest import Extender
 from tests.fettle import building as b
 
@@ -177,6 +179,42 @@ async def test_scores_are_whole_numbers_for_every_host_that_was_asked_about(
     scores = await fleet.prioritize(POD, "good", "worn", "new")
     assert scores == {"good": 10, "worn": 6, "new": 8}
     assert all(type(score) is int for score in scores.values())
+
+
+def many(extender: Extender, *others: NodeView) -> list[str]:
+    """The names of more sound nodes than a list that is always given whole, and of these."""
+    sound = [b.node(f"n{number}", gpus=8) for number in range(MANY + 1)]
+    extender.show(*sound, *others)
+    return [node.name for node in (*sound, *others)]
+
+
+async def test_of_many_hosts_that_score_alike_none_is_listed_since_a_missing_one_has_0(
+    extender: Extender,
+) -> None:
+    names = many(extender)
+    assert await extender.prioritize(POD, *names) == {}
+    assert (await extender.filter(POD, *names))["NodeNames"] == names
+    assert await extender.prioritize(POD, *names) == {}
+    assert await extender.prioritize(POD, *names[:MANY]) == dict.fromkeys(names[:MANY], 10)
+    assert await extender.prioritize(PLAIN, *names) == {}
+
+
+async def test_of_many_hosts_all_are_listed_where_one_scores_otherwise_or_is_not_known(
+    extender: Extender,
+) -> None:
+    names = many(extender, b.node("worn", gpus=8, own=b.health(0.9)))
+    sound = dict.fromkeys(names[:-1], 10)
+    assert await extender.prioritize(POD, *names) == {**sound, "worn": 9}
+    assert await extender.prioritize(POD, *names[:-1], "unheard") == {**sound, "unheard": 8}
+    assert (await extender.filter(POD, *names))["NodeNames"] == names
+    assert await extender.prioritize(POD, *names) == {**sound, "worn": 9}
+
+
+async def test_a_host_that_gets_worse_ends_that_all_score_alike(extender: Extender) -> None:
+    names = many(extender, b.node("n", gpus=8))
+    assert await extender.prioritize(POD, *names) == {}
+    many(extender, b.node("n", gpus=8, own=b.health(0.9)))
+    assert (await extender.prioritize(POD, *names))["n"] == 9
 
 
 async def test_a_scavenger_sees_the_opposite_order(fleet: Extender) -> None:
