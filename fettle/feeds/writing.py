@@ -32,7 +32,7 @@ _LOG = structlog.get_logger(__name__)
 
 SLICE_S = 0.0003
 TICK_S = 1.0
-PUBLISH_EVERY_S = 0.01
+PUBLISH_EVERY_S = 0.05
 MAX_WAITING = 64
 """Batches of changes a feed may be ahead of the writer."""
 

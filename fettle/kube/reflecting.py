@@ -43,7 +43,7 @@ from fettle.wire.kinds import Kind
 from fettle.wire.reading import Slices, key_of, loose_metadata, read
 
 PAGE = 500
-GATHER_S = 0.025
+GATHER_S = 0.05
 """How long a watch is left unread after something came: waking up for an event costs several times
 what reading it costs."""
 _WATCH_S = (200, 280)  # spread, so that replicas and kinds do not reconnect together

@@ -18,6 +18,7 @@ from fettle.allocator.versions import of_version
 from fettle.asks import asks
 from fettle.asks.allocated import Binding
 from fettle.asks.asks import Ask
+from fettle.inventory.shapes import Columns
 from fettle.policy import Placement, Policy
 from fettle.selectors.engine import SelectorEngine
 from fettle.settings import Settings
@@ -174,6 +175,7 @@ class Answers:
         So a request finds the outcomes in memory; a claim's own selectors come with the claim.
         """
         generation, basis, known = 0, -1, frozenset[str]()
+        ready: dict[str, list[Columns]] = {}
         while True:
             view = await self.publisher.newer_than(generation)
             generation = view.generation
@@ -186,17 +188,23 @@ class Answers:
             wanted = selectors | {requirement.expression for requirement in required}
             if changed is None or wanted - known:
                 changed = frozenset(view.nodes)
+                ready.clear()
+            for name in changed.difference(view.nodes):
+                ready.pop(name, None)
             basis, known = view.basis, wanted
             if not wanted:
                 continue
             await self._engines.evaluate(required)  # also where there are no nodes
             for batch in _batches(sorted(changed), READY_NODES):
                 nodes = [view.nodes[name] for name in batch if name in view.nodes]
+                fresh = [n for n in nodes if not _is_same(_published(n), ready.get(n.name))]
                 devices = [
-                    (d.id.driver, d.device) for n in nodes for p in n.pools for d in p.devices
+                    (d.id.driver, d.device) for n in fresh for p in n.pools for d in p.devices
                 ]
                 await self._engine.evaluate(selectors, devices)
-                await self._engines.evaluate(required, nodes)
+                if required:
+                    await self._engines.evaluate(required, nodes)
+                ready.update((node.name, _published(node)) for node in fresh)
                 await asyncio.sleep(0)
             self._engines.warn(policies)
 
@@ -320,6 +328,19 @@ class Answers:
         devices = [(d.id.driver, d.device) for n in nodes for p in n.pools for d in p.devices]
         await self._engine.evaluate(ask.selectors, devices)
         await self._engines.evaluate(ask.policy.placement.requires, nodes)
+
+
+def _published(node: NodeView) -> list[Columns]:
+    """What its devices say of themselves: the same objects until slices change, whatever claims
+    take of the devices."""
+    return [pool.columns for pool in node.pools]
+
+
+def _is_same(now: Sequence[Columns], before: Sequence[Columns] | None) -> bool:
+    """Never, where there are no digests to tell."""
+    if before is None or len(before) != len(now):
+        return False
+    return all(new and new is old for new, old in zip(now, before, strict=True))
 
 
 def _turns(work: Iterator[None]) -> Iterator[None]:

@@ -9,6 +9,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 
+import msgspec
+
 from fettle.allocator import Budget, run
 from fettle.asks import claims
 from fettle.asks.asks import Ask
@@ -134,7 +136,8 @@ class Predictions:
             answers = self._answers
             acceptance = answers.table(answered.ask).acceptance
             allocator = Allocator(answers.matching(), answers.profile, BRIEF)
-            verdict = run(judging(answered.ask, node, acceptance, allocator))
+            alone = msgspec.structs.replace(answered.ask, takers=0)
+            verdict = run(judging(alone, node, acceptance, allocator))
             changed = answers.publisher.changed_since(answered.basis)
             stale = changed is None or node.name in changed or node.name in self._on_their_way()
             kept = (verdict, stale)
