@@ -119,17 +119,21 @@ class Ledger:
         return subject in self._standing or subject in self._fading
 
     def weighed(self, subject: Subject, now: float) -> Iterator[Weighed]:
-        """All that counts about a subject; what stands hides what of its topic fades below it."""
-        standing: dict[_Topic, float] = {}
+        """All that counts about a subject; what stands hides what of its topic fades below it.
+
+        What tenants could bring about counts less than its weight, so it hides its like only.
+        """
+        standing: dict[tuple[_Topic, str], Evidence] = {}
         for (_, said), evidence in self._standing.get(subject, {}).items():
             if not said.unknown:
-                topic = _topic(said)
-                standing[topic] = max(evidence.weight, standing.get(topic, 0.0))
+                key = (_topic(said), evidence.witness)
+                standing[key] = max(evidence, standing.get(key, evidence), key=_weight)
             yield scoring.weigh(evidence)
-        for (topic, *_), one in self._fading.get(subject, {}).items():
+        for (topic, _, witness), one in self._fading.get(subject, {}).items():
             if not one.is_negligible(now):
                 weighed = one.weighed(now)
-                if weighed.weight > standing.get(topic, -1.0):
+                above = (standing.get((topic, who)) for who in ("", witness))
+                if not any(_hides(evidence, weighed) for evidence in above):
                     yield weighed
 
     def fading(self, subject: Subject, now: float) -> Iterator[Fading]:
@@ -301,6 +305,17 @@ def _said(evidence: Evidence) -> Said:
 
 def _topic(said: Said) -> _Topic:
     return said.source, said.family
+
+
+def _weight(evidence: Evidence) -> float:
+    return evidence.weight
+
+
+def _hides(standing: Evidence | None, fading: Weighed) -> bool:
+    """Whether the score is the same without what fades."""
+    if standing is None or fading.weight > standing.weight:
+        return False
+    return not standing.witness or fading.evidence.together <= standing.together
 
 
 def _settles(report: Report, said: Said) -> bool:

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable
 from itertools import pairwise
+from typing import Any
 
 import msgspec
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fettle.evidence.reports import Report, heaviest
@@ -100,7 +101,25 @@ def test_a_score_is_a_share_and_its_evidence_is_sorted(
         assert all(a.weight >= b.weight for a, b in pairwise(health.evidence))
 
 
+def about_the_bus(kind: Kind, weight: float, **more: Any) -> Evidence:
+    return Evidence(
+        subject=KEY,
+        family=Family.BUS,
+        kind=kind,
+        weight=weight,
+        source="a",
+        reporter="x",
+        text="text",
+        observed_at=T0,
+        **more,
+    )
+
+
 @given(reports(), evidence())
+@example(
+    [Report("honest", (about_the_bus(Kind.DECAYING, 0.5),))],
+    about_the_bus(Kind.LATCHED, 1.0, witness="team-a", together=0.1),
+)
 def test_more_evidence_never_raises_a_score(said: list[Report], more: Evidence) -> None:
     before = assess(told(said)).score
     after = assess(told([*said, Report("one more", (more,))])).score
