@@ -2,46 +2,23 @@
 
 import pytest
 
-from fettle.evidence.gathering import of_claim, of_node, of_pod, of_slice, of_taint_rule
-from fettle.evidence.rules import load
+from fettle.evidence.gathering import of_slice, of_taint_rule
 from fettle.health import HealthBook
-from fettle.model import SOUND, DeviceId, Health, NodeId, State, Subject, UnitId
+from fettle.model import SOUND, DeviceId, State, UnitId
 from fettle.policy import BUILT_IN
 from fettle.settings import HealthSettings
 from fettle.verdicts.acceptance import refusal
-from fettle.wire import core
 from tests.fettle.evidence.objects import (
-    NONE_AVAILABLE,
     NOW,
     UUID,
-    claim,
     condition,
     node,
-    refused_pod,
     slice_,
     taint,
     taint_rule,
-    waiting_pod,
 )
 from tests.fettle.evidence.test_nvsentinel import THERMAL
-
-RULES = load()
-NODE = NodeId("gpu-1")
-DEVICE = DeviceId("gpu.nvidia.com", "gpu-1", "gpu-0")
-MINUTE, HOUR = 60.0, 3600.0
-
-
-@pytest.fixture
-def book() -> HealthBook:
-    return HealthBook(HealthSettings(), RULES)
-
-
-def tell(book: HealthBook, node: core.Node, at: float) -> None:
-    book.report(of_node(node, RULES, at), at)
-
-
-def of(book: HealthBook, subject: Subject, at: float) -> Health:
-    return book.assess(subject, (subject, NODE), at)
+from tests.fettle.health.incidents import DEVICE, HOUR, MINUTE, NODE, RULES, of, tell
 
 
 def test_a_gpu_falls_off_the_bus_and_its_neighbour_stays_sound(book: HealthBook) -> None:
@@ -99,126 +76,6 @@ def test_nvsentinel_is_uninstalled_and_a_reboot_clears_what_it_latched(book: Hea
     assert of(book, gpu, NOW + 100 * HOUR).state is State.UNHEALTHY
     tell(book, node(boot="boot-2"), NOW + 101 * HOUR)
     assert of(book, gpu, NOW + 101 * HOUR).state is State.HEALTHY
-
-
-def test_a_node_swallows_pods(book: HealthBook) -> None:
-    """Ready, with all its GPUs allocatable; only the pods it refuses tell."""
-    tell(book, node(condition("Ready", "True", "KubeletReady")), NOW)
-
-    def refuse(name: str, at: float) -> Health:
-        said = of_pod(refused_pod(name, at), at, lambda _: None, RULES)
-        assert said is not None
-        book.report(said, at)
-        return of(book, NODE, at)
-
-    first = refuse("train-0", NOW)
-    assert (first.state, first.score) == (State.DEGRADED, 0.6)
-    second = refuse("train-1", NOW + 10 * MINUTE)
-    assert second.state is State.UNHEALTHY
-    for i in range(2, 554):
-        worst = refuse(f"train-{i}", NOW + 10 * MINUTE + i)
-    assert worst.score == 0.05  # its cap: kept out, yet not for days
-    assert "train-553" in worst.evidence[0].evidence.text
-    assert "×554" in worst.evidence[0].evidence.text
-
-    day_later = NOW + 24 * HOUR
-    book.moving(day_later)
-    assert of(book, NODE, day_later).score > 0.9
-    assert of(book, NODE, day_later).state is State.HEALTHY
-
-
-def test_three_refusals_within_the_hour_are_enough_however_they_are_spread(
-    book: HealthBook,
-) -> None:
-    for i, at in enumerate((NOW, NOW + 30 * MINUTE, NOW + 60 * MINUTE)):
-        said = of_pod(refused_pod(f"p{i}", at), at, lambda _: None, RULES)
-        assert said is not None
-        book.report(said, at)
-    assert of(book, NODE, NOW + 60 * MINUTE).state is State.UNHEALTHY
-
-
-def refuse(
-    book: HealthBook,
-    name: str,
-    at: float,
-    *,
-    namespace: str = "ml",
-    message: str = NONE_AVAILABLE,
-    before: core.Pod | None = None,
-) -> Health:
-    refused = refused_pod(name, at, namespace=namespace, message=message)
-    said = of_pod(refused, at, lambda _: None, RULES, before)
-    assert said is not None
-    book.report(said, at)
-    return of(book, NODE, at)
-
-
-def test_a_tenant_who_names_a_full_node_cannot_take_it_from_the_others(book: HealthBook) -> None:
-    """Pods created with `nodeName`: the kubelet refuses each, since no GPU is free."""
-    for i in range(500):
-        at = NOW + i
-        forged = refuse(
-            book, f"p{i}", at, namespace="mallory", before=waiting_pod(f"p{i}", node="gpu-1")
-        )
-    assert (forged.state, forged.score) == (State.DEGRADED, 0.65)
-    top = forged.evidence[0].evidence.text
-    assert "mallory/p499, which no scheduler was seen to place" in top
-    assert of(book, NODE, NOW + 24 * HOUR).state is State.HEALTHY
-
-
-def test_several_namespaces_corroborate_but_a_tenant_may_own_several(book: HealthBook) -> None:
-    for i in range(30):
-        both = refuse(book, f"p{i}", NOW + i, namespace=f"mallory-{i % 2}")
-    assert (both.state, both.score) == (State.DEGRADED, 0.4225)
-    for i in range(30, 90):
-        many = refuse(book, f"p{i}", NOW + i, namespace=f"mallory-{i % 9}")
-    assert (many.state, many.score) == (State.DEGRADED, 0.4)
-
-
-def test_pods_that_a_scheduler_placed_prove_a_node_that_swallows_them(book: HealthBook) -> None:
-    """A process that outlived its pod holds the GPU: the API says it is free, the kubelet not."""
-    for i in range(4):
-        worst = refuse(book, f"p{i}", NOW + i * MINUTE, before=waiting_pod(f"p{i}"))
-    assert worst.state is State.UNHEALTHY
-
-
-def test_forgeries_do_not_lift_the_bound_of_one_honest_refusal(book: HealthBook) -> None:
-    refuse(book, "honest", NOW, before=waiting_pod("honest"))
-    for i in range(200):
-        mixed = refuse(book, f"p{i}", NOW + 1, namespace=f"mallory-{i % 2}")
-    assert mixed.state is State.DEGRADED
-    assert mixed.score == 0.4225
-
-
-def test_a_claim_that_never_gets_ready_degrades_its_device_until_another_does(
-    book: HealthBook,
-) -> None:
-    nic = DeviceId("dra.net", "gpu-1", "eth1")
-    held = ("nic", "dra.net", "gpu-1", "eth1")
-    bad = condition("Ready", "False", "AttachFailed", "no carrier", at=NOW)
-    book.report(of_claim(claim(held, name="first", conditions=[bad]), RULES, NOW), NOW)
-    assert (of(book, nic, NOW).state, of(book, nic, NOW).score) == (State.DEGRADED, 0.65)
-    assert "no carrier" in of(book, nic, NOW).evidence[0].evidence.text
-
-    book.vanish("ResourceClaim ml/first", NOW + MINUTE)  # its job gave up; the device is the same
-    assert of(book, nic, NOW + MINUTE).state is State.DEGRADED
-
-    good = claim(held, name="second", conditions=[condition("Ready", "True")])
-    book.report(of_claim(good, RULES, NOW + 2 * MINUTE), NOW + 2 * MINUTE)
-    assert of(book, nic, NOW + 2 * MINUTE).state is State.HEALTHY
-
-
-def test_a_tenants_broken_claims_never_make_a_device_unhealthy(book: HealthBook) -> None:
-    """A claim whose own configuration is wrong, made again and again."""
-    nic = DeviceId("dra.net", "gpu-1", "eth1")
-    bad, good = condition("Ready", "False", "BadConfig"), condition("Ready", "True")
-    at = NOW
-    for i in range(200):
-        at += MINUTE
-        said = claim(("r", *nic), name="c", conditions=[bad if i % 2 == 0 else good])
-        book.report(of_claim(said, RULES, at), at)
-        assert of(book, nic, at).score >= 0.65
-        assert of(book, nic, at).state is not State.UNHEALTHY
 
 
 def test_a_monitor_is_uninstalled_and_its_last_fault_fades(book: HealthBook) -> None:

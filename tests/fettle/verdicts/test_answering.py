@@ -20,26 +20,9 @@ from fettle.verdicts.answering import Answers
 from fettle.view import DeviceView, NodeView, Publisher
 from fettle.wire import core, resource
 from tests.fettle import building as b
+from tests.fettle.verdicts.clusters import POD, Cluster, claim_view
 
 TRAINING = Ask(BUILT_IN["training"], units=(Units(b.RESOURCE, 4),))
-
-
-class Cluster:
-    """Publishes views one after another, saying what changed as the writer does."""
-
-    def __init__(self) -> None:
-        self.publisher = Publisher()
-        self.answers = Answers(self.publisher, SelectorEngine(), Settings())
-
-    def show(self, nodes: dict[str, NodeView], **fields: Any) -> None:
-        before = self.publisher.view
-        after = b.view(*nodes.values(), **fields)
-        after = msgspec.structs.replace(
-            after, generation=before.generation + 1, basis=before.basis + 1
-        )
-        names = {*before.nodes, *after.nodes}
-        changed = {n for n in names if before.nodes.get(n) is not after.nodes.get(n)}
-        self.publisher.publish(after, frozenset(changed))
 
 
 SCORES = st.sampled_from([1.0, 0.9, 0.6, 0.1])
@@ -124,115 +107,6 @@ async def test_however_many_views_were_missed_the_newest_counts(how_many: int) -
         cluster.show({"a": b.node("a", gpus=8)})
     cluster.show({"a": b.node("a", gpus=8, own=b.health(0.1))})
     assert (await cluster.answers.judged(TRAINING)).refused == {"a"}
-
-
-# -- selectors, with the real engine
-
-
-def claim_view() -> dict[str, Any]:
-    template = b.template(
-        {
-            "metadata": {"name": "t", "namespace": "default"},
-            "spec": {
-                "spec": {
-                    "devices": {
-                        "requests": [{"name": "r", "exactly": {"deviceClassName": b.DRIVER}}]
-                    }
-                }
-            },
-        }
-    )
-    return {"templates": {"default/t": template}, "classes": {b.DRIVER: b.device_class()}}
-
-
-POD = b.pod(
-    {
-        "metadata": {
-            "name": "p",
-            "namespace": "default",
-            "annotations": {"fettle.dev/policy": "training"},
-        },
-        "spec": {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "t"}]},
-    }
-)
-
-
-async def test_an_ask_waits_for_its_selector_to_be_evaluated() -> None:
-    cluster = Cluster()
-    engine = SelectorEngine()
-    settings = Settings()
-    patient = msgspec.structs.replace(settings.extender, wait_seconds=10.0)
-    settings = msgspec.structs.replace(settings, extender=patient)
-    cluster.answers = Answers(cluster.publisher, engine, settings)
-    await engine.start()
-    try:
-        bad = b.node("n", pools=(b.pool(b.device("a", 0.1)),))
-        cluster.show({"n": bad}, **claim_view())
-        ask = cluster.answers.ask(POD)
-        assert ask is not None
-        table = await cluster.answers.judged(ask)
-        assert table.refused == {"n"}
-        assert not table.provisional
-    finally:
-        await engine.close()
-
-
-async def test_what_was_not_evaluated_in_time_is_known_a_moment_later() -> None:
-    """The engine is not even started, and nobody ever waits for it as long as that takes."""
-    cluster = Cluster()
-    engine = SelectorEngine()
-    settings = Settings()
-    hasty = msgspec.structs.replace(settings.extender, wait_seconds=0.001)
-    settings = msgspec.structs.replace(settings, extender=hasty)
-    cluster.answers = Answers(cluster.publisher, engine, settings)
-    try:
-        bad = b.node("n", pools=(b.pool(b.device("a", 0.1)),))
-        cluster.show({"n": bad}, **claim_view())
-        ask = cluster.answers.ask(POD)
-        assert ask is not None
-        async with asyncio.timeout(20):
-            while (await cluster.answers.judged(ask)).refused != {"n"}:
-                await asyncio.sleep(0.01)
-    finally:
-        await engine.close()
-
-
-async def test_an_explanation_waits_for_selectors_that_the_verdict_did_without() -> None:
-    """The search never looks at a device that it has taken; who explains why, does."""
-    cluster = Cluster()
-    engine = SelectorEngine()
-    patient = msgspec.structs.replace(Settings().extender, wait_seconds=10.0)
-    settings = msgspec.structs.replace(Settings(), extender=patient)
-    cluster.answers = Answers(cluster.publisher, engine, settings)
-    await engine.start()
-    try:
-        device = b.device("a")
-        cluster.show({"n": b.node("n", pools=(b.pool(device),))})
-        known, unknown = "device.driver != ''", "device.driver != 'x'"
-        await engine.evaluate([known], [(device.id.driver, device.device)])
-        alternatives = (Alternative("x", "any", (known,)), Alternative("y", "any", (unknown,)))
-        claim = Claim("k", tuple(Request(a.name, (a,)) for a in alternatives))
-        ask = Ask(BUILT_IN["training"], claims=(claim,))
-        assert not (await cluster.answers.judged(ask)).undecided
-        verdict = (await cluster.answers.explained(ask))["n"]
-        assert "compete for the same devices" in verdict.unfit[0]
-    finally:
-        await engine.close()
-
-
-async def test_without_an_answer_in_time_the_node_is_undecided_and_allowed() -> None:
-    cluster = Cluster()  # its engine was never started
-    bad = b.node("n", pools=(b.pool(b.device("a", 0.1)),))
-    cluster.show({"n": bad}, **claim_view())
-    ask = cluster.answers.ask(POD)
-    assert ask is not None
-    table = cluster.answers.table(ask)
-    table.judge(bad, cluster.answers.matching())
-    assert table.verdicts["n"].fits
-    assert table.undecided == table.provisional == {"n"}
-
-
-# -- claims, without selectors: nothing has to be evaluated
 
 
 def anything(count: int = 1, takers: int = 0, *constraints: Constraint) -> Ask:

@@ -1,0 +1,20 @@
+"""Incidents as tests tell them: a book that hears of objects, and what it makes of them."""
+
+from fettle.evidence.gathering import of_node
+from fettle.evidence.rules import load
+from fettle.health import HealthBook
+from fettle.model import DeviceId, Health, NodeId, Subject
+from fettle.wire import core
+
+RULES = load()
+NODE = NodeId("gpu-1")
+DEVICE = DeviceId("gpu.nvidia.com", "gpu-1", "gpu-0")
+MINUTE, HOUR = 60.0, 3600.0
+
+
+def tell(book: HealthBook, node: core.Node, at: float) -> None:
+    book.report(of_node(node, RULES, at), at)
+
+
+def of(book: HealthBook, subject: Subject, at: float) -> Health:
+    return book.assess(subject, (subject, NODE), at)

@@ -1,0 +1,136 @@
+"""Refused pods and broken claims: what tenants could bring about counts for little."""
+
+from fettle.evidence.gathering import of_claim, of_pod
+from fettle.health import HealthBook
+from fettle.model import DeviceId, Health, State
+from fettle.wire import core
+from tests.fettle.evidence.objects import (
+    NONE_AVAILABLE,
+    NOW,
+    claim,
+    condition,
+    node,
+    refused_pod,
+    waiting_pod,
+)
+from tests.fettle.health.incidents import HOUR, MINUTE, NODE, RULES, of, tell
+
+
+def test_a_node_swallows_pods(book: HealthBook) -> None:
+    """Ready, with all its GPUs allocatable; only the pods it refuses tell."""
+    tell(book, node(condition("Ready", "True", "KubeletReady")), NOW)
+
+    def refuse(name: str, at: float) -> Health:
+        said = of_pod(refused_pod(name, at), at, lambda _: None, RULES)
+        assert said is not None
+        book.report(said, at)
+        return of(book, NODE, at)
+
+    first = refuse("train-0", NOW)
+    assert (first.state, first.score) == (State.DEGRADED, 0.6)
+    second = refuse("train-1", NOW + 10 * MINUTE)
+    assert second.state is State.UNHEALTHY
+    for i in range(2, 554):
+        worst = refuse(f"train-{i}", NOW + 10 * MINUTE + i)
+    assert worst.score == 0.05  # its cap: kept out, yet not for days
+    assert "train-553" in worst.evidence[0].evidence.text
+    assert "×554" in worst.evidence[0].evidence.text
+
+    day_later = NOW + 24 * HOUR
+    book.moving(day_later)
+    assert of(book, NODE, day_later).score > 0.9
+    assert of(book, NODE, day_later).state is State.HEALTHY
+
+
+def test_three_refusals_within_the_hour_are_enough_however_they_are_spread(
+    book: HealthBook,
+) -> None:
+    for i, at in enumerate((NOW, NOW + 30 * MINUTE, NOW + 60 * MINUTE)):
+        said = of_pod(refused_pod(f"p{i}", at), at, lambda _: None, RULES)
+        assert said is not None
+        book.report(said, at)
+    assert of(book, NODE, NOW + 60 * MINUTE).state is State.UNHEALTHY
+
+
+def refuse(
+    book: HealthBook,
+    name: str,
+    at: float,
+    *,
+    namespace: str = "ml",
+    message: str = NONE_AVAILABLE,
+    before: core.Pod | None = None,
+) -> Health:
+    refused = refused_pod(name, at, namespace=namespace, message=message)
+    said = of_pod(refused, at, lambda _: None, RULES, before)
+    assert said is not None
+    book.report(said, at)
+    return of(book, NODE, at)
+
+
+def test_a_tenant_who_names_a_full_node_cannot_take_it_from_the_others(book: HealthBook) -> None:
+    """Pods created with `nodeName`: the kubelet refuses each, since no GPU is free."""
+    for i in range(500):
+        at = NOW + i
+        forged = refuse(
+            book, f"p{i}", at, namespace="mallory", before=waiting_pod(f"p{i}", node="gpu-1")
+        )
+    assert (forged.state, forged.score) == (State.DEGRADED, 0.65)
+    top = forged.evidence[0].evidence.text
+    assert "mallory/p499, which no scheduler was seen to place" in top
+    assert of(book, NODE, NOW + 24 * HOUR).state is State.HEALTHY
+
+
+def test_several_namespaces_corroborate_but_a_tenant_may_own_several(book: HealthBook) -> None:
+    for i in range(30):
+        both = refuse(book, f"p{i}", NOW + i, namespace=f"mallory-{i % 2}")
+    assert (both.state, both.score) == (State.DEGRADED, 0.4225)
+    for i in range(30, 90):
+        many = refuse(book, f"p{i}", NOW + i, namespace=f"mallory-{i % 9}")
+    assert (many.state, many.score) == (State.DEGRADED, 0.4)
+
+
+def test_pods_that_a_scheduler_placed_prove_a_node_that_swallows_them(book: HealthBook) -> None:
+    """A process that outlived its pod holds the GPU: the API says it is free, the kubelet not."""
+    for i in range(4):
+        worst = refuse(book, f"p{i}", NOW + i * MINUTE, before=waiting_pod(f"p{i}"))
+    assert worst.state is State.UNHEALTHY
+
+
+def test_forgeries_do_not_lift_the_bound_of_one_honest_refusal(book: HealthBook) -> None:
+    refuse(book, "honest", NOW, before=waiting_pod("honest"))
+    for i in range(200):
+        mixed = refuse(book, f"p{i}", NOW + 1, namespace=f"mallory-{i % 2}")
+    assert mixed.state is State.DEGRADED
+    assert mixed.score == 0.4225
+
+
+def test_a_claim_that_never_gets_ready_degrades_its_device_until_another_does(
+    book: HealthBook,
+) -> None:
+    nic = DeviceId("dra.net", "gpu-1", "eth1")
+    held = ("nic", "dra.net", "gpu-1", "eth1")
+    bad = condition("Ready", "False", "AttachFailed", "no carrier", at=NOW)
+    book.report(of_claim(claim(held, name="first", conditions=[bad]), RULES, NOW), NOW)
+    assert (of(book, nic, NOW).state, of(book, nic, NOW).score) == (State.DEGRADED, 0.65)
+    assert "no carrier" in of(book, nic, NOW).evidence[0].evidence.text
+
+    book.vanish("ResourceClaim ml/first", NOW + MINUTE)  # its job gave up; the device is the same
+    assert of(book, nic, NOW + MINUTE).state is State.DEGRADED
+
+    good = claim(held, name="second", conditions=[condition("Ready", "True")])
+    book.report(of_claim(good, RULES, NOW + 2 * MINUTE), NOW + 2 * MINUTE)
+    assert of(book, nic, NOW + 2 * MINUTE).state is State.HEALTHY
+
+
+def test_a_tenants_broken_claims_never_make_a_device_unhealthy(book: HealthBook) -> None:
+    """A claim whose own configuration is wrong, made again and again."""
+    nic = DeviceId("dra.net", "gpu-1", "eth1")
+    bad, good = condition("Ready", "False", "BadConfig"), condition("Ready", "True")
+    at = NOW
+    for i in range(200):
+        at += MINUTE
+        said = claim(("r", *nic), name="c", conditions=[bad if i % 2 == 0 else good])
+        book.report(of_claim(said, RULES, at), at)
+        assert of(book, nic, at).score >= 0.65
+        assert of(book, nic, at).state is not State.UNHEALTHY

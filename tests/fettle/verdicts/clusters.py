@@ -1,0 +1,57 @@
+"""A cluster whose views a test lays out, and the answers over them."""
+
+from typing import Any
+
+import msgspec
+
+from fettle.selectors.engine import SelectorEngine
+from fettle.settings import Settings
+from fettle.verdicts.answering import Answers
+from fettle.view import NodeView, Publisher
+from tests.fettle import building as b
+
+
+class Cluster:
+    """Publishes views one after another, saying what changed as the writer does."""
+
+    def __init__(self) -> None:
+        self.publisher = Publisher()
+        self.answers = Answers(self.publisher, SelectorEngine(), Settings())
+
+    def show(self, nodes: dict[str, NodeView], **fields: Any) -> None:
+        before = self.publisher.view
+        after = b.view(*nodes.values(), **fields)
+        after = msgspec.structs.replace(
+            after, generation=before.generation + 1, basis=before.basis + 1
+        )
+        names = {*before.nodes, *after.nodes}
+        changed = {n for n in names if before.nodes.get(n) is not after.nodes.get(n)}
+        self.publisher.publish(after, frozenset(changed))
+
+
+def claim_view() -> dict[str, Any]:
+    template = b.template(
+        {
+            "metadata": {"name": "t", "namespace": "default"},
+            "spec": {
+                "spec": {
+                    "devices": {
+                        "requests": [{"name": "r", "exactly": {"deviceClassName": b.DRIVER}}]
+                    }
+                }
+            },
+        }
+    )
+    return {"templates": {"default/t": template}, "classes": {b.DRIVER: b.device_class()}}
+
+
+POD = b.pod(
+    {
+        "metadata": {
+            "name": "p",
+            "namespace": "default",
+            "annotations": {"fettle.dev/policy": "training"},
+        },
+        "spec": {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "t"}]},
+    }
+)

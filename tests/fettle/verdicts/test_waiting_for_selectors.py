@@ -1,0 +1,89 @@
+"""An ask waits, within a bound, for selectors that nobody has evaluated yet: by the real engine."""
+
+import asyncio
+
+import msgspec
+
+from fettle.asks.asks import Ask
+from fettle.asks.claims import Alternative, Claim, Request
+from fettle.policy import BUILT_IN
+from fettle.selectors.engine import SelectorEngine
+from fettle.settings import Settings
+from fettle.verdicts.answering import Answers
+from tests.fettle import building as b
+from tests.fettle.verdicts.clusters import POD, Cluster, claim_view
+
+
+async def test_an_ask_waits_for_its_selector_to_be_evaluated() -> None:
+    cluster = Cluster()
+    engine = SelectorEngine()
+    settings = Settings()
+    patient = msgspec.structs.replace(settings.extender, wait_seconds=10.0)
+    settings = msgspec.structs.replace(settings, extender=patient)
+    cluster.answers = Answers(cluster.publisher, engine, settings)
+    await engine.start()
+    try:
+        bad = b.node("n", pools=(b.pool(b.device("a", 0.1)),))
+        cluster.show({"n": bad}, **claim_view())
+        ask = cluster.answers.ask(POD)
+        assert ask is not None
+        table = await cluster.answers.judged(ask)
+        assert table.refused == {"n"}
+        assert not table.provisional
+    finally:
+        await engine.close()
+
+
+async def test_what_was_not_evaluated_in_time_is_known_a_moment_later() -> None:
+    """The engine is not even started, and nobody ever waits for it as long as that takes."""
+    cluster = Cluster()
+    engine = SelectorEngine()
+    settings = Settings()
+    hasty = msgspec.structs.replace(settings.extender, wait_seconds=0.001)
+    settings = msgspec.structs.replace(settings, extender=hasty)
+    cluster.answers = Answers(cluster.publisher, engine, settings)
+    try:
+        bad = b.node("n", pools=(b.pool(b.device("a", 0.1)),))
+        cluster.show({"n": bad}, **claim_view())
+        ask = cluster.answers.ask(POD)
+        assert ask is not None
+        async with asyncio.timeout(20):
+            while (await cluster.answers.judged(ask)).refused != {"n"}:
+                await asyncio.sleep(0.01)
+    finally:
+        await engine.close()
+
+
+async def test_an_explanation_waits_for_selectors_that_the_verdict_did_without() -> None:
+    """The search never looks at a device that it has taken; who explains why, does."""
+    cluster = Cluster()
+    engine = SelectorEngine()
+    patient = msgspec.structs.replace(Settings().extender, wait_seconds=10.0)
+    settings = msgspec.structs.replace(Settings(), extender=patient)
+    cluster.answers = Answers(cluster.publisher, engine, settings)
+    await engine.start()
+    try:
+        device = b.device("a")
+        cluster.show({"n": b.node("n", pools=(b.pool(device),))})
+        known, unknown = "device.driver != ''", "device.driver != 'x'"
+        await engine.evaluate([known], [(device.id.driver, device.device)])
+        alternatives = (Alternative("x", "any", (known,)), Alternative("y", "any", (unknown,)))
+        claim = Claim("k", tuple(Request(a.name, (a,)) for a in alternatives))
+        ask = Ask(BUILT_IN["training"], claims=(claim,))
+        assert not (await cluster.answers.judged(ask)).undecided
+        verdict = (await cluster.answers.explained(ask))["n"]
+        assert "compete for the same devices" in verdict.unfit[0]
+    finally:
+        await engine.close()
+
+
+async def test_without_an_answer_in_time_the_node_is_undecided_and_allowed() -> None:
+    cluster = Cluster()  # its engine was never started
+    bad = b.node("n", pools=(b.pool(b.device("a", 0.1)),))
+    cluster.show({"n": bad}, **claim_view())
+    ask = cluster.answers.ask(POD)
+    assert ask is not None
+    table = cluster.answers.table(ask)
+    table.judge(bad, cluster.answers.matching())
+    assert table.verdicts["n"].fits
+    assert table.undecided == table.provisional == {"n"}
