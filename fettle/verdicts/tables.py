@@ -67,7 +67,6 @@ class Table:
         self.refused: set[str] = set()
         self.undecided: set[str] = set()
         self.unfit: set[str] = set()
-        self.scores: dict[str, int] = {}
         self.entries: dict[str, bytes] = {}
         self.spent_s = 0.0
         """What was spent on this ask since everything about it was last forgotten."""
@@ -76,7 +75,7 @@ class Table:
     def clear(self) -> None:
         self.spent_s = 0.0
         self._unjudged = None
-        for kept in (self.verdicts, self.scores, self.entries, self._alike):
+        for kept in (self.verdicts, self.entries, self._alike):
             kept.clear()
         for names in (self.provisional, self.refused, self.undecided, self.unfit):
             names.clear()
@@ -86,7 +85,6 @@ class Table:
             self._unjudged |= names
         for name in names:
             self.verdicts.pop(name, None)
-            self.scores.pop(name, None)
             self.entries.pop(name, None)
         for kept in (self.provisional, self.refused, self.undecided, self.unfit):
             kept.difference_update(names)
@@ -110,7 +108,6 @@ class Table:
                     self._alike.clear()
                 self._alike[shape] = verdict
         self.verdicts[node.name] = verdict
-        self.scores[node.name] = verdict.score
         self.entries[node.name] = host_priority(node.name, verdict.score)
         for kept, belongs in (
             (self.refused, not verdict.fits),
@@ -155,13 +152,18 @@ class Table:
         None at all where many score alike: the scheduler counts a missing host as 0, so that too
         says that there is nothing to prefer, and it need not read it (decision 0013).
         """
-        if len(names) > MANY and len(set(map(self.scores.get, names))) == 1:
+        if len(names) > MANY and self._score_alike(names):
             return []
         try:
             return list(map(self.entries.__getitem__, names))
         except KeyError:
             unknown = host_score(UNKNOWN_SCORE, self.ask.policy.placement.degraded)
             return [self.entries.get(name) or host_priority(name, unknown) for name in names]
+
+    def _score_alike(self, names: list[str]) -> bool:
+        """Nodes share verdicts, so few of them have to be looked at."""
+        verdicts = {id(verdict): verdict for verdict in map(self.verdicts.get, names)}
+        return len({verdict and verdict.score for verdict in verdicts.values()}) == 1
 
     def _shape(self, node: NodeView, match: "Matching") -> Hashable | None:
         """What this ask sees of a node, names left out; None where it sees more than that."""
