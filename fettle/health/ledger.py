@@ -121,7 +121,7 @@ class Ledger:
     def weighed(self, subject: Subject, now: float) -> Iterator[Weighed]:
         """All that counts about a subject; what stands hides what of its topic fades below it.
 
-        What tenants could bring about counts less than its weight, so it hides its like only.
+        Witnesses add up, so what has one hides, and is hidden by, the word of the same one only.
         """
         standing: dict[tuple[_Topic, str], Evidence] = {}
         for (_, said), evidence in self._standing.get(subject, {}).items():
@@ -132,8 +132,7 @@ class Ledger:
         for (topic, _, witness), one in self._fading.get(subject, {}).items():
             if not one.is_negligible(now):
                 weighed = one.weighed(now)
-                above = (standing.get((topic, who)) for who in ("", witness))
-                if not any(_hides(evidence, weighed) for evidence in above):
+                if not _hides(standing.get((topic, witness)), weighed):
                     yield weighed
 
     def fading(self, subject: Subject, now: float) -> Iterator[Fading]:
@@ -315,7 +314,7 @@ def _hides(standing: Evidence | None, fading: Weighed) -> bool:
     """Whether the score is the same without what fades."""
     if standing is None or fading.weight > standing.weight:
         return False
-    return not standing.witness or fading.evidence.together <= standing.together
+    return fading.evidence.together <= standing.together
 
 
 def _settles(report: Report, said: Said) -> bool:

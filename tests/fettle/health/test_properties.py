@@ -120,6 +120,13 @@ def about_the_bus(kind: Kind, weight: float, **more: Any) -> Evidence:
     [Report("honest", (about_the_bus(Kind.DECAYING, 0.5),))],
     about_the_bus(Kind.LATCHED, 1.0, witness="team-a", together=0.1),
 )
+@example(
+    [
+        Report(team, (about_the_bus(Kind.DECAYING, 0.35, witness=team, together=0.6),))
+        for team in ("team-a", "team-b")
+    ],
+    about_the_bus(Kind.LEVEL, 0.4),
+)
 def test_more_evidence_never_raises_a_score(said: list[Report], more: Evidence) -> None:
     before = assess(told(said)).score
     after = assess(told([*said, Report("one more", (more,))])).score
