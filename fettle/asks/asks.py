@@ -123,7 +123,11 @@ def ask_of(
         elif spec is None:
             unsettled.append(f"claim {entry.name}: neither claim nor template is known yet")
         else:
-            claims.append(claiming.claim(entry.name, spec, view.classes))
+            wanted = claiming.claim(entry.name, spec, view.classes)
+            if reasons := _unreadable_classes(wanted, view):
+                unsettled += reasons
+            else:
+                claims.append(wanted)
     policy = resolve_policy(pod, view, policies).policy
     return Ask(policy, units, tuple(claims), tuple(bound), tuple(barred), tuple(unsettled))
 
@@ -150,6 +154,16 @@ def _unreadable(pod: core.Pod, entry: core.PodResourceClaim, view: View, *, is_m
     template = f"ResourceClaimTemplate {namespace}/{entry.resource_claim_template_name}"
     said = view.quarantined.get(claim, "")
     return said if said or is_made else view.quarantined.get(template, "")
+
+
+def _unreadable_classes(wanted: Claim, view: View) -> list[str]:
+    """Why classes that it names cannot be read."""
+    names = dict.fromkeys(alternative.class_name for alternative in wanted.alternatives())
+    return [
+        f"device class {name} cannot be read: {view.quarantined[f'DeviceClass {name}']}"
+        for name in names
+        if name not in view.classes and f"DeviceClass {name}" in view.quarantined
+    ]
 
 
 def _claim_name(pod: core.Pod, entry: core.PodResourceClaim) -> str | None:

@@ -112,4 +112,8 @@ def _amounts(amounts: Mapping[Any, int]) -> list[tuple[object, str]]:
 
 
 def _digest(content: object) -> bytes:
-    return blake2b(_encode(content), digest_size=16).digest()
+    try:
+        encoded = _encode(content)
+    except OverflowError:  # a number beyond 64 bits, which no API server stores
+        encoded = repr(content).encode()
+    return blake2b(encoded, digest_size=16).digest()

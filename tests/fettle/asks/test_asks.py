@@ -204,6 +204,21 @@ def test_a_claim_that_cannot_be_read_says_so_with_the_reason() -> None:
     assert "cannot be read: ResourceClaim default/odd: Expected `object`" in ask.unsettled[0]
 
 
+def test_a_class_that_cannot_be_read_is_not_one_that_does_not_exist() -> None:
+    said = {f"DeviceClass {b.DRIVER}": f"DeviceClass {b.DRIVER}: Expected `object`"}
+    claim = b.claim({"metadata": {"name": "c", "namespace": "default"}, "spec": claim_spec()})
+    pod = b.pod(claim_pod(resourceClaimName="c"))
+    unread = b.view(claims={"default/c": claim}, quarantined=said)
+    ask = asks.ask_of(pod, unread, POLICIES)
+    assert ask is not None
+    assert not ask.claims
+    assert f"device class {b.DRIVER} cannot be read: DeviceClass" in ask.unsettled[0]
+    kept = b.view(claims={"default/c": claim}, classes=CLASSES, quarantined=said)
+    ask = asks.ask_of(pod, kept, POLICIES)
+    assert ask is not None
+    assert ask.claims
+
+
 def test_a_template_that_cannot_be_read_matters_until_its_claim_is_made() -> None:
     said = {"ResourceClaimTemplate default/t": "ResourceClaimTemplate default/t: wrong"}
     entry = {"resourceClaimTemplateName": "t"}

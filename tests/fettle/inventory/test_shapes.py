@@ -109,3 +109,13 @@ def test_amounts_beyond_64_bits_are_looked_at_too() -> None:
     pool = {"name": "n2", "generation": 1, "resourceSliceCount": 1}
     huge = node("n2", [], pool=pool, sharedCounters=[{"name": "s", "counters": counters}])
     assert huge.pools[0].look != FIRST.pools[0].look
+
+
+@pytest.mark.parametrize("number", [2**64, -(10**30)])
+def test_a_number_beyond_64_bits_is_told_apart_like_any_other(number: int) -> None:
+    def columns(number: int) -> Any:
+        device = {"name": "gpu-0", "attributes": {"serial": {"int": number}}}
+        return node("n", [device]).pools[0].columns
+
+    assert columns(number) == columns(number)
+    assert columns(number) != columns(number + 1)
