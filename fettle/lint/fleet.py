@@ -1,8 +1,9 @@
 """The devices of the cluster as rules ask about them: what drivers publish, and what selectors
 match. Follows the views, at most once in a while, and looks again only at pools that changed.
 
-Whoever asks first waits; from then on answers come from memory, a moment old at most, and are
-brought up to date behind: rules on inventory are about minutes, not about milliseconds.
+Whoever asks first, or after a while, waits; in between answers come from memory, some seconds old
+at most, and are brought up to date behind: rules on inventory are about minutes, not about
+milliseconds.
 """
 
 import asyncio
@@ -32,6 +33,8 @@ from fettle.wire.resource import Device, DeviceTaint
 
 FRESH_S = 1.0
 """How long a view is good enough."""
+STALE_S = 5.0
+"""What nobody asked about for so long is looked at anew before it is answered."""
 _SURVEYS = 128
 _ALIKE = 10_000
 """Looks and makeups of pools that are kept as one; beyond, it begins anew."""
@@ -64,7 +67,7 @@ class Fleet:
         self._alike: dict[object, Any] = {}
         self._surveys: OrderedDict[Selection, _Held] = OrderedDict()
         self._asked_at: dict[Selection, float] = {}
-        self._looked_at = float("-inf")
+        self._looked_at = self._current_at = float("-inf")
         self._lock = asyncio.Lock()
         self._running: dict[Hashable, asyncio.Task[None]] = {}
         self.catalogue = Catalogue()
@@ -88,23 +91,27 @@ class Fleet:
     async def prepare(self, view: View, selections: Iterable[Selection], wait_s: float) -> None:
         """Have surveys of these selections; waits only for what was never asked before, and not
         longer than this: the rest goes on by itself."""
-        if view.basis != self._view.basis and self._clock() - self._looked_at >= FRESH_S:
+        now = self._clock()
+        if view.basis == self._view.basis:
+            self._current_at = now
+        elif now - self._looked_at >= FRESH_S:
             following = self._started(None, self._follow, view)
-            if not self.version:
+            if not self.version or now - self._current_at > STALE_S:
                 await asyncio.wait({following}, timeout=wait_s)
         if self._evaluator is None or not self.version:
             return
         missing: set[asyncio.Task[None]] = set()
         for selection in dict.fromkeys(selections):
             held = self._surveys.get(selection)
+            stale = held is None or now - self._asked_at[selection] > STALE_S
             if held is not None:
                 self._surveys.move_to_end(selection)
-                self._asked_at[selection] = self._clock()
+                self._asked_at[selection] = now
             if held is not None and held.basis == self._view.basis:
                 continue
             if selection in self._running or len(self._running) < _MOST_AT_ONCE:
                 task = self._started(selection, self._survey, selection)
-                if held is None:
+                if stale:
                     missing.add(task)
         if missing:
             await asyncio.wait(missing, timeout=wait_s)
@@ -148,9 +155,12 @@ class Fleet:
                 await slices.pause()
             self._seen, self._view = seen, view
             self.catalogue = Catalogue(looks, frozenset(taints), frozenset(node_taints), kubelets)
-            self._looked_at = self._clock()
+            self._looked_at = self._current_at = self._clock()
             self.version += 1
             self._forget()
+        for selection, asked_at in self._asked_at.items():
+            if self._looked_at - asked_at <= STALE_S and len(self._running) < _MOST_AT_ONCE:
+                self._started(selection, self._survey, selection)
 
     async def _survey(self, selection: Selection) -> None:
         async with self._lock:

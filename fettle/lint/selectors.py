@@ -103,7 +103,8 @@ class SelectorFails(Rule):
             always = survey.decided and not survey.matched and not survey.missed
             texts = {text(field.value): field for field in option.selectors}
             field = texts.get(first.expression, option.field.at("deviceClassName"))
-            reached = survey.of_class or survey.looked
+            by_class = first.expression in survey.selection.of_class
+            reached = survey.looked if by_class else survey.of_class
             yield self.finding(
                 field,
                 f"fails on {survey.aborted} of {reached} devices, such as {first.device}: "

@@ -7,7 +7,7 @@ expression one is evaluated: a fleet of few models costs little more than to go 
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from enum import Enum
 from operator import attrgetter
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -17,15 +17,16 @@ import msgspec
 from fettle.amounts import Unreadable, nano
 from fettle.inventory.shapes import read_by
 from fettle.lint.surveys import Abort, Look, Selection, Survey
-from fettle.selectors import rows
+from fettle.selectors import rows, versions
 from fettle.selectors.outcomes import Kind, Outcome
-from fettle.selectors.rows import Key, Reads
+from fettle.selectors.rows import Key, Read, Reads, Value
 from fettle.view import DeviceView, PoolView, View
-from fettle.wire.resource import Device, DeviceTaint
+from fettle.wire.resource import Device, DeviceAttribute, DeviceTaint
 
 _Value = TypeVar("_Value")
 _SLICE_S = 0.0002
 _ABORTS = 3
+_MISSED = 1024
 
 _taints = attrgetter("taints")
 
@@ -64,13 +65,14 @@ class Makeup(msgspec.Struct, frozen=True, eq=False):
 class Seen(NamedTuple):
     """What a pool holds, as one node or several see it.
 
-    `unclear`: devices may be missing. `devices` is equal for pools with the same devices.
+    `unclear`: devices may be missing. `devices` is equal where the same ones are published, and for
+    nodes that may use the same of them.
     """
 
     pool: PoolView
     makeup: Makeup
     unclear: bool
-    devices: tuple[str, str, int]
+    devices: Hashable
 
 
 def see(pool: PoolView, alike: dict[object, Any]) -> Seen:
@@ -80,9 +82,9 @@ def see(pool: PoolView, alike: dict[object, Any]) -> Seen:
     makeup = Makeup(looks, standings)
     if pool.columns:  # else nothing tells whether attributes are equal
         makeup = alike.setdefault((looks, standings), makeup)
-    first = id(pool.devices[0].published) if pool.devices else 0
-    unclear = bool(pool.incomplete or pool.invalid)
-    return Seen(pool, makeup, unclear, (pool.driver, pool.name, first))
+    published = hash(tuple([id(device.published) for device in pool.devices]))
+    unclear = bool(pool.incomplete or pool.invalid or pool.unclear)
+    return Seen(pool, makeup, unclear, (published, makeup.standings))
 
 
 def _standing(device: DeviceView) -> _Standing:
@@ -109,13 +111,13 @@ that the selection reads."""
 
 
 class Judged(msgspec.Struct, frozen=True, gc=False):
-    """Pools of one likeness under one selection: which of the devices match, by their places, and
-    which only the class's selectors match, one of each look. `aborts` have expression and reason.
+    """Pools of one likeness under one selection, devices by their places: those that all selectors
+    match, that the class's match, and that only those match. `aborts` have expression and reason.
     """
 
     matched: tuple[int, ...]
+    of_class: tuple[int, ...]
     missed: tuple[int, ...]
-    of_class: int
     undecided: int
     aborts: tuple[tuple[int, str, str], ...]
 
@@ -181,9 +183,9 @@ class _Working:
         standings = seen.makeup.standings
         self.alive = [i for i, s in enumerate(standings) if s is _Standing.SOUND]
         self.undecided = standings.count(_Standing.UNCLEAR)
-        self.of_class = 0
+        self.of_class: tuple[int, ...] = ()
         self.keys: list[Key] = []
-        self._missed: dict[Look, int] = {}
+        self._missed: list[int] = []
         self._aborts: list[tuple[int, str, str]] = []
 
     def sift(self, expression: str, outcomes: Mapping[Key, Outcome | None], *, own: bool) -> None:
@@ -198,15 +200,15 @@ class _Working:
             elif outcome.kind is Kind.WOULD_ABORT:
                 self._aborts.append((index, expression, outcome.reason))
             elif own:
-                self._missed.setdefault(self.seen.makeup.looks[index], index)
+                self._missed.append(index)
         self.alive = alive
         self.keys = []
 
     def judged(self) -> Judged:
         return Judged(
             tuple(self.alive),
-            tuple(self._missed.values()),
             self.of_class,
+            tuple(self._missed),
             self.undecided,
             tuple(self._aborts),
         )
@@ -222,7 +224,7 @@ async def _sift(
     for expression in selection.of_class:
         await _sift_by(expression, pools, evaluator, slices, own=False)
     for pool in pools:
-        pool.of_class = len(pool.alive)
+        pool.of_class = tuple(pool.alive)
     for expression in selection.of_request:
         await _sift_by(expression, pools, evaluator, slices, own=True)
 
@@ -255,21 +257,81 @@ async def _sift_by(
 
 
 async def nearest_miss(selection: Selection, survey: Survey, evaluator: Evaluator) -> str:
-    """What the nearest device of the class lacks, where none matches."""
+    """What the nearest device of the class lacks, where none matches.
+
+    Of devices that lack as much, the one with the largest values is the nearest.
+    """
     if survey.matched or not survey.missed:
         return ""
-    missed = sorted(survey.missed.values(), key=_size, reverse=True)
+    reads = [read for e in selection.of_request for read in evaluator.reads(e) or ()]
+    missed = sorted(survey.missed, key=lambda device: _size(device, reads), reverse=True)
     devices = [(device.id.driver, device.device) for device in missed]
     found = [await evaluator.nearest(e, devices) for e in selection.of_request]
     return " and ".join(filter(None, found))
 
 
-def _size(device: DeviceView) -> list[int]:
-    """Capacities in 1e-9: of devices that lack as much, the largest is the nearest."""
+def _size(device: DeviceView, reads: Iterable[Read]) -> list[tuple[int, ...]]:
+    """What it has where expressions look, and then its capacities."""
+    looked = [rows.look(read, device.id.driver, device.device) for read in reads]
+    capacity = device.device.capacity or {}
+    return [_amount(v) for v in (*looked, *(capacity[name].value for name in sorted(capacity)))]
+
+
+def _amount(value: Value | bool | None) -> tuple[int, ...]:
+    """Comparable with those of the same attribute or capacity; empty where nothing is larger."""
+    if isinstance(value, DeviceAttribute):
+        if value.version is not None and versions.is_version(value.version):
+            major, minor, patch, *_ = versions.parse(value.version)
+            return major, minor, patch
+        return (value.int_,) if value.int_ is not None else ()
+    if value is None or isinstance(value, bool):
+        return ()
     try:
-        return [nano(c.value) for _, c in sorted((device.device.capacity or {}).items())]
+        return (nano(value),)
     except Unreadable:
-        return []
+        return ()
+
+
+class _Counted(NamedTuple):
+    """One pool as the cluster has it, whoever sees it."""
+
+    looked: int
+    of_class: int
+    matched: Collection[DeviceView]
+    undecided: int
+    aborts: Sequence[Abort]
+
+
+def _counted(sightings: Sequence[tuple[Seen, Judged]]) -> _Counted:
+    """Each device once: nodes may see different ones of a pool, and may use different ones."""
+    devices: dict[int, DeviceView] = {}
+    of_class: set[int] = set()
+    matched: dict[int, DeviceView] = {}
+    aborts: dict[int, Abort] = {}
+    for seen, found in sightings:
+        ids = [id(device.published) for device in seen.pool.devices]
+        devices.update(zip(ids, seen.pool.devices, strict=True))
+        of_class.update(ids[at] for at in found.of_class)
+        matched.update((ids[at], seen.pool.devices[at]) for at in found.matched)
+        aborts.update((ids[at], _abort(seen, at, *why)) for at, *why in found.aborts)
+    undecided = max(found.undecided + seen.unclear for seen, found in sightings)
+    return _Counted(len(devices), len(of_class), matched.values(), undecided, list(aborts.values()))
+
+
+def _counted_once(seen: Seen, found: Judged) -> _Counted:
+    """The same, of a pool that all see alike."""
+    devices = seen.pool.devices
+    return _Counted(
+        len(devices),
+        len(found.of_class),
+        _at(devices, found.matched),
+        found.undecided + seen.unclear,
+        [_abort(seen, at, *why) for at, *why in found.aborts],
+    )
+
+
+def _abort(seen: Seen, at: int, expression: str, reason: str) -> Abort:
+    return Abort(expression, seen.pool.devices[at].id, reason)
 
 
 async def total(
@@ -280,42 +342,42 @@ async def total(
     sums: Counter[str] = Counter()
     taints: Counter[tuple[DeviceTaint, ...]] = Counter()
     looks: dict[Look, DeviceView] = {}
-    missed: dict[Look, DeviceView] = {}
+    missed: list[DeviceView] = []
     drivers: set[str] = set()
     aborts: list[Abort] = []
     matches: dict[int, tuple[DeviceView, ...]] = {}
-    counted: set[tuple[str, str, int]] = set()
     noted: set[Likeness] = set()
+    sightings: dict[tuple[str, str], dict[Hashable, tuple[Seen, Judged]]] = {}
     for key, pool in seen.items():
         like = judging.likeness[key]
         found, devices = judging.judged[like], pool.pool.devices
-        matched = matches[key] = _at(devices, found.matched)
-        if pool.devices in counted and devices:
-            continue  # the same devices, as another node sees them
-        counted.add(pool.devices)
-        sums["looked"] += len(devices)
-        sums["of_class"] += found.of_class
-        sums["matched"] += len(matched)
-        sums["undecided"] += found.undecided + pool.unclear
-        sums["aborted"] += len(found.aborts)
-        taints.update(map(_taints, matched))
-        if found.of_class:
-            sums["pools_of_class"] += 1
-        if len(aborts) < _ABORTS:
-            aborts += [Abort(e, devices[at].id, reason) for at, e, reason in found.aborts]
+        matches[key] = _at(devices, found.matched)
+        sightings.setdefault((pool.pool.driver, pool.pool.name), {})[pool.devices] = pool, found
         if like not in noted:
             noted.add(like)
-            if found.of_class:
-                drivers.add(pool.pool.driver)
-            for examples, places in ((looks, found.matched), (missed, found.missed)):
-                for at in places:
-                    examples.setdefault(pool.makeup.looks[at], devices[at])
+            for at in found.matched:
+                looks.setdefault(pool.makeup.looks[at], devices[at])
+            missed += _at(devices, found.missed)[: _MISSED - len(missed)]
+        await slices.pause()
+    for (driver, _), seen_as in sightings.items():
+        ways = list(seen_as.values())
+        counted = _counted_once(*ways[0]) if len(ways) == 1 else _counted(ways)
+        sums["looked"] += counted.looked
+        sums["of_class"] += counted.of_class
+        sums["matched"] += len(counted.matched)
+        sums["undecided"] += counted.undecided
+        sums["aborted"] += len(counted.aborts)
+        taints.update(map(_taints, counted.matched))
+        if counted.of_class:
+            sums["pools_of_class"] += 1
+            drivers.add(driver)
+        aborts += counted.aborts[: _ABORTS - len(aborts)]
         await slices.pause()
     on, local = await _by_node(matches, view, slices)
     return Survey(
         selection=selection,
         looked=sums["looked"],
-        pools=len(counted),
+        pools=len(sightings),
         pools_of_class=sums["pools_of_class"],
         local=local,
         of_class=sums["of_class"],
@@ -323,10 +385,10 @@ async def total(
         aborted=sums["aborted"],
         undecided=sums["undecided"],
         drivers=frozenset(drivers),
-        aborts=tuple(aborts[:_ABORTS]),
+        aborts=tuple(aborts),
         on=on,
         looks=looks,
-        missed=missed,
+        missed=tuple(missed),
         taints=taints,
         most=max(map(len, on.values()), default=0),
     )

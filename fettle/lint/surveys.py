@@ -40,10 +40,10 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True):
     `looked` devices in `pools` pools were judged; all pools with matches are `local` to one node
     each, or not. `of_class` passed the class's selectors, in `pools_of_class` pools, and
     `matched` all. `undecided` are those nothing sure can be said of. `on` has the matches by node,
-    `most` how many there are on any one, `looks` one match of each look, `missed` one of each look
-    that passed the class only, `taints` how many matches bear which taints. `nearest` says what
-    the nearest device lacks where nothing matches. `by_count` remembers nodes by how many matches
-    they have at least.
+    `most` how many there are on any one, `looks` one match of each look, `missed` examples of
+    those that passed the class only, `taints` how many matches bear which taints. `nearest` says
+    what the nearest device lacks where nothing matches. `by_count` remembers nodes by how many
+    matches they have at least.
     """
 
     selection: Selection
@@ -59,7 +59,7 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True):
     aborts: tuple[Abort, ...]
     on: Mapping[str, tuple[DeviceView, ...]]
     looks: Mapping[Look, DeviceView]
-    missed: Mapping[Look, DeviceView]
+    missed: tuple[DeviceView, ...]
     taints: Mapping[tuple[DeviceTaint, ...], int]
     most: int
     nearest: str = ""

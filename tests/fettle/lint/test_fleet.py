@@ -8,7 +8,7 @@ import pytest
 
 from fettle.lint.cluster import Cluster
 from fettle.lint.findings import Severity
-from fettle.lint.fleet import FRESH_S, Fleet
+from fettle.lint.fleet import FRESH_S, STALE_S, Fleet
 from fettle.lint.linting import Linter
 from fettle.lint.manifests import Manifest
 from fettle.lint.surveys import Selection, Survey
@@ -71,7 +71,7 @@ async def test_a_survey_counts_devices_by_what_matches_them_and_where() -> None:
     assert (survey.looked, survey.of_class, survey.matched, survey.undecided) == (7, 6, 4, 0)
     assert {node: len(devices) for node, devices in survey.on.items()} == {"gpu-a": 4}
     assert (survey.most, survey.local, set(survey.drivers)) == (4, True, {GPU})
-    assert [d.id.pool for d in survey.missed.values()] == ["gpu-b"]
+    assert {device.id.pool for device in survey.missed} == {"gpu-b"}
 
 
 def networked(selector: Object) -> list[Object]:
@@ -109,6 +109,67 @@ async def test_devices_of_the_network_count_once_and_are_local_to_none(
     survey = await surveyed(Fleet(InProcess()), view_of(networked(selector)), ALL_GPUS)
     assert (survey.looked, survey.matched, survey.local) == (2, 2, False)
     assert survey.nodes(2) == nodes
+
+
+def seen_differently(split: str) -> list[Object]:
+    """A pool of two small devices for node a, and two large ones that only node b has."""
+    devices = [gpu(n, memory="40Gi") for n in (0, 1)] + [gpu(n, memory="80Gi") for n in (2, 3)]
+    names = ["a", "a", "b", "b"]
+    if split == "devices":
+        own = [{**device, "nodeName": name} for device, name in zip(devices, names, strict=True)]
+        slices = [api.resource_slice("p", own, driver=GPU)]
+        del slices[0]["spec"]["nodeName"]
+        slices[0]["spec"]["perDeviceNodeSelection"] = True
+    else:
+        slices = [api.resource_slice("p", part, driver=GPU) for part in (devices[:2], devices[2:])]
+        for made, where in zip(slices, ({"allNodes": True}, {"nodeName": "b"}), strict=True):
+            made["metadata"]["name"] += str(where)
+            made["spec"]["pool"]["resourceSliceCount"] = 2
+            del made["spec"]["nodeName"]
+            made["spec"] |= where
+    return [api.node("a"), api.node("b"), *slices]
+
+
+@pytest.mark.parametrize("split", ["devices", "slices"])
+@pytest.mark.parametrize("order", [1, -1])
+async def test_a_pool_that_nodes_see_differently_counts_with_all_that_any_can_use(
+    split: str, order: int
+) -> None:
+    large = f'device.capacity["{GPU}"].memory.compareTo(quantity("80Gi")) >= 0'
+    view = view_of(seen_differently(split))
+    view = msgspec.structs.replace(view, nodes=dict(list(view.nodes.items())[::order]))
+    known = Fleet(InProcess())
+    survey = await surveyed(known, view, Selection((CLASS,), (large,)))
+    assert (survey.looked, survey.of_class, survey.matched, survey.pools) == (4, 4, 2, 1)
+    assert survey.nodes(2) == {"b"}
+    everything = await surveyed(known, view, ALL_GPUS)
+    assert everything.matched == sum(everything.taints.values()) == 4
+
+
+async def test_slices_that_contradict_each_other_leave_it_undecided() -> None:
+    slices = [api.resource_slice("gpu-a", [gpu(n)], driver=GPU, slices=2 + n) for n in (0, 1)]
+    slices[1]["metadata"]["name"] = "other"
+    survey = await surveyed(Fleet(InProcess()), view_of([api.node("gpu-a"), *slices]), ALL_GPUS)
+    assert not survey.decided
+
+
+@pytest.mark.parametrize(
+    ("selector", "nearest"),
+    [
+        (f'device.attributes["{GPU}"].driverVersion.isGreaterThan(semver("560.0.0"))', "555.1.1"),
+        (f'device.attributes["{GPU}"].index >= 10', "index 3 < 10"),
+        (f'device.capacity["{GPU}"].memory.compareTo(quantity("96Gi")) >= 0', "94Gi < 96Gi"),
+    ],
+)
+async def test_the_nearest_of_devices_that_lack_as_much_has_the_largest_value(
+    selector: str, nearest: str
+) -> None:
+    made = [gpu(0), gpu(3, memory="94Gi"), gpu(1)]
+    made[0]["capacity"] |= {"aaa": {"value": "9"}}
+    made[2]["attributes"]["driverVersion"] = {"version": "555.1.1"}
+    view = view_of([api.node("n"), api.resource_slice("n", made, driver=GPU)])
+    survey = await surveyed(Fleet(InProcess()), view, Selection((CLASS,), (selector,)))
+    assert nearest in survey.nearest
 
 
 async def test_a_pool_that_waits_for_slices_leaves_it_undecided() -> None:
@@ -154,6 +215,28 @@ async def test_a_newer_view_is_answered_from_memory_and_taken_in_behind() -> Non
     await known.prepare(smaller, [ALL_GPUS], 10)
     await settled()
     assert (await surveyed(known, smaller, ALL_GPUS)).matched == 4
+
+
+async def test_what_nobody_asked_about_for_a_while_is_looked_at_before_it_is_answered() -> None:
+    clock, first = Clock(), view_of(fleet())
+    known = Fleet(InProcess(), clock)
+    await surveyed(known, first, ALL_GPUS)
+    smaller = newer(view_of([o for o in fleet() if o["metadata"]["name"] != "gpu-b"]), first)
+    clock.now += STALE_S + 1
+    assert (await surveyed(known, smaller, ALL_GPUS)).matched == 4
+
+
+async def test_what_was_just_asked_about_is_brought_up_to_date_behind_without_another_ask() -> None:
+    clock, first = Clock(), view_of(fleet())
+    known = Fleet(InProcess(), clock)
+    await surveyed(known, first, ALL_GPUS)
+    smaller = newer(view_of([o for o in fleet() if o["metadata"]["name"] != "gpu-b"]), first)
+    clock.now += FRESH_S
+    assert (await surveyed(known, smaller, ALL_GPUS)).matched == 6
+    await settled()
+    survey = known.known(ALL_GPUS)
+    assert survey is not None
+    assert survey.matched == 4
 
 
 async def test_a_view_that_follows_closely_is_not_looked_at() -> None:
