@@ -11,7 +11,7 @@ from typing import Any
 
 from fettle.lint.raw import mapping
 from fettle.policy import ANNOTATIONS as POLICY_ANNOTATIONS
-from webhook import claims, jobs
+from webhook import claims, jobs, trainjobs
 from webhook.claims import Wanted
 from webhook.injecting import ANNOTATIONS, INJECTED, Injecting, record_of
 from webhook.patches import Editing
@@ -39,6 +39,7 @@ def carry(new: Object, old: Object) -> Editing:
     for name, value in record_of(old).values.items():
         if _OURS.fullmatch(name):
             _carry(editing, old, name, value)
+    trainjobs.carry(editing, old)
     return _with_record(editing, old)
 
 

@@ -113,6 +113,20 @@ async def test_a_train_job_hands_the_policy_to_the_jobset_made_of_it() -> None:
         assert injected(done)["values"] == {name: TRAINING}
 
 
+async def test_a_train_job_that_is_applied_again_keeps_the_patch_that_hands_the_policy_on() -> None:
+    before = workload("trainer.kubeflow.org/TrainJob", {"runtimeRef": {"name": "r"}})
+    stored = await mutated(before)
+    theirs = {"manager": "kueue.x-k8s.io/manager"}
+    spec = {**before["spec"], "trainer": {"numNodes": 3}, "runtimePatches": [theirs]}
+    again = {**before, "spec": spec}
+    done = await updated(again, stored)
+    assert done["spec"]["runtimePatches"] == [theirs, *stored["spec"]["runtimePatches"]]
+    assert injected(done) == injected(stored)
+    forged = {**stored, "metadata": {**stored["metadata"], "annotations": TRAINING}}
+    unrecorded = await mutation(again, operation="UPDATE", oldObject=forged)
+    assert "fettle.dev/webhook" not in str(unrecorded.patch)
+
+
 async def test_a_template_without_metadata_gets_it() -> None:
     done = await mutated(workload("apps/Deployment", {"template": {"spec": T["spec"]}}))
     assert done["spec"]["template"]["metadata"] == {"annotations": TRAINING}
