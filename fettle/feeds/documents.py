@@ -22,8 +22,8 @@ except ImportError:  # PyYAML built without libyaml: the same, ten times slower
 
 DEEPEST = 100
 """Levels of nesting; Kubernetes' own objects have about twenty."""
-ALIASED_BYTES = 32 * 1024 * 1024
-"""How much text aliases may add."""
+ALIASED_BYTES = 4 * 1024 * 1024
+"""How much text aliases may add: more than any object that is stored can hold."""
 
 _TAG = "tag:yaml.org,2002:"
 _MERGE = "<<"
