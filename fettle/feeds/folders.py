@@ -153,17 +153,21 @@ def _content(path: Path, stamp: _Stamp, held: _Content | None) -> _Content:
     objects: dict[Key, bytes] = {}
     problems: list[str] = []
     for each in found:
+        if other := _other_version(each.value):
+            problems.append(f"{each.where}: {other}")
         try:
             key, raw = _object(each)
         except SnapshotError as error:
-            problems.append(f"{each.where}: {error}")
+            if not other:
+                problems.append(f"{each.where}: {error}")
         else:
             objects[key] = raw
     return _Content(digest, objects, _sentence(path.name, problems))
 
 
 def _object(found: Found) -> tuple[Key, bytes]:
-    """The object as JSON, and what it is; raises SnapshotError if it is none that Fettle reads."""
+    """The object as JSON, and what it is, of whatever version; raises SnapshotError if it is none
+    that Fettle reads."""
     value = found.value
     if not isinstance(value, dict):
         raise SnapshotError(f"this is no Kubernetes object but {_shown(value)}")
@@ -189,14 +193,20 @@ def _kind(value: dict[str, Any]) -> Kind:
         raise SnapshotError(
             f"{_shown(name)} is not a kind that Fettle reads ({', '.join(kinds.BY_NAME)})"
         )
-    if kind.api_version != version:
-        raise SnapshotError(
-            f"{name} is read as {kind.api_version}, and this is {_shown(version)}; "
-            f"take it with `kubectl get {kind.plural}.{kind.version}.{kind.group} -o yaml`"
-            if kind.group
-            else f"{name} is read as {kind.api_version}, and this is {_shown(version)}"
-        )
     return kind
+
+
+def _other_version(value: object) -> str:
+    """Why an object cannot be read though its kind is known; "" if it can, or is no object."""
+    if not isinstance(value, dict):
+        return ""
+    name, version = value.get("kind"), value.get("apiVersion")
+    kind = kinds.BY_NAME.get(name) if isinstance(name, str) else None
+    if kind is None or not isinstance(version, str) or version == kind.api_version:
+        return ""
+    said = f"{name} is read as {kind.api_version}, and this is {_shown(version)}"
+    taken = f"kubectl get {kind.plural}.{kind.version}.{kind.group} -o yaml"
+    return f"{said}; take it with `{taken}`" if kind.group else said
 
 
 def _shown(value: object) -> str:

@@ -8,13 +8,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+import msgspec
 import structlog
 
 from fettle.errors import SnapshotError
 from fettle.feeds.folders import Folder, Key
 from fettle.wire.changes import Bad, Contact, Gone, ListEnded, ListStarted, Lost, Put, Sink
 from fettle.wire.kinds import BY_NAME, KINDS, Kind
-from fettle.wire.reading import Slices, read
+from fettle.wire.reading import Slices, bad, read
 
 _CONTACT_EVERY_S = 5.0
 
@@ -105,7 +106,11 @@ class SnapshotFeed:
         self._told = objects
 
     def _read(self, key: Key, raw: bytes) -> Put | Bad:
-        change = read(BY_NAME[key.kind], raw)
+        kind, version = BY_NAME[key.kind], _VERSION.decode(raw).api_version
+        if version == kind.api_version:
+            change = read(kind, raw)
+        else:
+            change = bad(kind, raw, f"{kind.name}: it is of {version}, not {kind.api_version}")
         self._unreadable.discard(key)
         if isinstance(change, Bad):
             self._unreadable.add(key)
@@ -129,6 +134,13 @@ class SnapshotFeed:
         for name in self.problems.keys() - problems.keys():
             log.info("snapshot file is good again or gone", file=name)
         self.problems = problems
+
+
+class _Version(msgspec.Struct, rename="camel"):
+    api_version: str
+
+
+_VERSION = msgspec.json.Decoder(_Version)
 
 
 def _now_s() -> float:

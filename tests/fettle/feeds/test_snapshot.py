@@ -173,6 +173,18 @@ async def test_an_object_of_another_kind_is_told_and_the_rest_of_its_file_served
         assert problem.endswith("and 1 more like these")
 
 
+async def test_an_object_of_another_version_is_bad_until_it_is_of_ours(tmp_path: Path) -> None:
+    spec = {"nodeName": "gpu-1", "driver": "d", "pool": {"name": "p"}}
+    made = {"kind": "ResourceSlice", "metadata": {"name": "s"}, "spec": spec}
+    write(tmp_path / "a.yaml", {"apiVersion": "resource.k8s.io/v9", **made})
+    async with serving(tmp_path) as (feed, recorder):
+        bad = recorder.bad["ResourceSlice"]["s"]
+        assert (bad.node, "resource.k8s.io/v9" in bad.reason) == ("gpu-1", True)
+        assert "ResourceSlice is read as resource.k8s.io/v1" in feed.problems["a.yaml"]
+        write(tmp_path / "a.yaml", {"apiVersion": "resource.k8s.io/v1", **made})
+        await recorder.until(lambda r: r.names("ResourceSlice") == {"s"})
+
+
 async def test_a_malformed_object_is_bad_as_it_would_be_from_a_cluster(tmp_path: Path) -> None:
     spec = {"nodeName": "gpu-1", "driver": 7, "pool": {"name": "p"}}
     odd = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "spec": spec}
