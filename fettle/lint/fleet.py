@@ -22,11 +22,10 @@ from fettle.lint.surveying import (
     Seen,
     Slices,
     judge,
-    nearest_miss,
     see,
-    total,
 )
 from fettle.lint.surveys import Catalogue, Look, Selection, Survey
+from fettle.lint.totals import nearest_miss, total
 from fettle.selectors.rows import Read
 from fettle.view import EMPTY, View
 from fettle.wire.resource import Device, DeviceTaint

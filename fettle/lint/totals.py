@@ -1,0 +1,188 @@
+"""What all pools together come to under a selection: counts, where matches are, the nearest miss.
+
+Each device counts once, though nodes may see different devices of a pool.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from operator import attrgetter
+from typing import NamedTuple
+
+from fettle.amounts import Unreadable, nano
+from fettle.lint.surveying import Evaluator, Judged, Judging, Likeness, Seen, Slices
+from fettle.lint.surveys import Abort, Look, Selection, Survey
+from fettle.selectors import rows, versions
+from fettle.selectors.rows import Read, Value
+from fettle.view import DeviceView, View
+from fettle.wire.resource import DeviceAttribute, DeviceTaint
+
+_ABORTS = 3
+_MISSED = 1024
+"""Examples among which the nearest is looked for."""
+
+_taints = attrgetter("taints")
+
+
+async def nearest_miss(selection: Selection, survey: Survey, evaluator: Evaluator) -> str:
+    """What the nearest device of the class lacks, where none matches.
+
+    Of devices that lack as much, the one with the largest values is the nearest.
+    """
+    if survey.matched or not survey.missed:
+        return ""
+    reads = [read for e in selection.of_request for read in evaluator.reads(e) or ()]
+    slices, sizes = Slices(), []
+    for at, device in enumerate(survey.missed):
+        sizes.append((_size(device, reads), -at))
+        await slices.pause()
+    missed = [survey.missed[-at] for _, at in sorted(sizes, reverse=True)]
+    devices = [(device.id.driver, device.device) for device in missed]
+    found = [await evaluator.nearest(e, devices) for e in selection.of_request]
+    return " and ".join(filter(None, found))
+
+
+def _size(device: DeviceView, reads: Iterable[Read]) -> list[tuple[int, ...]]:
+    """What it has where expressions look, and then its capacities."""
+    looked = [rows.look(read, device.id.driver, device.device) for read in reads]
+    capacity = device.device.capacity or {}
+    return [_amount(v) for v in (*looked, *(capacity[name].value for name in sorted(capacity)))]
+
+
+def _amount(value: Value | bool | None) -> tuple[int, ...]:
+    """Comparable with those of the same attribute or capacity; empty where nothing is larger."""
+    if isinstance(value, DeviceAttribute):
+        if value.version is not None and versions.is_version(value.version):
+            major, minor, patch, *_ = versions.parse(value.version)
+            return major, minor, patch
+        return (value.int_,) if value.int_ is not None else ()
+    if value is None or isinstance(value, bool):
+        return ()
+    try:
+        return (nano(value),)
+    except Unreadable:
+        return ()
+
+
+class _Counted(NamedTuple):
+    """One pool as the cluster has it, whoever sees it."""
+
+    looked: int
+    of_class: int
+    matched: Collection[DeviceView]
+    undecided: int
+    aborts: Sequence[Abort]
+
+
+def _counted(sightings: Sequence[tuple[Seen, Judged]]) -> _Counted:
+    """Each device once: nodes may see different ones of a pool, and may use different ones."""
+    devices: dict[int, DeviceView] = {}
+    of_class: set[int] = set()
+    matched: dict[int, DeviceView] = {}
+    aborts: dict[int, Abort] = {}
+    for seen, found in sightings:
+        ids = [id(device.published) for device in seen.pool.devices]
+        devices.update(zip(ids, seen.pool.devices, strict=True))
+        of_class.update(ids[at] for at in found.of_class)
+        matched.update((ids[at], seen.pool.devices[at]) for at in found.matched)
+        aborts.update((ids[at], _abort(seen, at, *why)) for at, *why in found.aborts)
+    undecided = max(found.undecided + seen.unclear for seen, found in sightings)
+    return _Counted(len(devices), len(of_class), matched.values(), undecided, list(aborts.values()))
+
+
+def _counted_once(seen: Seen, found: Judged) -> _Counted:
+    """The same, of a pool that all see alike."""
+    devices = seen.pool.devices
+    return _Counted(
+        len(devices),
+        len(found.of_class),
+        _at(devices, found.matched),
+        found.undecided + seen.unclear,
+        [_abort(seen, at, *why) for at, *why in found.aborts],
+    )
+
+
+def _abort(seen: Seen, at: int, expression: str, reason: str) -> Abort:
+    return Abort(expression, seen.pool.devices[at].id, reason)
+
+
+async def total(
+    selection: Selection, judging: Judging, seen: Mapping[int, Seen], view: View
+) -> Survey:
+    """The survey that follows from all pools."""
+    slices = Slices()
+    sums: Counter[str] = Counter()
+    taints: Counter[tuple[DeviceTaint, ...]] = Counter()
+    looks: dict[Look, DeviceView] = {}
+    missed: list[DeviceView] = []
+    drivers: set[str] = set()
+    aborts: list[Abort] = []
+    matches: dict[int, tuple[DeviceView, ...]] = {}
+    noted: set[Likeness] = set()
+    sightings: dict[tuple[str, str], dict[Hashable, tuple[Seen, Judged]]] = {}
+    for key, pool in seen.items():
+        like = judging.likeness[key]
+        found, devices = judging.judged[like], pool.pool.devices
+        matches[key] = _at(devices, found.matched)
+        sightings.setdefault((pool.pool.driver, pool.pool.name), {})[pool.devices] = pool, found
+        if like not in noted:
+            noted.add(like)
+            for at in found.matched:
+                looks.setdefault(pool.makeup.looks[at], devices[at])
+            missed += _at(devices, found.missed)[: _MISSED - len(missed)]
+        await slices.pause()
+    for (driver, _), seen_as in sightings.items():
+        ways = list(seen_as.values())
+        counted = _counted_once(*ways[0]) if len(ways) == 1 else _counted(ways)
+        sums["looked"] += counted.looked
+        sums["of_class"] += counted.of_class
+        sums["matched"] += len(counted.matched)
+        sums["undecided"] += counted.undecided
+        sums["aborted"] += len(counted.aborts)
+        taints.update(map(_taints, counted.matched))
+        if counted.of_class:
+            sums["pools_of_class"] += 1
+            drivers.add(driver)
+        aborts += counted.aborts[: _ABORTS - len(aborts)]
+        await slices.pause()
+    on, local = await _by_node(matches, view, slices)
+    return Survey(
+        selection=selection,
+        looked=sums["looked"],
+        pools=len(sightings),
+        pools_of_class=sums["pools_of_class"],
+        local=local,
+        of_class=sums["of_class"],
+        matched=sums["matched"],
+        aborted=sums["aborted"],
+        undecided=sums["undecided"],
+        drivers=frozenset(drivers),
+        aborts=tuple(aborts),
+        on=on,
+        looks=looks,
+        missed=tuple(missed),
+        taints=taints,
+        most=max(map(len, on.values()), default=0),
+    )
+
+
+def _at(devices: tuple[DeviceView, ...], places: tuple[int, ...]) -> tuple[DeviceView, ...]:
+    if len(places) == len(devices):
+        return devices
+    return tuple([devices[at] for at in places])
+
+
+async def _by_node(
+    matches: Mapping[int, tuple[DeviceView, ...]], view: View, slices: Slices
+) -> tuple[dict[str, tuple[DeviceView, ...]], bool]:
+    """Matches by node, and whether each pool with matches serves one node only."""
+    on: dict[str, tuple[DeviceView, ...]] = {}
+    places: set[tuple[str, str]] = set()
+    local = True
+    for name, node in view.nodes.items():
+        for pool in node.pools:
+            if matched := matches.get(id(pool), ()):
+                on[name] = on[name] + matched if name in on else matched
+                local = local and (pool.driver, pool.name) not in places
+                places.add((pool.driver, pool.name))
+        await slices.pause()
+    return on, local
