@@ -13,6 +13,8 @@ from fettle.selectors.signatures import Type
 from fettle.selectors.values import NO_OVERLOAD, CelError, Frame, Optional, Undecidable, Value
 
 _CLASS = re.compile(r"\\[pP]")
+_UNKNOWN_CLASS = re.compile(rb"invalid character class range: \\[pP](\{[^}]*\}|[^{])")
+"""A class whose name the other maker may know; one that is not closed is known to neither."""
 _ANY_BYTE = re.compile(r"(?<!\\)(?:\\\\)*\\C")
 _SIZE = re.compile(r"too large|too long|too deep", re.IGNORECASE)
 
@@ -27,7 +29,8 @@ def compiled(pattern: str) -> Any:
     try:
         return re2.compile(pattern, options)
     except re2.error as error:
-        if _SIZE.search(str(error)) or len(pattern) > 1000 or _CLASS.search(pattern):
+        unknown = any(_UNKNOWN_CLASS.search(said) for said in error.args if type(said) is bytes)
+        if _SIZE.search(str(error)) or len(pattern) > 1000 or unknown:
             raise Undecidable("a regular expression that may be read otherwise") from error
         raise CelError(f"the regular expression {pattern[:40]!r} cannot be read") from error
 
