@@ -24,6 +24,7 @@ from fettle.settings import Settings
 from fettle.slicing import in_slices
 from fettle.verdicts.requirements import Engines
 from fettle.view import Publisher, View
+from fettle.wire import nesting
 from webhook import patches
 from webhook.gates import EVERYTHING, Gates
 from webhook.metrics import Metrics
@@ -173,6 +174,8 @@ class Webhook:
     async def _mutate(self, request: Request) -> Judged:
         view = await self._knowing(request)
         mutation = await mutate(request, view, self._means._replace(gates=self._gates()))
+        if request.is_cut and mutation.patch:
+            raise BadInput(f"it nests deeper than {nesting.DEEP} levels")
         await in_slices(lambda: patches.apply(request.object, mutation.patch))
         self._metrics.unknown_policies.inc(len(mutation.unknown))
         answer = Answer(patch=mutation.patch, warnings=mutation.warnings)

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import msgspec
 
 from fettle.errors import BadInput
+from fettle.wire.nesting import shallow
 from webhook.patches import Operation
 
 API_VERSION = "admission.k8s.io/v1"
@@ -47,6 +48,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What the API server asks about. Objects stay raw: what we do not know must survive.
 
     `request_kind` is the kind that the author sent, where the API server converted it to `kind`.
+    `is_cut`: the objects nest deeper than can be read, and lack what lies that deep.
     """
 
     uid: str
@@ -60,6 +62,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     object: dict[str, Any] | None = None
     old_object: dict[str, Any] | None = None
     user_info: UserInfo = UserInfo()
+    is_cut: bool = False
 
     @property
     def username(self) -> str:
@@ -111,6 +114,16 @@ _REQUESTS = msgspec.json.Decoder(Request)
 def decode(body: bytes) -> Request:
     """The request in an AdmissionReview; raises BadInput that says what is wrong, and where."""
     try:
+        request = _decode(body)
+    except RecursionError:
+        request = msgspec.structs.replace(_decode(shallow(body)), is_cut=True)
+    if not request.uid:
+        raise BadInput(f"the {KIND}'s request.uid is empty, so no answer could name it")
+    return request
+
+
+def _decode(body: bytes) -> Request:
+    try:
         envelope = _ENVELOPES.decode(body)
         if (envelope.api_version, envelope.kind) != (API_VERSION, KIND):
             raise BadInput(
@@ -119,15 +132,11 @@ def decode(body: bytes) -> Request:
             )
         if bytes(envelope.request).strip() == b"null":
             raise BadInput(f"the {KIND} has no request")
-        request = _REQUESTS.decode(envelope.request)
+        request: Request = _REQUESTS.decode(envelope.request)
     except msgspec.DecodeError as error:  # includes ValidationError
         raise BadInput(f"no {KIND}: {error}") from error
     except UnicodeDecodeError as error:
         raise BadInput(f"no {KIND}: not UTF-8 at byte {error.start}") from error
-    except RecursionError as error:
-        raise BadInput(f"no {KIND}: nested too deeply") from error
-    if not request.uid:
-        raise BadInput(f"the {KIND}'s request.uid is empty, so no answer could name it")
     return request
 
 

@@ -14,6 +14,7 @@ from yaml.constructor import SafeConstructor
 from yaml.resolver import Resolver
 
 from fettle.errors import SnapshotError
+from fettle.wire import nesting
 
 try:
     from yaml import CSafeLoader as _Parser
@@ -27,6 +28,7 @@ ALIASED_BYTES = 4 * 1024 * 1024
 
 _TAG = "tag:yaml.org,2002:"
 _MERGE = "<<"
+_ANY: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 _LONGEST_PLAIN = 64  # longer is no number; also keeps the cache small
 _BYTE = re.compile(r"\(byte (\d+)\)")
 _RESOLVER = Resolver()
@@ -46,11 +48,9 @@ class Found(NamedTuple):
 def objects_of_json(text: bytes) -> list[Found]:
     """The objects of a JSON file; raises SnapshotError with line and reason."""
     try:
-        value = msgspec.json.decode(text)
+        value = nesting.decode(_ANY, text)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise SnapshotError(f"{_line_of(text, str(error))}no valid JSON: {error}") from error
-    except RecursionError as error:
-        raise SnapshotError("it is nested too deeply") from error
     return _flattened(value, "line 1", [])
 
 

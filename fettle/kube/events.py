@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from fettle.errors import BadInput
+from fettle.wire import nesting
 from fettle.wire.changes import Gone, Put
 from fettle.wire.kinds import Kind
 
@@ -43,8 +44,8 @@ class Events:
         """Raises BadInput for what is no event."""
         if not self._kind.is_probed:  # what is probed has to be read twice anyway
             try:
-                event = self._whole.decode(line)
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                event = nesting.decode(self._whole, line)
+            except (msgspec.DecodeError, UnicodeDecodeError):
                 return _unread(line)
             metadata = event.object.metadata
             if metadata.name and event.type in PUTS:
@@ -56,6 +57,7 @@ class Events:
 
 def _unread(line: bytes) -> Unread:
     try:
-        return _UNREAD.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        unread: Unread = nesting.decode(_UNREAD, line)
+        return unread
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BadInput(str(error)) from error

@@ -13,6 +13,8 @@ from typing import Any, Union, get_args, get_origin
 
 import msgspec
 
+from fettle.wire import nesting
+
 Probe = Callable[[bytes | msgspec.Raw], str]
 """The first unknown field of an object, with where it is; "" if there is none."""
 
@@ -26,7 +28,7 @@ def probe(*path: str, struct: type[msgspec.Struct]) -> Probe:
 
     def unknown(raw: bytes | msgspec.Raw) -> str:
         try:
-            decoder.decode(raw)
+            nesting.decode(decoder, raw)
         except msgspec.ValidationError as error:
             return str(error)
         return ""

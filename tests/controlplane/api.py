@@ -223,12 +223,12 @@ class Api:
         method: str,
         path: str,
         *,
-        body: Object | Objects | None = None,
+        body: Object | Objects | str | None = None,
         params: Mapping[str, str] | None = None,
         form: str | None = None,
     ) -> str:
         headers = {"Content-Type": _CONTENT_TYPES[form] if form else "application/json"}
-        data = json.dumps(body) if body is not None else None
+        data = body if isinstance(body, str | None) else json.dumps(body)
         async with self._open().request(
             method, self.server + path, data=data, params=params, headers=headers
         ) as response:

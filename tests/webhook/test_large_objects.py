@@ -10,9 +10,11 @@ from fettle.settings import LintSettings
 from tests.fettle.lint.builders import claim, exactly, knowing
 from tests.fettle.lint.builders import pod as claiming_pod
 from tests.webhook.conftest import Serve
-from tests.webhook.reviews import Object, pod
+from tests.webhook.mutations import policy_of
+from tests.webhook.reviews import Object, encoded, pod, review
 
 TRAINING = {policy.ANNOTATION: "training"}
+TOLERANT = policy_of({"tolerations": {"devices": [{"key": "vendor.example.com/ecc"}]}})
 TOO_MANY = claim(exactly(count=40))
 TOLERATION = {"key": "a", "operator": "Equal", "value": "b", "effect": "NoSchedule"}
 
@@ -77,3 +79,28 @@ async def test_a_pod_with_thousands_of_claims_is_judged(serve: Serve) -> None:
     response = await served.ask("/validate", claiming_pod({"resourceClaims": claims}))
     assert response["allowed"] is True
     assert served.reviews("validate", "warned") == 1
+
+
+def nesting(object: Object) -> bytes:
+    """The review of a claim whose opaque parameters nest by the thousand."""
+    parameters = {"driver": "acme.example.com", "parameters": {"deep": "HERE"}}
+    object["spec"]["devices"]["config"] = [{"opaque": parameters}]
+    return encoded(review(object)).replace(b'"HERE"', b"[" * 5000 + b"]" * 5000)
+
+
+async def test_what_nests_without_end_is_judged_by_what_stands_above(serve: Serve) -> None:
+    served = await serve(knowing())
+    answer = await (await served.post("/validate", nesting(claim(exactly(count=40))))).json()
+    assert "FTL010" in answer["response"]["status"]["message"]
+
+
+async def test_what_nests_without_end_is_left_as_it_is(serve: Serve) -> None:
+    """A patch of what was read only in part could cost its author the rest."""
+    served = await serve(knowing(), policies=(TOLERANT,))
+    made = claim(exactly())
+    made["metadata"]["annotations"] = {policy.ANNOTATION: TOLERANT.name}
+    assert "patch" in await served.ask("/mutate", made)
+    answer = await (await served.post("/mutate", nesting(made))).json()
+    assert answer["response"]["allowed"] is True
+    assert "patch" not in answer["response"]
+    assert "nests deeper than 100 levels" in answer["response"]["warnings"][0]

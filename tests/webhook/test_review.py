@@ -47,7 +47,7 @@ def without(part: str) -> Object:
         (b"[]", "Expected `object`"),
         (b"null", "Expected `object`"),
         (b'{"kind": "AdmissionReview\xff"}', "UTF-8 at byte"),
-        (b'{"request":' + b"[" * 100_000, "nested too deeply"),
+        (b'{"request":' + b"[" * 100_000, "truncated"),
         (b"{}", "not an AdmissionReview of admission.k8s.io/v1"),
         (encoded({**review(pod()), "kind": "Pod"}), "'Pod'"),
         (

@@ -116,7 +116,7 @@ def test_deep_nesting_is_refused_before_it_can_overflow_the_stack(opening: str) 
 
 
 def test_deeply_nested_json_is_refused() -> None:
-    with pytest.raises(SnapshotError, match="nested too deeply"):
+    with pytest.raises(SnapshotError, match="truncated"):
         objects_of_json(b"[" * 100_000)
 
 

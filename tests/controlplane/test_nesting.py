@@ -1,0 +1,82 @@
+"""What a tenant may store nests deeper than any reader of JSON follows."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.controlplane import objects, waiting
+from tests.controlplane.api import Api, ApiError
+from tests.controlplane.conftest import StartFettle
+from tests.controlplane.fettle_process import FettleProcess
+from tests.controlplane.fleet import create_dra_node
+from tests.controlplane.installed import register_webhooks, scores
+
+CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
+LEVELS = 4900
+"""Parameters of a driver may have 10 KiB."""
+HERE = {"key": "metadata.name", "operator": "In", "values": ["n"]}
+
+
+async def create(api: Api, name: str, count: int = 1) -> None:
+    """A claim as anybody may make it."""
+    spec = objects.claim_spec(count)
+    opaque = {"driver": "acme.example.com", "parameters": {"deep": "HERE"}}
+    spec["devices"]["config"] = [{"opaque": opaque}]
+    text = json.dumps(objects.claim(name, spec))
+    await api.request_text("POST", CLAIMS, body=text.replace('"HERE"', "[" * LEVELS + "]" * LEVELS))
+
+
+async def hold_the_only_device(api: Api, name: str) -> None:
+    result = {"request": "gpu", "driver": objects.DRIVER, "pool": "n", "device": "gpu-0"}
+    nodes = {"nodeSelectorTerms": [{"matchFields": [HERE]}]}
+    status = {"allocation": {"devices": {"results": [result]}, "nodeSelector": nodes}}
+    text = json.dumps({"status": status})
+    await api.request_text("PATCH", f"{CLAIMS}/{name}/status", body=text, form="merge")
+
+
+async def verdict(api: Api, fettle: FettleProcess, pod: str, claim: str) -> Any:
+    """On a pod with that claim, once Fettle knows both."""
+    made = objects.pod(pod, claims={"gpu": claim})
+    made["spec"]["schedulingGates"] = [{"name": "example.com/asked-only"}]
+    await api.create(made)
+    found = await waiting.wait_until(
+        lambda: scores(fettle, pod),
+        lambda nodes: bool(nodes) and not nodes["n"]["undecided"],
+        what="Fettle knows the pod and its claim",
+    )
+    return found["n"]
+
+
+@pytest.mark.parametrize("listed", [True, False], ids=["listed", "watched"])
+async def test_a_claim_that_nests_without_end_hides_neither_itself_nor_others(
+    api: Api, start_fettle: StartFettle, listed: bool
+) -> None:
+    await create_dra_node(api, "n", objects.gpu_devices(1), objects.node("n"))
+    if listed:
+        await create(api, "deep")
+    fettle = await start_fettle("extender")
+    if not listed:
+        await create(api, "deep")
+    found = await verdict(api, fettle, "before", "deep")
+    assert [d["device"] for d in found["devices"]] == [f"{objects.DRIVER}/n/gpu-0"]
+
+    await hold_the_only_device(api, "deep")
+    await api.create(objects.claim("plain"))
+    found = await verdict(api, fettle, "after", "plain")
+    assert "no allocation is possible here" in "; ".join(found["unfit"])
+    status, told = await fettle.browse("/readyz", verbose="")
+    assert (status, "ResourceClaim: synced" in told) == (200, True)
+
+
+async def test_a_claim_does_not_pass_validation_for_nesting_without_end(
+    api: Api, start_fettle: StartFettle
+) -> None:
+    fettle = await start_fettle("webhook")
+    await register_webhooks(api, fettle)
+    await create(api, "sound")
+    with pytest.raises(ApiError) as refusal:
+        await create(api, "wrong", 33)
+    assert "FTL010" in str(refusal.value)

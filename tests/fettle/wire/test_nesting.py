@@ -1,0 +1,82 @@
+"""However deep a tenant's object nests, what stands above can be read."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fettle.wire import nesting
+
+ANY: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
+
+
+def nested(levels: int) -> bytes:
+    return b"[" * levels + b"]" * levels
+
+
+def depth(value: Any) -> int:
+    if not isinstance(value, list | dict):
+        return 0
+    inner = value.values() if isinstance(value, dict) else value
+    return 1 + max(map(depth, inner), default=0)
+
+
+@pytest.mark.parametrize("levels", [50, 1000, 5000, 200_000])
+def test_what_stands_above_is_read_whatever_lies_below(levels: int) -> None:
+    raw = b'{"a":"}]","deep":%b,"b":{"c":[1]}}' % nested(levels)
+    read = nesting.decode(ANY, raw)
+    assert (read["a"], read["b"]) == ("}]", {"c": [1]})
+    assert depth(read) <= max(levels + 1, nesting.DEEP)
+
+
+def test_brackets_and_escaped_quotes_in_text_do_not_nest() -> None:
+    text = '\\"[[[{{{\\\\'
+    raw = json.dumps({"text": text * 50, "list": [[text]]}).encode()
+    assert nesting.shallow(raw, 3) == raw
+    assert json.loads(nesting.shallow(raw, 2)) == {"text": text * 50, "list": [None]}
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text('ab"\\[]{},:'),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text('k"\\[]{}'), inner),
+    max_leaves=20,
+)
+
+
+def cut(value: Any, levels: int) -> Any:
+    if isinstance(value, list | dict) and levels == 0:
+        return None
+    if isinstance(value, list):
+        return [cut(inner, levels - 1) for inner in value]
+    if isinstance(value, dict):
+        return {key: cut(inner, levels - 1) for key, inner in value.items()}
+    return value
+
+
+@given(JSON, st.integers(0, 6), st.sampled_from([None, 1]))
+def test_null_stands_for_what_lies_deeper_and_nothing_else_changes(
+    value: Any, levels: int, indent: int | None
+) -> None:
+    raw = json.dumps(value, indent=indent).encode()
+    assert json.loads(nesting.shallow(raw, levels)) == cut(value, levels)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [b"[" * 5000, b'{"a":' * 5000, b"[" * 5000 + b'"', nested(5000)[:-1], nested(5000) + b"]"],
+)
+def test_what_is_no_json_stays_none(raw: bytes) -> None:
+    with pytest.raises(msgspec.DecodeError):
+        nesting.decode(ANY, raw)
+
+
+@given(st.binary(max_size=200), st.integers(0, 5))
+def test_wild_bytes_do_not_become_json_by_it(raw: bytes, levels: int) -> None:
+    try:
+        ANY.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return
+    assert ANY.decode(nesting.shallow(raw, levels)) == cut(ANY.decode(raw), levels)
