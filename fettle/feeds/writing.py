@@ -112,9 +112,9 @@ class Writer:
                 self._put(kind, new, now)
             case Gone(kind, key):
                 self._inventory.remove(kind, key, now)
-            case Bad(kind, key, reason, node):
+            case Bad(kind, key, reason):
                 _LOG.warning("object quarantined", kind=kind.name, key=key, reason=reason)
-                self._inventory.quarantine(kind, key, reason, node, now)
+                self._inventory.quarantine(change, now)
             case ListStarted(kind):
                 self._inventory.begin_list(kind)
             case ListEnded(kind):
@@ -136,7 +136,7 @@ class Writer:
         except Exception as error:
             key = new.metadata.key
             _LOG.exception("object cannot be folded in, quarantined", kind=kind.name, key=key)
-            self._inventory.quarantine(kind, key, f"cannot be folded in: {error!r}", "", now)
+            self._inventory.quarantine(Bad(kind, key, f"cannot be folded in: {error!r}"), now)
 
     def _note(self, kind: Kind, **fields: object) -> None:
         source = self._publisher.sources[kind.name]

@@ -16,6 +16,7 @@ from fettle.inventory.tainting import Tainting
 from fettle.model import DeviceId
 from fettle.published import Slice
 from fettle.wire import resource
+from fettle.wire.changes import Pools
 
 
 class Effect(NamedTuple):
@@ -109,16 +110,14 @@ class Devices:
     def selected_pools(self, rule: resource.DeviceTaintRule) -> list[PoolId]:
         """Pools of which a rule may select devices."""
         selector = rule.spec.device_selector
-        if selector is None:
-            return []
-        if selector.driver is not None and selector.pool is not None:
-            pool = PoolId(selector.driver, selector.pool)
+        return self.among(Pools(selector.driver, selector.pool)) if selector is not None else []
+
+    def among(self, pools: Pools) -> list[PoolId]:
+        """Those of the pools that there are."""
+        if pools.driver is not None and pools.pool is not None:
+            pool = PoolId(pools.driver, pools.pool)
             return [pool] if pool in self._pools else []
-        return [
-            p
-            for p in self._pools
-            if selector.driver in (None, p.driver) and selector.pool in (None, p.pool)
-        ]
+        return [p for p in self._pools if pools.include(p.driver, p.pool)]
 
     def in_pools(self, wanted: Iterable[PoolId]) -> Iterable[DeviceId]:
         for pool in wanted:

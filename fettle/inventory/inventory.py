@@ -18,11 +18,12 @@ from fettle.inventory import records
 from fettle.inventory.devices import Devices, Effect
 from fettle.inventory.nodes import Nodes
 from fettle.inventory.pools import PoolId
-from fettle.inventory.quarantine import Quarantine
+from fettle.inventory.quarantine import Entry, Quarantine
 from fettle.inventory.stores import Stores, equal
 from fettle.model import DeviceId, NodeId, Subject
 from fettle.view import View
 from fettle.wire import core, kinds, resource
+from fettle.wire.changes import Bad
 from fettle.wire.kinds import Kind, WireObject
 
 
@@ -74,14 +75,17 @@ class Inventory:
         self._release(kind, key, now)
         self._drop(kind, key, now, vanished=True)
 
-    def quarantine(self, kind: Kind, key: str, reason: str, node: str, now: float) -> None:
-        """An object cannot be read: what was known of it stays, its node becomes Unknown."""
-        self._name(kind, key)
-        report = self._quarantine.add(kind, key, reason, node, now)
+    def quarantine(self, bad: Bad, now: float) -> None:
+        """An object cannot be read: what was known of it stays, its node becomes Unknown, and its
+        pools unclear."""
+        self._name(bad.kind, bad.key)
+        if (before := self._quarantine.release(bad.kind, bad.key)) is not None:
+            self._concern(before[1])
+        report, entry = self._quarantine.add(bad, now)
         self._stores.touched.add(_QUARANTINED)
-        if node:
+        if before is not None or entry.node:
             self._report(report, now)
-            self._nodes.dirty.add(node)
+        self._concern(entry)
 
     def begin_list(self, kind: Kind) -> None:
         self._seen[kind.name] = set()
@@ -246,10 +250,10 @@ class Inventory:
     def _release(self, kind: Kind, key: str, now: float) -> None:
         """The object can be read again, or is gone: out of quarantine."""
         if (released := self._quarantine.release(kind, key)) is not None:
-            report, node = released
+            all_clear, entry = released
             self._stores.touched.add(_QUARANTINED)
-            self._report(report, now)
-            self._nodes.dirty.add(node)
+            self._report(all_clear, now)
+            self._concern(entry)
 
     # -- what a change concerns
 
@@ -267,6 +271,16 @@ class Inventory:
             self._nodes.soil_all()
         else:
             self._nodes.dirty.update(nodes)
+
+    def _concern(self, entry: Entry) -> None:
+        """The nodes of an object that cannot be read, or can be again."""
+        if entry.node:
+            self._nodes.dirty.add(entry.node)
+        for pools in entry.pools:
+            if pools.anywhere:
+                self._nodes.soil_all()
+            for pool in self._devices.among(pools):
+                self._dirty_pool(pool)
 
     def _dirty_selected(self, rule: resource.DeviceTaintRule) -> None:
         for pool in self._devices.selected_pools(rule):

@@ -7,9 +7,9 @@ import msgspec
 
 from fettle.affinity import Malformed, Place
 from fettle.health import HealthBook
-from fettle.inventory import records
+from fettle.inventory import records, shapes
 from fettle.inventory.devices import Devices
-from fettle.inventory.pools import PoolId
+from fettle.inventory.pools import Gathered, PoolId
 from fettle.inventory.quarantine import Quarantine
 from fettle.inventory.stores import Stores
 from fettle.model import NodeId
@@ -83,7 +83,7 @@ class Nodes:
             gathered = self._devices.pools_on(place)
         except Malformed as error:
             return (), str(error)
-        for pool in gathered:
+        for pool in self._doubted(gathered):
             view = self._network_views.get(pool.id)
             if view is None:
                 view = records.pool(pool, self._devices, self._book, units, now)
@@ -91,6 +91,17 @@ class Nodes:
                     self._network_views[pool.id] = view
             views.append(view)
         return tuple(views), ""
+
+    def _doubted(self, gathered: list[Gathered]) -> list[Gathered]:
+        """The pools, with what objects that cannot be read leave open about them."""
+        if not self._quarantine.doubts_pools:
+            return gathered
+        known = {pool.id for pool in gathered}
+        whys = ((pool, self._quarantine.doubt(pool.id)) for pool in gathered)
+        doubted = [shapes.doubted(pool, why) if why else pool for pool, why in whys]
+        unseen = dict(self._quarantine.unseen(known))
+        doubted += [shapes.doubted(Gathered(pool), why) for pool, why in unseen.items()]
+        return sorted(doubted, key=lambda pool: pool.order)
 
 
 def _kubelet(node: core.Node) -> str:

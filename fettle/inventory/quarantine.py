@@ -1,39 +1,75 @@
-"""Objects that cannot be read: what is wrong with each, and the node that it speaks for. Pure."""
+"""Objects that cannot be read: what is wrong with each, the node that it speaks for, and the pools
+that it leaves in doubt. Pure.
+"""
 
+from collections.abc import Container, Iterator
 from typing import NamedTuple
 
 from fettle.evidence.reports import Report, short
+from fettle.inventory.pools import PoolId
 from fettle.model import Evidence, Family, Kind, NodeId
 from fettle.wire import kinds
+from fettle.wire.changes import Bad, Pools
 
 
-class _Entry(NamedTuple):
+class Entry(NamedTuple):
+    """`doubt` is what is said of its pools."""
+
     text: str
     node: str
+    pools: tuple[Pools, ...]
+    doubt: str
 
 
 class Quarantine:
     """Add and release by kind and key; each answers with what it says about a node."""
 
     def __init__(self) -> None:
-        self._entries: dict[str, _Entry] = {}
+        self._entries: dict[str, Entry] = {}
+        self._doubts: dict[str, Entry] = {}
+        """Those of the entries that leave pools in doubt."""
 
-    def add(self, kind: kinds.Kind, key: str, reason: str, node: str, now: float) -> Report:
-        """Evidence that makes `node` Unknown; none where no node is named."""
-        text = short(f"{kind.name} {key}: {reason}")
-        self._entries[f"{kind.name} {key}"] = _Entry(text, node)
-        reporter = _reporter(kind, key)
-        evidence = (_unreadable(reporter, text, node, now),) if node else ()
-        return Report(reporter, evidence, absent_is_clear=True)
+    def add(self, bad: Bad, now: float) -> tuple[Report, Entry]:
+        """Evidence that makes its node Unknown; none where no node is named."""
+        name = f"{bad.kind.name} {bad.key}"
+        text = short(f"{name}: {bad.reason}")
+        doubt = f"{name} cannot be read, and {_MAY[bad.kind.name]}" if bad.pools else ""
+        entry = self._entries[name] = Entry(text, bad.node, bad.pools, doubt)
+        self._doubts.pop(name, None)
+        if bad.pools:
+            self._doubts[name] = entry
+        reporter = _reporter(bad.kind, bad.key)
+        evidence = (_unreadable(reporter, text, bad.node, now),) if bad.node else ()
+        return Report(reporter, evidence, absent_is_clear=True), entry
 
-    def release(self, kind: kinds.Kind, key: str) -> tuple[Report, str] | None:
-        """The all-clear and the node it concerns ("" if none); None if nothing was wrong."""
+    def release(self, kind: kinds.Kind, key: str) -> tuple[Report, Entry] | None:
+        """The all-clear and what it concerns; None if nothing was wrong."""
         if not self._entries:
             return None
+        self._doubts.pop(f"{kind.name} {key}", None)
         entry = self._entries.pop(f"{kind.name} {key}", None)
         if entry is None:
             return None
-        return Report(_reporter(kind, key), (), absent_is_clear=True), entry.node
+        return Report(_reporter(kind, key), (), absent_is_clear=True), entry
+
+    @property
+    def doubts_pools(self) -> bool:
+        return bool(self._doubts)
+
+    def doubt(self, pool: PoolId) -> str:
+        """Why a pool may be other than it seems; "" if it may not."""
+        for entry in self._doubts.values():
+            if any(pools.include(pool.driver, pool.pool) for pools in entry.pools):
+                return entry.doubt
+        return ""
+
+    def unseen(self, known: Container[PoolId]) -> Iterator[tuple[PoolId, str]]:
+        """Pools that any node may have besides those it is known to have, and why."""
+        for name, entry in self._doubts.items():
+            for driver, pool, anywhere in entry.pools:
+                id_ = PoolId(driver or "?", pool or name)
+                if anywhere and id_ not in known:
+                    yield id_, entry.doubt
 
     def holds(self, kind: kinds.Kind, key: str) -> bool:
         return f"{kind.name} {key}" in self._entries
@@ -48,6 +84,13 @@ class Quarantine:
 
     def of_node(self, node: str) -> tuple[str, ...]:
         return tuple(entry.text for entry in self._entries.values() if entry.node == node)
+
+
+_MAY = {
+    kinds.SLICE.name: "may publish devices of it",
+    kinds.CLAIM.name: "may hold devices of it",
+    kinds.TAINT_RULE.name: "may taint devices of it",
+}
 
 
 def _reporter(kind: kinds.Kind, key: str) -> str:

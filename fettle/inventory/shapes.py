@@ -43,6 +43,13 @@ def fixed(gathered: Gathered) -> tuple[bytes, Columns]:
     return _digest((plain, more)), digests
 
 
+def doubted(gathered: Gathered, why: str) -> Gathered:
+    """The pool, of which something cannot be told."""
+    unclear = gathered._replace(unclear=gathered.unclear or why)
+    look, columns = fixed(unclear)
+    return unclear._replace(look=look, columns=columns)
+
+
 def looked_at(pool: PoolView, fixed: bytes, columns: Columns) -> PoolView:
     """The pool with its digests: what slices say, and what others do to devices and counters."""
     odd = [(at, *_state(d)) for at, d in enumerate(pool.devices) if not _is_usual(d)]

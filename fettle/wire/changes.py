@@ -5,6 +5,18 @@ from typing import NamedTuple, Protocol
 from fettle.wire.kinds import Kind, WireObject
 
 
+class Pools(NamedTuple):
+    """Pools of devices: of this driver and name, None for any. `anywhere`: nodes that see no such
+    pool may have one all the same."""
+
+    driver: str | None = None
+    pool: str | None = None
+    anywhere: bool = False
+
+    def include(self, driver: str, pool: str) -> bool:
+        return self.driver in (None, driver) and self.pool in (None, pool)
+
+
 class Put(NamedTuple):
     """An object as it is now."""
 
@@ -22,13 +34,15 @@ class Gone(NamedTuple):
 class Bad(NamedTuple):
     """An object cannot be read: it is quarantined under its key until it is put or gone.
 
-    `node` is the node it speaks for as far as can be told, else "".
+    `node` is the node it speaks for as far as can be told, else ""; `pools` are those whose devices
+    may be other than they seem without it.
     """
 
     kind: Kind
     key: str
     reason: str
     node: str = ""
+    pools: tuple[Pools, ...] = ()
 
 
 class ListStarted(NamedTuple):

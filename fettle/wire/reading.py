@@ -9,10 +9,12 @@ from typing import Any
 import msgspec
 
 from fettle.errors import BadInput
-from fettle.wire import kinds
+from fettle.wire import kinds, nesting
 from fettle.wire.changes import Bad, Change, Put, Sink
+from fettle.wire.concerning import concern, part, text
 from fettle.wire.kinds import Kind
 
+_ANY: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 SLICE_BYTES = 48 * 1024
 """How much JSON is decoded before the loop gets a turn: about 0.2 ms."""
 
@@ -23,57 +25,37 @@ def read(kind: Kind, raw: bytes) -> Put | Bad:
         decoded = kind.decode(raw)
     except BadInput as error:
         return bad(kind, raw, str(error))
-    except RecursionError:
-        return bad(kind, raw, f"{kind.name}: nested too deeply")
     if not decoded.metadata.name:
         return bad(kind, raw, f"{kind.name}: it has no metadata.name")
     return Put(kind, decoded)
 
 
 def bad(kind: Kind, raw: bytes, reason: str) -> Bad:
-    """An object that cannot be read, with its key and the node it speaks for if they can be."""
+    """An object that cannot be read, with its key and what it speaks of, if they can be."""
     whole = loosely(raw)
-    key = key_of(_part(whole, "metadata"))
-    node = key if kind is kinds.NODE else _text(_part(whole, "spec"), "nodeName")
-    return Bad(kind, key, reason, node)
+    node, pools = concern(kind, whole)
+    return Bad(kind, key_of(part(whole, "metadata")), reason, node, pools)
 
 
 def loosely(raw: bytes) -> dict[str, Any]:
     """Whatever can be read of an object that may be malformed; {} if it is none."""
     try:
-        whole = msgspec.json.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        whole = nesting.decode(_ANY, raw)
+    except (msgspec.DecodeError, UnicodeDecodeError):
         # Far below, something is broken; the identity may still be readable.
-        name, _, last = _identify(raw).rpartition("/")
+        name, _, last = kinds.identify(raw).rpartition("/")
         return {"metadata": {"namespace": name, "name": last}}
     return whole if isinstance(whole, dict) else {}
 
 
 def loose_metadata(raw: bytes) -> dict[str, Any]:
-    return _part(loosely(raw), "metadata")
-
-
-def _identify(raw: bytes) -> str:
-    try:
-        return kinds.identify(raw)
-    except RecursionError:
-        return ""
+    return part(loosely(raw), "metadata")
 
 
 def key_of(metadata: dict[str, Any]) -> str:
     """`namespace/name` or `name` of metadata that may be malformed."""
-    name, namespace = _text(metadata, "name"), _text(metadata, "namespace")
+    name, namespace = text(metadata, "name"), text(metadata, "namespace")
     return f"{namespace}/{name}" if namespace else name
-
-
-def _part(whole: dict[str, Any], field: str) -> dict[str, Any]:
-    part = whole.get(field)
-    return part if isinstance(part, dict) else {}
-
-
-def _text(part: dict[str, Any], field: str) -> str:
-    text = part.get(field)
-    return text if isinstance(text, str) else ""
 
 
 class Slices:

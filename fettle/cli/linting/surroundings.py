@@ -149,7 +149,7 @@ def _of_folder(path: Path, settings: Settings, evaluator: Evaluator) -> Surround
         if isinstance(change, Put):
             inventory.put(kind, change.object, 0.0)
             continue
-        inventory.quarantine(kind, change.key, change.reason, change.node, 0.0)
+        inventory.quarantine(change, 0.0)
         unknown.add(kind.name)
         who = f"snapshot file {folder.file_of(key)}: {key.kind} {key.key}"
         notes.append(f"{who} is passed over: {change.reason.removeprefix(f'{key.kind}: ')}")

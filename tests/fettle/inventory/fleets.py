@@ -9,7 +9,9 @@ from fettle.health import HealthBook
 from fettle.inventory.inventory import Inventory
 from fettle.settings import HealthSettings
 from fettle.view import EMPTY, View
+from fettle.wire.changes import Put
 from fettle.wire.kinds import Kind
+from fettle.wire.reading import read
 from tests.fettle import building as b
 
 RULES = rules.load()
@@ -26,6 +28,14 @@ class Fleet:
 
     def put(self, kind: Kind, raw: dict[str, Any]) -> None:
         self.inventory.put(kind, kind.decode(msgspec.json.encode(raw)), self.now)
+
+    def take(self, kind: Kind, raw: dict[str, Any]) -> None:
+        """As a feed would: put it, or in quarantine with it."""
+        change = read(kind, msgspec.json.encode(raw))
+        if isinstance(change, Put):
+            self.inventory.put(kind, change.object, self.now)
+        else:
+            self.inventory.quarantine(change, self.now)
 
     def look(self) -> View:
         self.inventory.age(self.now)

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from fettle.model import State
 from fettle.wire import kinds
+from fettle.wire.changes import Bad
 from tests.fettle import building as b
 from tests.fettle.inventory.fleets import Fleet, claim, node, slice_
 
@@ -41,7 +42,9 @@ def test_what_changes_nothing_makes_no_view(fleet: Fleet) -> None:
 def test_an_unreadable_slice_makes_its_node_unknown_until_it_can_be_read(fleet: Fleet) -> None:
     fleet.put(kinds.NODE, node())
     fleet.put(kinds.NODE, node("other"))
-    fleet.inventory.quarantine(kinds.SLICE, "n-slice", "spec.driver: wrong type", "n", fleet.now)
+    fleet.inventory.quarantine(
+        Bad(kinds.SLICE, "n-slice", "spec.driver: wrong type", "n"), fleet.now
+    )
     fleet.put(kinds.NODE, node("other", gpus=4))
     view = fleet.look()
     assert view.nodes["n"].health.state is State.UNKNOWN
@@ -56,7 +59,9 @@ def test_an_unreadable_slice_makes_its_node_unknown_until_it_can_be_read(fleet: 
 
 def test_a_node_that_could_never_be_read_is_unknown_with_its_devices(fleet: Fleet) -> None:
     fleet.put(kinds.SLICE, slice_())
-    fleet.inventory.quarantine(kinds.NODE, "n", "status.conditions: wrong type", "n", fleet.now)
+    fleet.inventory.quarantine(
+        Bad(kinds.NODE, "n", "status.conditions: wrong type", "n"), fleet.now
+    )
     record = fleet.look().nodes["n"]
     assert record.health.state is State.UNKNOWN
     assert "status.conditions" in record.quarantined[0]
@@ -66,7 +71,7 @@ def test_a_node_that_could_never_be_read_is_unknown_with_its_devices(fleet: Flee
     assert [pool.name for pool in fleet.look().nodes["n"].pools] == ["all", "n"]
     fleet.put(kinds.NODE, node())
     assert fleet.look().nodes["n"].health.state is State.HEALTHY
-    fleet.inventory.quarantine(kinds.NODE, "n", "wrong again", "n", fleet.now)
+    fleet.inventory.quarantine(Bad(kinds.NODE, "n", "wrong again", "n"), fleet.now)
     known = fleet.look().nodes["n"]
     assert (known.health.state, known.unread, len(known.plugins)) == (State.UNKNOWN, False, 1)
 
@@ -79,14 +84,14 @@ def everywhere() -> dict[str, Any]:
 
 
 def test_a_node_that_could_never_be_read_is_gone_once_it_is_deleted(fleet: Fleet) -> None:
-    fleet.inventory.quarantine(kinds.NODE, "n", "wrong", "n", fleet.now)
+    fleet.inventory.quarantine(Bad(kinds.NODE, "n", "wrong", "n"), fleet.now)
     assert "n" in fleet.look().nodes
     fleet.inventory.remove(kinds.NODE, "n", fleet.now)
     assert not fleet.look().nodes
 
 
 def test_an_unreadable_slice_makes_no_node_of_the_one_it_names(fleet: Fleet) -> None:
-    fleet.inventory.quarantine(kinds.SLICE, "s", "wrong", "n", fleet.now)
+    fleet.inventory.quarantine(Bad(kinds.SLICE, "s", "wrong", "n"), fleet.now)
     assert not fleet.look().nodes
 
 

@@ -1,0 +1,92 @@
+"""Objects that cannot be read leave in doubt what they speak of, and nothing else."""
+
+from typing import Any
+
+import pytest
+
+from fettle.wire import kinds
+from fettle.wire.kinds import Kind
+from tests.fettle import building as b
+from tests.fettle.inventory.fleets import Fleet, claim, node, slice_
+
+
+@pytest.fixture
+def fleet(fleet: Fleet) -> Fleet:
+    """Two nodes, each with a pool of its own."""
+    for name in ("n", "other"):
+        fleet.put(kinds.NODE, node(name))
+        fleet.put(kinds.SLICE, slice_(name))
+    fleet.look()
+    return fleet
+
+
+def doubts(fleet: Fleet) -> dict[str, list[str]]:
+    """What is unclear about the pools of each node."""
+    nodes = fleet.look().nodes.values()
+    return {n.name: [p.unclear for p in n.pools if p.unclear] for n in nodes}
+
+
+def broken_claim() -> Any:
+    return claim("c", "gpu-0") | {"spec": {"devices": 5}}
+
+
+def broken_rule() -> Any:
+    selector = {"driver": b.DRIVER, "pool": "n"}
+    return {"metadata": {"name": "r"}, "spec": {"deviceSelector": selector, "taint": 5}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "broken", "says"),
+    [
+        (kinds.CLAIM, broken_claim(), "ResourceClaim d/c cannot be read, and may hold"),
+        (kinds.TAINT_RULE, broken_rule(), "DeviceTaintRule r cannot be read, and may taint"),
+    ],
+)
+def test_its_pools_are_unclear_until_it_can_be_read_or_is_gone(
+    fleet: Fleet, kind: Kind, broken: Any, says: str
+) -> None:
+    before = fleet.view.nodes
+    fleet.take(kind, broken)
+    found = doubts(fleet)
+    assert says in found["n"][0]
+    assert not found["other"]
+    assert fleet.changed == {"n"}
+    assert fleet.view.nodes["n"].pools[0].look != before["n"].pools[0].look
+    fleet.inventory.remove(kind, "d/c" if kind is kinds.CLAIM else "r", fleet.now)
+    assert doubts(fleet) == {"n": [], "other": []}
+    assert fleet.view.nodes["n"].pools == before["n"].pools
+
+
+def test_a_claim_whose_devices_move_to_another_pool_while_unreadable_takes_the_doubt_along(
+    fleet: Fleet,
+) -> None:
+    fleet.take(kinds.CLAIM, broken_claim())
+    fleet.look()
+    fleet.take(kinds.CLAIM, claim("c", "gpu-0", pool="other") | {"spec": 5})
+    found = doubts(fleet)
+    assert (bool(found["n"]), bool(found["other"])) == (False, True)
+
+
+def test_what_a_claim_was_known_to_hold_stays_held(fleet: Fleet) -> None:
+    fleet.put(kinds.CLAIM, claim("c", "gpu-0"))
+    fleet.take(kinds.CLAIM, broken_claim())
+    (pool,) = fleet.look().nodes["n"].pools
+    assert [d.allocated for d in pool.devices] == [True, False]
+
+
+def test_a_slice_for_all_nodes_leaves_each_with_a_pool_in_doubt(fleet: Fleet) -> None:
+    spec = slice_()["spec"] | {"allNodes": True, "pool": {"name": "net", "generation": "x"}}
+    del spec["nodeName"]
+    fleet.take(kinds.SLICE, {"metadata": {"name": "s"}, "spec": spec})
+    found = doubts(fleet)
+    assert all("ResourceSlice s cannot be read, and may publish" in why for [why] in found.values())
+    assert {p.name for p in fleet.view.nodes["n"].pools} == {"n", "net"}
+    fleet.inventory.remove(kinds.SLICE, "s", fleet.now)
+    assert doubts(fleet) == {"n": [], "other": []}
+
+
+def test_the_same_break_twice_changes_nothing(fleet: Fleet) -> None:
+    fleet.take(kinds.CLAIM, broken_claim())
+    before = fleet.look()
+    fleet.take(kinds.CLAIM, broken_claim())
+    assert fleet.look().nodes == before.nodes
