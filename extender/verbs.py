@@ -26,6 +26,8 @@ from fettle.wire import extender as wire
 _LOG = structlog.get_logger(__name__)
 
 REMEMBERED_PODS = 2000
+UNASKED = 3
+"""So many filter calls in a row that no prioritize followed: then none is foreseen any more."""
 REFUSED = "refused"
 """Refused on every node: such a pod comes back again and again, so its reply is kept. Others go on
 to be bound, and keeping theirs would only drive warm memory out of the processor's caches."""
@@ -71,6 +73,7 @@ class Verbs:
         self._problem = problem
         self._replies = Replies()
         self._foreseen: Foreseen | None = None
+        self._unasked = 0
         self._warned_of_nodes = False
         self.recent: OrderedDict[str, core.Pod] = OrderedDict()
 
@@ -115,7 +118,8 @@ class Verbs:
             self._replies.put("filter", done.body, done.basis, done.reply, result)
             return
         self._answers.answered(done.ask, done.pod)
-        if done.basis == self._answers.view.basis:
+        if self._unasked < UNASKED and done.basis == self._answers.view.basis:
+            self._unasked += 1
             self._foresee(done)
 
     def _foresee(self, done: Filtered) -> None:
@@ -135,6 +139,7 @@ class Verbs:
     def prioritize(self, body: bytes) -> bytes | Awaitable[bytes]:
         """ExtenderArgs → HostPriorityList. Raises BadInput, NotReady."""
         foreseen, self._foreseen = self._foreseen, None
+        self._unasked = 0
         if foreseen is not None and self._is(foreseen, body) and not self._problem():
             self._metrics.decided("prioritize", "passed")
             return foreseen.reply

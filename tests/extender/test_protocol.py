@@ -98,12 +98,14 @@ def scored(reply: Any) -> dict[str, int]:
     return {entry["Host"]: entry["Score"] for entry in reply}
 
 
+@pytest.mark.parametrize("filters", [1, 5])
 async def test_prioritize_is_answered_alike_whether_filter_came_before_or_not(
-    fleet: Extender,
+    fleet: Extender, filters: int
 ) -> None:
     body = {"Pod": POD, "NodeNames": ["good", "brand-new"]}
     _, alone = await fleet.post("prioritize", body)
-    await fleet.filter(POD, "good", "dead", "brand-new")
+    for _ in range(filters):
+        await fleet.filter(POD, "good", "dead", "brand-new")
     _, after = await fleet.post("prioritize", body)
     assert after == alone
     assert [entry["Host"] for entry in after] == ["good", "brand-new"]
