@@ -55,11 +55,25 @@ class _Usual(msgspec.Struct, frozen=True, rename="pascal", forbid_unknown_fields
     nodes: msgspec.Raw = _ABSENT
 
 
+class _NodeList(msgspec.Struct, frozen=True):
+    items: list[msgspec.Raw]
+
+
+class _Whole(msgspec.Struct, frozen=True, rename="pascal", forbid_unknown_fields=True):
+    """What kube-scheduler sends with `nodeCacheCapable: false`."""
+
+    pod: Pod
+    nodes: _NodeList
+    node_names: None = None
+
+
 class _NodeName(msgspec.Struct, frozen=True):
     metadata: ObjectMeta
 
 
 _USUAL = msgspec.json.Decoder(_Usual, strict=False)
+_WHOLE = msgspec.json.Decoder(_Whole, strict=False)
+_WITHOUT_NAMES = b'"NodeNames":null}'
 _TOP = msgspec.json.Decoder(_Top)
 _ANY_CASE = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _POD = msgspec.json.Decoder(Pod | None, strict=False)
@@ -75,20 +89,28 @@ _LARGE_BYTES = 2 * 2**20
 
 def decode_args(body: bytes) -> Args:
     """ExtenderArgs in either form; raises BadInput with the field and what is wrong."""
-    if len(body) > _LARGE_BYTES and body.count(b'","') - body.count(b'":') > MAX_NAMES:
-        raise BadInput(
-            f"NodeNames: more than {MAX_NAMES} names; a request is about nodes of one cluster",
-            status=413,
-        )
     try:
+        if body.endswith(_WITHOUT_NAMES):
+            whole = _WHOLE.decode(body)
+            return Args(whole.pod, None, _named(whole.nodes.items))
+        _raise_if_too_many(body)
         usual = _USUAL.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return _unusual_args(body)
     return Args(usual.pod, usual.node_names, None)
 
 
+def _raise_if_too_many(body: bytes) -> None:
+    if len(body) > _LARGE_BYTES and body.count(b'","') - body.count(b'":') > MAX_NAMES:
+        raise BadInput(
+            f"NodeNames: more than {MAX_NAMES} names; a request is about nodes of one cluster",
+            status=413,
+        )
+
+
 def _unusual_args(body: bytes) -> Args:
     """Field by field: names spelled otherwise, whole nodes, or what is wrong and where."""
+    _raise_if_too_many(body)
     fields = _fields(body)
     pod = _pod(fields)
     names = _read(_NAMES, fields.get("nodenames", b"null"), "NodeNames")
@@ -159,11 +181,17 @@ def _nodes(raw: msgspec.Raw) -> list[tuple[str, msgspec.Raw]] | None:
     node_list = {k.lower(): v for k, v in (_read(_ANY_CASE_OR_NULL, raw, "Nodes") or {}).items()}
     if "items" not in node_list:
         return None
-    items = _read(_ITEMS, node_list["items"], "Nodes.items") or []
-    return [
-        (_read(_NODE_NAME, item, f"Nodes.items[{i}]").metadata.name, item.copy())
-        for i, item in enumerate(items)
-    ]
+    return _named(_read(_ITEMS, node_list["items"], "Nodes.items") or [])
+
+
+def _named(items: list[msgspec.Raw]) -> list[tuple[str, msgspec.Raw]]:
+    try:
+        return [(_NODE_NAME.decode(item).metadata.name, item) for item in items]
+    except msgspec.DecodeError:  # once more, to say which
+        return [
+            (_read(_NODE_NAME, item, f"Nodes.items[{i}]").metadata.name, item)
+            for i, item in enumerate(items)
+        ]
 
 
 def _read(decoder: Any, raw: Any, where: str) -> Any:

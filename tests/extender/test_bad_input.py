@@ -51,9 +51,11 @@ async def test_what_cannot_be_read_is_said_and_where(
 async def test_wrong_types_in_the_lists_are_said(extender: Extender) -> None:
     status, reply = await extender.post("filter", {"Pod": POD, "NodeNames": [1]})
     assert (status, reply["error"]) == (422, "NodeNames: Expected `str`, got `int` - at `$[0]`")
-    status, reply = await extender.post("filter", {"Pod": POD, "Nodes": {"items": [{}]}})
-    assert status == 422
-    assert "Nodes.items[0]" in reply["error"]
+    for names in ({}, {"NodeNames": None}):
+        body = {"Pod": POD, "Nodes": {"items": [{"metadata": {"name": "n"}}, {}]}, **names}
+        status, reply = await extender.post("filter", body)
+        assert status == 422
+        assert "Nodes.items[1]" in reply["error"]
     body = {"Pod": POD, "NodeNameToMetaVictims": {"n": {"Pods": 3}}}
     status, reply = await extender.post("preempt", body)
     assert status == 422
