@@ -24,7 +24,7 @@ from fettle.settings import Settings
 from fettle.slicing import in_slices
 from fettle.verdicts.requirements import Engines
 from fettle.view import Publisher, View
-from fettle.wire import nesting
+from fettle.wire import lenient
 from webhook import patches
 from webhook.gates import EVERYTHING, Gates
 from webhook.metrics import Metrics
@@ -174,8 +174,11 @@ class Webhook:
     async def _mutate(self, request: Request) -> Judged:
         view = await self._knowing(request)
         mutation = await mutate(request, view, self._means._replace(gates=self._gates()))
-        if request.is_cut and mutation.patch:
-            raise BadInput(f"it nests deeper than {nesting.DEEP} levels")
+        if request.in_part and mutation.patch:
+            raise BadInput(
+                f"it nests deeper than {lenient.DEEP} levels or holds what is no UTF-8, "
+                "so a patch could cost it the rest"
+            )
         await in_slices(lambda: patches.apply(request.object, mutation.patch))
         self._metrics.unknown_policies.inc(len(mutation.unknown))
         answer = Answer(patch=mutation.patch, warnings=mutation.warnings)

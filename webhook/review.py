@@ -14,7 +14,7 @@ from typing import Any, Literal
 import msgspec
 
 from fettle.errors import BadInput
-from fettle.wire.nesting import shallow
+from fettle.wire.lenient import mended
 from webhook.patches import Operation
 
 API_VERSION = "admission.k8s.io/v1"
@@ -48,7 +48,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What the API server asks about. Objects stay raw: what we do not know must survive.
 
     `request_kind` is the kind that the author sent, where the API server converted it to `kind`.
-    `is_cut`: the objects nest deeper than can be read, and lack what lies that deep.
+    `in_part`: the objects hold what cannot be read, and stand here without it (`wire/lenient.py`).
     """
 
     uid: str
@@ -62,7 +62,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     object: dict[str, Any] | None = None
     old_object: dict[str, Any] | None = None
     user_info: UserInfo = UserInfo()
-    is_cut: bool = False
+    in_part: bool = False
 
     @property
     def username(self) -> str:
@@ -114,30 +114,37 @@ _REQUESTS = msgspec.json.Decoder(Request)
 def decode(body: bytes) -> Request:
     """The request in an AdmissionReview; raises BadInput that says what is wrong, and where."""
     try:
-        request = _decode(body)
-    except RecursionError:
-        request = msgspec.structs.replace(_decode(shallow(body)), is_cut=True)
+        request = _read(body)
+    except msgspec.DecodeError as error:  # includes ValidationError
+        raise BadInput(f"no {KIND}: {error}") from error
+    except UnicodeDecodeError as error:
+        raise BadInput(f"no {KIND}: not UTF-8 at byte {error.start}") from error
     if not request.uid:
         raise BadInput(f"the {KIND}'s request.uid is empty, so no answer could name it")
     return request
 
 
-def _decode(body: bytes) -> Request:
+def _read(body: bytes) -> Request:
     try:
-        envelope = _ENVELOPES.decode(body)
-        if (envelope.api_version, envelope.kind) != (API_VERSION, KIND):
-            raise BadInput(
-                f"this is a {envelope.kind!r} of {envelope.api_version!r}, not an {KIND} of "
-                f"{API_VERSION}: set admissionReviewVersions: [v1] in the webhook configuration"
-            )
-        if bytes(envelope.request).strip() == b"null":
-            raise BadInput(f"the {KIND} has no request")
-        request: Request = _REQUESTS.decode(envelope.request)
-    except msgspec.DecodeError as error:  # includes ValidationError
-        raise BadInput(f"no {KIND}: {error}") from error
-    except UnicodeDecodeError as error:
-        raise BadInput(f"no {KIND}: not UTF-8 at byte {error.start}") from error
-    return request
+        return _read_whole(body)
+    except msgspec.ValidationError:
+        raise
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        if (readable := mended(body)) == body:
+            raise
+        return msgspec.structs.replace(_read_whole(readable), in_part=True)
+
+
+def _read_whole(body: bytes) -> Request:
+    envelope = _ENVELOPES.decode(body)
+    if (envelope.api_version, envelope.kind) != (API_VERSION, KIND):
+        raise BadInput(
+            f"this is a {envelope.kind!r} of {envelope.api_version!r}, not an {KIND} of "
+            f"{API_VERSION}: set admissionReviewVersions: [v1] in the webhook configuration"
+        )
+    if bytes(envelope.request).strip() == b"null":
+        raise BadInput(f"the {KIND} has no request")
+    return _REQUESTS.decode(envelope.request)
 
 
 def encode(uid: str, answer: Answer) -> bytes:

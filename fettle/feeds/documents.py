@@ -14,7 +14,7 @@ from yaml.constructor import SafeConstructor
 from yaml.resolver import Resolver
 
 from fettle.errors import SnapshotError
-from fettle.wire import nesting
+from fettle.wire import lenient
 
 try:
     from yaml import CSafeLoader as _Parser
@@ -48,7 +48,7 @@ class Found(NamedTuple):
 def objects_of_json(text: bytes) -> list[Found]:
     """The objects of a JSON file; raises SnapshotError with line and reason."""
     try:
-        value = nesting.decode(_ANY, text)
+        value = lenient.decode(_ANY, text)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise SnapshotError(f"{_line_of(text, str(error))}no valid JSON: {error}") from error
     return _flattened(value, "line 1", [])

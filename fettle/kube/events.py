@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from fettle.errors import BadInput
-from fettle.wire import nesting
+from fettle.wire import lenient
 from fettle.wire.changes import Gone, Put
 from fettle.wire.kinds import Kind
 
@@ -44,7 +44,7 @@ class Events:
         """Raises BadInput for what is no event."""
         if not self._kind.is_probed:  # what is probed has to be read twice anyway
             try:
-                event = nesting.decode(self._whole, line)
+                event = lenient.decode(self._whole, line)
             except (msgspec.DecodeError, UnicodeDecodeError):
                 return _unread(line)
             metadata = event.object.metadata
@@ -57,7 +57,7 @@ class Events:
 
 def _unread(line: bytes) -> Unread:
     try:
-        unread: Unread = nesting.decode(_UNREAD, line)
+        unread: Unread = lenient.decode(_UNREAD, line)
         return unread
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BadInput(str(error)) from error

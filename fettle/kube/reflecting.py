@@ -27,7 +27,7 @@ from fettle.kube.events import GONE, PUTS, Events, Plain, Unread
 from fettle.kube.lines import Lines
 from fettle.kube.refusals import read_status, refusal
 from fettle.kube.session import Session
-from fettle.wire import nesting
+from fettle.wire import lenient
 from fettle.wire.changes import (
     Bad,
     Change,
@@ -170,7 +170,7 @@ class Reflector:
             parameters["continue"] = after
         body = await self._session.get(self._kind.path, parameters, timeout_s=60.0)
         try:
-            page: _Page = nesting.decode(_PAGE, body)
+            page: _Page = lenient.decode(_PAGE, body)
             return page
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise Unreachable(

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from fettle.errors import BadInput
-from fettle.wire import core, nesting, nvidia, policies, resource
+from fettle.wire import core, lenient, nvidia, policies, resource
 from fettle.wire.probing import probe
 
 WireObject = (
@@ -52,7 +52,7 @@ class Kind(NamedTuple):
     def decode(self, raw: bytes | msgspec.Raw) -> WireObject:
         """One object from its JSON; raises BadInput with the field's path and what is wrong."""
         try:
-            decoded: WireObject = nesting.decode(_DECODERS[self.name], raw)
+            decoded: WireObject = lenient.decode(_DECODERS[self.name], raw)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise BadInput(f"{self.name}: {error}") from error
         if (probe := _PROBES.get(self.name)) is not None and (unknown := probe(raw)):
@@ -138,7 +138,7 @@ def identify(raw: bytes | msgspec.Raw) -> str:
     For quarantine: the object cannot be used, but its name can be logged.
     """
     try:
-        metadata = nesting.decode(_LOOSE, raw).metadata
+        metadata = lenient.decode(_LOOSE, raw).metadata
     except (msgspec.DecodeError, UnicodeDecodeError):
         return ""
     if not isinstance(metadata, dict):

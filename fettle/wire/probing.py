@@ -13,7 +13,7 @@ from typing import Any, Union, get_args, get_origin
 
 import msgspec
 
-from fettle.wire import nesting
+from fettle.wire import lenient
 
 Probe = Callable[[bytes | msgspec.Raw], str]
 """The first unknown field of an object, with where it is; "" if there is none."""
@@ -28,7 +28,7 @@ def probe(*path: str, struct: type[msgspec.Struct]) -> Probe:
 
     def unknown(raw: bytes | msgspec.Raw) -> str:
         try:
-            nesting.decode(decoder, raw)
+            lenient.decode(decoder, raw)
         except msgspec.ValidationError as error:
             return str(error)
         return ""

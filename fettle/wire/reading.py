@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from fettle.errors import BadInput
-from fettle.wire import kinds, nesting
+from fettle.wire import kinds, lenient
 from fettle.wire.changes import Bad, Change, Put, Sink
 from fettle.wire.concerning import concern, part, text
 from fettle.wire.kinds import Kind
@@ -40,7 +40,7 @@ def bad(kind: Kind, raw: bytes, reason: str) -> Bad:
 def loosely(raw: bytes) -> dict[str, Any]:
     """Whatever can be read of an object that may be malformed; {} if it is none."""
     try:
-        whole = nesting.decode(_ANY, raw)
+        whole = lenient.decode(_ANY, raw)
     except (msgspec.DecodeError, UnicodeDecodeError):
         # Far below, something is broken; the identity may still be readable.
         name, _, last = kinds.identify(raw).rpartition("/")

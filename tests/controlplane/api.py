@@ -223,18 +223,31 @@ class Api:
         method: str,
         path: str,
         *,
-        body: Object | Objects | str | None = None,
+        body: Object | Objects | None = None,
         params: Mapping[str, str] | None = None,
         form: str | None = None,
     ) -> str:
+        sent = json.dumps(body).encode() if body is not None else None
+        reply = await self.request_bytes(method, path, body=sent, params=params, form=form)
+        return reply.decode()
+
+    async def request_bytes(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: bytes | None = None,
+        params: Mapping[str, str] | None = None,
+        form: str | None = None,
+    ) -> bytes:
+        """What is sent and answered, to the byte."""
         headers = {"Content-Type": _CONTENT_TYPES[form] if form else "application/json"}
-        data = body if isinstance(body, str | None) else json.dumps(body)
         async with self._open().request(
-            method, self.server + path, data=data, params=params, headers=headers
+            method, self.server + path, data=body, params=params, headers=headers
         ) as response:
             self.warnings = [_warning(h) for h in response.headers.getall("Warning", [])]
             await _raise_for(response, f"{method} {path}")
-            return await response.text()
+            return await response.read()
 
     async def _list(
         self, resource: str, namespace: str | None, labels: str | None, fields: str | None

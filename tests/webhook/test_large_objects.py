@@ -81,26 +81,31 @@ async def test_a_pod_with_thousands_of_claims_is_judged(serve: Serve) -> None:
     assert served.reviews("validate", "warned") == 1
 
 
-def nesting(object: Object) -> bytes:
-    """The review of a claim whose opaque parameters nest by the thousand."""
-    parameters = {"driver": "acme.example.com", "parameters": {"deep": "HERE"}}
+ODD = [b"[" * 5000 + b"]" * 5000, b'"\xff"', b'"\\ud800"']
+
+
+def odd(object: Object, json: bytes) -> bytes:
+    """The review of a claim with such opaque parameters, which the API server takes."""
+    parameters = {"driver": "acme.example.com", "parameters": {"odd": "HERE"}}
     object["spec"]["devices"]["config"] = [{"opaque": parameters}]
-    return encoded(review(object)).replace(b'"HERE"', b"[" * 5000 + b"]" * 5000)
+    return encoded(review(object)).replace(b'"HERE"', json)
 
 
-async def test_what_nests_without_end_is_judged_by_what_stands_above(serve: Serve) -> None:
+@pytest.mark.parametrize("json", ODD)
+async def test_odd_json_is_judged_by_all_else(serve: Serve, json: bytes) -> None:
     served = await serve(knowing())
-    answer = await (await served.post("/validate", nesting(claim(exactly(count=40))))).json()
+    answer = await (await served.post("/validate", odd(claim(exactly(count=40)), json))).json()
     assert "FTL010" in answer["response"]["status"]["message"]
 
 
-async def test_what_nests_without_end_is_left_as_it_is(serve: Serve) -> None:
+@pytest.mark.parametrize("json", ODD)
+async def test_odd_json_is_left_as_it_is(serve: Serve, json: bytes) -> None:
     """A patch of what was read only in part could cost its author the rest."""
     served = await serve(knowing(), policies=(TOLERANT,))
     made = claim(exactly())
     made["metadata"]["annotations"] = {policy.ANNOTATION: TOLERANT.name}
     assert "patch" in await served.ask("/mutate", made)
-    answer = await (await served.post("/mutate", nesting(made))).json()
+    answer = await (await served.post("/mutate", odd(made, json))).json()
     assert answer["response"]["allowed"] is True
     assert "patch" not in answer["response"]
     assert "nests deeper than 100 levels" in answer["response"]["warnings"][0]

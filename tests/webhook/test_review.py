@@ -46,7 +46,7 @@ def without(part: str) -> Object:
         (b"{", "truncated"),
         (b"[]", "Expected `object`"),
         (b"null", "Expected `object`"),
-        (b'{"kind": "AdmissionReview\xff"}', "UTF-8 at byte"),
+        (b'{"kind": "AdmissionReview\xff"}', "AdmissionReview\ufffd"),
         (b'{"request":' + b"[" * 100_000, "truncated"),
         (b"{}", "not an AdmissionReview of admission.k8s.io/v1"),
         (encoded({**review(pod()), "kind": "Pod"}), "'Pod'"),

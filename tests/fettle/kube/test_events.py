@@ -81,10 +81,12 @@ def test_one_pass_says_what_two_say(type_: str, thing: Any, kind: Kind) -> None:
 
 @pytest.mark.parametrize("kind", [kinds.POD, kinds.CLAIM])
 @pytest.mark.parametrize("type_", ["ADDED", "DELETED"])
-def test_an_object_that_nests_without_end_is_an_event_like_others(kind: Kind, type_: str) -> None:
-    thing = b'{"metadata":{"name":"c","resourceVersion":"7"},"spec":{"deep":%b}}'
-    deep = thing % (b"[" * 5000 + b"]" * 5000)
-    event = Events(kind).read(b'{"type":"%b","object":%b}' % (type_.encode(), deep))
+@pytest.mark.parametrize("odd", [b"[" * 5000 + b"]" * 5000, b'"\xff"', b'"\\ud800"'])
+def test_an_object_that_holds_odd_json_is_an_event_like_others(
+    kind: Kind, type_: str, odd: bytes
+) -> None:
+    thing = b'{"metadata":{"name":"c","resourceVersion":"7"},"spec":{"odd":%b}}' % odd
+    event = Events(kind).read(b'{"type":"%b","object":%b}' % (type_.encode(), thing))
     if isinstance(event, Unread):
         change = read(kind, bytes(event.object))
         assert isinstance(change, Put)

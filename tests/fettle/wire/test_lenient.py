@@ -1,6 +1,7 @@
-"""However deep a tenant's object nests, what stands above can be read."""
+"""Whatever a tenant puts into parameters, what stands around them can be read."""
 
 import json
+import re
 from typing import Any
 
 import msgspec
@@ -8,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fettle.wire import nesting
+from fettle.wire import lenient
 
 ANY: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 
@@ -27,16 +28,16 @@ def depth(value: Any) -> int:
 @pytest.mark.parametrize("levels", [50, 1000, 5000, 200_000])
 def test_what_stands_above_is_read_whatever_lies_below(levels: int) -> None:
     raw = b'{"a":"}]","deep":%b,"b":{"c":[1]}}' % nested(levels)
-    read = nesting.decode(ANY, raw)
+    read = lenient.decode(ANY, raw)
     assert (read["a"], read["b"]) == ("}]", {"c": [1]})
-    assert depth(read) <= max(levels + 1, nesting.DEEP)
+    assert depth(read) <= max(levels + 1, lenient.DEEP)
 
 
 def test_brackets_and_escaped_quotes_in_text_do_not_nest() -> None:
     text = '\\"[[[{{{\\\\'
     raw = json.dumps({"text": text * 50, "list": [[text]]}).encode()
-    assert nesting.shallow(raw, 3) == raw
-    assert json.loads(nesting.shallow(raw, 2)) == {"text": text * 50, "list": [None]}
+    assert lenient.shallow(raw, 3) == raw
+    assert json.loads(lenient.shallow(raw, 2)) == {"text": text * 50, "list": [None]}
 
 
 JSON = st.recursive(
@@ -61,7 +62,7 @@ def test_null_stands_for_what_lies_deeper_and_nothing_else_changes(
     value: Any, levels: int, indent: int | None
 ) -> None:
     raw = json.dumps(value, indent=indent).encode()
-    assert json.loads(nesting.shallow(raw, levels)) == cut(value, levels)
+    assert json.loads(lenient.shallow(raw, levels)) == cut(value, levels)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +71,7 @@ def test_null_stands_for_what_lies_deeper_and_nothing_else_changes(
 )
 def test_what_is_no_json_stays_none(raw: bytes) -> None:
     with pytest.raises(msgspec.DecodeError):
-        nesting.decode(ANY, raw)
+        lenient.decode(ANY, raw)
 
 
 @given(st.binary(max_size=200), st.integers(0, 5))
@@ -79,4 +80,39 @@ def test_wild_bytes_do_not_become_json_by_it(raw: bytes, levels: int) -> None:
         ANY.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return
-    assert ANY.decode(nesting.shallow(raw, levels)) == cut(ANY.decode(raw), levels)
+    assert ANY.decode(lenient.shallow(raw, levels)) == cut(ANY.decode(raw), levels)
+
+
+@pytest.mark.parametrize(
+    ("raw", "read"),
+    [
+        (b'"a\xffb\xc3\xa9"', "a\ufffdb\u00e9"),
+        (b'"\\ud800"', "\ufffd"),
+        (b'"\\udc00\\ud800x"', "\ufffd\ufffdx"),
+        (b'"\\ud83d\\ude00\\ude00"', "\U0001f600\ufffd"),
+        (b'"\\\\ud800 \\ud800"', "\\ud800 \ufffd"),
+        (b'{"\\uDBFF":"\xed\xa0\x80"}', {"\ufffd": "\ufffd" * 3}),
+    ],
+)
+def test_what_is_no_character_is_read_as_go_reads_it(raw: bytes, read: Any) -> None:
+    assert lenient.decode(ANY, raw) == read
+
+
+TEXT = st.lists(
+    st.sampled_from(
+        ["\\ud800", "\\uDC00", "\\ud83d\\ude00", "\\\\", "\\n", "ud800", "\\u0041", "x"]
+    )
+)
+
+
+@given(TEXT)
+def test_of_escapes_only_halves_of_pairs_are_changed(parts: list[str]) -> None:
+    text = '"' + "".join(parts) + '"'
+    halves = re.compile("[\ud800-\udfff]")
+    assert lenient.decode(ANY, text.encode()) == halves.sub("\ufffd", json.loads(text))
+
+
+def test_a_wrong_type_is_not_mended() -> None:
+    numbers: msgspec.json.Decoder[Any] = msgspec.json.Decoder(list[int])
+    with pytest.raises(msgspec.ValidationError):
+        lenient.decode(numbers, b'["\\ud800"]')

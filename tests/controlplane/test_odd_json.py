@@ -1,4 +1,4 @@
-"""What a tenant may store nests deeper than any reader of JSON follows."""
+"""What a tenant may store as the parameters of a claim, and strict readers of JSON refuse."""
 
 from __future__ import annotations
 
@@ -15,26 +15,29 @@ from tests.controlplane.fleet import create_dra_node
 from tests.controlplane.installed import register_webhooks, scores
 
 CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
-LEVELS = 4900
+DEEP = b"[" * 4900 + b"]" * 4900
 """Parameters of a driver may have 10 KiB."""
+NO_UTF8 = b'"\xff\xfe"'
+HALF = b'"\\ud800"'
+"""Of a surrogate pair."""
 HERE = {"key": "metadata.name", "operator": "In", "values": ["n"]}
 
 
-async def create(api: Api, name: str, count: int = 1) -> None:
+async def create(api: Api, name: str, odd: bytes, count: int = 1) -> None:
     """A claim as anybody may make it."""
     spec = objects.claim_spec(count)
-    opaque = {"driver": "acme.example.com", "parameters": {"deep": "HERE"}}
+    opaque = {"driver": "acme.example.com", "parameters": {"odd": "HERE"}}
     spec["devices"]["config"] = [{"opaque": opaque}]
-    text = json.dumps(objects.claim(name, spec))
-    await api.request_text("POST", CLAIMS, body=text.replace('"HERE"', "[" * LEVELS + "]" * LEVELS))
+    text = json.dumps(objects.claim(name, spec)).encode().replace(b'"HERE"', odd)
+    await api.request_bytes("POST", CLAIMS, body=text)
 
 
 async def hold_the_only_device(api: Api, name: str) -> None:
     result = {"request": "gpu", "driver": objects.DRIVER, "pool": "n", "device": "gpu-0"}
     nodes = {"nodeSelectorTerms": [{"matchFields": [HERE]}]}
     status = {"allocation": {"devices": {"results": [result]}, "nodeSelector": nodes}}
-    text = json.dumps({"status": status})
-    await api.request_text("PATCH", f"{CLAIMS}/{name}/status", body=text, form="merge")
+    text = json.dumps({"status": status}).encode()
+    await api.request_bytes("PATCH", f"{CLAIMS}/{name}/status", body=text, form="merge")
 
 
 async def verdict(api: Api, fettle: FettleProcess, pod: str, claim: str) -> Any:
@@ -50,20 +53,28 @@ async def verdict(api: Api, fettle: FettleProcess, pod: str, claim: str) -> Any:
     return found["n"]
 
 
-@pytest.mark.parametrize("listed", [True, False], ids=["listed", "watched"])
-async def test_a_claim_that_nests_without_end_hides_neither_itself_nor_others(
-    api: Api, start_fettle: StartFettle, listed: bool
+@pytest.mark.parametrize(
+    ("odd", "listed"),
+    [
+        pytest.param(DEEP, True, id="deep, listed"),
+        pytest.param(DEEP, False, id="deep, watched"),
+        pytest.param(NO_UTF8, True, id="no UTF-8, listed"),
+        pytest.param(HALF, False, id="half a pair, watched"),
+    ],
+)
+async def test_a_claim_with_odd_parameters_hides_neither_itself_nor_others(
+    api: Api, start_fettle: StartFettle, odd: bytes, listed: bool
 ) -> None:
     await create_dra_node(api, "n", objects.gpu_devices(1), objects.node("n"))
     if listed:
-        await create(api, "deep")
+        await create(api, "odd", odd)
     fettle = await start_fettle("extender")
     if not listed:
-        await create(api, "deep")
-    found = await verdict(api, fettle, "before", "deep")
+        await create(api, "odd", odd)
+    found = await verdict(api, fettle, "before", "odd")
     assert [d["device"] for d in found["devices"]] == [f"{objects.DRIVER}/n/gpu-0"]
 
-    await hold_the_only_device(api, "deep")
+    await hold_the_only_device(api, "odd")
     await api.create(objects.claim("plain"))
     found = await verdict(api, fettle, "after", "plain")
     assert "no allocation is possible here" in "; ".join(found["unfit"])
@@ -71,12 +82,13 @@ async def test_a_claim_that_nests_without_end_hides_neither_itself_nor_others(
     assert (status, "ResourceClaim: synced" in told) == (200, True)
 
 
-async def test_a_claim_does_not_pass_validation_for_nesting_without_end(
-    api: Api, start_fettle: StartFettle
+@pytest.mark.parametrize("odd", [DEEP, HALF], ids=["deep", "half a pair"])
+async def test_a_claim_does_not_pass_validation_for_its_odd_parameters(
+    api: Api, start_fettle: StartFettle, odd: bytes
 ) -> None:
     fettle = await start_fettle("webhook")
     await register_webhooks(api, fettle)
-    await create(api, "sound")
+    await create(api, "sound", odd)
     with pytest.raises(ApiError) as refusal:
-        await create(api, "wrong", 33)
+        await create(api, "wrong", odd, 33)
     assert "FTL010" in str(refusal.value)
