@@ -62,9 +62,20 @@ class _NodeList(msgspec.Struct, frozen=True):
 class _Whole(msgspec.Struct, frozen=True, rename="pascal", forbid_unknown_fields=True):
     """What kube-scheduler sends with `nodeCacheCapable: false`."""
 
-    pod: Pod
+    pod: msgspec.Raw
     nodes: _NodeList
     node_names: None = None
+
+
+class _MetaPod(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    uid: str = msgspec.field(default="", name="UID")
+
+
+class _MetaVictims(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """As kube-scheduler spells it; other keys may be these in another case."""
+
+    pods: list[_MetaPod] | None = msgspec.field(default=None, name="Pods")
+    violations: int = msgspec.field(default=0, name="NumPDBViolations")
 
 
 class _NodeName(msgspec.Struct, frozen=True):
@@ -80,11 +91,18 @@ _POD = msgspec.json.Decoder(Pod | None, strict=False)
 _NAMES = msgspec.json.Decoder(list[str] | None)
 _ITEMS = msgspec.json.Decoder(list[msgspec.Raw] | None)
 _NODE_NAME = msgspec.json.Decoder(_NodeName)
+_META_VICTIMS = msgspec.json.Decoder(dict[str, _MetaVictims])
 
 
 MAX_NAMES = 200_000
 """Many times the largest cluster. All others wait while a list is read."""
+MAX_POD_BYTES = 8 * 2**20
+"""An API server stores none of more than 3 MiB."""
+MAX_VICTIM_OBJECTS = 500_000
+"""JSON objects in what a preemption may evict: a node has some tens of victims, a whole pod some
+tens of objects."""
 _LARGE_BYTES = 2 * 2**20
+"""Below that, no body can keep others waiting for long, whatever is in it."""
 
 
 def decode_args(body: bytes) -> Args:
@@ -92,32 +110,29 @@ def decode_args(body: bytes) -> Args:
     try:
         if body.endswith(_WITHOUT_NAMES):
             whole = _WHOLE.decode(body)
-            return Args(whole.pod, None, _named(whole.nodes.items))
-        _raise_if_too_many(body)
-        usual = _USUAL.decode(body)
+            return Args(_pod({"pod": whole.pod}), None, _named(whole.nodes.items))
+        if len(body) <= _LARGE_BYTES:
+            usual = _USUAL.decode(body)
+            return Args(usual.pod, usual.node_names, None)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return _unusual_args(body)
-    return Args(usual.pod, usual.node_names, None)
-
-
-def _raise_if_too_many(body: bytes) -> None:
-    if len(body) > _LARGE_BYTES and body.count(b'","') - body.count(b'":') > MAX_NAMES:
-        raise BadInput(
-            f"NodeNames: more than {MAX_NAMES} names; a request is about nodes of one cluster",
-            status=413,
-        )
-
-
-def _unusual_args(body: bytes) -> Args:
-    """Field by field: names spelled otherwise, whole nodes, or what is wrong and where."""
-    _raise_if_too_many(body)
+        pass  # field by field, whatever it is will be found
     fields = _fields(body)
     pod = _pod(fields)
-    names = _read(_NAMES, fields.get("nodenames", b"null"), "NodeNames")
+    raw_names = fields.get("nodenames", b"null")
+    _raise_if_many(bytes(raw_names).count(b'"') // 2, "NodeNames", "names")
+    names = _read(_NAMES, raw_names, "NodeNames")
     nodes = None
     if names is None and (raw_nodes := fields.get("nodes")) is not None:
         nodes = _nodes(raw_nodes)
     return Args(pod, names, nodes)
+
+
+def _raise_if_many(count: int, where: str, what: str) -> None:
+    if count > MAX_NAMES:
+        raise BadInput(
+            f"{where}: more than {MAX_NAMES} {what}; a request is about nodes of one cluster",
+            status=413,
+        )
 
 
 def decode_preemption(body: bytes) -> PreemptionArgs:
@@ -129,10 +144,23 @@ def decode_preemption(body: bytes) -> PreemptionArgs:
         ("nodenametovictims", "NodeNameToVictims"),
         ("nodenametometavictims", "NodeNameToMetaVictims"),
     ):
-        by_node = _read(_ANY_CASE_OR_NULL, fields.get(key, b"null"), name)
-        for node, raw in (by_node or {}).items():
-            victims[node] = _victims(raw, f"{name}[{node}]")
+        victims |= _victims_by_node(fields.get(key, b"null"), name)
     return PreemptionArgs(pod, victims)
+
+
+def _victims_by_node(raw: Any, where: str) -> dict[str, Victims]:
+    objects = bytes(raw).count(b"{")
+    if objects > MAX_VICTIM_OBJECTS:
+        raise BadInput(f"{where}: more than {MAX_VICTIM_OBJECTS} nodes and victims", status=413)
+    try:
+        usual = _META_VICTIMS.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        by_node = _read(_ANY_CASE_OR_NULL, raw, where) or {}
+        return {node: _victims(each, f"{where}[{node}]") for node, each in by_node.items()}
+    return {
+        node: Victims(tuple(p.uid for p in each.pods or () if p.uid), each.violations)
+        for node, each in usual.items()
+    }
 
 
 _ANY_CASE_OR_NULL = msgspec.json.Decoder(dict[str, msgspec.Raw] | None)
@@ -171,6 +199,11 @@ def _fields(body: bytes) -> dict[str, Any]:
 def _pod(fields: dict[str, Any]) -> Pod:
     if "pod" not in fields:
         raise BadInput("request body: Pod is missing; send ExtenderArgs as kube-scheduler does")
+    if len(fields["pod"]) > MAX_POD_BYTES:
+        raise BadInput(
+            f"Pod: larger than {MAX_POD_BYTES // 2**20} MiB, more than any API server stores",
+            status=413,
+        )
     pod: Pod | None = _read(_POD, fields["pod"], "Pod")
     if pod is None:
         raise BadInput("request body: Pod is null; send ExtenderArgs as kube-scheduler does")
@@ -185,6 +218,7 @@ def _nodes(raw: msgspec.Raw) -> list[tuple[str, msgspec.Raw]] | None:
 
 
 def _named(items: list[msgspec.Raw]) -> list[tuple[str, msgspec.Raw]]:
+    _raise_if_many(len(items), "Nodes.items", "nodes")
     try:
         return [(_NODE_NAME.decode(item).metadata.name, item) for item in items]
     except msgspec.DecodeError:  # once more, to say which

@@ -83,13 +83,6 @@ async def test_a_hundred_thousand_names_are_answered(extender: Extender) -> None
     assert list(reply["FailedAndUnresolvableNodes"]) == ["n7"]
 
 
-async def test_more_names_than_any_cluster_has_are_refused_unread(extender: Extender) -> None:
-    body = {"Pod": POD, "NodeNames": [f"node-{i}" for i in range(200_100)]}
-    status, reply = await extender.post("filter", body)
-    assert status == 413
-    assert "more than 200000 names" in reply["error"]
-
-
 async def test_a_get_is_no_verb(extender: Extender) -> None:
     async with extender.client.get(f"http://127.0.0.1:{extender.port}/filter") as reply:
         assert reply.status == 405
@@ -162,3 +155,58 @@ def test_names_come_back_to_the_letter(names: list[str]) -> None:
         msgspec.json.decode(wire.filter_reply(wire.encode_names(args.node_names)))["NodeNames"]
         == names
     )
+
+
+def many(count: int, each: bytes) -> bytes:
+    return b"[" + b", ".join([each] * count) + b"]"
+
+
+@pytest.mark.parametrize(
+    ("verb", "fields", "says"),
+    [
+        (
+            "filter",
+            b'"NodeNames":' + many(200_001, b'"node-12345"'),
+            "NodeNames: more than 200000 names",
+        ),
+        (
+            "filter",
+            b'"Nodes":{"items":' + many(200_001, b'{"metadata":{"name":"n"}}') + b"}",
+            "Nodes.items: more than 200000 nodes",
+        ),
+        (
+            "preempt",
+            b'"NodeNameToMetaVictims":{"n":{"Pods":' + many(500_000, b'{"UID":"u"}') + b"}}",
+            "NodeNameToMetaVictims: more than 500000 nodes and victims",
+        ),
+    ],
+)
+async def test_more_than_any_cluster_has_is_refused_before_it_is_read(
+    extender: Extender, verb: str, fields: bytes, says: str
+) -> None:
+    status, reply = await extender.post(verb, b'{"Pod":%b,%b}' % (msgspec.json.encode(POD), fields))
+    assert status == 413
+    assert says in reply["error"]
+
+
+async def test_a_pod_larger_than_any_that_is_stored_is_refused_before_it_is_read(
+    extender: Extender,
+) -> None:
+    containers = many(600_000, b'{"resources":{}}')
+    pod = b'{"metadata":{"name":"p"},"spec":{"containers":%b}}' % containers
+    for rest in (b'"NodeNames":["n"]', b'"Nodes":{"items":[]},"NodeNames":null'):
+        status, reply = await extender.post("filter", b'{"Pod":%b,%b}' % (pod, rest))
+        assert status == 413
+        assert "Pod: larger than 8 MiB" in reply["error"]
+
+
+@pytest.mark.parametrize("spelled", [("Pods", "UID"), ("pods", "uid")])
+async def test_victims_are_read_in_any_spelling(
+    extender: Extender, spelled: tuple[str, str]
+) -> None:
+    pods, uid = spelled
+    extender.show(b.node("n", gpus=8))
+    victims = {"n": {pods: [{uid: "u"}, {uid: ""}]}, "m": {pods: None}}
+    status, reply = await extender.post("preempt", {"Pod": POD, "NodeNameToMetaVictims": victims})
+    assert status == 200
+    assert reply["NodeNameToMetaVictims"]["n"]["Pods"] == [{"UID": "u"}]
