@@ -198,7 +198,9 @@ class House:
             return ClusterFeed(self._session, kinds=self._kinds).run(writer)
         assert self._plan.snapshot is not None
         feed = SnapshotFeed(self._plan.snapshot, kinds=self._kinds)
-        self._notes.append(lambda: [f"snapshot: {text}" for text in feed.problems.values()])
+        self._notes.append(
+            lambda: [f"snapshot: {text}" for text in (*feed.problems.values(), *feed.clashes)]
+        )
         self._unknown = lambda: feed.unknown
         return feed.run(writer)
 

@@ -21,6 +21,7 @@ from fettle.wire.reading import key_of
 LARGEST_BYTES = 256 * 1024 * 1024
 _SUFFIXES = (".yaml", ".yml", ".json")
 _NAMESPACED = (kinds.POD, kinds.CLAIM, kinds.TEMPLATE, *kinds.ON_DEMAND)
+_CLASHES = 20
 _TOLD = 3  # problems of one file that its sentence spells out
 
 
@@ -38,14 +39,18 @@ class _Stamp(NamedTuple):
 
 
 class _Content(NamedTuple):
+    """`twice` are objects that the file holds several times, not all alike."""
+
     digest: bytes
     objects: dict[Key, bytes]
     problem: str
+    twice: frozenset[Key] = frozenset()
 
 
 class Folder:
-    """`objects` are JSON by key; where two files hold the same object, the later name wins.
-    `problems` are sentences by file name.
+    """`objects` are JSON by key; where two files hold the same object, the later name wins,
+    and within a file the last one. `problems` are sentences by file name, `clashes` about objects
+    of which several were found, not all alike.
     """
 
     def __init__(self, path: Path) -> None:
@@ -55,6 +60,7 @@ class Folder:
         self._contents: dict[str, _Content] = {}
         self.objects: Mapping[Key, bytes] = {}
         self.problems: Mapping[str, str] = {}
+        self.clashes: list[str] = []
 
     def look(self) -> bool:
         """Read what changed; whether anything did. Raises SnapshotError if there is no folder.
@@ -124,6 +130,21 @@ class Folder:
             for key, raw in self._contents[name].objects.items()
         }
         self.problems = {n: c.problem for n, c in sorted(self._contents.items()) if c.problem}
+        twice = self._told_differently()
+        self.clashes = [self._clash(key) for key in twice[:_CLASHES]]
+        if len(twice) > _CLASHES:
+            self.clashes.append(f"{len(twice) - _CLASHES} more objects stand several times")
+
+    def _told_differently(self) -> list[Key]:
+        found = {key for content in self._contents.values() for key in content.twice}
+        for content in self._contents.values():
+            found |= {k for k, raw in content.objects.items() if raw != self.objects[k]}
+        return sorted(found)
+
+    def _clash(self, key: Key) -> str:
+        files = sorted(name for name, content in self._contents.items() if key in content.objects)
+        where = f"in {' and '.join(files)}" if len(files) > 1 else f"several times in {files[0]}"
+        return f"{key.kind} {key.key} stands {where}, not always alike; the last one counts"
 
 
 def _stamp(entry: os.DirEntry[str]) -> _Stamp | None:
@@ -151,6 +172,7 @@ def _content(path: Path, stamp: _Stamp, held: _Content | None) -> _Content:
         return held
     found = objects_of_json(text) if path.suffix == ".json" else objects_of_yaml(text)
     objects: dict[Key, bytes] = {}
+    twice: set[Key] = set()
     problems: list[str] = []
     for each in found:
         if other := _other_version(each.value):
@@ -161,8 +183,10 @@ def _content(path: Path, stamp: _Stamp, held: _Content | None) -> _Content:
             if not other:
                 problems.append(f"{each.where}: {error}")
         else:
+            if objects.get(key, raw) != raw:
+                twice.add(key)
             objects[key] = raw
-    return _Content(digest, objects, _sentence(path.name, problems))
+    return _Content(digest, objects, _sentence(path.name, problems), frozenset(twice))
 
 
 def _object(found: Found) -> tuple[Key, bytes]:

@@ -23,7 +23,8 @@ log = structlog.get_logger(__name__)
 
 
 class SnapshotFeed:
-    """`problems` holds a sentence for each file that cannot be read, or not in full."""
+    """`problems` holds a sentence for each file that cannot be read, or not in full; `clashes` one
+    for each object that is told in several ways."""
 
     def __init__(
         self,
@@ -41,6 +42,7 @@ class SnapshotFeed:
         self._contact_due_s = 0.0
         self._note = ""
         self.problems: dict[str, str] = {}
+        self.clashes: list[str] = []
 
     @property
     def unknown(self) -> frozenset[str]:
@@ -134,6 +136,10 @@ class SnapshotFeed:
         for name in self.problems.keys() - problems.keys():
             log.info("snapshot file is good again or gone", file=name)
         self.problems = problems
+        for clash in self._folder.clashes:
+            if clash not in self.clashes:
+                log.warning("snapshot contradicts itself", reason=clash)
+        self.clashes = list(self._folder.clashes)
 
 
 class _Version(msgspec.Struct, rename="camel"):

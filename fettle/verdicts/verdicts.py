@@ -91,7 +91,7 @@ def judging(
         for part in parts:  # what cannot be read may be what is lacking
             part.undecided += part.unfit
             part.unfit = []
-        parts.append(Part(undecided=[*node.quarantined]))
+        parts.insert(0, Part(undecided=[*node.quarantined]))
     parts += [unfit_part(why, node) for why in ask.barred]
     return _combine(parts, node, acceptance)
 

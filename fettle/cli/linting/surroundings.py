@@ -141,7 +141,7 @@ def _of_folder(path: Path, settings: Settings, evaluator: Evaluator) -> Surround
     if folder.problems:
         raise SnapshotError("; ".join(folder.problems.values()))
     inventory = _inventory(settings)
-    notes: list[str] = []
+    notes = [f"snapshot: {clash}" for clash in folder.clashes]
     unknown: set[str] = set()
     for key, raw in folder.objects.items():
         kind = kinds.BY_NAME[key.kind]

@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 
 from fettle.errors import SnapshotError
 from fettle.feeds import folders
-from fettle.feeds.folders import Folder
+from fettle.feeds.folders import Folder, Key
 from fettle.feeds.snapshot import SnapshotFeed
 from fettle.wire.changes import Contact, Gone, ListEnded, Lost, Put
 from fettle.wire.kinds import BY_NAME, KINDS
@@ -241,6 +241,25 @@ def test_a_file_is_not_read_while_it_is_being_written(tmp_path: Path) -> None:
     assert folder.look(), "it is at rest"
     assert folder.problems == {}
     assert len(folder.objects) == 2
+
+
+def test_what_is_told_in_several_ways_is_said_and_the_last_one_counts(tmp_path: Path) -> None:
+    write(tmp_path / "a.yaml", node("alike"), node("n", x="1"), node("twice"), node("twice", x="2"))
+    write(tmp_path / "b.yaml", node("alike"), node("n", x="3"))
+    folder = Folder(tmp_path)
+    folder.look()
+    assert folder.problems == {}
+    assert folder.clashes == [
+        "Node n stands in a.yaml and b.yaml, not always alike; the last one counts",
+        "Node twice stands several times in a.yaml, not always alike; the last one counts",
+    ]
+    assert b'"x":"3"' in folder.objects[Key("Node", "n")]
+    assert b'"x":"2"' in folder.objects[Key("Node", "twice")]
+    folder.look()
+    write(tmp_path / "b.yaml", node("other"))
+    folder.look()
+    folder.look()
+    assert len(folder.clashes) == 1
 
 
 def test_a_file_that_is_too_large_is_refused_unread(

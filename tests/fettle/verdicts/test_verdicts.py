@@ -139,7 +139,8 @@ def test_what_cannot_be_read_may_be_what_is_lacking() -> None:
     node = msgspec.structs.replace(b.node(), quarantined=("ResourceSlice x: wrong",))
     answer = verdict(request(TRAINING), node)
     assert not answer.unfit
-    assert "no allocation is possible" in answer.undecided[0]
+    assert answer.undecided[0] == "ResourceSlice x: wrong"
+    assert "no allocation is possible" in answer.undecided[1]
 
 
 def test_resources_counted_in_bytes_cost_no_more_than_others() -> None:
