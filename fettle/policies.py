@@ -5,6 +5,7 @@ label of its namespace, then the cluster's default; then single values that anno
 Pure; stands between the view, which carries the installed DevicePolicies, and verdicts.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 
@@ -126,9 +127,12 @@ def unreadable(name: str, quarantined: Mapping[str, str]) -> str:
     return quarantined.get(f"{Source.INSTALLED} {name}", "")
 
 
+_NUMBER = re.compile(r"\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*", re.ASCII)
+
+
 def _with_min_score(policy: Policy, text: str) -> Policy:
-    score = float(text)
-    if not 0 <= score <= 1:  # also refuses NaN
+    score = float(text) if _NUMBER.fullmatch(text) else -1.0  # `float` reads more than YAML does
+    if not 0 <= score <= 1:
         raise ValueError(text)
     placement = msgspec.structs.replace(policy.placement, min_score=score)
     return msgspec.structs.replace(policy, placement=placement)

@@ -2,12 +2,14 @@
 
 import asyncio
 import ipaddress
+import logging
 import ssl
 from abc import ABC, abstractmethod
 from typing import NamedTuple
 
 import structlog
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from extender.connections import Connections
 from fettle.errors import SettingsError
@@ -75,6 +77,17 @@ class Listener(ABC):
     @abstractmethod
     async def _open(self) -> None:
         """Raises OSError where the address cannot be used."""
+
+
+class _NotMalformed(logging.Filter):
+    """What is no HTTP is its sender's mistake, who was told so: no traceback of ours for it."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        return not isinstance(error, HttpProcessingError)
+
+
+logging.getLogger("aiohttp.server").addFilter(_NotMalformed())
 
 
 class AppListener(Listener):

@@ -57,7 +57,8 @@ def _rank(one: Evidence) -> tuple[float, bool, str]:
     return one.weight, one.kind is Kind.LATCHED, one.text
 
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Control characters, those that turn the direction of text, and halves of surrogate pairs."""
 
 
 def short(text: str) -> str:

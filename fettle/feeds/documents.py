@@ -89,9 +89,10 @@ def _flattened(value: Any, where: str, lines: list[int]) -> list[Found]:
 
 
 def _line_of(text: bytes, message: str) -> str:
+    """Where that was noticed; what breaks off was noticed at its end."""
     at = _BYTE.search(message)
-    line = text.count(b"\n", 0, int(at[1])) + 1 if at else 0
-    return f"line {line}: " if line else ""
+    line = text.count(b"\n", 0, int(at[1]) if at else len(text.rstrip())) + 1
+    return f"line {line}: "
 
 
 class _Open:

@@ -172,4 +172,5 @@ def _client(configuration: Any) -> Any:
 def _said(error: Exception) -> str:
     text = " ".join(str(error).encode("utf-8", "replace").decode().split())
     known = isinstance(error, config.ConfigException | yaml.YAMLError | OSError)
-    return text if known else f"it is not shaped like a kubeconfig ({type(error).__name__}: {text})"
+    shape = "it is not shaped like a kubeconfig, with clusters, users, contexts and current-context"
+    return text if known else shape

@@ -106,6 +106,13 @@ def test_overrides_change_single_values_and_say_which() -> None:
     }
 
 
+@pytest.mark.parametrize("text", ["0_1", "\u0660.\u0665", "0x1", "nan", "1e999", "0,5", ""])
+def test_what_is_no_plain_number_is_no_minimum(text: str) -> None:
+    resolved = resolve({policy.MIN_SCORE_ANNOTATION: text})
+    assert not resolved.overridden
+    assert len(resolved.warnings) == 1
+
+
 @given(st.text(max_size=10))
 def test_no_override_keeps_a_pod_from_having_a_policy(text: str) -> None:
     annotations = {policy.MIN_SCORE_ANNOTATION: text, policy.ON_DEVICE_FAILURE_ANNOTATION: text}

@@ -1,14 +1,19 @@
+import unicodedata
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fettle.evidence.reports import TEXT_LIMIT, short
 
+TURNING = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
 
-@given(st.text())
+
+@given(st.text() | st.text("a\u202e\u2066\u200f\u2029"))
 def test_no_text_can_steer_a_terminal_or_run_over_a_line(text: str) -> None:
     shown = short(text)
     assert len(shown) <= TEXT_LIMIT
-    assert not [c for c in shown if ord(c) < 32 or 127 <= ord(c) < 160]
+    assert not [c for c in shown if unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp")]
+    assert not [c for c in shown if unicodedata.bidirectional(c) in TURNING]
 
 
 def test_an_escape_sequence_is_only_its_letters() -> None:

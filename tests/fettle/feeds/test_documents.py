@@ -116,8 +116,13 @@ def test_deep_nesting_is_refused_before_it_can_overflow_the_stack(opening: str) 
 
 
 def test_deeply_nested_json_is_refused() -> None:
-    with pytest.raises(SnapshotError, match="truncated"):
+    with pytest.raises(SnapshotError, match="line 1: no valid JSON: Input data was truncated"):
         objects_of_json(b"[" * 100_000)
+
+
+def test_json_that_breaks_off_does_so_at_its_last_line() -> None:
+    with pytest.raises(SnapshotError, match="line 3: no valid JSON"):
+        objects_of_json(b'{\n"kind":\n"No\n\n')
 
 
 def test_aliases_that_multiply_are_refused() -> None:
