@@ -34,12 +34,18 @@ class UnitId(NamedTuple):
     """One unit of an extended resource on a node, by the id its device plugin or a monitor uses.
 
     `unit` is the device-plugin id (for NVIDIA the GPU's UUID), else `pci:<address>` or
-    `index:<n>` where a monitor names nothing better.
+    `index:<n>` where a monitor names nothing better; `others` are further names that it gives.
     """
 
     node: str
     resource: str
     unit: str
+    others: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All its names, the best first."""
+        return (self.unit, *self.others)
 
     def __str__(self) -> str:
         return f"{self.resource} {self.unit} on {self.node}"
@@ -130,7 +136,9 @@ class Weighed(msgspec.Struct, frozen=True):
 class Health(msgspec.Struct, frozen=True):
     """How well a device or node is, and why: `evidence` is sorted, the heaviest first.
 
-    `held` is true where an operator's hold takes part, which a breaker never overrides.
+    `held` is true where an operator's hold takes part, which a breaker never overrides. `provoked`
+    is the part of the score that is missing by the word of tenants alone: it is in the score, and
+    neither in the state nor in what a policy refuses for.
     """
 
     score: float
@@ -138,6 +146,12 @@ class Health(msgspec.Struct, frozen=True):
     since: float = 0.0
     evidence: tuple[Weighed, ...] = ()
     held: bool = False
+    provoked: float = 0.0
+
+    @property
+    def proven(self) -> float:
+        """The score without what a tenant could have brought about."""
+        return round(self.score + self.provoked, 4) if self.provoked else self.score
 
 
 SOUND = Health(score=1.0, state=State.HEALTHY)

@@ -91,8 +91,8 @@ class NodeView(msgspec.Struct, frozen=True):
 
     `pools` are in the order in which the allocator walks them; `malformed` says why it cannot
     gather them at all ("" if it can). `quarantined` are sentences about objects of this node that
-    could not be read; `unread`: the Node itself could never be, so that nothing is known of its
-    labels and resources. `taints` are the node's own, `kubelet` its version.
+    could not be read; `unread`: the Node itself never could as a whole, so that its labels and
+    resources may be other than they seem. `taints` are the node's own, `kubelet` its version.
     """
 
     name: str
@@ -128,7 +128,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     rest on (nodes, devices, health, claims, templates, classes, namespaces, policies), not mere
     pods.
     Mappings are by name (`namespace/name` where namespaced); `pods` holds only pods that use
-    devices; `served` says by kind whether the cluster serves it.
+    devices; `extended_claims` are those of `claims` that the scheduler made for extended resources,
+    by the UID of their pod; `served` says by kind whether the cluster serves it.
     `quotas` are by namespace, `compute_domains` by UID; None where they are not read.
     """
 
@@ -141,6 +142,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     templates: Mapping[str, resource.ResourceClaimTemplate]
     namespaces: Mapping[str, Mapping[str, str]]
     pods: Mapping[str, core.Pod]
+    extended_claims: Mapping[str, resource.ResourceClaim] = {}
     policies: Mapping[str, Policy] = {}
     quarantined: Mapping[str, str] = {}
     served: Mapping[str, bool] = {}

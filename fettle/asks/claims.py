@@ -107,25 +107,53 @@ def counted(name: str, device_class: resource.DeviceClass, count: int) -> Reques
     """The request that the scheduler makes for an extended resource."""
     class_ = device_class.metadata.name
     selectors = tuple(expressions(_class_selectors(device_class)))
-    return Request(name, (Alternative(name, class_, selectors, count=count),))
+    unclear = _unclear_class(device_class)
+    return Request(name, (Alternative(name, class_, selectors, count=count, unclear=unclear),))
 
 
 def holds(claim: resource.ResourceClaim) -> tuple[Held, ...] | None:
-    """What a claim is allocated, without what has admin access; None: it is not allocated."""
+    """What a claim keeps others from: all that it is allocated but for what has admin access.
+
+    None: it is not allocated.
+    """
+    results = _results(claim)
+    return None if results is None else tuple(_held(r) for r in results if not r.admin_access)
+
+
+def uses(claim: resource.ResourceClaim) -> tuple[Held, ...] | None:
+    """All that a claim is allocated, also with admin access; None: it is not allocated."""
+    results = _results(claim)
+    return None if results is None else tuple(map(_held, results))
+
+
+def _results(claim: resource.ResourceClaim) -> tuple[resource.DeviceResult, ...] | None:
     if claim.status is None or claim.status.allocation is None:
         return None
     devices = claim.status.allocation.devices
-    results = devices.results or () if devices is not None else ()
-    return tuple(
-        Held(
-            DeviceId(r.driver, r.pool, r.device),
-            r.share_id or "",
-            _consumed(r) if r.share_id is not None else (),
-            r.tolerations or (),
-        )
-        for r in results
-        if not r.admin_access
+    return devices.results or () if devices is not None else ()
+
+
+def _held(result: resource.DeviceResult) -> Held:
+    return Held(
+        DeviceId(result.driver, result.pool, result.device),
+        result.share_id or "",
+        _consumed(result) if result.share_id is not None else (),
+        result.tolerations or (),
     )
+
+
+def unread_shares(claim: resource.ResourceClaim) -> list[tuple[DeviceId, str]]:
+    """Devices of which a claim holds shares of a size that cannot be read, and why."""
+    found = []
+    for result in _results(claim) or ():
+        quantities = {} if result.admin_access else result.consumed_capacity or {}
+        for name, quantity in quantities.items():
+            try:
+                nano(quantity)
+            except Unreadable as reason:
+                id_ = DeviceId(result.driver, result.pool, result.device)
+                found.append((id_, f"what it consumes of {name} on {id_}: {reason}"))
+    return found
 
 
 def _consumed(result: resource.DeviceResult) -> tuple[tuple[str, int], ...]:
@@ -166,9 +194,7 @@ def _alternative(
     device_class = classes.get(written.device_class_name)
     of_class = _class_selectors(device_class)
     capacity, unclear = _capacity(written.capacity)
-    unclear = unclear or unknown or _unknown_of(device_class)
-    if any(s.cel is None for s in of_class):
-        unclear = f"a selector of class {written.device_class_name} is of an unknown form"
+    unclear = unclear or unknown or _unclear_class(device_class)
     return Alternative(
         name=name,
         class_name=written.device_class_name,
@@ -184,9 +210,13 @@ def _alternative(
     )
 
 
-def _unknown_of(device_class: resource.DeviceClass | None) -> str:
-    spec = device_class.spec if device_class is not None else None
-    return spec.unknown if spec is not None else ""
+def _unclear_class(device_class: resource.DeviceClass | None) -> str:
+    """What about a class is not known here, "" if nothing."""
+    if device_class is None or device_class.spec is None:
+        return ""
+    if any(selector.cel is None for selector in device_class.spec.selectors or ()):
+        return f"a selector of class {device_class.metadata.name} is of an unknown form"
+    return device_class.spec.unknown
 
 
 def _admin_access(

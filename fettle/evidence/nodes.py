@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from fettle.asks.extended import is_device_resource, units_of
-from fettle.evidence import nvsentinel
+from fettle.evidence import naming, nvsentinel
 from fettle.evidence.reports import short
 from fettle.evidence.rules import Rules
 from fettle.evidence.rules.rows import ConditionRow, LabelRow
@@ -49,7 +49,7 @@ def of_conditions(node: core.Node, rules: Rules, now: float) -> Said:
         for condition, row in conditions
         if row.format == "nvsentinel" and _is_faulty(condition, row)
     }
-    known = nvsentinel.uuids(e for message in messages.values() for e in message.entries)
+    known = nvsentinel.names(e for message in messages.values() for e in message.entries)
     reader = _ConditionReader(node, rules, now, known)
     kubelet_at = _kubelet_at(node)
     evidence: list[Evidence] = []
@@ -101,7 +101,9 @@ def _source(condition: Condition) -> str:
 class _ConditionReader:
     """Evidence from the conditions of one node."""
 
-    def __init__(self, node: core.Node, rules: Rules, now: float, known: dict[str, str]) -> None:
+    def __init__(
+        self, node: core.Node, rules: Rules, now: float, known: dict[str, tuple[str, ...]]
+    ) -> None:
         self._name = node.metadata.name
         self._rules = rules
         self._now = now
@@ -223,7 +225,7 @@ def _label_evidence(
     node: core.Node, row: LabelRow, found: re.Match[str], rules: Rules, now: float
 ) -> Evidence:
     name = node.metadata.name
-    unit = UnitId(name, row.resource, f"index:{found[1]}") if row.resource else None
+    unit = UnitId(name, row.resource, naming.index(found[1])) if row.resource else None
     return Evidence(
         subject=unit or NodeId(name),
         family=row.family,

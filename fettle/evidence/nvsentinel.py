@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from fettle.evidence import naming
 from fettle.model import UnitId
 
 RESOURCE = "nvidia.com/gpu"
@@ -16,18 +17,15 @@ NO_FAILURES = "No Health Failures"
 
 _ENTRY = re.compile(r"(.*?)Recommended Action=(\w+);", re.DOTALL)
 _FIELD = re.compile(r"(?<!\S)(ErrorCode|GPU_UUID|PCI|GPU):(\S+)(?=\s)")
-_PCI = re.compile(r"(?:[0-9a-f]{4})?([0-9a-f]{4}):([0-9a-f]{2}):([0-9a-f]{2})(?:\.([0-9a-f]))?")
 
 
 class Entry(NamedTuple):
-    """One finding: the unit names it gives (best kind only), error codes, action, and its text."""
+    """One finding: the GPUs it is about, each by all its names; error codes, action, and text."""
 
-    units: tuple[str, ...]
+    gpus: tuple[tuple[str, ...], ...]
     codes: tuple[str, ...]
     action: str
     text: str
-    same: tuple[tuple[str, str], ...] = ()
-    """Pairs (lesser name, UUID) of one GPU, where the entry names exactly one."""
 
 
 class Message(NamedTuple):
@@ -56,35 +54,34 @@ def _entry(text: str, action: str) -> Entry:
     fields: dict[str, list[str]] = {"ErrorCode": [], "GPU_UUID": [], "PCI": [], "GPU": []}
     for name, value in _FIELD.findall(text):
         fields[name].append(value)
-    uuids = tuple(fields["GPU_UUID"])
-    addresses = tuple(f"pci:{_address(a)}" for a in fields["PCI"])
-    indices = tuple(f"index:{i}" for i in fields["GPU"])
-    same = ((n, uuids[0]) for n in (*addresses, *indices)) if len(uuids) == 1 else ()
     return Entry(
-        units=uuids or addresses or indices,
+        gpus=_gpus(fields["GPU_UUID"], fields["PCI"], fields["GPU"]),
         codes=tuple(fields["ErrorCode"]),
         action=action,
         text=_FIELD.sub("", text).strip(" ;"),
-        same=tuple(same),
     )
 
 
-def _address(text: str) -> str:
-    """`0000:c4:00.0`, as NVML and sysfs write it; the kernel's log leaves the function out."""
-    found = _PCI.fullmatch(text.lower())
-    if found is None:
-        return text.lower()
-    domain, bus, device, function = found.groups()
-    return f"{domain}:{bus}:{device}.{function or 0}"
+def _gpus(
+    uuids: list[str], pci_addresses: list[str], numbers: list[str]
+) -> tuple[tuple[str, ...], ...]:
+    """All names are of the only UUID; else those that come in equal number belong together, in
+    their order; else the best ones hold."""
+    addresses, indices = [naming.pci(a) for a in pci_addresses], [naming.index(n) for n in numbers]
+    if len(uuids) == 1:
+        return ((uuids[0], *dict.fromkeys((*addresses, *indices))),)
+    given = [names for names in (uuids, addresses, indices) if names]
+    if len({len(names) for names in given}) > 1:
+        given = given[:1]
+    return tuple(dict.fromkeys(zip(*given, strict=True)))
 
 
-def uuids(entries: Iterable[Entry]) -> dict[str, str]:
-    """Lesser unit name → UUID, learnt from entries that give both."""
-    return {name: uuid for entry in entries for name, uuid in entry.same}
+def names(entries: Iterable[Entry]) -> dict[str, tuple[str, ...]]:
+    """Each name → all names of its GPU, best first, learnt from entries that give several."""
+    return naming.joined(gpu for entry in entries for gpu in entry.gpus)
 
 
-def unit_ids(node: str, entry: Entry, known: Mapping[str, str]) -> tuple[UnitId, ...]:
-    """The units an entry names, by their UUIDs where these are known."""
-    return tuple(
-        dict.fromkeys(UnitId(node, RESOURCE, known.get(name, name)) for name in entry.units)
-    )
+def unit_ids(node: str, entry: Entry, known: Mapping[str, tuple[str, ...]]) -> tuple[UnitId, ...]:
+    """The units an entry is about, each with all its names that are known."""
+    gpus = (known.get(gpu[0], gpu) for gpu in entry.gpus)
+    return tuple(dict.fromkeys(UnitId(node, RESOURCE, gpu[0], gpu[1:]) for gpu in gpus))

@@ -114,7 +114,7 @@ class Writer:
                 self._inventory.remove(kind, key, now)
             case Bad(kind, key, reason):
                 _LOG.warning("object quarantined", kind=kind.name, key=key, reason=reason)
-                self._inventory.quarantine(change, now)
+                self._quarantine(change, now)
             case ListStarted(kind):
                 self._inventory.begin_list(kind)
             case ListEnded(kind):
@@ -137,6 +137,14 @@ class Writer:
             key = new.metadata.key
             _LOG.exception("object cannot be folded in, quarantined", kind=kind.name, key=key)
             self._inventory.quarantine(Bad(kind, key, f"cannot be folded in: {error!r}"), now)
+
+    def _quarantine(self, bad: Bad, now: float) -> None:
+        """What is left of an object is taken as carefully as a whole one."""
+        try:
+            self._inventory.quarantine(bad, now)
+        except Exception:
+            _LOG.exception("what is left cannot be used", kind=bad.kind.name, key=bad.key)
+            self._inventory.quarantine(bad._replace(left=None), now)
 
     def _note(self, kind: Kind, **fields: object) -> None:
         source = self._publisher.sources[kind.name]

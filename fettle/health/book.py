@@ -38,10 +38,18 @@ class HealthBook:
         """The messenger is gone; what it said fades, or is clear where its silence says so."""
         return self._ledger.vanish(reporter, now)
 
-    def forget(self, key: Subject) -> None:
-        """The subject itself is gone; a node takes its device-plugin units with it."""
-        for gone in self._ledger.forget(key):
-            self._memory.pop(gone, None)
+    def forget(self, key: Subject, now: float) -> None:
+        """The subject itself is gone, or another now; a node takes its device-plugin units along.
+
+        What messengers that are still there say of it counts when it is asked about again, and so
+        does nothing else: as after a restart. What fades meanwhile, or was latched by a messenger
+        that is gone, is let go by a sweep, so that a subject which never comes back costs nothing.
+        """
+        gone = self._ledger.forget(key, now)
+        if gone or key in self._memory:
+            gone.add(key)
+            for judged in [k for k, m in self._memory.items() if not gone.isdisjoint(m.subjects)]:
+                del self._memory[judged]
 
     def units(self, node: str) -> set[UnitId]:
         """Device-plugin units on a node about which something is said, or lately was."""
@@ -73,7 +81,8 @@ class HealthBook:
         """Keys whose health time alone has changed since they were assessed."""
         if now - self._swept_at >= SWEEP_EVERY_S:
             self._swept_at = now
-            self._ledger.sweep(now, self._memory)
+            followed = {s for known in self._memory.values() for s in known.subjects}
+            self._ledger.sweep(now, followed)
         moved: set[Subject] = set()
         for key, known in self._memory.items():
             if known.due_at > now:

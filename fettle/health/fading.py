@@ -14,6 +14,8 @@ from fettle.model import Evidence, Kind, Weighed
 
 NEGLIGIBLE = 0.005
 """A weight below which fading evidence is forgotten."""
+_LATELY = ", lately"
+"""Ends the source of a trace."""
 
 
 class Fading(msgspec.Struct):
@@ -93,9 +95,13 @@ def trace(
         evidence,
         kind=Kind.DECAYING,
         weight=min(weight, evidence.weight / 4),
-        source=f"{evidence.source}, lately",
+        source=f"{evidence.source}{_LATELY}",
         text=f"was until recently: {evidence.text.removesuffix('; not said any more')}",
         observed_at=now,
         half_life_s=half_life_s,
         cap=min(cap, evidence.cap),
     )
+
+
+def is_trace(evidence: Evidence) -> bool:
+    return evidence.source.endswith(_LATELY)

@@ -8,45 +8,24 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Container, Iterator
-from typing import NamedTuple
 
 import msgspec
 
 from fettle.evidence.reports import Report
 from fettle.evidence.rules import Rules
-from fettle.health import fading, scoring
+from fettle.health import fading, reporters, scoring
 from fettle.health.fading import Fading
+from fettle.health.reporters import Reporter, Said, Topic, settles
 from fettle.model import Evidence, Family, Kind, NodeId, Subject, UnitId, Weighed
 
 MILD = 0.10
 """The all-clear of something that weighs no more is not worth judging afresh."""
 
 
-class Said(NamedTuple):
-    """What one piece of evidence is about; one reporter says at most one thing about it."""
-
-    subject: Subject
-    source: str
-    family: Family
-    unknown: bool
-
-
-class Reporter(msgspec.Struct):
-    """One reporter: what it says, its events already counted, and what it left unsettled."""
-
-    name: str
-    standing: dict[Said, Evidence] = {}
-    events: dict[Said, Evidence] = {}
-    left: set[Said] = set()
-    absent_is_clear: bool = False
-    uid: str = ""
-    boot: str = ""
-
-
-_Topic = tuple[str, Family]
-"""Source and family, whoever says it."""
-_Sum = tuple[_Topic, float, str]
+_Sum = tuple[Topic, float, str]
 """What fades adds up by topic, half-life and witness."""
+_BySubject = dict[Subject, dict[tuple[str, Said], Evidence]]
+"""By subject, then by the reporter's name and what it says."""
 
 
 class Ledger:
@@ -56,7 +35,8 @@ class Ledger:
         self._rules = rules
         self._orphan_half_life_s = orphan_half_life_s
         self._reporters: dict[str, Reporter] = {}
-        self._standing: dict[Subject, dict[tuple[str, Said], Evidence]] = {}
+        self._standing: _BySubject = {}
+        self._events: _BySubject = {}
         self._fading: dict[Subject, dict[_Sum, Fading]] = {}
         self._eased: dict[Subject, int] = {}
         self._units: dict[str, set[UnitId]] = defaultdict(set)
@@ -71,13 +51,13 @@ class Ledger:
         known = self._reporters.get(report.reporter) or Reporter(report.reporter)
         if known.uid and report.uid and known.uid != report.uid:
             self._silence(known, now)
-        saying = {_said(e): e for e in report.evidence}
+        saying = {reporters.said(e): e for e in report.evidence}
         rebooted = bool(known.boot and report.boot and known.boot != report.boot)
-        for said in [s for s in known.left if s not in saying and _settles(report, s)]:
+        for said in [s for s in known.left if s not in saying and settles(report, s)]:
             self._clear_left(known, said, now)
         for said in [s for s in known.standing if s not in saying]:
             latched = known.standing[said].kind is Kind.LATCHED
-            if _settles(report, said) or (rebooted and latched):
+            if settles(report, said) or (rebooted and latched):
                 self._clear(known, said, now)
             elif not latched:
                 self._orphan(known, said, now)
@@ -89,7 +69,7 @@ class Ledger:
             else:
                 self._stand(known, said, evidence)
         known.absent_is_clear = report.absent_is_clear
-        known.uid, known.boot = report.uid, report.boot
+        known.uid, known.boot, known.gone = report.uid, report.boot, False
         self._keep(known)
         return self._changed
 
@@ -98,19 +78,32 @@ class Ledger:
         self._begin()
         if (known := self._reporters.get(reporter)) is not None:
             self._silence(known, now)
+            known.gone = True
             self._keep(known)
         return self._changed
 
-    def forget(self, subject: Subject) -> set[Subject]:
-        """The subject is gone, a node with its units; returns all that are forgotten by it."""
-        gone: set[Subject] = {subject}
+    def forget(self, subject: Subject, now: float) -> set[Subject]:
+        """The subject is gone, a node with its units; returns those of which anything was known.
+
+        What reporters that are still there say is kept for its return.
+        """
+        gone: set[Subject] = set()
+        if self.knows(subject) or subject in self._eased:
+            gone.add(subject)
         if isinstance(subject, NodeId):
             gone |= self._units.pop(subject.node, set())
         for one in gone:
-            for reporter, said in self._standing.pop(one, {}):
-                self._reporters[reporter].standing.pop(said, None)
-            self._fading.pop(one, None)
             self._eased.pop(one, None)
+            self._fading.pop(one, None)
+            for name, said in list(self._standing.get(one, ())):
+                if self._reporters[name].gone:
+                    self._withdraw(self._reporters[name], said)
+                    self._keep(self._reporters[name])
+            for event in self._events.get(one, {}).values():
+                if not fading.starting(event, now).is_negligible(now):
+                    self._fade(event, now)
+            if isinstance(one, UnitId) and self.knows(one):
+                self._units[one.node].add(one)
         return gone
 
     # -- what is asked
@@ -123,10 +116,10 @@ class Ledger:
 
         Witnesses add up, so what has one hides, and is hidden by, the word of the same one only.
         """
-        standing: dict[tuple[_Topic, str], Evidence] = {}
+        standing: dict[tuple[Topic, str], Evidence] = {}
         for (_, said), evidence in self._standing.get(subject, {}).items():
             if not said.unknown:
-                key = (_topic(said), evidence.witness)
+                key = (said.topic, evidence.witness)
                 standing[key] = max(evidence, standing.get(key, evidence), key=_weight)
             yield scoring.weigh(evidence)
         for (topic, _, witness), one in self._fading.get(subject, {}).items():
@@ -147,8 +140,11 @@ class Ledger:
     def units(self, node: str) -> set[UnitId]:
         return set(self._units.get(node, ()))
 
-    def sweep(self, now: float, remembered: Container[Subject]) -> None:
-        """Let go of what has faded, of the events that made it, and of units not remembered."""
+    def sweep(self, now: float, followed: Container[Subject]) -> None:
+        """Let go of what has faded, of the events that made it, and of units not followed.
+
+        Of the latched words of reporters that are gone, too, where nobody follows their subject.
+        """
         for subject, sums in list(self._fading.items()):
             for key in [k for k, one in sums.items() if one.is_negligible(now)]:
                 del sums[key]
@@ -158,10 +154,13 @@ class Ledger:
             known.left = {s for s in known.left if self._fades(s)}
             for said, event in list(known.events.items()):
                 if fading.starting(event, now).is_negligible(now):
-                    del known.events[said]
+                    self._uncount(known, said)
+            if known.gone:
+                for said in [s for s in known.standing if s.subject not in followed]:
+                    self._withdraw(known, said)
             self._keep(known)
         for node, units in list(self._units.items()):
-            self._units[node] = {u for u in units if self.knows(u) or u in remembered}
+            self._units[node] = {u for u in units if self.knows(u) or u in followed}
             if not self._units[node]:
                 del self._units[node]
 
@@ -173,7 +172,7 @@ class Ledger:
             if msgspec.structs.replace(evidence, observed_at=old.observed_at) == old:
                 return  # said again: it stands since it was first said
             if old.weight - evidence.weight > MILD:
-                self._ease(said.subject)
+                self._ease(evidence)
         known.standing[said] = evidence
         self._standing.setdefault(said.subject, {})[known.name, said] = evidence
         self._note(said.subject)
@@ -185,6 +184,7 @@ class Ledger:
         if said in known.events:
             return
         known.events[said] = event
+        self._events.setdefault(said.subject, {})[known.name, said] = event
         if not fading.starting(event, now).is_negligible(now):
             self._fade(event, now)
 
@@ -208,7 +208,7 @@ class Ledger:
         """An explicit all-clear: at once, but for a light trace that repeats add up."""
         self._note(evidence.subject)
         if evidence.weight > MILD and evidence.kind is not Kind.UNKNOWN:
-            self._ease(evidence.subject)
+            self._ease(evidence)
         if evidence.weight > 0.0 and self._is_recovery(evidence):
             row = self._rules.signals["trace"]
             half_life_s = self._rules.half_life_s(evidence.family)
@@ -226,7 +226,7 @@ class Ledger:
             return False
         unknown = cleared.kind is Kind.UNKNOWN
         if any(
-            _topic(said) == topic and (unknown or not said.unknown) and not other.planned
+            said.topic == topic and (unknown or not said.unknown) and not other.planned
             for (_, said), other in others.items()
         ):
             return False
@@ -249,16 +249,17 @@ class Ledger:
                 self._clear(known, said, now)
             elif evidence.kind is not Kind.LATCHED:
                 self._orphan(known, said, now)
-        known.events.clear()
+        for said in list(known.events):
+            self._uncount(known, said)
+
+    def _uncount(self, known: Reporter, said: Said) -> None:
+        """The event stays in what fades, and is no more of a reporter that is there."""
+        del known.events[said]
+        _drop(self._events, known, said)
 
     def _withdraw(self, known: Reporter, said: Said) -> Evidence | None:
-        evidence = known.standing.pop(said, None)
-        about = self._standing.get(said.subject)
-        if about is not None:
-            about.pop((known.name, said), None)
-            if not about:
-                del self._standing[said.subject]
-        return evidence
+        _drop(self._standing, known, said)
+        return known.standing.pop(said, None)
 
     def _fade(self, event: Evidence, now: float, *, renew: bool = False) -> None:
         sums = self._fading.setdefault(event.subject, {})
@@ -273,14 +274,16 @@ class Ledger:
 
     def _fades(self, said: Said) -> list[_Sum]:
         sums = self._fading.get(said.subject, {})
-        return [] if said.unknown else [k for k in sums if k[0] == _topic(said)]
+        return [] if said.unknown else [k for k in sums if k[0] == said.topic]
 
     def _pop_fading(self, said: Said) -> list[Fading]:
         sums = self._fading.get(said.subject, {})
         return [sums.pop(key) for key in self._fades(said)]
 
-    def _ease(self, subject: Subject) -> None:
-        self._eased[subject] = self._eased.get(subject, 0) + 1
+    def _ease(self, evidence: Evidence) -> None:
+        """What a tenant could bring about put nothing in its state, nor does its end free it."""
+        if not evidence.witness:
+            self._eased[evidence.subject] = self._eased.get(evidence.subject, 0) + 1
 
     def _begin(self) -> None:
         self._changed, self._traced = set(), set()
@@ -291,19 +294,17 @@ class Ledger:
             self._units[subject.node].add(subject)
 
     def _keep(self, known: Reporter) -> None:
-        if known.standing or known.events or known.left:
-            self._reporters[known.name] = known
-        else:
+        if known.is_over():
             self._reporters.pop(known.name, None)
+        else:
+            self._reporters[known.name] = known
 
 
-def _said(evidence: Evidence) -> Said:
-    unknown = evidence.kind is Kind.UNKNOWN
-    return Said(evidence.subject, evidence.source, evidence.family, unknown)
-
-
-def _topic(said: Said) -> _Topic:
-    return said.source, said.family
+def _drop(index: _BySubject, known: Reporter, said: Said) -> None:
+    about = index.get(said.subject, {})
+    about.pop((known.name, said), None)
+    if not about:
+        index.pop(said.subject, None)
 
 
 def _weight(evidence: Evidence) -> float:
@@ -315,12 +316,3 @@ def _hides(standing: Evidence | None, fading: Weighed) -> bool:
     if standing is None or fading.weight > standing.weight:
         return False
     return fading.evidence.together <= standing.together
-
-
-def _settles(report: Report, said: Said) -> bool:
-    """Whether a report that does not say it any more means that it is over."""
-    return (
-        report.absent_is_clear
-        or said.source in report.settled
-        or (said.subject, said.source) in report.cleared
-    )

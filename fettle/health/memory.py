@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from fettle.health import scoring, states
-from fettle.health.fading import Fading
+from fettle.health.fading import Fading, is_trace
 from fettle.health.states import Stay
 from fettle.model import UNKNOWN_SCORE, Health, Kind, State, Subject, Weighed
 from fettle.settings import HealthSettings
@@ -36,28 +36,46 @@ class Remembered(msgspec.Struct):
 
 
 class Judged(NamedTuple):
+    """`score` and `latched` are those that the stay follows from: by what is known, and proven."""
+
     health: Health
     stay: Stay
     score: float
-    """By what is known; `health.score` may be lower where something is unknown."""
+    latched: bool
 
 
 def judge(
     said: tuple[Weighed, ...], stay: Stay, settings: HealthSettings, now: float, *, all_clear: bool
 ) -> Judged:
-    """Health by what is said, following a stay in a state."""
-    score, latched = scoring.known_score(said), scoring.is_latched(said)
-    fact_at = max((w.evidence.observed_at for w in said if w.weight > 0), default=now)
+    """Health by what is said, following a stay in a state.
+
+    What a tenant could bring about lowers the score and moves no state.
+    """
+    sure = scoring.proven(said)
+    score, latched = scoring.known_score(sure), scoring.is_latched(sure)
+    shown = score if len(sure) == len(said) else scoring.known_score(said)
     after = states.following(
-        stay, score, latched, settings, now, fact_at=fact_at, all_clear=all_clear
+        stay,
+        score,
+        latched,
+        settings,
+        now,
+        fact_at=max((w.evidence.observed_at for w in sure if w.weight > 0), default=now),
+        but_for_traces=_but_for_traces(sure) if all_clear else None,
     )
-    state, since, shown = after.state, after.since, score
+    state, since, most = after.state, after.since, score
     if scoring.is_unknown(said):
-        shown = min(score, UNKNOWN_SCORE)
+        shown, most = min(shown, UNKNOWN_SCORE), min(most, UNKNOWN_SCORE)
         if state is State.HEALTHY:
             state = State.UNKNOWN
             since = min(w.evidence.observed_at for w in said if w.evidence.kind is Kind.UNKNOWN)
-    return Judged(Health(shown, state, since, said, scoring.is_held(said)), after, score)
+    provoked = round(most - shown, scoring.DIGITS)
+    health = Health(shown, state, since, said, scoring.is_held(sure), provoked)
+    return Judged(health, after, score, latched)
+
+
+def _but_for_traces(said: tuple[Weighed, ...]) -> float:
+    return scoring.known_score(w for w in said if not is_trace(w.evidence))
 
 
 def is_same(old: Health, new: Health) -> bool:
@@ -66,10 +84,15 @@ def is_same(old: Health, new: Health) -> bool:
         old.state is new.state
         and old.since == new.since
         and old.held == new.held
-        and abs(old.score - new.score) < NOTICEABLE
+        and _moved(old, new) < NOTICEABLE
         and (old.score < 1.0) == (new.score < 1.0)
         and _told(old) == _told(new)
     )
+
+
+def _moved(old: Health, new: Health) -> float:
+    """How far the score has moved, or what of it is proven."""
+    return max(abs(old.score - new.score), abs(old.proven - new.proven))
 
 
 def _told(health: Health) -> set[object]:
@@ -88,17 +111,16 @@ def due_at(
     Weights only fall with time, and fall ever slower, so the score rises at most at the rate it
     rises now.
     """
-    said, stay = judged.health.evidence, judged.stay
+    stay = judged.stay
     due, rate = NEVER, 0.0
     for one in fading:
         due = min(due, one.negligible_at())
         rate += one.weighed(now).weight * math.log(2) / one.evidence.half_life_s
-    latched = scoring.is_latched(said)
-    leads = states.within_bands(stay.state, judged.score, latched, settings)
+    leads = states.within_bands(stay.state, judged.score, judged.latched, settings)
     if leads is not stay.state:
         due = min(due, states.dwells_until(stay, settings))
     if rate > 0.0:
-        room = NOTICEABLE - abs(judged.health.score - shown.score)
+        room = NOTICEABLE - _moved(judged.health, shown)
         bound = states.left_at(stay.state, settings)
         if bound is not None and judged.score < bound:
             room = min(room, bound - judged.score)

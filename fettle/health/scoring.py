@@ -51,6 +51,11 @@ def known_score(said: Iterable[Weighed]) -> float:
     return round(score, DIGITS)
 
 
+def proven(said: tuple[Weighed, ...]) -> tuple[Weighed, ...]:
+    """What no tenant could have brought about."""
+    return tuple(one for one in said if not one.evidence.witness)
+
+
 def _left(worst: Mapping[Family, float]) -> float:
     score = 1.0
     for family in sorted(worst):  # the same product in whatever order evidence came

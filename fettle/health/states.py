@@ -1,7 +1,9 @@
 """Score to state, with hysteresis and dwell: worse at once, better only with room and time.
 
 A band keeps a state until the score is clearly out of it, and no state is left for a better one
-before its dwell is over; an explicit all-clear of what weighed on it ends both at once.
+before its dwell is over. An explicit all-clear of something that weighed on it ends the dwell at
+once, and not the band: that may be held by something else. Only the light traces of what is over
+hold none then, else nothing would be free at its all-clear.
 """
 
 from typing import NamedTuple
@@ -47,13 +49,18 @@ def following(
     now: float,
     *,
     fact_at: float,
-    all_clear: bool,
+    but_for_traces: float | None = None,
 ) -> Stay:
-    """Where a stay leads; `fact_at` is when the latest fact behind the score was observed."""
-    if all_clear:
-        state = afresh(score, latched, settings)
-    else:
+    """Where a stay leads; `fact_at` is when the latest fact behind the score was observed.
+
+    `but_for_traces`, after an explicit all-clear only, is the score without what is over.
+    """
+    all_clear = but_for_traces is not None
+    if but_for_traces is None:
         state = within_bands(stay.state, score, latched, settings)
+    else:
+        held = within_bands(stay.state, but_for_traces, latched, settings)
+        state = max(held, afresh(score, latched, settings), key=_SEVERITY.__getitem__)
     if state is stay.state:
         return stay
     if _SEVERITY[state] > _SEVERITY[stay.state]:

@@ -3,7 +3,7 @@ holds what. Says which nodes a change concerns; knows nothing of health, pods or
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from fettle import published
@@ -14,7 +14,7 @@ from fettle.inventory.holdings import Holdings
 from fettle.inventory.pools import Gathered, PoolId
 from fettle.inventory.tainting import Tainting
 from fettle.model import DeviceId
-from fettle.published import Slice
+from fettle.published import Published, Slice
 from fettle.wire import resource
 from fettle.wire.changes import Pools
 
@@ -22,12 +22,13 @@ from fettle.wire.changes import Pools
 class Effect(NamedTuple):
     """What a change of slices concerns: `everywhere` means all nodes, for devices of the network.
 
-    `rules` are the DeviceTaintRules that may now select other devices.
+    `gone` and `come` are devices, `rules` the DeviceTaintRules that may now select other ones.
     """
 
     nodes: set[str]
     everywhere: bool
     gone: set[DeviceId]
+    come: set[DeviceId]
     rules: set[str]
 
 
@@ -64,7 +65,7 @@ class Devices:
 
     def __init__(self, features: Features = CURRENT.features) -> None:
         self.taints = Tainting()
-        self.holdings = Holdings()
+        self.holdings = Holdings(shares=features.consumable_capacity)
         self._features = features
         self._pools: dict[PoolId, _Pool] = {}
         self._on_node: dict[str, set[PoolId]] = defaultdict(set)
@@ -75,6 +76,13 @@ class Devices:
         wanted = self._on_node.get(place.name, set()) | self._network
         gathered = (self._gather(pool, place) for pool in wanted)
         return sorted((g for g in gathered if g is not None), key=lambda g: g.order)
+
+    def published_by(self, node: str) -> Iterator[Published]:
+        """Devices of slices that name this node, whether or not their pools are complete."""
+        for pool in sorted(self._on_node.get(node, ())):
+            for slice_ in self._pools[pool].slices.values():
+                if slice_.node == node:
+                    yield from slice_.devices
 
     def is_common(self, pool: PoolId) -> bool:
         """Whether all nodes see the same of a pool."""
@@ -155,5 +163,6 @@ class Devices:
             nodes=set(nodes | known.nodes),
             everywhere=network or known.network,
             gone=set(before - known.ids),
+            come=set(known.ids - before),
             rules=self.taints.rules_for(pool) if before != known.ids else set(),
         )

@@ -1,5 +1,6 @@
 """Which devices the claims of a cluster hold, alone or in shares. Pure."""
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,24 +13,27 @@ _NOTHING: Mapping[str, int] = {}
 class Holdings:
     """Hold and release; ask what is left to others."""
 
-    def __init__(self) -> None:
-        self._alone: dict[DeviceId, set[str]] = {}
-        self._shares: dict[DeviceId, set[tuple[str, Held]]] = {}
+    def __init__(self, *, shares: bool = True) -> None:
+        """Without `shares` (the gate DRAConsumableCapacity), whoever holds one holds the device."""
+        self._knows_shares = shares
+        self._alone: dict[DeviceId, Counter[str]] = {}
+        self._shares: dict[DeviceId, Counter[tuple[str, Held]]] = {}
         self._consumed: dict[DeviceId, dict[str, int]] = {}
 
     def hold(self, held: Held, claim: str) -> None:
-        if not held.share:
-            self._alone.setdefault(held.device, set()).add(claim)
-            return
-        self._shares.setdefault(held.device, set()).add((claim, held))
-        self._count(held.device)
+        """Each result of a claim's allocation once, however alike they are."""
+        if self._is_share(held):
+            _add(self._shares, held.device, (claim, held))
+            self._count(held.device)
+        else:
+            _add(self._alone, held.device, claim)
 
     def release(self, held: Held, claim: str) -> None:
-        if not held.share:
+        if self._is_share(held):
+            _discard(self._shares, held.device, (claim, held))
+            self._count(held.device)
+        else:
             _discard(self._alone, held.device, claim)
-            return
-        _discard(self._shares, held.device, (claim, held))
-        self._count(held.device)
 
     def alone(self, device: DeviceId) -> bool:
         """Whether a claim holds it, and not as a share."""
@@ -42,19 +46,28 @@ class Holdings:
         """What all shares take of its capacities, in 1e-9."""
         return self._consumed.get(device, _NOTHING)
 
+    def _is_share(self, held: Held) -> bool:
+        return bool(held.share) and self._knows_shares
+
     def _count(self, device: DeviceId) -> None:
         total: dict[str, int] = {}
-        for _, held in self._shares.get(device, ()):
+        for (_, held), times in self._shares.get(device, Counter()).items():
             for name, value in held.consumed:
-                total[name] = total.get(name, 0) + value
+                total[name] = total.get(name, 0) + times * value
         if total:
             self._consumed[device] = total
         else:
             self._consumed.pop(device, None)
 
 
-def _discard(sets: dict[DeviceId, set[Any]], key: DeviceId, value: object) -> None:
-    values = sets.get(key, set())
-    values.discard(value)
-    if not values:
-        sets.pop(key, None)
+def _add(counts: dict[DeviceId, Counter[Any]], key: DeviceId, value: object) -> None:
+    counts.setdefault(key, Counter())[value] += 1
+
+
+def _discard(counts: dict[DeviceId, Counter[Any]], key: DeviceId, value: object) -> None:
+    left = counts.get(key, Counter())
+    left[value] -= 1
+    if left[value] <= 0:
+        del left[value]
+    if not left:
+        counts.pop(key, None)

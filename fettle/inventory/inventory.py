@@ -5,6 +5,7 @@ kept in `stores.py`, the nodes' records in `nodes.py`. Only the writer task touc
 between feeds and view; does no I/O, the clock is an argument.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -23,8 +24,10 @@ from fettle.inventory.stores import Stores, equal
 from fettle.model import DeviceId, NodeId, Subject
 from fettle.view import View
 from fettle.wire import core, kinds, resource
-from fettle.wire.changes import Bad
+from fettle.wire.changes import Bad, Pools
 from fettle.wire.kinds import Kind, WireObject
+from fettle.wire.meta import ObjectMeta
+from fettle.wire.salvaging import completed
 
 
 class Inventory:
@@ -56,10 +59,10 @@ class Inventory:
         """An object as it is now; pods that use no devices are not kept."""
         key = new.metadata.key
         self._name(kind, key)
-        self._release(kind, key, now)
+        released = self._release(kind, key, now)
         store = self._stores.of(kind)
         old = store.get(key)
-        if old is not None and equal(old, new):
+        if old is not None and equal(old, new) and not released:
             return
         if isinstance(new, core.Pod) and not self._keeps(new, old, now):
             if old is not None:
@@ -77,7 +80,7 @@ class Inventory:
 
     def quarantine(self, bad: Bad, now: float) -> None:
         """An object cannot be read: what was known of it stays, its node becomes Unknown, and its
-        pools unclear."""
+        pools unclear. What of a Node can be read counts."""
         self._name(bad.kind, bad.key)
         if (before := self._quarantine.release(bad.kind, bad.key)) is not None:
             self._concern(before[1])
@@ -85,6 +88,8 @@ class Inventory:
         self._stores.touched.add(_QUARANTINED)
         if before is not None or entry.node:
             self._report(report, now)
+        if bad.kind is kinds.NODE and bad.key:
+            self._salvage(bad, now)
         self._concern(entry)
 
     def begin_list(self, kind: Kind) -> None:
@@ -132,6 +137,7 @@ class Inventory:
             nodes=dict(self._nodes.records) if changed else previous.nodes,
             classes=stores.copy(kinds.CLASS, previous.classes),
             claims=stores.copy(kinds.CLAIM, previous.claims),
+            extended_claims=stores.extended_claims(previous),
             templates=stores.copy(kinds.TEMPLATE, previous.templates),
             namespaces=stores.namespace_labels(previous),
             policies=stores.policies(previous),
@@ -151,15 +157,34 @@ class Inventory:
 
     # -- folding, by kind
 
-    def _put_node(self, _old: object, new: core.Node, now: float) -> None:
-        self._nodes.dirty.add(new.metadata.name)
+    def _put_node(self, old: core.Node | None, new: core.Node, now: float) -> None:
+        name = new.metadata.name
+        self._nodes.dirty.add(name)
+        if old is None:
+            self._book.forget(NodeId(name), now)
+        elif _replaced(old, new):
+            self._forget_node(name, now)
         self._report(gathering.of_node(new, self._rules, now), now)
+
+    def _salvage(self, bad: Bad, now: float) -> None:
+        """What can be read of a Node, with the rest as it was where it was ever known."""
+        name, left = bad.key, bad.left
+        known = self._stores.nodes.get(name)
+        if left is None and known is not None:
+            return
+        node = left.node if left is not None else core.Node(metadata=ObjectMeta(name=name))
+        if left is None or known is None or name in self._nodes.partial or _replaced(known, node):
+            self._nodes.partial.add(name)
+        else:
+            node = completed(left, known)
+        self._stores.nodes[name] = node
+        self._put_node(known, node, now)
 
     def _put_slice(
         self, old: resource.ResourceSlice | None, new: resource.ResourceSlice, now: float
     ) -> None:
         for effect in self._devices.put_slice(old, new):
-            self._take(effect)
+            self._take(effect, now)
         self._report_slices(new, now)
 
     def _report_slices(self, changed: resource.ResourceSlice, now: float) -> None:
@@ -187,13 +212,18 @@ class Inventory:
     def _put_claim(
         self, old: resource.ResourceClaim | None, new: resource.ResourceClaim, now: float
     ) -> None:
-        before = set(claims.holds(old) or ()) if old is not None else set()
-        after = set(claims.holds(new) or ())
-        for held in before - after:
+        self._stores.follow(old, new)
+        before = Counter((claims.holds(old) or ()) if old is not None else ())
+        after = Counter(claims.holds(new) or ())
+        gone, come = before - after, after - before
+        for held in gone.elements():
             self._devices.holdings.release(held, new.metadata.key)
-        for held in after - before:
+        for held in come.elements():
             self._devices.holdings.hold(held, new.metadata.key)
-        self._mark(held.device for held in before ^ after)
+        self._mark(held.device for held in {*gone, *come})
+        if doubtful := claims.unread_shares(new):
+            pools = tuple({Pools(held.driver, held.pool): None for held, _ in doubtful})
+            self.quarantine(Bad(kinds.CLAIM, new.metadata.key, doubtful[0][1], pools=pools), now)
         if any(gathering.speaks_of_devices(claim) for claim in (old, new)):
             self._report(gathering.of_claim(new, self._rules, now), now)
 
@@ -229,15 +259,16 @@ class Inventory:
         self._stores.touch(kind)
         if isinstance(old, core.Node):
             self._nodes.dirty.add(key)
-            self._book.forget(NodeId(key))
+            self._forget_node(key, now)
         elif isinstance(old, resource.ResourceSlice):
-            self._take(self._devices.drop_slice(old))
+            self._take(self._devices.drop_slice(old), now)
             self._report_slices(old, now)
         elif isinstance(old, resource.DeviceTaintRule):
             self._dirty_selected(old)
             self._devices.taints.remove(old)
             self._restless_rules.discard(key)
         elif isinstance(old, resource.ResourceClaim):
+            self._stores.follow(old, None)
             for device in claims.holds(old) or ():
                 self._devices.holdings.release(device, key)
                 self._mark((device.device,))
@@ -247,22 +278,32 @@ class Inventory:
             if held:
                 self._nodes.dirty.add(node)
 
-    def _release(self, kind: Kind, key: str, now: float) -> None:
-        """The object can be read again, or is gone: out of quarantine."""
-        if (released := self._quarantine.release(kind, key)) is not None:
-            all_clear, entry = released
-            self._stores.touched.add(_QUARANTINED)
-            self._report(all_clear, now)
-            self._concern(entry)
+    def _release(self, kind: Kind, key: str, now: float) -> bool:
+        """The object can be read again, or is gone: out of quarantine. Whether it was there."""
+        released = self._quarantine.release(kind, key)
+        if released is None:
+            return False
+        all_clear, entry = released
+        if kind is kinds.NODE:
+            self._nodes.partial.discard(key)
+        self._stores.touched.add(_QUARANTINED)
+        self._report(all_clear, now)
+        self._concern(entry)
+        return True
 
     # -- what a change concerns
 
-    def _take(self, effect: Effect) -> None:
+    def _forget_node(self, name: str, now: float) -> None:
+        """It was deleted, and what it said with it; what others say waits for its return."""
+        self._book.vanish(f"{kinds.NODE.name} {name}", now)
+        self._book.forget(NodeId(name), now)
+
+    def _take(self, effect: Effect, now: float) -> None:
         self._nodes.dirty.update(effect.nodes)
         if effect.everywhere:
             self._nodes.soil_all()
-        for device in effect.gone:
-            self._book.forget(device)
+        for device in effect.gone | effect.come:
+            self._book.forget(device, now)
         self._restless_rules.update(effect.rules)
 
     def _dirty_pool(self, pool: PoolId) -> None:
@@ -305,6 +346,11 @@ class Inventory:
                 self._dirty_pool(PoolId(subject.driver, subject.pool))
             else:
                 self._nodes.dirty.add(subject.node)
+
+
+def _replaced(old: core.Node, new: core.Node) -> bool:
+    """Whether it is another Node of the same name."""
+    return bool(old.metadata.uid and new.metadata.uid and old.metadata.uid != new.metadata.uid)
 
 
 _QUARANTINED = "quarantined"

@@ -3,24 +3,23 @@
 from collections import defaultdict
 from collections.abc import Mapping
 
-import msgspec
-
 from fettle.affinity import Malformed, Place
 from fettle.health import HealthBook
 from fettle.inventory import records, shapes
 from fettle.inventory.devices import Devices
+from fettle.inventory.placing import Placing
+from fettle.inventory.placing import place as place_units
 from fettle.inventory.pools import Gathered, PoolId
 from fettle.inventory.quarantine import Quarantine
 from fettle.inventory.stores import Stores
-from fettle.model import NodeId
 from fettle.view import NodeView, PoolView
-from fettle.wire import core, kinds
-from fettle.wire.meta import ObjectMeta
+from fettle.wire import core
 
 
 class Nodes:
     """`dirty` are names of nodes whose record may be out of date, `changed` of those whose record
-    differs since the last view; `pods_on` are keys of pods by node.
+    differs since the last view, `partial` of those whose Node could never be read as a whole;
+    `pods_on` are keys of pods by node.
     """
 
     def __init__(
@@ -35,6 +34,7 @@ class Nodes:
         self.pods_on: dict[str, set[str]] = defaultdict(set)
         self.dirty: set[str] = set()
         self.changed: set[str] = set()
+        self.partial: set[str] = set()
 
     def soil_all(self) -> None:
         """Something changed that every node may see."""
@@ -45,39 +45,46 @@ class Nodes:
         """Bring the record of one dirty node up to date."""
         name = self.dirty.pop()
         node = self._stores.nodes.get(name)
-        if node is not None:
-            record = self._record(node, now)
-        elif self._quarantine.holds(kinds.NODE, name):
-            bare = self._record(core.Node(metadata=ObjectMeta(name=name)), now)
-            record = msgspec.structs.replace(bare, unread=True)
-        else:
+        if node is None:
             if self.records.pop(name, None) is not None:
                 self.changed.add(name)
             return
+        record = self._record(node, now)
         if record != self.records.get(name):
             self.records[name] = record
             self.changed.add(name)
 
     def _record(self, node: core.Node, now: float) -> NodeView:
         name, labels = node.metadata.name, node.metadata.labels or {}
-        pools, malformed = self._pools(Place(name, labels), now)
+        resources = records.plugin_resources(node)
+        placing = place_units(
+            name,
+            self._book.units(name),
+            {resource for resource, (capacity, _) in resources.items() if capacity},
+            self._devices.published_by(name),
+        )
+        own = self._book.assess(placing.node, (placing.node,), now)
+        units = records.of_units(placing, self._book, now)
+        pools, malformed = self._pools(Place(name, labels), placing, now)
         pods: Mapping[str, core.Pod] = self._stores.pods
         here = [pods[key] for key in self.pods_on.get(name, ()) if key in pods]
         return NodeView(
             name=name,
             labels=labels,
-            health=self._book.assess(NodeId(name), (NodeId(name),), now),
-            plugins=records.plugins(node, self._book, here, now),
+            health=units[placing.homeless[0]] if placing.homeless else own,
+            plugins=records.plugins(resources, placing, units, here),
             pools=pools,
             quarantined=self._quarantine.of_node(name),
             malformed=malformed,
             taints=(node.spec.taints or ()) if node.spec is not None else (),
             kubelet=_kubelet(node),
+            unread=name in self.partial,
         )
 
-    def _pools(self, place: Place, now: float) -> tuple[tuple[PoolView, ...], str]:
+    def _pools(
+        self, place: Place, placing: Placing, now: float
+    ) -> tuple[tuple[PoolView, ...], str]:
         """The pools of a node; and why they cannot be gathered, "" if they can."""
-        units = self._book.units(place.name)
         views = []
         try:
             gathered = self._devices.pools_on(place)
@@ -86,7 +93,7 @@ class Nodes:
         for pool in self._doubted(gathered):
             view = self._network_views.get(pool.id)
             if view is None:
-                view = records.pool(pool, self._devices, self._book, units, now)
+                view = records.pool(pool, self._devices, self._book, placing, now)
                 if self._devices.is_common(pool.id):
                     self._network_views[pool.id] = view
             views.append(view)

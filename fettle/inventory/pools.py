@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from fettle.affinity import Malformed, Place
 from fettle.allocator.profiles import Features
+from fettle.evidence import naming
 from fettle.published import CounterId, Published, Slice, Target
 from fettle.wire import resource
 
@@ -202,13 +203,6 @@ def _contradiction(slices: Sequence[Slice]) -> str:
     return f"its slices say there are {' and '.join(map(str, sorted(counts)))} of them"
 
 
-_ALIASES = (("uuid", ""), ("pciBusID", "pci:"), ("index", "index:"))
-
-
 def aliases(device: resource.Device) -> Iterator[str]:
     """Unit ids by which monitors and device plugins may name this DRA device (see `UnitId`)."""
-    for name, value in (device.attributes or {}).items():
-        bare = name.rpartition("/")[2]
-        for attribute, prefix in _ALIASES:
-            if bare == attribute and (text := value.string or value.int_) is not None:
-                yield f"{prefix}{text}"
+    return naming.published(device)

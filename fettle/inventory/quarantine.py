@@ -71,9 +71,6 @@ class Quarantine:
                 if anywhere and id_ not in known:
                     yield id_, entry.doubt
 
-    def holds(self, kind: kinds.Kind, key: str) -> bool:
-        return f"{kind.name} {key}" in self._entries
-
     def keys(self, kind: kinds.Kind) -> set[str]:
         prefix = f"{kind.name} "
         return {key.removeprefix(prefix) for key in self._entries if key.startswith(prefix)}

@@ -1,14 +1,15 @@
 """What a view says of one node's devices, made from what the inventory and the health book know."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from fettle.asks import extended
 from fettle.health import HealthBook
-from fettle.inventory import pools, shapes
+from fettle.inventory import shapes
 from fettle.inventory.devices import Devices
 from fettle.inventory.holdings import Holdings
+from fettle.inventory.placing import Placing
 from fettle.inventory.pools import Gathered
-from fettle.model import NodeId, Subject, UnitId
+from fettle.model import Health, Subject, UnitId
 from fettle.published import CounterId, Published
 from fettle.view import DeviceView, PluginView, PoolView, UnitView
 from fettle.wire import core
@@ -18,10 +19,10 @@ def pool(
     gathered: Gathered,
     devices: Devices,
     book: HealthBook,
-    units: Collection[UnitId],
+    placing: Placing,
     now: float,
 ) -> PoolView:
-    """One pool as a node sees it, with each device's health; `units` are those of the node."""
+    """One pool as a node sees it, with each device's health."""
     driver, name = gathered.id
     made = PoolView(
         driver=driver,
@@ -30,7 +31,7 @@ def pool(
             DeviceView(
                 published=published,
                 taints=(published.device.taints or ()) + devices.taints.of(published.id),
-                health=book.assess(published.id, _subjects(published, units), now),
+                health=placing.told(book.assess(published.id, _subjects(published, placing), now)),
                 allocated=devices.holdings.alone(published.id),
                 shared=devices.holdings.shared(published.id),
                 consumed=devices.holdings.consumed(published.id),
@@ -60,44 +61,57 @@ def counters_left(gathered: Gathered, holdings: Holdings) -> Mapping[CounterId, 
     return left
 
 
-def _subjects(published: Published, units: Collection[UnitId]) -> list[Subject]:
+def _subjects(published: Published, placing: Placing) -> tuple[Subject, ...]:
     """Whom evidence about a device may name: itself; what is local to a node, more."""
-    subjects: list[Subject] = [published.id]
-    if published.local:
-        subjects.append(NodeId(published.local))
-        if units:
-            named = set(pools.aliases(published.device))
-            subjects += [u for u in units if u.unit in named]
-    return subjects
+    if not published.local:
+        return (published.id,)
+    return (published.id, *placing.whole, *placing.by_device.get(published.id, ()))
 
 
-def plugins(
-    node: core.Node, book: HealthBook, pods: Iterable[core.Pod], now: float
-) -> dict[str, PluginView]:
-    """The node's extended resources, with the units that some evidence names."""
+def of_units(placing: Placing, book: HealthBook, now: float) -> dict[UnitId, Health]:
+    """The health of every unit that evidence names; of a homeless one, that of the whole node."""
+    asked: dict[UnitId, tuple[Subject, ...]] = {}
+    for gpu in placing.gpus:
+        for unit in gpu:
+            asked[unit] = (*gpu, *(one for one in placing.whole if one not in gpu))
+    return {unit: placing.told(book.assess(unit, about, now)) for unit, about in asked.items()}
+
+
+def plugin_resources(node: core.Node) -> dict[str, tuple[int, int]]:
+    """The node's extended resources: how many units there are, and may be allocated."""
     status = node.status
     if status is None:
         return {}
     capacity, allocatable = status.capacity or {}, status.allocatable or {}
     names = sorted(r for r in {*capacity, *allocatable} if extended.is_device_resource(r))
-    if not names:
-        return {}
-    id_ = NodeId(node.metadata.name)
-    known = book.units(id_.node)
-    held = units_held(pods) if known else set()
-    views = {}
-    for name in names:
-        units = tuple(
-            UnitView(u.unit, book.assess(u, (u, id_), now), (name, u.unit) in held)
-            for u in sorted(known)
-            if u.resource == name
-        )
-        views[name] = PluginView(
-            name,
+    return {
+        name: (
             extended.units_of(capacity.get(name, 0)),
             extended.units_of(allocatable.get(name, 0)),
-            units,
         )
+        for name in names
+    }
+
+
+def plugins(
+    resources: Mapping[str, tuple[int, int]],
+    placing: Placing,
+    healths: Mapping[UnitId, Health],
+    pods: Iterable[core.Pod],
+) -> dict[str, PluginView]:
+    """Extended resources, with the units that some evidence names."""
+    held = units_held(pods) if placing.by_resource else set()
+    views = {}
+    for name, (capacity, allocatable) in resources.items():
+        units = tuple(
+            UnitView(
+                gpu[0].unit,
+                healths[gpu[0]],
+                any((name, n) in held for unit in gpu for n in unit.names),
+            )
+            for gpu in placing.by_resource.get(name, ())
+        )
+        views[name] = PluginView(name, capacity, allocatable, units)
     return views
 
 

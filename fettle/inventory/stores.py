@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from fettle.asks.entries import extended_for
 from fettle.policy import Policy
 from fettle.view import View
 from fettle.wire import core, kinds, nvidia, resource
@@ -20,6 +21,7 @@ class Stores:
         self.pods: dict[str, core.Pod] = self._of[kinds.POD.name]
         self.claims: dict[str, resource.ResourceClaim] = self._of[kinds.CLAIM.name]
         self.rules: dict[str, resource.DeviceTaintRule] = self._of[kinds.TAINT_RULE.name]
+        self._extended: dict[str, resource.ResourceClaim] = {}
         self.touched: set[str] = set()
 
     def of(self, kind: Kind) -> dict[str, Any]:
@@ -38,6 +40,20 @@ class Stores:
     def copy(self, kind: Kind, previous: Shown) -> Shown:
         """What a view shows of a kind; `previous` is what the view before it shows."""
         return dict(self.of(kind)) if kind.name in self.touched else previous
+
+    def follow(
+        self, old: resource.ResourceClaim | None, new: resource.ResourceClaim | None
+    ) -> None:
+        """Know the claims for extended resources by their pods' UIDs; of several, the last."""
+        if old is not None and self._extended.get(uid := extended_for(old)) is old:
+            del self._extended[uid]
+            self.touched.add(_EXTENDED)
+        if new is not None and (uid := extended_for(new)):
+            self._extended[uid] = new
+            self.touched.add(_EXTENDED)
+
+    def extended_claims(self, previous: View) -> Mapping[str, resource.ResourceClaim]:
+        return dict(self._extended) if _EXTENDED in self.touched else previous.extended_claims
 
     def namespace_labels(self, previous: View) -> Mapping[str, Mapping[str, str]]:
         if kinds.NAMESPACE.name not in self.touched:
@@ -81,10 +97,12 @@ def equal(old: WireObject, new: WireObject) -> bool:
         a.labels == b.labels
         and a.annotations == b.annotations
         and a.uid == b.uid
+        and a.owner_references == b.owner_references
         and a.deletion_timestamp == b.deletion_timestamp
     )
 
 
+_EXTENDED = "extended"
 _BASIS = frozenset(
     kind.name for kind in (kinds.CLASS, kinds.CLAIM, kinds.TEMPLATE, kinds.NAMESPACE, kinds.POLICY)
 )

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from fettle.health import scoring
 from fettle.model import Health, State
 from fettle.policy import Degraded, Placement, Unknown
 from fettle.settings import HealthSettings
@@ -29,9 +30,12 @@ class Acceptance(msgspec.Struct, frozen=True):
         return refusal(health, self.placement)
 
     def counted(self, health: Health) -> float:
-        """A score as it counts towards the policy's minimum: not knowing refuses nobody."""
+        """A score as it counts towards the policy's minimum.
+
+        Not knowing refuses nobody, nor does what a tenant could have brought about.
+        """
         tolerated = health.state is State.UNKNOWN and self.placement.unknown is Unknown.ALLOW
-        return 1.0 if tolerated else health.score
+        return 1.0 if tolerated else health.proven
 
     def tolerating(self, health: Health, tolerations: Sequence[DeviceToleration]) -> Tolerated:
         """A device's health for a request with these tolerations."""
@@ -39,8 +43,11 @@ class Acceptance(msgspec.Struct, frozen=True):
 
 
 def refusal(health: Health, placement: Placement) -> str:
-    """Why a policy turns down something of this health; "" if it does not."""
-    if health.state is State.HEALTHY and health.score >= placement.min_score:
+    """Why a policy turns down something of this health; "" if it does not.
+
+    Never for what a tenant could have brought about: that lowers a score, which steers.
+    """
+    if health.state is State.HEALTHY and health.proven >= placement.min_score:
         return ""
     if health.state is State.UNKNOWN:
         return "Unknown" if placement.unknown is Unknown.REFUSE else ""
@@ -48,12 +55,13 @@ def refusal(health: Health, placement: Placement) -> str:
         return told("Unhealthy", health)
     if health.state is State.DEGRADED and placement.degraded is Degraded.REFUSE:
         return told("Degraded", health)
-    if health.score < placement.min_score:
+    if health.proven < placement.min_score:
         return told(f"score below {placement.min_score:g}", health)
     return ""
 
 
 def told(what: str, health: Health) -> str:
-    """A state with the score and the heaviest evidence, for people."""
-    top = f": {health.evidence[0].evidence.text}" if health.evidence else ""
-    return f"{what} ({health.score:.2f}){top}"
+    """A state with the score that it is refused for and the heaviest evidence, for people."""
+    proven = scoring.proven(health.evidence)
+    top = f": {proven[0].evidence.text}" if proven else ""
+    return f"{what} ({health.proven:.2f}){top}"

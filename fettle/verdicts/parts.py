@@ -110,13 +110,13 @@ def units_part(
     counted = [acceptance.counted(h) for h in named]
     worth = draw(_tally(counted, acceptance.counted(node.health), bulk))
     if sound < units.count:
-        worst = min(refused, key=lambda h: h.score)
+        worst = min(refused, key=lambda h: h.proven)
         part.refusals.append(
             f"{units.resource}: {sound} acceptable of {size}, {units.count} asked for; "
             f"the worst is {acceptance.refusal(worst)}"
         )
     elif worth < acceptance.placement.min_score:
-        worst = min((*named, node.health), key=lambda h: h.score)
+        worst = min((*named, node.health), key=lambda h: h.proven)
         part.refusals.append(
             f"{units.resource}: {units.count} drawn from {size} are worth {worth:.2f}, "
             f"less than {acceptance.placement.min_score:g}; "

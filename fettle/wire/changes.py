@@ -2,6 +2,7 @@
 
 from typing import NamedTuple, Protocol
 
+from fettle.wire import core
 from fettle.wire.kinds import Kind, WireObject
 
 
@@ -31,11 +32,19 @@ class Gone(NamedTuple):
     key: str
 
 
+class Left(NamedTuple):
+    """A Node without what of it cannot be read: `broken` names it, as `status.conditions` or, where
+    a section is no object at all, as `status`."""
+
+    node: core.Node
+    broken: frozenset[str]
+
+
 class Bad(NamedTuple):
     """An object cannot be read: it is quarantined under its key until it is put or gone.
 
     `node` is the node it speaks for as far as can be told, else ""; `pools` are those whose devices
-    may be other than they seem without it.
+    may be other than they seem without it; `left` is what of a Node can be read.
     """
 
     kind: Kind
@@ -43,6 +52,7 @@ class Bad(NamedTuple):
     reason: str
     node: str = ""
     pools: tuple[Pools, ...] = ()
+    left: Left | None = None
 
 
 class ListStarted(NamedTuple):

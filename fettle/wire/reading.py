@@ -13,6 +13,7 @@ from fettle.wire import kinds, lenient
 from fettle.wire.changes import Bad, Change, Put, Sink
 from fettle.wire.concerning import concern, part, text
 from fettle.wire.kinds import Kind
+from fettle.wire.salvaging import salvage
 
 _ANY: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 SLICE_BYTES = 48 * 1024
@@ -34,7 +35,8 @@ def bad(kind: Kind, raw: bytes, reason: str) -> Bad:
     """An object that cannot be read, with its key and what it speaks of, if they can be."""
     whole = loosely(raw)
     node, pools = concern(kind, whole)
-    return Bad(kind, key_of(part(whole, "metadata")), reason, node, pools)
+    left = salvage(whole) if kind is kinds.NODE else None
+    return Bad(kind, key_of(part(whole, "metadata")), reason, node, pools, left)
 
 
 def loosely(raw: bytes) -> dict[str, Any]:

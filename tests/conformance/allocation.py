@@ -20,7 +20,8 @@ from fettle.evidence import rules
 from fettle.health import HealthBook
 from fettle.inventory import records
 from fettle.inventory.devices import Devices
-from fettle.model import DeviceId
+from fettle.inventory.placing import Placing
+from fettle.model import DeviceId, NodeId
 from fettle.selectors import rows
 from fettle.selectors.evaluating import Prepared, judge, prepare
 from fettle.selectors.outcomes import Outcome, undecided
@@ -78,7 +79,9 @@ def seen(case: dict[str, Any]) -> list[PoolView]:
     """The pools of a case as its node sees them; raises BadInput, Malformed."""
     devices = inventory(case, features(case))
     book = HealthBook(HealthSettings(), _shipped())
-    return [records.pool(pool, devices, book, (), 0.0) for pool in devices.pools_on(place_of(case))]
+    place = place_of(case)
+    alone = Placing(NodeId(place.name))
+    return [records.pool(pool, devices, book, alone, 0.0) for pool in devices.pools_on(place)]
 
 
 def expected(case: dict[str, Any]) -> Answer:

@@ -105,7 +105,10 @@ def test_nvsentinel_names_the_device() -> None:
     said = report(condition("GpuThermalWatch", "True", "GpuThermalWatchIsNotHealthy", THERMAL))
     evidence = only(said)
     assert evidence.subject == UnitId(
-        "gpu-1", "nvidia.com/gpu", "GPU-b5f21324-f1f9-f1a4-1a37-1166234f6e4f"
+        "gpu-1",
+        "nvidia.com/gpu",
+        "GPU-b5f21324-f1f9-f1a4-1a37-1166234f6e4f",
+        ("pci:0000:c4:00.0", "index:4"),
     )
     assert (evidence.family, evidence.kind, evidence.weight) == (Family.THERMAL, Kind.LEVEL, 0.5)
     assert "Clocks are throttled" in evidence.text
@@ -167,7 +170,8 @@ def test_conditions_that_name_a_gpu_differently_meet_in_its_uuid() -> None:
         condition("GpuThermalWatch", "True", "x", one),
         condition("SysLogsXIDError", "True", "x", two),
     )
-    assert {e.subject for e in said.evidence} == {UnitId("gpu-1", "nvidia.com/gpu", UUID)}
+    others = ("pci:0000:c4:00.0", "index:4")
+    assert {e.subject for e in said.evidence} == {UnitId("gpu-1", "nvidia.com/gpu", UUID, others)}
 
 
 @pytest.mark.parametrize(
@@ -295,7 +299,7 @@ def test_xid_154_is_read_down_to_its_recovery_action() -> None:
     said = only(
         report(condition("SysLogsXIDError", "True", "SysLogsXIDErrorIsNotHealthy", message))
     )
-    assert said.subject == UnitId("gpu-1", "nvidia.com/gpu", UUID)
+    assert said.subject == UnitId("gpu-1", "nvidia.com/gpu", UUID, ("pci:0008:01:00.0",))
     assert (said.kind, said.weight) == (Kind.LATCHED, 1.0)
     assert said.text.startswith("XID 154: the GPU must be reset; SysLogsXIDError 154")
 

@@ -24,7 +24,9 @@ def test_an_entry_names_its_device_code_and_action() -> None:
     message = parse(THERMAL)
     (entry,) = message.entries
     assert not message.cut_off
-    assert entry.units == ("GPU-b5f21324-f1f9-f1a4-1a37-1166234f6e4f",)
+    assert entry.gpus == (
+        ("GPU-b5f21324-f1f9-f1a4-1a37-1166234f6e4f", "pci:0000:c4:00.0", "index:4"),
+    )
     assert entry.codes == ("DCGM_FR_CLOCKS_EVENT_THERMAL",)
     assert entry.action == "CONTACT_SUPPORT"
     assert entry.text == "Clocks are throttled by temperature: check cooling; lower load"
@@ -33,32 +35,52 @@ def test_an_entry_names_its_device_code_and_action() -> None:
 def test_a_semicolon_or_an_address_in_the_text_does_not_confuse_entries() -> None:
     message = parse(THERMAL + XID)
     assert [e.codes for e in message.entries] == [("DCGM_FR_CLOCKS_EVENT_THERMAL",), ("119",)]
-    assert message.entries[1].units == ("GPU-22222222-2222-2222-2222-222222222222",)
+    assert message.entries[1].gpus == (
+        ("GPU-22222222-2222-2222-2222-222222222222", "pci:0002:00:00.0"),
+    )
 
 
-def test_the_best_name_there_is_becomes_the_unit() -> None:
-    def units(text: str) -> tuple[str, ...]:
-        return parse(text + " x Recommended Action=NONE;").entries[0].units
+def test_all_names_of_a_gpu_are_kept_the_best_first() -> None:
+    def gpus(text: str) -> tuple[tuple[str, ...], ...]:
+        return parse(text + " x Recommended Action=NONE;").entries[0].gpus
 
-    assert units("GPU:4 PCI:0000:C4:00.0 GPU_UUID:GPU-1") == ("GPU-1",)
-    assert units("GPU:4 PCI:00000000:C4:00.0") == ("pci:0000:c4:00.0",)
-    assert units("PCI:0000:c4:00") == ("pci:0000:c4:00.0",)  # as the kernel's log writes it
-    assert units("GPU:4 GPU:5") == ("index:4", "index:5")
-    assert units("NIC:mlx5_0") == ()
+    assert gpus("GPU:4 PCI:0000:C4:00.0 GPU_UUID:GPU-1") == (
+        ("GPU-1", "pci:0000:c4:00.0", "index:4"),
+    )
+    assert gpus("GPU:4 PCI:00000000:C4:00.0") == (("pci:0000:c4:00.0", "index:4"),)
+    assert gpus("PCI:0000:c4:00") == (("pci:0000:c4:00.0",),)  # as the kernel's log writes it
+    assert gpus("GPU:4 GPU:5") == (("index:4",), ("index:5",))
+    assert gpus("GPU:4 GPU_UUID:a GPU:5 GPU_UUID:b") == (("a", "index:4"), ("b", "index:5"))
+    assert gpus("GPU:4 GPU_UUID:a GPU_UUID:b") == (("a",), ("b",))  # whose index is it?
+    assert gpus("NIC:mlx5_0") == ()
 
 
-def test_lesser_names_are_resolved_by_entries_that_give_both() -> None:
-    message = parse(THERMAL + "ErrorCode:X GPU:4 hot Recommended Action=NONE;")
-    known = nvsentinel.uuids(message.entries)
-    (unit,) = nvsentinel.unit_ids("n", message.entries[1], known)
-    assert unit == UnitId("n", "nvidia.com/gpu", "GPU-b5f21324-f1f9-f1a4-1a37-1166234f6e4f")
+def test_lesser_names_are_resolved_by_entries_that_give_more() -> None:
+    message = parse(
+        "ErrorCode:X GPU:4 hot Recommended Action=NONE;"
+        + THERMAL
+        + "ErrorCode:Y PCI:0000:c4:00 x Recommended Action=NONE;"
+    )
+    known = nvsentinel.names(message.entries)
+    uuid = "GPU-b5f21324-f1f9-f1a4-1a37-1166234f6e4f"
+    unit = UnitId("n", "nvidia.com/gpu", uuid, ("pci:0000:c4:00.0", "index:4"))
+    assert {u for e in message.entries for u in nvsentinel.unit_ids("n", e, known)} == {unit}
+
+
+def test_two_uuids_are_two_gpus_whatever_else_they_share() -> None:
+    message = parse(
+        "GPU:0 GPU_UUID:a x Recommended Action=NONE;GPU:0 GPU_UUID:b x Recommended Action=NONE;"
+    )
+    known = nvsentinel.names(message.entries)
+    units = [u for e in message.entries for u in nvsentinel.unit_ids("n", e, known)]
+    assert [u.unit for u in units] == ["a", "b"]
 
 
 def test_a_message_cut_off_gives_what_it_still_says() -> None:
     whole = (THERMAL * 8)[:1024]
     message = parse(whole)
     assert message.cut_off
-    assert message.entries[0].units == ("GPU-b5f21324-f1f9-f1a4-1a37-1166234f6e4f",)
+    assert message.entries[0].gpus[0][0] == "GPU-b5f21324-f1f9-f1a4-1a37-1166234f6e4f"
 
 
 def test_an_id_that_is_cut_off_is_not_taken_for_a_device() -> None:
@@ -66,7 +88,7 @@ def test_an_id_that_is_cut_off_is_not_taken_for_a_device() -> None:
         "ErrorCode:1 GPU_UUID:GPU-1 x Recommended Action=NONE;ErrorCode:2 GPU_UUID:GPU-22"
     )
     assert message.cut_off
-    assert [e.units for e in message.entries] == [("GPU-1",), ()]
+    assert [e.gpus for e in message.entries] == [(("GPU-1",),), ()]
 
 
 def test_all_is_well_has_no_entries() -> None:
@@ -77,7 +99,7 @@ def test_all_is_well_has_no_entries() -> None:
 @given(st.text(alphabet=st.sampled_from("ErrorCode:GPU_ID PC;=1.Recommended Action=NONE;\n")))
 def test_any_text_is_read_without_an_error(text: str) -> None:
     for entry in parse(text).entries:
-        assert all(entry.units)
+        assert all(name for gpu in entry.gpus for name in gpu)
 
 
 @given(st.lists(st.integers(0, 99), min_size=1, max_size=6), st.integers(0, 1500))
@@ -85,5 +107,5 @@ def test_cutting_never_invents_a_device(gpus: list[int], length: int) -> None:
     message = "".join(
         f"ErrorCode:79 GPU_UUID:GPU-{g:08d} fell off Recommended Action=RESTART_BM;" for g in gpus
     )
-    named = {u for e in parse(message[:length]).entries for u in e.units}
+    named = {g[0] for e in parse(message[:length]).entries for g in e.gpus}
     assert named <= {f"GPU-{g:08d}" for g in gpus}

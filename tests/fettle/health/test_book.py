@@ -269,18 +269,6 @@ def test_a_unit_is_not_let_go_before_its_dwell_is_over() -> None:
     assert of(book, UNIT, NOW + 3600).state is State.UNHEALTHY
 
 
-def test_a_node_that_is_forgotten_takes_its_units_with_it(book: HealthBook) -> None:
-    book.report(Report("Node gpu-1", (fault(UNIT), fault(NODE, kind=Kind.LATCHED))), NOW)
-    of(book, UNIT)
-    of(book, NODE)
-    book.vanish("Node gpu-1", NOW)
-    book.forget(NODE)
-    assert of(book, UNIT) is SOUND
-    assert of(book, NODE) is SOUND
-    assert book.units("gpu-1") == set()
-    assert book.moving(NOW + 1e6) == set()
-
-
 def test_a_device_inherits_what_is_said_of_its_node_and_its_other_names(book: HealthBook) -> None:
     book.report(Report("Node gpu-1", (fault(UNIT, 0.5), fault(NODE, 0.4, family=Family.NODE))), NOW)
     assert book.assess(DEVICE, (DEVICE, UNIT, NODE), NOW).score == 0.3

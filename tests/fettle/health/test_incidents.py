@@ -1,5 +1,7 @@
 """Incidents as they happen to people, told object by object."""
 
+from typing import Any
+
 import pytest
 
 from fettle.evidence.gathering import of_slice, of_taint_rule
@@ -35,7 +37,8 @@ def test_a_gpu_falls_off_the_bus_and_its_neighbour_stays_sound(book: HealthBook)
 
 
 def test_a_gpu_that_throttles_is_degraded_until_it_cools(book: HealthBook) -> None:
-    gpu = UnitId("gpu-1", "nvidia.com/gpu", "GPU-b5f21324-f1f9-f1a4-1a37-1166234f6e4f")
+    uuid, others = "GPU-b5f21324-f1f9-f1a4-1a37-1166234f6e4f", ("pci:0000:c4:00.0", "index:4")
+    gpu = UnitId("gpu-1", "nvidia.com/gpu", uuid, others)
     hot = condition("GpuThermalWatch", "True", "GpuThermalWatchIsNotHealthy", THERMAL)
     tell(book, node(hot), NOW)
     assert book.units("gpu-1") == {gpu}
@@ -48,7 +51,7 @@ def test_a_gpu_that_throttles_is_degraded_until_it_cools(book: HealthBook) -> No
 
 def test_nvsentinel_names_one_gpu_of_eight_and_seven_stay_sound(book: HealthBook) -> None:
     gpus = [UnitId("gpu-1", "nvidia.com/gpu", f"GPU-{i}") for i in range(8)]
-    message = "ErrorCode:95 GPU:4 GPU_UUID:GPU-4 uncontained Recommended Action=COMPONENT_RESET;"
+    message = "ErrorCode:95 GPU_UUID:GPU-4 uncontained Recommended Action=COMPONENT_RESET;"
     bad = condition("SysLogsXIDError", "True", "SysLogsXIDErrorIsNotHealthy", message)
     tell(book, node(bad), NOW)
     states = {gpu.unit: of(book, gpu, NOW).state for gpu in gpus}
@@ -170,6 +173,38 @@ def test_a_silent_node_is_unknown_and_scores_three_quarters(book: HealthBook) ->
     assert (plugged.state, plugged.score) == (State.UNKNOWN, 0.75)
     for policy in BUILT_IN.values():
         assert refusal(found, policy.placement) == ""
+
+
+def test_the_all_clear_of_one_fault_does_not_end_the_band_that_another_holds(
+    book: HealthBook,
+) -> None:
+    """NVLink errors have faded to where Degraded is neither entered nor left."""
+    link = condition("GpuNvlinkWatch", "True", "x", f"ErrorCode:X GPU_UUID:{UUID} x;", at=NOW)
+    gpu = UnitId("gpu-1", "nvidia.com/gpu", UUID)
+    tell(book, node(link), NOW)
+    assert of(book, gpu, NOW).state is State.DEGRADED
+    tell(book, node(), NOW)  # its monitor is gone, what it said fades
+    at = next(t for m in range(9999) if of(book, gpu, t := NOW + m * MINUTE).score > 0.88)
+    assert of(book, gpu, at).score < 0.90
+    assert of(book, gpu, at).state is State.DEGRADED
+
+    restarts = condition("FrequentKubeletRestart", "True", at=at)
+    tell(book, node(restarts), at)
+    assert of(book, gpu, at).state is State.DEGRADED
+    tell(book, node(condition("FrequentKubeletRestart", "False", at=at)), at + MINUTE)
+    assert of(book, gpu, at + MINUTE).state is State.DEGRADED
+
+
+def test_what_is_over_and_a_mild_hint_that_stays_leave_a_node_free(book: HealthBook) -> None:
+    gap: dict[str, Any] = {
+        "capacity": {"nvidia.com/gpu": "8"},
+        "allocatable": {"nvidia.com/gpu": "4"},
+    }
+    tell(book, node(condition("FrequentKubeletRestart", "True"), **gap), NOW)
+    assert of(book, NODE, NOW).state is State.DEGRADED
+    at = NOW + MINUTE
+    tell(book, node(condition("FrequentKubeletRestart", "False", at=at), **gap), at)
+    assert (of(book, NODE, at).state, of(book, NODE, at).score) == (State.HEALTHY, 0.8325)
 
 
 def test_a_withdrawn_gpu_is_a_mild_hint_about_the_others(book: HealthBook) -> None:

@@ -147,11 +147,57 @@ def test_what_tenants_could_bring_about_alone_never_makes_unhealthy(
     for wait in [0.0, *later]:
         now += wait
         health = assess(filled, now)
-        assert health.state is not State.UNHEALTHY
+        assert (health.state, health.proven) == (State.HEALTHY, 1.0)
         assert health.score >= 0.4
     for report in said:
         filled.report(Report(report.reporter, (), absent_is_clear=True), now)
-    assert assess(filled, now).state is not State.UNHEALTHY
+    assert assess(filled, now).state is State.HEALTHY
+
+
+@given(reports(), reports([Kind.LEVEL, Kind.DECAYING, Kind.LATCHED]), st.lists(waits, max_size=4))
+def test_what_tenants_could_bring_about_moves_no_state_and_nothing_that_is_proven(
+    said: list[Report], words: list[Report], later: list[float]
+) -> None:
+    """Whatever else is said, now and when they take their words back."""
+    without, beside, now = told(said), told(said), T0
+
+    def alike() -> None:
+        one, other = assess(without, now), assess(beside, now)
+        assert (one.state, one.held) == (other.state, other.held)
+        assert one.state is State.HEALTHY or one.since == other.since
+        assert abs(one.proven - other.proven) < 0.02  # what moved by less than 0.01 is not shown
+
+    for i, report in enumerate(words):
+        provoked = tuple(
+            msgspec.structs.replace(e, witness=e.witness or "team-c", source=f"claim {e.source}")
+            for e in report.evidence
+        )
+        beside.report(Report(f"tenant {i}", provoked), now)
+    alike()
+    for wait in later:
+        now += wait
+        alike()
+    for i in range(len(words)):
+        beside.report(Report(f"tenant {i}", (), absent_is_clear=True), now)
+        alike()
+
+
+@given(reports(), reports([Kind.LEVEL, Kind.LATCHED, Kind.UNKNOWN, Kind.DECAYING]))
+def test_of_a_subject_that_came_back_counts_what_those_who_are_there_say(
+    said: list[Report], left: list[Report]
+) -> None:
+    lived = told(said)
+    for report in left:
+        lived.report(report._replace(reporter=f"gone {report.reporter}"), T0)
+    assess(lived)
+    for report in left:
+        lived.vanish(f"gone {report.reporter}", T0)
+    for subject in SUBJECTS:
+        lived.forget(subject, T0)
+    one, other = assess(lived), assess(told(said))
+    assert abs(one.score - other.score) <= 0.0001
+    assert (one.state, one.held) == (other.state, other.held)
+    assert {w.evidence for w in one.evidence} == {w.evidence for w in other.evidence}
 
 
 @given(reports(), st.randoms())
@@ -176,6 +222,7 @@ def test_said_again_it_is_the_same_health_and_nothing_has_changed(said: list[Rep
 def test_time_alone_never_clears_what_is_latched(
     said: list[Report], latched: Evidence, later: list[float]
 ) -> None:
+    latched = msgspec.structs.replace(latched, witness="")
     filled, now = told([*said, Report("latch", (latched,))]), T0
     for wait in later:
         now += 100 * wait
@@ -244,7 +291,8 @@ def test_an_explicit_all_clear_frees_at_once(said: list[Report], stood: float) -
 
 
 def _was_told_of_more_than_mild(said: list[Report]) -> bool:
-    return any(e.weight > 0.1 and e.kind is not Kind.UNKNOWN for r in said for e in r.evidence)
+    said_of_it = (e for r in said for e in r.evidence if not e.witness)
+    return any(e.weight > 0.1 and e.kind is not Kind.UNKNOWN for e in said_of_it)
 
 
 @given(reports(), st.lists(st.tuples(waits, st.integers(0, 4)), max_size=8))
@@ -284,13 +332,14 @@ def test_what_every_messenger_left_fades_to_sound_unless_it_was_latched(
 
 
 @given(reports())
-def test_a_subject_that_is_forgotten_leaves_nothing(said: list[Report]) -> None:
+def test_of_a_subject_that_is_gone_with_all_who_spoke_of_it_nothing_is_left(
+    said: list[Report],
+) -> None:
     filled = told(said)
     assess(filled)
-    for subject in SUBJECTS:
-        filled.forget(subject)
-    assert assess(filled) is SOUND
-    assert filled.units("gpu-1") == set()
     for report in said:
         filled.vanish(report.reporter, T0)
+    for subject in SUBJECTS:
+        filled.forget(subject, T0)
     assert assess(filled) is SOUND
+    assert filled.units("gpu-1") == set()

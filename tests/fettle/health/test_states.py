@@ -46,7 +46,7 @@ def test_after_its_dwell_a_state_is_left_where_its_band_ends(
     was: State, score: float, becomes: State
 ) -> None:
     now = T0 + DWELL_S
-    stay = following(Stay(was, T0), score, False, SETTINGS, now, fact_at=now, all_clear=False)
+    stay = following(Stay(was, T0), score, False, SETTINGS, now, fact_at=now)
     assert stay.state is becomes
     assert stay.since == (T0 if becomes is was else now)
 
@@ -55,21 +55,34 @@ def test_after_its_dwell_a_state_is_left_where_its_band_ends(
 def test_before_its_dwell_is_over_no_state_is_left_for_a_better_one(was: State) -> None:
     now = T0 + DWELL_S - 1
     stay = Stay(was, T0)
-    assert following(stay, 1.0, False, SETTINGS, now, fact_at=now, all_clear=False) == stay
+    assert following(stay, 1.0, False, SETTINGS, now, fact_at=now) == stay
 
 
 def test_worse_comes_at_once_and_dates_from_the_fact() -> None:
-    stay = following(Stay(D, T0), 0.1, False, SETTINGS, T0 + 30, fact_at=T0 + 10, all_clear=False)
+    stay = following(Stay(D, T0), 0.1, False, SETTINGS, T0 + 30, fact_at=T0 + 10)
     assert stay == Stay(U, T0 + 10)
 
 
 @pytest.mark.parametrize(
-    ("score", "latched", "becomes"),
-    [(0.88, False, H), (0.5, False, D), (0.2, False, U), (1.0, True, U)],
+    ("was", "score", "but_for_traces", "latched", "becomes"),
+    [
+        (U, 0.88, 1.0, False, H),
+        (D, 0.83, 0.90, False, H),
+        (D, 0.79, 0.90, False, D),  # traces of what came back too often
+        (D, 0.79, 0.89, False, D),  # by what else it is ill with, it would not be left
+        (D, 0.83, 0.89, False, D),
+        (U, 0.83, 0.89, False, D),
+        (U, 0.40, 0.44, False, U),
+        (U, 0.40, 0.45, False, D),
+        (U, 0.20, 0.45, False, U),
+        (U, 1.0, 1.0, True, U),
+    ],
 )
-def test_after_an_all_clear_it_is_judged_afresh(
-    score: float, latched: bool, becomes: State
+def test_an_all_clear_waives_the_dwell_and_its_traces_hold_no_band(
+    was: State, score: float, but_for_traces: float, latched: bool, becomes: State
 ) -> None:
     now = T0 + 1
-    stay = following(Stay(U, T0), score, latched, SETTINGS, now, fact_at=now, all_clear=True)
+    stay = following(
+        Stay(was, T0), score, latched, SETTINGS, now, fact_at=now, but_for_traces=but_for_traces
+    )
     assert stay.state is becomes

@@ -28,6 +28,18 @@ def test_shares_add_up_and_hold_nothing_alone() -> None:
     assert holdings.consumed(B) == {}
 
 
+def test_without_shares_who_holds_one_holds_the_device() -> None:
+    """As the scheduler counts it while DRAConsumableCapacity is off."""
+    holdings = Holdings(shares=False)
+    share = Held(A, "1", (("memory", 3),))
+    holdings.hold(share, "x")
+    assert holdings.alone(A)
+    assert not holdings.shared(A)
+    assert holdings.consumed(A) == {}
+    holdings.release(share, "x")
+    assert not holdings.alone(A)
+
+
 HELD = st.builds(
     Held,
     st.sampled_from([A, B]),
@@ -36,9 +48,9 @@ HELD = st.builds(
 )
 
 
-@given(st.sets(st.tuples(HELD, st.sampled_from("xy"))))
-def test_what_is_released_leaves_nothing_behind(held: set[tuple[Held, str]]) -> None:
-    holdings = Holdings()
+@given(st.lists(st.tuples(HELD, st.sampled_from("xy"))), st.booleans())
+def test_what_is_released_leaves_nothing_behind(held: list[tuple[Held, str]], shares: bool) -> None:
+    holdings = Holdings(shares=shares)
     for one, claim in held:
         holdings.hold(one, claim)
     for one, claim in held:

@@ -90,3 +90,34 @@ def test_the_same_break_twice_changes_nothing(fleet: Fleet) -> None:
     before = fleet.look()
     fleet.take(kinds.CLAIM, broken_claim())
     assert fleet.look().nodes == before.nodes
+
+
+SHARE = {"shareID": "a", "consumedCapacity": {"memory": "much"}}
+
+
+def shared_claim(**result: Any) -> Any:
+    made = claim("c", "gpu-0")
+    made["status"]["allocation"]["devices"]["results"][0] |= result
+    return made
+
+
+def test_a_share_of_a_size_that_cannot_be_read_leaves_its_pool_in_doubt(fleet: Fleet) -> None:
+    for _ in range(2):
+        fleet.take(kinds.CLAIM, shared_claim(**SHARE))
+        found = doubts(fleet)
+        assert "ResourceClaim d/c cannot be read" in found["n"][0]
+        assert not found["other"]
+    assert "what it consumes of memory" in fleet.view.quarantined["ResourceClaim d/c"]
+    fleet.take(kinds.CLAIM, shared_claim(**SHARE | {"consumedCapacity": {"memory": "4Gi"}}))
+    assert not doubts(fleet)["n"]
+
+
+def test_shares_alike_in_one_claim_add_up(fleet: Fleet) -> None:
+    made = shared_claim(**SHARE | {"consumedCapacity": {"memory": "4"}})
+    results = made["status"]["allocation"]["devices"]["results"]
+    results *= 2
+    fleet.take(kinds.CLAIM, made)
+    assert fleet.look().nodes["n"].pools[0].devices[0].consumed == {"memory": 8 * 10**9}
+    del results[1]
+    fleet.take(kinds.CLAIM, made)
+    assert fleet.look().nodes["n"].pools[0].devices[0].consumed == {"memory": 4 * 10**9}

@@ -1,8 +1,12 @@
 from fettle.policy import BUILT_IN
 from fettle.settings import BreakerSettings
+from fettle.verdicts.acceptance import refusal
 from fettle.verdicts.breaker import Breaker
 from fettle.view import NodeView
+from fettle.wire import kinds
 from tests.fettle import building as b
+from tests.fettle.inventory import fleets
+from tests.fettle.inventory.fleets import Fleet
 
 TRAINING = BUILT_IN["training"].placement
 
@@ -70,3 +74,26 @@ def test_a_device_of_the_network_counts_once_however_many_nodes_see_it() -> None
     assert breaker.share(b.DRIVER) == 0
     breaker.update(nodes, {})
     assert breaker.share(b.DRIVER) == 0
+
+
+def test_a_tenant_who_has_pods_refused_neither_takes_nodes_nor_opens_it() -> None:
+    cluster = Fleet()
+    lost = {"type": "AcceleratedHardwareReady", "status": "False", "reason": "NvidiaXID79Error"}
+    for i in range(20):
+        status = {"conditions": [lost] if i == 0 else []}
+        cluster.put(kinds.NODE, fleets.node(f"n{i}", status=status))
+    for i in range(1, 20):
+        refused = b.gpu_pod(name=f"p{i}")
+        refused["spec"]["nodeName"] = f"n{i}"
+        refused["status"] = {
+            "phase": "Failed",
+            "reason": "UnexpectedAdmissionError",
+            "message": "Pod was rejected: Allocate failed due to y, which is unexpected",
+            "startTime": "1970-01-12T13:46:40Z",
+        }
+        cluster.put(kinds.POD, refused)
+    nodes = dict(cluster.look().nodes)
+    assert nodes["n1"].health.score == 0.65
+    refused_nodes = [name for name in nodes if refusal(nodes[name].health, TRAINING)]
+    assert refused_nodes == ["n0"]
+    assert opened(nodes) == frozenset()
