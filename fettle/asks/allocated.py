@@ -7,6 +7,7 @@ DRA plugin. What is said here holds for all nodes alike. Pure; the clock is an a
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from fettle.asks import entries
 from fettle.wire import core, resource
 from fettle.wire.meta import Condition, unix_s
 
@@ -39,12 +40,20 @@ class Use(NamedTuple):
     awaits: str = ""
 
 
-def use(name: str, claim: resource.ResourceClaim | None, pod: core.Pod, binding: Binding) -> Use:
-    """What is to be said of a claim that the pod calls `name`; None: it is not made yet."""
+def use(
+    entry: core.PodResourceClaim,
+    claim: resource.ResourceClaim | None,
+    pod: core.Pod,
+    binding: Binding,
+) -> Use:
+    """What is to be said of the claim that a pod's entry stands for; None: it is not made yet."""
+    name = entry.name
     if claim is None:
         return Use()
     if claim.metadata.deletion_timestamp is not None:
         return Use(f"claim {name} is being deleted")
+    if not entries.is_for(pod, entry, claim):
+        return Use(f"claim {name}: ResourceClaim {claim.metadata.key} was not made for this pod")
     status = claim.status
     if status is None or status.allocation is None:
         return Use()

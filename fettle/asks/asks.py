@@ -4,18 +4,18 @@ Derived from the pod as it is sent by the scheduler and the claims, templates, c
 namespace labels of a view; equal asks share verdicts. Stands between view and verdict; pure.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from fettle.asks import allocated, extended
+from fettle.asks import allocated, entries, extended
 from fettle.asks import claims as claiming
 from fettle.asks.allocated import NO_TIME_LIMIT, Binding
 from fettle.asks.claims import Alternative, Claim, Held, Request
 from fettle.policies import Policies, Resolved
 from fettle.policy import Policy
 from fettle.view import View
-from fettle.wire import core, resource
+from fettle.wire import core, kinds, resource
 
 
 class Units(msgspec.Struct, frozen=True):
@@ -29,7 +29,8 @@ class Units(msgspec.Struct, frozen=True):
 class Bound(msgspec.Struct, frozen=True):
     """A claim that is allocated already: what it holds, and the nodes where it can be used.
 
-    `awaits` says which condition a pod has to wait for before it is bound ("" if for none).
+    `held` is also what it has admin access to. `awaits` says which condition a pod has to wait for
+    before it is bound ("" if for none).
     """
 
     name: str
@@ -100,23 +101,24 @@ def ask_of(
 
     `backed`: whether DRA may stand behind extended resources.
     """
+    unread = _unread_classes(view)
     units = tuple(
-        Units(name, count, extended.backing(pod, name, view.classes) if backed else ())
+        Units(name, count, extended.backing(pod, name, view.classes, unread) if backed else ())
         for name, count in extended.device_units(pod)
     )
-    entries = pod.spec.resource_claims if pod.spec is not None else None
-    if not units and not entries:
+    needed = list(entries.needed(pod))
+    if not units and not needed:
         return None
     claims: list[Claim] = []
     bound: list[Bound] = []
-    barred: list[str] = []
+    barred: list[str] = [*_left(pod, units, view)]
     unsettled: list[str] = []
-    for entry in entries or ():
+    for entry in needed:
         spec, claim = _claim_of(pod, entry, view)
-        use = allocated.use(entry.name, claim, pod, binding)
+        use = allocated.use(entry, claim, pod, binding)
         if use.barred:
             barred.append(use.barred)
-        elif claim is not None and (held := claiming.holds(claim)) is not None:
+        elif claim is not None and (held := claiming.uses(claim)) is not None:
             bound.append(Bound(entry.name, held, _nodes(claim), use.awaits))
         elif unreadable := _unreadable(pod, entry, view, is_made=claim is not None):
             unsettled.append(f"claim {entry.name} cannot be read: {unreadable}")
@@ -130,6 +132,17 @@ def ask_of(
                 claims.append(wanted)
     policy = resolve_policy(pod, view, policies).policy
     return Ask(policy, units, tuple(claims), tuple(bound), tuple(barred), tuple(unsettled))
+
+
+def _left(pod: core.Pod, units: Iterable[Units], view: View) -> Iterator[str]:
+    """Why a claim from an earlier attempt keeps the pod from being placed, if there is one."""
+    claim = view.extended_claims.get(pod.metadata.uid)
+    if claim is not None and entries.is_left(claim, pod) and any(u.backing for u in units):
+        yield (
+            f"ResourceClaim {claim.metadata.key} was made for the pod's extended resources by an "
+            "attempt of the scheduler: unless that is still binding the pod, the next attempt "
+            "deletes the claim, and the one after it allocates anew"
+        )
 
 
 def _nodes(claim: resource.ResourceClaim) -> core.NodeSelector | None:
@@ -150,10 +163,17 @@ def standing_selectors(view: View) -> Iterator[str]:
 def _unreadable(pod: core.Pod, entry: core.PodResourceClaim, view: View, *, is_made: bool) -> str:
     """Why the claim or, until it is made, the template of an entry is quarantined; "" if not."""
     namespace = pod.metadata.namespace
-    claim = f"ResourceClaim {namespace}/{_claim_name(pod, entry)}"
+    claim = f"ResourceClaim {namespace}/{entries.claim_name(pod, entry)}"
     template = f"ResourceClaimTemplate {namespace}/{entry.resource_claim_template_name}"
     said = view.quarantined.get(claim, "")
     return said if said or is_made else view.quarantined.get(template, "")
+
+
+def _unread_classes(view: View) -> list[str]:
+    """Names of classes of which nothing could ever be read."""
+    prefix = f"{kinds.CLASS.name} "
+    names = [key.removeprefix(prefix) for key in view.quarantined if key.startswith(prefix)]
+    return [name for name in names if name not in view.classes]
 
 
 def _unreadable_classes(wanted: Claim, view: View) -> list[str]:
@@ -166,20 +186,12 @@ def _unreadable_classes(wanted: Claim, view: View) -> list[str]:
     ]
 
 
-def _claim_name(pod: core.Pod, entry: core.PodResourceClaim) -> str | None:
-    name = entry.resource_claim_name
-    if name is None and pod.status is not None:
-        statuses = pod.status.resource_claim_statuses or ()
-        name = next((s.resource_claim_name for s in statuses if s.name == entry.name), None)
-    return name
-
-
 def _claim_of(
     pod: core.Pod, entry: core.PodResourceClaim, view: View
 ) -> tuple[resource.ResourceClaimSpec | None, resource.ResourceClaim | None]:
     """The claim that a pod's entry stands for; while there is none, its template's spec."""
     namespace = pod.metadata.namespace
-    name = _claim_name(pod, entry)
+    name = entries.claim_name(pod, entry)
     claim = view.claims.get(f"{namespace}/{name}") if name else None
     if claim is not None:
         return claim.spec, claim

@@ -2,11 +2,11 @@
 for them. Counted and named as the scheduler does; pure, imports only `wire` and `claims`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from fettle.asks import claims
-from fettle.asks.claims import Request
+from fettle.asks.claims import Alternative, Request
 from fettle.wire import core, resource
 
 OWN_PREFIX = "fettle.dev/"
@@ -90,16 +90,23 @@ def units_of(quantity: str | int) -> int:
 
 
 def backing(
-    pod: core.Pod, name: str, classes: Mapping[str, resource.DeviceClass]
+    pod: core.Pod,
+    name: str,
+    classes: Mapping[str, resource.DeviceClass],
+    unread: Collection[str] = (),
 ) -> tuple[Request, ...]:
     """The DRA requests that stand for a resource on nodes without a device plugin; () if none.
 
     One for each container that runs on, and one more where an init container needs more than it
-    can borrow of those after it (`createRequestsAndMappings` of the scheduler's DRA plugin).
+    can borrow of those after it (`createRequestsAndMappings` of the scheduler's DRA plugin). Where
+    no class is known to stand behind it, one of those that are `unread` may.
     """
     device_class = _class_behind(name, classes)
-    if device_class is None or pod.spec is None:
+    if pod.spec is None:
         return ()
+    if device_class is None:
+        whys = [f"DeviceClass {each} cannot be read" for each in unread if _may_mean(name, each)]
+        return (Request(name, (Alternative(name, unclear=whys[0]),)),) if whys else ()
     init = pod.spec.init_containers or ()
     containers = (*init, *(pod.spec.containers or ()))
     brief = {i for i, c in enumerate(init) if c.restart_policy != "Always"}
@@ -136,6 +143,13 @@ def _class_behind(
         return classes.get(name.removeprefix(IMPLICIT_CLASS_PREFIX))
     named = [c for c in classes.values() if c.spec and c.spec.extended_resource_name == name]
     return max(named, key=_newest_then_first, default=None)
+
+
+def _may_mean(name: str, unread: str) -> bool:
+    """Whether a class of which only the name is known may stand behind a resource."""
+    if name.startswith(IMPLICIT_CLASS_PREFIX):
+        return name == IMPLICIT_CLASS_PREFIX + unread
+    return True
 
 
 def _newest_then_first(device_class: resource.DeviceClass) -> tuple[float, tuple[int, ...]]:

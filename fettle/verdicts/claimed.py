@@ -59,8 +59,13 @@ def bound_part(bound: Bound, node: NodeView, acceptance: Acceptance) -> Part:
     vanished = sorted(wanted - {device.id for device in here})
     for gone in vanished:
         part.notes.append(f"claim {bound.name} holds {gone}, which is not published for this node")
-    tolerations = {held.device: held.tolerations for held in bound.held}
-    given = [_choice(bound.name, d, tolerations[d.id], acceptance) for d in here]
+    published = {device.id: device for device in here}
+    results = dict.fromkeys((held.device, held.tolerations) for held in bound.held)
+    given = [
+        _choice(bound.name, published[id_], tolerations, acceptance)
+        for id_, tolerations in results
+        if id_ in published
+    ]
     given += [Choice(bound.name, gone, VANISHED) for gone in vanished]
     return _judged(part, given, acceptance, how="is allocated")
 

@@ -15,6 +15,7 @@ from fettle.allocator import Budget, run
 from fettle.asks import claims
 from fettle.asks.asks import Ask
 from fettle.asks.claims import Held
+from fettle.asks.entries import EXTENDED_RESOURCE_CLAIM
 from fettle.verdicts.answering import Answers
 from fettle.verdicts.claimed import Allocator
 from fettle.verdicts.verdicts import EXTENDED_RESOURCES, Verdict, judging
@@ -24,7 +25,6 @@ from fettle.wire import core, resource
 REMEMBERED = 2000
 BRIEF = Budget(steps=2000)
 """The writer waits for the prediction."""
-_EXTENDED = "resource.kubernetes.io/extended-resource-claim"
 _POD_CLAIM = "resource.kubernetes.io/pod-claim-name"
 
 
@@ -77,8 +77,8 @@ class Predictions:
     def claim(self, new: resource.ResourceClaim) -> None:
         """A claim as it is now; the newest view still has it as it was before."""
         before = self._answers.view.claims.get(new.metadata.key)
-        held = claims.holds(new)
-        if held is None or (before is not None and claims.holds(before) is not None):
+        held = claims.uses(new)
+        if held is None or (before is not None and claims.uses(before) is not None):
             return
         answered = self._for(new)
         node = self._answers.view.nodes.get(_node(new))
@@ -109,17 +109,17 @@ class Predictions:
     def _result(
         self, answered: _Answered, node: NodeView, name: str, held: Sequence[Held]
     ) -> Result:
-        got = {h.device: h.tolerations for h in held}
         verdict, changed = self._predicted(answered, node)
         predicted = {c.device for c in verdict.devices if c.request.startswith(f"{name}/")}
-        if predicted == set(got):
+        if predicted == {h.device for h in held}:
             return Result.EXACT
         acceptance = self._answers.table(answered.ask).acceptance
-        here = (d for pool in node.pools for d in pool.devices if d.id in got)
+        published = {device.id: device for pool in node.pools for device in pool.devices}
+        here = [(published[h.device], h.tolerations) for h in held if h.device in published]
         if any(
-            acceptance.refusal(acceptance.tolerating(device.health, got[device.id]).health)
+            acceptance.refusal(acceptance.tolerating(device.health, tolerations).health)
             or acceptance.requirements.of_device(device).unmet
-            for device in here
+            for device, tolerations in here
         ):
             return Result.REFUSED_DEVICE
         if verdict.undecided:
@@ -164,7 +164,7 @@ def _node(claim: resource.ResourceClaim) -> str:
 
 def _entry(claim: resource.ResourceClaim, pod: core.Pod) -> str:
     """What the pod calls the claim."""
-    if claim.metadata.annotation(_EXTENDED) == "true":
+    if claim.metadata.annotation(EXTENDED_RESOURCE_CLAIM) == "true":
         return EXTENDED_RESOURCES
     if (name := claim.metadata.annotation(_POD_CLAIM)) is not None:
         return name

@@ -8,6 +8,7 @@ way is known here, for a second; where they went is not. Pure; the clock is an a
 from collections import OrderedDict, defaultdict
 from typing import NamedTuple
 
+from fettle.asks import entries
 from fettle.asks.asks import Ask
 from fettle.asks.claims import Claim
 from fettle.view import View
@@ -83,12 +84,11 @@ def _needs(ask: Ask) -> _Needs:
 
 
 def _claims(ask: Ask, pod: core.Pod) -> _Claims:
-    entries = pod.spec.resource_claims if pod.spec is not None else None
     names = {
         f"{pod.metadata.namespace}/{entry.resource_claim_name}"
         if entry.resource_claim_name
         else f"{pod.metadata.key}:{entry.name}"  # made for this pod
-        for entry in entries or ()
+        for entry in entries.needed(pod)
     }
     if any(units.backing for units in ask.units):
         names.add(f"{pod.metadata.key}:")
@@ -102,10 +102,7 @@ def _visible(pod: core.Pod, view: View) -> bool:
         return False
     if known.spec.node_name:
         return True
-    statuses = known.status.resource_claim_statuses if known.status is not None else None
-    made = {status.name: status.resource_claim_name for status in statuses or ()}
-    entries = known.spec.resource_claims or ()
-    names = [entry.resource_claim_name or made.get(entry.name) for entry in entries]
+    names = [entries.claim_name(known, entry) for entry in entries.needed(known)]
     claims = [view.claims.get(f"{pod.metadata.namespace}/{name}") for name in names]
     return bool(claims) and all(
         claim is not None and claim.status is not None and claim.status.allocation is not None

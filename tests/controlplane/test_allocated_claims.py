@@ -154,6 +154,44 @@ async def test_an_allocation_that_waits_for_its_device_is_used(
     assert await waiting.bound(api, "p", timeout_s=30) == "n"
 
 
+async def test_a_claim_made_for_another_pod_keeps_a_pod_waiting_and_none_at_all_does_not(
+    api: Api, fettle: FettleProcess
+) -> None:
+    """Nobody here makes claims of templates: which one was made, the pod's status is told."""
+    await api.create(objects.claim("c"))
+    await api.create(objects.claim_template("t"))
+    pod = objects.pod("p", templates={"gpu": "t"})
+    pod["spec"]["schedulingGates"] = HELD
+    await api.create(pod)
+
+    async def says(*, made: str | None) -> Object | None:
+        """What Fettle says of the node `n` once it has seen what the pod's status says."""
+        named = {"name": "gpu", "resourceClaimName": made}
+        await api.patch_status("pods", "p", {"resourceClaimStatuses": [named]})
+
+        async def explained() -> tuple[Object | None, bool]:
+            status, answer = await fettle.browse("/explain", pod="default/p")
+            assert isinstance(answer, dict)
+            said = answer["nodes"].get("n") if status == 200 else None
+            fresh = bool(said and said["unfit"]) if made else status == 200 and said is None
+            return said, fresh
+
+        said, _ = await waiting.wait_until(
+            explained, lambda seen: seen[1], what="Fettle has seen the pod's status"
+        )
+        return said
+
+    stolen = await says(made="c")
+    assert stolen is not None
+    assert "ResourceClaim default/c was not made for this pod" in stolen["unfit"][0]
+    await api.patch("pods", "p", {"spec": {"schedulingGates": None}})
+    await waiting.stays_pending(api, "p", for_s=1.0)
+
+    assert await says(made=None) is None
+    assert await waiting.bound(api, "p") == "n"
+    assert not (await api.get("resourceclaims", "c")).get("status", {}).get("allocation")
+
+
 async def test_a_device_that_becomes_free_can_end_an_attempt_that_was_to_succeed(
     api: Api, fettle: FettleProcess
 ) -> None:

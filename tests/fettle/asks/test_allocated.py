@@ -5,13 +5,14 @@ from typing import Any
 import pytest
 
 from fettle.asks.allocated import BINDING_TIMEOUT_S, MAX_RESERVED, Binding, Use, use
-from fettle.wire import resource
+from fettle.wire import core, resource
 from tests.fettle import building as b
 
 ALLOCATED_AT = 1_000_000_000.0
 NAMES = {"driver": "d", "pool": "p"}
 BINDS = {"bindingConditions": ["Ready"], "bindingFailureConditions": ["Broken"]}
 POD = b.pod({"metadata": {"name": "p", "namespace": "default", "uid": "mine"}})
+GPU = core.PodResourceClaim(name="gpu", resource_claim_name="c")
 IN_TIME = Binding(ALLOCATED_AT + BINDING_TIMEOUT_S)
 TOO_LATE = Binding(ALLOCATED_AT + BINDING_TIMEOUT_S + 1)
 
@@ -44,45 +45,45 @@ def saying(device: str, **conditions: str) -> dict[str, Any]:
 
 
 def test_a_claim_that_waits_for_nothing_can_be_used() -> None:
-    assert use("gpu", claim(), POD, TOO_LATE) == Use()
-    assert use("gpu", None, POD, TOO_LATE) == Use()
+    assert use(GPU, claim(), POD, TOO_LATE) == Use()
+    assert use(GPU, None, POD, TOO_LATE) == Use()
 
 
 def test_a_claim_that_is_being_deleted_can_be_used_by_nobody() -> None:
     deleted = claim(deletionTimestamp="2001-09-09T01:46:40Z")
-    assert use("gpu", deleted, POD, IN_TIME).barred == "claim gpu is being deleted"
+    assert use(GPU, deleted, POD, IN_TIME).barred == "claim gpu is being deleted"
 
 
 @pytest.mark.parametrize("number", [0, 1, MAX_RESERVED - 1])
 def test_a_claim_is_shared_by_as_many_pods_as_the_api_allows(number: int) -> None:
     shared = claim(reserved=tuple(f"u{i}" for i in range(number)))
-    assert use("gpu", shared, POD, IN_TIME) == Use()
+    assert use(GPU, shared, POD, IN_TIME) == Use()
 
 
 def test_one_pod_more_ends_in_an_error_when_the_claim_is_reserved_for_it() -> None:
     full = claim(reserved=tuple(f"u{i}" for i in range(MAX_RESERVED)))
-    assert "reserved for 256 pods, the most" in use("gpu", full, POD, IN_TIME).barred
+    assert "reserved for 256 pods, the most" in use(GPU, full, POD, IN_TIME).barred
 
 
 def test_a_pod_that_a_full_claim_is_reserved_for_can_use_it() -> None:
     full = claim(reserved=(*(f"u{i}" for i in range(MAX_RESERVED - 1)), "mine"))
-    assert use("gpu", full, POD, IN_TIME) == Use()
+    assert use(GPU, full, POD, IN_TIME) == Use()
 
 
 def test_while_there_is_time_a_pod_waits_for_its_devices() -> None:
     for reported in ((), (saying("x", Ready="False"),), (saying("x"),)):
-        found = use("gpu", claim(binding("x"), reported=reported), POD, IN_TIME)
+        found = use(GPU, claim(binding("x"), reported=reported), POD, IN_TIME)
         assert not found.barred
         assert found.awaits.startswith("claim gpu waits for condition Ready of d/p/x since 2001")
 
 
 def test_devices_that_are_ready_are_not_waited_for() -> None:
     ready = claim(binding("x"), reported=(saying("x", Ready="True"),))
-    assert use("gpu", ready, POD, TOO_LATE) == Use()
+    assert use(GPU, ready, POD, TOO_LATE) == Use()
 
 
 def test_after_its_time_an_allocation_is_taken_back() -> None:
-    found = use("gpu", claim(binding("x"), reserved=("mine",)), POD, TOO_LATE)
+    found = use(GPU, claim(binding("x"), reserved=("mine",)), POD, TOO_LATE)
     assert "condition Ready of d/p/x did not come within 600 s" in found.barred
     assert "takes the allocation back" in found.barred
 
@@ -97,35 +98,35 @@ def test_an_allocation_without_a_time_is_waited_for_without_end() -> None:
             "status": {"allocation": {"devices": {"results": [binding("x")]}}},
         }
     )
-    assert use("gpu", endless, POD, TOO_LATE) == Use(
+    assert use(GPU, endless, POD, TOO_LATE) == Use(
         awaits="claim gpu waits for condition Ready of d/p/x"
     )
 
 
 def test_a_device_that_cannot_be_bound_fails_its_allocation_at_once() -> None:
     broken = claim(binding("x"), reported=(saying("x", Broken="True", Ready="True"),))
-    assert "Broken says that d/p/x cannot be bound" in use("gpu", broken, POD, IN_TIME).barred
+    assert "Broken says that d/p/x cannot be bound" in use(GPU, broken, POD, IN_TIME).barred
 
 
 def test_what_others_hold_stays_allocated() -> None:
     broken = claim(
         binding("x"), reported=(saying("x", Broken="True"),), reserved=("mine", "theirs")
     )
-    assert "reserved for 1 other pods" in use("gpu", broken, POD, IN_TIME).barred
+    assert "reserved for 1 other pods" in use(GPU, broken, POD, IN_TIME).barred
 
 
 def test_the_device_that_is_looked_at_first_decides() -> None:
     reported = (saying("x", Ready="False"), saying("y", Broken="True"))
-    found = use("gpu", claim(binding("x"), binding("y"), reported=reported), POD, IN_TIME)
+    found = use(GPU, claim(binding("x"), binding("y"), reported=reported), POD, IN_TIME)
     assert (found.barred, found.awaits[:38]) == ("", "claim gpu waits for condition Ready of")
 
 
 def test_failure_conditions_alone_are_not_looked_at() -> None:
     result = {"request": "r", "device": "x", **NAMES, "bindingFailureConditions": ["Broken"]}
     broken = claim(result, reported=(saying("x", Broken="True"),))
-    assert use("gpu", broken, POD, TOO_LATE) == Use()
+    assert use(GPU, broken, POD, TOO_LATE) == Use()
 
 
 def test_where_the_gate_is_off_no_condition_is_looked_at() -> None:
     off = TOO_LATE._replace(observed=False)
-    assert use("gpu", claim(binding("x")), POD, off) == Use()
+    assert use(GPU, claim(binding("x")), POD, off) == Use()

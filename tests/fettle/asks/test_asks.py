@@ -107,7 +107,7 @@ def test_an_allocated_claim_pins_the_pod_to_its_devices() -> None:
     ask = asks.ask_of(b.pod(claim_pod(resourceClaimName="c")), view, POLICIES)
     assert ask is not None
     (bound,) = ask.bound
-    assert [str(h.device) for h in bound.held] == ["d/p/x"]
+    assert [str(h.device) for h in bound.held] == ["d/p/x", "d/p/y"]
     assert ask.claims == ()
 
 

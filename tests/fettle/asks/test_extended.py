@@ -2,7 +2,11 @@
 
 from typing import Any
 
+import msgspec
+import pytest
+
 from fettle.asks import extended
+from fettle.wire import kinds, resource
 from tests.fettle import building as b
 
 CLASSES = {"gpu": b.device_class("gpu", extendedResourceName=b.RESOURCE)}
@@ -69,3 +73,29 @@ def test_requests_are_sorted_as_text() -> None:
     ordered = extended.in_order(extended.backing(pod, b.RESOURCE, CLASSES))
     assert [r.name for r in ordered] == sorted(many)
     assert ordered[2].name == "container-10-request-1"
+
+
+def test_a_class_that_cannot_be_read_may_stand_behind_what_none_is_known_for() -> None:
+    pod = b.pod(b.gpu_pod())
+    (request,) = extended.backing(pod, b.RESOURCE, {}, ["broken"])
+    assert request.alternatives[0].unclear == "DeviceClass broken cannot be read"
+    assert extended.backing(pod, b.RESOURCE, CLASSES, ["broken"]) == extended.backing(
+        pod, b.RESOURCE, CLASSES
+    )
+    implicit = f"{extended.IMPLICIT_CLASS_PREFIX}other"
+    assert extended.backing(pod, implicit, {}, ["broken"]) == ()
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"selectors": [{"modelIn": ["a"]}], "extendedResourceName": b.RESOURCE},
+        {"futureField": 1, "extendedResourceName": b.RESOURCE},
+    ],
+)
+def test_what_is_not_known_of_a_class_leaves_its_resource_undecided(spec: dict[str, Any]) -> None:
+    raw = msgspec.json.encode({"metadata": {"name": "gpu"}, "spec": spec})
+    made = kinds.CLASS.decode(raw)
+    assert isinstance(made, resource.DeviceClass)
+    (request,) = extended.backing(b.pod(b.gpu_pod()), b.RESOURCE, {"gpu": made})
+    assert request.alternatives[0].unclear

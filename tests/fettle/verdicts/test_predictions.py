@@ -53,9 +53,11 @@ POD: core.Pod = b.pod(
 )
 
 
-def claim(device: str | None, *, node: str = "n", pod: str = "p") -> resource.ResourceClaim:
+def claim(
+    device: str | None, *, node: str = "n", pod: str = "p", **more: Any
+) -> resource.ResourceClaim:
     field = {"key": "metadata.name", "operator": "In", "values": [node]}
-    result = {"request": "r", "driver": b.DRIVER, "pool": "n", "device": device}
+    result = {"request": "r", "driver": b.DRIVER, "pool": "n", "device": device, **more}
     allocation = {
         "devices": {"results": [result]},
         "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [field]}]},
@@ -88,6 +90,20 @@ def test_a_device_that_the_policy_refuses() -> None:
     cluster = Cluster(b.device("a"), b.device("b", 0.1))
     cluster.answer()
     cluster.predictions.claim(claim("b"))
+    assert cluster.told == [Result.REFUSED_DEVICE]
+
+
+def test_a_device_with_admin_access_is_a_device_that_was_got() -> None:
+    cluster = Cluster(b.device("a"), b.device("b"))
+    cluster.answer()
+    cluster.predictions.claim(claim("a", adminAccess=True))
+    assert cluster.told == [Result.EXACT]
+
+
+def test_a_device_with_admin_access_that_the_policy_refuses() -> None:
+    cluster = Cluster(b.device("a"), b.device("b", 0.1))
+    cluster.answer()
+    cluster.predictions.claim(claim("b", adminAccess=True))
     assert cluster.told == [Result.REFUSED_DEVICE]
 
 

@@ -97,3 +97,24 @@ def test_units_of_device_plugins_are_nobody_else_s_to_take() -> None:
     unseen = Unseen()
     unseen.note(units, pod("a"), 0.0)
     assert number(unseen, ask=units) == 0
+
+
+def test_a_claim_that_is_not_needed_is_neither_waited_for_nor_told_apart() -> None:
+    both = ({"name": "gpu", "resourceClaimName": "shared"}, {**TEMPLATE, "name": "nic"})
+    skipped = ({"name": "nic"},)
+    unseen = Unseen()
+    unseen.note(ASK, pod("a", *both, statuses=skipped), 0.0)
+    assert unseen.number(ASK, pod("me", *both, statuses=skipped), b.view(), 0.5) == 0
+    assert unseen.number(ASK, pod("me", naming("mine")), b.view(), 0.5) == 1
+
+    results = [{"request": "r", "driver": "d", "pool": "p", "device": "x"}]
+    claim = {
+        "metadata": {"name": "shared", "namespace": "default"},
+        "spec": {},
+        "status": {"allocation": {"devices": {"results": results}}},
+    }
+    view = b.view(
+        pods={"default/a": pod("a", *both, statuses=skipped)},
+        claims={"default/shared": b.claim(claim)},
+    )
+    assert unseen.number(ASK, pod("me", naming("mine")), view, 0.5) == 0
