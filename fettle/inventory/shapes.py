@@ -21,23 +21,29 @@ from fettle.selectors.rows import Reads
 from fettle.view import DeviceView, PoolView
 
 Attribute = tuple[str, str]
-"""(domain, name)."""
-EVERYTHING: Attribute = ("", "")
-"""Stands for all attributes together."""
+"""(domain, name); the domain is "" for a name that is looked for without one."""
+EVERYTHING: Attribute = ("*", "")
+"""Stands for all attributes together; no attribute has such a domain."""
 Columns = Mapping[Attribute, bytes]
 
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
 
 
 def fixed(gathered: Gathered) -> tuple[bytes, Columns]:
-    """What slices alone say: of all but attributes, and of each attribute of every device."""
+    """What slices alone say: of all but attributes, and of each attribute of every device.
+
+    Names with and without the driver's domain are in one column, and told apart in it: selectors
+    take them for the same, constraints do not.
+    """
+    driver = gathered.id.driver
     plain = [(here, misplaced, *_plain(p)) for p, here, misplaced in gathered.devices]
-    more = (gathered.id.driver, gathered.incomplete, gathered.invalid, gathered.unclear)
+    more = (driver, gathered.incomplete, gathered.slices, gathered.invalid, gathered.unclear)
     columns: dict[Attribute, list[object]] = {}
     for at, (published, _, _) in enumerate(gathered.devices):
         for name, value in (published.device.attributes or {}).items():
-            split = rows.split(name, published.id.driver)
-            columns.setdefault(split, []).append((at, value))
+            domain, bare = rows.split(name, driver)
+            entry = (at, value) if name == bare else (at, value, name)
+            columns.setdefault((domain or driver, bare), []).append(entry)
     digests = {split: _digest(values) for split, values in columns.items()}
     digests[EVERYTHING] = _digest(sorted(digests.items()))
     return _digest((plain, more)), digests
@@ -59,6 +65,12 @@ def looked_at(pool: PoolView, fixed: bytes, columns: Columns) -> PoolView:
     return msgspec.structs.replace(pool, look=look, columns=columns)
 
 
+def seen(pool: PoolView, attributes: Iterable[Attribute]) -> list[bytes | None]:
+    """The digests of a pool's attributes, None for those that no device of it has."""
+    find, driver = pool.columns.get, pool.driver
+    return [find(a if a[0] else (driver, a[1])) for a in attributes]
+
+
 def read_by(claims: Iterable[Claim], reads: Iterable[Reads]) -> tuple[Attribute, ...]:
     """The attributes that constraints and selectors can see."""
     seen: set[Attribute] = set()
@@ -67,9 +79,7 @@ def read_by(claims: Iterable[Claim], reads: Iterable[Reads]) -> tuple[Attribute,
             return (EVERYTHING,)
         seen.update((r.domain, r.name) for r in read if r.field == "attributes")
     for claim in claims:
-        for constraint in claim.constraints:
-            domain, _, name = (constraint.attribute or "").partition("/")
-            seen.add((domain, name))
+        seen.update(rows.split(c.attribute, "") for c in claim.constraints if c.attribute)
     return tuple(sorted(seen))
 
 
@@ -83,6 +93,8 @@ def _plain(published: Published) -> tuple[object, ...]:
         published.abort,
         published.unclear,
         published.skips,
+        published.pins,
+        published.terms,
         rows.problem(published.id.driver, device),
     )
 
@@ -100,7 +112,8 @@ def _state(device: DeviceView) -> tuple[object, ...]:
         device.shared,
         _amounts(device.consumed),
         [(t.key, t.value, t.effect) for t in device.taints],
-        (health.score, health.state, health.held),
+        len(device.device.taints or ()),  # those of rules may not count
+        (health.score, health.state, health.held, health.provoked),
         _weights(health) if any(w.evidence.taints for w in health.evidence) else (),
     )
 

@@ -188,7 +188,10 @@ class Table:
                 if not pool.look:
                     return None
                 seen.append(pool.look)
-                seen += [pool.columns.get(attribute) for attribute in attributes]
+                seen += shapes.seen(pool, attributes)
+            if self.profile.quirks.counters_by_pool_name and len(node.pools) > 1:
+                names = [pool.name for pool in node.pools]
+                seen += map(names.index, names)
         return tuple(seen)
 
 

@@ -4,17 +4,20 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import fields, replace
 
 from fettle.asks.claims import Claim, Constraint
 from fettle.evidence import rules
 from fettle.health import HealthBook
 from fettle.inventory.inventory import Inventory
-from fettle.inventory.shapes import EVERYTHING, read_by
+from fettle.inventory.shapes import EVERYTHING, looked_at, read_by, seen
+from fettle.model import Health, State
 from fettle.selectors.rows import Read
 from fettle.settings import HealthSettings
 from fettle.view import EMPTY, NodeView
 from fettle.wire import kinds
 from fettle.wire.kinds import Kind
+from fettle.wire.resource import Device
 
 TABLE = rules.load()
 
@@ -87,15 +90,71 @@ def test_what_decides_allocations_matters(other: NodeView) -> None:
     assert look(other) != look(FIRST)
 
 
-def test_a_full_name_and_a_bare_one_are_the_same_attribute() -> None:
+DEVICE: dict[str, Any] = {
+    "attributes": {"model": {"string": "z"}},
+    "capacity": {"m": {"value": "1"}},
+    "taints": [{"key": "k", "effect": "NoSchedule"}],
+    "allowMultipleAllocations": True,
+    "consumesCounters": [{"counterSet": "s", "counters": {"m": {"value": "0"}}}],
+    "bindsToNode": True,
+    "bindingConditions": ["ready"],
+    "nodeName": "elsewhere",
+    "nodeSelector": {"nodeSelectorTerms": [{"matchFields": []}, {"matchFields": []}]},
+    "allNodes": False,
+}
+NOT_READ = {"name", "bindingFailureConditions", "nodeAllocatableResources"}
+
+
+@pytest.mark.parametrize(
+    "field", [f.encode_name for f in fields(Device) if f.encode_name not in NOT_READ]
+)
+def test_every_field_of_a_device_that_allocating_reads_matters(field: str) -> None:
+    here = {"allNodes": True}
+
+    def seen_of(changed: dict[str, Any]) -> object:
+        devices = [gpu("a") | here, gpu("b") | here | changed]
+        (pool,) = node("n", devices, nodeName=None, perDeviceNodeSelection=True).pools
+        return pool.look, pool.columns[EVERYTHING]
+
+    assert seen_of({field: DEVICE[field]}) != seen_of({})
+
+
+HEALTH: dict[str, Any] = {"score": 0.5, "state": State.UNKNOWN, "held": True, "provoked": 0.1}
+
+
+@pytest.mark.parametrize(
+    "field", [f.name for f in fields(Health) if f.name not in ("since", "evidence")]
+)
+def test_every_field_of_health_that_counts_matters(field: str) -> None:
+    (pool,) = FIRST.pools
+    first, *others = pool.devices
+    ill = Health(0.9, State.DEGRADED)
+
+    def seen_of(health: Health) -> bytes:
+        devices = (replace(first, health=health), *others)
+        return looked_at(replace(pool, devices=devices), pool.look, pool.columns).look
+
+    assert seen_of(replace(ill, **{field: HEALTH[field]})) != seen_of(ill)
+
+
+def test_full_names_and_bare_ones_are_told_apart_since_constraints_do() -> None:
     bare, full = node("n1", [gpu("a", model="x")]), node("n2", [gpu("a", **{"d/model": "x"})])
-    assert look(bare, "model") == look(full, "model")
+    assert look(bare, "model") != look(full, "model")
+    assert None not in (*look(bare, "model"), *look(full, "model"))
+
+
+def test_a_name_without_a_domain_is_looked_for_among_the_driver_s_attributes() -> None:
+    (pool,) = node("n1", [gpu("a", model="x", **{"other/model": "y"})]).pools
+    assert seen(pool, [("", "model")]) == seen(pool, [("d", "model")])
+    assert seen(pool, [("other", "model")]) not in ([None], seen(pool, [("d", "model")]))
+    assert seen(pool, [("", "other")]) == [None]
+    assert seen(pool, [EVERYTHING]) == [pool.columns[EVERYTHING]]
 
 
 def test_constraints_and_selectors_read_attributes() -> None:
-    claim = Claim("c", constraints=(Constraint("d/numa"),))
+    claim = Claim("c", constraints=(Constraint("d/numa"), Constraint("bare"), Constraint(None)))
     reads = (Read("attributes", "d", "model"), Read("capacity", "d", "memory"))
-    assert read_by([claim], [reads]) == (("d", "model"), ("d", "numa"))
+    assert read_by([claim], [reads]) == (("", "bare"), ("d", "model"), ("d", "numa"))
 
 
 def test_who_may_read_anything_is_shown_everything() -> None:
