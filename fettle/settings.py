@@ -161,7 +161,8 @@ class ExtenderSettings(_Section, frozen=True, kw_only=True):
 
     `service` is the name under which schedulers may call us; it and `extra_names` go into the
     certificate, which each replica signs anew after two thirds of `certificate_lifetime_seconds`.
-    `wait_seconds` bounds how long a call waits for a selector before it counts undecided.
+    `wait_seconds` bounds how long a call waits for a selector before it counts undecided; for one
+    that has proved costly it does not wait at all.
     """
 
     certificates: Literal["self", "files"] = "self"
@@ -171,7 +172,7 @@ class ExtenderSettings(_Section, frozen=True, kw_only=True):
     extra_names: tuple[str, ...] = ()
     certificate_lifetime_seconds: float = 7 * 86400.0
     max_body_mebibytes: int = 64
-    wait_seconds: float = 0.05
+    wait_seconds: float = 0.2
 
     def __post_init__(self) -> None:
         self.tls.check("extender", self.certificates)

@@ -2,79 +2,75 @@
 
 Stands between inventory and verdicts. `evaluate` is called when slices, classes or claims change
 and fills the memory through the worker process; `outcome` is called while answering a request and
-never waits. Imports no CEL: that lives in the worker. May not import `feeds` or above.
+never waits. What is known to be cheap, or new, goes before what has proved costly, so nobody waits
+longer than for one row of another's expression. Imports no CEL: that lives in the worker. May not
+import `feeds` or above.
 """
 
 import asyncio
-from collections import OrderedDict, deque
-from collections.abc import Iterable, Sequence
+import heapq
+import re
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import islice
 
 import structlog
 
 from fettle.errors import WorkerError
 from fettle.selectors import rows
-from fettle.selectors.outcomes import Kind, Outcome, undecided
+from fettle.selectors.memory import DEATH_S, DIED, LONG, Entry, Level, Memory
+from fettle.selectors.outcomes import TOO_SLOW, Kind, Outcome, undecided
 from fettle.selectors.processes import COMMAND, Worker, WorkerDied
 from fettle.selectors.protocol import Inspect, Inspected, Judge, Judged, Parse, Parsed
 from fettle.selectors.rows import Key, Reads, Variable
+from fettle.selectors.turns import Order, Turns
 from fettle.wire.resource import Device
 
 MAX_EXPRESSION = 10 * 1024
 _TOO_LONG = undecided("it is longer than 10 KiB")
-_TOO_SLOW = undecided("it takes too long")
-_DIED = undecided("the process that evaluates it ended over it")
 
 _BATCH = 64
 _INSPECTED = 16
-_STRIKES = 3
 _PATIENCE = 6  # workers in a row without an answer, after which evaluation waits for the next call
 _SLICE = 48  # devices between two yields to the loop: about 0.2 ms
-_TRIAL_S, _DEAR_S = 2.0, 0.005  # worker time an expression may take before its mean row is judged
+_LOOP = re.compile(r"\.\s*(?:all|exists\w*|map|filter|transform\w+)\s*\(")
+LINGERING = 16  # calls with only costly work left, each of which holds its list of devices
 
 _log = structlog.get_logger(__name__)
 
 Devices = Sequence[tuple[str, Device]]
 
 
-class _Entry:
-    """What is known of one expression.
+class _Work:
+    """One expression on the devices of one call; `keys` is None until it is known what it reads.
 
-    `default` is for devices whose row is not among `rows`: an outcome that holds for all of them.
+    Over a batch that ends the worker, its rows are asked for one by one: those are `alone`.
     """
 
-    __slots__ = ("default", "judged", "parsed", "reads", "rows", "spent_s", "strikes")
-
-    def __init__(self) -> None:
-        self.parsed = False
-        self.reads: Reads = ()
-        self.default: Outcome | None = None
-        self.rows: dict[Key, Outcome] = {}
-        self.strikes = 0
+    def __init__(self, expression: str, entry: Entry | None) -> None:
+        self.expression = expression
+        self.entry = entry
+        self.keys: deque[Key] | None = None
+        self.alone: set[Key] = set()
         self.spent_s = 0.0
-        self.judged = 0
+        self._loops = len(_LOOP.findall(expression))
 
-    def forgive(self) -> None:
-        """Forget what was only the worker's trouble: it may go better now."""
-        if self.default is _DIED:
-            self.default, self.strikes = None, 0
+    def order(self) -> Order:
+        """Where nothing was measured, by what can be seen: without loops it cannot cost much."""
+        if self.entry is not None and self.entry.measured:
+            return self.entry.order(self.spent_s)
+        return (Level.NEW if len(self.expression) <= LONG else Level.LARGE, self._loops)
 
-    def knows(self, key: Key) -> bool:
-        return self.rows.get(key, _DIED) is not _DIED
-
-    def strike(self, key: Key, outcome: Outcome) -> None:
-        """One row ended the worker; after some, the expression is not tried further."""
-        self.rows[key] = outcome
-        self.strikes += 1
-        if self.strikes >= _STRIKES:
-            self.default = outcome
-
-    def learn(self, keys: Iterable[Key], judged: Judged) -> None:
-        self.rows.update(zip(keys, judged.outcomes, strict=False))
-        self.judged += len(judged.outcomes)
-        self.spent_s += judged.spent_s
-        if self.spent_s > _TRIAL_S and self.spent_s / self.judged > _DEAR_S:
-            self.default = _TOO_SLOW
+    def batch(self) -> list[Key]:
+        """The next keys of which nothing is known, even by another call's work."""
+        assert self.entry is not None
+        assert self.keys is not None
+        while self.keys and self.entry.knows(self.keys[0]):
+            self.keys.popleft()
+        if not self.keys or self.entry.default is not None:
+            return []
+        return list(islice(self.keys, 1 if self.keys[0] in self.alone else _BATCH))
 
 
 class SelectorEngine:
@@ -87,18 +83,22 @@ class SelectorEngine:
         rows: int = 400_000,
         command: Sequence[str] = COMMAND,
         wait_s: float = 5.0,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._worker = Worker(command, wait_s=wait_s)
+        self._turns = Turns()
         self._variable: Variable = "device"
-        self._memo: OrderedDict[str, _Entry] = OrderedDict()
-        self._most_expressions = expressions
-        self._most_rows = rows
+        self._bounds = (expressions, rows)
+        self._clock = clock
+        self._memory = Memory(expressions, rows, clock)
+        self._lingering = 0
 
     def of_nodes(self) -> "SelectorEngine":
         """An engine for expressions about `node`, which shares the worker: devices are then nodes
         in the form of `rows.of_node`, and their driver is ""."""
-        other = SelectorEngine(expressions=self._most_expressions, rows=self._most_rows)
-        other._worker, other._variable = self._worker, "node"
+        expressions, rows = self._bounds
+        other = SelectorEngine(expressions=expressions, rows=rows, clock=self._clock)
+        other._worker, other._turns, other._variable = self._worker, self._turns, "node"
         return other
 
     @property
@@ -119,119 +119,159 @@ class SelectorEngine:
 
     def outcome(self, expression: str, driver: str, device: Device) -> Outcome | None:
         """The outcome, from memory; None where it is not evaluated yet."""
-        entry = self._memo.get(expression)
+        entry = self._memory.find(expression)
         if entry is None or not entry.parsed:
             if len(expression) > MAX_EXPRESSION:
                 return _TOO_LONG
             return entry.default if entry is not None else None
-        self._memo.move_to_end(expression)
         problem = rows.problem(driver, device)
         if problem:
             return undecided(problem)
-        return entry.rows.get(rows.key(entry.reads, driver, device), entry.default)
+        outcome = entry.rows.get(rows.key(entry.reads, driver, device), entry.default)
+        return None if outcome is TOO_SLOW and entry.lacks(self._clock()) else outcome
 
     def reads(self, expression: str) -> Reads:
         """What an expression looks at, from memory; None: the whole device, or not known yet."""
-        entry = self._memo.get(expression)
+        entry = self._memory.look(expression)
         return entry.reads if entry is not None and entry.parsed else None
 
     def refusal(self, expression: str) -> str | None:
         """Why it does not compile, "" if it does, from memory; None: not known yet."""
-        entry = self._memo.get(expression)
+        entry = self._memory.look(expression)
         if entry is None or not entry.parsed:
             return None
         refused = entry.default is not None and entry.default.kind is Kind.WOULD_ABORT
         return entry.default.reason if refused and entry.default is not None else ""
 
+    def use(self, expressions: Iterable[str]) -> None:
+        """Somebody asks for these: what is used again is forgotten after what was used once."""
+        self._memory.use(expressions)
+
+    def stand(self, expressions: Collection[str]) -> None:
+        """Never forget these, as far as they are known, until others stand in their place."""
+        self._memory.stand(expressions)
+
     async def nearest(self, expression: str, devices: Sequence[tuple[str, Device]]) -> str:
-        """What the nearest of a few devices lacks ("memory 80Gi < 96Gi"); "" if it cannot tell."""
-        if len(expression) > MAX_EXPRESSION:
+        """What the nearest of a few devices lacks ("memory 80Gi < 96Gi"); "" if it cannot tell, or
+        the expression has proved costly."""
+        entry = self._memory.look(expression)
+        if len(expression) > MAX_EXPRESSION or (entry is not None and entry.costly):
             return ""
         try:
-            inspected = await self._worker.ask(Inspect(expression, tuple(devices[:_INSPECTED])))
+            async with self._turns.turn((Level.COSTLY, 0.0)):
+                inspected = await self._worker.ask(Inspect(expression, tuple(devices[:_INSPECTED])))
         except (WorkerDied, WorkerError):
             return ""
         assert isinstance(inspected, Inspected)
         return inspected.nearest
 
     async def evaluate(
-        self, expressions: Iterable[str], devices: Iterable[tuple[str, Device]]
+        self,
+        expressions: Iterable[str],
+        devices: Iterable[tuple[str, Device]],
+        quick: asyncio.Event | None = None,
     ) -> None:
         """Fill the memory for these expressions on these devices; never raises for them.
 
-        Where the worker cannot be kept alive it gives up: what is missing stays None, and the
-        next call tries again.
+        `quick` is set where only what has proved costly is left, which may take long: it is done
+        when nobody else has any work. Where many calls have come to that, or the worker cannot be
+        kept alive, this gives up: what is missing stays None, and the next call tries again.
         """
-        sound = await _sound(devices)
+        quick = quick or asyncio.Event()
         patience = max(_PATIENCE, self._worker.failures + 2)
+        texts = [text for text in dict.fromkeys(expressions) if len(text) <= MAX_EXPRESSION]
+        works = [_Work(text, self._memory.look(text)) for text in texts]
+        left = [(work.order(), at, work) for at, work in enumerate(works)]
+        heapq.heapify(left)
         try:
-            for expression in dict.fromkeys(expressions):
-                if len(expression) <= MAX_EXPRESSION:
-                    await self._evaluate(expression, sound, patience)
-                if self._worker.failures >= patience:
-                    raise WorkerError("the selectors' worker keeps ending without an answer")
+            sound = await _sound(devices)
+            await self._work(left, sound, Level.LARGE, patience)
+            if left:
+                quick.set()
+                await self._linger(left, sound, patience)
         except WorkerError as error:
             _log.warning("selectors are not evaluated for now", reason=str(error))
 
-    async def _evaluate(self, expression: str, devices: Devices, patience: int) -> None:
-        entry = self._memo.get(expression) or _Entry()
-        self._keep(expression, entry)
-        entry.forgive()
+    async def _linger(
+        self, left: list[tuple[Order, int, _Work]], devices: Devices, patience: int
+    ) -> None:
+        if self._lingering >= LINGERING:
+            return
+        self._lingering += 1
+        try:
+            await self._work(left, devices, Level.COSTLY, patience)
+        finally:
+            self._lingering -= 1
+
+    async def _work(
+        self, left: list[tuple[Order, int, _Work]], devices: Devices, most: Level, patience: int
+    ) -> None:
+        """Do what is left, the least order first, until there is only what is beyond a level."""
+        while left and left[0][0][0] <= most:
+            _, at, work = heapq.heappop(left)
+            if await self._step(work, devices):
+                heapq.heappush(left, (work.order(), at, work))
+            if self._worker.failures >= patience:
+                raise WorkerError("the selectors' worker keeps ending without an answer")
+
+    async def _step(self, work: _Work, devices: Devices) -> bool:
+        """Ask the worker about it once, and say whether there is more to ask."""
+        if work.keys is None:
+            work.entry = self._memory.add(work.expression)
+            work.entry.forgive(self._clock())
+        entry = work.entry
+        if entry is None or self._memory.find(work.expression) is not entry:
+            return False  # it is forgotten meanwhile
         if not entry.parsed:
-            await self._parse(expression, entry)
-        if entry.default is None:
-            keys = await _unknown(entry, devices)
-            self._make_room(expression, entry, len(keys))
-            await self._judge(expression, entry, keys, patience)
+            await self._parse(work, entry)
+            return entry.parsed
+        if entry.default is not None:
+            return False
+        if work.keys is None:
+            work.keys = await _unknown(entry, devices)
+            self._memory.make_room(entry, len(work.keys))
+        if work.batch():
+            await self._judge(work, entry)
+        return bool(work.keys) and entry.default is None
 
-    async def _parse(self, expression: str, entry: _Entry) -> None:
-        for _attempt in range(2):
-            try:
-                parsed = await self._worker.ask(Parse(expression, self._variable))
-            except WorkerDied as death:
-                entry.default = _TOO_SLOW if death.slow else _DIED
-                if death.slow:
-                    entry.parsed = True
+    async def _parse(self, work: _Work, entry: Entry) -> None:
+        async with self._turns.turn(work.order()):
+            for _attempt in range(2):
+                if entry.parsed:  # by another call's work
                     return
-            else:
-                assert isinstance(parsed, Parsed)
-                entry.reads, entry.default, entry.parsed = parsed.reads, parsed.outcome, True
-                return
+                try:
+                    parsed = await self._worker.ask(Parse(work.expression, self._variable))
+                except WorkerDied as death:
+                    entry.default = TOO_SLOW if death.slow else DIED
+                    if death.slow:
+                        entry.parsed = True
+                        entry.give_up(TOO_SLOW, self._clock())
+                else:
+                    assert isinstance(parsed, Parsed)
+                    entry.reads, entry.default, entry.parsed = parsed.reads, parsed.outcome, True
 
-    async def _judge(self, expression: str, entry: _Entry, keys: deque[Key], patience: int) -> None:
-        """Ask for each key, in batches; over a batch that ends the worker, one by one."""
-        alone: set[Key] = set()
-        while keys and entry.default is None and self._worker.failures < patience:
-            batch = list(islice(keys, 1 if keys[0] in alone else _BATCH))
+    async def _judge(self, work: _Work, entry: Entry) -> None:
+        """Ask for the next keys: a batch, or one by one where a batch ended the worker."""
+        async with self._turns.turn(work.order()):
+            batch = work.batch()
+            if not batch:
+                return
+            assert work.keys is not None
             asked = tuple(rows.row(entry.reads, key) for key in batch)
             try:
-                judged = await self._worker.ask(Judge(expression, asked, self._variable))
+                judged = await self._worker.ask(Judge(work.expression, asked, self._variable))
             except WorkerDied as death:
-                if len(batch) == 1 and (death.slow or batch[0] in alone):
-                    entry.strike(keys.popleft(), _TOO_SLOW if death.slow else _DIED)
-                alone.update(batch)
-                continue
+                entry.spent_s += DEATH_S
+                if len(batch) == 1 and (death.slow or batch[0] in work.alone):
+                    outcome = TOO_SLOW if death.slow else DIED
+                    entry.strike(work.keys.popleft(), outcome, self._clock())
+                work.alone.update(batch)
+                return
             assert isinstance(judged, Judged)
-            entry.learn(batch, judged)
+            entry.learn(batch, judged, self._clock())
+            work.spent_s += judged.spent_s
             for _ in judged.outcomes:
-                keys.popleft()
-
-    def _keep(self, expression: str, entry: _Entry) -> None:
-        """Remember as the latest used."""
-        self._memo[expression] = entry
-        self._memo.move_to_end(expression)
-        if len(self._memo) > self._most_expressions:
-            self._memo.popitem(last=False)
-
-    def _make_room(self, expression: str, entry: _Entry, more: int) -> None:
-        """Drop the least used until the rows fit; where one expression alone has too many, its."""
-        self._keep(expression, entry)
-        kept = sum(len(other.rows) for other in self._memo.values())
-        while kept + more > self._most_rows and len(self._memo) > 1:
-            _, oldest = self._memo.popitem(last=False)
-            kept -= len(oldest.rows)
-        if kept + more > self._most_rows:
-            entry.rows.clear()
+                work.keys.popleft()
 
 
 async def _sound(devices: Iterable[tuple[str, Device]]) -> Devices:
@@ -245,7 +285,7 @@ async def _sound(devices: Iterable[tuple[str, Device]]) -> Devices:
     return found
 
 
-async def _unknown(entry: _Entry, devices: Devices) -> deque[Key]:
+async def _unknown(entry: Entry, devices: Devices) -> deque[Key]:
     """The distinct keys of devices that nothing is known of yet, found in short slices."""
     keys: dict[Key, None] = {}
     for at, (driver, device) in enumerate(devices):

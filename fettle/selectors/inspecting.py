@@ -17,7 +17,7 @@ from fettle.selectors.syntax import Node
 from fettle.selectors.wording import shortfall
 from fettle.wire.resource import Device
 
-_LONGEST_S = 1.0
+_LONGEST_S = 0.1
 _MOST_TERMS = 64
 
 
@@ -45,8 +45,8 @@ class _Miss(NamedTuple):
 def inspect(expression: str, devices: Iterable[tuple[str, Device]]) -> Inspection:
     """What a selector says of devices, each given with its driver's name; never raises for them.
 
-    Evaluates once for devices that look alike to the expression, and for no longer than a second
-    of processor time in all: the devices left then are undecided.
+    Evaluates once for devices that look alike to the expression, and for no longer than 0.1 s of
+    processor time in all: the devices left then are undecided.
     """
     prepared = prepare(expression)
     if prepared.outcome is not None and prepared.outcome.kind is Kind.WOULD_ABORT:

@@ -41,3 +41,7 @@ def would_abort(reason: str) -> Outcome:
 
 def undecided(reason: str) -> Outcome:
     return Outcome(Kind.UNDECIDED, reason)
+
+
+TOO_SLOW = undecided("it takes too long")
+"""Its evaluation on one device, or on all of them, took more time than it gets."""

@@ -47,6 +47,7 @@ class Worker:
         self._process: Process | None = None
         self._lock = asyncio.Lock()
         self._under_way: set[asyncio.Task[Any]] = set()
+        self._closed = False
         self.failures = 0
         """How many workers in a row ended, by other than their deadline, without any answer."""
         self.starts = 0
@@ -88,7 +89,9 @@ class Worker:
             return reply
 
     async def close(self) -> None:
-        """End the process, kindly first; what nobody has been answered yet is not."""
+        """End the process, kindly first; what nobody has been answered yet is not, nor what is
+        asked from now on."""
+        self._closed = True
         for task in list(self._under_way):
             task.cancel()
         async with self._lock:
@@ -101,6 +104,8 @@ class Worker:
             await self._kill()
 
     async def _running(self) -> Process:
+        if self._closed:
+            raise WorkerError("the selectors' worker is closed")
         if self._process is not None and self._process.returncode is None:
             return self._process
         if self.failures > 1:

@@ -1,8 +1,9 @@
 """The worker process: `python -m fettle.selectors.worker`, requests on stdin, replies on stdout.
 
-It may be killed at any time: the kernel ends it by SIGPROF when an expression takes more processor
-time than its deadline (parsing and each row have their own), whatever Python is doing then. It
-ends by itself when its stdin does, that is when its parent is gone.
+An expression that takes more processor time on a row than it may is interrupted. Where that is of
+no avail, since Python is busy in a library, and over parsing, the kernel ends the process by
+SIGPROF, whatever it is doing then; and it may be killed at any time. It ends by itself when its
+stdin does, that is when its parent is gone.
 """
 
 import gc
@@ -12,11 +13,12 @@ import signal
 import sys
 import time
 from functools import lru_cache
+from types import FrameType
 
 from fettle.selectors.environments import NODE, STORED
 from fettle.selectors.evaluating import Prepared, judge, prepare
 from fettle.selectors.inspecting import inspect
-from fettle.selectors.outcomes import Outcome
+from fettle.selectors.outcomes import TOO_SLOW, Outcome
 from fettle.selectors.protocol import (
     Inspect,
     Inspected,
@@ -30,23 +32,29 @@ from fettle.selectors.protocol import (
     frame,
     read_request,
 )
-from fettle.selectors.rows import Variable
+from fettle.selectors.rows import Row, Variable
 
 PARSE_DEADLINE_S = 1.0
 ROW_DEADLINE_S = 0.05
+ROW_END_S = 0.1  # where it cannot be interrupted
 INSPECT_DEADLINE_S = 1.5
-_TURN_S = 0.1  # after this, the rest of a batch waits for its next turn
+_TURN_S = 0.01  # after this, the rest of a batch waits for its next turn: others want theirs
 _MEMORY_BYTES = 512 * 1024 * 1024
 RECURSION_LIMIT = 6000
 
 
+class _Interrupted(BaseException):
+    """Raised in whatever Python does when a row's time is over; no `except Exception` stops it."""
+
+
 def limit() -> None:
-    """Bounds on this process: memory, no core files, and that SIGPROF ends it."""
+    """Bounds on this process: memory, no core files, what interrupts it, and what ends it."""
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     most = _MEMORY_BYTES if hard == resource.RLIM_INFINITY else min(hard, _MEMORY_BYTES)
     resource.setrlimit(resource.RLIMIT_AS, (most, hard))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
+    signal.signal(signal.SIGVTALRM, _interrupt)
     sys.setrecursionlimit(RECURSION_LIMIT)
 
 
@@ -61,8 +69,8 @@ def answer(request: Request) -> Reply:
             started = time.process_time()
             outcomes: list[Outcome] = []
             for row in rows:
-                _deadline(ROW_DEADLINE_S)
-                outcomes.append(judge(prepared, row))
+                _deadline(ROW_END_S)
+                outcomes.append(_judged(prepared, row))
                 if time.process_time() - started > _TURN_S:
                     break
             _deadline(0)
@@ -72,6 +80,22 @@ def answer(request: Request) -> Reply:
             inspection = inspect(expression, devices)
             _deadline(0)
             return Inspected(inspection.nearest)
+
+
+def _judged(prepared: Prepared, row: Row) -> Outcome:
+    try:
+        signal.setitimer(signal.ITIMER_VIRTUAL, ROW_DEADLINE_S)
+        try:
+            return judge(prepared, row)
+        finally:
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+    except _Interrupted:  # even on the way out: the signal may have come just then
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        return TOO_SLOW
+
+
+def _interrupt(_signal: int, _frame: FrameType | None) -> None:
+    raise _Interrupted
 
 
 @lru_cache(maxsize=256)

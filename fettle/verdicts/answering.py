@@ -2,14 +2,13 @@
 
 Asks that are equal share a table, nodes that look alike to an ask share a verdict, and a turn of
 the view costs only the nodes it changed. Selector outcomes come from the engine's memory; where
-they are missing, `prepare` waits for them within a bound. Used by extender, steward and explain.
+they are missing, `waiting` waits for them within a bound. Used by extender, steward and explain.
 """
 
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
@@ -18,24 +17,24 @@ from fettle.allocator.versions import of_version
 from fettle.asks import asks
 from fettle.asks.allocated import Binding
 from fettle.asks.asks import Ask
-from fettle.inventory.shapes import Columns
 from fettle.policy import Placement, Policy
 from fettle.selectors.engine import SelectorEngine
 from fettle.settings import Settings
 from fettle.verdicts.acceptance import Acceptance
 from fettle.verdicts.breaker import Breaker
 from fettle.verdicts.claimed import Allocator
+from fettle.verdicts.readying import Readying
 from fettle.verdicts.requirements import Engines, Requirements
 from fettle.verdicts.tables import Matching, Table, budget_after
 from fettle.verdicts.unseen import Unseen
 from fettle.verdicts.verdicts import Verdict, judging
-from fettle.view import NodeView, Publisher, View
+from fettle.verdicts.waiting import Evaluations
+from fettle.view import Publisher, View
 from fettle.wire import core
 
 SLICE_S = 0.0003
 """Longest stretch of judging before waiting requests get their turn."""
 MAX_TABLES = 512
-READY_NODES = 64
 
 
 class Answers:
@@ -71,7 +70,8 @@ class Answers:
         self._tables: OrderedDict[Ask, Table] = OrderedDict()
         self._behind: set[Ask] = set()
         self._fell_behind = asyncio.Event()
-        self._evaluations: dict[Ask, asyncio.Task[None]] = {}
+        self._evaluations = Evaluations(self._engines, settings.extender.wait_seconds)
+        self._readying = Readying(publisher, self._engines, self.policies)
         self._breakers: dict[Placement, tuple[int, Breaker]] = {}
 
     @property
@@ -170,47 +170,12 @@ class Answers:
         return table
 
     async def keep_ready(self) -> None:
-        """Evaluate the selectors of classes and templates as views turn, until cancelled.
-
-        So a request finds the outcomes in memory; a claim's own selectors come with the claim.
-        """
-        generation, basis, known = 0, -1, frozenset[str]()
-        ready: dict[str, list[Columns]] = {}
-        while True:
-            view = await self.publisher.newer_than(generation)
-            generation = view.generation
-            if view.basis == basis:
-                continue
-            changed = self.publisher.changed_since(basis) if basis >= 0 else None
-            policies = (*self.policies.by_name.values(), *view.policies.values())
-            required = frozenset(r for policy in policies for r in policy.placement.requires)
-            selectors = frozenset(asks.standing_selectors(view))
-            wanted = selectors | {requirement.expression for requirement in required}
-            if changed is None or wanted - known:
-                changed = frozenset(view.nodes)
-                ready.clear()
-            for name in changed.difference(view.nodes):
-                ready.pop(name, None)
-            basis, known = view.basis, wanted
-            if not wanted:
-                continue
-            await self._engines.evaluate(required)  # also where there are no nodes
-            for batch in _batches(sorted(changed), READY_NODES):
-                nodes = [view.nodes[name] for name in batch if name in view.nodes]
-                fresh = [n for n in nodes if not _is_same(_published(n), ready.get(n.name))]
-                devices = [
-                    (d.id.driver, d.device) for n in fresh for p in n.pools for d in p.devices
-                ]
-                await self._engine.evaluate(selectors, devices)
-                if required:
-                    await self._engines.evaluate(required, nodes)
-                ready.update((node.name, _published(node)) for node in fresh)
-                await asyncio.sleep(0)
-            self._engines.warn(policies)
+        """Evaluate the selectors of classes and templates as views turn, until cancelled."""
+        await self._readying.keep()
 
     def ignored_requirements(self) -> int:
         """How many requirements of all policies are known not to compile."""
-        policies = (*self.policies.by_name.values(), *self.publisher.view.policies.values())
+        policies = self._readying.of_view(self.publisher.view)
         return sum(len(self._engines.ignored(policy)) for policy in policies)
 
     async def ignored(self, policy: Policy) -> list[str]:
@@ -233,6 +198,8 @@ class Answers:
 
     def at_once(self, ask: Ask, names: list[str]) -> Table | None:
         """The ask's table if it holds a settled verdict for each of these nodes, else None."""
+        if ask.claims:
+            self._engine.use(ask.selectors)
         table = self.table(ask)
         return None if table.open_among(names, self.view.nodes) else table
 
@@ -259,7 +226,7 @@ class Answers:
         match = self.matching()
         verdicts = await self._explained(ask, match)
         if match.missing:  # what keeps devices away may need more of them than the verdict did
-            await self._evaluated(ask, list(self.view.nodes.values()))
+            await self._evaluations.wait(ask, list(self.view.nodes.values()))
             verdicts = await self._explained(ask, match)
         return verdicts
 
@@ -299,56 +266,13 @@ class Answers:
         """Wait, within the bound, for selectors that are not evaluated, and judge those again."""
         nodes = self.view.nodes
         open_names = [n for n in names if n in table.provisional and n in nodes]
-        await self._evaluated(table.ask, [nodes[n] for n in open_names])
+        await self._evaluations.wait(table.ask, [nodes[n] for n in open_names])
         table = self.table(table.ask)
         known = [n for n in open_names if n in self.view.nodes]
         await self._judge(table, known, self.matching())
-
-    async def _evaluated(self, ask: Ask, nodes: Sequence[NodeView]) -> None:
-        """Wait, within the bound, until all that an ask selects by is evaluated on these nodes."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self._settings.extender.wait_seconds):
-                if (running := self._evaluations.get(ask)) is not None:
-                    await asyncio.shield(running)
-                await asyncio.shield(self._evaluation(ask, nodes))
-
-    def _evaluation(self, ask: Ask, nodes: Sequence[NodeView]) -> "asyncio.Task[None]":
-        """Evaluates what an ask selects by, to its end: whoever asks next finds it in memory."""
-        task = asyncio.ensure_future(self._evaluate(ask, nodes))
-        self._evaluations[ask] = task
-
-        def over(done: "asyncio.Task[None]") -> None:
-            if self._evaluations.get(ask) is done:
-                del self._evaluations[ask]
-
-        task.add_done_callback(over)
-        return task
-
-    async def _evaluate(self, ask: Ask, nodes: Sequence[NodeView]) -> None:
-        devices = [(d.id.driver, d.device) for n in nodes for p in n.pools for d in p.devices]
-        await self._engine.evaluate(ask.selectors, devices)
-        await self._engines.evaluate(ask.policy.placement.requires, nodes)
-
-
-def _published(node: NodeView) -> list[Columns]:
-    """What its devices say of themselves: the same objects until slices change, whatever claims
-    take of the devices."""
-    return [pool.columns for pool in node.pools]
-
-
-def _is_same(now: Sequence[Columns], before: Sequence[Columns] | None) -> bool:
-    """Never, where there are no digests to tell."""
-    if before is None or len(before) != len(now):
-        return False
-    return all(new and new is old for new, old in zip(now, before, strict=True))
 
 
 def _turns(work: Iterator[None]) -> Iterator[None]:
     """The pauses of some work, and one at its end."""
     yield from work
     yield
-
-
-def _batches(names: Sequence[str], size: int) -> Iterator[Sequence[str]]:
-    for start in range(0, len(names), size):
-        yield names[start : start + size]

@@ -22,11 +22,14 @@ class Watched(SelectorEngine):
     asked: list[str]
 
     async def evaluate(
-        self, expressions: Iterable[str], devices: Iterable[tuple[str, Device]]
+        self,
+        expressions: Iterable[str],
+        devices: Iterable[tuple[str, Device]],
+        quick: asyncio.Event | None = None,
     ) -> None:
         devices = list(devices)
         self.asked += [device.name for _, device in devices]
-        await super().evaluate(expressions, devices)
+        await super().evaluate(expressions, devices, quick)
 
 
 @pytest.fixture

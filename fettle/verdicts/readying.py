@@ -1,0 +1,132 @@
+"""Selectors evaluated before anybody asks, as views turn: so a request finds them in memory.
+
+Those of classes, which only administrators write, do not wait for those of templates, which any
+tenant may; a claim's own selectors come with the claim. Beside `answering`, which asks for them.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from fettle.asks import claims as claiming
+from fettle.asks.asks import standing_selectors
+from fettle.inventory.shapes import Columns
+from fettle.policies import Policies
+from fettle.policy import Policy, Requirement
+from fettle.selectors.engine import SelectorEngine
+from fettle.verdicts.requirements import Engines
+from fettle.view import NodeView, Publisher, View
+
+READY_NODES = 64
+
+
+class Wanted(NamedTuple):
+    """What is to be evaluated on all nodes of a view."""
+
+    selectors: frozenset[str]
+    requirements: frozenset[Requirement] = frozenset()
+
+
+class Readying:
+    """Keeps the engines' memory filled for the publisher's newest view."""
+
+    def __init__(self, publisher: Publisher, engines: Engines, policies: Policies) -> None:
+        self._publisher = publisher
+        self._engine: SelectorEngine = engines.devices
+        self._engines = engines
+        self._policies = policies
+
+    async def keep(self) -> None:
+        """Evaluate what stands in views, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._keep(self._of_administrators, self._of_administrators_done))
+            group.create_task(self._keep(self._of_templates, self._of_templates_done))
+
+    def of_view(self, view: View) -> Iterable[Policy]:
+        """All policies that count in it."""
+        return (*self._policies.by_name.values(), *view.policies.values())
+
+    def _of_administrators(self, view: View) -> Wanted:
+        required = (r for policy in self.of_view(view) for r in policy.placement.requires)
+        return Wanted(_of_classes(view), frozenset(required))
+
+    def _of_templates(self, view: View) -> Wanted:
+        return Wanted(frozenset(standing_selectors(view)) - _of_classes(view))
+
+    def _of_administrators_done(self, view: View, wanted: Wanted) -> None:
+        self._engine.stand(wanted.selectors | {r.expression for r in wanted.requirements})
+        self._engines.warn(self.of_view(view))
+
+    def _of_templates_done(self, _view: View, wanted: Wanted) -> None:
+        self._engine.use(wanted.selectors)
+
+    async def _keep(
+        self, wanted_in: Callable[[View], Wanted], done: Callable[[View, Wanted], None]
+    ) -> None:
+        generation, basis, known = 0, -1, Wanted(frozenset())
+        ready: dict[str, list[Columns]] = {}
+        while True:
+            view = await self._publisher.newer_than(generation)
+            generation = view.generation
+            if view.basis == basis:
+                continue
+            changed = self._publisher.changed_since(basis) if basis >= 0 else None
+            wanted = wanted_in(view)
+            if changed is None or _has_more(wanted, known):
+                changed = frozenset(view.nodes)
+                ready.clear()
+            for name in changed.difference(view.nodes):
+                ready.pop(name, None)
+            basis, known = view.basis, wanted
+            if any(wanted):
+                await self._evaluate(wanted, view, changed, ready)
+                done(view, wanted)
+
+    async def _evaluate(
+        self,
+        wanted: Wanted,
+        view: View,
+        changed: Iterable[str],
+        ready: dict[str, list[Columns]],
+    ) -> None:
+        selectors, required = wanted
+        if required:
+            await self._engines.evaluate(required)  # also where there are no nodes
+        for batch in _batches(sorted(changed), READY_NODES):
+            nodes = [view.nodes[name] for name in batch if name in view.nodes]
+            fresh = [n for n in nodes if not _is_same(_published(n), ready.get(n.name))]
+            devices = [(d.id.driver, d.device) for n in fresh for p in n.pools for d in p.devices]
+            await self._engine.evaluate(selectors, devices)
+            if required:
+                await self._engines.evaluate(required, nodes)
+            ready.update((node.name, _published(node)) for node in fresh)
+            await asyncio.sleep(0)
+
+
+def _of_classes(view: View) -> frozenset[str]:
+    specs = (device_class.spec for device_class in view.classes.values())
+    return frozenset(e for s in specs if s is not None for e in claiming.expressions(s.selectors))
+
+
+def _has_more(wanted: Wanted, known: Wanted) -> bool:
+    texts = {requirement.expression for requirement in wanted.requirements}
+    seen = {requirement.expression for requirement in known.requirements}
+    return bool(wanted.selectors - known.selectors or texts - seen)
+
+
+def _published(node: NodeView) -> list[Columns]:
+    """What its devices say of themselves: the same objects until slices change, whatever claims
+    take of the devices."""
+    return [pool.columns for pool in node.pools]
+
+
+def _is_same(now: Sequence[Columns], before: Sequence[Columns] | None) -> bool:
+    """Never, where there are no digests to tell."""
+    if before is None or len(before) != len(now):
+        return False
+    return all(new and new is old for new, old in zip(now, before, strict=True))
+
+
+def _batches(names: Sequence[str], size: int) -> Iterable[Sequence[str]]:
+    for start in range(0, len(names), size):
+        yield names[start : start + size]
