@@ -21,7 +21,15 @@ def answer(expression: str, device: dict[str, Any], environment: Environment = S
     `device` has the fields of a resource.k8s.io/v1 device (`attributes`, `capacity`,
     `allowMultipleAllocations`, each optional) and `driver`. Runs in this process.
     """
-    sys.setrecursionlimit(max(sys.getrecursionlimit(), RECURSION_LIMIT))
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(before, RECURSION_LIMIT))
+    try:
+        return _answer(expression, device, environment)
+    finally:
+        sys.setrecursionlimit(before)
+
+
+def _answer(expression: str, device: dict[str, Any], environment: Environment) -> str:
     prepared = prepare(expression, environment)
     if prepared.outcome is not None:
         undecided = prepared.outcome.undecided
