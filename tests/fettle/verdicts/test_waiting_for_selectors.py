@@ -14,13 +14,16 @@ from tests.fettle import building as b
 from tests.fettle.verdicts.clusters import POD, Cluster, claim_view
 
 
+def waiting(seconds: float) -> Settings:
+    settings = Settings()
+    extender = msgspec.structs.replace(settings.extender, wait_seconds=seconds)
+    return msgspec.structs.replace(settings, extender=extender)
+
+
 async def test_an_ask_waits_for_its_selector_to_be_evaluated() -> None:
     cluster = Cluster()
     engine = SelectorEngine()
-    settings = Settings()
-    patient = msgspec.structs.replace(settings.extender, wait_seconds=10.0)
-    settings = msgspec.structs.replace(settings, extender=patient)
-    cluster.answers = Answers(cluster.publisher, engine, settings)
+    cluster.answers = Answers(cluster.publisher, engine, waiting(10.0))
     await engine.start()
     try:
         bad = b.node("n", pools=(b.pool(b.device("a", 0.1)),))
@@ -38,10 +41,7 @@ async def test_what_was_not_evaluated_in_time_is_known_a_moment_later() -> None:
     """The engine is not even started, and nobody ever waits for it as long as that takes."""
     cluster = Cluster()
     engine = SelectorEngine()
-    settings = Settings()
-    hasty = msgspec.structs.replace(settings.extender, wait_seconds=0.001)
-    settings = msgspec.structs.replace(settings, extender=hasty)
-    cluster.answers = Answers(cluster.publisher, engine, settings)
+    cluster.answers = Answers(cluster.publisher, engine, waiting(0.001))
     try:
         bad = b.node("n", pools=(b.pool(b.device("a", 0.1)),))
         cluster.show({"n": bad}, **claim_view())
