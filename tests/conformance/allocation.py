@@ -20,6 +20,7 @@ from fettle.evidence import rules
 from fettle.health import HealthBook
 from fettle.inventory import records
 from fettle.inventory.devices import Devices
+from fettle.inventory.holdings import Holdings
 from fettle.inventory.placing import Placing
 from fettle.model import DeviceId, NodeId
 from fettle.selectors import rows
@@ -148,6 +149,7 @@ def features(case: dict[str, Any]) -> Features:
 def inventory(case: dict[str, Any], of: Features) -> Devices:
     """The slices of a case and what others hold of their devices; raises BadInput."""
     devices = Devices(of)
+    devices.holdings = Holdings()  # a case tells shares apart already, whatever its gates
     for number, raw in enumerate(case.get("slices") or ()):
         slice_ = _decoded(kinds.SLICE, raw)
         assert isinstance(slice_, resource.ResourceSlice)
@@ -157,7 +159,7 @@ def inventory(case: dict[str, Any], of: Features) -> Devices:
     for *names, share in case.get("allocatedSharedDeviceIDs") or ():
         devices.holdings.hold(Held(DeviceId(*names), share), "elsewhere")
     for used in case.get("allocatedCapacity") or ():
-        amounts = tuple((name, nano(q)) for name, q in (used["capacity"] or {}).items())
+        amounts = tuple((name, nano(q)) for name, q in (used.get("capacity") or {}).items())
         devices.holdings.hold(Held(DeviceId(*used["id"]), "capacity", amounts), "elsewhere")
     return devices
 
