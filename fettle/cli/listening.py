@@ -3,6 +3,7 @@
 import asyncio
 import ipaddress
 import logging
+import socket
 import ssl
 from abc import ABC, abstractmethod
 from typing import NamedTuple
@@ -20,6 +21,8 @@ KEEPALIVE_S = 120.0
 """Above the 90 s after which Go drops idle connections: the side that closes must not be ours."""
 DRAIN_S = 3.0
 BACKLOG = 1024
+UNPACED = b"reno"
+"""A congestion control that every Linux has and everybody may choose."""
 
 
 class Address(NamedTuple):
@@ -134,8 +137,20 @@ class ExtenderListener(Listener):
             ssl=self.context,
             backlog=BACKLOG,
         )
+        if self.address.loopback:
+            for listening in self._server.sockets:
+                _unpaced(listening)
 
     async def stop(self) -> None:
         if self._server is not None:
             self._server.close()
             await self._connections.drain(DRAIN_S)
+
+
+def _unpaced(listening: socket.socket) -> None:
+    """Where the host's congestion control is BBR, it spreads a large reply over 10 ms and more even
+    on loopback, where nothing is congested (`docs/decisions/0007`). Connections inherit this."""
+    try:
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, UNPACED)
+    except (AttributeError, OSError) as error:  # not Linux, or forbidden: slower, nothing else
+        _LOG.debug("congestion control stays the host's", reason=str(error))
