@@ -184,11 +184,11 @@ class SelectorEngine:
         left = [(work.order(), at, work) for at, work in enumerate(works)]
         heapq.heapify(left)
         try:
-            sound = await _sound(devices)
-            await self._work(left, sound, Level.LARGE, patience)
+            listed = await _listed(devices)
+            await self._work(left, listed, Level.LARGE, patience)
             if left:
                 quick.set()
-                await self._linger(left, sound, patience)
+                await self._linger(left, listed, patience)
         except WorkerError as error:
             _log.warning("selectors are not evaluated for now", reason=str(error))
 
@@ -274,24 +274,23 @@ class SelectorEngine:
                 work.keys.popleft()
 
 
-async def _sound(devices: Iterable[tuple[str, Device]]) -> Devices:
-    """The devices that expressions can be evaluated on, found in short slices."""
+async def _listed(devices: Iterable[tuple[str, Device]]) -> Devices:
     found: list[tuple[str, Device]] = []
-    for at, (driver, device) in enumerate(devices):
+    for at, device in enumerate(devices):
         if at % _SLICE == _SLICE - 1:
             await asyncio.sleep(0)
-        if not rows.problem(driver, device):
-            found.append((driver, device))
+        found.append(device)
     return found
 
 
 async def _unknown(entry: Entry, devices: Devices) -> deque[Key]:
-    """The distinct keys of devices that nothing is known of yet, found in short slices."""
+    """The distinct keys of devices that nothing is known of yet, found in short slices; of devices
+    that no expression can be decided on, none."""
     keys: dict[Key, None] = {}
     for at, (driver, device) in enumerate(devices):
         if at % _SLICE == _SLICE - 1:
             await asyncio.sleep(0)
         key = rows.key(entry.reads, driver, device)
-        if not entry.knows(key):
+        if key not in keys and not entry.knows(key) and not rows.problem(driver, device):
             keys[key] = None
     return deque(keys)
