@@ -19,9 +19,14 @@ from fettle.view import DeviceView, NodeView, View
 
 
 def health(value: Health) -> dict[str, Any]:
-    """A score with the evidence that explains it, times in Unix seconds."""
+    """A score with the evidence that explains it, times in Unix seconds.
+
+    `proven` is the score that states and refusals go by: evidence that has a `witness`, whose word
+    it is, lowers the score only.
+    """
     return {
         "score": round(value.score, 4),
+        "proven": round(value.proven, 4),
         "state": str(value.state),
         "since": value.since,
         "held": value.held,
@@ -33,6 +38,7 @@ def health(value: Health) -> dict[str, Any]:
                 "weight": round(w.weight, 4),
                 "source": w.evidence.source,
                 "reporter": w.evidence.reporter,
+                "witness": w.evidence.witness or None,
                 "subject": str(w.evidence.subject),
                 "observedAt": w.evidence.observed_at,
             }

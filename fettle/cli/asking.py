@@ -119,9 +119,14 @@ def evidence_lines(evidence: list[dict[str, Any]]) -> list[str]:
 
     return [
         f"-{e['weight']:.2f}  {datetime.fromtimestamp(e['observedAt'], UTC):%Y-%m-%d %H:%M:%SZ}  "
-        f"{e['text']}  [{e['family']}, {e['source']}, {e['reporter']}]"
+        f"{e['text']}  [{e['family']}, {e['source']}, {e['reporter']}{_witness(e)}]"
         for e in evidence
     ]
+
+
+def _witness(one: dict[str, Any]) -> str:
+    witness = one.get("witness")
+    return f"; the word of {witness}, scored but not refused for" if witness else ""
 
 
 def devices(server: str, output: str, *, everything: bool) -> None:

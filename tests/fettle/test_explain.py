@@ -8,6 +8,7 @@ from fettle import explain
 from fettle.asks.asks import Ask, Bound, Units
 from fettle.asks.claims import Alternative, Claim, Held, Request
 from fettle.cli.asking import evidence_lines
+from fettle.model import Health, State, Weighed
 from fettle.policy import BUILT_IN
 from fettle.selectors.outcomes import MATCH
 from fettle.verdicts.acceptance import Acceptance
@@ -92,6 +93,18 @@ def test_what_nothing_provides_does_not_fit_and_what_is_not_known_is_undecided()
 def test_evidence_names_the_object_that_says_it() -> None:
     line = evidence_lines(explain.health(b.health(0.5))["evidence"])[0]
     assert line.endswith("[node, test, Node n]")
+
+
+def test_what_a_tenant_says_is_told_as_its_word_beside_the_score_that_refusals_go_by() -> None:
+    (fault,) = b.health(0.65, text="pod refused").evidence
+    said = msgspec.structs.replace(fault.evidence, witness="namespace team-a")
+    word = Health(0.65, State.HEALTHY, evidence=(Weighed(said, 0.35),), provoked=0.35)
+    value = explain.health(word)
+    assert (value["score"], value["proven"]) == (0.65, 1.0)
+    (line,) = evidence_lines(value["evidence"])
+    assert "pod refused" in line
+    assert "the word of namespace team-a, scored but not refused for" in line
+    assert "the word of" not in evidence_lines(explain.health(b.health(0.5))["evidence"])[0]
 
 
 def test_a_device_of_the_network_is_listed_once_with_the_nodes_that_can_use_it() -> None:
