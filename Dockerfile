@@ -23,7 +23,8 @@ RUN python -m hatchling build --target wheel --directory /wheels \
 
 FROM python:3.11-slim-bookworm
 COPY --from=build /opt/fettle /opt/fettle
-ENV PATH=/opt/fettle/bin:$PATH PYTHONDONTWRITEBYTECODE=1
+# HOME: the Kubernetes client ends at once where it finds neither that nor the user in /etc/passwd.
+ENV PATH=/opt/fettle/bin:$PATH HOME=/ PYTHONDONTWRITEBYTECODE=1
 USER 65532:65532
 ENTRYPOINT ["fettle"]
 CMD ["serve"]
