@@ -116,12 +116,12 @@ def ask_of(
     for entry in needed:
         spec, claim = _claim_of(pod, entry, view)
         use = allocated.use(entry, claim, pod, binding)
-        if use.barred:
+        if unreadable := _unreadable(pod, entry, claim, view):
+            unsettled.append(f"claim {entry.name} cannot be read: {unreadable}")
+        elif use.barred:
             barred.append(use.barred)
         elif claim is not None and (held := claiming.uses(claim)) is not None:
             bound.append(Bound(entry.name, held, _nodes(claim), use.awaits))
-        elif unreadable := _unreadable(pod, entry, view, is_made=claim is not None):
-            unsettled.append(f"claim {entry.name} cannot be read: {unreadable}")
         elif spec is None:
             unsettled.append(f"claim {entry.name}: neither claim nor template is known yet")
         else:
@@ -160,20 +160,29 @@ def standing_selectors(view: View) -> Iterator[str]:
             yield from alternative.selectors
 
 
-def _unreadable(pod: core.Pod, entry: core.PodResourceClaim, view: View, *, is_made: bool) -> str:
-    """Why the claim or, until it is made, the template of an entry is quarantined; "" if not."""
+def _unreadable(
+    pod: core.Pod,
+    entry: core.PodResourceClaim,
+    claim: resource.ResourceClaim | None,
+    view: View,
+) -> str:
+    """Why the claim or, until it is made, the template of an entry is quarantined; "" if not.
+
+    Of a claim that is as it was before it could not be read any more nothing is made.
+    """
+    if claim is not None and claiming.unread_shares(claim):
+        return ""  # that is all that cannot be read of it, and it matters to others only
     namespace = pod.metadata.namespace
-    claim = f"ResourceClaim {namespace}/{entries.claim_name(pod, entry)}"
+    made = f"ResourceClaim {namespace}/{entries.claim_name(pod, entry)}"
     template = f"ResourceClaimTemplate {namespace}/{entry.resource_claim_template_name}"
-    said = view.quarantined.get(claim, "")
-    return said if said or is_made else view.quarantined.get(template, "")
+    said = view.quarantined.get(made, "")
+    return said if said or claim is not None else view.quarantined.get(template, "")
 
 
 def _unread_classes(view: View) -> list[str]:
-    """Names of classes of which nothing could ever be read."""
+    """Names of classes that cannot be read."""
     prefix = f"{kinds.CLASS.name} "
-    names = [key.removeprefix(prefix) for key in view.quarantined if key.startswith(prefix)]
-    return [name for name in names if name not in view.classes]
+    return [key.removeprefix(prefix) for key in view.quarantined if key.startswith(prefix)]
 
 
 def _unreadable_classes(wanted: Claim, view: View) -> list[str]:
@@ -182,7 +191,7 @@ def _unreadable_classes(wanted: Claim, view: View) -> list[str]:
     return [
         f"device class {name} cannot be read: {view.quarantined[f'DeviceClass {name}']}"
         for name in names
-        if name not in view.classes and f"DeviceClass {name}" in view.quarantined
+        if f"DeviceClass {name}" in view.quarantined
     ]
 
 

@@ -79,8 +79,9 @@ class Inventory:
         self._drop(kind, key, now, vanished=True)
 
     def quarantine(self, bad: Bad, now: float) -> None:
-        """An object cannot be read: what was known of it stays, its node becomes Unknown, and its
-        pools unclear. What of a Node can be read counts."""
+        """An object cannot be read: its node becomes Unknown, and its pools unclear. What of a Node
+        can be read counts; what was known of others stays, but of a DeviceClass, of which nobody
+        can tell what it selects by now."""
         self._name(bad.kind, bad.key)
         if (before := self._quarantine.release(bad.kind, bad.key)) is not None:
             self._concern(before[1])
@@ -90,6 +91,8 @@ class Inventory:
             self._report(report, now)
         if bad.kind is kinds.NODE and bad.key:
             self._salvage(bad, now)
+        if bad.kind is kinds.CLASS:
+            self._drop(kinds.CLASS, bad.key, now, vanished=False)
         self._concern(entry)
 
     def begin_list(self, kind: Kind) -> None:

@@ -60,8 +60,18 @@ def taken(scores: Sequence[float], aggregate: Aggregate) -> float:
     return min(scores) if aggregate is Aggregate.MIN else sum(scores) / len(scores)
 
 
-def host_score(value: float, degraded: Degraded) -> int:
-    """The extender's 0..10 for a node of this value; `Prefer` turns the order around."""
-    if degraded is Degraded.PREFER:
-        value = 1.0 - value
-    return max(0, min(MAX_SCORE, round(MAX_SCORE * value)))
+def host_score(
+    value: float, degraded: Degraded, *, provoked: float = 0.0, last: bool = False
+) -> int:
+    """The extender's 0..10 for a node of this value.
+
+    `Prefer` turns the order around, down to 1 for a sound node; 0 is for what comes `last` all the
+    same, and where the value is low by tenants' word alone (`provoked` is how much of it): what
+    swallows pods is not to be preferred before it is proven.
+    """
+    if degraded is not Degraded.PREFER:
+        return max(0, min(MAX_SCORE, round(MAX_SCORE * value)))
+    preferred = 1.0 - value - 2 * provoked
+    if last or preferred < 0:
+        return 0
+    return 1 + round((MAX_SCORE - 1) * min(1.0, preferred))

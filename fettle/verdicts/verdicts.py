@@ -107,14 +107,23 @@ def _combine(parts: Sequence[Part], node: NodeView, acceptance: Acceptance) -> V
         excused = not part.held and bool(broken) and part.keys <= broken
         (overruled if excused else refusals).extend(part.refusals)
         refusals.extend(part.required)
+    undecided = tuple(why for p in parts for why in p.undecided)
+    unfit = tuple(why for p in parts for why in p.unfit)
+    devices = tuple(d for p in parts for d in p.devices)
+    score = ranking.host_score(
+        value,
+        placement.degraded,
+        provoked=max(health.provoked for health in (node.health, *(d.health for d in devices))),
+        last=bool(overruled or undecided or unfit),
+    )
     return Verdict(
         fits=not refusals,
         value=round(value, 4),
-        score=ranking.host_score(value, placement.degraded),
+        score=score,
         refusals=tuple(refusals),
-        undecided=tuple(why for p in parts for why in p.undecided),
-        unfit=tuple(why for p in parts for why in p.unfit),
+        undecided=undecided,
+        unfit=unfit,
         overruled=tuple(overruled),
-        devices=tuple(d for p in parts for d in p.devices),
+        devices=devices,
         notes=tuple(note for p in parts for note in p.notes),
     )

@@ -118,7 +118,7 @@ async def test_prioritize_about_another_pod_than_filter_is_about_that_pod(
     scavenger = b.gpu_pod(annotations={"fettle.dev/policy": "scavenger"})
     await extender.filter(POD, "n")
     _, reply = await extender.post("prioritize", {"Pod": scavenger, "NodeNames": ["n"]})
-    assert scored(reply) == {"n": 1}
+    assert scored(reply) == {"n": 2}
 
 
 async def test_prioritize_after_a_turn_of_the_view_has_the_new_scores(extender: Extender) -> None:

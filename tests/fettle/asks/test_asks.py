@@ -213,10 +213,27 @@ def test_a_class_that_cannot_be_read_is_not_one_that_does_not_exist() -> None:
     assert ask is not None
     assert not ask.claims
     assert f"device class {b.DRIVER} cannot be read: DeviceClass" in ask.unsettled[0]
-    kept = b.view(claims={"default/c": claim}, classes=CLASSES, quarantined=said)
-    ask = asks.ask_of(pod, kept, POLICIES)
+
+
+def test_an_allocated_claim_that_can_no_longer_be_read_is_not_judged_by_what_it_was() -> None:
+    held = {"results": [{"request": "r", "driver": b.DRIVER, "pool": "n", "device": "a"}]}
+    claim = b.claim(
+        {
+            "metadata": {"name": "c", "namespace": "default"},
+            "spec": claim_spec(),
+            "status": {"allocation": {"devices": held}},
+        }
+    )
+    pod = b.pod(claim_pod(resourceClaimName="c"))
+    read = asks.ask_of(pod, b.view(claims={"default/c": claim}, classes=CLASSES), POLICIES)
+    assert read is not None
+    assert read.bound
+    said = {"ResourceClaim default/c": "ResourceClaim default/c: wrong"}
+    unread = b.view(claims={"default/c": claim}, classes=CLASSES, quarantined=said)
+    ask = asks.ask_of(pod, unread, POLICIES)
     assert ask is not None
-    assert ask.claims
+    assert not ask.bound
+    assert "cannot be read" in ask.unsettled[0]
 
 
 def test_a_template_that_cannot_be_read_matters_until_its_claim_is_made() -> None:

@@ -92,6 +92,18 @@ def test_the_same_break_twice_changes_nothing(fleet: Fleet) -> None:
     assert fleet.look().nodes == before.nodes
 
 
+def test_nothing_is_made_of_what_a_class_was_before_it_could_not_be_read(fleet: Fleet) -> None:
+    read = {"metadata": {"name": "c"}, "spec": {}}
+    fleet.take(kinds.CLASS, read)
+    assert "c" in fleet.look().classes
+    fleet.take(kinds.CLASS, read | {"spec": {"config": 5}})
+    assert "c" not in fleet.look().classes
+    assert "DeviceClass c" in fleet.view.quarantined
+    fleet.take(kinds.CLASS, read)
+    assert "c" in fleet.look().classes
+    assert not fleet.view.quarantined
+
+
 SHARE = {"shareID": "a", "consumedCapacity": {"memory": "much"}}
 
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from fettle.asks.asks import Ask, Bound, Units
 from fettle.asks.claims import Alternative, Claim, Held, Request
-from fettle.model import State
+from fettle.model import SOUND, State
 from fettle.policy import BUILT_IN, Policy, Unknown
 from fettle.selectors import outcomes
 from fettle.selectors.outcomes import MATCH, Outcome
@@ -96,6 +96,26 @@ def test_unhealthy_is_refused_whatever_the_score_has_come_back_to() -> None:
 def test_a_scavenger_prefers_what_others_leave() -> None:
     sound, degraded = b.node(gpus=8), b.node(gpus=8, own=b.health(0.5))
     assert verdict(units(SCAVENGER), degraded).score > verdict(units(SCAVENGER), sound).score
+
+
+def test_what_only_the_breaker_lets_pass_comes_after_the_sound_even_for_a_scavenger() -> None:
+    broken = Acceptance(SCAVENGER.placement, frozenset({b.RESOURCE}))
+    dead = b.node(gpus=2, units={"GPU-a": 0.0, "GPU-b": 0.0})
+    set_aside = judge(units(SCAVENGER), dead, broken, every_device)
+    assert set_aside.overruled
+    assert set_aside.score < judge(units(SCAVENGER), b.node(gpus=2), broken, every_device).score
+
+
+def test_a_scavenger_does_not_prefer_a_node_for_what_tenants_say_of_it() -> None:
+    said = msgspec.structs.replace(SOUND, score=0.4, provoked=0.6)
+    accused = verdict(units(SCAVENGER), b.node(gpus=8, own=said))
+    assert accused.fits
+    assert accused.score < verdict(units(SCAVENGER), b.node(gpus=8)).score
+
+
+def test_what_is_undecided_comes_after_the_sound_even_for_a_scavenger() -> None:
+    ask = Ask(SCAVENGER, unsettled=("claim gpu: not known",))
+    assert verdict(ask, b.node(gpus=8)).score < verdict(units(SCAVENGER), b.node(gpus=8)).score
 
 
 @pytest.mark.parametrize("policy", BUILT_IN.values(), ids=str)
