@@ -15,7 +15,7 @@ from fettle.model import DeviceId, Health
 from fettle.policies import Resolved
 from fettle.verdicts.parts import Choice
 from fettle.verdicts.verdicts import Verdict
-from fettle.view import DeviceView, NodeView, View
+from fettle.view import DeviceView, NodeView, UnitView, View
 
 
 def health(value: Health) -> dict[str, Any]:
@@ -100,8 +100,10 @@ def _choice(choice: Choice) -> dict[str, Any]:
 def pod(
     key: str, resolved: Resolved, asked: Ask | None, verdicts: dict[str, Verdict], view: View
 ) -> dict[str, Any]:
-    """A pod's policy and where it comes from, its ask, and each node's verdict and own health."""
+    """A pod's policy and where it comes from, its ask, and each node's verdict, own health and
+    units that the pod may be given and of which something is said."""
     placement = resolved.policy.placement
+    resources = [units.resource for units in asked.units] if asked is not None else []
     return {
         "pod": key,
         "policy": {
@@ -114,11 +116,26 @@ def pod(
         },
         "ask": ask(asked) if asked is not None else None,
         "nodes": {
-            name: {**verdict(v), "health": health(view.nodes[name].health)}
+            name: {
+                **verdict(v),
+                "health": health(view.nodes[name].health),
+                "units": list(_units(view.nodes[name], resources)),
+            }
             for name, v in sorted(verdicts.items())
             if name in view.nodes
         },
     }
+
+
+def _units(node: NodeView, resources: Sequence[str]) -> Iterator[dict[str, Any]]:
+    for plugin in filter(None, map(node.plugins.get, resources)):
+        for one in plugin.units:
+            if one.health.evidence:
+                yield {"resource": plugin.resource, **_unit(one)}
+
+
+def _unit(one: UnitView) -> dict[str, Any]:
+    return {"unit": one.unit, "allocated": one.allocated, **health(one.health)}
 
 
 def policy(resolved: Resolved, ignored: Sequence[str] = ()) -> dict[str, Any]:
@@ -170,7 +187,8 @@ def reason(value: dict[str, Any]) -> str:
         if value[part]:
             more = f" (+{len(value[part]) - 1} more)" if len(value[part]) > 1 else ""
             return "; ".join((f"{prefix}{value[part][0]}{more}", *value["notes"]))
-    evidence = [e for d in (*value["devices"], value["health"]) for e in d["evidence"]]
+    judged = (*value["devices"], value["health"], *value.get("units", ()))
+    evidence = [e for one in judged for e in one["evidence"]]
     told = max(evidence, key=lambda e: e["weight"])["text"] if evidence else ""
     tolerated = dict.fromkeys(f"taint {t}" for d in value["devices"] for t in d["tolerated"])
     parts = (
@@ -244,9 +262,7 @@ def _node(node: NodeView, *, only_unsound: bool) -> dict[str, Any] | None:
             "resource": plugin.resource,
             "capacity": plugin.capacity,
             "allocatable": plugin.allocatable,
-            "units": [
-                {"unit": u.unit, "allocated": u.allocated, **health(u.health)} for u in plugin.units
-            ],
+            "units": list(map(_unit, plugin.units)),
         }
         for plugin in node.plugins.values()
     ]

@@ -97,19 +97,24 @@ def verdict_table(nodes: dict[str, Any]) -> Any:
 
 
 def _print_evidence(out: Any, nodes: dict[str, Any]) -> None:
+    """What is said of each node, and of its units and devices beside that."""
     from rich.markup import escape
 
     shown: set[str] = set()
     for name, v in nodes.items():
-        for device in v["devices"]:
-            if device["device"] in shown or not device["evidence"]:
+        own = evidence_lines(v["health"]["evidence"])
+        judged = [(name, v["health"])]
+        judged += [(f"{u['resource']} {u['unit']} on {name}", u) for u in v.get("units", ())]
+        judged += [(f"{d['device']} on {name}", d) for d in v["devices"]]
+        for what, health in judged:
+            lines = evidence_lines(health["evidence"])
+            if what != name:
+                lines = [line for line in lines if line not in own]
+            if not lines or what in shown:
                 continue
-            shown.add(device["device"])
-            out.print(
-                f"\n{escape(device['device'])} on {escape(name)}: "
-                f"{device['state']} {device['score']:.2f}"
-            )
-            for line in evidence_lines(device["evidence"]):
+            shown.add(what)
+            out.print(f"\n{escape(what)}: {health['state']} {health['score']:.2f}")
+            for line in lines:
                 out.print("  " + escape(line))
 
 

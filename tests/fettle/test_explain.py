@@ -9,6 +9,7 @@ from fettle.asks.asks import Ask, Bound, Units
 from fettle.asks.claims import Alternative, Claim, Held, Request
 from fettle.cli.asking import evidence_lines
 from fettle.model import Health, State, Weighed
+from fettle.policies import Policies
 from fettle.policy import BUILT_IN
 from fettle.selectors.outcomes import MATCH
 from fettle.verdicts.acceptance import Acceptance
@@ -23,7 +24,7 @@ INFERENCE = BUILT_IN["inference"]
 def told(ask: Ask, node: NodeView) -> dict[str, Any]:
     """A node's answer as `/explain` has it."""
     answer = judge(ask, node, Acceptance(ask.policy.placement), lambda *_: MATCH)
-    return {**explain.verdict(answer), "health": explain.health(node.health)}
+    return {**explain.verdict(answer), "health": explain.health(node.health), "units": []}
 
 
 def bound(device: str, *, to: str = "n") -> Ask:
@@ -93,6 +94,18 @@ def test_what_nothing_provides_does_not_fit_and_what_is_not_known_is_undecided()
 def test_evidence_names_the_object_that_says_it() -> None:
     line = evidence_lines(explain.health(b.health(0.5))["evidence"])[0]
     assert line.endswith("[node, test, Node n]")
+
+
+def test_the_unit_that_makes_a_node_worth_less_is_told_with_its_evidence() -> None:
+    node = b.node(gpus=8, units={"GPU-a": 0.25})
+    ask = Ask(INFERENCE, units=(Units(b.RESOURCE, 1),))
+    answer = judge(ask, node, Acceptance(ask.policy.placement), lambda *_: MATCH)
+    resolved = Policies().resolve({}, {}, {}, {})
+    value = explain.pod("ns/p", resolved, ask, {"n": answer}, b.view(node))["nodes"]["n"]
+    (unit,) = value["units"]
+    assert (unit["resource"], unit["unit"], unit["score"]) == (b.RESOURCE, "GPU-a", 0.25)
+    assert unit["evidence"][0]["text"] == "a fault"
+    assert explain.reason(value) == "a fault"
 
 
 def test_what_a_tenant_says_is_told_as_its_word_beside_the_score_that_refusals_go_by() -> None:
