@@ -1,7 +1,8 @@
 """A folder of YAML and JSON files as one set of objects. Re-reads what changed; a file that cannot
-be read, or is empty, is a problem with its name, line and reason, and what it held before stays.
-A file that is deleted takes its objects along. Blocking: the snapshot's feed calls it in a thread.
-Knows kinds, but not what a feed is.
+be read, is empty, or holds no object but something else is a problem with its name, line and
+reason, and what it held before stays. A file that is deleted takes its objects along, and so does
+one with a list of no items. Blocking: the snapshot's feed calls it in a thread. Knows kinds, but
+not what a feed is.
 """
 
 import hashlib
@@ -171,6 +172,11 @@ def _content(path: Path, stamp: _Stamp, held: _Content | None) -> _Content:
     if held is not None and held.digest == digest:
         return held
     found = objects_of_json(text) if path.suffix == ".json" else objects_of_yaml(text)
+    return _taken(path.name, digest, found)
+
+
+def _taken(name: str, digest: bytes, found: list[Found]) -> _Content:
+    """Raises SnapshotError if nothing of what was found is an object."""
     objects: dict[Key, bytes] = {}
     twice: set[Key] = set()
     problems: list[str] = []
@@ -186,7 +192,11 @@ def _content(path: Path, stamp: _Stamp, held: _Content | None) -> _Content:
             if objects.get(key, raw) != raw:
                 twice.add(key)
             objects[key] = raw
-    return _Content(digest, objects, _sentence(path.name, problems), frozenset(twice))
+    said = _sentence(problems)
+    if found and not objects and not any(_is_of_another_kind(each.value) for each in found):
+        # As an error that was written in their place; in a list without items nothing is found.
+        raise SnapshotError(said)
+    return _Content(digest, objects, f"{name}: {said}" if said else "", frozenset(twice))
 
 
 def _object(found: Found) -> tuple[Key, bytes]:
@@ -213,11 +223,27 @@ def _kind(value: dict[str, Any]) -> Kind:
     if not isinstance(name, str) or not isinstance(version, str):
         raise SnapshotError("this is no Kubernetes object: it has no kind and apiVersion")
     kind = kinds.BY_NAME.get(name)
-    if kind is None:
-        raise SnapshotError(
-            f"{_shown(name)} is not a kind that Fettle reads ({', '.join(kinds.BY_NAME)})"
-        )
-    return kind
+    if kind is not None:
+        return kind
+    if not _is_of_another_kind(value):
+        if name == "Status":  # as the API server says that it has no answer
+            said = f": {_shown(message)}" if (message := value.get("message")) else ""
+            raise SnapshotError(f"this is no Kubernetes object but a Status{said}")
+        if name.endswith("List"):
+            raise SnapshotError(f"this {_shown(name)} has no list of items")
+    raise SnapshotError(
+        f"{_shown(name)} is not a kind that Fettle reads ({', '.join(kinds.BY_NAME)})"
+    )
+
+
+def _is_of_another_kind(value: Any) -> bool:
+    """Whether it is an object, and so has a name, but of a kind that Fettle does not read."""
+    if not isinstance(value, dict):
+        return False
+    name, version, metadata = (value.get(each) for each in ("kind", "apiVersion", "metadata"))
+    if not isinstance(name, str) or not isinstance(version, str) or name in kinds.BY_NAME:
+        return False
+    return isinstance(metadata, dict) and bool(key_of(metadata))
 
 
 def _other_version(value: object) -> str:
@@ -238,8 +264,6 @@ def _shown(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:60]}…"
 
 
-def _sentence(name: str, problems: list[str]) -> str:
-    if not problems:
-        return ""
+def _sentence(problems: list[str]) -> str:
     more = f"; and {len(problems) - _TOLD} more like these" if len(problems) > _TOLD else ""
-    return f"{name}: {'; '.join(problems[:_TOLD])}{more}"
+    return f"{'; '.join(problems[:_TOLD])}{more}"

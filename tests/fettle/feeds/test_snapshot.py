@@ -1,36 +1,20 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
-from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from fettle.errors import SnapshotError
-from fettle.feeds import folders
-from fettle.feeds.folders import Folder, Key
 from fettle.feeds.snapshot import SnapshotFeed
 from fettle.wire.changes import Contact, Gone, ListEnded, Lost, Put
-from fettle.wire.kinds import BY_NAME, KINDS
-from fettle.wire.reading import read
+from fettle.wire.kinds import KINDS
+from tests.fettle.feeds.manifests import node, write
 from tests.fettle.feeds.recorder import PATIENCE_S, Recorder
-
-
-def node(name: str, **labels: str) -> dict[str, Any]:
-    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}}
-
-
-def write(path: Path, *things: Any) -> None:
-    """As kubectl prints a list."""
-    listed = {"apiVersion": "v1", "kind": "List", "items": list(things)}
-    path.write_text(yaml.safe_dump(listed) if path.suffix != ".json" else json.dumps(listed))
 
 
 @asynccontextmanager
@@ -146,6 +130,18 @@ async def test_a_file_that_turns_bad_keeps_what_it_held_until_it_is_good_again(
         assert feed.problems == {}
 
 
+async def test_an_error_in_place_of_objects_changes_nothing_in_the_cluster(tmp_path: Path) -> None:
+    write(tmp_path / "nodes.yaml", node("a"))
+    async with serving(tmp_path) as (feed, recorder):
+        (tmp_path / "nodes.yaml").write_text("error: You must be logged in")
+        problem = await told(feed, "nodes.yaml")
+        assert problem.endswith("; what it held before stays")
+        write(tmp_path / "more.yaml", node("b"))
+        await recorder.until(lambda r: r.names("Node") == {"a", "b"})
+        assert recorder.count(Gone, "Node") == 0
+        assert "Node" not in feed.unknown
+
+
 async def test_a_bad_file_that_is_deleted_is_forgotten(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("]")
     write(tmp_path / "b.yaml", node("b"))
@@ -227,97 +223,6 @@ async def test_a_folder_that_vanishes_is_lost_and_found_again(tmp_path: Path) ->
         contacts = recorder.count(Contact, "Node")
         (tmp_path / "elsewhere").rename(folder)
         await recorder.until(lambda r: r.count(Contact, "Node") > contacts)
-
-
-def test_a_file_is_not_read_while_it_is_being_written(tmp_path: Path) -> None:
-    folder = Folder(tmp_path)
-    write(tmp_path / "a.yaml", node("a"))
-    assert folder.look()
-    folder.look()
-    (tmp_path / "a.yaml").write_text("half of")
-    assert not folder.look(), "it may be growing"
-    write(tmp_path / "a.yaml", node("a"), node("b"))
-    assert not folder.look()
-    assert folder.look(), "it is at rest"
-    assert folder.problems == {}
-    assert len(folder.objects) == 2
-
-
-def test_what_is_told_in_several_ways_is_said_and_the_last_one_counts(tmp_path: Path) -> None:
-    write(tmp_path / "a.yaml", node("alike"), node("n", x="1"), node("twice"), node("twice", x="2"))
-    write(tmp_path / "b.yaml", node("alike"), node("n", x="3"))
-    folder = Folder(tmp_path)
-    folder.look()
-    assert folder.problems == {}
-    assert folder.clashes == [
-        "Node n stands in a.yaml and b.yaml, not always alike; the last one counts",
-        "Node twice stands several times in a.yaml, not always alike; the last one counts",
-    ]
-    assert b'"x":"3"' in folder.objects[Key("Node", "n")]
-    assert b'"x":"2"' in folder.objects[Key("Node", "twice")]
-    folder.look()
-    write(tmp_path / "b.yaml", node("other"))
-    folder.look()
-    folder.look()
-    assert len(folder.clashes) == 1
-
-
-def test_a_file_that_is_too_large_is_refused_unread(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(folders, "LARGEST_BYTES", 10)
-    write(tmp_path / "a.yaml", node("a"))
-    folder = Folder(tmp_path)
-    folder.look()
-    assert "larger than 10 bytes" in folder.problems["a.yaml"]
-
-
-def test_a_file_that_may_not_be_read_is_a_problem(tmp_path: Path) -> None:
-    (tmp_path / "loop.yaml").symlink_to(tmp_path / "loop.yaml")
-    (tmp_path / "dangling.yaml").symlink_to(tmp_path / "nowhere")
-    write(tmp_path / "a.yaml", node("a"))
-    folder = Folder(tmp_path)
-    folder.look()
-    assert len(folder.objects) == 1
-    assert folder.problems["loop.yaml"].startswith("loop.yaml: it cannot be read: Too many levels")
-
-
-LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
-WILD = st.recursive(
-    LEAVES,
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(
-                ["metadata", "spec", "status", "name", "devices", "items", "conditions"]
-            )
-            | st.text(max_size=4),
-            inner,
-            max_size=4,
-        )
-    ),
-    max_leaves=12,
-)
-OBJECTS = st.fixed_dictionaries(
-    {
-        "kind": st.sampled_from([kind.name for kind in KINDS]),
-        "apiVersion": st.sampled_from(["v1", "resource.k8s.io/v1"]),
-        "metadata": WILD | st.fixed_dictionaries({"name": st.text(min_size=1, max_size=5)}),
-    },
-    optional={"spec": WILD, "status": WILD},
-)
-
-
-@given(st.lists(OBJECTS | WILD, max_size=4))
-def test_wild_objects_are_put_bad_or_problems(tmp_path: Path, things: list[Any]) -> None:
-    path = tmp_path / "wild.yaml"
-    path.write_text(yaml.safe_dump({"kind": "List", "items": things}))
-    folder = Folder(tmp_path)
-    folder.look()
-    for key, raw in folder.objects.items():
-        change = read(BY_NAME[key.kind], raw)
-        told = change.object.metadata.key if isinstance(change, Put) else change.key
-        assert told == key.key
 
 
 async def test_kinds_of_which_it_holds_nothing_or_not_all_are_unknown(tmp_path: Path) -> None:
