@@ -18,6 +18,7 @@ from tests.controlplane.definitions import (
     define_policies,
     define_workloads,
 )
+from tests.controlplane.fettle_process import FettleProcess
 
 DEPLOY = shipped.DEPLOY
 NOT_FOR_THE_API_SERVER = {
@@ -83,6 +84,8 @@ async def test_every_shipped_object_is_taken_by_the_api_server(
     await define_cert_manager(api)
     await shipped.apply_rbac(api)
     await control_plane.create_namespace("scavengers")  # where a sample lives
+    metadata = {"name": "default", "namespace": "kube-system"}  # else no pod is taken there
+    await api.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
     tried = 0
     for name, file in files.items():
         if name in NOT_FOR_THE_API_SERVER:
@@ -101,6 +104,33 @@ async def test_webhook_and_steward_run_as_their_deployment_says(
     shipped_deployment = deployment("server/fettle.yaml", "fettle")
     container = await run(containers, tmp_path, account, shipped_deployment, {})
     assert container.written() == []
+
+
+async def test_the_static_pod_needs_nothing_but_the_cluster_role_bound_to_its_user(
+    control_plane: ControlPlane, api: Api, tmp_path: Path
+) -> None:
+    (pod,) = shipped.manifests(DEPLOY / "scheduler" / "static-pod.yaml")
+    serve, role, kubeconfig = pod["spec"]["containers"][0]["args"]
+    assert (serve, kubeconfig.partition("=")[0]) == ("serve", "--kubeconfig")
+    user = "fettle-extender"
+    await shipped.apply_rbac(api)
+    group = "rbac.authorization.k8s.io"
+    binding = {
+        "apiVersion": f"{group}/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": user},
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "fettle"},
+        "subjects": [{"apiGroup": group, "kind": "User", "name": user}],
+    }
+    await api.apply(binding)
+    fettle = FettleProcess(
+        tmp_path, roles=[role], kubeconfig=control_plane.kubeconfig_for_user(user)
+    )
+    try:
+        fettle.start()
+        await fettle.ready()
+    finally:
+        fettle.kill()
 
 
 async def test_the_extender_runs_as_its_deployment_says(
