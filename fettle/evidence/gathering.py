@@ -47,6 +47,7 @@ def of_node(node: core.Node, rules: Rules, now: float) -> Report:
         settled=frozenset((HOLD_SOURCE,)).union(*(part.settled for part in said)),
         uid=node.metadata.uid,
         boot=info.boot_id if info is not None else "",
+        left=heaviest(e for part in said for e in part.left),
     )
 
 

@@ -22,20 +22,23 @@ OWN_PREFIX = "fettle.dev/"
 GAP_SOURCE = "allocatable"
 MISSED_HEARTBEATS = 3
 """So many heartbeats a producer may miss before it counts as silent."""
+_AGES_BY_ITSELF = (Kind.LATCHED, Kind.DECAYING)
+"""Whether who said it is still there or not."""
 
 
 class Said(NamedTuple):
-    """Evidence, and the sources about which it is the whole truth."""
+    """Evidence, the sources about which it is the whole truth, and what the silent left."""
 
     evidence: tuple[Evidence, ...]
     settled: frozenset[str]
+    left: tuple[Evidence, ...] = ()
 
 
 def of_conditions(node: core.Node, rules: Rules, now: float) -> Said:
     """Faults by the rules' polarity.
 
-    A status that is neither True nor False is no fault and no all-clear, and nor is one whose
-    producer has fallen silent.
+    A status that is neither True nor False is no fault and no all-clear. Nor is one whose producer
+    has fallen silent, but the fault that it was until then is left.
     """
     status = node.status
     conditions = [
@@ -53,37 +56,43 @@ def of_conditions(node: core.Node, rules: Rules, now: float) -> Said:
     reader = _ConditionReader(node, rules, now, known)
     kubelet_at = _kubelet_at(node)
     evidence: list[Evidence] = []
+    left: list[Evidence] = []
     settled: set[str] = set()
     for condition, row in conditions:
-        is_stale = _is_stale(condition, row, kubelet_at)
-        if is_stale or condition.status not in ("True", "False"):
-            evidence += reader.unknown(condition, row, is_stale=is_stale)
-            continue
+        silent_at = _silent_at(condition, row, kubelet_at)
         message = messages.get(condition.type)
-        if not _is_faulty(condition, row):
-            pass
-        elif message is not None:
-            evidence += reader.per_device(condition, row, message)
+        faults = tuple(reader.faults(condition, row, message))
+        if silent_at is not None:
+            evidence += reader.unknown(condition, row, is_stale=True)
+            evidence += (fault for fault in faults if fault.kind in _AGES_BY_ITSELF)
+            left += (_last_said(fault, silent_at) for fault in faults if fault.kind is Kind.LEVEL)
+        elif condition.status not in ("True", "False"):
+            evidence += reader.unknown(condition, row, is_stale=False)
         else:
-            evidence.append(reader.whole_node(condition, row))
-        if message is None or not message.cut_off:
-            settled.add(_source(condition))
-    return Said(tuple(evidence), frozenset(settled))
+            evidence += faults
+            if message is None or not message.cut_off:
+                settled.add(_source(condition))
+    return Said(tuple(evidence), frozenset(settled), tuple(left))
 
 
 def _is_faulty(condition: Condition, row: ConditionRow) -> bool:
     return condition.status == ("True" if row.faulty else "False")
 
 
-def _is_stale(condition: Condition, row: ConditionRow, kubelet_at: float | None) -> bool:
-    """Whether a condition is not renewed any more while the kubelet renews its own.
+def _silent_at(condition: Condition, row: ConditionRow, kubelet_at: float | None) -> float | None:
+    """Since when a condition counts as not renewed any more, while the kubelet renews its own.
 
-    Both take their times from the node's clock, so no other clock matters.
+    Both take their times from the node's clock, so no other clock matters to whether it is.
     """
     renewed_at = condition.last_heartbeat_time
     if row.heartbeat_s is None or renewed_at is None or kubelet_at is None:
-        return False
-    return kubelet_at - renewed_at.timestamp() > MISSED_HEARTBEATS * row.heartbeat_s
+        return None
+    silent_at = renewed_at.timestamp() + MISSED_HEARTBEATS * row.heartbeat_s
+    return silent_at if kubelet_at > silent_at else None
+
+
+def _last_said(fault: Evidence, silent_at: float) -> Evidence:
+    return msgspec.structs.replace(fault, observed_at=silent_at)
 
 
 def _kubelet_at(node: core.Node) -> float | None:
@@ -125,6 +134,14 @@ class _ConditionReader:
             yield self._evidence(
                 condition, NodeId(self._name), row.family, Kind.UNKNOWN, weight, text
             )
+
+    def faults(
+        self, condition: Condition, row: ConditionRow, message: nvsentinel.Message | None
+    ) -> Iterator[Evidence]:
+        if message is not None:
+            yield from self.per_device(condition, row, message)
+        elif _is_faulty(condition, row):
+            yield self.whole_node(condition, row)
 
     def whole_node(self, condition: Condition, row: ConditionRow) -> Evidence:
         text = f"{condition.type} is {condition.status} ({condition.reason}): {condition.message}"

@@ -22,8 +22,9 @@ class Report(NamedTuple):
     `settled` names sources about which this report is the whole truth: what they said earlier
     through this reporter, and say no longer, is over. `absent_is_clear` holds that for all its
     sources. Where none of these applies, silence is no all-clear: a level fault that is no longer
-    said decays. Under another `uid` a reporter is another object of the same name. A changed
-    `boot` id clears what was latched and is not said again.
+    said decays, and so does one of those `left` by who fell silent, at its `observed_at`. Under
+    another `uid` a reporter is another object of the same name. A changed `boot` id clears what was
+    latched and is not said again.
     """
 
     reporter: str
@@ -33,6 +34,7 @@ class Report(NamedTuple):
     settled: frozenset[str] = frozenset()
     uid: str = ""
     boot: str = ""
+    left: tuple[Evidence, ...] = ()
 
 
 def heaviest(evidence: Iterable[Evidence]) -> tuple[Evidence, ...]:

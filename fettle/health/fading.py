@@ -39,9 +39,11 @@ class Fading(msgspec.Struct):
         self.evidence = self._latest(event)
 
     def renew(self, evidence: Evidence, now: float) -> None:
-        """The same fact, told again by another messenger: it is fresh, not worse."""
-        self.strength = max(evidence.weight, self._strength(now))
-        self.at = now
+        """The same fact, left by another messenger or another time: it is fresh, not worse."""
+        other = starting(evidence, now)
+        at = max(self.at, other.at)
+        self.strength = max(self._strength(at), other._strength(at))
+        self.at = at
         self.evidence = self._latest(evidence)
 
     def weighed(self, now: float) -> Weighed:
@@ -72,13 +74,12 @@ def starting(event: Evidence, now: float) -> Fading:
     return Fading(event, event.weight, min(event.observed_at, now))
 
 
-def orphaned(evidence: Evidence, half_life_s: float, now: float) -> Evidence:
-    """A level fault whose messenger is gone without an all-clear."""
+def orphaned(evidence: Evidence, half_life_s: float) -> Evidence:
+    """A level fault whose messenger has been gone since `observed_at`, without an all-clear."""
     return msgspec.structs.replace(
         evidence,
         kind=Kind.DECAYING,
         text=f"{evidence.text}; not said any more",
-        observed_at=now,
         half_life_s=half_life_s,
         cap=evidence.weight,
     )

@@ -55,6 +55,10 @@ class Ledger:
         rebooted = bool(known.boot and report.boot and known.boot != report.boot)
         for said in [s for s in known.left if s not in saying and settles(report, s)]:
             self._clear_left(known, said, now)
+        for left in report.left:
+            if self._withdraw(known, reporters.said(left)) is not None:
+                self._note(left.subject)
+            self._leave(known, left, now)
         for said in [s for s in known.standing if s not in saying]:
             latched = known.standing[said].kind is Kind.LATCHED
             if settles(report, said) or (rebooted and latched):
@@ -240,8 +244,18 @@ class Ledger:
             return
         self._note(said.subject)
         if evidence.kind is Kind.LEVEL:
+            self._leave(known, msgspec.structs.replace(evidence, observed_at=now), now)
+
+    def _leave(self, known: Reporter, evidence: Evidence, now: float) -> None:
+        """A level fault that nobody says any more fades since it was `observed_at`."""
+        said = reporters.said(evidence)
+        left = fading.orphaned(evidence, self._orphan_half_life_s)
+        is_known = any(
+            left == self._fading[said.subject][key].evidence for key in self._fades(said)
+        )
+        if not is_known and not fading.starting(left, now).is_negligible(now):
             known.left.add(said)
-            self._fade(fading.orphaned(evidence, self._orphan_half_life_s, now), now, renew=True)
+            self._fade(left, now, renew=True)
 
     def _silence(self, known: Reporter, now: float) -> None:
         for said, evidence in list(known.standing.items()):

@@ -86,7 +86,7 @@ class ConditionRow(Row, frozen=True, kw_only=True):
     `xid` finds an XID: a regular expression with one group on the reason, or `ErrorCode` for
     NVSentinel's error codes. `unknown_counts`: status Unknown means that nothing reliable is
     known about the node. `heartbeat_s`: its producer renews the condition at least that often;
-    after three times as long without, the status counts as Unknown.
+    after three times as long without, the status counts as Unknown, and a fault fades.
     """
 
     type: str

@@ -1,5 +1,7 @@
 """What Node objects say: conditions by their polarity, labels, gaps, holds."""
 
+from pathlib import Path
+
 import pytest
 
 from fettle.evidence.gathering import of_node
@@ -343,10 +345,48 @@ def test_a_monitor_that_is_not_due_yet_is_not_silent(type_: str, renewed_at: flo
 
 
 def test_a_kernel_monitors_silence_says_nothing_of_the_devices() -> None:
-    bad = condition("KernelDeadlock", "True", "DockerHung", renewed_at=NOW - 16 * MINUTE)
-    said = report(ALIVE, bad)
-    assert said.evidence == ()  # what it said before stands no more, and is not cleared
+    said = report(ALIVE, condition("KernelDeadlock", "False", renewed_at=NOW - 16 * MINUTE))
+    assert (said.evidence, said.left) == ((), ())
     assert "condition KernelDeadlock" not in said.settled
+
+
+def test_the_fault_that_a_monitor_last_told_is_left_when_it_falls_silent() -> None:
+    renewed_at = NOW - 20 * MINUTE
+    bad = condition("KernelDeadlock", "True", "DockerHung", at=NOW - 3600, renewed_at=renewed_at)
+    said = report(ALIVE, bad)
+    assert said.evidence == ()  # it stands no more, and is not cleared
+    assert "condition KernelDeadlock" not in said.settled
+    (left,) = said.left
+    assert (left.subject, left.kind, left.weight) == (NODE, Kind.LEVEL, 0.75)
+    assert left.observed_at == renewed_at + 15 * MINUTE  # three heartbeats
+
+
+def test_a_monitor_whose_silence_counts_leaves_its_fault_beside_it() -> None:
+    said = report(ALIVE, condition("AMDGPUProblem", "True", renewed_at=NOW - 16 * MINUTE))
+    assert [e.kind for e in said.evidence] == [Kind.UNKNOWN]
+    assert [e.weight for e in said.left] == [0.75]
+
+
+@pytest.mark.parametrize("status", ["Unknown", "", "maybe"])
+def test_a_silent_monitor_that_told_no_fault_leaves_none(status: str) -> None:
+    said = report(ALIVE, condition("KernelDeadlock", status, renewed_at=NOW - 16 * MINUTE))
+    assert (said.evidence, said.left) == ((), ())
+
+
+@pytest.mark.parametrize("kind", ["latched", "decaying"])
+def test_what_is_no_level_ages_alike_whether_its_monitor_is_silent_or_not(
+    tmp_path: Path, kind: str
+) -> None:
+    own = tmp_path / "rules.yaml"
+    own.write_text(
+        "conditions:\n"
+        "  - {name: own, type: OwnCheck, faulty: true, family: bus, weight: 0.5,\n"
+        f"     kind: {kind}, heartbeat_s: 300, source: here}}\n"
+    )
+    bad = node(ALIVE, condition("OwnCheck", "True", at=NOW - 3600, renewed_at=NOW - 20 * MINUTE))
+    said = of_node(bad, load(own), NOW)
+    assert (only(said).kind, only(said).observed_at) == (Kind(kind), NOW - 3600)
+    assert said.left == ()
 
 
 def test_where_the_kubelet_is_silent_too_nobody_else_is() -> None:

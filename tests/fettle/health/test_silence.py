@@ -1,0 +1,130 @@
+"""Monitors that fell silent: what they said last counts alike before and after a restart."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fettle.evidence.gathering import of_node
+from fettle.health import HealthBook
+from fettle.model import SOUND, Evidence, Health, State
+from fettle.settings import HealthSettings
+from tests.fettle.evidence.objects import NOW, condition, node
+from tests.fettle.health.incidents import HOUR, MINUTE, NODE, RULES, of, tell
+
+SILENT_AFTER = 15 * MINUTE
+MONITORS = ["KernelDeadlock", "FrequentKubeletRestart", "AMDGPUProblem", "GPUMissing"]
+
+
+def seen(at: float, *conditions: dict[str, Any], boot: str = "boot-1") -> Any:
+    """The node as it is while its kubelet renews its own condition."""
+    return node(condition("Ready", "True", "x", renewed_at=at), *conditions, boot=boot)
+
+
+def deadlock(renewed_at: float = NOW, status: str = "True") -> dict[str, Any]:
+    return condition("KernelDeadlock", status, "DockerHung", "hung", renewed_at=renewed_at)
+
+
+def restarted(said: Any, at: float) -> HealthBook:
+    """A book that knows what the API says now, and no more."""
+    book = HealthBook(HealthSettings(), RULES)
+    tell(book, said, at)
+    return book
+
+
+def told(health: Health) -> set[Evidence]:
+    return {w.evidence for w in health.evidence}
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(MONITORS), st.floats(0.0, 10 * HOUR)),
+        min_size=1,
+        max_size=4,
+        unique_by=lambda one: one[0],
+    ),
+    st.lists(st.floats(10.0, 2 * HOUR), min_size=1, max_size=12),
+)
+def test_faults_of_monitors_that_fell_silent_count_alike_after_a_restart(
+    monitors: list[tuple[str, float]], waits: list[float]
+) -> None:
+    running = HealthBook(HealthSettings(), RULES)
+    at = NOW
+    for wait in [0.0, *waits]:
+        at += wait
+        faults = [
+            condition(type_, "True", "x", renewed_at=min(at, NOW + hung_after))
+            for type_, hung_after in monitors
+        ]
+        said = seen(at, *faults)
+        tell(running, said, at)
+        running.moving(at)
+        before, after = of(running, NODE, at), of(restarted(said, at), NODE, at)
+        assert after.score == pytest.approx(before.score, abs=0.01)
+        assert told(after) == told(before)
+        if before.score < 0.29 or 0.46 < before.score < 0.74:  # where no band holds another state
+            assert after.state is before.state
+
+
+def test_a_deadlock_whose_monitor_hangs_is_refused_after_a_restart_too() -> None:
+    at = NOW + SILENT_AFTER + 10
+    health = of(restarted(seen(at, deadlock()), at), NODE, at)
+    assert health.state is State.UNHEALTHY
+    assert health.score == pytest.approx(0.25, abs=0.01)
+    (evidence,) = told(health)
+    assert evidence.text == "KernelDeadlock is True (DockerHung): hung; not said any more"
+
+
+def test_what_a_silent_monitor_left_has_faded_by_the_time_of_a_later_restart() -> None:
+    at = NOW + SILENT_AFTER + 24 * HOUR
+    assert of(restarted(seen(at, deadlock()), at), NODE, at) is SOUND
+
+
+def test_what_a_silent_monitor_left_is_no_worse_for_being_seen_again_and_again() -> None:
+    book = HealthBook(HealthSettings(), RULES)
+    for minute in range(20, 80):
+        at = NOW + minute * MINUTE
+        tell(book, seen(at, deadlock()), at)
+    at = NOW + SILENT_AFTER + HOUR + 4 * MINUTE
+    health = of(book, NODE, at)
+    assert health.score == pytest.approx(1 - 0.75 * 2 ** (-64 / 60), abs=1e-4)
+    assert "lately" not in health.evidence[0].evidence.text
+
+
+def test_what_was_left_and_is_seen_again_is_no_change() -> None:
+    at = NOW + 20 * MINUTE
+    book = restarted(seen(at, deadlock()), at)
+    again = of_node(seen(at + 10, deadlock()), RULES, at + 10)
+    assert book.report(again, at + 10) == set()
+
+
+def test_a_monitor_that_comes_back_clears_what_it_left_before_the_restart() -> None:
+    at = NOW + 20 * MINUTE
+    book = restarted(seen(at, deadlock()), at)
+    assert of(book, NODE, at).state is State.UNHEALTHY
+    tell(book, seen(at + 10, deadlock(at + 10, "False")), at + 10)
+    assert of(book, NODE, at + 10).state is State.HEALTHY
+
+
+def test_a_monitor_that_falls_silent_again_leaves_its_fault_afresh() -> None:
+    at = NOW + 20 * MINUTE
+    book = restarted(seen(at, deadlock()), at)
+    back = at + HOUR
+    tell(book, seen(back, deadlock(back)), back)
+    assert of(book, NODE, back).score == 0.25
+    silent = back + SILENT_AFTER + 10
+    tell(book, seen(silent, deadlock(back)), silent)
+    assert of(book, NODE, silent).score == pytest.approx(0.25, abs=0.01)
+
+
+def test_a_monitor_whose_clock_is_ahead_leaves_no_more_than_it_said() -> None:
+    at = NOW - HOUR
+    health = of(restarted(seen(NOW + 20 * MINUTE, deadlock()), at), NODE, at)
+    assert health.score == 0.25
+
+
+def test_a_silence_heard_of_when_all_has_faded_is_a_change() -> None:
+    book = restarted(seen(NOW, deadlock()), NOW)
+    late = NOW + 24 * HOUR
+    assert book.report(of_node(seen(late, deadlock()), RULES, late), late) == {NODE}
