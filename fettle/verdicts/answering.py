@@ -35,6 +35,8 @@ from fettle.wire import core
 SLICE_S = 0.0003
 """Longest stretch of judging before waiting requests get their turn."""
 MAX_TABLES = 512
+MAX_BREAKERS = 64
+"""One for each placement, and minimum scores in annotations are any number."""
 
 
 class Answers:
@@ -72,7 +74,7 @@ class Answers:
         self._fell_behind = asyncio.Event()
         self._evaluations = Evaluations(self._engines, settings.extender.wait_seconds)
         self._readying = Readying(publisher, self._engines, self.policies)
-        self._breakers: dict[Placement, tuple[int, Breaker]] = {}
+        self._breakers: OrderedDict[Placement, tuple[int, Breaker]] = OrderedDict()
 
     @property
     def view(self) -> View:
@@ -122,20 +124,37 @@ class Answers:
         """The breaker of a placement, counted on the newest view."""
         basis, breaker = self._breakers.get(placement, (-1, None))
         if breaker is None:
-            if len(self._breakers) >= 64:  # min-score annotations are any number
-                self._breakers.clear()
-            breaker = Breaker(placement, self._settings.breaker)
+            return self._new_breaker(placement)
+        self._breakers.move_to_end(placement)
         if basis != self.view.basis:
-            changed = self.publisher.changed_since(basis) if basis >= 0 else None
+            before = breaker.open
+            changed = self.publisher.changed_since(basis)
             if changed is None:
                 breaker = Breaker(placement, self._settings.breaker)
                 changed = frozenset(self.view.nodes)
-            before = breaker.open if basis >= 0 else frozenset()
             breaker.update(changed, self.view.nodes)
-            for pool in before ^ breaker.open:
-                self._on_breaker(pool, pool in breaker.open, breaker.share(pool))
-            self._breakers[placement] = (self.view.basis, breaker)
+            self._keep(placement, breaker, before)
         return breaker
+
+    def _new_breaker(self, placement: Placement) -> Breaker:
+        if self._breakers:
+            latest = self.breaker(next(reversed(self._breakers)))
+            breaker = latest.for_placement(placement, self.view.nodes)
+        else:
+            breaker = Breaker(placement, self._settings.breaker)
+            breaker.update(self.view.nodes, self.view.nodes)
+        if len(self._breakers) >= MAX_BREAKERS:
+            _, (_, forgotten) = self._breakers.popitem(last=False)
+            for pool in forgotten.open:
+                self._on_breaker(pool, False, forgotten.share(pool))
+        self._keep(placement, breaker, frozenset())
+        return breaker
+
+    def _keep(self, placement: Placement, breaker: Breaker, before: frozenset[str]) -> None:
+        """It is counted on this view; say where it opened or closed by that."""
+        for pool in before ^ breaker.open:
+            self._on_breaker(pool, pool in breaker.open, breaker.share(pool))
+        self._breakers[placement] = (self.view.basis, breaker)
 
     def table(self, ask: Ask) -> Table:
         """The ask's table, without what the newest view has overtaken."""

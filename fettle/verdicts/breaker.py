@@ -29,16 +29,31 @@ class Breaker:
         self._by_node: dict[str, tuple[Counts, Networked]] = {}
         self._seen_by: Counter[tuple[DeviceId, bool]] = Counter()
         self._totals: dict[str, list[int]] = {}
+        self._spoken_of: set[str] = set()
+        """Nodes of which something is said, or of devices on them: what a placement may refuse."""
         self.open: frozenset[str] = frozenset()
+
+    def for_placement(self, placement: Placement, nodes: Mapping[str, NodeView]) -> "Breaker":
+        """The same for another placement, on the nodes that were counted last. Anybody may ask for
+        another minimum score, so that costs no more than the nodes of which something is said."""
+        other = Breaker(placement, self._settings)
+        other._by_node = dict(self._by_node)
+        other._seen_by = self._seen_by.copy()
+        other._totals = {pool: [*total] for pool, total in self._totals.items()}
+        other.update(self._spoken_of, nodes)
+        return other
 
     def update(self, names: Iterable[str], nodes: Mapping[str, NodeView]) -> bool:
         """Count these nodes again; true if the set of open pools changed by it."""
         for name in names:
             if (before := self._by_node.pop(name, None)) is not None:
                 self._add(*before, -1)
+                self._spoken_of.discard(name)
             if (node := nodes.get(name)) is not None:
                 counted = self._by_node[name] = self._count(node)
                 self._add(*counted, 1)
+                if _is_spoken_of(node):
+                    self._spoken_of.add(name)
         was_open, self.open = self.open, frozenset(k for k in self._totals if self._tripped(k))
         return was_open != self.open
 
@@ -91,3 +106,9 @@ class Breaker:
     def _refused(self, health: Health) -> bool:
         """An operator's hold is meant: it neither counts here nor is overruled."""
         return health is not SOUND and not health.held and bool(refusal(health, self._placement))
+
+
+def _is_spoken_of(node: NodeView) -> bool:
+    units = (unit.health for plugin in node.plugins.values() for unit in plugin.units)
+    devices = (device.health for pool in node.pools for device in pool.devices)
+    return any(health is not SOUND for health in (node.health, *units, *devices))

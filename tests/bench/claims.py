@@ -1,18 +1,20 @@
-"""Asks with claims beside those for a device plugin, and what changing slices cost the others.
+"""Asks with claims beside those for a device plugin, and what changing slices and asks that were
+never heard before cost the others.
 
 On the real API server: 5000 nodes, 40,000 devices. The client alternates between the two kinds of
-ask, and between a quiet cluster and one in which drivers publish anew all the time.
+ask, and between a quiet cluster and one in which something goes on all the time.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from itertools import count as numbers
 from statistics import median
 from typing import Any
 
+import aiohttp
 import msgspec
 
 from tests.bench import calling, fleets
@@ -28,8 +30,9 @@ CALLS = 400
 ROUNDS = 5
 TEMPLATE = "bench-gpu"
 UPDATES_PER_S = 50.0
+COLD_ASKS_PER_S = 5.0
 MOST = 2.0
-"""How much longer the slowest calls may take while slices change."""
+"""How much longer the slowest calls may take meanwhile."""
 
 _numbers = numbers()
 
@@ -43,27 +46,37 @@ async def measure(house: House) -> list[Figure]:
         await _calls(house, fettle, _with_claim)  # the selector is evaluated
         kinds = {"plugin": _with_units, "claim": _with_claim}
         quiet: dict[str, list[calling.Outcome]] = {kind: [] for kind in kinds}
-        busy: list[calling.Outcome] = []
+        meanwhile: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
+            f"{UPDATES_PER_S:.0f} slices a second change": lambda: _change_slices(plane.tester),
+            f"{COLD_ASKS_PER_S:.0f} cold asks a second": lambda: _ask_anew(fettle),
+        }
+        busy: dict[str, list[calling.Outcome]] = {what: [] for what in meanwhile}
         for _ in range(ROUNDS):
             for kind, make in kinds.items():
                 quiet[kind].append(await _calls(house, fettle, make))
-            churn = asyncio.ensure_future(_change_slices(plane.tester))
-            busy.append(await _calls(house, fettle, _with_units))
-            churn.cancel()
+            for what, go_on in meanwhile.items():
+                task = asyncio.ensure_future(go_on())
+                busy[what].append(await _calls(house, fettle, _with_units))
+                if task.done():
+                    task.result()
+                task.cancel()
     finally:
         fettle.kill()
     plugin_ms, claim_ms = (median(o.p50_ms for o in quiet[k]) for k in ("plugin", "claim"))
-    idle_ms, churned_ms = (median(o.p99_ms for o in each) for each in (quiet["plugin"], busy))
-    what = f"filter, {NAMES} of {fleets.NODES} nodes"
+    idle_ms = median(o.p99_ms for o in quiet["plugin"])
+    call = f"filter, {NAMES} of {fleets.NODES} nodes"
     return [
         # A fifth more is what the same call varies by from round to round.
-        Figure(f"{what}, one-device claim, p50", claim_ms, "ms", plugin_ms, plugin_ms * 1.2),
-        Figure(
-            f"{what}, {UPDATES_PER_S:.0f} slices a second change, p99",
-            churned_ms,
-            "ms",
-            idle_ms,
-            MOST * idle_ms,
+        Figure(f"{call}, one-device claim, p50", claim_ms, "ms", plugin_ms, plugin_ms * 1.2),
+        *(
+            Figure(
+                f"{call}, {what}, p99",
+                median(o.p99_ms for o in outcomes),
+                "ms",
+                idle_ms,
+                MOST * idle_ms,
+            )
+            for what, outcomes in busy.items()
         ),
     ]
 
@@ -77,10 +90,10 @@ def _with_units() -> Object:
     return fleets.waiting_pod(f"train-{next(_numbers)}")
 
 
-def _with_claim() -> Object:
+def _with_claim(name: str = "gpu") -> Object:
     made = objects.pod(
         f"claims-{next(_numbers)}",
-        templates={"gpu": TEMPLATE},
+        templates={name: TEMPLATE},
         annotations={"fettle.dev/policy": "training"},
     )
     made["spec"]["containers"][0]["resources"]["limits"] = {"fettle.dev/claims": "1"}
@@ -100,6 +113,21 @@ async def _calls(house: House, fettle: FettleProcess, make: Any) -> calling.Outc
     if outcome.allowed != NAMES:
         raise calling.CallFailed(f"{outcome.allowed} of {NAMES} sound nodes were allowed")
     return outcome
+
+
+async def _ask_anew(fettle: FettleProcess) -> None:
+    """Pods with a claim, about all nodes, each of which names it as no pod did before."""
+    names = [_name(number) for number in range(fleets.NODES)]
+    async with aiohttp.ClientSession() as session:
+        while True:
+            began = time.monotonic()
+            pod = _with_claim(f"gpu-{next(_numbers)}")
+            body = msgspec.json.encode({"Pod": pod, "Nodes": None, "NodeNames": names})
+            async with session.post(f"{fettle.extender_url}/filter", data=body) as reply:
+                answer = await reply.read()
+            if reply.status != 200 or len(answer) < len(names):
+                raise calling.CallFailed(f"a cold ask was answered {reply.status} {answer[:200]!r}")
+            await asyncio.sleep(max(0.0, began + 1 / COLD_ASKS_PER_S - time.monotonic()))
 
 
 async def _change_slices(api: Api) -> None:

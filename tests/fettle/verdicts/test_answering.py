@@ -1,6 +1,7 @@
 """Tables of verdicts, brought up to date by what changed."""
 
 import asyncio
+from collections import Counter
 from typing import Any
 
 import msgspec
@@ -16,7 +17,7 @@ from fettle.policy import BUILT_IN
 from fettle.published import Capacity, Published
 from fettle.selectors.engine import SelectorEngine
 from fettle.settings import Settings
-from fettle.verdicts.answering import Answers
+from fettle.verdicts.answering import MAX_BREAKERS, Answers
 from fettle.view import DeviceView, NodeView, Publisher
 from fettle.wire import core, resource
 from tests.fettle import building as b
@@ -290,3 +291,21 @@ async def test_where_a_whole_pool_vanished_its_claims_node_is_not_like_the_other
     table = await cluster.answers.judged(Ask(BUILT_IN["inference"], bound=(bound,)))
     assert (table.verdicts["a"].unfit, table.verdicts["a"].value) == ((), 0.75)
     assert table.unfit == {"b"}
+
+
+async def test_breakers_of_ever_new_minimum_scores_are_told_closed_when_forgotten() -> None:
+    told: Counter[bool] = Counter()
+    publisher = Publisher()
+    answers = Answers(
+        publisher,
+        SelectorEngine(),
+        Settings(),
+        on_breaker=lambda _pool, is_open, _share: told.update([is_open]),
+    )
+    nodes = [b.node(f"n{i}", gpus=8, own=b.health(0.1 if i < 10 else 1.0)) for i in range(20)]
+    publisher.publish(b.view(*nodes), frozenset(n.name for n in nodes))
+    for number in range(MAX_BREAKERS + 10):
+        score = 0.5 + number / 1000
+        placement = msgspec.structs.replace(TRAINING.policy.placement, min_score=score)
+        assert answers.breaker(placement).open == {b.RESOURCE}
+    assert told == {True: MAX_BREAKERS + 10, False: 10}

@@ -1,3 +1,5 @@
+from itertools import permutations
+
 from fettle.policy import BUILT_IN
 from fettle.settings import BreakerSettings
 from fettle.verdicts.acceptance import refusal
@@ -74,6 +76,29 @@ def test_a_device_of_the_network_counts_once_however_many_nodes_see_it() -> None
     assert breaker.share(b.DRIVER) == 0
     breaker.update(nodes, {})
     assert breaker.share(b.DRIVER) == 0
+
+
+def test_it_counts_the_same_for_another_placement_as_if_that_had_come_first() -> None:
+    fabric = (b.device("bad", 0.5, local=""), b.device("good", local=""))
+    nodes = {
+        **fleet(5),
+        "unit": b.node("unit", gpus=8, units={"a": 0.5}),
+        "own": b.node("own", pools=(b.pool(b.device("d", 0.5), *fabric, name="own"),)),
+        **{f"s{i}": b.node(f"s{i}", pools=(b.pool(*fabric),)) for i in range(10)},
+    }
+    for first, second in permutations([p.placement for p in BUILT_IN.values()], 2):
+        breaker = Breaker(first, BreakerSettings())
+        breaker.update(nodes, nodes)
+        derived = breaker.for_placement(second, nodes)
+        fresh = Breaker(second, BreakerSettings())
+        fresh.update(nodes, nodes)
+        later = {**nodes, "n0": b.node("n0", gpus=8), "n9": b.node("n9", gpus=8, own=b.health(0))}
+        for _ in range(2):
+            for pool in (b.RESOURCE, b.DRIVER):
+                assert derived.share(pool) == fresh.share(pool)
+            assert derived.open == fresh.open
+            derived.update(("n0", "n9"), later)
+            fresh.update(("n0", "n9"), later)
 
 
 def test_a_tenant_who_has_pods_refused_neither_takes_nodes_nor_opens_it() -> None:
