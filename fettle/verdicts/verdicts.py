@@ -114,7 +114,7 @@ def _combine(parts: Sequence[Part], node: NodeView, acceptance: Acceptance) -> V
         value,
         placement.degraded,
         provoked=max(health.provoked for health in (node.health, *(d.health for d in devices))),
-        last=bool(overruled or undecided or unfit),
+        last=bool(refusals or overruled or undecided or unfit),
     )
     return Verdict(
         fits=not refusals,

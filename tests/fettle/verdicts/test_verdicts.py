@@ -103,7 +103,9 @@ def test_what_only_the_breaker_lets_pass_comes_after_the_sound_even_for_a_scaven
     dead = b.node(gpus=2, units={"GPU-a": 0.0, "GPU-b": 0.0})
     set_aside = judge(units(SCAVENGER), dead, broken, every_device)
     assert set_aside.overruled
-    assert set_aside.score < judge(units(SCAVENGER), b.node(gpus=2), broken, every_device).score
+    sound = judge(units(SCAVENGER), b.node(gpus=2), broken, every_device)
+    assert set_aside.score < sound.score
+    assert verdict(units(SCAVENGER), dead).score < sound.score  # who asks for scores alone
 
 
 def test_a_scavenger_does_not_prefer_a_node_for_what_tenants_say_of_it() -> None:
