@@ -43,7 +43,7 @@ def explain_pod(server: str, name: str, output: str) -> None:
         out.print("needs no devices: every node is allowed")
         return
     out.print(verdict_table(data["nodes"]))
-    _print_evidence(out, data["nodes"])
+    print_evidence(out, data["nodes"])
 
 
 def explain_policy(server: str, name: str, output: str) -> None:
@@ -96,26 +96,31 @@ def verdict_table(nodes: dict[str, Any]) -> Any:
     return table
 
 
-def _print_evidence(out: Any, nodes: dict[str, Any]) -> None:
-    """What is said of each node, and of its units and devices beside that."""
+def print_evidence(out: Any, nodes: dict[str, Any]) -> None:
+    """What is said of each node, and of its units and devices beside that. A device that several
+    nodes can use is told once."""
     from rich.markup import escape
 
-    shown: set[str] = set()
+    devices: set[str] = set()
     for name, v in nodes.items():
         own = evidence_lines(v["health"]["evidence"])
-        judged = [(name, v["health"])]
-        judged += [(f"{u['resource']} {u['unit']} on {name}", u) for u in v.get("units", ())]
-        judged += [(f"{d['device']} on {name}", d) for d in v["devices"]]
-        for what, health in judged:
-            lines = evidence_lines(health["evidence"])
-            if what != name:
-                lines = [line for line in lines if line not in own]
-            if not lines or what in shown:
-                continue
-            shown.add(what)
-            out.print(f"\n{escape(what)}: {health['state']} {health['score']:.2f}")
+        told = [(name, v["health"], own)]
+        for unit in v.get("units", ()):
+            lines = _beside(own, unit)
+            told.append((f"{unit['resource']} {unit['unit']} on {name}", unit, lines))
+        for device in v["devices"]:
+            if device["device"] not in devices and (lines := _beside(own, device)):
+                devices.add(device["device"])
+                told.append((f"{device['device']} on {name}", device, lines))
+        for what, health, lines in told:
+            if lines:
+                out.print(f"\n{escape(what)}: {health['state']} {health['score']:.2f}")
             for line in lines:
                 out.print("  " + escape(line))
+
+
+def _beside(own: list[str], health: dict[str, Any]) -> list[str]:
+    return [line for line in evidence_lines(health["evidence"]) if line not in own]
 
 
 def evidence_lines(evidence: list[dict[str, Any]]) -> list[str]:

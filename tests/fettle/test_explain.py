@@ -1,5 +1,6 @@
 """What people read about a node's answer, and about devices."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -7,7 +8,7 @@ import msgspec
 from fettle import explain
 from fettle.asks.asks import Ask, Bound, Units
 from fettle.asks.claims import Alternative, Claim, Held, Request
-from fettle.cli.asking import evidence_lines
+from fettle.cli.asking import evidence_lines, print_evidence
 from fettle.model import Health, State, Weighed
 from fettle.policies import Policies
 from fettle.policy import BUILT_IN
@@ -106,6 +107,19 @@ def test_the_unit_that_makes_a_node_worth_less_is_told_with_its_evidence() -> No
     assert (unit["resource"], unit["unit"], unit["score"]) == (b.RESOURCE, "GPU-a", 0.25)
     assert unit["evidence"][0]["text"] == "a fault"
     assert explain.reason(value) == "a fault"
+
+
+def test_evidence_of_a_device_of_several_nodes_and_of_a_node_is_told_once() -> None:
+    said = explain.health(b.health(0.5, text="shared fault"))
+    own = explain.health(b.health(0.6, text="node fault"))
+    row = {"health": own, "units": [{"resource": "r", "unit": "u", **own}], "devices": []}
+    fabric = {"device": "fabric/p/d", **said}
+    printed: list[str] = []
+    print_evidence(
+        SimpleNamespace(print=printed.append), {n: {**row, "devices": [fabric]} for n in "ab"}
+    )
+    text = "\n".join(printed)
+    assert (text.count("shared fault"), text.count("node fault")) == (1, 2)
 
 
 def test_what_a_tenant_says_is_told_as_its_word_beside_the_score_that_refusals_go_by() -> None:
