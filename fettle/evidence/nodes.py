@@ -155,11 +155,13 @@ class _ConditionReader:
     def per_device(
         self, condition: Condition, row: ConditionRow, message: nvsentinel.Message
     ) -> Iterator[Evidence]:
-        """One for each device and family; about the node where the message names no device."""
+        """One for each device and family; about the node where an entry names no device."""
         placed = False
         for entry in message.entries:
-            for unit in nvsentinel.unit_ids(self._name, entry, self._known):
-                yield from self._entry(condition, row, unit, entry)
+            units = nvsentinel.unit_ids(self._name, entry, self._known)
+            subjects = units or (() if entry.cut else (NodeId(self._name),))
+            for subject in subjects:
+                yield from self._entry(condition, row, subject, entry)
                 placed = True
         if not placed:
             for entry in message.entries:

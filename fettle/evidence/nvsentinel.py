@@ -1,8 +1,11 @@
 """NVSentinel's condition messages, read down to the device.
 
 A message is a list of entries, each `ErrorCode:… GPU:4 PCI:0000:c4:00.0 GPU_UUID:GPU-… text
-Recommended Action=NONE;`, joined without a separator and cut off after 1024 characters. Texts may
-themselves contain semicolons, colons and PCI addresses. Knows nothing of rules or scores.
+Recommended Action=NONE;`, joined without a separator. Texts may themselves contain semicolons,
+colons and PCI addresses. Where all are longer than 1024 characters together, each is cut after 72
+(`GPU_UUID:G... Recommended Action=NONE;`), and what is too long even so ends in `;...`; when
+there is room again, the entry that was cut stays where it is, without an action. Knows nothing of
+rules or scores.
 """
 
 import re
@@ -17,19 +20,23 @@ NO_FAILURES = "No Health Failures"
 
 _ENTRY = re.compile(r"(.*?)Recommended Action=(\w+);", re.DOTALL)
 _FIELD = re.compile(r"(?<!\S)(ErrorCode|GPU_UUID|PCI|GPU):(\S+)(?=\s)")
+_NEXT = re.compile(r";(?=(?:ErrorCode|GPU_UUID|PCI|GPU):)")
+_CUT = "..."
 
 
 class Entry(NamedTuple):
-    """One finding: the GPUs it is about, each by all its names; error codes, action, and text."""
+    """One finding: the GPUs it is about, each by all its names; error codes, action ("" where it
+    was cut before), and text. `cut`: names may be missing."""
 
     gpus: tuple[tuple[str, ...], ...]
     codes: tuple[str, ...]
     action: str
     text: str
+    cut: bool
 
 
 class Message(NamedTuple):
-    """All entries of a message; `cut_off` where it ends before its last entry does."""
+    """All entries of a message; `cut_off` where one of them ends too early, or more are missing."""
 
     entries: tuple[Entry, ...]
     cut_off: bool
@@ -39,26 +46,29 @@ def parse(message: str) -> Message:
     """The entries of a condition's message; a text of another form is one entry without units."""
     if message.strip() in ("", NO_FAILURES):
         return Message((), cut_off=False)
-    entries = []
-    end = 0
+    entries, end = [], 0
     for found in _ENTRY.finditer(message):
-        entries.append(_entry(found[1], found[2]))
+        *before, last = _NEXT.split(found[1])
+        entries += [_entry(text, "") for text in before]
+        entries.append(_entry(last, found[2]))
         end = found.end()
-    rest = message[end:]
-    if rest.strip(" ;"):
-        entries.append(_entry(rest, ""))
-    return Message(tuple(entries), cut_off=bool(entries) and not message.rstrip().endswith(";"))
+    rest = message[end:].rstrip()
+    entries += [_entry(text, "") for text in _NEXT.split(rest) if text.strip(" ;.")]
+    cut_off = rest.endswith(_CUT) or not all(entry.action for entry in entries)
+    return Message(tuple(entries), cut_off)
 
 
 def _entry(text: str, action: str) -> Entry:
     fields: dict[str, list[str]] = {"ErrorCode": [], "GPU_UUID": [], "PCI": [], "GPU": []}
     for name, value in _FIELD.findall(text):
-        fields[name].append(value)
+        if not value.endswith(_CUT):
+            fields[name].append(value)
     return Entry(
         gpus=_gpus(fields["GPU_UUID"], fields["PCI"], fields["GPU"]),
         codes=tuple(fields["ErrorCode"]),
         action=action,
         text=_FIELD.sub("", text).strip(" ;"),
+        cut=not action or text.rstrip().endswith(_CUT),
     )
 
 

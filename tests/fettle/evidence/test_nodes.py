@@ -156,6 +156,26 @@ def test_a_message_that_names_no_device_is_about_the_node() -> None:
         assert only(said).subject == NODE
 
 
+def test_an_entry_that_names_no_device_is_about_the_node_beside_one_that_does() -> None:
+    message = (
+        f"ErrorCode:74 GPU_UUID:{UUID} x Recommended Action=NONE;"
+        "ErrorCode:79 x Recommended Action=RESTART_BM;"
+    )
+    said = report(condition("SysLogsXIDError", "True", "x", message))
+    by_subject = {type(e.subject): e.weight for e in said.evidence}
+    assert by_subject == {UnitId: 0.5, NodeId: 1.0}
+
+
+def test_an_entry_whose_device_was_cut_away_is_not_about_the_whole_node() -> None:
+    message = (
+        f"ErrorCode:74 GPU_UUID:{UUID} x Recommended Action=NONE;"
+        "ErrorCode:79 GPU_UUID:GPU-4a...;..."
+    )
+    said = report(condition("SysLogsXIDError", "True", "x", message))
+    by_subject = {type(e.subject): e.weight for e in said.evidence}
+    assert by_subject == {UnitId: 0.5, NodeId: 0.1}
+
+
 def test_a_message_cut_off_names_what_it_can_and_warns_about_the_rest() -> None:
     said = report(condition("GpuThermalWatch", "True", "x", (THERMAL * 9)[:1024]))
     by_subject = {type(e.subject): e for e in said.evidence}

@@ -91,6 +91,43 @@ def test_an_id_that_is_cut_off_is_not_taken_for_a_device() -> None:
     assert [e.gpus for e in message.entries] == [(("GPU-1",),), ()]
 
 
+def compacted(entry: str) -> str:
+    """As NVSentinel shortens an entry where all together are too long."""
+    before, _, action = entry.rpartition(" Recommended Action=")
+    return f"{before[:72]}... Recommended Action={action}"
+
+
+def test_a_name_that_was_shortened_is_not_taken_for_a_device() -> None:
+    shortened = compacted(THERMAL)
+    assert "GPU_UUID:G..." in shortened
+    (entry,) = parse(shortened).entries
+    assert entry.gpus == (("pci:0000:c4:00.0", "index:4"),)
+    assert entry.action == "CONTACT_SUPPORT"
+    assert not parse(shortened).cut_off
+
+
+def test_an_entry_that_stays_cut_is_not_joined_with_the_next() -> None:
+    message = parse(
+        "ErrorCode:1 GPU:1 PCI:0000:01:00.0 x Recommended Action=NONE;"
+        "ErrorCode:2 GPU:2 PCI:0000:02;"
+        "ErrorCode:3 GPU:3 PCI:0000:03:00.0 x Recommended Action=NONE;"
+    )
+    assert message.cut_off
+    assert [(e.codes, e.gpus) for e in message.entries] == [
+        (("1",), (("pci:0000:01:00.0", "index:1"),)),
+        (("2",), (("index:2",),)),
+        (("3",), (("pci:0000:03:00.0", "index:3"),)),
+    ]
+
+
+def test_a_message_that_says_that_it_was_cut_is_cut_off() -> None:
+    whole = THERMAL + "ErrorCode:2 GPU_UUID:GPU-22;..."
+    assert parse(whole).cut_off
+    assert [e.gpus for e in parse(whole).entries][1:] == [()]
+    assert parse(THERMAL + "...").cut_off
+    assert len(parse(THERMAL + "...").entries) == 1
+
+
 def test_all_is_well_has_no_entries() -> None:
     assert parse("No Health Failures").entries == ()
     assert parse("").entries == ()
