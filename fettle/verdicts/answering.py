@@ -216,11 +216,26 @@ class Answers:
                 await asyncio.sleep(0)
 
     def at_once(self, ask: Ask, names: list[str]) -> Table | None:
-        """The ask's table if it holds a settled verdict for each of these nodes, else None."""
+        """The ask's table if it holds a settled verdict for each of these nodes, or can have one
+        within a slice, as where a few have changed since the last view; else None."""
         if ask.claims:
             self._engine.use(ask.selectors)
         table = self.table(ask)
-        return None if table.open_among(names, self.view.nodes) else table
+        missing = table.open_among(names, self.view.nodes)
+        return table if not missing or self._judged_in_a_slice(table, missing) else None
+
+    def _judged_in_a_slice(self, table: Table, names: list[str]) -> bool:
+        """Judge these nodes; false where that takes longer, or waits for a selector."""
+        match, nodes = self.matching(), self.view.nodes
+        started = self._clock()
+        for name in names:
+            for _ in _turns(table.judging(nodes[name], match)):
+                if (spent := self._clock() - started) > SLICE_S:
+                    table.spent_s += spent
+                    return False
+            if name in table.provisional:
+                return False
+        return True
 
     async def judged(self, ask: Ask, names: Iterable[str] | None = None) -> Table:
         """The ask's table with a verdict for each of these nodes (None: all) the view knows."""

@@ -1,5 +1,7 @@
 """A cluster whose views a test lays out, and the answers over them."""
 
+import time
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -14,9 +16,9 @@ from tests.fettle import building as b
 class Cluster:
     """Publishes views one after another, saying what changed as the writer does."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self.publisher = Publisher()
-        self.answers = Answers(self.publisher, SelectorEngine(), Settings())
+        self.answers = Answers(self.publisher, SelectorEngine(), Settings(), clock)
 
     def show(self, nodes: dict[str, NodeView], **fields: Any) -> None:
         before = self.publisher.view

@@ -1,6 +1,7 @@
 """Tables of verdicts, brought up to date by what changed."""
 
 import asyncio
+import itertools
 from collections import Counter
 from typing import Any
 
@@ -17,7 +18,7 @@ from fettle.policy import BUILT_IN
 from fettle.published import Capacity, Published
 from fettle.selectors.engine import SelectorEngine
 from fettle.settings import Settings
-from fettle.verdicts.answering import MAX_BREAKERS, Answers
+from fettle.verdicts.answering import MAX_BREAKERS, SLICE_S, Answers
 from fettle.view import DeviceView, NodeView, Publisher
 from fettle.wire import core, resource
 from tests.fettle import building as b
@@ -88,6 +89,33 @@ async def test_nodes_that_were_not_asked_about_are_judged_in_the_background() ->
     while table.refused != {"b"}:
         await asyncio.sleep(0)
     work.cancel()
+
+
+async def test_a_node_that_changed_is_judged_within_the_request() -> None:
+    cluster = Cluster(itertools.repeat(0.0).__next__)
+    cluster.show({n: b.node(n, gpus=8) for n in ("a", "b")})
+    await cluster.answers.judged(TRAINING)
+    cluster.show({"a": b.node("a", gpus=8), "b": b.node("b", gpus=8, own=b.health(0.1))})
+    table = cluster.answers.at_once(TRAINING, ["a", "b"])
+    assert table is not None
+    assert table.refused == {"b"}
+
+
+async def test_a_request_judges_no_longer_than_a_slice() -> None:
+    cluster = Cluster(itertools.count(0.0, SLICE_S / 10).__next__)
+    cluster.show({str(n): b.node(str(n), gpus=8) for n in range(100)})
+    names = list(cluster.answers.view.nodes)
+    assert cluster.answers.at_once(TRAINING, names) is None
+    table = await cluster.answers.judged(TRAINING, names)
+    assert cluster.answers.at_once(TRAINING, names) is table
+
+
+async def test_what_waits_for_a_selector_is_not_answered_at_once() -> None:
+    cluster = Cluster()
+    cluster.show({"a": gpu_node("a", 1.0)}, **claim_view())
+    ask = cluster.answers.ask(POD)
+    assert ask is not None
+    assert cluster.answers.at_once(ask, ["a"]) is None
 
 
 async def test_a_view_that_changes_no_verdict_keeps_the_table() -> None:
