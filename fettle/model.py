@@ -19,7 +19,7 @@ class NodeId(NamedTuple):
         return f"node {self.node}"
 
 
-class DeviceId(NamedTuple):
+class DeviceId(msgspec.Struct, frozen=True, order=True, gc=False):
     """A DRA device, by the three names that the API identifies it with."""
 
     driver: str
@@ -97,7 +97,7 @@ class Taint(NamedTuple):
         return (f"{self.key}={self.value}" if self.value else self.key) + f":{self.effect}"
 
 
-class Evidence(msgspec.Struct, frozen=True, kw_only=True):
+class Evidence(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One timestamped fact about a device or node, from one source.
 
     `weight` is the share of the score it takes at full strength (1.0: all of it). `source` names
@@ -126,14 +126,14 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     planned: bool = False
 
 
-class Weighed(msgspec.Struct, frozen=True):
+class Weighed(msgspec.Struct, frozen=True, gc=False):
     """Evidence as it counted in one assessment: `weight` after decay and cap."""
 
     evidence: Evidence
     weight: float
 
 
-class Health(msgspec.Struct, frozen=True):
+class Health(msgspec.Struct, frozen=True, gc=False):
     """How well a device or node is, and why: `evidence` is sorted, the heaviest first.
 
     `held` is true where an operator's hold takes part, which a breaker never overrides. `provoked`

@@ -7,6 +7,8 @@ Stands between wire and pools; pure.
 from collections.abc import Mapping
 from typing import NamedTuple
 
+import msgspec
+
 from fettle.affinity import Malformed, Place, Selector
 from fettle.amounts import MAX_INT64, UNIT, Amount, Unreadable, amount, format_of, nano
 from fettle.model import DeviceId
@@ -34,7 +36,7 @@ class Policy(NamedTuple):
     values: tuple[Amount, ...] | None
 
 
-class Capacity(NamedTuple):
+class Capacity(msgspec.Struct, frozen=True, gc=False):
     value: Amount
     policy: Policy | None
 
@@ -67,7 +69,7 @@ class Target:
         return self._all and not self._name
 
 
-class Published(NamedTuple):
+class Published(msgspec.Struct, frozen=True, gc=False):
     """One device of a slice.
 
     `consumes` is in 1e-9. `abort` says why any selector on it ends the scheduler's attempt,
@@ -96,7 +98,7 @@ class Published(NamedTuple):
         return bool(self.device.allow_multiple_allocations)
 
 
-class Slice(NamedTuple):
+class Slice(msgspec.Struct, frozen=True, gc=False):
     """`target` None: the slice says in no known way which nodes it is for, or has its devices say.
 
     `counters` are its sets as published, in 1e-9.

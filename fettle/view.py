@@ -18,7 +18,7 @@ from fettle.published import CounterId, Published
 from fettle.wire import core, nvidia, resource
 
 
-class DeviceView(msgspec.Struct, frozen=True):
+class DeviceView(msgspec.Struct, frozen=True, gc=False):
     """A published DRA device: `taints` are the slice's own, then those of DeviceTaintRules.
 
     `allocated`: a claim holds it alone. `shared`: claims hold shares of it; `consumed` is what
@@ -44,7 +44,7 @@ class DeviceView(msgspec.Struct, frozen=True):
         return self.published.device
 
 
-class PoolView(msgspec.Struct, frozen=True):
+class PoolView(msgspec.Struct, frozen=True, gc=False):
     """One DRA pool as a node sees it. Devices in the allocator's order.
 
     An `incomplete` pool waits for slices of its generation; `invalid` says what contradicts
@@ -66,7 +66,7 @@ class PoolView(msgspec.Struct, frozen=True):
     columns: Mapping[tuple[str, str], bytes] = {}
 
 
-class UnitView(msgspec.Struct, frozen=True):
+class UnitView(msgspec.Struct, frozen=True, gc=False):
     """A device-plugin unit that some evidence names; `allocated` where a live pod holds it."""
 
     unit: str
@@ -74,7 +74,7 @@ class UnitView(msgspec.Struct, frozen=True):
     allocated: bool
 
 
-class PluginView(msgspec.Struct, frozen=True):
+class PluginView(msgspec.Struct, frozen=True, gc=False):
     """An extended resource on a node, in units: how many there are, how many may be allocated.
 
     `units` are only those with an identity that something is known about.
@@ -86,7 +86,7 @@ class PluginView(msgspec.Struct, frozen=True):
     units: tuple[UnitView, ...] = ()
 
 
-class NodeView(msgspec.Struct, frozen=True):
+class NodeView(msgspec.Struct, frozen=True, gc=False):
     """A node: its own health (every device on it inherits that), its pools and plugin resources.
 
     `pools` are in the order in which the allocator walks them; `malformed` says why it cannot
@@ -121,7 +121,7 @@ class Source(NamedTuple):
     needed: bool = True
 
 
-class View(msgspec.Struct, frozen=True, kw_only=True):
+class View(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The cluster as Fettle knows it at one moment.
 
     `generation` counts every view; `basis` only those in which something changed that verdicts

@@ -14,7 +14,7 @@ class Found(StrEnum):
     UNDECIDED = "undecided"
 
 
-class Taken(msgspec.Struct, frozen=True):
+class Taken(msgspec.Struct, frozen=True, gc=False):
     """One device of an allocation: for which claim (its place in the ask) and request.
 
     `consumed` is what a share takes of the device's capacities, in 1e-9; None: not a share.
@@ -27,7 +27,7 @@ class Taken(msgspec.Struct, frozen=True):
     consumed: tuple[tuple[str, int], ...] | None = None
 
 
-class Allocated(msgspec.Struct, frozen=True):
+class Allocated(msgspec.Struct, frozen=True, gc=False):
     """`devices` in the order taken, claim by claim; `reason` for all but FITS.
 
     ERROR ends the scheduler's whole attempt for the pod, unless `on_node`: then only this node

@@ -18,7 +18,7 @@ from fettle.view import View
 from fettle.wire import core, kinds, resource
 
 
-class Units(msgspec.Struct, frozen=True):
+class Units(msgspec.Struct, frozen=True, gc=False):
     """`count` units of an extended resource; `backing` where a DeviceClass stands behind it."""
 
     resource: str
@@ -26,7 +26,7 @@ class Units(msgspec.Struct, frozen=True):
     backing: tuple[Request, ...] = ()
 
 
-class Bound(msgspec.Struct, frozen=True):
+class Bound(msgspec.Struct, frozen=True, gc=False):
     """A claim that is allocated already: what it holds, and the nodes where it can be used.
 
     `held` is also what it has admin access to. `awaits` says which condition a pod has to wait for
@@ -39,7 +39,7 @@ class Bound(msgspec.Struct, frozen=True):
     awaits: str = ""
 
 
-class Ask(msgspec.Struct, frozen=True):
+class Ask(msgspec.Struct, frozen=True, gc=False):
     """What a pod needs. `claims` are yet to be allocated, `bound` are allocated already.
 
     `barred` are reasons why the scheduler places the pod nowhere now, such as a claim that is being

@@ -16,7 +16,7 @@ from fettle.wire import resource
 EXACT_COUNT, ALL = "ExactCount", "All"
 
 
-class Alternative(msgspec.Struct, frozen=True):
+class Alternative(msgspec.Struct, frozen=True, gc=False):
     """A request that stands for itself, or one of a `firstAvailable` list.
 
     `name` is as in allocation results (`request` or `request/alternative`). `selectors` are CEL
@@ -37,7 +37,7 @@ class Alternative(msgspec.Struct, frozen=True):
     unclear: str = ""
 
 
-class Request(msgspec.Struct, frozen=True):
+class Request(msgspec.Struct, frozen=True, gc=False):
     """One device request; `listed` where it is a `firstAvailable` list."""
 
     name: str
@@ -45,7 +45,7 @@ class Request(msgspec.Struct, frozen=True):
     listed: bool = False
 
 
-class Constraint(msgspec.Struct, frozen=True):
+class Constraint(msgspec.Struct, frozen=True, gc=False):
     """`matchAttribute` or, with `distinct`, `distinctAttribute`; `attribute` None: neither.
 
     `requests` empty: all of them.
@@ -59,7 +59,7 @@ class Constraint(msgspec.Struct, frozen=True):
         return not self.requests or request in self.requests or alternative in self.requests
 
 
-class Claim(msgspec.Struct, frozen=True):
+class Claim(msgspec.Struct, frozen=True, gc=False):
     """A claim that is yet to be allocated; `name` is for people."""
 
     name: str
@@ -71,7 +71,7 @@ class Claim(msgspec.Struct, frozen=True):
             yield from request.alternatives
 
 
-class Held(msgspec.Struct, frozen=True):
+class Held(msgspec.Struct, frozen=True, gc=False):
     """A device as a claim holds it: `share` is "" where it is held alone; `consumed` in 1e-9.
 
     `tolerations` are those of its request when it was allocated.

@@ -18,7 +18,7 @@ _LATELY = ", lately"
 """Ends the source of a trace."""
 
 
-class Fading(msgspec.Struct):
+class Fading(msgspec.Struct, gc=False):
     """The `strength` of `count` events at time `at`; `evidence` is the latest of them."""
 
     evidence: Evidence

@@ -25,7 +25,7 @@ _LEAST_STEP = 0.0005
 NEVER = math.inf
 
 
-class Remembered(msgspec.Struct):
+class Remembered(msgspec.Struct, gc=False):
     """`eased` counts the all-clears seen so far; before `due_at` time cannot change the answer."""
 
     subjects: tuple[Subject, ...]

@@ -27,7 +27,7 @@ Topic = tuple[str, Family]
 """Source and family, whoever says it."""
 
 
-class Reporter(msgspec.Struct):
+class Reporter(msgspec.Struct, gc=False):
     """One reporter: what it says, its events already counted, and what it left unsettled.
 
     `gone`: the object is not there any more, only what it latched still stands.

@@ -6,6 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+import msgspec
+
 from fettle import published
 from fettle.affinity import Place
 from fettle.allocator.profiles import CURRENT, Features
@@ -140,7 +142,7 @@ class Devices:
             gathered = pools.gather(pool, list(known.slices.values()), place, self._features)
             if gathered is not None:
                 look, columns = shapes.fixed(gathered)
-                gathered = gathered._replace(look=look, columns=columns)
+                gathered = msgspec.structs.replace(gathered, look=look, columns=columns)
             seen = known.seen[key] = (place, gathered)
         return seen[1]
 

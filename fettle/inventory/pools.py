@@ -5,7 +5,8 @@ time. Stands between published slices and views; pure.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+
+import msgspec
 
 from fettle.affinity import Malformed, Place
 from fettle.allocator.profiles import Features
@@ -14,12 +15,12 @@ from fettle.published import CounterId, Published, Slice, Target
 from fettle.wire import resource
 
 
-class PoolId(NamedTuple):
+class PoolId(msgspec.Struct, frozen=True, order=True, gc=False):
     driver: str
     pool: str
 
 
-class Gathered(NamedTuple):
+class Gathered(msgspec.Struct, frozen=True, gc=False):
     """A pool as one node sees it.
 
     `devices` are those of slices for this node, in the allocator's order, each with whether it is

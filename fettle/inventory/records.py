@@ -23,10 +23,9 @@ def pool(
     now: float,
 ) -> PoolView:
     """One pool as a node sees it, with each device's health."""
-    driver, name = gathered.id
     made = PoolView(
-        driver=driver,
-        name=name,
+        driver=gathered.id.driver,
+        name=gathered.id.pool,
         devices=tuple(
             DeviceView(
                 published=published,

@@ -51,9 +51,9 @@ def fixed(gathered: Gathered) -> tuple[bytes, Columns]:
 
 def doubted(gathered: Gathered, why: str) -> Gathered:
     """The pool, of which something cannot be told."""
-    unclear = gathered._replace(unclear=gathered.unclear or why)
+    unclear = msgspec.structs.replace(gathered, unclear=gathered.unclear or why)
     look, columns = fixed(unclear)
-    return unclear._replace(look=look, columns=columns)
+    return msgspec.structs.replace(unclear, look=look, columns=columns)
 
 
 def looked_at(pool: PoolView, fixed: bytes, columns: Columns) -> PoolView:

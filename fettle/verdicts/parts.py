@@ -17,7 +17,7 @@ UNDECIDED_VALUE = 0.5
 """What a node is worth, times its own score, where its devices cannot be told."""
 
 
-class Choice(msgspec.Struct, frozen=True):
+class Choice(msgspec.Struct, frozen=True, gc=False):
     """One device a pod would get: `request` is the DRA request it would satisfy.
 
     `health` is the device's without what the request tolerates, which is `tolerated`; `met` says
@@ -31,7 +31,7 @@ class Choice(msgspec.Struct, frozen=True):
     met: Met = Met()
 
 
-class Part(msgspec.Struct):
+class Part(msgspec.Struct, gc=False):
     """What one part of an ask says of a node; `keys` are the drivers or the resource concerned.
 
     `required` are refusals that no breaker overrules: they are for what the policy requires.

@@ -24,7 +24,7 @@ EXTENDED_RESOURCES = "<extended-resources>"
 """What the scheduler calls the claim that it makes for extended resources."""
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class Verdict(msgspec.Struct, frozen=True, gc=False):
     """`score` is the extender's 0..10. `overruled` are refusals that an open breaker set aside.
 
     `undecided` are the reasons why a part could not be judged; that part was allowed. `unfit` are

@@ -25,7 +25,7 @@ class NodeSelector(Wire, frozen=True, kw_only=True):
     node_selector_terms: tuple[NodeSelectorTerm, ...] | None = None
 
 
-class NodeTaint(Wire, frozen=True, kw_only=True, gc=False):
+class NodeTaint(Wire, frozen=True, kw_only=True):
     key: str
     value: str = ""
     effect: str = ""
@@ -36,7 +36,7 @@ class NodeSpec(Wire, frozen=True, kw_only=True):
     taints: tuple[NodeTaint, ...] | None = None
 
 
-class NodeInfo(Wire, frozen=True, kw_only=True, gc=False):
+class NodeInfo(Wire, frozen=True, kw_only=True):
     boot_id: str = msgspec.field(default="", name="bootID")
     kubelet_version: str = ""
 
@@ -54,7 +54,7 @@ class Node(Wire, frozen=True, kw_only=True):
     status: NodeStatus | None = None
 
 
-class ContainerClaim(Wire, frozen=True, kw_only=True, gc=False):
+class ContainerClaim(Wire, frozen=True, kw_only=True):
     name: str
     request: str = ""
 
@@ -71,7 +71,7 @@ class Container(Wire, frozen=True, kw_only=True):
     restart_policy: str | None = None
 
 
-class PodResourceClaim(Wire, frozen=True, kw_only=True, gc=False):
+class PodResourceClaim(Wire, frozen=True, kw_only=True):
     name: str
     resource_claim_name: str | None = None
     resource_claim_template_name: str | None = None
@@ -86,7 +86,7 @@ class PodSpec(Wire, frozen=True, kw_only=True):
     resource_claims: tuple[PodResourceClaim, ...] | None = None
 
 
-class ResourceHealth(Wire, frozen=True, kw_only=True, gc=False):
+class ResourceHealth(Wire, frozen=True, kw_only=True):
     resource_id: str = msgspec.field(default="", name="resourceID")
     health: str = ""
     message: str = ""
@@ -107,7 +107,7 @@ class ContainerStatus(Wire, frozen=True, kw_only=True):
     allocated_resources_status: tuple[ResourceStatus, ...] | None = None
 
 
-class PodClaimStatus(Wire, frozen=True, kw_only=True, gc=False):
+class PodClaimStatus(Wire, frozen=True, kw_only=True):
     name: str
     resource_claim_name: str | None = None
 

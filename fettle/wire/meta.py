@@ -5,11 +5,11 @@ from datetime import datetime
 import msgspec
 
 
-class Wire(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """Base of all wire structs."""
+class Wire(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False):
+    """Base of all wire structs. They are trees, of which no garbage collector need know."""
 
 
-class OwnerReference(Wire, frozen=True, kw_only=True, gc=False):
+class OwnerReference(Wire, frozen=True, kw_only=True):
     kind: str = ""
     name: str = ""
     uid: str = ""
@@ -41,7 +41,7 @@ class ObjectMeta(Wire, frozen=True, kw_only=True):
         return self.annotations.get(key) if self.annotations else None
 
 
-class Condition(Wire, frozen=True, kw_only=True, gc=False):
+class Condition(Wire, frozen=True, kw_only=True):
     type: str
     status: str = "Unknown"
     reason: str = ""

@@ -9,14 +9,14 @@ from fettle.wire.core import NodeSelector
 from fettle.wire.meta import Condition, ObjectMeta, Wire
 
 
-class DeviceTaint(Wire, frozen=True, kw_only=True, gc=False):
+class DeviceTaint(Wire, frozen=True, kw_only=True):
     key: str = ""
     value: str = ""
     effect: str = ""
     time_added: datetime | None = None
 
 
-class DeviceAttribute(Wire, frozen=True, kw_only=True, gc=False):
+class DeviceAttribute(Wire, frozen=True, kw_only=True):
     """One value; which field is set is its type. Lists are an alpha of 1.37."""
 
     int_: int | None = msgspec.field(default=None, name="int")
@@ -38,7 +38,7 @@ def _unknown() -> str:
     return field
 
 
-class CapacityRange(Wire, frozen=True, kw_only=True, gc=False):
+class CapacityRange(Wire, frozen=True, kw_only=True):
     min: Quantity | None = None
     max: Quantity | None = None
     step: Quantity | None = None
@@ -57,7 +57,7 @@ class DeviceCapacity(Wire, frozen=True, kw_only=True):
     request_policy: CapacityPolicy | None = None
 
 
-class Counter(Wire, frozen=True, kw_only=True, gc=False):
+class Counter(Wire, frozen=True, kw_only=True):
     value: Quantity = "0"
 
 
@@ -90,7 +90,7 @@ class Device(Wire, frozen=True, kw_only=True):
     node_allocatable_resources: dict[str, Any] | None = None
 
 
-class ResourcePool(Wire, frozen=True, kw_only=True, gc=False):
+class ResourcePool(Wire, frozen=True, kw_only=True):
     name: str
     generation: int = 0
     resource_slice_count: int = 0
@@ -115,7 +115,7 @@ class ResourceSlice(Wire, frozen=True, kw_only=True):
     spec: ResourceSliceSpec
 
 
-class CELSelector(Wire, frozen=True, kw_only=True, gc=False):
+class CELSelector(Wire, frozen=True, kw_only=True):
     expression: str = ""
 
 
@@ -135,7 +135,7 @@ class DeviceClass(Wire, frozen=True, kw_only=True):
     spec: DeviceClassSpec | None = None
 
 
-class DeviceToleration(Wire, frozen=True, kw_only=True, gc=False):
+class DeviceToleration(Wire, frozen=True, kw_only=True):
     key: str = ""
     operator: str = ""
     value: str = ""
@@ -224,7 +224,7 @@ class ResourceClaimSpec(Wire, frozen=True, kw_only=True):
     unknown: str = _unknown()
 
 
-class ConsumerReference(Wire, frozen=True, kw_only=True, gc=False):
+class ConsumerReference(Wire, frozen=True, kw_only=True):
     """An object that a claim is reserved for; known by its uid alone."""
 
     uid: str = ""
@@ -252,7 +252,7 @@ class ResourceClaimTemplate(Wire, frozen=True, kw_only=True):
     spec: ResourceClaimTemplateSpec
 
 
-class DeviceTaintSelector(Wire, frozen=True, kw_only=True, gc=False):
+class DeviceTaintSelector(Wire, frozen=True, kw_only=True):
     """Each field is optional; `{}` selects every device."""
 
     driver: str | None = None

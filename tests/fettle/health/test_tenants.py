@@ -1,5 +1,7 @@
 """Refused pods and broken claims: what tenants could bring about steers, and takes nothing away."""
 
+import msgspec
+
 from fettle.evidence.gathering import of_claim, of_pod
 from fettle.health import HealthBook
 from fettle.model import DeviceId, Health, State
@@ -128,7 +130,7 @@ def test_a_tenants_words_hold_no_state_and_end_no_dwell(book: HealthBook) -> Non
     book.vanish("Node gpu-1", NOW)
     at = NOW + 9 * MINUTE
     for ready in ("False", "True"):
-        said = claim(("r", *nic), conditions=[condition("Ready", ready)])
+        said = claim(("r", *msgspec.structs.astuple(nic)), conditions=[condition("Ready", ready)])
         book.report(of_claim(said, RULES, at), at)
         assert of(book, nic, at).state is State.DEGRADED
     settled = NOW + 12 * HOUR
@@ -161,7 +163,11 @@ def test_a_tenants_broken_claims_never_take_a_device_from_the_others(book: Healt
     at = NOW
     for i in range(200):
         at += MINUTE
-        said = claim(("r", *nic), name="c", conditions=[bad if i % 2 == 0 else good])
+        said = claim(
+            ("r", *msgspec.structs.astuple(nic)),
+            name="c",
+            conditions=[bad if i % 2 == 0 else good],
+        )
         book.report(of_claim(said, RULES, at), at)
         assert of(book, nic, at).score >= 0.65
         assert of(book, nic, at).state is State.HEALTHY

@@ -1,5 +1,6 @@
 """Objects in, views out: driven as the writer drives it."""
 
+import gc
 from typing import Any
 
 from hypothesis import given
@@ -37,6 +38,22 @@ def test_what_changes_nothing_makes_no_view(fleet: Fleet) -> None:
     before = fleet.look()
     fleet.put(kinds.NODE, node(resourceVersion="7", annotations={"heartbeat": "1"}))
     assert fleet.look() is before
+
+
+def test_the_garbage_collector_walks_no_device() -> None:
+    """A collection holds everybody up (decision 0015)."""
+    fleet, nodes, devices = Fleet(), 10, 100
+    for name in map(str, range(nodes)):
+        fleet.put(kinds.NODE, node(name))
+        attributes = {"model": {"string": f"m{name}"}, "driverVersion": {"version": "570.1.0"}}
+        capacity = {"memory": {"value": f"{name}1Gi"}}
+        fleet.put(kinds.SLICE, slice_(name, devices, attributes=attributes, capacity=capacity))
+    fleet.look()
+    gc.collect()
+    walked = len(gc.get_objects())
+    del fleet
+    gc.collect()
+    assert walked - len(gc.get_objects()) < nodes * devices / 2
 
 
 def test_an_unreadable_slice_makes_its_node_unknown_until_it_can_be_read(fleet: Fleet) -> None:
