@@ -141,10 +141,9 @@ class Table:
 
     def narrow(self, names: list[str]) -> Narrowed:
         """Split names by their verdicts; names without one pass."""
-        if self.refused.isdisjoint(names):
+        if not (refused := self.refused.intersection(names)):
             return Narrowed(names, [])
-        passed = list(filterfalse(self.refused.__contains__, names))
-        return Narrowed(passed, list(self.refused.intersection(names)))
+        return Narrowed(list(filterfalse(refused.__contains__, names)), list(refused))
 
     def score(self, names: list[str]) -> list[bytes]:
         """The names' entries in their order; names without a verdict have the score of Unknown.

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from itertools import count as numbers
 from statistics import median
 from typing import Any
@@ -26,7 +27,7 @@ from tests.controlplane.fettle_process import FettleProcess
 from tests.controlplane.objects import DRIVER
 
 NAMES = 500
-CALLS = 400
+CALLS = 2000
 ROUNDS = 5
 TEMPLATE = "bench-gpu"
 UPDATES_PER_S = 50.0
@@ -43,42 +44,57 @@ async def measure(house: House) -> list[Figure]:
     fettle = await house.fettle_on_plane()
     try:
         await start(fettle, _name(0))
-        await _calls(house, fettle, _with_claim)  # the selector is evaluated
-        kinds = {"plugin": _with_units, "claim": _with_claim}
-        quiet: dict[str, list[calling.Outcome]] = {kind: [] for kind in kinds}
-        meanwhile: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
-            f"{UPDATES_PER_S:.0f} slices a second change": lambda: _change_slices(plane.tester),
-            f"{COLD_ASKS_PER_S:.0f} cold asks a second": lambda: _ask_anew(fettle),
-        }
-        busy: dict[str, list[calling.Outcome]] = {what: [] for what in meanwhile}
-        for _ in range(ROUNDS):
-            for kind, make in kinds.items():
-                quiet[kind].append(await _calls(house, fettle, make))
-            for what, go_on in meanwhile.items():
-                task = asyncio.ensure_future(go_on())
-                busy[what].append(await _calls(house, fettle, _with_units))
-                if task.done():
-                    task.result()
-                task.cancel()
+        async with house.echo() as echo:
+            return await _measure(house, plane.tester, fettle, echo.url)
     finally:
         fettle.kill()
+
+
+async def _measure(house: House, api: Api, fettle: FettleProcess, echo: str) -> list[Figure]:
+    await _calls(house, fettle.extender_url, _with_claim)  # the selector is evaluated
+    asked = {
+        "plugin": (fettle.extender_url, _with_units),
+        "claim": (fettle.extender_url, _with_claim),
+        "echo": (echo, _with_units),
+    }
+    quiet: dict[str, list[calling.Outcome]] = {kind: [] for kind in asked}
+    meanwhile: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
+        f"{UPDATES_PER_S:.0f} slices a second change": lambda: _change_slices(api),
+        f"{COLD_ASKS_PER_S:.0f} cold asks a second": lambda: _ask_anew(fettle),
+    }
+    busy: dict[tuple[str, str], list[calling.Outcome]] = defaultdict(list)
+    for _ in range(ROUNDS):
+        for kind, (url, make) in asked.items():
+            quiet[kind].append(await _calls(house, url, make))
+        for what, go_on in meanwhile.items():
+            task = asyncio.ensure_future(go_on())
+            for kind in ("plugin", "echo"):
+                busy[what, kind].append(await _calls(house, asked[kind][0], _with_units))
+            if task.done():
+                task.result()
+            task.cancel()
+    return [*_figures(quiet, meanwhile, busy)]
+
+
+def _figures(
+    quiet: Mapping[str, Sequence[calling.Outcome]],
+    meanwhile: Iterable[str],
+    busy: Mapping[tuple[str, str], Sequence[calling.Outcome]],
+) -> Iterator[Figure]:
+    """The do-nothing extender has figures too: what goes on takes processor time from anybody."""
     plugin_ms, claim_ms = (median(o.p50_ms for o in quiet[k]) for k in ("plugin", "claim"))
-    idle_ms = median(o.p99_ms for o in quiet["plugin"])
     call = f"filter, {NAMES} of {fleets.NODES} nodes"
-    return [
-        # A fifth more is what the same call varies by from round to round.
-        Figure(f"{call}, one-device claim, p50", claim_ms, "ms", plugin_ms, plugin_ms * 1.2),
-        *(
-            Figure(
-                f"{call}, {what}, p99",
-                median(o.p99_ms for o in outcomes),
-                "ms",
-                idle_ms,
-                MOST * idle_ms,
-            )
-            for what, outcomes in busy.items()
-        ),
-    ]
+    # A fifth more is what the same call varies by from round to round.
+    yield Figure(f"{call}, one-device claim, p50", claim_ms, "ms", plugin_ms, plugin_ms * 1.2)
+    for what in meanwhile:
+        for kind, whose, most in (
+            ("plugin", "", MOST),
+            ("echo", ": the do-nothing extender", None),
+        ):
+            busy_ms = median(o.p99_ms for o in busy[what, kind])
+            idle_ms = median(o.p99_ms for o in quiet[kind])
+            target = most * idle_ms if most is not None else None
+            yield Figure(f"{whose}, {what}, p99", busy_ms, "ms", idle_ms, target)
 
 
 def _name(number: int) -> str:
@@ -100,7 +116,7 @@ def _with_claim(name: str = "gpu") -> Object:
     return made
 
 
-async def _calls(house: House, fettle: FettleProcess, make: Any) -> calling.Outcome:
+async def _calls(house: House, url: str, make: Any) -> calling.Outcome:
     def bodies() -> Iterator[bytes]:
         for number in range(CALLS):
             first = number * 17 % fleets.NODES
@@ -108,7 +124,7 @@ async def _calls(house: House, fettle: FettleProcess, make: Any) -> calling.Outc
             yield msgspec.json.encode({"Pod": make(), "Nodes": None, "NodeNames": names})
 
     (outcome,) = await calling.alternate(
-        house.binary, [f"{fettle.extender_url}/filter"], bodies(), count=CALLS, warmup=20
+        house.binary, [f"{url}/filter"], bodies(), count=CALLS, warmup=20
     )
     if outcome.allowed != NAMES:
         raise calling.CallFailed(f"{outcome.allowed} of {NAMES} sound nodes were allowed")
