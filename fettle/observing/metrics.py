@@ -19,6 +19,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from fettle.model import DeviceId, State
+from fettle.policy import Placement
 from fettle.view import Publisher
 
 _LOG = structlog.get_logger(__name__)
@@ -109,17 +110,22 @@ class BreakerMetrics:
         )
         self._policies: Tally[str] = Tally()
 
-    def turned(self, pool: str, is_open: bool, share: float) -> None:
+    def turned(self, pool: str, placement: Placement, is_open: bool, share: float) -> None:
         self._policies[pool] += 1 if is_open else -1
         self._open.labels(pool).set(max(0, self._policies[pool]))
+        log = _LOG.bind(
+            pool=pool,
+            share=round(share, 2),
+            min_score=placement.min_score,
+            degraded=placement.degraded.value,
+            unknown=placement.unknown.value,
+        )
         if is_open:
-            _LOG.error(
-                "breaker open: refusals would exclude too much of this pool, it is only scored",
-                pool=pool,
-                share=round(share, 2),
+            log.error(
+                "breaker open: policies like this would refuse too much of it, they only score"
             )
         else:
-            _LOG.warning("breaker closed: refusals count again", pool=pool, share=round(share, 2))
+            log.warning("breaker closed: refusals count again")
 
 
 class ViewMetrics(Collector):

@@ -48,7 +48,7 @@ class Answers:
         engine: SelectorEngine,
         settings: Settings,
         clock: Callable[[], float] = time.perf_counter,
-        on_breaker: Callable[[str, bool, float], None] = lambda pool, is_open, share: None,
+        on_breaker: Callable[[str, Placement, bool, float], None] = lambda *_: None,
         now: Callable[[], float] = time.time,
     ) -> None:
         """`clock` measures work; `now` is the time of day, in seconds since the Unix epoch.
@@ -144,16 +144,16 @@ class Answers:
             breaker = Breaker(placement, self._settings.breaker)
             breaker.update(self.view.nodes, self.view.nodes)
         if len(self._breakers) >= MAX_BREAKERS:
-            _, (_, forgotten) = self._breakers.popitem(last=False)
+            displaced, (_, forgotten) = self._breakers.popitem(last=False)
             for pool in forgotten.open:
-                self._on_breaker(pool, False, forgotten.share(pool))
+                self._on_breaker(pool, displaced, False, forgotten.share(pool))
         self._keep(placement, breaker, frozenset())
         return breaker
 
     def _keep(self, placement: Placement, breaker: Breaker, before: frozenset[str]) -> None:
         """It is counted on this view; say where it opened or closed by that."""
         for pool in before ^ breaker.open:
-            self._on_breaker(pool, pool in breaker.open, breaker.share(pool))
+            self._on_breaker(pool, placement, pool in breaker.open, breaker.share(pool))
         self._breakers[placement] = (self.view.basis, breaker)
 
     def table(self, ask: Ask) -> Table:

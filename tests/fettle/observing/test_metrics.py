@@ -1,7 +1,14 @@
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
+from structlog.testing import capture_logs
 
-from fettle.observing.metrics import ExtenderMetrics, SelectorMetrics, ViewMetrics
+from fettle.observing.metrics import (
+    BreakerMetrics,
+    ExtenderMetrics,
+    SelectorMetrics,
+    ViewMetrics,
+)
+from fettle.policy import Degraded, Placement
 from fettle.view import Publisher, Source
 from tests.fettle import building as b
 
@@ -57,3 +64,19 @@ def test_each_start_of_the_selectors_worker_is_counted() -> None:
     registry = CollectorRegistry()
     registry.register(SelectorMetrics(lambda: 3))
     assert registry.get_sample_value("fettle_selector_worker_starts_total") == 3
+
+
+def test_a_breaker_says_for_what_kind_of_policy_it_opened() -> None:
+    registry = CollectorRegistry()
+    breakers = BreakerMetrics(registry)
+    strict, mild = Placement(min_score=0.7, degraded=Degraded.REFUSE), Placement()
+    with capture_logs() as logs:
+        breakers.turned("gpu.example.com", strict, True, 0.25)
+        breakers.turned("gpu.example.com", mild, True, 0.21)
+        breakers.turned("gpu.example.com", strict, False, 0.1)
+    assert [(log["event"].split(":")[0], log["min_score"], log["degraded"]) for log in logs] == [
+        ("breaker open", 0.7, "Refuse"),
+        ("breaker open", 0.3, "Allow"),
+        ("breaker closed", 0.7, "Refuse"),
+    ]
+    assert registry.get_sample_value("fettle_breaker_open", {"pool": "gpu.example.com"}) == 1

@@ -328,7 +328,7 @@ async def test_breakers_of_ever_new_minimum_scores_are_told_closed_when_forgotte
         publisher,
         SelectorEngine(),
         Settings(),
-        on_breaker=lambda _pool, is_open, _share: told.update([is_open]),
+        on_breaker=lambda _pool, _placement, is_open, _share: told.update([is_open]),
     )
     nodes = [b.node(f"n{i}", gpus=8, own=b.health(0.1 if i < 10 else 1.0)) for i in range(20)]
     publisher.publish(b.view(*nodes), frozenset(n.name for n in nodes))
