@@ -21,6 +21,7 @@ from fettle.verdicts.claimed import Allocator
 from fettle.verdicts.verdicts import EXTENDED_RESOURCES, Verdict, judging
 from fettle.view import NodeView
 from fettle.wire import core, resource
+from fettle.wire.meta import OwnerReference
 
 REMEMBERED = 2000
 BRIEF = Budget(steps=2000)
@@ -33,8 +34,8 @@ class Result(StrEnum):
 
     EXACT: these very devices. REFUSED_DEVICE: others, and one of them the policy refuses.
     UNDECIDED: others, after none could be predicted. STALE: others, and the node had changed since
-    the pod was answered. OTHER_SOUND: others, which the policy accepts, with no such excuse; also
-    where none were to be had. The first that applies.
+    the pod was answered, or is not known to have one of them. OTHER_SOUND: others, which the policy
+    accepts, with no such excuse; also where none were to be had. The first that applies.
     """
 
     EXACT = "exact"
@@ -99,7 +100,8 @@ class Predictions:
         """The pod that a claim is for: its owner, or the latest that names it."""
         namespace = claim.metadata.namespace
         if owner := _owner(claim):
-            return self._answered.get(f"{namespace}/{owner}")
+            answered = self._answered.get(f"{namespace}/{owner.name}")
+            return answered if answered and answered.pod.metadata.uid == owner.uid else None
         latest = (a for a in reversed(self._answered.values()))
         return next(
             (a for a in latest if a.pod.metadata.namespace == namespace and _entry(claim, a.pod)),
@@ -124,7 +126,7 @@ class Predictions:
             return Result.REFUSED_DEVICE
         if verdict.undecided:
             return Result.UNDECIDED
-        return Result.STALE if changed else Result.OTHER_SOUND
+        return Result.STALE if changed or len(here) < len(held) else Result.OTHER_SOUND
 
     def _predicted(self, answered: _Answered, node: NodeView) -> tuple[Verdict, bool]:
         """The verdict, and whether the node has changed since the pod was answered.
@@ -145,10 +147,10 @@ class Predictions:
         return kept
 
 
-def _owner(claim: resource.ResourceClaim) -> str:
-    """The name of the pod that a claim was made for; "" where it was not made for one."""
+def _owner(claim: resource.ResourceClaim) -> OwnerReference | None:
+    """The pod that a claim was made for; None where it was not made for one."""
     owners = claim.metadata.owner_references or ()
-    return next((owner.name for owner in owners if owner.kind == "Pod"), "")
+    return next((owner for owner in owners if owner.kind == "Pod"), None)
 
 
 def _node(claim: resource.ResourceClaim) -> str:

@@ -47,14 +47,14 @@ class Cluster:
 
 POD: core.Pod = b.pod(
     {
-        "metadata": {"name": "p", "namespace": "default"},
+        "metadata": {"name": "p", "namespace": "default", "uid": "1"},
         "spec": {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "t"}]},
     }
 )
 
 
 def claim(
-    device: str | None, *, node: str = "n", pod: str = "p", **more: Any
+    device: str | None, *, node: str = "n", pod: str = "p", uid: str = "1", **more: Any
 ) -> resource.ResourceClaim:
     field = {"key": "metadata.name", "operator": "In", "values": [node]}
     result = {"request": "r", "driver": b.DRIVER, "pool": "n", "device": device, **more}
@@ -66,7 +66,7 @@ def claim(
         "name": "p-gpu-x",
         "namespace": "default",
         "annotations": {"resource.kubernetes.io/pod-claim-name": "gpu"},
-        "ownerReferences": [{"kind": "Pod", "name": pod, "uid": "1"}],
+        "ownerReferences": [{"kind": "Pod", "name": pod, "uid": uid}],
     }
     status = {"allocation": allocation} if device else {}
     return b.claim({"metadata": metadata, "spec": TEMPLATE, "status": status})
@@ -138,6 +138,13 @@ def test_a_device_where_none_was_to_be_had_is_a_wrong_prediction() -> None:
     assert cluster.told == [Result.OTHER_SOUND]
 
 
+def test_a_device_that_the_node_is_not_known_to_have_tells_nothing_of_the_search() -> None:
+    cluster = Cluster(b.device("a"))
+    cluster.answer()
+    cluster.predictions.claim(claim("new"))
+    assert cluster.told == [Result.STALE]
+
+
 def test_a_device_where_none_was_to_be_had_before_the_node_changed_is_stale() -> None:
     cluster = Cluster(b.device("a", allocated=True))
     cluster.answer()
@@ -155,8 +162,18 @@ def test_a_refused_device_is_told_even_where_nothing_could_be_predicted() -> Non
 
 @pytest.mark.parametrize(
     "other",
-    [claim(None), claim("a", node="unknown"), claim("a", pod="never-seen")],
-    ids=["not allocated", "a node that nobody knows", "a pod that was not answered"],
+    [
+        claim(None),
+        claim("a", node="unknown"),
+        claim("a", pod="never-seen"),
+        claim("a", uid="2"),
+    ],
+    ids=[
+        "not allocated",
+        "a node that nobody knows",
+        "a pod that was not answered",
+        "a pod of the same name as one that was",
+    ],
 )
 def test_what_was_not_predicted_is_not_counted(other: resource.ResourceClaim) -> None:
     cluster = Cluster(b.device("a"))
