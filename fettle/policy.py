@@ -19,9 +19,9 @@ ON_DEVICE_FAILURE_ANNOTATION = "fettle.dev/on-device-failure"
 ANNOTATIONS = (ANNOTATION, MIN_SCORE_ANNOTATION, ON_DEVICE_FAILURE_ANNOTATION)
 """All that a pod can say about its policy."""
 DEVICE_FAILED = "fettle.dev/DeviceFailed"
-"""The pod condition type set before Fettle evicts a pod whose device failed."""
+"""The condition by which a Job can tell that a pod failed by its device, if it is set before."""
 DEGRADED_TAINT = "fettle.dev/degraded"
-"""The key under which Fettle taints degraded devices: only claims that tolerate it get them."""
+"""The taint of degraded devices: only claims that tolerate it get them."""
 
 MAX_EXPRESSION = 4096
 """Characters of a requirement."""
@@ -191,12 +191,13 @@ class JobSetFailure(Section, frozen=True, kw_only=True):
 
 
 class Failure(Section, frozen=True, kw_only=True):
-    """How a workload treats a failing device, and what Fettle does about it.
+    """How a workload treats a failing device.
 
     `ignore_disruptions`: a Job does not count pods that were evicted or lost their device.
     `fail_job_on_exit_codes`: a Job fails at once, since another try would end the same way.
     `restart_container_on_exit_codes`: the container starts again in its pod, on its devices.
-    `backoff_limit_per_index` is for Jobs whose completions are Indexed.
+    `backoff_limit_per_index` is for Jobs whose completions are Indexed. `on_device_failure` is
+    reserved: it is read and shown, and nothing follows from it yet.
     """
 
     ignore_disruptions: bool = False
