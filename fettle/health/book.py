@@ -6,7 +6,7 @@ the writer task touches it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from fettle.evidence.reports import Report
 from fettle.evidence.rules import Rules
@@ -38,16 +38,18 @@ class HealthBook:
         """The messenger is gone; what it said fades, or is clear where its silence says so."""
         return self._ledger.vanish(reporter, now)
 
-    def forget(self, key: Subject, now: float) -> None:
-        """The subject itself is gone, or another now; a node takes its device-plugin units along.
+    def forget(self, subjects: Collection[Subject], now: float) -> None:
+        """These subjects are gone, or are others now; a node takes its device-plugin units along.
 
-        What messengers that are still there say of it counts when it is asked about again, and so
+        What messengers that are still there say of one counts when it is asked about again, and so
         does nothing else: as after a restart. What fades meanwhile, or was latched by a messenger
         that is gone, is let go by a sweep, so that a subject which never comes back costs nothing.
         """
-        gone = self._ledger.forget(key, now)
-        if gone or key in self._memory:
-            gone.add(key)
+        gone = {subject for subject in subjects if subject in self._memory}
+        for subject in subjects:
+            if known := self._ledger.forget(subject, now):
+                gone |= {subject, *known}
+        if gone:
             for judged in [k for k, m in self._memory.items() if not gone.isdisjoint(m.subjects)]:
                 del self._memory[judged]
 

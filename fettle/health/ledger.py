@@ -163,6 +163,8 @@ class Ledger:
                 for said in [s for s in known.standing if s.subject not in followed]:
                     self._withdraw(known, said)
             self._keep(known)
+        for subject in [s for s in self._eased if s not in followed and not self.knows(s)]:
+            del self._eased[subject]
         for node, units in list(self._units.items()):
             self._units[node] = {u for u in units if self.knows(u) or u in followed}
             if not self._units[node]:

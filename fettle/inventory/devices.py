@@ -86,6 +86,11 @@ class Devices:
                 if slice_.node == node:
                     yield from slice_.devices
 
+    def not_seen_by(self, node: str) -> None:
+        """The node is gone: nothing is kept of what it saw."""
+        for pool in self._on_node.get(node, set()) | self._network:
+            self._pools[pool].seen.pop(node, None)
+
     def is_common(self, pool: PoolId) -> bool:
         """Whether all nodes see the same of a pool."""
         return pool in self._pools and self._pools[pool].common
@@ -156,6 +161,8 @@ class Devices:
         known.settle()
         for node in nodes - known.nodes:
             self._on_node[node].discard(pool)
+            if not self._on_node[node]:
+                del self._on_node[node]
         for node in known.nodes:
             self._on_node[node].add(pool)
         (self._network.add if known.network else self._network.discard)(pool)

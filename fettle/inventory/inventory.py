@@ -164,7 +164,7 @@ class Inventory:
         name = new.metadata.name
         self._nodes.dirty.add(name)
         if old is None:
-            self._book.forget(NodeId(name), now)
+            self._book.forget({NodeId(name)}, now)
         elif _replaced(old, new):
             self._forget_node(name, now)
         self._report(gathering.of_node(new, self._rules, now), now)
@@ -237,9 +237,7 @@ class Inventory:
             return
         for pod, (node, held), add in ((old, before, False), (new, after, True)):
             if node and pod is not None:
-                (self._nodes.pods_on[node].add if add else self._nodes.pods_on[node].discard)(
-                    new.metadata.key
-                )
+                (self._nodes.pod_came if add else self._nodes.pod_left)(node, new.metadata.key)
                 if held:
                     self._nodes.dirty.add(node)
 
@@ -277,7 +275,8 @@ class Inventory:
                 self._mark((device.device,))
         elif isinstance(old, core.Pod):
             node, held = records.place(old)
-            self._nodes.pods_on[node].discard(key)
+            if node:
+                self._nodes.pod_left(node, key)
             if held:
                 self._nodes.dirty.add(node)
 
@@ -299,14 +298,13 @@ class Inventory:
     def _forget_node(self, name: str, now: float) -> None:
         """It was deleted, and what it said with it; what others say waits for its return."""
         self._book.vanish(f"{kinds.NODE.name} {name}", now)
-        self._book.forget(NodeId(name), now)
+        self._book.forget({NodeId(name)}, now)
 
     def _take(self, effect: Effect, now: float) -> None:
         self._nodes.dirty.update(effect.nodes)
         if effect.everywhere:
             self._nodes.soil_all()
-        for device in effect.gone | effect.come:
-            self._book.forget(device, now)
+        self._book.forget(effect.gone | effect.come, now)
         self._restless_rules.update(effect.rules)
 
     def _dirty_pool(self, pool: PoolId) -> None:

@@ -3,6 +3,8 @@
 from collections import defaultdict
 from collections.abc import Mapping
 
+import structlog
+
 from fettle.affinity import Malformed, Place
 from fettle.health import HealthBook
 from fettle.inventory import records, shapes
@@ -12,14 +14,16 @@ from fettle.inventory.placing import place as place_units
 from fettle.inventory.pools import Gathered, PoolId
 from fettle.inventory.quarantine import Quarantine
 from fettle.inventory.stores import Stores
+from fettle.model import UNKNOWN_SCORE, Health, State
 from fettle.view import NodeView, PoolView
 from fettle.wire import core
+
+_LOG = structlog.get_logger(__name__)
 
 
 class Nodes:
     """`dirty` are names of nodes whose record may be out of date, `changed` of those whose record
-    differs since the last view, `partial` of those whose Node could never be read as a whole;
-    `pods_on` are keys of pods by node.
+    differs since the last view, `partial` of those whose Node could never be read as a whole.
     """
 
     def __init__(
@@ -31,7 +35,7 @@ class Nodes:
         self._quarantine = quarantine
         self._network_views: dict[PoolId, PoolView] = {}
         self.records: dict[str, NodeView] = {}
-        self.pods_on: dict[str, set[str]] = defaultdict(set)
+        self._pods_on: dict[str, set[str]] = defaultdict(set)
         self.dirty: set[str] = set()
         self.changed: set[str] = set()
         self.partial: set[str] = set()
@@ -41,15 +45,30 @@ class Nodes:
         self._network_views.clear()
         self.dirty.update(self._stores.nodes, self.records)
 
+    def pod_came(self, node: str, key: str) -> None:
+        """A pod is on a node, by name: anybody may name one that there is not."""
+        self._pods_on[node].add(key)
+
+    def pod_left(self, node: str, key: str) -> None:
+        pods = self._pods_on[node]
+        pods.discard(key)
+        if not pods:
+            del self._pods_on[node]
+
     def refresh_one(self, now: float) -> None:
         """Bring the record of one dirty node up to date."""
         name = self.dirty.pop()
         node = self._stores.nodes.get(name)
         if node is None:
+            self._devices.not_seen_by(name)
             if self.records.pop(name, None) is not None:
                 self.changed.add(name)
             return
-        record = self._record(node, now)
+        try:
+            record = self._record(node, now)
+        except Exception as error:  # one node that we fail on must not cost the others
+            _LOG.exception("nothing can be said of a node", node=name)
+            record = _unknown(node, f"Node {name}: cannot be judged: {error!r}")
         if record != self.records.get(name):
             self.records[name] = record
             self.changed.add(name)
@@ -67,7 +86,7 @@ class Nodes:
         units = records.of_units(placing, self._book, now)
         pools, malformed = self._pools(Place(name, labels), placing, now)
         pods: Mapping[str, core.Pod] = self._stores.pods
-        here = [pods[key] for key in self.pods_on.get(name, ()) if key in pods]
+        here = [pods[key] for key in self._pods_on.get(name, ()) if key in pods]
         return NodeView(
             name=name,
             labels=labels,
@@ -109,6 +128,17 @@ class Nodes:
         unseen = dict(self._quarantine.unseen(known))
         doubted += [shapes.doubted(Gathered(pool), why) for pool, why in unseen.items()]
         return sorted(doubted, key=lambda pool: pool.order)
+
+
+def _unknown(node: core.Node, why: str) -> NodeView:
+    return NodeView(
+        name=node.metadata.name,
+        labels=node.metadata.labels or {},
+        health=Health(UNKNOWN_SCORE, State.UNKNOWN),
+        plugins={},
+        pools=(),
+        quarantined=(why,),
+    )
 
 
 def _kubelet(node: core.Node) -> str:

@@ -76,6 +76,8 @@ class Breaker:
         for entry in networked:
             before = self._seen_by[entry]
             self._seen_by[entry] = now = before + sign
+            if not now:
+                del self._seen_by[entry]
             if 0 in (before, now):  # the first node that sees it, or the last one that did
                 total = self._totals[entry[0].driver]
                 total[0] += sign

@@ -14,7 +14,7 @@ def test_a_node_that_is_forgotten_takes_its_units_with_it(book: HealthBook) -> N
     of(book, UNIT)
     of(book, NODE)
     book.vanish("Node gpu-1", NOW)
-    book.forget(NODE, NOW)
+    book.forget({NODE}, NOW)
     assert of(book, UNIT) is SOUND
     assert of(book, NODE) is SOUND
     assert book.units("gpu-1") == set()
@@ -31,12 +31,12 @@ def test_what_a_messenger_still_says_of_a_subject_that_was_gone_counts_again(
     assert of(book, UNIT).score == 0.1
     book.vanish("pod b", NOW)
     assert of(book, UNIT).score == 0.1  # bad news outlives its messenger,
-    book.forget(NODE, NOW)
+    book.forget({NODE}, NOW)
     assert of(book, UNIT).score == 0.3  # but not what it was about as well
     assert book.units("gpu-1") == {UNIT}
     book.vanish("pod a", NOW)
     book.vanish("pod c", NOW)
-    book.forget(NODE, NOW)
+    book.forget({NODE}, NOW)
     assert of(book, UNIT) is SOUND
     assert book.units("gpu-1") == set()
 
@@ -46,10 +46,10 @@ def test_what_was_latched_of_a_device_that_is_gone_goes_with_its_messenger(
 ) -> None:
     book.report(Report("claim", (fault(kind=Kind.LATCHED),)), NOW)
     of(book)
-    book.forget(DEVICE, NOW)
+    book.forget({DEVICE}, NOW)
     book.moving(NOW + 3600)
     assert of(book, now=NOW + 3600).state is State.UNHEALTHY  # its messenger is still there
-    book.forget(DEVICE, NOW + 3600)
+    book.forget({DEVICE}, NOW + 3600)
     book.vanish("claim", NOW + 3600)
     book.moving(NOW + 7200)
     assert of(book, now=NOW + 7200) is SOUND
@@ -57,7 +57,7 @@ def test_what_was_latched_of_a_device_that_is_gone_goes_with_its_messenger(
 
 def test_what_fades_of_a_unit_that_is_gone_is_let_go(book: HealthBook) -> None:
     book.report(Report("pod", (fault(UNIT),)), NOW)
-    book.forget(NODE, NOW)
+    book.forget({NODE}, NOW)
     book.vanish("pod", NOW)
     book.moving(NOW + 86_400)
     assert book.units("gpu-1") == set()
@@ -68,5 +68,5 @@ def test_a_device_is_judged_afresh_once_its_node_is_another(book: HealthBook) ->
     book.report(Report("Node gpu-1", (fault(NODE, 0.9),)), NOW)
     assert book.assess(DEVICE, (DEVICE, NODE), NOW).state is State.UNHEALTHY
     book.vanish("Node gpu-1", NOW)
-    book.forget(NODE, NOW)
+    book.forget({NODE}, NOW)
     assert book.assess(DEVICE, (DEVICE, NODE), NOW) is SOUND

@@ -193,7 +193,7 @@ def test_of_a_subject_that_came_back_counts_what_those_who_are_there_say(
     for report in left:
         lived.vanish(f"gone {report.reporter}", T0)
     for subject in SUBJECTS:
-        lived.forget(subject, T0)
+        lived.forget({subject}, T0)
     one, other = assess(lived), assess(told(said))
     assert abs(one.score - other.score) <= 0.0001
     assert (one.state, one.held) == (other.state, other.held)
@@ -340,6 +340,6 @@ def test_of_a_subject_that_is_gone_with_all_who_spoke_of_it_nothing_is_left(
     for report in said:
         filled.vanish(report.reporter, T0)
     for subject in SUBJECTS:
-        filled.forget(subject, T0)
+        filled.forget({subject}, T0)
     assert assess(filled) is SOUND
     assert filled.units("gpu-1") == set()

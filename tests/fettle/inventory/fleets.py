@@ -20,9 +20,9 @@ RULES = rules.load()
 class Fleet:
     """An inventory with a clock, and the view that its last change led to."""
 
-    def __init__(self) -> None:
+    def __init__(self, book: HealthBook | None = None) -> None:
         self.now = 1_000_000.0
-        self.inventory = Inventory(HealthBook(HealthSettings(), RULES), RULES)
+        self.inventory = Inventory(book or HealthBook(HealthSettings(), RULES), RULES)
         self.view: View = EMPTY
         self.changed: frozenset[str] = frozenset()
 

@@ -1,13 +1,17 @@
 """Objects that cannot be read leave in doubt what they speak of, and nothing else."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
+from fettle.health import HealthBook
+from fettle.model import Health, NodeId, State, Subject
+from fettle.settings import HealthSettings
 from fettle.wire import kinds
 from fettle.wire.kinds import Kind
 from tests.fettle import building as b
-from tests.fettle.inventory.fleets import Fleet, claim, node, slice_
+from tests.fettle.inventory.fleets import RULES, Fleet, claim, node, slice_
 
 
 @pytest.fixture
@@ -133,3 +137,23 @@ def test_shares_alike_in_one_claim_add_up(fleet: Fleet) -> None:
     del results[1]
     fleet.take(kinds.CLAIM, made)
     assert fleet.look().nodes["n"].pools[0].devices[0].consumed == {"memory": 4 * 10**9}
+
+
+class Defective(HealthBook):
+    """Fails on one node, as a defect of ours would."""
+
+    def assess(self, key: Subject, subjects: Iterable[Subject], now: float) -> Health:
+        if key == NodeId("n"):
+            raise ZeroDivisionError("by a defect")
+        return super().assess(key, subjects, now)
+
+
+def test_a_node_that_cannot_be_judged_is_unknown_and_costs_no_other() -> None:
+    fleet = Fleet(Defective(HealthSettings(), RULES))
+    for name in ("n", "other"):
+        fleet.put(kinds.NODE, node(name))
+    nodes = fleet.look().nodes
+    assert nodes["n"].health.state is State.UNKNOWN
+    assert nodes["n"].quarantined == ("Node n: cannot be judged: ZeroDivisionError('by a defect')",)
+    assert nodes["other"].health.state is State.HEALTHY
+    assert nodes["other"].plugins

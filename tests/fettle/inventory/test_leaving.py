@@ -1,0 +1,99 @@
+"""What is gone leaves nothing behind, however many names come and go."""
+
+import gc
+from typing import Any
+
+from fettle.evidence import rules
+from fettle.health.book import SWEEP_EVERY_S
+from fettle.policy import TRAINING
+from fettle.settings import BreakerSettings
+from fettle.verdicts.breaker import Breaker
+from fettle.wire import kinds
+from fettle.wire.kinds import Kind
+from tests.fettle import building as b
+from tests.fettle.inventory import test_coming_back as saying
+from tests.fettle.inventory.fleets import RULES, Fleet, claim, node, slice_
+
+LONG_S = 30 * 86_400.0
+
+
+def held_by(root: object) -> int:
+    """How many objects are kept by one, those of its class and of the rules apart."""
+    assert isinstance(RULES, rules.Rules)
+    seen = {id(RULES)}
+    waiting, count = [root], 0
+    while waiting:
+        one = waiting.pop()
+        if id(one) in seen or isinstance(one, type):
+            continue
+        seen.add(id(one))
+        count += 1
+        waiting.extend(gc.get_referents(one))
+    return count
+
+
+def seen_by_selector(name: str) -> Any:
+    """A slice of the network, of which each node sees what its name lets it see."""
+    slice_of_network: Any = slice_(name)
+    del slice_of_network["spec"]["nodeName"]
+    unlike = {"key": "metadata.name", "operator": "NotIn", "values": ["another"]}
+    slice_of_network["spec"]["nodeSelector"] = {"nodeSelectorTerms": [{"matchFields": [unlike]}]}
+    return slice_of_network
+
+
+def come_and_go(fleet: Fleet, name: str) -> None:
+    """Objects of every kind that have something to say come, are looked at, and go."""
+    network: Any = slice_(f"net-{name}")
+    del network["spec"]["nodeName"]
+    network["spec"]["allNodes"] = True
+    lost = b.gpu_pod(name=f"lost-{name}")
+    lost["spec"]["nodeName"] = f"nowhere-{name}"
+    come: list[tuple[Kind, Any]] = [
+        (kinds.NODE, saying.ill(name)),
+        (kinds.SLICE, slice_(name)),
+        (kinds.SLICE, network),
+        (kinds.POD, saying.unit_said_ill(f"unit-{name}", name)),
+        (kinds.POD, saying.device_said_ill(f"device-{name}", name)),
+        (kinds.POD, saying.refused(f"refused-{name}", name)),
+        (kinds.POD, lost),
+        (kinds.CLAIM, claim(f"claim-{name}", "gpu-0", name)),
+        (kinds.CLAIM, saying.condition_of_claim(f"condition-{name}", name)),
+        (kinds.TAINT_RULE, saying.rule(f"rule-{name}")),
+    ]
+    for kind, raw in come:
+        fleet.put(kind, raw)
+        fleet.look()
+    fleet.put(kinds.NODE, node(name))  # the all-clear
+    fleet.look()
+    for kind, raw in come:
+        metadata = raw["metadata"]
+        place = f"{metadata['namespace']}/" if "namespace" in metadata else ""
+        fleet.inventory.remove(kind, place + metadata["name"], fleet.now)
+        fleet.look()
+    fleet.now += LONG_S
+    fleet.look()
+    fleet.now += SWEEP_EVERY_S
+    fleet.look()
+
+
+def test_nothing_is_left_of_what_came_and_went(fleet: Fleet) -> None:
+    fleet.put(kinds.NODE, node("stays"))
+    fleet.put(kinds.SLICE, seen_by_selector("stays-too"))
+    for number in range(3):
+        come_and_go(fleet, f"early-{number}")
+    before = held_by(fleet)
+    for number in range(10):
+        come_and_go(fleet, f"later-{number}")
+    assert held_by(fleet) <= before
+
+
+def test_the_breaker_forgets_devices_of_the_network_that_are_gone() -> None:
+    breaker = Breaker(TRAINING.placement, BreakerSettings())
+
+    def turn(name: str) -> int:
+        fabric = b.pool(b.device(f"fab-{name}", 0.5, local=""))
+        breaker.update({"n"}, {"n": b.node("n", pools=(fabric,))})
+        return held_by(breaker)
+
+    first = turn("0")
+    assert max(turn(str(i)) for i in range(1, 20)) - first < 5
