@@ -1,10 +1,12 @@
 """Extended resources of pods: how many units a pod needs, and the DRA requests that may stand
-for them. Counted and named as the scheduler does; pure, imports only `wire` and `claims`.
+for them. Counted and named as the scheduler does; pure, imports only `wire`, `amounts` and
+`claims`.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 
+from fettle.amounts import Unreadable, amount
 from fettle.asks import claims
 from fettle.asks.claims import Alternative, Request
 from fettle.wire import core, resource
@@ -13,6 +15,7 @@ OWN_PREFIX = "fettle.dev/"
 MARKER = "fettle.dev/claims"
 """The extended resource that the webhook adds to pods with claims, so that we are asked."""
 IMPLICIT_CLASS_PREFIX = "deviceclass.resource.kubernetes.io/"
+"""Before the name of a class: the extended resource that every class stands behind."""
 
 
 def device_units(pod: core.Pod) -> Iterator[tuple[str, int]]:
@@ -73,19 +76,17 @@ def is_device_resource(name: str) -> bool:
 
 
 MAX_UNITS = 2**63 - 1
-_SUFFIXES = {"k": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
 
 
 @lru_cache(maxsize=1024)
 def units_of(quantity: str | int) -> int:
-    """An extended resource's quantity, which the API requires to be whole; 0 if it is none."""
-    if isinstance(quantity, int):
-        return min(max(0, quantity), MAX_UNITS)
-    number = quantity.rstrip("kKMGi")
-    factor = _SUFFIXES.get(quantity[len(number) :], 1)
+    """An extended resource's quantity as the scheduler counts it; 0 if it cannot be read.
+
+    A part of a unit counts as one, though the API server takes none.
+    """
     try:
-        return min(max(0, int(number)) * factor, MAX_UNITS)
-    except ValueError:
+        return min(max(0, amount(quantity).ceil()), MAX_UNITS)
+    except Unreadable:
         return 0
 
 

@@ -33,7 +33,7 @@ class Held:
     __slots__ = ("derived", "nano", "scale", "small", "value")
 
     def __init__(self, quantity: Quantity, *, derived: bool = False) -> None:
-        self.nano, self.value, self.scale, self.small = quantity
+        self.nano, self.value, self.scale, self.small = quantity[:4]
         self.derived = derived
 
     def compare(self, other: "Held") -> int:

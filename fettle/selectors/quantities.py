@@ -2,7 +2,7 @@
 
 Pure; imports nothing of Fettle. Values are whole numbers of 1e-9, since the API rounds finer ones
 away from zero to that. Whether a value "is an integer" depends on how it was written (`1` is,
-`1.0` and `1.0Gi` are not), so how it is held is kept.
+`1.0` and `1.0Gi` are not), and so does what Go's `==` says, so how it is held is kept.
 """
 
 import re
@@ -43,12 +43,16 @@ class Quantity(NamedTuple):
     """`nano`: the value in units of 1e-9, which is also `value` · 10**`scale`.
 
     `small`: Kubernetes holds it as such a pair of machine integers, not as a big decimal.
+    `format`: how it was written, `BinarySI`, `DecimalSI` or `DecimalExponent`. `text`: what
+    Kubernetes keeps of the writing beside a small one, "" where it was not canonical.
     """
 
     nano: int
     value: int = 0
     scale: int = 0
     small: bool = False
+    format: str = "DecimalSI"
+    text: str = ""
 
     def integer(self) -> int | None:
         """The value where the API calls it an integer, else None."""
@@ -61,6 +65,7 @@ class Quantity(NamedTuple):
 class _Text(NamedTuple):
     """A quantity's text in parts; `fraction` is "" both for `1` and for `1.`."""
 
+    whole: str
     negative: bool
     number: str
     fraction: str
@@ -72,6 +77,8 @@ def parse(text: str) -> Quantity:
     """The quantity as the API reads it; raises ValueError, or Unsure where that is not modelled."""
     if not text:
         raise ValueError("a quantity cannot be empty")
+    if text == "0":
+        return Quantity(0, small=True, text="0")
     match = _PARTS.fullmatch(text)
     if match is None:
         raise ValueError(f"{text!r} is no quantity")
@@ -79,14 +86,16 @@ def parse(text: str) -> Quantity:
         raise Unsure("a quantity of very many digits")
     number, fraction, suffix = match["number"], match["fraction"] or "", match["suffix"]
     parts = _Text(
+        whole=text,
         negative=match["sign"] == "-",
         number=number or "0",
         fraction=fraction,
         has_digits=any(c.isdigit() for c in text[: len(text) - len(suffix)]),
     )
     if suffix in _BINARY:
-        return _binary(text, parts, _BINARY[suffix])
-    return _decimal(text, parts, _exponent(text, suffix))
+        return _binary(parts, _BINARY[suffix])
+    format_ = "DecimalSI" if suffix in _DECIMAL else "DecimalExponent"
+    return _decimal(parts, _exponent(text, suffix), format_)
 
 
 def _exponent(text: str, suffix: str) -> int:
@@ -100,36 +109,41 @@ def _exponent(text: str, suffix: str) -> int:
     return int(match[1])
 
 
-def _decimal(text: str, parts: _Text, exponent: int) -> Quantity:
+def _decimal(parts: _Text, exponent: int, format_: str) -> Quantity:
     digits = parts.number + parts.fraction
     scale = exponent - len(parts.fraction)
-    small = len(digits) <= _SMALL_DIGITS and scale >= -_NANO
-    if not small and not parts.has_digits:
-        raise ValueError(f"{text!r} has no digits")
-    return _quantity(parts, int(digits), scale, small=small)
+    if len(digits) <= _SMALL_DIGITS and scale >= -_NANO:
+        canonical = scale % 3 == 0 and digits[0] != "0" and not digits.endswith("000")
+        return _small(parts, int(digits), scale, format_, canonical=canonical)
+    return _big(parts, int(digits), scale, format_)
 
 
-def _binary(text: str, parts: _Text, exponent: int) -> Quantity:
+def _binary(parts: _Text, exponent: int) -> Quantity:
     room = 15 - len(parts.number) - exponent * 3 // 10 - 1
-    value = int(parts.number + parts.fraction) * 2**exponent
+    number = int(parts.number + parts.fraction)
+    value = number * 2**exponent
     if not parts.fraction and room >= 0 and value <= _MAX_INT:
-        return _quantity(parts, value, 0, small=True)
-    if not parts.has_digits:
-        raise ValueError(f"{text!r} has no digits")
+        return _small(parts, value, 0, "BinarySI", canonical=number % 8 != 0)
     if _nano(value, -len(parts.fraction)) > _MAX_INT * _UNIT:
-        return _quantity(parts, _MAX_INT, 0, small=False, rounded=True)
-    return _quantity(parts, value, -len(parts.fraction), small=False)
+        return _big(parts, _MAX_INT, 0, "BinarySI", rounded=True)
+    return _big(parts, value, -len(parts.fraction), "BinarySI")
 
 
-def _quantity(
-    parts: _Text, value: int, scale: int, *, small: bool, rounded: bool = False
-) -> Quantity:
+def _small(parts: _Text, value: int, scale: int, format_: str, *, canonical: bool) -> Quantity:
+    sign = -1 if parts.negative else 1
+    kept = parts.whole if canonical else ""
+    return Quantity(sign * _nano(value, scale), sign * value, scale, True, format_, kept)
+
+
+def _big(parts: _Text, value: int, scale: int, format_: str, *, rounded: bool = False) -> Quantity:
     """Big decimals are rounded to 1e-9, but for zero, which keeps its digits."""
+    if not parts.has_digits:
+        raise ValueError(f"{parts.whole!r} has no digits")
     nano = _nano(value, scale)
-    if not small and value and not rounded:
+    if value and not rounded:
         value, scale = nano, -_NANO
     sign = -1 if parts.negative else 1
-    return Quantity(sign * nano, sign * value, scale, small)
+    return Quantity(sign * nano, sign * value, scale, False, format_)
 
 
 def _nano(value: int, scale: int) -> int:

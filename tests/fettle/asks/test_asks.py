@@ -53,9 +53,27 @@ def test_containers_add_up_and_an_init_container_counts_where_it_needs_more() ->
 
 @pytest.mark.parametrize(
     ("quantity", "units"),
-    [("8", 8), (8, 8), ("1k", 1000), ("2Ki", 2048), ("0", 0), ("-3", 0), ("half", 0), ("", 0)],
+    [
+        ("8", 8),
+        (8, 8),
+        ("1k", 1000),
+        ("2Ki", 2048),
+        ("1T", 10**12),
+        ("2Ti", 2**41),
+        ("1e3", 1000),
+        ("2000m", 2),
+        ("2.0", 2),
+        ("1500m", 2),  # a part of one counts as one, as the scheduler rounds it
+        ("0", 0),
+        ("-3", 0),
+        ("99E", 2**63 - 1),
+        ("half", 0),
+        ("", 0),
+    ],
 )
-def test_quantities_of_units_are_whole_numbers(quantity: str | int, units: int) -> None:
+def test_quantities_of_units_are_read_as_the_scheduler_reads_them(
+    quantity: str | int, units: int
+) -> None:
     assert extended.units_of(quantity) == units
 
 
