@@ -33,17 +33,17 @@ def track(constraint: Constraint, profile: Profile) -> Tracked:
     return Distinct(constraint, lists=lists)
 
 
-def attribute(constraint: Constraint, device: DeviceView) -> DeviceAttribute | None:
-    """The attribute by its full name, else by its bare name where the domain is the driver."""
+def attribute(name: str | None, device: DeviceView) -> DeviceAttribute | None:
+    """What a constraint compares: the attribute by its full name, else by its bare name where the
+    domain is the driver. None: the device has none, or the constraint names none."""
     attributes = device.published.device.attributes or {}
-    wanted = constraint.attribute or ""
-    found = attributes.get(wanted)
+    found = attributes.get(name or "")
     if found is not None:
         return found
-    domain, slash, name = wanted.partition("/")
+    domain, slash, bare = (name or "").partition("/")
     if not slash or domain != device.published.id.driver:
         return None
-    return attributes.get(name)
+    return attributes.get(bare)
 
 
 class _Tracker:
@@ -66,7 +66,7 @@ class Same(_Tracker):
     def add(self, request: Request, alternative: Alternative, device: DeviceView) -> bool:
         if not self._concerns(request, alternative):
             return True
-        found = attribute(self._constraint, device)
+        found = attribute(self._constraint.attribute, device)
         if found is None:
             return False
         if self._devices == 0:
@@ -93,7 +93,7 @@ class Common(_Tracker):
     def add(self, request: Request, alternative: Alternative, device: DeviceView) -> bool:
         if not self._concerns(request, alternative):
             return True
-        found = attribute(self._constraint, device)
+        found = attribute(self._constraint.attribute, device)
         values = as_set(found) if found is not None else None
         if values is None:
             return False
@@ -125,7 +125,7 @@ class Distinct(_Tracker):
     def add(self, request: Request, alternative: Alternative, device: DeviceView) -> bool:
         if not self._concerns(request, alternative):
             return True
-        found = attribute(self._constraint, device)
+        found = attribute(self._constraint.attribute, device)
         if found is None or not differs(found, self._seen, lists=self._lists):
             return False
         self._seen.append(found)
@@ -148,7 +148,7 @@ class DistinctByRequest(_Tracker):
     def add(self, request: Request, alternative: Alternative, device: DeviceView) -> bool:
         if not self._concerns(request, alternative):
             return True
-        found = attribute(self._constraint, device)
+        found = attribute(self._constraint.attribute, device)
         if found is None:
             return False
         if self._devices and not differs(found, self._seen.values(), lists=self._lists):

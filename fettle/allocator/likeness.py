@@ -55,5 +55,5 @@ def _seen(
         device.allocated,
         (pool.driver, pool.name, consumes) if device.published.device.consumes_counters else None,
         device.published.skips,
-        tuple(attribute(constraint, device) for constraint in constraints),
+        tuple(attribute(constraint.attribute, device) for constraint in constraints),
     )

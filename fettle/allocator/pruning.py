@@ -188,7 +188,7 @@ def _by_value(constraint: Constraint, able: Iterable[int], books: Books) -> dict
     """Candidates by the value they have; under None those whose value compares in other ways."""
     table: dict[object, list[int]] = {}
     for at in able:
-        found = attribute(constraint, books.candidates[at].device)
+        found = attribute(constraint.attribute, books.candidates[at].device)
         if found is None:
             continue
         values = [

@@ -136,7 +136,7 @@ def _without_attribute(claims: Sequence[Claim], plans: Plans, books: Books) -> s
             for plan in (alternatives[0] for alternatives in requests if len(alternatives) == 1):
                 matching = [at for at, matches in enumerate(plan.matches) if matches]
                 if constraint.concerns(plan.request.name, plan.name) and not any(
-                    attribute(constraint, books.candidates[at].device) for at in matching
+                    attribute(constraint.attribute, books.candidates[at].device) for at in matching
                 ):
                     return (
                         f"{claim.name}/{plan.name}: no device that matches has the attribute "

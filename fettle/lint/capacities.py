@@ -1,14 +1,18 @@
 """Rules about how much of a device's capacity a request asks for."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
-from fettle.amounts import Unreadable, nano
+from fettle.allocator.capacities import Requested, fits
+from fettle.allocator.outcomes import Aborted
+from fettle.amounts import Unreadable, amount, nano
 from fettle.lint.cluster import Cluster
 from fettle.lint.findings import Finding, Rule, Severity
 from fettle.lint.manifests import Manifest
 from fettle.lint.names import listed, nearest
 from fettle.lint.surveys import Survey
-from fettle.wire.resource import CapacityPolicy, DeviceCapacity
+from fettle.published import Capacity
+from fettle.wire.resource import DeviceCapacity, Quantity
 
 
 class UnknownCapacity(Rule):
@@ -61,57 +65,68 @@ class CapacityTooLarge(Rule):
             if survey is None or not survey.decided or not survey.matched:
                 continue
             for name, field in option.field.members("capacity", "requests"):
-                if isinstance(field.value, str | int) and _never(survey, name, field.value):
-                    most = max((_most(capacity) for capacity in _of(survey, name)), key=nano)
+                offers, wanted = _offers(survey, name), field.value
+                if not isinstance(wanted, str | int) or not offers or _may_give(offers, wanted):
+                    continue
+                problem = f"no matching device can give {wanted} of {name}"
+                if most := _most(offers):
                     yield self.finding(
                         field,
-                        f"no matching device can give {field.value} of {name}: the most that one "
-                        f"gives is {most}",
+                        f"{problem}: the most that one gives is {most}",
                         f"ask for at most {most}, in the steps of its requestPolicy",
                     )
+                else:
+                    fix = "ask for less: the steps of its requestPolicy round it up"
+                    yield self.finding(field, problem, fix)
 
 
-def _never(survey: Survey, name: str, wanted: str | int) -> bool:
-    """Whether the devices have this capacity, and none can give so much of it."""
-    capacities = _of(survey, name)
+class _Offer(NamedTuple):
+    """A capacity of a device as it is published, and as the allocator reads it."""
+
+    wire: DeviceCapacity
+    read: Capacity
+
+
+def _offers(survey: Survey, name: str) -> list[_Offer]:
+    """This capacity of all devices that have it; [] where one of them cannot be read."""
+    devices = [device.published for device in survey.looks.values()]
+    if any(device.unclear for device in devices):
+        return []
+    return [
+        _Offer(found, device.capacities[name])
+        for device in devices
+        if (found := (device.device.capacity or {}).get(name)) is not None
+    ]
+
+
+def _may_give(offers: Iterable[_Offer], wanted: Quantity) -> bool:
+    """Whether a device gives so much while nobody else has a share of it, or that is unclear.
+
+    Whether steps are counted in whole units depends on a feature gate, which is not known here.
+    """
     try:
-        return bool(capacities) and not any(_gives(capacity, wanted) for capacity in capacities)
+        asked = {"": amount(wanted)}
     except Unreadable:
+        return True
+    return any(_gives(offer, asked, fractional=way) for offer in offers for way in (False, True))
+
+
+def _gives(offer: _Offer, asked: Requested, *, fractional: bool) -> bool:
+    try:
+        return fits(asked, {"": offer.read}, {}, {}, fractional=fractional)
+    except Aborted:
         return False
 
 
-def _of(survey: Survey, name: str) -> list[DeviceCapacity]:
-    devices = (device.device for device in survey.looks.values())
-    return [found for d in devices if (found := (d.capacity or {}).get(name)) is not None]
+def _most(offers: Iterable[_Offer]) -> str:
+    """The largest of the amounts that a device names and can give; "" if there is none."""
+    given = (one for offer in offers for one in _named(offer.wire) if _may_give((offer,), one))
+    return str(max(given, key=nano, default=""))
 
 
-def _most(capacity: DeviceCapacity) -> str:
-    """The largest amount that one request can get of it."""
-    policy, whole = capacity.request_policy, capacity.value
-    amounts = list(policy.valid_values or ()) if policy is not None else []
-    if policy is not None and not amounts and policy.valid_range is not None:
-        amounts = [policy.valid_range.max] if policy.valid_range.max is not None else []
-    fitting = [amount for amount in amounts if nano(amount) <= nano(whole)]
-    return str(max(fitting, key=nano, default=whole))
-
-
-def _gives(capacity: DeviceCapacity, wanted: str | int) -> bool:
-    taken = _consumed(capacity.request_policy, nano(wanted))
-    return taken is not None and taken <= nano(capacity.value)
-
-
-def _consumed(policy: CapacityPolicy | None, wanted: int) -> int | None:
-    """What a request consumes, rounded by the policy; None: the policy does not allow it."""
-    if policy is None:
-        return wanted
-    if policy.default is not None and nano(policy.default) == wanted:
-        return wanted
-    if policy.valid_values:
-        return min((n for v in policy.valid_values if (n := nano(v)) >= wanted), default=None)
-    if (allowed := policy.valid_range) is None:
-        return wanted
-    least = nano(allowed.min) if allowed.min is not None else 0
-    taken = max(wanted, least)
-    if allowed.step is not None and (step := nano(allowed.step)) > 0:
-        taken = least + -(-(taken - least) // step) * step
-    return None if allowed.max is not None and taken > nano(allowed.max) else taken
+def _named(capacity: DeviceCapacity) -> Iterator[Quantity]:
+    yield capacity.value
+    if (policy := capacity.request_policy) is not None:
+        yield from policy.valid_values or ()
+        if policy.valid_range is not None and policy.valid_range.max is not None:
+            yield policy.valid_range.max

@@ -1,8 +1,9 @@
 """Rules about constraints between the devices of one claim."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
+from fettle.allocator import constraints
 from fettle.lint.cluster import Cluster
 from fettle.lint.fields import Field
 from fettle.lint.findings import Finding, Rule, Severity
@@ -10,7 +11,7 @@ from fettle.lint.manifests import Claim, Manifest, Option
 from fettle.lint.names import listed, nearest
 from fettle.lint.surveys import Selection, Survey
 from fettle.view import DeviceView
-from fettle.wire.resource import Device, DeviceAttribute
+from fettle.wire.resource import DeviceAttribute
 
 Wanted = list[tuple[Option, Survey]]
 
@@ -32,10 +33,7 @@ class UnpublishedAttribute(Rule):
                 claim, "matchAttribute", "distinctAttribute"
             ):
                 for option, survey in _surveyed(claim, constraint, cluster) or ():
-                    devices = [device.device for device in survey.looks.values()]
-                    driver_of = [look.driver for look in survey.looks]
-                    looked = zip(driver_of, devices, strict=True)
-                    if devices and not any(value(attribute, d, one) for d, one in looked):
+                    if survey.looks and not _has(survey, attribute):
                         yield self._unpublished(field, attribute, option, survey)
                         break
 
@@ -118,15 +116,6 @@ class TooFewDistinctValues(Rule):
                     )
 
 
-def value(attribute: str, driver: str, device: Device) -> DeviceAttribute | None:
-    """A device's value as constraints look it up: by full name, then by its own domain."""
-    attributes = device.attributes or {}
-    if (found := attributes.get(attribute)) is not None:
-        return found
-    domain, _, name = attribute.partition("/")
-    return attributes.get(name) if domain == driver else None
-
-
 def _attributes(claim: Claim, *kinds: str) -> Iterator[tuple[Field, Field, str]]:
     """A constraint, and the attribute it is on with where that stands."""
     for constraint in claim.constraints:
@@ -151,10 +140,11 @@ def _surveyed(claim: Claim, constraint: Field, cluster: Cluster) -> Wanted | Non
 
 def _published(wanted: Wanted, attribute: str) -> bool:
     """Whether each request has a match with the attribute; if not, that is another mistake."""
-    return all(
-        any(value(attribute, look.driver, d.device) for look, d in survey.looks.items())
-        for _, survey in wanted
-    )
+    return all(_has(survey, attribute) for _, survey in wanted)
+
+
+def _has(survey: Survey, attribute: str) -> bool:
+    return any(_values(attribute, survey.looks.values()))
 
 
 Needed = dict[Selection, tuple[Survey, int]]
@@ -189,7 +179,6 @@ def _distinct(needed: Needed, attribute: str, node: str) -> int:
     return len(values)
 
 
-def _values(attribute: str, devices: tuple[DeviceView, ...]) -> Iterator[DeviceAttribute]:
-    for device in devices:
-        if (found := value(attribute, device.id.driver, device.device)) is not None:
-            yield found
+def _values(attribute: str, devices: Iterable[DeviceView]) -> Iterator[DeviceAttribute]:
+    found = (constraints.attribute(attribute, device) for device in devices)
+    return (value for value in found if value is not None)

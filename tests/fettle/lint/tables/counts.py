@@ -18,25 +18,31 @@ BUSY["status"] = {
         }
     }
 }
-SHARED = {
-    **api.device("nvl-0", {"type": "gpu"}),
-    "allowMultipleAllocations": True,
-    "capacity": {
-        "memory": {
-            "value": "80Gi",
-            "requestPolicy": {
-                "default": "10Gi",
-                "validRange": {"min": "10Gi", "max": "40Gi", "step": "10Gi"},
-            },
-        }
-    },
-}
-SHARING = (
-    *FLEET,
-    api.node("shared"),
-    api.resource_slice("shared", [SHARED], driver="shared.example.com"),
-    api.device_class("shared.example.com", driver="shared.example.com"),
-)
+
+
+def sharing(capacity: Object) -> tuple[Object, ...]:
+    """A cluster with one device to share, that has so much memory."""
+    device = {
+        **api.device("nvl-0", {"type": "gpu"}),
+        "allowMultipleAllocations": True,
+        "capacity": {"memory": capacity},
+    }
+    return (
+        *FLEET,
+        api.node("shared"),
+        api.resource_slice("shared", [device], driver="shared.example.com"),
+        api.device_class("shared.example.com", driver="shared.example.com"),
+    )
+
+
+def stepped(value: str, **limits: str) -> tuple[Object, ...]:
+    policy = {"default": limits["min"], "validRange": limits}
+    return sharing({"value": value, "requestPolicy": policy})
+
+
+SHARING = stepped("80Gi", min="10Gi", max="40Gi", step="10Gi")
+UNEVEN = stepped("80Gi", min="10Gi", step="30Gi")
+WHOLE = stepped("1", min="500m", step="1")
 CROWDED = (
     *FLEET,
     api.node("many"),
@@ -206,7 +212,16 @@ CASES = [
         claim(exactly(capacity={"requests": {"memory": "81Gi"}})),
         "the most that one gives is 80Gi",
     ),
+    Case(
+        "FTL017",
+        "more than a device has, rounded up by the policy",
+        shared("75Gi"),
+        "no matching device can give 75Gi of memory",
+        "ask for less",
+        known=UNEVEN,
+    ),
     Case("FTL017", "rounded up by the policy", shared("33Gi"), known=SHARING),
+    Case("FTL017", "rounded up in whole units", shared("700m"), known=WHOLE),
     Case("FTL033", "an empty claim", claim(), "asks for no device"),
     Case("FTL033", "one request", claim(exactly())),
 ]
