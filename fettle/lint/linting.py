@@ -101,7 +101,10 @@ class Linter:
         key = self._key(manifest, cluster)
         if key is not None and (remembered := self._memory.get(key)) is not None:
             return remembered
+        epoch = self._epoch
         found = await in_slices(lambda: tuple(self._looked(manifest, cluster)))
+        if epoch is not self._epoch:
+            return found  # meanwhile another object was judged by a newer view
         if key is not None and not any(f.severity is Severity.UNDECIDED for f in found):
             if len(self._memory) >= _REMEMBERED:
                 self._memory.clear()
