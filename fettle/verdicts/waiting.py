@@ -8,9 +8,13 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 
+import structlog
+
 from fettle.asks.asks import Ask
 from fettle.verdicts.requirements import Engines
 from fettle.view import NodeView
+
+_LOG = structlog.get_logger(__name__)
 
 
 class _Evaluation:
@@ -43,10 +47,12 @@ class Evaluations:
         evaluation.task = asyncio.ensure_future(self._evaluate(ask, nodes, evaluation.quick))
         self._under_way[ask] = evaluation
 
-        def over(_task: "asyncio.Task[None]") -> None:
+        def over(task: "asyncio.Task[None]") -> None:
             evaluation.quick.set()
             if self._under_way.get(ask) is evaluation:
                 del self._under_way[ask]
+            if not task.cancelled() and (error := task.exception()) is not None:
+                _LOG.error("selectors could not be evaluated for an ask", exc_info=error)
 
         evaluation.task.add_done_callback(over)
         return evaluation

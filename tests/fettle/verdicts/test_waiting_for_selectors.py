@@ -1,8 +1,10 @@
 """An ask waits, within a bound, for selectors that nobody has evaluated yet: by the real engine."""
 
 import asyncio
+from typing import Any
 
 import msgspec
+from structlog.testing import capture_logs
 
 from fettle.asks.asks import Ask
 from fettle.asks.claims import Alternative, Claim, Request
@@ -10,6 +12,8 @@ from fettle.policy import BUILT_IN
 from fettle.selectors.engine import SelectorEngine
 from fettle.settings import Settings
 from fettle.verdicts.answering import Answers
+from fettle.verdicts.requirements import Engines
+from fettle.verdicts.waiting import Evaluations
 from tests.fettle import building as b
 from tests.fettle.verdicts.clusters import POD, Cluster, claim_view
 
@@ -87,3 +91,14 @@ async def test_without_an_answer_in_time_the_node_is_undecided_and_allowed() -> 
     table.judge(bad, cluster.answers.matching())
     assert table.verdicts["n"].fits
     assert table.undecided == table.provisional == {"n"}
+
+
+async def test_an_evaluation_that_fails_is_logged_with_its_error() -> None:
+    nonsense: Any = None
+    request = Request("x", (Alternative("x", "any", (nonsense,)),))
+    ask = Ask(BUILT_IN["training"], claims=(Claim("k", (request,)),))
+    with capture_logs() as logs:
+        await Evaluations(Engines(SelectorEngine()), wait_s=10.0).wait(ask, ())
+    (logged,) = logs
+    assert logged["log_level"] == "error"
+    assert isinstance(logged["exc_info"], TypeError)
