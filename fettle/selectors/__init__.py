@@ -3,6 +3,7 @@
 `engine.SelectorEngine` is what the rest of Fettle uses, with `outcomes`. One way through the rest:
 `tokens` and `parsing` (with `macros`) make a tree, `checking` and `validating` refuse what
 Kubernetes' compiler refuses, `compiling` makes a program of it, `evaluating` runs that on a row.
-`declarations` collects the functions of the libraries. All of these run only in the worker process,
-but for `inspecting`, which lint may use where it runs; nothing on the loop's side imports them.
+`declarations` collects the functions of the libraries, `inspecting` says for people what the
+nearest device lacks. All of these run only in the worker process; nothing on the loop's side
+imports them.
 """

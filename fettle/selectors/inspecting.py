@@ -1,6 +1,6 @@
-"""One selector over many devices, for people: how many it matches, and what the nearest one lacks.
+"""One selector over many devices, for people: what the nearest one lacks.
 
-Pure and bounded; runs in the worker or, for lint, in any process that may load RE2.
+Pure and bounded; runs in the worker.
 """
 
 import time
@@ -11,7 +11,7 @@ from typing import NamedTuple
 from fettle.selectors import rows
 from fettle.selectors.compiling import Program
 from fettle.selectors.evaluating import Prepared, judge, prepare
-from fettle.selectors.outcomes import Kind, Outcome, undecided
+from fettle.selectors.outcomes import Kind
 from fettle.selectors.rows import Key
 from fettle.selectors.syntax import Node
 from fettle.selectors.wording import shortfall
@@ -21,20 +21,24 @@ _LONGEST_S = 0.1
 _MOST_TERMS = 64
 
 
-class Inspection(NamedTuple):
-    """Counts of devices by outcome.
+def nearest(expression: str, devices: Iterable[tuple[str, Device]]) -> str:
+    """What the device lacks that fails the fewest conditions ("memory 80Gi < 96Gi"); "" where one
+    matches, or nothing can be said. Devices are given with their drivers' names.
 
-    `nearest` says in words what the nearest device lacks ("memory 80Gi < 96Gi"), "" where one
-    matches or nothing can be said; `compile_error` is why the API server would refuse the
-    expression, "" where it would not, and then nothing is counted.
+    Evaluates once for devices that look alike to the expression, and for no longer than 0.1 s of
+    processor time in all: devices left then are not looked at.
     """
-
-    matches: int = 0
-    misses: int = 0
-    aborts: int = 0
-    undecided: int = 0
-    nearest: str = ""
-    compile_error: str = ""
+    prepared = prepare(expression)
+    if prepared.program is None:
+        return ""
+    misses = _Misses(prepared, prepared.program)
+    until = time.process_time() + _LONGEST_S
+    for driver, device in devices:
+        if time.process_time() > until:
+            break
+        if misses.add(driver, device):
+            return ""
+    return misses.nearest.words if misses.nearest is not None else ""
 
 
 class _Miss(NamedTuple):
@@ -42,58 +46,34 @@ class _Miss(NamedTuple):
     words: str
 
 
-def inspect(expression: str, devices: Iterable[tuple[str, Device]]) -> Inspection:
-    """What a selector says of devices, each given with its driver's name; never raises for them.
+class _Misses:
+    """Remembers the devices that it has seen, and the nearest miss so far."""
 
-    Evaluates once for devices that look alike to the expression, and for no longer than 0.1 s of
-    processor time in all: the devices left then are undecided.
-    """
-    prepared = prepare(expression)
-    if prepared.outcome is not None and prepared.outcome.kind is Kind.WOULD_ABORT:
-        return Inspection(compile_error=prepared.outcome.reason)
-    over = _Survey(prepared, time.process_time() + _LONGEST_S)
-    counts = dict.fromkeys(Kind, 0)
-    for driver, device in devices:
-        counts[over.outcome(driver, device).kind] += 1
-    return Inspection(
-        counts[Kind.MATCH],
-        counts[Kind.NO_MATCH],
-        counts[Kind.WOULD_ABORT],
-        counts[Kind.UNDECIDED],
-        "" if counts[Kind.MATCH] or over.nearest is None else over.nearest.words,
-    )
-
-
-class _Survey:
-    """Remembers outcomes, and the nearest miss so far."""
-
-    def __init__(self, prepared: Prepared, until: float) -> None:
+    def __init__(self, prepared: Prepared, program: Program) -> None:
         self._prepared = prepared
-        self._until = until
-        self._seen: dict[Key, Outcome] = {}
+        self._program = program
+        self._seen: set[Key] = set()
         self._terms: list[tuple[Node, Program]] | None = None
         self.nearest: _Miss | None = None
 
-    def outcome(self, driver: str, device: Device) -> Outcome:
-        problem = rows.problem(driver, device)
-        if problem:
-            return undecided(problem)
+    def add(self, driver: str, device: Device) -> bool:
+        """Judge a device; true where it is no miss but a match."""
+        if rows.problem(driver, device):
+            return False
         key = rows.key(self._prepared.reads, driver, device)
-        if key not in self._seen:
-            if time.process_time() > self._until:
-                return undecided("it takes too long")
-            self._seen[key] = judge(self._prepared, rows.row(self._prepared.reads, key))
-            if self._seen[key].kind in (Kind.NO_MATCH, Kind.WOULD_ABORT):
-                with suppress(Exception):  # a mistake in these words may not cost the outcome
-                    self._note(key, driver, device)
-        return self._seen[key]
+        if key in self._seen:
+            return False
+        self._seen.add(key)
+        outcome = judge(self._prepared, rows.row(self._prepared.reads, key))
+        if outcome.kind in (Kind.NO_MATCH, Kind.WOULD_ABORT):
+            with suppress(Exception):  # a mistake in these words may not cost those of others
+                self._note(key, driver, device)
+        return outcome.matches
 
     def _note(self, key: Key, driver: str, device: Device) -> None:
         """Keep a miss where it fails fewer of the conditions than all before."""
-        program = self._prepared.program
-        assert program is not None  # it was judged, and not as undecided
         if self._terms is None:
-            self._terms = program.terms()[:_MOST_TERMS]
+            self._terms = self._program.terms()[:_MOST_TERMS]
         row = rows.row(self._prepared.reads, key)
         failing = [
             term

@@ -10,13 +10,10 @@ from fettle.selectors.containers import MAPS, Map, items, like, pairs
 from fettle.selectors.operators import inserted
 from fettle.selectors.values import NO_OVERLOAD, CelError, Frame, Run, Value
 
-Turns = Callable[[Frame], Iterator[Value]]
-"""Sets the variables, turn by turn; the value it gives is what it goes over."""
 
+def turns(slots: tuple[int, ...], cost: int) -> Callable[[Frame, Value], Iterator[None]]:
+    """Goes over a list or a map, and sets the variables turn by turn."""
 
-def turns(
-    range_: Run, slots: tuple[int, ...], cost: int
-) -> Callable[[Frame, Value], Iterator[None]]:
     def one(frame: Frame, container: Value) -> Iterator[None]:
         (slot,) = slots
         for item in items(container):
@@ -36,7 +33,7 @@ def turns(
 
 def quantified(range_: Run, slots: tuple[int, ...], body: Run, cost: int, *, decisive: bool) -> Run:
     """`exists` (decided by a true) and `all` (decided by a false); errors before that are lost."""
-    each = turns(range_, slots, cost)
+    each = turns(slots, cost)
 
     def run(frame: Frame) -> Value:
         failure: CelError | None = None
@@ -65,7 +62,7 @@ def _true(test: Run, frame: Frame) -> bool:
 
 
 def exactly_one(range_: Run, slots: tuple[int, ...], body: Run, cost: int) -> Run:
-    each = turns(range_, slots, cost)
+    each = turns(slots, cost)
     return lambda frame: sum(_true(body, frame) for _ in each(frame, range_(frame))) == 1
 
 
@@ -73,7 +70,7 @@ def collected(
     range_: Run, slots: tuple[int, ...], body: Run, filter_: Run | None, cost: int
 ) -> Run:
     """`map`, `filter` and `transformList`."""
-    each = turns(range_, slots, cost)
+    each = turns(slots, cost)
 
     def run(frame: Frame) -> Value:
         container = range_(frame)
@@ -89,7 +86,7 @@ def mapped(
     range_: Run, slots: tuple[int, ...], body: Run, filter_: Run | None, cost: int, *, entries: bool
 ) -> Run:
     """`transformMap` and, with `entries`, `transformMapEntry`."""
-    each = turns(range_, slots, cost)
+    each = turns(slots, cost)
 
     def run(frame: Frame) -> Value:
         made = Map()

@@ -101,11 +101,6 @@ def row(reads: Reads, key: Key) -> Row:
     )
 
 
-def whole_row(driver: str, device: Device) -> Row:
-    """The row with everything that a device says."""
-    return row(None, key(None, driver, device))
-
-
 def of_node(labels: Mapping[str, str]) -> Device:
     """A node in the form that rows are made of: its labels are the attributes of one domain."""
     attributes = {f"{LABELS}/{name}": DeviceAttribute(string=labels[name]) for name in labels}

@@ -41,7 +41,7 @@ def shortfall(term: Node, driver: str, device: Device) -> str:
     sides = _sides(term)
     if sides is not None:
         left, comparison, right = sides
-        return f"{_with_value(left, driver, device)} {comparison} {_plain(right, driver, device)}"
+        return f"{_with_value(left, driver, device)} {comparison} {_plain(right, driver)}"
     negated, inner = False, term
     if isinstance(term, Call) and term.function == syntax.NOT:
         negated, inner = True, term.args[0]
@@ -94,11 +94,11 @@ def _is_compared(node: Node) -> bool:
 def _with_value(node: Node, driver: str, device: Device) -> str:
     read = _read(node)
     if read is None:
-        return _plain(node, driver, device)
+        return _plain(node, driver)
     return f"{read.name} {_value(rows.look(read, driver, device))}"
 
 
-def _plain(node: Node, driver: str, device: Device) -> str:
+def _plain(node: Node, driver: str) -> str:
     if _scalar(node) == "driver":
         return f'driver "{driver}"'
     if isinstance(node, Call) and node.function in _SHOWN and isinstance(node.args[0], Literal):

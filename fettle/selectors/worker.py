@@ -17,7 +17,7 @@ from types import FrameType
 
 from fettle.selectors.environments import NODE, STORED
 from fettle.selectors.evaluating import Prepared, judge, prepare
-from fettle.selectors.inspecting import inspect
+from fettle.selectors.inspecting import nearest
 from fettle.selectors.outcomes import TOO_SLOW, Outcome
 from fettle.selectors.protocol import (
     Inspect,
@@ -77,9 +77,9 @@ def answer(request: Request) -> Reply:
             return Judged(tuple(outcomes), time.process_time() - started)
         case Inspect(expression, devices):
             _deadline(INSPECT_DEADLINE_S)
-            inspection = inspect(expression, devices)
+            words = nearest(expression, devices)
             _deadline(0)
-            return Inspected(inspection.nearest)
+            return Inspected(words)
 
 
 def _judged(prepared: Prepared, row: Row) -> Outcome:

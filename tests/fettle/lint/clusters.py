@@ -14,9 +14,8 @@ from fettle.lint.findings import Finding
 from fettle.lint.linting import DEFAULT_LEVELS, Linter
 from fettle.lint.manifests import Manifest
 from fettle.policy import Validation
-from fettle.selectors import rows
+from fettle.selectors import inspecting, rows
 from fettle.selectors.evaluating import Prepared, judge, prepare
-from fettle.selectors.inspecting import inspect
 from fettle.selectors.outcomes import Outcome
 from fettle.selectors.rows import Reads
 from fettle.settings import HealthSettings
@@ -39,7 +38,7 @@ class InProcess:
         return _prepared(expression).reads
 
     async def nearest(self, expression: str, devices: Sequence[tuple[str, Device]]) -> str:
-        return inspect(expression, devices).nearest
+        return inspecting.nearest(expression, devices)
 
     async def evaluate(
         self, expressions: Iterable[str], devices: Iterable[tuple[str, Device]]

@@ -7,6 +7,7 @@ import msgspec
 from fettle.selectors import rows
 from fettle.selectors.evaluating import judge, prepare
 from fettle.selectors.outcomes import Outcome
+from fettle.selectors.rows import Row
 from fettle.wire.resource import Device
 
 DRIVER = "gpu.example.com"
@@ -37,6 +38,11 @@ def device(
 
 
 GPU = device(MODEL, AMOUNTS)
+
+
+def whole_row(driver: str, of: Device) -> Row:
+    """The row with everything that a device says."""
+    return rows.row(None, rows.key(None, driver, of))
 
 
 def judged(expression: str, of: Device = GPU, driver: str = DRIVER) -> Outcome:

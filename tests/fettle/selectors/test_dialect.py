@@ -5,7 +5,7 @@ import pytest
 from fettle.selectors import rows
 from fettle.selectors.evaluating import judge, prepare
 from fettle.selectors.outcomes import Kind
-from tests.fettle.selectors.devices import DRIVER, GPU, judged
+from tests.fettle.selectors.devices import DRIVER, GPU, judged, whole_row
 
 A = f'device.attributes["{DRIVER}"]'
 C = f'device.capacity["{DRIVER}"]'
@@ -344,4 +344,4 @@ def test_what_is_not_surely_known_is_undecided_and_says_why(expression: str) -> 
 def test_the_values_that_are_sent_of_a_device_are_enough(expression: str) -> None:
     prepared = prepare(expression)
     row = rows.row(prepared.reads, rows.key(prepared.reads, DRIVER, GPU))
-    assert judge(prepared, row) == judge(prepared, rows.whole_row(DRIVER, GPU))
+    assert judge(prepared, row) == judge(prepared, whole_row(DRIVER, GPU))

@@ -4,13 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fettle.selectors import rows
 from fettle.selectors.compiling import Program
 from fettle.selectors.evaluating import UNFORESEEN, Prepared, judge
 from fettle.selectors.outcomes import Kind
 from fettle.selectors.syntax import Literal
 from fettle.selectors.values import Frame, Value
-from tests.fettle.selectors.devices import DRIVER, GPU, MODEL, device, judged
+from tests.fettle.selectors.devices import DRIVER, GPU, MODEL, device, judged, whole_row
 
 A = f'device.attributes["{DRIVER}"]'
 C = f'device.capacity["{DRIVER}"]'
@@ -193,7 +192,7 @@ def test_an_exception_that_nothing_foresaw_is_undecided_and_says_which() -> None
         raise TypeError("no length")
 
     program = Program(broken, 0, Literal(None))
-    outcome = judge(Prepared((), program, None), rows.whole_row(DRIVER, GPU))
+    outcome = judge(Prepared((), program, None), whole_row(DRIVER, GPU))
     assert outcome == (Kind.UNDECIDED, f"{UNFORESEEN}: TypeError: no length")
 
 

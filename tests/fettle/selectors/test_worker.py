@@ -11,8 +11,7 @@ from typing import IO
 from fettle.selectors import protocol
 from fettle.selectors.outcomes import MATCH
 from fettle.selectors.protocol import Judge, Judged, Parse, Parsed, Ready
-from fettle.selectors.rows import whole_row
-from tests.fettle.selectors.devices import DRIVER, GPU
+from tests.fettle.selectors.devices import DRIVER, GPU, whole_row
 
 COMMAND = [sys.executable, "-m", "fettle.selectors.worker"]
 
