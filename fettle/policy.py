@@ -18,6 +18,8 @@ MIN_SCORE_ANNOTATION = "fettle.dev/min-score"
 ON_DEVICE_FAILURE_ANNOTATION = "fettle.dev/on-device-failure"
 ANNOTATIONS = (ANNOTATION, MIN_SCORE_ANNOTATION, ON_DEVICE_FAILURE_ANNOTATION)
 """All that a pod can say about its policy."""
+INJECTED = "fettle.dev/injected"
+"""The annotation that names what a policy put into an object, by its place."""
 DEVICE_FAILED = "fettle.dev/DeviceFailed"
 """The condition by which a Job can tell that a pod failed by its device, if it is set before."""
 DEGRADED_TAINT = "fettle.dev/degraded"

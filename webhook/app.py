@@ -20,7 +20,7 @@ from prometheus_client import CollectorRegistry
 from fettle.errors import BadInput
 from fettle.lint import shapes
 from fettle.lint.linting import Linter
-from fettle.settings import Settings
+from fettle.settings import Settings, WebhookSettings
 from fettle.slicing import in_slices
 from fettle.verdicts.requirements import Engines
 from fettle.view import Publisher, View
@@ -32,7 +32,7 @@ from webhook.mutating import Means, mutate, owner_pod
 from webhook.review import Answer, Request, decode, encode
 from webhook.sparing import Sparing
 from webhook.telling import Tell, event_of
-from webhook.validating import validate
+from webhook.validating import Grounds, validate
 from webhook.workloads import with_own
 
 MAX_BODY_BYTES = 16 * 2**20
@@ -77,9 +77,18 @@ def make_app(
     takes the Events of audit mode, where there is a cluster to have them. `engines` compile what
     DevicePolicies require. `unknown` are kinds of which there may be objects that no view shows.
     """
-    metrics = Metrics(registry)
+    policies, rows = settings.all_policies(), settings.webhook.workloads
+    means = Means(policies, with_own(rows))
+    grounds = Grounds(
+        linter or Linter(), policies, settings.lint.levels, engines, shapes.with_own(rows)
+    )
     webhook = Webhook(
-        publisher, settings, metrics, linter or Linter(), gates, tell, engines, unknown
+        publisher,
+        settings.webhook,
+        Metrics(registry),
+        lambda: means._replace(gates=gates()),
+        lambda: grounds._replace(unknown=unknown()),
+        tell,
     )
     app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[_in_words])
     app.add_routes(
@@ -89,31 +98,27 @@ def make_app(
 
 
 class Webhook:
-    """Both faces over one publisher: each answer comes from one view."""
+    """Both faces over one publisher: each answer comes from one view.
+
+    `means` and `grounds` say for each review what it is judged by; `tell` takes Events.
+    """
 
     def __init__(
         self,
         publisher: Publisher,
-        settings: Settings,
+        settings: WebhookSettings,
         metrics: Metrics,
-        linter: Linter,
-        gates: Callable[[], Gates | None],
+        means: Callable[[], Means],
+        grounds: Callable[[], Grounds],
         tell: Tell | None,
-        engines: Engines | None,
-        unknown: Callable[[], frozenset[str]],
     ) -> None:
         self._publisher = publisher
-        self._templates = shapes.with_own(settings.webhook.workloads)
-        self._means = Means(settings.all_policies(), with_own(settings.webhook.workloads))
-        self._gates = gates
-        self._tell = tell
-        self._audit = settings.webhook.mode == "audit"
-        self._deadline_s = settings.webhook.deadline_seconds
+        self._audit = settings.mode == "audit"
+        self._deadline_s = settings.deadline_seconds
         self._metrics = metrics
-        self._linter = linter
-        self._engines = engines
-        self._unknown = unknown
-        self._levels = settings.lint.levels
+        self._means = means
+        self._grounds = grounds
+        self._tell = tell
         self._complaints = Sparing()
 
     async def on_mutate(self, http: web.Request) -> web.Response:
@@ -173,7 +178,7 @@ class Webhook:
 
     async def _mutate(self, request: Request) -> Judged:
         view = await self._knowing(request)
-        mutation = await mutate(request, view, self._means._replace(gates=self._gates()))
+        mutation = await mutate(request, view, self._means())
         if request.in_part and mutation.patch:
             raise BadInput(
                 f"it nests deeper than {lenient.DEEP} levels or holds what is no UTF-8, "
@@ -200,16 +205,7 @@ class Webhook:
         return view
 
     async def _validate(self, request: Request) -> Judged:
-        found = await validate(
-            request,
-            self._publisher.view,
-            self._linter,
-            self._means.policies,
-            self._levels,
-            self._engines,
-            self._templates,
-            self._unknown(),
-        )
+        found = await validate(request, self._publisher.view, self._grounds())
         answer = Answer(
             allowed=not found.denied,
             message=f"fettle: {found.message}",

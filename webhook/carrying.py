@@ -11,9 +11,10 @@ from typing import Any
 
 from fettle.lint.raw import mapping
 from fettle.policy import ANNOTATIONS as POLICY_ANNOTATIONS
+from fettle.policy import INJECTED
 from webhook import claims, jobs, trainjobs
 from webhook.claims import Wanted
-from webhook.injecting import ANNOTATIONS, INJECTED, Injecting, record_of
+from webhook.injecting import ANNOTATIONS, Injecting, record_of
 from webhook.patches import Editing
 from webhook.places import Place, called, value_at
 from webhook.pods import JOB_EXIT_CODES

@@ -11,6 +11,7 @@ scheduler prefers nodes where the first can be had.
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from fettle.lint import shapes
 from fettle.lint.raw import Raw, mapping, mappings, text
 from fettle.policy import DEGRADED_TAINT, DeviceToleration, Tolerations
 from webhook.injecting import Injecting, Record
@@ -19,10 +20,7 @@ from webhook.places import Place, value_at
 MOST_TOLERATIONS = 16
 MOST_ALTERNATIVES = 8
 SOUND, DEGRADED = "sound", "degraded"
-CLAIM_SPECS = {
-    ("resource.k8s.io", "ResourceClaim"): Place().at("spec"),
-    ("resource.k8s.io", "ResourceClaimTemplate"): Place().at("spec", "spec"),
-}
+CLAIM_SPECS = {kind: Place().at(*path) for kind, (path,) in shapes.CLAIM_SPECS.items()}
 """Where the kinds, by API group and name, keep the spec of a claim."""
 _LONGEST_NAME = 63
 _EVERY_DEGRADED = {"key": DEGRADED_TAINT, "operator": "Exists", "effect": "NoSchedule"}

@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 
 from fettle.lint.raw import mapping, text
+from fettle.policy import INJECTED
 from webhook.patches import Editing
 from webhook.places import Place, value_at
 
-INJECTED = "fettle.dev/injected"
 ANNOTATIONS = Place().at("metadata", "annotations")
 
 

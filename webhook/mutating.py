@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from fettle.asks.entries import EXTENDED_RESOURCE_CLAIM
 from fettle.lint.raw import Raw, mapping, mappings, strings, text
 from fettle.policies import Policies, Resolved
 from fettle.policy import ANNOTATION, ANNOTATIONS
@@ -19,12 +20,8 @@ from webhook.gates import EVERYTHING, Gates
 from webhook.injecting import Injecting
 from webhook.patches import Operation
 from webhook.places import places, value_at
-from webhook.review import Request
+from webhook.review import SCHEDULER, Request
 from webhook.workloads import WORKLOADS, Table, Workload
-
-FOR_EXTENDED_RESOURCES = "resource.kubernetes.io/extended-resource-claim"
-"""On claims that the scheduler makes when it has allocated them: too late for tolerations."""
-SCHEDULER = "system:kube-scheduler"
 
 
 class Means(NamedTuple):
@@ -54,7 +51,7 @@ async def mutate(request: Request, view: View, means: Means) -> Mutation:
 def _mutation(request: Request, view: View, means: Means) -> Mutation:
     if request.object is None or request.sub_resource or request.username == SCHEDULER:
         return Mutation()
-    new, kind = request.object, (request.kind.group, request.kind.kind)
+    new, kind = request.object, request.group_kind
     workload = means.workloads.get(kind)
     if request.operation == "UPDATE" and request.old_object is not None:
         if workload is not None and workload.restamped:
@@ -94,10 +91,10 @@ def _pod(request: Request, pod: dict[str, Any], view: View, means: Means) -> Mut
 
 
 def _claim(request: Request, claim: dict[str, Any], view: View, means: Means) -> Mutation:
-    workload = means.workloads.get((request.kind.group, request.kind.kind), Workload(()))
+    workload = means.workloads.get(request.group_kind, Workload(()))
     annotations = stamping.annotations_of(claim, workload)
-    if FOR_EXTENDED_RESOURCES in annotations:
-        return Mutation()
+    if EXTENDED_RESOURCE_CLAIM in annotations:
+        return Mutation()  # made when it has been allocated: too late for tolerations
     if (owner := owner_pod(request)) is not None and owner in view.pods:
         annotations = {**(view.pods[owner].metadata.annotations or {}), **annotations}
     resolved, undecided = _resolve(request, annotations, True, view, means)
@@ -109,7 +106,7 @@ def _claim(request: Request, claim: dict[str, Any], view: View, means: Means) ->
             undecided = undecided or "gates"
         elif means.gates is not None and means.gates.tolerations:
             kept = wanted._replace(fallback=wanted.fallback and means.gates.alternatives)
-            spec = claims.CLAIM_SPECS[request.kind.group, request.kind.kind]
+            spec = claims.CLAIM_SPECS[request.group_kind]
             claims.inject(injecting, spec, lambda _: kept)
         elif any(wanted):
             injecting.warn("this cluster drops tolerations of devices, so none are injected")

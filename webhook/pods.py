@@ -7,12 +7,12 @@ the extender about pods that carry it; the kubelet drops extended resources its 
 
 from collections.abc import Sequence
 
+from fettle.asks.extended import IMPLICIT_CLASS_PREFIX, MARKER
 from fettle.lint.raw import Raw, integer, mapping, mappings, strings, text
 from fettle.policy import Tolerations
 from webhook.injecting import Injecting
 from webhook.places import Place
 
-MARKER = "fettle.dev/claims"
 MIRROR = "kubernetes.io/config.mirror"
 """The annotation of a static pod's mirror: the kubelet owns it, a change would make it anew."""
 JOB_EXIT_CODES = "fettle.dev/job-exit-codes"
@@ -21,9 +21,6 @@ DEFAULT_TOLERATION_SECONDS = 300
 """What the API server's DefaultTolerationSeconds adds; equal to it counts as not written."""
 
 _CONTAINERS = Place().at("spec", "containers")
-_IMPLICIT_CLAIMS = "deviceclass.resource.kubernetes.io/"
-"""Extended resources by class name, for which the scheduler makes a claim; they cannot be among
-an extender's managedResources, so their pods need the marker too."""
 
 
 def uses_devices(spec: Raw) -> bool:
@@ -32,9 +29,11 @@ def uses_devices(spec: Raw) -> bool:
 
 
 def needs_marker(spec: Raw) -> bool:
+    """Claims, or an extended resource by a class's name: the scheduler makes a claim for it, and it
+    cannot be among an extender's managedResources."""
     names = _limits(spec)
-    claims = bool(spec.get("resourceClaims")) or any(n.startswith(_IMPLICIT_CLAIMS) for n in names)
-    return claims and MARKER not in names
+    by_class = any(name.startswith(IMPLICIT_CLASS_PREFIX) for name in names)
+    return (bool(spec.get("resourceClaims")) or by_class) and MARKER not in names
 
 
 def mark(injecting: Injecting) -> None:

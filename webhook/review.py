@@ -20,6 +20,9 @@ from webhook.patches import Operation
 API_VERSION = "admission.k8s.io/v1"
 KIND = "AdmissionReview"
 
+SCHEDULER = "system:kube-scheduler"
+"""The user whose changes are neither changed nor judged."""
+
 WARNING_LENGTH = 120
 """What the API's documentation asks for; longer text is continued in the next warning."""
 WARNINGS_LENGTH = 4096
@@ -63,6 +66,11 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     old_object: dict[str, Any] | None = None
     user_info: UserInfo = UserInfo()
     in_part: bool = False
+
+    @property
+    def group_kind(self) -> tuple[str, str]:
+        """(API group, kind)."""
+        return (self.kind.group, self.kind.kind)
 
     @property
     def username(self) -> str:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from fettle.lint.findings import Finding, Severity
-from fettle.lint.linting import Linter, levels_for
+from fettle.lint.linting import DEFAULT_LEVELS, Linter, levels_for
 from fettle.lint.manifests import Manifest
 from fettle.lint.policies import in_vain, requirements
 from fettle.lint.shapes import POD_TEMPLATES, Table
@@ -20,10 +20,25 @@ from fettle.policy import Validation as Levels
 from fettle.verdicts.requirements import Engines
 from fettle.view import View
 from webhook.authored import authored
-from webhook.review import Request
+from webhook.review import SCHEDULER, Request
 
-SCHEDULER = "system:kube-scheduler"
 _SHOWN = 10
+
+
+class Grounds(NamedTuple):
+    """What validation rests on, beside the object and the cluster.
+
+    `levels` say cluster-wide how severe findings are. `engines` compile what DevicePolicies
+    require; without them that is not judged. `templates` say where kinds keep those of their pods;
+    `unknown` are kinds of which the view may lack objects.
+    """
+
+    linter: Linter
+    policies: Policies
+    levels: Levels = DEFAULT_LEVELS
+    engines: Engines | None = None
+    templates: Table = POD_TEMPLATES
+    unknown: frozenset[str] = frozenset()
 
 
 class Validation(NamedTuple):
@@ -42,22 +57,11 @@ class Validation(NamedTuple):
         return " | ".join(shown)
 
 
-async def validate(
-    request: Request,
-    view: View,
-    linter: Linter,
-    policies: Policies,
-    cluster_wide: Levels,
-    engines: Engines | None = None,
-    templates: Table = POD_TEMPLATES,
-    unknown: frozenset[str] = frozenset(),
-) -> Validation:
+async def validate(request: Request, view: View, grounds: Grounds) -> Validation:
     """The rules' findings on a new or changed object; nothing on anything else.
 
     How severe they are is said cluster-wide, and then by the policy of the object's namespace.
-    A DevicePolicy is only warned of what it says in vain; `engines` compile what it requires.
-    `templates` say where kinds keep those of their pods; `unknown` are kinds of which the view may
-    lack objects.
+    A DevicePolicy is only warned of what it says in vain.
     """
     await asyncio.sleep(0)
     new, old = request.object, request.old_object
@@ -68,16 +72,16 @@ async def validate(
     changed = request.operation == "UPDATE" and old is not None
     if changed and old is not None and old.get("spec") == new.get("spec"):
         return Validation()
-    manifest = _manifest(request, new, templates)
-    if engines is not None:
-        await engines.evaluate(requirements(manifest))
-    if vain := tuple(in_vain(manifest, engines)):
+    manifest = _manifest(request, new, grounds.templates)
+    if grounds.engines is not None:
+        await grounds.engines.evaluate(requirements(manifest))
+    if vain := tuple(in_vain(manifest, grounds.engines)):
         return Validation(warned=vain)
-    levels = levels_for(manifest, view, policies, cluster_wide)
-    found = await linter.lint(manifest, view, levels, unknown=unknown)
+    levels = levels_for(manifest, view, grounds.policies, grounds.levels)
+    found = await grounds.linter.lint(manifest, view, levels, unknown=grounds.unknown)
     if changed and old is not None and any(f.severity is Severity.DENY for f in found):
-        before = _manifest(request, old, templates)
-        stood = set(await linter.lint(before, view, levels, unknown=unknown))
+        before = _manifest(request, old, grounds.templates)
+        stood = set(await grounds.linter.lint(before, view, levels, unknown=grounds.unknown))
         found = [_demoted(f) if f in stood else f for f in found]
     return Validation(
         denied=_of(Severity.DENY, found),
@@ -98,7 +102,7 @@ def _demoted(finding: Finding) -> Finding:
 
 def _manifest(request: Request, object: dict[str, Any], templates: Table) -> Manifest:
     """The object as its author wrote it, of the kind that was asked about."""
-    object = authored(object, (request.kind.group, request.kind.kind))
+    object = authored(object, request.group_kind)
     typed = {**object, "apiVersion": request.kind.api_version, "kind": request.kind.kind}
     sent_as = request.request_kind.api_version if request.request_kind is not None else ""
     return Manifest(typed, request.namespace or "default", sent_as, templates)

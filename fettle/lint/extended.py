@@ -2,11 +2,10 @@
 
 from collections.abc import Iterator
 
+from fettle.asks.extended import IMPLICIT_CLASS_PREFIX
 from fettle.lint.cluster import Cluster
 from fettle.lint.findings import Finding, Rule, Severity
 from fettle.lint.manifests import Manifest
-
-IMPLICIT = "deviceclass.resource.kubernetes.io/"
 
 
 class AskedForTwice(Rule):
@@ -26,7 +25,8 @@ class AskedForTwice(Rule):
             for name in classes:
                 found = cluster.device_class(name)
                 spec = found.spec if found is not None else None
-                extended = {f"{IMPLICIT}{name}", spec.extended_resource_name if spec else None}
+                own_name = spec.extended_resource_name if spec else None
+                extended = {f"{IMPLICIT_CLASS_PREFIX}{name}", own_name}
                 for resource, field in pod.resources.items():
                     if resource in extended:
                         yield self.finding(

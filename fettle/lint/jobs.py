@@ -13,10 +13,8 @@ from fettle.lint.findings import Finding, Rule, Severity
 from fettle.lint.manifests import Manifest
 from fettle.lint.names import nearest
 from fettle.lint.raw import integer
-from fettle.policy import DEVICE_FAILED
+from fettle.policy import DEVICE_FAILED, INJECTED
 
-INJECTED = "fettle.dev/injected"
-"""The annotation that names what a policy put there, by its place."""
 EVICTED = 143
 """The exit code of a container that ends by SIGTERM, as an evicted one does."""
 _CONDITIONS = (

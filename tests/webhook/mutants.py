@@ -15,7 +15,6 @@ from typing import Any
 from fettle import policy
 from fettle.errors import BadInput
 from fettle.lint.linting import Linter
-from fettle.policy import Validation
 from tests.webhook.mutations import cluster, means, mutation
 from tests.webhook.reviews import CLAIMS, Object, encoded, job, pod, review
 from tests.webhook.test_claims import claim, either, exactly, spec, template
@@ -24,7 +23,7 @@ from tests.webhook.test_workloads import KINDS, workload
 from webhook.mutating import Mutation, mutate
 from webhook.patches import apply
 from webhook.review import decode
-from webhook.validating import validate
+from webhook.validating import Grounds, validate
 
 OWN = {policy.ANNOTATION: "own"}
 SPEC: Object = {
@@ -116,7 +115,7 @@ async def tried(sent: Any) -> str:
         request = decode(encoded(sent))
     except BadInput:
         return "no review"
-    found = await validate(request, KNOWN, LINTER, BY.policies, Validation())
+    found = await validate(request, KNOWN, Grounds(LINTER, BY.policies))
     assert not found.denied or found.message
     try:
         done = await mutate(request, KNOWN, BY)

@@ -12,7 +12,7 @@ from tests.webhook.reviews import Object, encoded, review
 from tests.webhook.test_claims import claim, either, exactly, requests, spec, template
 from webhook.authored import authored
 from webhook.review import decode
-from webhook.validating import Validation, validate
+from webhook.validating import Grounds, Validation, validate
 
 STEERED = means({"tolerations": {"devices": [{"key": "ecc"}], "degradedAsFallback": True}})
 CLAIM, TEMPLATE = ("resource.k8s.io", "ResourceClaim"), ("resource.k8s.io", "ResourceClaimTemplate")
@@ -20,9 +20,8 @@ CLAIM, TEMPLATE = ("resource.k8s.io", "ResourceClaim"), ("resource.k8s.io", "Res
 
 async def validation(object: Object) -> Validation:
     asked = decode(encoded(review(object)))
-    return await validate(
-        asked, knowing(), Linter(), Policies(), Policies().by_name["training"].validation
-    )
+    levels = Policies().by_name["training"].validation
+    return await validate(asked, knowing(), Grounds(Linter(), Policies(), levels))
 
 
 async def test_a_mistake_in_a_steered_claim_is_told_once_at_the_authors_field() -> None:

@@ -20,7 +20,7 @@ from tests.webhook.mutations import policy_of
 from tests.webhook.reviews import Object, encoded, review
 from webhook.policies import StoredPolicies
 from webhook.review import decode
-from webhook.validating import Validation, validate
+from webhook.validating import Grounds, Validation, validate
 
 UNKNOWN = {"validation": {"rules": {"FTL999": "Deny", "FTL010": "Warn"}}}
 BROKEN = {"placement": {"requires": [{"expression": "device.driver == 'x'"}, {"expression": "x("}]}}
@@ -47,7 +47,7 @@ async def validated(
     spec: Object, engines: Engines | None = None, levels: Levels = DEFAULT_LEVELS, **request: Any
 ) -> Validation:
     asked = decode(encoded(review(device_policy(spec), namespace="", **request)))
-    return await validate(asked, EMPTY, Linter(), Policies(), levels, engines)
+    return await validate(asked, EMPTY, Grounds(Linter(), Policies(), levels, engines))
 
 
 async def test_a_rule_that_does_not_exist_is_a_warning_and_never_a_denial() -> None:

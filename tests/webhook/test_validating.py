@@ -25,7 +25,7 @@ from tests.fettle.lint.builders import (
 )
 from tests.webhook.reviews import encoded, review
 from webhook.review import decode
-from webhook.validating import Validation, validate
+from webhook.validating import Grounds, Validation, validate
 
 TOO_MANY = claim(exactly(count=40))
 KEYLESS = template(exactly(tolerations=[{"operator": "Equal", "value": "hot"}]))
@@ -41,7 +41,7 @@ async def validation(
     **request: Any,
 ) -> Validation:
     asked = decode(encoded(review(object, **request)))
-    return await validate(asked, known, linter or Linter(), Policies(), levels)
+    return await validate(asked, known, Grounds(linter or Linter(), Policies(), levels))
 
 
 async def test_each_mistake_is_denied_with_rule_field_figures_and_fix() -> None:
