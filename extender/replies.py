@@ -1,6 +1,6 @@
 """Replies kept as bytes: a refused pod comes back hundreds of times a second in a busy cluster.
 
-An entry answers the very same request, and holds for one basis of the view.
+An entry answers the very same request, and holds for one edition of the answers.
 """
 
 from collections import OrderedDict
@@ -11,9 +11,13 @@ HEAD_BYTES = 512
 """Enough of a request to name its pod: hashing all of it would cost more than most answers do."""
 
 
+Edition = tuple[int, int]
+"""While it is the same (`Answers.edition`), so are all answers."""
+
+
 class Reply(NamedTuple):
     request: bytes
-    basis: int
+    edition: Edition
     body: bytes
     result: str
 
@@ -26,22 +30,22 @@ class Replies:
         self._size = 0
         self._kept: OrderedDict[tuple[str, bytes], Reply] = OrderedDict()
 
-    def get(self, verb: str, request: bytes, basis: int) -> Reply | None:
-        """The reply to this very request in this basis, if it is kept."""
+    def get(self, verb: str, request: bytes, edition: Edition) -> Reply | None:
+        """The reply to this very request in this edition, if it is kept."""
         if not self._kept:
             return None
         key = (verb, request[:HEAD_BYTES])
         reply = self._kept.get(key)
-        if reply is None or reply.basis != basis or reply.request != request:
+        if reply is None or reply.edition != edition or reply.request != request:
             return None
         self._kept.move_to_end(key)
         return reply
 
-    def put(self, verb: str, request: bytes, basis: int, body: bytes, result: str) -> None:
+    def put(self, verb: str, request: bytes, edition: Edition, body: bytes, result: str) -> None:
         """Keep a reply, in place of one to a request that begins alike."""
         key = (verb, request[:HEAD_BYTES])
         self._discard(key)
-        self._kept[key] = Reply(request, basis, body, result)
+        self._kept[key] = Reply(request, edition, body, result)
         self._size += len(request) + len(body)
         while self._size > self._max_bytes:
             self._discard(next(iter(self._kept)))

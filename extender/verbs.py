@@ -13,13 +13,12 @@ from typing import NamedTuple
 
 import structlog
 
-from extender.replies import Replies
+from extender.replies import Edition, Replies
 from fettle.asks.asks import Ask
 from fettle.errors import FettleError
 from fettle.observing.metrics import ExtenderMetrics
 from fettle.verdicts.answering import Answers
 from fettle.verdicts.tables import MANY, Narrowed, Table
-from fettle.verdicts.verdicts import judge
 from fettle.wire import core
 from fettle.wire import extender as wire
 
@@ -42,7 +41,7 @@ class Filtered(NamedTuple):
     may go on, as JSON."""
 
     body: bytes
-    basis: int
+    edition: Edition
     pod: core.Pod
     ask: Ask
     table: Table
@@ -53,10 +52,10 @@ class Filtered(NamedTuple):
 
 class Foreseen(NamedTuple):
     """What kube-scheduler asks next, prioritize about the pod and the nodes that filter let pass,
-    and the reply to it in this basis of the view."""
+    and the reply to it in this edition of the answers."""
 
     request: bytes
-    basis: int
+    edition: Edition
     reply: bytes
 
 
@@ -82,9 +81,9 @@ class Verbs:
 
         This and `prioritize` answer at once where all verdicts are there, else when they are.
         """
-        basis = self._answers.view.basis
+        edition = self._answers.edition
         problem = self._problem()
-        if not problem and (kept := self._replies.get("filter", body, basis)) is not None:
+        if not problem and (kept := self._replies.get("filter", body, edition)) is not None:
             self._metrics.decided("filter", kept.result)
             return kept.body
         args = wire.decode_args(body)
@@ -106,7 +105,7 @@ class Verbs:
         passed = wire.encode_names(narrowed.passed)
         reply = wire.filter_reply(passed, narrowed.refused, refusal_text(ask))
         # The rest is done once the reply is sent: the scheduler waits for nothing of it.
-        done = Filtered(body, basis, args.pod, ask, table, narrowed, passed, reply)
+        done = Filtered(body, edition, args.pod, ask, table, narrowed, passed, reply)
         asyncio.get_running_loop().call_soon(self._afterwards, done)
         return reply
 
@@ -115,10 +114,10 @@ class Verbs:
         self._remember(done.pod)
         result = self._count(done.table, done.narrowed)
         if result == REFUSED:
-            self._replies.put("filter", done.body, done.basis, done.reply, result)
+            self._replies.put("filter", done.body, done.edition, done.reply, result)
             return
         self._answers.answered(done.ask, done.pod)
-        if self._unasked < UNASKED and done.basis == self._answers.view.basis:
+        if self._unasked < UNASKED and done.edition == self._answers.edition:
             self._unasked += 1
             self._foresee(done)
 
@@ -127,7 +126,7 @@ class Verbs:
         request = wire.with_names(done.body, done.passed)
         if request is not None and (table := self._answers.at_once(done.ask, names)) is not None:
             reply = wire.prioritize_reply(table.score(names))
-            self._foreseen = Foreseen(request, done.basis, reply)
+            self._foreseen = Foreseen(request, done.edition, reply)
 
     async def _filter_later(self, ask: Ask, names: list[str]) -> bytes:
         table = await self._answers.judged(ask, names)
@@ -157,7 +156,7 @@ class Verbs:
         return self._scored(table, names) if table is not None else self._score_later(ask, names)
 
     def _is(self, foreseen: Foreseen, body: bytes) -> bool:
-        return foreseen.basis == self._answers.view.basis and body == foreseen.request
+        return foreseen.edition == self._answers.edition and body == foreseen.request
 
     async def _score_later(self, ask: Ask, names: list[str]) -> bytes:
         return self._scored(await self._answers.judged(ask, names), names)
@@ -166,7 +165,7 @@ class Verbs:
         self._metrics.decided("prioritize", "passed")
         return wire.prioritize_reply(table.score(names))
 
-    def preempt(self, body: bytes) -> bytes:
+    def preempt(self, body: bytes) -> bytes | Awaitable[bytes]:
         """ExtenderPreemptionArgs → the candidates that are worth a victim. Raises as above."""
         args = wire.decode_preemption(body)
         ask = self._answers.ask(args.pod)
@@ -174,21 +173,20 @@ class Verbs:
             self._metrics.decided("preempt", "echoed")
             return wire.preemption_reply(args.victims)
         self._raise_unless_ready("preempt")
+        return self._spare(args, ask)
+
+    async def _spare(self, args: wire.PreemptionArgs, ask: Ask) -> bytes:
+        """Without the nodes that would be refused even when their victims are gone."""
+        candidates = {node: victims for node, victims in args.victims.items() if victims.uids}
+        verdicts = await self._answers.emptied(ask, candidates)
         kept = {
             node: victims
-            for node, victims in args.victims.items()
-            if victims.uids and self._worth_a_victim(ask, node)
+            for node, victims in candidates.items()
+            if node not in verdicts or verdicts[node].fits
         }
         result = _result(len(args.victims), len(args.victims) - len(kept))
         self._metrics.decided("preempt", result)
         return wire.preemption_reply(kept)
-
-    def _worth_a_victim(self, ask: Ask, name: str) -> bool:
-        node = self._answers.view.nodes.get(name)
-        if node is None:
-            return True
-        acceptance = self._answers.table(ask).acceptance
-        return judge(ask, node, acceptance, self._answers.matching(), emptied=True).fits
 
     def _raise_unless_ready(self, verb: str) -> None:
         if problem := self._problem():

@@ -8,9 +8,10 @@ they are missing, `waiting` waits for them within a bound. Used by extender, ste
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
+import structlog
 
 from fettle.allocator import versions
 from fettle.allocator.versions import of_version
@@ -29,8 +30,10 @@ from fettle.verdicts.tables import Matching, Table, budget_after
 from fettle.verdicts.unseen import Unseen
 from fettle.verdicts.verdicts import Verdict, judging
 from fettle.verdicts.waiting import Evaluations
-from fettle.view import Publisher, View
+from fettle.view import NodeView, Publisher, View
 from fettle.wire import core
+
+_LOG = structlog.get_logger(__name__)
 
 SLICE_S = 0.0003
 """Longest stretch of judging before waiting requests get their turn."""
@@ -61,6 +64,7 @@ class Answers:
         self._version = ""
         self.profile = of_version("", self._gates)
         """Of the version of Kubernetes that allocates, with the gates that are set."""
+        self._profiles_followed = 0
         self._engine = engine
         self._engines = Engines(engine)
         self._settings = settings
@@ -79,6 +83,11 @@ class Answers:
     @property
     def view(self) -> View:
         return self.publisher.view
+
+    @property
+    def edition(self) -> tuple[int, int]:
+        """While this is the same, so is the answer to any ask."""
+        return self.publisher.view.basis, self._profiles_followed
 
     def ask(self, pod: core.Pod) -> Ask | None:
         """The pod's ask in the newest view; None where it needs no devices."""
@@ -110,6 +119,7 @@ class Answers:
         self._version = version
         if (profile := of_version(version, self._gates)) != self.profile:
             self.profile = profile
+            self._profiles_followed += 1
             self._tables.clear()
 
     def follows(self) -> list[str]:
@@ -212,8 +222,17 @@ class Answers:
             await self._fell_behind.wait()
             self._fell_behind.clear()
             while self._behind:
-                await self.judged(self._behind.pop())
+                ask = self._behind.pop()
+                if ask in self._tables:
+                    await self._complete(ask)
                 await asyncio.sleep(0)
+
+    async def _complete(self, ask: Ask) -> None:
+        """One ask that we fail on must not cost the others: who asks it is told of it."""
+        try:
+            await self.judged(ask)
+        except Exception:
+            _LOG.exception("an ask cannot be judged")
 
     def at_once(self, ask: Ask, names: list[str]) -> Table | None:
         """The ask's table if it holds a settled verdict for each of these nodes, or can have one
@@ -258,21 +277,37 @@ class Answers:
         """A verdict for each node that names its own devices; nothing is kept of it."""
         await self.judged(ask)  # waits for selectors
         match = self.matching()
-        verdicts = await self._explained(ask, match)
+        verdicts = await self._apart(ask, self.view.nodes, match, explains=True)
         if match.missing:  # what keeps devices away may need more of them than the verdict did
             await self._evaluations.wait(ask, list(self.view.nodes.values()))
-            verdicts = await self._explained(ask, match)
+            verdicts = await self._apart(ask, self.view.nodes, match, explains=True)
         return verdicts
 
-    async def _explained(self, ask: Ask, match: Matching) -> dict[str, Verdict]:
+    async def emptied(self, ask: Ask, names: Iterable[str]) -> dict[str, Verdict]:
+        """A verdict for each of these nodes that is known, as preemption would leave it; nothing
+        is kept of it."""
+        nodes = {name: self.view.nodes[name] for name in names if name in self.view.nodes}
+        return await self._apart(ask, nodes, self.matching(), emptied=True)
+
+    async def _apart(
+        self,
+        ask: Ask,
+        nodes: Mapping[str, NodeView],
+        match: Matching,
+        *,
+        explains: bool = False,
+        emptied: bool = False,
+    ) -> dict[str, Verdict]:
+        """Verdicts that are made apart from the ask's table."""
         verdicts: dict[str, Verdict] = {}
         acceptance = self.table(ask).acceptance
         spent, started = 0.0, self._clock()
 
         def judging_all() -> Iterator[None]:
-            for name, node in self.view.nodes.items():
-                allocator = Allocator(match, self.profile, budget_after(spent), explains=True)
-                verdicts[name] = yield from judging(ask, node, acceptance, allocator)
+            for name, node in nodes.items():
+                allocator = Allocator(match, self.profile, budget_after(spent), explains=explains)
+                work = judging(ask, node, acceptance, allocator, emptied=emptied)
+                verdicts[name] = yield from work
                 yield
 
         for _ in judging_all():

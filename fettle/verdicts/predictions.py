@@ -11,14 +11,14 @@ from enum import StrEnum
 
 import msgspec
 
-from fettle.allocator import Budget, run
+from fettle.allocator import Budget
 from fettle.asks import claims
 from fettle.asks.asks import Ask
 from fettle.asks.claims import Held
 from fettle.asks.entries import EXTENDED_RESOURCE_CLAIM
 from fettle.verdicts.answering import Answers
 from fettle.verdicts.claimed import Allocator
-from fettle.verdicts.verdicts import EXTENDED_RESOURCES, Verdict, judging
+from fettle.verdicts.verdicts import EXTENDED_RESOURCES, Verdict, judge
 from fettle.view import NodeView
 from fettle.wire import core, resource
 from fettle.wire.meta import OwnerReference
@@ -139,7 +139,7 @@ class Predictions:
             acceptance = answers.table(answered.ask).acceptance
             allocator = Allocator(answers.matching(), answers.profile, BRIEF)
             alone = msgspec.structs.replace(answered.ask, takers=0)
-            verdict = run(judging(alone, node, acceptance, allocator))
+            verdict = judge(alone, node, acceptance, allocator)
             changed = answers.publisher.changed_since(answered.basis)
             stale = changed is None or node.name in changed or node.name in self._on_their_way()
             kept = (verdict, stale)

@@ -8,8 +8,7 @@ from collections.abc import Generator, Sequence
 
 import msgspec
 
-from fettle.allocator import Match, run
-from fettle.allocator.profiles import CURRENT, Profile
+from fettle.allocator import run
 from fettle.asks.asks import Ask
 from fettle.asks.claims import Claim, Request
 from fettle.asks.extended import in_order
@@ -47,16 +46,15 @@ def judge(
     ask: Ask,
     node: NodeView,
     acceptance: Acceptance,
-    match: Match,
+    allocator: Allocator,
     *,
     emptied: bool = False,
-    profile: Profile = CURRENT,
 ) -> Verdict:
     """The node's verdict on the ask.
 
     `emptied` judges it as preemption would leave it: every device-plugin unit may be in the draw.
     """
-    return run(judging(ask, node, acceptance, Allocator(match, profile), emptied=emptied))
+    return run(judging(ask, node, acceptance, allocator, emptied=emptied))
 
 
 def judging(

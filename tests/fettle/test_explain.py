@@ -14,6 +14,7 @@ from fettle.policies import Policies
 from fettle.policy import BUILT_IN
 from fettle.selectors.outcomes import MATCH
 from fettle.verdicts.acceptance import Acceptance
+from fettle.verdicts.claimed import Allocator
 from fettle.verdicts.verdicts import judge
 from fettle.view import NodeView
 from fettle.wire import core
@@ -24,7 +25,7 @@ INFERENCE = BUILT_IN["inference"]
 
 def told(ask: Ask, node: NodeView) -> dict[str, Any]:
     """A node's answer as `/explain` has it."""
-    answer = judge(ask, node, Acceptance(ask.policy.placement), lambda *_: MATCH)
+    answer = judge(ask, node, Acceptance(ask.policy.placement), Allocator(lambda *_: MATCH))
     return {**explain.verdict(answer), "health": explain.health(node.health), "units": []}
 
 
@@ -100,7 +101,7 @@ def test_evidence_names_the_object_that_says_it() -> None:
 def test_the_unit_that_makes_a_node_worth_less_is_told_with_its_evidence() -> None:
     node = b.node(gpus=8, units={"GPU-a": 0.25})
     ask = Ask(INFERENCE, units=(Units(b.RESOURCE, 1),))
-    answer = judge(ask, node, Acceptance(ask.policy.placement), lambda *_: MATCH)
+    answer = judge(ask, node, Acceptance(ask.policy.placement), Allocator(lambda *_: MATCH))
     resolved = Policies().resolve({}, {}, {}, {})
     value = explain.pod("ns/p", resolved, ask, {"n": answer}, b.view(node))["nodes"]["n"]
     (unit,) = value["units"]

@@ -264,8 +264,44 @@ def test_another_version_of_kubernetes_is_predicted_from_then_on() -> None:
     before = answers.table(anything())
     answers.follow("v1.37.1")
     assert answers.table(anything()) is before
+    edition = answers.edition
     answers.follow("v1.36.3")
     assert answers.table(anything()).profile.quirks.counters_by_pool_name
+    assert answers.edition != edition
+
+
+async def test_an_ask_that_cannot_be_judged_costs_no_other() -> None:
+    cluster = Cluster()
+    cluster.show({"a": b.node("a", gpus=8)})
+    hopeless = msgspec.structs.replace(TRAINING, units=(None,))
+    for ask in (hopeless, TRAINING):
+        cluster.answers.table(ask)
+    work = asyncio.ensure_future(cluster.answers.keep_complete())
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert set(cluster.answers.table(TRAINING).verdicts) == {"a"}
+    assert not work.done()
+    work.cancel()
+
+
+async def test_what_preemption_would_leave_is_judged_in_short_slices() -> None:
+    ask, hard = crowded(9, 10)
+    cluster = Cluster()
+    names = [f"n{number}" for number in range(4)]
+    cluster.show({name: msgspec.structs.replace(hard, name=name) for name in names})
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    waiting = asyncio.ensure_future(others())
+    verdicts = await cluster.answers.emptied(ask, [*names, "unknown"])
+    waiting.cancel()
+    assert set(verdicts) == set(names)
+    assert turns > len(names)
 
 
 def test_a_gate_that_is_set_holds_for_whatever_version() -> None:

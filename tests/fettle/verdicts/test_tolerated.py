@@ -22,6 +22,7 @@ from fettle.selectors.outcomes import MATCH
 from fettle.settings import HealthSettings, Settings
 from fettle.verdicts.acceptance import Acceptance
 from fettle.verdicts.answering import Answers
+from fettle.verdicts.claimed import Allocator
 from fettle.verdicts.tolerated import tolerating as tolerating_health
 from fettle.verdicts.verdicts import Verdict, judge
 from fettle.view import EMPTY, Publisher, View
@@ -101,7 +102,7 @@ def ask(view: View, policy: str = "training") -> Ask:
 def verdict(*objects: tuple[Kind, Raw], policy: str = "training", node: str = "n") -> Verdict:
     view = cluster(*objects)
     acceptance = Acceptance(BUILT_IN[policy].placement)
-    return judge(ask(view, policy), view.nodes[node], acceptance, lambda *_: MATCH)
+    return judge(ask(view, policy), view.nodes[node], acceptance, Allocator(lambda *_: MATCH))
 
 
 TAINTED = (kinds.SLICE, slice_of("n", [taint()]))
@@ -245,7 +246,10 @@ def test_our_own_taint_is_no_evidence_whether_tolerated_or_not() -> None:
 def test_what_is_tolerated_is_told() -> None:
     view = cluster(TAINTED, claim(tolerating()))
     answer = judge(
-        ask(view), view.nodes["n"], Acceptance(BUILT_IN["training"].placement), lambda *_: MATCH
+        ask(view),
+        view.nodes["n"],
+        Acceptance(BUILT_IN["training"].placement),
+        Allocator(lambda *_: MATCH),
     )
     told = explain.verdict(answer)
     assert told["devices"][0]["tolerated"] == ["example.org/burn-in:NoSchedule"]
@@ -285,10 +289,10 @@ def test_thresholds_of_the_settings_hold_for_what_is_left() -> None:
     view = cluster((kinds.SLICE, slice_of("n", [taint(), faint])), claim(tolerating()))
     placement = BUILT_IN["training"].placement
     strict = HealthSettings(degraded_below=0.88)
-    usual = judge(ask(view), view.nodes["n"], Acceptance(placement), lambda *_: MATCH)
+    usual = judge(ask(view), view.nodes["n"], Acceptance(placement), Allocator(lambda *_: MATCH))
     assert usual.fits
     stricter = Acceptance(placement, thresholds=strict)
-    assert not judge(ask(view), view.nodes["n"], stricter, lambda *_: MATCH).fits
+    assert not judge(ask(view), view.nodes["n"], stricter, Allocator(lambda *_: MATCH)).fits
 
 
 KEYS = ("a", "b", "c")

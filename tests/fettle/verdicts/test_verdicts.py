@@ -10,6 +10,7 @@ from fettle.policy import BUILT_IN, Policy, Unknown
 from fettle.selectors import outcomes
 from fettle.selectors.outcomes import MATCH, Outcome
 from fettle.verdicts.acceptance import Acceptance
+from fettle.verdicts.claimed import Allocator
 from fettle.verdicts.verdicts import Verdict, judge
 from fettle.view import DeviceView, NodeView
 from fettle.wire import core
@@ -40,7 +41,7 @@ def wanted(name: str, count: int | None = 1, **fields: object) -> Request:
 
 def verdict(ask: Ask, node: NodeView, **fields: object) -> Verdict:
     acceptance = Acceptance(ask.policy.placement, frozenset())
-    return judge(ask, node, acceptance, every_device, **fields)  # type: ignore[arg-type]
+    return judge(ask, node, acceptance, Allocator(every_device), **fields)  # type: ignore[arg-type]
 
 
 # -- device plugins
@@ -101,9 +102,9 @@ def test_a_scavenger_prefers_what_others_leave() -> None:
 def test_what_only_the_breaker_lets_pass_comes_after_the_sound_even_for_a_scavenger() -> None:
     broken = Acceptance(SCAVENGER.placement, frozenset({b.RESOURCE}))
     dead = b.node(gpus=2, units={"GPU-a": 0.0, "GPU-b": 0.0})
-    set_aside = judge(units(SCAVENGER), dead, broken, every_device)
+    set_aside = judge(units(SCAVENGER), dead, broken, Allocator(every_device))
     assert set_aside.overruled
-    sound = judge(units(SCAVENGER), b.node(gpus=2), broken, every_device)
+    sound = judge(units(SCAVENGER), b.node(gpus=2), broken, Allocator(every_device))
     assert set_aside.score < sound.score
     assert verdict(units(SCAVENGER), dead).score < sound.score  # who asks for scores alone
 
@@ -230,7 +231,7 @@ def test_a_selector_that_cannot_be_decided_leaves_the_node_undecided() -> None:
 
     ask = request(TRAINING)
     node = b.node(pools=(b.pool(b.device("a", 0.0)),))
-    answer = judge(ask, node, Acceptance(TRAINING.placement), undecided)
+    answer = judge(ask, node, Acceptance(TRAINING.placement), Allocator(undecided))
     assert answer.fits
     assert "optional types" in answer.undecided[0]
 
@@ -267,7 +268,8 @@ def test_a_device_that_left_under_its_claim_is_named() -> None:
 def test_a_policy_that_refuses_what_is_unknown_refuses_a_device_that_left() -> None:
     wary = msgspec.structs.replace(INFERENCE.placement, unknown=Unknown.REFUSE)
     ask = Ask(INFERENCE, bound=(Bound("gpu", (Held(b.device("gone").id),)),))
-    answer = judge(ask, b.node(pools=(b.pool(b.device("a")),)), Acceptance(wary), every_device)
+    node = b.node(pools=(b.pool(b.device("a")),))
+    answer = judge(ask, node, Acceptance(wary), Allocator(every_device))
     assert "is allocated gpu.example.com/n/gone, which is Unknown" in answer.refusals[0]
 
 
@@ -318,7 +320,7 @@ def test_an_error_of_the_allocator_refuses_nothing_and_is_shown() -> None:
         return outcomes.would_abort("no such key: model")
 
     node = b.node(pools=(b.pool(b.device("a", 0.0)),))
-    answer = judge(request(TRAINING), node, Acceptance(TRAINING.placement), aborts)
+    answer = judge(request(TRAINING), node, Acceptance(TRAINING.placement), Allocator(aborts))
     assert answer.fits
     assert "would end in an error" in answer.unfit[0]
     assert "no such key: model" in answer.unfit[0]
@@ -351,17 +353,18 @@ def test_where_pods_on_their_way_fill_the_node_its_score_stays() -> None:
 def test_an_open_breaker_turns_refusals_into_scores_except_for_a_hold() -> None:
     ask = units(TRAINING)
     broken = Acceptance(TRAINING.placement, frozenset({b.RESOURCE}))
-    degraded = judge(ask, b.node(gpus=8, own=b.health(0.5)), broken, every_device)
+    degraded = judge(ask, b.node(gpus=8, own=b.health(0.5)), broken, Allocator(every_device))
     assert degraded.fits
     assert degraded.overruled
     assert degraded.score == 5
-    held = judge(ask, b.node(gpus=8, own=b.health(0.0, held=True)), broken, every_device)
+    held = judge(ask, b.node(gpus=8, own=b.health(0.0, held=True)), broken, Allocator(every_device))
     assert not held.fits
 
 
 def test_a_breaker_of_another_pool_does_not_matter() -> None:
     other = Acceptance(TRAINING.placement, frozenset({"amd.com/gpu"}))
-    assert not judge(units(TRAINING), b.node(gpus=8, own=b.health(0.5)), other, every_device).fits
+    worn = b.node(gpus=8, own=b.health(0.5))
+    assert not judge(units(TRAINING), worn, other, Allocator(every_device)).fits
 
 
 # -- properties
