@@ -13,7 +13,9 @@ from fettle import explain, readiness
 from fettle.asks import asks
 from fettle.policies import unreadable
 from fettle.policy import ANNOTATION
+from fettle.slicing import in_slices, pause
 from fettle.verdicts.answering import Answers
+from fettle.view import View
 from fettle.wire import core
 
 
@@ -60,14 +62,15 @@ class Browse:
         key = request.query.get("pod", "")
         if key.count("/") != 1:
             return _json({"error": "say which pod: /explain?pod=NAMESPACE/NAME"}, 400)
-        view = self._answers.view
         pod = self._pod(key)
         if pod is None:
             return _unknown_pod(key)
         asked = self._answers.ask_now(pod)
         verdicts = await self._answers.explained(asked) if asked is not None else {}
+        view = self._answers.view
         resolved = asks.resolve_policy(pod, view, self._answers.policies)
-        return _json(explain.pod(key, resolved, asked, verdicts, self._answers.view))
+        told = await in_slices(lambda: explain.pod(key, resolved, asked, verdicts, view))
+        return _json(told)
 
     async def policy(self, request: web.Request) -> web.Response:
         """?pod=NAMESPACE/NAME: the policy that applies to it; ?name=NAME: that policy, the
@@ -91,18 +94,20 @@ class Browse:
             no = f"{name!r} cannot be read ({why})" if why else f"no policy is named {name!r}"
             said = f"{no}; there are: {known}"
             return _json({"error": said}, 404)
-        users = {
-            "namespaces": sorted(
-                n for n, labels in view.namespaces.items() if labels.get(ANNOTATION) == name
-            ),
-            "pods": sorted(
-                key
-                for key, pod in view.pods.items()
-                if asks.resolve_policy(pod, view, policies).policy.name == name
-            ),
-        }
+        named = [n for n, labels in view.namespaces.items() if labels.get(ANNOTATION) == name]
+        pods = await in_slices(lambda: self._pods_of(name, view))
         ignored = await self._answers.ignored(found.policy)
+        users = {"namespaces": sorted(named), "pods": sorted(pods)}
         return _json({**explain.policy(found, ignored), **users})
+
+    def _pods_of(self, policy: str, view: View) -> list[str]:
+        """Keys of the pods that a policy applies to."""
+        found = []
+        for key, pod in view.pods.items():
+            if asks.resolve_policy(pod, view, self._answers.policies).policy.name == policy:
+                found.append(key)
+            pause()
+        return found
 
     def _pod(self, key: str) -> core.Pod | None:
         return self._answers.view.pods.get(key) or self._recent.get(key)
@@ -115,15 +120,15 @@ class Browse:
             return _json({"error": _LOCAL_ONLY}, 403)
         unsound = request.query.get("unsound", "") in ("true", "1")
         view = self._answers.view
-        found = explain.devices(view, only_unsound=unsound)
-        return _json(
-            {
+        told = await in_slices(
+            lambda: {
                 "generation": view.generation,
-                "nodes": found,
+                "nodes": explain.devices(view, only_unsound=unsound),
                 "network": explain.network_devices(view, only_unsound=unsound),
                 "quarantined": dict(view.quarantined),
             }
         )
+        return _json(told)
 
     async def livez(self, _request: web.Request) -> web.Response:
         return web.Response(text="ok\n")
@@ -144,9 +149,8 @@ class Browse:
         return web.Response(text="\n".join(lines) + "\n", status=503 if found else 200)
 
     async def metrics(self, _request: web.Request) -> web.Response:
-        return web.Response(
-            body=generate_latest(self._registry), headers={"Content-Type": CONTENT_TYPE_LATEST}
-        )
+        text = await in_slices(lambda: generate_latest(self._registry))
+        return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
 
 _LOCAL_ONLY = (

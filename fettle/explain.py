@@ -1,7 +1,7 @@
-"""Verdicts and health in words and plain data: the one place where prose for people is made. Pure.
+"""Verdicts and health as plain data for people. Pure.
 
-The dictionaries made here are what `/explain` and `/devices` answer and what the command line
-prints.
+Reasons are made where they are found, and put together here. The dictionaries are what `/explain`
+and `/devices` answer and what the command line prints.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,6 +13,7 @@ from fettle.asks.asks import Ask
 from fettle.asks.claims import ALL
 from fettle.model import DeviceId, Health
 from fettle.policies import Resolved
+from fettle.slicing import pause
 from fettle.verdicts.parts import Choice
 from fettle.verdicts.verdicts import Verdict
 from fettle.view import DeviceView, NodeView, UnitView, View
@@ -104,6 +105,12 @@ def pod(
     units that the pod may be given and of which something is said."""
     placement = resolved.policy.placement
     resources = [units.resource for units in asked.units] if asked is not None else []
+    nodes = {}
+    for name, answer in sorted(verdicts.items()):
+        if (node := view.nodes.get(name)) is not None:
+            units = list(_units(node, resources))
+            nodes[name] = {**verdict(answer), "health": health(node.health), "units": units}
+        pause()
     return {
         "pod": key,
         "policy": {
@@ -115,15 +122,7 @@ def pod(
             "warnings": list(resolved.warnings),
         },
         "ask": ask(asked) if asked is not None else None,
-        "nodes": {
-            name: {
-                **verdict(v),
-                "health": health(view.nodes[name].health),
-                "units": list(_units(view.nodes[name], resources)),
-            }
-            for name, v in sorted(verdicts.items())
-            if name in view.nodes
-        },
+        "nodes": nodes,
     }
 
 
@@ -223,8 +222,12 @@ def devices(view: View, *, only_unsound: bool = False) -> list[dict[str, Any]]:
 
     Devices of the network are no node's own (`network_devices`).
     """
-    nodes = (_node(node, only_unsound=only_unsound) for _, node in sorted(view.nodes.items()))
-    return [n for n in nodes if n is not None]
+    told = []
+    for _, node in sorted(view.nodes.items()):
+        if (one := _node(node, only_unsound=only_unsound)) is not None:
+            told.append(one)
+        pause()
+    return told
 
 
 def network_devices(view: View, *, only_unsound: bool = False) -> list[dict[str, Any]]:
@@ -239,6 +242,7 @@ def network_devices(view: View, *, only_unsound: bool = False) -> list[dict[str,
             seen = nodes.setdefault(device.id, [])
             if device.here:
                 seen.append(name)
+        pause()
     return [
         {
             "device": str(id_),

@@ -20,6 +20,7 @@ from prometheus_client.registry import Collector
 
 from fettle.model import DeviceId, State
 from fettle.policy import Placement
+from fettle.slicing import pause
 from fettle.view import Publisher
 
 _LOG = structlog.get_logger(__name__)
@@ -181,6 +182,7 @@ class ViewMetrics(Collector):
                         continue
                     key = (pool.driver, device.health.state)
                     counts[key] = counts.get(key, 0) + 1
+            pause()
         for id_, state in network.items():
             counts[id_.driver, state] = counts.get((id_.driver, state), 0) + 1
         devices = GaugeMetricFamily(
