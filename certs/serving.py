@@ -6,12 +6,10 @@ swap. A pair that does not fit is refused before the swap; loading it into a liv
 would break that context for every client.
 """
 
-import os
 import ssl
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from certs.issuing import Pair
+from fettle import key_files
 from fettle.errors import CertificateError
 
 
@@ -84,7 +82,7 @@ def _blank(mutual: bool) -> ssl.SSLContext:
 def _context(pair: Pair, client_ca: bytes | None) -> ssl.SSLContext:
     context = _blank(client_ca is not None)
     try:
-        with _in_memory(pair.key + b"\n" + pair.certificate) as path:
+        with key_files.written(pair.key + b"\n" + pair.certificate) as path:
             context.load_cert_chain(path, password=_refuse_encrypted)
     except ssl.SSLError as error:
         raise CertificateError(
@@ -101,15 +99,3 @@ def _context(pair: Pair, client_ca: bytes | None) -> ssl.SSLContext:
 def _refuse_encrypted() -> str:
     """Without this, OpenSSL would ask for a password on the terminal."""
     raise CertificateError("the key is encrypted: store it without a password")
-
-
-@contextmanager
-def _in_memory(content: bytes) -> Iterator[str]:
-    """A path to the content for as long as it is needed; OpenSSL reads from paths only."""
-    descriptor = os.memfd_create("fettle-key", os.MFD_CLOEXEC)
-    try:
-        with os.fdopen(os.dup(descriptor), "wb") as file:
-            file.write(content)
-        yield f"/proc/self/fd/{descriptor}"
-    finally:
-        os.close(descriptor)

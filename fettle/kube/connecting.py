@@ -3,19 +3,20 @@ official client, which owns their formats and TLS settings. Nothing here contact
 what a kubeconfig's credentials plug-in does.
 """
 
+import base64
 import binascii
 import os
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import msgspec
 import yaml
 from kubernetes.aio import config
 from kubernetes.aio.client import ApiClient, Configuration
 from kubernetes.aio.config.incluster_config import InClusterConfigLoader
-from kubernetes.aio.config.kube_config import FileOrData, KubeConfigLoader, KubeConfigMerger
+from kubernetes.aio.config.kube_config import KubeConfigLoader, KubeConfigMerger
 
-from fettle import __version__
+from fettle import __version__, key_files
 from fettle.errors import SettingsError
 from fettle.kube import kubeconfigs, plugins
 
@@ -78,31 +79,41 @@ async def _from_files(named: str, said: str) -> Connection:
             f"no kubeconfig by {said}: {tried}; "
             "pass --kubeconfig FILE, or --snapshot DIR to run without a cluster"
         )
-    configuration = Configuration(host="")
     try:
-        read = KubeConfigMerger(os.pathsep.join(str(path) for path in paths))
-        loader = _Loader(config_dict=read.config, config_base_path=None)
-        kubeconfigs.check(loader.cluster, loader.user)
-        await loader.load_and_set(configuration)
-        if token := configuration.api_key.get("BearerToken"):
-            configuration.api_key["BearerToken"] = token.strip()  # of a file that ends with a line
-        namespace = loader.current_context["context"].get("namespace")
-        _check(configuration)
-        kubeconfigs.check_certificates(configuration, loader.user)
-        client = _client(configuration)
+        with ExitStack() as files:
+            return await _read(os.pathsep.join(str(path) for path in paths), files)
     except SettingsError as error:
         raise SettingsError(f"kubeconfig {said}: {error}") from error
     except _BROKEN as error:
         raise SettingsError(f"kubeconfig {said}: {_said(error)}") from error
+
+
+async def _read(paths: str, files: ExitStack) -> Connection:
+    configuration = Configuration(host="")
+    loader = _Loader(KubeConfigMerger(paths).config, files)
+    kubeconfigs.check(loader.cluster, loader.user)
+    await loader.load_and_set(configuration)
+    if token := configuration.api_key.get("BearerToken"):
+        configuration.api_key["BearerToken"] = token.strip()  # of a file that ends with a line
+    namespace = loader.current_context["context"].get("namespace")
+    _check(configuration)
+    kubeconfigs.check_certificates(configuration, loader.user)
+    client = _client(configuration)
     if not isinstance(namespace, str) or not namespace:
         namespace = DEFAULT_NAMESPACE
     return Connection(client, namespace, loader.expires_at)
 
 
 class _Loader(KubeConfigLoader):  # type: ignore[misc]
-    """Reads kubeconfigs, and runs their credentials plug-ins ourselves."""
+    """Reads kubeconfigs, and runs their credentials plug-ins ourselves. `files` are those that the
+    certificates and keys in it are read from; the official client would leave them on disk.
+    """
 
     expires_at = float("inf")
+
+    def __init__(self, kubeconfig: Any, files: ExitStack) -> None:
+        super().__init__(config_dict=kubeconfig, config_base_path=None)
+        self._files = files
 
     @property
     def cluster(self) -> Any:
@@ -120,10 +131,20 @@ class _Loader(KubeConfigLoader):  # type: ignore[misc]
         if found.token:
             self.token = f"Bearer {found.token}"
         if found.client_certificate_data:
-            status = msgspec.to_builtins(found)
-            self.cert_file = _file(status, "clientCertificateData")
-            self.key_file = _file(status, "clientKeyData")
+            self.cert_file = self._file(found.client_certificate_data.encode())
+            self.key_file = self._file(found.client_key_data.encode())
         return True
+
+    def _load_cluster_info(self) -> None:
+        for section in (self.cluster, self.user):
+            for field in kubeconfigs.FILES:
+                if isinstance(section, dict) and section.get(f"{field}-data"):
+                    data = section.pop(f"{field}-data")
+                    section[field] = self._file(base64.b64decode(data))
+        super()._load_cluster_info()
+
+    def _file(self, content: bytes) -> str:
+        return self._files.enter_context(key_files.written(content))
 
 
 def _check(configuration: Any) -> None:
@@ -133,12 +154,6 @@ def _check(configuration: Any) -> None:
     token = configuration.api_key.get("BearerToken")
     if token and not str(token).isprintable():
         raise config.ConfigException("its token holds a character that cannot be printed")
-
-
-def _file(status: dict[str, Any], field: str) -> str:
-    """The path of a file with what a plug-in gave: TLS contexts read certificates from files."""
-    made: str = FileOrData(status, None, data_key_name=field, base64_file_content=False).as_file()
-    return made
 
 
 def _paths(named: str) -> list[Path]:

@@ -13,7 +13,8 @@ from urllib.parse import urlsplit
 
 from kubernetes.aio.config import ConfigException
 
-_DATA = ("certificate-authority-data", "client-certificate-data", "client-key-data")
+FILES = ("certificate-authority", "client-certificate", "client-key")
+"""Fields that name a file, which the same field with `-data` can hold instead."""
 _LONGEST = 100
 
 
@@ -27,7 +28,7 @@ def check(cluster: Any, user: Any) -> None:
         raise ConfigException(f"tls-server-name {_shown(name)} is no text")
     if not isinstance(skip := cluster.get("insecure-skip-tls-verify"), bool | None):
         raise ConfigException(f"insecure-skip-tls-verify {_shown(skip)} is neither true nor false")
-    for field in _DATA:
+    for field in (f"{name}-data" for name in FILES):
         _check_base64(field, cluster.get(field) or user.get(field))
     certificate, key = (_has(user, field) for field in ("client-certificate", "client-key"))
     if key and not certificate:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
+import tempfile
 from collections.abc import Callable
 from contextlib import aclosing
 from pathlib import Path
@@ -22,7 +23,7 @@ from fettle.errors import (
 )
 from fettle.kube.session import Session
 from tests.controlplane import kubeconfigs
-from tests.controlplane.certificates import Authority
+from tests.controlplane.certificates import Authority, Pair
 from tests.fettle.kube.fake_api import USER, FakeApi
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/ns/leases"
@@ -152,6 +153,48 @@ async def test_only_a_server_whose_authority_is_trusted_is_talked_to(
                     await session.get("/api/v1/nodes")
     finally:
         await api.stop()
+
+
+@pytest.mark.parametrize("by", ["data", "plugin"])
+async def test_no_key_is_left_on_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    authority = Authority("theirs")
+    api = FakeApi()
+    api.tls = _server_tls(authority, tmp_path)
+    await api.start()
+    pair = authority.client("fettle")
+    config = kubeconfigs.by_certificate(api.url, authority.certificate, pair)
+    if by == "plugin":
+        config["users"][0]["user"] = {"exec": _plugin(tmp_path, pair)}
+    path = kubeconfigs.write(config, tmp_path / "config")
+    try:
+        async with await Session.open(path) as session:
+            await session.get("/api/v1/nodes")
+            assert not list(temporary.iterdir())
+    finally:
+        await api.stop()
+
+
+def _plugin(folder: Path, pair: Pair) -> dict[str, Any]:
+    """One that gives this certificate, if it is told which authority the server has."""
+    status = {
+        "clientCertificateData": pair.certificate.decode(),
+        "clientKeyData": pair.key.decode(),
+    }
+    version = "client.authentication.k8s.io/v1"
+    answer = {"apiVersion": version, "kind": "ExecCredential", "status": status}
+    (folder / "answer").write_text(json.dumps(answer))
+    script = 'case "$KUBERNETES_EXEC_INFO" in *certificate-authority-data*) cat answer;; esac'
+    return {
+        "apiVersion": version,
+        "command": "sh",
+        "args": ["-c", f"cd '{folder}'; {script}"],
+        "provideClusterInfo": True,
+    }
 
 
 def _server_tls(authority: Authority, folder: Path) -> ssl.SSLContext:
