@@ -62,7 +62,7 @@ class Session:
         self._expires_at = connection.expires_at
         self._retired: Any = None
         self._reconnect = reconnect
-        self._renewing = asyncio.Lock()
+        self._renewal: asyncio.Task[None] | None = None
         self._renewed_at = float("-inf")
 
     @classmethod
@@ -116,9 +116,11 @@ class Session:
         """
         call = _Call("GET", path, parameters)
         limits = aiohttp.ClientTimeout(
-            total=None, sock_connect=_CONNECT_S, sock_read=silence_s, connect=_CONNECT_S
+            sock_connect=_CONNECT_S, sock_read=silence_s, connect=_CONNECT_S
         )
-        async with self._answered(call, limits) as response:
+        async with self._in_time(_HEADERS_S):
+            response = await self._answer(call, limits)
+        with _left(response):
             chunks = response.content.iter_any()
             yield b""
             while chunk := await self._next(chunks, silence_s):
@@ -130,6 +132,9 @@ class Session:
                     await asyncio.sleep(pause_s)
 
     async def close(self) -> None:
+        if self._renewal is not None:
+            self._renewal.cancel()
+            await asyncio.wait((self._renewal,))
         await self._client.close()
         if self._retired is not None:
             await self._retired.close()
@@ -146,12 +151,21 @@ class Session:
         await self.close()
 
     async def _call(self, call: _Call, timeout_s: float) -> bytes:
-        limits = aiohttp.ClientTimeout(total=timeout_s, sock_connect=min(timeout_s, _CONNECT_S))
-        async with self._answered(call, limits) as response:
-            try:
-                return await response.read()
-            except _BROKEN as error:
-                raise self._unreachable(error) from error
+        limits = aiohttp.ClientTimeout(sock_connect=min(timeout_s, _CONNECT_S))
+        async with self._in_time(timeout_s):
+            with _left(await self._answer(call, limits)) as response:
+                try:
+                    return await response.read()
+                except _BROKEN as error:
+                    raise self._unreachable(error) from error
+
+    @asynccontextmanager
+    async def _in_time(self, timeout_s: float) -> AsyncIterator[None]:
+        try:
+            async with asyncio.timeout(timeout_s):
+                yield
+        except TimeoutError as error:
+            raise self._unreachable(error) from error
 
     async def _next(self, chunks: AsyncIterator[bytes], silence_s: float) -> bytes:
         """The next chunk; empty at the end."""
@@ -162,25 +176,17 @@ class Session:
         except _BROKEN as error:
             raise self._unreachable(error) from error
 
-    @asynccontextmanager
-    async def _answered(
-        self, call: _Call, limits: aiohttp.ClientTimeout
-    ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """A successful response; raises what a refusal or a broken connection means."""
+    async def _answer(self, call: _Call, limits: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
+        """A successful one; raises what a refusal or a broken connection means."""
         if time.time() + _EARLY_S >= self._expires_at:
-            await self._renew(self._client)
+            await self._renewed(self._client)
         client = self._client
-        response = await self._ask(client, call, limits)
-        if response.status == 401 and await self._renew(client):
-            response.close()
-            response = await self._ask(self._client, call, limits)
         try:
-            if response.status >= 300:
-                raise await self._refused(call, response)
-            yield response
-        finally:
-            # What is left unread of a stream would be waited for by `release`.
-            response.close() if not response.content.at_eof() else response.release()
+            return await self._ask(client, call, limits)
+        except Unauthorized:
+            if not await self._renewed(client):
+                raise
+        return await self._ask(self._client, call, limits)
 
     async def _ask(
         self, client: Any, call: _Call, limits: aiohttp.ClientTimeout
@@ -199,15 +205,17 @@ class Session:
                 body=call.body,
                 auth_settings=["BearerToken"],
             )
-            async with asyncio.timeout(limits.total or _HEADERS_S):
-                answer = await client.call_api(*request, _request_timeout=limits)
+            answer = await client.call_api(*request, _request_timeout=limits)
         except (ConfigException, FileNotFoundError, PermissionError) as error:
             # The token file, which the client reads again and again.
             raise Unauthorized(f"the credentials for {self.server} are gone: {error}") from error
         except _BROKEN as error:
             raise self._unreachable(error) from error
         response: aiohttp.ClientResponse = answer.response
-        return response
+        if response.status < 300:
+            return response
+        with _left(response):
+            raise await self._refused(call, response)
 
     async def _refused(self, call: _Call, response: aiohttp.ClientResponse) -> ClusterError:
         try:
@@ -222,32 +230,50 @@ class Session:
                 f"{self.server} shows a certificate that is not trusted "
                 f"({error.certificate_error}); check certificate-authority in the kubeconfig"
             )
-        said = (
-            "no answer in time" if isinstance(error, TimeoutError) else " ".join(str(error).split())
-        )
+        said = self._late() if isinstance(error, TimeoutError) else " ".join(str(error).split())
         return Unreachable(f"{self.server} cannot be reached: {said or type(error).__name__}")
 
-    async def _renew(self, refused: Any) -> bool:
-        """Read the credentials anew after a 401; whether a second try makes sense."""
-        async with self._renewing:
-            if self._client is not refused:
-                return True
-            now = asyncio.get_running_loop().time()
-            if now - self._renewed_at < _RENEW_AT_MOST_EVERY_S:
-                return False
-            self._renewed_at = now
-            try:
-                connection = await self._reconnect()
-            except FettleError as error:
-                # A file that is being rewritten, or a plug-in that fails.
-                log.warning("credentials cannot be read anew", reason=str(error))
-                return False
-            if self._retired is not None:
-                await self._retired.close()
-            # Calls and watches under way may end in peace.
-            self._retired, self._client = refused, connection.client
-            self._expires_at = connection.expires_at
-            return True
+    def _late(self) -> str:
+        renewing = self._renewal is not None and not self._renewal.done()
+        return "no answer in time" + (", credentials are still being renewed" if renewing else "")
+
+    async def _renewed(self, refused: Any) -> bool:
+        """Whether a try with another client than that makes sense, once there may be one.
+
+        All callers wait for one renewal, which goes on for the others where one gives up.
+        """
+        if self._client is refused:
+            if self._renewal is None or self._renewal.done():
+                if _now_s() - self._renewed_at < _RENEW_AT_MOST_EVERY_S:
+                    return False
+                self._renewal = asyncio.create_task(self._renew())
+            await asyncio.shield(self._renewal)
+        return self._client is not refused
+
+    async def _renew(self) -> None:
+        """Read the credentials anew, for which a plug-in may take longer than callers wait."""
+        try:
+            connection = await self._reconnect()
+        except FettleError as error:
+            # A file that is being rewritten, or a plug-in that fails.
+            log.warning("credentials cannot be read anew", reason=str(error))
+            return
+        finally:
+            self._renewed_at = _now_s()
+        # Calls and watches under way may end in peace.
+        ended, self._retired, self._client = self._retired, self._client, connection.client
+        self._expires_at = connection.expires_at
+        if ended is not None:
+            await ended.close()
+
+
+@contextmanager
+def _left(response: aiohttp.ClientResponse) -> Iterator[aiohttp.ClientResponse]:
+    """What is left unread of a stream would be waited for by `release`."""
+    try:
+        yield response
+    finally:
+        response.close() if not response.content.at_eof() else response.release()
 
 
 @contextmanager
@@ -268,3 +294,7 @@ def _wake_at(transport: asyncio.Transport | None, waiting: int) -> None:
         with suppress(OSError):
             made = transport.get_extra_info("socket")
             made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, waiting)
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()

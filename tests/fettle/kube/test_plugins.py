@@ -1,9 +1,10 @@
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 import time
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fettle.errors import SettingsError, Unauthorized
+from fettle.errors import SettingsError, Unauthorized, Unreachable
 from fettle.kube import plugins
 from fettle.kube import session as sessions
 from fettle.kube.plugins import Plugin
@@ -203,3 +204,67 @@ async def test_a_plugin_that_fails_later_is_said_and_the_refusal_stays(
         with pytest.raises(Unauthorized):
             await session.get("/api/v1/nodes")
     assert "log in first" in capsys.readouterr().out
+
+
+@pytest.fixture
+def slow(api: FakeApi, tmp_path: Path) -> Path:
+    """A kubeconfig whose plug-in gives "token 1" at once, and takes a second for "token 2"."""
+    body = f"""
+with open({str(tmp_path / "runs")!r}, "a+") as runs:
+    runs.write("x"); runs.flush(); runs.seek(0); number = len(runs.read())
+time.sleep(1 if number > 1 else 0)
+answer({{"token": f"token {{number}}"}})
+"""
+    return kubeconfig(tmp_path, api, described(plugin_file(tmp_path, body)))
+
+
+async def test_a_call_ends_in_time_while_the_credentials_are_renewed_for_the_next(
+    api: FakeApi, tmp_path: Path, slow: Path
+) -> None:
+    async with await Session.open(slow) as session:
+        api.token = "token 2"
+        began = time.monotonic()
+        with pytest.raises(Unreachable, match="credentials are still being renewed"):
+            await session.get("/api/v1/nodes", timeout_s=0.3)
+        assert time.monotonic() - began < 0.9
+        await session.get("/api/v1/nodes")
+    assert (tmp_path / "runs").read_text() == "xx"
+
+
+async def test_a_caller_that_gives_up_ends_the_renewal_for_nobody_else(
+    api: FakeApi, tmp_path: Path, slow: Path
+) -> None:
+    async with await Session.open(slow) as session:
+        api.token = "token 2"
+        other = asyncio.create_task(session.get("/api/v1/nodes"))
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.3):
+                await session.get("/api/v1/nodes")
+        other.cancel()
+        await session.get("/api/v1/nodes")
+    assert (tmp_path / "runs").read_text() == "xx"
+
+
+async def test_a_stream_waits_for_the_renewal_too(api: FakeApi, slow: Path) -> None:
+    async with await Session.open(slow) as session:
+        api.token = "token 2"
+        async with aclosing(session.stream("/api/v1/nodes", {"watch": True})) as chunks:
+            assert await anext(chunks) == b""
+
+
+async def test_closing_ends_a_renewal(api: FakeApi, tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    user = described(plugin_file(tmp_path, "answer({'token': 'old'})"))
+    body = f"open('{pid}.new', 'w').write(str(os.getpid())); os.rename('{pid}.new', '{pid}')"
+    async with await Session.open(kubeconfig(tmp_path, api, user)) as session:
+        plugin_file(tmp_path, f"{body}; time.sleep(600)")
+        api.token = "new"
+        with pytest.raises(Unreachable):
+            await session.get("/api/v1/nodes", timeout_s=0.1)
+        async with asyncio.timeout(20):
+            while not pid.exists():
+                await asyncio.sleep(0.01)
+        assert Path(f"/proc/{pid.read_text()}").exists()
+    async with asyncio.timeout(20):
+        while Path(f"/proc/{pid.read_text()}").exists():
+            await asyncio.sleep(0.05)
