@@ -8,7 +8,8 @@ people carry the certificate to its readers, the next one is written long before
 Pure: the clock is an argument.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from certs import issuing
@@ -46,6 +47,17 @@ class Step(NamedTuple):
 
     secret: Secret
     why: str
+
+
+@contextmanager
+def kept_in(where: str) -> Iterator[None]:
+    """What is wrong with an authority is said of that Secret, and what to do about it."""
+    try:
+        yield
+    except CertificateError as error:
+        raise CertificateError(
+            f"{where}: {error}; delete the Secret and Fettle makes a new one"
+        ) from error
 
 
 def new(common_name: str, *, now_s: float, lifetime_s: float) -> dict[str, bytes]:
@@ -94,11 +106,11 @@ def read(secret: Secret) -> Authority:
     roots = issuing.certificates(_entry(secret, CERTIFICATE), CERTIFICATE)
     own, *older = [issuing.pem(root) for root in roots]
     signing = Pair(own, _entry(secret, KEY))
-    issuing.check_pair(signing, "the Secret's authority")
+    issuing.check_pair(signing, "its authority")
     following = None
     if NEXT_CERTIFICATE in secret or NEXT_KEY in secret:
         following = Pair(_entry(secret, NEXT_CERTIFICATE), _entry(secret, NEXT_KEY))
-        issuing.check_pair(following, "the Secret's next authority")
+        issuing.check_pair(following, "its next authority")
     trusted = [own, *older, *([following.certificate] if following else [])]
     promoted_at = _seconds(secret.get(PROMOTED_AT))
     old = b"".join(older) or None
@@ -161,7 +173,7 @@ def _droppable_at(authority: Authority, leaf_lifetime_s: float) -> float:
 
 def _entry(secret: Secret, name: str) -> bytes:
     if not (content := secret.get(name)):
-        raise CertificateError(f"the Secret has no {name}")
+        raise CertificateError(f"no {name}")
     return content
 
 

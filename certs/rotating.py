@@ -27,7 +27,11 @@ _log = structlog.get_logger("fettle.certs")
 
 
 class Store(Protocol):
-    """One Secret. `create` and `replace` raise Conflict when somebody else wrote first."""
+    """One Secret, whose full name is such as "Secret fettle-system/fettle-webhook-ca". `create` and
+    `replace` raise Conflict when somebody else wrote first."""
+
+    @property
+    def full_name(self) -> str: ...
 
     async def read(self) -> dict[str, bytes] | None: ...
 
@@ -124,7 +128,8 @@ class SelfSigning:
         """
         for _ in range(_ATTEMPTS):
             content = await self._store.read()
-            wanted = self._wanted(content, self._clock())
+            with authority.kept_in(self._store.full_name):
+                wanted = self._wanted(content, self._clock())
             if wanted.secret is content:
                 return authority.read(wanted.secret)
             write = self._store.create if content is None else self._store.replace
@@ -134,7 +139,9 @@ class SelfSigning:
                 continue
             say = _log.info if self.authority is None else _log.warning
             say("certificate authority written", of=self._names[0], why=wanted.why)
-        raise CertificateError("the Secret of the certificate authority cannot be filled")
+        raise CertificateError(
+            f"{self._store.full_name} does not stay as Fettle fills it; let nobody else write it"
+        )
 
     def _wanted(self, content: Secret | None, now_s: float) -> Step:
         """What the store should hold; the same content: nothing to write."""
@@ -204,7 +211,8 @@ class Rotation:
         if not (content := await self._store.read()):
             return None
         now_s = self._clock()
-        before = authority.read(content)
+        with authority.kept_in(self._store.full_name):
+            before = authority.read(content)
         done = authority.step(
             content,
             now_s=now_s,

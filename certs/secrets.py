@@ -5,16 +5,28 @@ configurations, whose other fields it leaves as they are.
 """
 
 import base64
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 from certs import issuing
 from fettle.errors import CertificateError, NotFound
+from fettle.kube.decoding import decoded
 from fettle.kube.session import Session
 
 KINDS = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
 _ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+
+
+class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
+    resource_version: Annotated[str, msgspec.Meta(min_length=1)]
+
+
+class _Secret(msgspec.Struct, frozen=True):
+    """Without its version it is none: it would be overwritten as one that is empty."""
+
+    metadata: _Metadata
+    data: dict[str, bytes] | None = None
 
 
 class SecretStore:
@@ -27,6 +39,10 @@ class SecretStore:
         self._version = ""
 
     @property
+    def full_name(self) -> str:
+        return f"Secret {self._namespace}/{self.name}"
+
+    @property
     def _collection(self) -> str:
         return f"/api/v1/namespaces/{self._namespace}/secrets"
 
@@ -36,10 +52,9 @@ class SecretStore:
             raw = await self._session.get(f"{self._collection}/{self.name}")
         except NotFound:
             return None
-        secret = msgspec.json.decode(raw)
-        self._version = secret["metadata"]["resourceVersion"]
-        data = secret.get("data") or {}
-        return {key: base64.b64decode(value) for key, value in data.items()}
+        secret = decoded(raw, _Secret, self.full_name)
+        self._version = secret.metadata.resource_version
+        return secret.data or {}
 
     async def create(self, content: dict[str, bytes]) -> None:
         """Raises Conflict where somebody else was first."""
@@ -97,8 +112,7 @@ class Bundles:
             raw = await self._session.get(f"{_ADMISSION}/{kind}/{self._name}")
         except NotFound:
             return {}
-        configuration: dict[str, Any] = msgspec.json.decode(raw)
-        return configuration
+        return decoded(raw, dict[str, Any], f"{kind} {self._name}")
 
 
 def _bundle(entry: dict[str, Any]) -> bytes:

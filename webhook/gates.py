@@ -6,14 +6,16 @@ not see; and again from time to time, since clusters are upgraded.
 """
 
 import asyncio
-from collections.abc import Collection
-from typing import Any, NamedTuple
+from collections.abc import Collection, Sequence
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 import structlog
 
+from fettle.allocator.versions import release
 from fettle.errors import ClusterError, Invalid, NotServed
-from fettle.kube import discovering
+from fettle.kube import discovering, versions
+from fettle.kube.decoding import decoded
 from fettle.kube.session import Session
 from fettle.policy import DEGRADED_TAINT
 from webhook.fitting import READ
@@ -44,6 +46,30 @@ EVERYTHING = Gates(True, True, True)
 """Where there is no cluster to ask."""
 
 
+class _Option(msgspec.Struct, frozen=True):
+    tolerations: Sequence[Any] | None = None
+
+
+class _Request(msgspec.Struct, frozen=True, rename="camel"):
+    """Of v1beta1, where the one option is the request itself, as of later versions."""
+
+    tolerations: Sequence[Any] | None = None
+    exactly: _Option | None = None
+    first_available: Sequence[Any] | None = None
+
+
+class _Devices(msgspec.Struct, frozen=True):
+    requests: Annotated[Sequence[_Request], msgspec.Meta(min_length=1)]
+
+
+class _Spec(msgspec.Struct, frozen=True):
+    devices: _Devices
+
+
+class _Claim(msgspec.Struct, frozen=True):
+    spec: _Spec
+
+
 class Probe:
     """`gates` are the latest answers; None: there is none yet. `run` until cancelled."""
 
@@ -72,17 +98,17 @@ class Probe:
         """Raises ClusterError where the API server gives no answer."""
         served = await discovering.versions(self._session, "resource.k8s.io")
         version = next((version for version in READ["resource.k8s.io"] if version in served), "v1")
-        flat = version == "v1beta1"
-        exactly = await self._kept(version, _option() if flat else {"exactly": _option()})
+        option = _option() if version == "v1beta1" else {"exactly": _option()}
+        exactly = await self._kept(version, option)
         alternatives = await self._kept(version, {"firstAvailable": [{"name": "one", **_option()}]})
-        kept = exactly if flat else exactly.get("exactly", {})
+        kept = exactly.exactly or exactly
         return Gates(
-            tolerations=bool(kept.get("tolerations")),
-            alternatives=bool(alternatives.get("firstAvailable")),
-            restart_rules=await self._version() >= RESTART_RULES_SINCE,
+            tolerations=bool(kept.tolerations),
+            alternatives=bool(alternatives.first_available),
+            restart_rules=release(await versions.read(self._session)) >= RESTART_RULES_SINCE,
         )
 
-    async def _kept(self, version: str, request: dict[str, Any]) -> dict[str, Any]:
+    async def _kept(self, version: str, request: dict[str, Any]) -> _Request:
         """The request as it would be stored; nothing where it would be refused."""
         path = f"/apis/resource.k8s.io/{version}/namespaces/{self._namespace}/resourceclaims"
         claim = {
@@ -92,22 +118,11 @@ class Probe:
             "spec": {"devices": {"requests": [{"name": "probe", **request}]}},
         }
         try:
-            stored = msgspec.json.decode(await self._session.create(f"{path}?dryRun=All", claim))
-            kept: dict[str, Any] = stored["spec"]["devices"]["requests"][0]
+            stored = await self._session.create(f"{path}?dryRun=All", claim)
         except (Invalid, NotServed) as error:
             _log.debug("a claim would be refused", reason=str(error))
-            return {}
-        except (msgspec.DecodeError, LookupError, TypeError) as error:
-            raise ClusterError(
-                f"the API server answers a dry run with no claim: {error}"
-            ) from error
-        return kept
-
-    async def _version(self) -> tuple[int, int]:
-        version = msgspec.json.decode(await self._session.get("/version"), type=dict[str, Any])
-        digits = ("".join(filter(str.isdigit, str(version.get(p, "")))) for p in ("major", "minor"))
-        major, minor = (int(text or 0) for text in digits)
-        return major, minor
+            return _Request()
+        return decoded(stored, _Claim, "claim of a dry run").spec.devices.requests[0]
 
 
 def _option() -> dict[str, Any]:

@@ -12,10 +12,15 @@ _NEWEST = 37
 _NO_GATES: Mapping[str, bool] = {}
 
 
+def release(git_version: str) -> tuple[int, ...]:
+    """Major, minor and patch in a server's `gitVersion` ("v1.36.3+k3s1"); () where none are."""
+    match = _VERSION.match(git_version)
+    return tuple(map(int, match.groups())) if match is not None else ()
+
+
 def of_version(git_version: str, gates: Mapping[str, bool] = _NO_GATES) -> Profile:
     """The profile of a server's `gitVersion` ("v1.36.3+k3s1") with these feature gates set."""
-    match = _VERSION.match(git_version)
-    major, minor, patch = map(int, match.groups()) if match is not None else (1, _NEWEST, 1)
+    major, minor, patch = release(git_version) or (1, _NEWEST, 1)
     if (major, minor) >= (1, _NEWEST):
         told = features(_NEWEST, gates)
         return Profile(told, ordered=_is_ordered(told))

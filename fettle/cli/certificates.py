@@ -22,11 +22,13 @@ async def _bundle(kubeconfig: Path | None, settings: Settings, namespace: str | 
     name = settings.extender.secret
     async with await Session.open(kubeconfig) as session:
         where = namespace or settings.namespace or session.namespace
-        content = await SecretStore(session, where, name).read()
+        store = SecretStore(session, where, name)
+        content = await store.read()
     if not content:
         raise CertificateError(
-            f"there is no certificate authority in Secret {where}/{name}: the first extender that "
+            f"there is no certificate authority in {store.full_name}: the first extender that "
             "is served with extender.certificates self and extender.tls.clientCaFile makes it; if "
             "Fettle lives in another namespace, say so with --namespace"
         )
-    return authority.read(content).bundle
+    with authority.kept_in(store.full_name):
+        return authority.read(content).bundle

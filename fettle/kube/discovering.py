@@ -1,14 +1,13 @@
 """Which kinds an API server serves, by its discovery: asked when it is needed, nothing is kept."""
 
 from collections.abc import Sequence
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import msgspec
 
-from fettle.errors import ClusterError, NotServed
+from fettle.errors import NotServed
+from fettle.kube.decoding import decoded
 from fettle.kube.session import Session
-
-_T = TypeVar("_T")
 
 
 class ServedKind(NamedTuple):
@@ -42,7 +41,7 @@ async def versions(session: Session, group: str) -> tuple[str, ...]:
     if not group:
         return ("v1",)
     try:
-        found = _decoded(await session.get(f"/apis/{group}"), _Group)
+        found = decoded(await session.get(f"/apis/{group}"), _Group, f"discovery of {group}")
     except NotServed:
         return ()
     return tuple(version.version for version in found.versions)
@@ -56,13 +55,6 @@ async def kinds(session: Session, group: str) -> tuple[ServedKind, ...]:
     found: list[ServedKind] = []
     for version in await versions(session, group):
         path = f"/apis/{group}/{version}" if group else f"/api/{version}"
-        listed = _decoded(await session.get(path), _Resources).resources
+        listed = decoded(await session.get(path), _Resources, f"discovery at {path}").resources
         found += [ServedKind(version, r.kind, r.name) for r in listed if "/" not in r.name]
     return tuple(found)
-
-
-def _decoded(raw: bytes, type: type[_T]) -> _T:
-    try:
-        return msgspec.json.decode(raw, type=type)
-    except msgspec.DecodeError as error:
-        raise ClusterError(f"the API server's discovery cannot be read: {error}") from error

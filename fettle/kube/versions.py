@@ -7,6 +7,7 @@ import msgspec
 import structlog
 
 from fettle.errors import ClusterError
+from fettle.kube.decoding import decoded
 from fettle.kube.session import Session
 
 EVERY_S = 600.0
@@ -17,13 +18,18 @@ class _Version(msgspec.Struct, frozen=True, rename="camel"):
     git_version: str = ""
 
 
+async def read(session: Session) -> str:
+    """The server's `gitVersion`, such as `v1.37.1`, "" if it says none; raises ClusterError."""
+    return decoded(await session.get("/version"), _Version, "version").git_version
+
+
 async def follow(session: Session, tell: Callable[[str], None], every_s: float = EVERY_S) -> None:
     """Tell each version that differs from the one before, as `v1.37.1`, until cancelled."""
     known = ""
     while True:
         try:
-            version = msgspec.json.decode(await session.get("/version"), type=_Version).git_version
-        except (ClusterError, msgspec.DecodeError) as error:
+            version = await read(session)
+        except ClusterError as error:
             _LOG.warning("the cluster's version cannot be read", reason=str(error))
         else:
             if version != known:

@@ -24,6 +24,8 @@ class Clock:
 class MemoryStore:
     """A Secret as one replica sees it: `replace` conflicts if another wrote since its last read."""
 
+    full_name = "Secret ns/ca"
+
     def __init__(self, shared: "Shared") -> None:
         self._shared = shared
         self._seen = 0

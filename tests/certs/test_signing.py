@@ -1,6 +1,7 @@
 """A replica that signs its own certificate, with an authority that all replicas share."""
 
 import asyncio
+from collections.abc import Mapping
 
 import pytest
 
@@ -70,10 +71,10 @@ async def test_a_replica_says_why_it_would_not_be_accepted(shared: Shared, clock
 @pytest.mark.parametrize(
     ("spoilt", "reason"),
     [
-        ({"ca.key": b""}, "no ca.key"),
-        ({"ca.crt": b"garbage"}, "ca.crt"),
-        ({"ca.key": b"garbage"}, "key"),
-        ({"next.crt": b"garbage"}, "next.key"),
+        ({"ca.key": b""}, r"no ca\.key"),
+        ({"ca.crt": b"garbage"}, r"ca\.crt: no PEM"),
+        ({"ca.key": b"garbage"}, "its authority's key: no PEM"),
+        ({"next.crt": b"garbage"}, r"no next\.key"),
     ],
 )
 async def test_a_spoilt_secret_is_named_and_not_overwritten(
@@ -82,11 +83,33 @@ async def test_a_spoilt_secret_is_named_and_not_overwritten(
     await replica(shared, clock).refresh()
     shared.write({**content(shared), **spoilt})
     before = content(shared)
-    with pytest.raises(CertificateError, match=reason):
+    said = f"^Secret ns/ca: {reason}.*; delete the Secret and Fettle makes a new one$"
+    with pytest.raises(CertificateError, match=said):
         await replica(shared, clock).refresh()
-    with pytest.raises(CertificateError, match=reason):
+    with pytest.raises(CertificateError, match=said):
         await leader(shared, clock).turn(None)
     assert content(shared) == before
+
+
+async def test_a_spoilt_secret_that_is_deleted_is_made_anew(shared: Shared, clock: Clock) -> None:
+    one = replica(shared, clock)
+    first = await one.refresh()
+    shared.write({**content(shared), "ca.crt": b"garbage"})
+    with pytest.raises(CertificateError):
+        await one.refresh()
+    assert one.leaf == first, "what is served stays"
+    shared.content = None
+    assert await one.refresh() is not None
+    assert one.rejection(await leader(shared, clock).turn(None) or b"") == ""
+
+
+async def test_a_secret_that_somebody_else_keeps_empty_is_named(clock: Clock) -> None:
+    class Emptied(Shared):
+        def write(self, content: Mapping[str, bytes]) -> None:
+            super().write({})
+
+    with pytest.raises(CertificateError, match="Secret ns/ca does not stay as Fettle fills it"):
+        await replica(Emptied({}), clock).refresh()
 
 
 async def test_a_key_that_is_not_the_authoritys_is_found_out(shared: Shared, clock: Clock) -> None:

@@ -20,9 +20,11 @@ class ApiServer:
     def __init__(self) -> None:
         self.off: set[str] = set()
         self.versions = ["v1"]
-        self.version = {"major": "1", "minor": "37+"}
+        self.version = "v1.37.1"
+        self.page = False
         self.serves = True
         self.answers_nothing = False
+        self.answers_oddly = False
         self.asked: list[dict[str, str]] = []
 
     async def create(self, request: web.Request) -> web.Response:
@@ -37,6 +39,8 @@ class ApiServer:
         if "alternatives" in self.off and "firstAvailable" in asked:
             said = {"kind": "Status", "code": 422, "message": "exactly one is required"}
             return web.json_response(said, status=422)
+        if self.answers_oddly:
+            asked["exactly"] = "one"
         return web.json_response([] if self.answers_nothing else claim, status=201)
 
     async def tell_versions(self, request: web.Request) -> web.Response:
@@ -44,7 +48,9 @@ class ApiServer:
         return web.json_response({"kind": "APIGroup", "versions": versions})
 
     async def tell_version(self, request: web.Request) -> web.Response:
-        return web.json_response(self.version)
+        if self.page:
+            return web.Response(text="<title>Please log in</title>", content_type="text/html")
+        return web.json_response({"gitVersion": self.version})
 
 
 @pytest.fixture
@@ -111,16 +117,31 @@ async def test_a_cluster_without_these_claims_keeps_nothing(api: ApiServer, prob
     assert await probe.ask() == Gates(False, False, True)
 
 
-@pytest.mark.parametrize(("minor", "kept"), [("34", False), ("35", True), ("", False)])
+@pytest.mark.parametrize(
+    ("version", "kept"),
+    [("v1.34.9", False), ("v1.35.0-eks-3025e55", True), ("v2.0.0", True), ("", False)],
+)
 async def test_restart_rules_come_with_1_35(
-    api: ApiServer, probe: Probe, minor: str, kept: bool
+    api: ApiServer, probe: Probe, version: str, kept: bool
 ) -> None:
-    api.version = {"major": "1", "minor": minor}
+    api.version = version
     assert (await probe.ask()).restart_rules is kept
 
 
 async def test_an_answer_that_is_no_claim_is_no_answer(api: ApiServer, probe: Probe) -> None:
     api.answers_nothing = True
+    with pytest.raises(ClusterError, match="no claim"):
+        await probe.ask()
+
+
+async def test_a_proxys_page_is_no_answer(api: ApiServer, probe: Probe) -> None:
+    api.page = True
+    with pytest.raises(ClusterError, match=r"no version.*proxy"):
+        await probe.ask()
+
+
+async def test_a_request_of_another_shape_is_no_claim(api: ApiServer, probe: Probe) -> None:
+    api.answers_oddly = True
     with pytest.raises(ClusterError, match="no claim"):
         await probe.ask()
 

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +11,9 @@ import msgspec
 import pytest
 from cryptography import x509
 
-from certs import issuing
+from certs import issuing, rotating
 from fettle.cli import certificates, secured, securing
-from fettle.cli.listening import parse
+from fettle.cli.listening import Address, parse
 from fettle.cli.secured import Secured
 from fettle.errors import CertificateError, ClusterError, SettingsError
 from fettle.kube.session import Session
@@ -130,6 +130,18 @@ async def test_without_an_authority_there_is_nothing_to_print(api: FakeApi, tmp_
         await asyncio.to_thread(certificates.extender_ca, api.kubeconfig(tmp_path), None, "other")
 
 
+async def test_an_authority_that_is_spoilt_is_named(
+    api: FakeApi, session: Session, clients: Path, tmp_path: Path
+) -> None:
+    api.put("secrets", {"metadata": {"name": "fettle-extender-ca", "namespace": "fettle-system"}})
+    api.objects["secrets"][SECRET]["data"] = {"ca.key": ""}
+    said = f"^Secret {SECRET}: no ca.crt; delete the Secret"
+    with pytest.raises(CertificateError, match=said):
+        await securing.extender(ANYWHERE, self_signed(clients), session)
+    with pytest.raises(CertificateError, match=said):
+        await asyncio.to_thread(certificates.extender_ca, api.kubeconfig(tmp_path), None, None)
+
+
 async def test_without_the_right_to_read_the_secret_it_waits(
     api: FakeApi, session: Session, clients: Path
 ) -> None:
@@ -155,3 +167,27 @@ async def test_a_new_client_authority_is_read_and_a_broken_one_is_not(
             while served.serving.client_ca != other:
                 await asyncio.sleep(0.01)
     assert leaf(served) == before
+
+
+@pytest.mark.parametrize("secure", [securing.extender, securing.webhook])
+async def test_certificates_are_kept_fresh_after_a_proxy_answered_for_a_while(
+    api: FakeApi,
+    session: Session,
+    clients: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    secure: Callable[[Address, Settings, Session], Awaitable[Secured]],
+) -> None:
+    monkeypatch.setattr(rotating, "POLL_S", 0.01)
+    monkeypatch.setattr("fettle.cli.self_signed.BUNDLE_POLL_S", 0.01)
+    served = await secure(ANYWHERE, self_signed(clients), session)
+    before = leaf(served)
+    (secret,) = api.objects["secrets"]
+    async with kept(served):
+        api.pages |= {secret.rpartition("/")[2], "fettle", "fettle-certificates"}
+        await asyncio.sleep(0.2)
+        assert leaf(served) == before
+        api.remove("secrets", secret)
+        api.pages.clear()
+        async with asyncio.timeout(5):
+            while leaf(served) == before:
+                await asyncio.sleep(0.01)

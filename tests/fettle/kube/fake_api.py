@@ -17,6 +17,8 @@ from aiohttp import web
 
 Object = dict[str, Any]
 USER = "system:serviceaccount:fettle-system:fettle"
+PAGE = "<!DOCTYPE html><title>Please log in</title>"
+"""What some proxies answer instead of whom they stand before, with status 200."""
 INITIAL_END = {"k8s.io/initial-events-end": "true"}
 
 
@@ -45,7 +47,8 @@ class _Change(NamedTuple):
 
 
 class FakeApi:
-    """Objects live under their plural (`nodes`) and key (`namespace/name` or `name`)."""
+    """Objects live under their plural (`nodes`) and key (`namespace/name` or `name`). What is asked
+    about a name in `pages`, the last part of a path, is answered with a proxy's page."""
 
     def __init__(self) -> None:
         self.objects: dict[str, dict[str, Object]] = {}
@@ -56,6 +59,7 @@ class FakeApi:
         self.answers_nothing = False
         self.unserved: set[str] = set()
         self.forbidden: set[tuple[str, str]] = set()
+        self.pages: set[str] = set()
         self.token: str | None = None
         self.expire_by_event = False
         self.raw_event: bytes | None = None
@@ -159,6 +163,8 @@ class FakeApi:
     # answers
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
+        if request.path.rpartition("/")[2] in self.pages:
+            return web.Response(text=PAGE, content_type="text/html")
         if request.path == "/version":
             return web.json_response({"gitVersion": self.git_version})
         target = _target(request.path)

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from fettle.errors import ClusterError
 from fettle.kube import versions
 from fettle.kube.session import Session
 from tests.fettle.kube.fake_api import FakeApi
@@ -24,6 +25,12 @@ async def test_a_version_is_told_once_and_again_when_it_changes(
     finally:
         following.cancel()
     assert told == ["v1.37.1", "v1.38.0"]
+
+
+async def test_a_proxys_page_is_no_version(api: FakeApi, session: Session) -> None:
+    api.pages.add("version")
+    with pytest.raises(ClusterError, match=r"no version.*proxy"):
+        await versions.read(session)
 
 
 async def test_a_cluster_that_does_not_say_is_asked_again(api: FakeApi, session: Session) -> None:
