@@ -21,8 +21,9 @@ from fettle import readiness
 from fettle.cli import securing
 from fettle.cli.drivers import check, drivers
 from fettle.cli.listening import Address, AppListener, ExtenderListener, Listener, parse
+from fettle.cli.parts import Parts
 from fettle.cli.secured import Secured
-from fettle.errors import ClusterError, FettleError
+from fettle.errors import ClusterError
 from fettle.evidence import rules
 from fettle.feeds.cluster import ClusterFeed
 from fettle.feeds.snapshot import SnapshotFeed
@@ -119,7 +120,7 @@ class House:
         )
         self._session: Session | None = None
         self._listeners: list[Listener] = []
-        self._tasks: list[asyncio.Task[None]] = []
+        self._parts = Parts()
         self._opening = "it is starting"
         self._problems: list[Callable[[], str]] = [lambda: self._opening, self._no_view]
         self._notes: list[Callable[[], list[str]]] = []
@@ -150,12 +151,12 @@ class House:
         )
         self._notes.append(self._answers.follows)
         await self._engine.start()
-        self._keep("writer", writer.run())
-        self._keep("feed", self._feed(writer))
+        self._parts.keep("writer", writer.run())
+        self._parts.keep("feed", self._feed(writer))
         if self._session is not None:
-            self._keep("version", versions.follow(self._session, self._answers.follow))
-        self._keep("selectors", self._answers.keep_ready())
-        self._keep("verdicts", self._answers.keep_complete())
+            self._parts.keep("version", versions.follow(self._session, self._answers.follow))
+        self._parts.keep("selectors", self._answers.keep_ready())
+        self._parts.keep("verdicts", self._answers.keep_complete())
         registry = self._registry
         registry.register(ViewMetrics(self._publisher))
         registry.register(SelectorMetrics(lambda: self._engine.worker_starts))
@@ -163,32 +164,23 @@ class House:
         if extender is not None:
             await self._open_extender(addresses["extender"], extender)
         if "webhook" in plan.roles:
-            self._keep("webhook", _for_ever(self._open_webhook(addresses["webhook"], registry)))
-            self._keep("stored policies", StoredPolicies(self._publisher, registry).run())
+            self._parts.open("webhook", self._open_webhook(addresses["webhook"], registry))
+            self._parts.keep("stored policies", StoredPolicies(self._publisher, registry).run())
         if "steward" in plan.roles and self._session is None:
             _LOG.info("the steward has nothing to write to: this serves a snapshot")
         elif "steward" in plan.roles and self._session is not None:
-            self._keep("steward", self._steward(self._session).run())
+            self._parts.keep("steward", self._steward(self._session).run())
         self._opening = ""
 
     async def stay(self, stopped: asyncio.Event) -> None:
         """Until asked to stop; raises what a part died of."""
-        waiting = asyncio.create_task(stopped.wait())
-        done, _ = await asyncio.wait((waiting, *self._tasks), return_when=asyncio.FIRST_COMPLETED)
-        waiting.cancel()
-        for task in done - {waiting}:
-            if (error := task.exception()) is None:
-                raise FettleError(f"the {task.get_name()} ended by itself")
-            if isinstance(error, FettleError):
-                raise error
-            raise FettleError(f"the {task.get_name()} failed: {error!r}") from error
+        await _until(stopped, self._parts.watch())
 
     async def close(self) -> None:
-        """Drain the listeners, then end the rest."""
+        """Drain the listeners once no other can open, then end the rest."""
+        await self._parts.end_openings()
         await asyncio.gather(*(listener.stop() for listener in self._listeners))
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._parts.end()
         await self._engine.close()
         if self._session is not None:
             await self._session.close()
@@ -245,7 +237,7 @@ class House:
             lambda context: ExtenderListener("extender", address, context, connections),
         )
         if securing.signs_for_extender(self._settings.extender):
-            self._keep("extender", _for_ever(opening))
+            self._parts.open("extender", opening)
         else:
             await opening
 
@@ -284,7 +276,7 @@ class House:
             return None
         counted = EventMetrics(registry).count
         recorder = Recorder(self._session, CONTROLLER, identity(), counted)
-        self._keep("events", recorder.run())
+        self._parts.keep("events", recorder.run())
         return recorder.tell
 
     def _gates(self) -> Callable[[], Gates | None]:
@@ -292,7 +284,7 @@ class House:
         if self._session is None:
             return lambda: EVERYTHING
         probe = Probe(self._session, self._settings.namespace or self._session.namespace)
-        self._keep("probe of the cluster", probe.run())
+        self._parts.keep("probe of the cluster", probe.run())
         disabled = self._settings.scheduler.disabled
         return lambda: probe.gates and probe.gates.without(disabled)
 
@@ -309,7 +301,8 @@ class House:
             try:
                 made = await secured()
             except ClusterError as error:
-                if waits_for != (waits_for := f"{name}: no certificate yet: {error}"):
+                before, waits_for = waits_for, f"{name}: no certificate yet: {error}"
+                if waits_for != before:
                     _LOG.warning("no certificate yet", of=name, reason=str(error))
                 await asyncio.sleep(RETRY_S)
             else:
@@ -318,12 +311,12 @@ class House:
         waits_for = ""
 
     async def _listen(self, listener: Listener, secured: Secured) -> None:
+        self._listeners.append(listener)  # before it is open: it may be stopped meanwhile
         await listener.start()
-        self._listeners.append(listener)
         self._problems.append(secured.problem)
         self._notes.append(lambda: [note] if (note := secured.note()) else [])
         if secured.keep is not None:
-            self._keep(f"certificates of the {listener.name}", secured.keep())
+            self._parts.keep(f"certificates of the {listener.name}", secured.keep())
 
     def _steward(self, session: Session) -> Steward:
         return Steward(
@@ -363,22 +356,12 @@ class House:
         """Every source may be synced a moment before there is a view of them."""
         return "" if self._publisher.view.synced else "the first view is being made"
 
-    def _keep(self, name: str, work: Awaitable[None]) -> None:
-        self._tasks.append(asyncio.ensure_future(work))
-        self._tasks[-1].set_name(name)
 
-
-async def _until(stopped: asyncio.Event, opening: Coroutine[None, None, None]) -> bool:
-    """Whether it opened before it was to stop; else it is given up."""
-    waiting, open_ = asyncio.create_task(stopped.wait()), asyncio.create_task(opening)
-    await asyncio.wait((waiting, open_), return_when=asyncio.FIRST_COMPLETED)
+async def _until(stopped: asyncio.Event, work: Coroutine[None, None, None]) -> bool:
+    """Whether the work came to its end before it was to stop; else it is given up."""
+    waiting, working = asyncio.create_task(stopped.wait()), asyncio.create_task(work)
+    await asyncio.wait((waiting, working), return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()
-    open_.cancel()
-    await asyncio.wait((open_,))
-    return not open_.cancelled() and open_.result() is None
-
-
-async def _for_ever(opening: Awaitable[None]) -> None:
-    """For what is open then."""
-    await opening
-    await asyncio.Event().wait()
+    working.cancel()
+    await asyncio.wait((working,))
+    return not working.cancelled() and working.result() is None

@@ -1,0 +1,69 @@
+"""The tasks of one process: whichever of them fails is heard of, however late it began."""
+
+import asyncio
+from collections.abc import Awaitable
+from typing import NoReturn
+
+from fettle.errors import FettleError
+
+
+class Parts:
+    """To be made on the loop that runs them."""
+
+    def __init__(self) -> None:
+        self._openings: list[asyncio.Task[None]] = []
+        self._kept: list[asyncio.Task[None]] = []
+        self._failure: asyncio.Future[FettleError] = asyncio.get_running_loop().create_future()
+
+    def open(self, name: str, opening: Awaitable[None]) -> None:
+        """Run what may come to its end, and may begin further parts before that."""
+        task = _begun(name, opening)
+        self._openings.append(task)
+        task.add_done_callback(lambda task: self._note(_failure(task)))
+
+    def keep(self, name: str, work: Awaitable[None]) -> None:
+        """Run what has no end of its own."""
+        task = _begun(name, work)
+        self._kept.append(task)
+        task.add_done_callback(lambda task: self._note(_failure(task) or _end(task)))
+
+    async def watch(self) -> NoReturn:
+        """Until a part fails, or ends that has no end; raises FettleError: what it died of."""
+        raise await asyncio.shield(self._failure)
+
+    async def end_openings(self) -> None:
+        """From then on no part begins another one."""
+        await _cancelled(self._openings)
+
+    async def end(self) -> None:
+        """Cancel all, and wait until they have tidied up."""
+        await _cancelled([*self._openings, *self._kept])
+
+    def _note(self, failure: FettleError | None) -> None:
+        if failure is not None and not self._failure.done():
+            self._failure.set_result(failure)
+
+
+def _begun(name: str, work: Awaitable[None]) -> asyncio.Task[None]:
+    task = asyncio.ensure_future(work)
+    task.set_name(name)
+    return task
+
+
+async def _cancelled(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _failure(task: asyncio.Task[None]) -> FettleError | None:
+    error = None if task.cancelled() else task.exception()
+    if error is None or isinstance(error, FettleError):
+        return error
+    failure = FettleError(f"the {task.get_name()} failed: {error!r}")
+    failure.__cause__ = error
+    return failure
+
+
+def _end(task: asyncio.Task[None]) -> FettleError:
+    return FettleError(f"the {task.get_name()} ended by itself")
