@@ -186,7 +186,7 @@ def _capacity(capacity: resource.DeviceCapacity) -> Capacity:
     return Capacity(amount(capacity.value), _policy(policy) if policy is not None else None)
 
 
-def _policy(policy: resource.CapacityPolicy) -> Policy:
+def _policy(policy: resource.CapacityRequestPolicy) -> Policy:
     values = policy.valid_values
     return Policy(
         default=_optional(policy.default),
@@ -195,7 +195,7 @@ def _policy(policy: resource.CapacityPolicy) -> Policy:
     )
 
 
-def _range(range_: resource.CapacityRange) -> Range:
+def _range(range_: resource.CapacityRequestPolicyRange) -> Range:
     read = Range(
         _optional(range_.min),
         _optional(range_.max),

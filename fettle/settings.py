@@ -48,7 +48,7 @@ def _check_name(said: str, name: str, longest: int = _LONGEST_NAME) -> None:
 
 
 class HealthSettings(_Section, frozen=True, kw_only=True):
-    """Thresholds on scores (0..1) and times in seconds; see `fettle/health.py`."""
+    """Thresholds on scores (0..1) and times in seconds; see `fettle/health/`."""
 
     degraded_below: float = 0.80
     degraded_until: float = 0.90

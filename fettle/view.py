@@ -103,7 +103,7 @@ class NodeView(msgspec.Struct, frozen=True, gc=False):
     quarantined: tuple[str, ...] = ()
     unread: bool = False
     malformed: str = ""
-    taints: tuple[core.NodeTaint, ...] = ()
+    taints: tuple[core.Taint, ...] = ()
     kubelet: str = ""
 
 

@@ -79,19 +79,19 @@ def _what_follows(others: int) -> str:
     return "the scheduler takes the allocation back, and then allocates anew"
 
 
-def _is_late(allocation: resource.Allocation, binding: Binding) -> bool:
+def _is_late(allocation: resource.AllocationResult, binding: Binding) -> bool:
     allocated = unix_s(allocation.allocation_timestamp, binding.now)
     return allocated + binding.timeout_s < binding.now
 
 
-def _since(allocation: resource.Allocation) -> str:
+def _since(allocation: resource.AllocationResult) -> str:
     if (at := allocation.allocation_timestamp) is None:
         return ""
     return f" since {at:%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _conditions(
-    allocation: resource.Allocation, reported: tuple[resource.AllocatedDeviceStatus, ...]
+    allocation: resource.AllocationResult, reported: tuple[resource.AllocatedDeviceStatus, ...]
 ) -> tuple[str, str]:
     """(the failure, the condition that is not met) that comes first, as upstream looks.
 
@@ -114,7 +114,8 @@ def _conditions(
 
 
 def _found(
-    result: resource.DeviceResult, reported: tuple[resource.AllocatedDeviceStatus, ...]
+    result: resource.DeviceRequestAllocationResult,
+    reported: tuple[resource.AllocatedDeviceStatus, ...],
 ) -> Mapping[str, Condition] | None:
     """The conditions of a device by type, the first of each; None where nothing is reported."""
     for status in reported:

@@ -126,14 +126,16 @@ def uses(claim: resource.ResourceClaim) -> tuple[Held, ...] | None:
     return None if results is None else tuple(map(_held, results))
 
 
-def _results(claim: resource.ResourceClaim) -> tuple[resource.DeviceResult, ...] | None:
+def _results(
+    claim: resource.ResourceClaim,
+) -> tuple[resource.DeviceRequestAllocationResult, ...] | None:
     if claim.status is None or claim.status.allocation is None:
         return None
     devices = claim.status.allocation.devices
     return devices.results or () if devices is not None else ()
 
 
-def _held(result: resource.DeviceResult) -> Held:
+def _held(result: resource.DeviceRequestAllocationResult) -> Held:
     return Held(
         DeviceId(result.driver, result.pool, result.device),
         result.share_id or "",
@@ -156,7 +158,7 @@ def unread_shares(claim: resource.ResourceClaim) -> list[tuple[DeviceId, str]]:
     return found
 
 
-def _consumed(result: resource.DeviceResult) -> tuple[tuple[str, int], ...]:
+def _consumed(result: resource.DeviceRequestAllocationResult) -> tuple[tuple[str, int], ...]:
     try:
         return tuple((name, nano(q)) for name, q in (result.consumed_capacity or {}).items())
     except Unreadable:

@@ -33,7 +33,7 @@ def claim_name(pod: core.Pod, entry: core.PodResourceClaim) -> str | None:
     return status.resource_claim_name if status is not None else None
 
 
-def _status(pod: core.Pod, entry: core.PodResourceClaim) -> core.PodClaimStatus | None:
+def _status(pod: core.Pod, entry: core.PodResourceClaim) -> core.PodResourceClaimStatus | None:
     statuses = (pod.status.resource_claim_statuses if pod.status is not None else None) or ()
     return next((status for status in statuses if status.name == entry.name), None)
 

@@ -2,5 +2,5 @@
 
 One module per source, all pure; what each fact weighs is data in `rules/`. Stands between
 inventory and health in *watch → inventory → health → verdict → answer*; `gathering` is the way
-in. Imports wire and model, never health, feeds or faces.
+in. Imports wire, model and how resources of devices are told, never health, feeds or faces.
 """

@@ -14,7 +14,7 @@ from fettle.lint.findings import Finding, Rule, Severity
 from fettle.lint.manifests import Manifest, Pod
 from fettle.lint.names import nearest
 from fettle.view import NodeView
-from fettle.wire.core import NodeSelector, NodeTaint
+from fettle.wire.core import NodeSelector, Taint
 from fettle.wire.resource import DeviceTaint, DeviceToleration
 
 WELL_KNOWN_TAINTS = (
@@ -108,7 +108,7 @@ class _Wanted:
     def __init__(self, pod: Pod) -> None:
         required = pod.field.at(*_AFFINITY.split("."))
         self._labels = pod.field.strings("nodeSelector")
-        self._tolerated: dict[NodeTaint, bool] = {}
+        self._tolerated: dict[Taint, bool] = {}
         self._selector: Selector | None = None
         self._tolerations = [
             read for field in pod.field.each("tolerations") if (read := _toleration(field))
@@ -128,7 +128,7 @@ class _Wanted:
             return _AFFINITY
         return "" if all(map(self._tolerates, node.taints)) else _TAINTS
 
-    def _tolerates(self, taint: NodeTaint) -> bool:
+    def _tolerates(self, taint: Taint) -> bool:
         """Taints of Kubernetes' own come and go with the state of the node."""
         if taint.effect not in ("NoSchedule", "NoExecute"):
             return True

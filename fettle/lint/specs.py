@@ -25,6 +25,8 @@ class PodSpec(core.PodSpec, frozen=True, kw_only=True):
     containers: tuple[Container, ...] | None = None
     init_containers: tuple[Container, ...] | None = None
     node_selector: dict[str, str] | None = None
+    priority: int | None = None
+    scheduler_name: str | None = None
     restart_policy: str | None = None
     tolerations: tuple[Toleration, ...] | None = None
 

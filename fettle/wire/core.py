@@ -25,7 +25,7 @@ class NodeSelector(Wire, frozen=True, kw_only=True):
     node_selector_terms: tuple[NodeSelectorTerm, ...] | None = None
 
 
-class NodeTaint(Wire, frozen=True, kw_only=True):
+class Taint(Wire, frozen=True, kw_only=True):
     key: str
     value: str = ""
     effect: str = ""
@@ -33,10 +33,10 @@ class NodeTaint(Wire, frozen=True, kw_only=True):
 
 class NodeSpec(Wire, frozen=True, kw_only=True):
     unschedulable: bool | None = None
-    taints: tuple[NodeTaint, ...] | None = None
+    taints: tuple[Taint, ...] | None = None
 
 
-class NodeInfo(Wire, frozen=True, kw_only=True):
+class NodeSystemInfo(Wire, frozen=True, kw_only=True):
     boot_id: str = msgspec.field(default="", name="bootID")
     kubelet_version: str = ""
 
@@ -45,7 +45,7 @@ class NodeStatus(Wire, frozen=True, kw_only=True):
     capacity: Quantities | None = None
     allocatable: Quantities | None = None
     conditions: tuple[Condition, ...] | None = None
-    node_info: NodeInfo | None = None
+    node_info: NodeSystemInfo | None = None
 
 
 class Node(Wire, frozen=True, kw_only=True):
@@ -54,20 +54,20 @@ class Node(Wire, frozen=True, kw_only=True):
     status: NodeStatus | None = None
 
 
-class ContainerClaim(Wire, frozen=True, kw_only=True):
+class ResourceClaim(Wire, frozen=True, kw_only=True):
     name: str
     request: str = ""
 
 
-class Resources(Wire, frozen=True, kw_only=True):
+class ResourceRequirements(Wire, frozen=True, kw_only=True):
     requests: Quantities | None = None
     limits: Quantities | None = None
-    claims: tuple[ContainerClaim, ...] | None = None
+    claims: tuple[ResourceClaim, ...] | None = None
 
 
 class Container(Wire, frozen=True, kw_only=True):
     name: str = ""
-    resources: Resources | None = None
+    resources: ResourceRequirements | None = None
     restart_policy: str | None = None
 
 
@@ -79,8 +79,6 @@ class PodResourceClaim(Wire, frozen=True, kw_only=True):
 
 class PodSpec(Wire, frozen=True, kw_only=True):
     node_name: str | None = None
-    scheduler_name: str | None = None
-    priority: int | None = None
     containers: tuple[Container, ...] | None = None
     init_containers: tuple[Container, ...] | None = None
     resource_claims: tuple[PodResourceClaim, ...] | None = None
@@ -107,7 +105,7 @@ class ContainerStatus(Wire, frozen=True, kw_only=True):
     allocated_resources_status: tuple[ResourceStatus, ...] | None = None
 
 
-class PodClaimStatus(Wire, frozen=True, kw_only=True):
+class PodResourceClaimStatus(Wire, frozen=True, kw_only=True):
     name: str
     resource_claim_name: str | None = None
 
@@ -116,12 +114,11 @@ class PodStatus(Wire, frozen=True, kw_only=True):
     phase: str = ""
     reason: str = ""
     message: str = ""
-    nominated_node_name: str | None = None
     start_time: datetime | None = None
     conditions: tuple[Condition, ...] | None = None
     container_statuses: tuple[ContainerStatus, ...] | None = None
     init_container_statuses: tuple[ContainerStatus, ...] | None = None
-    resource_claim_statuses: tuple[PodClaimStatus, ...] | None = None
+    resource_claim_statuses: tuple[PodResourceClaimStatus, ...] | None = None
 
 
 class Pod(Wire, frozen=True, kw_only=True):

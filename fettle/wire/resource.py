@@ -38,23 +38,23 @@ def _unknown() -> str:
     return field
 
 
-class CapacityRange(Wire, frozen=True, kw_only=True):
+class CapacityRequestPolicyRange(Wire, frozen=True, kw_only=True):
     min: Quantity | None = None
     max: Quantity | None = None
     step: Quantity | None = None
 
 
-class CapacityPolicy(Wire, frozen=True, kw_only=True):
+class CapacityRequestPolicy(Wire, frozen=True, kw_only=True):
     """How much of a capacity one request consumes (`requestPolicy`)."""
 
     default: Quantity | None = None
     valid_values: tuple[Quantity, ...] | None = None
-    valid_range: CapacityRange | None = None
+    valid_range: CapacityRequestPolicyRange | None = None
 
 
 class DeviceCapacity(Wire, frozen=True, kw_only=True):
     value: Quantity = "0"
-    request_policy: CapacityPolicy | None = None
+    request_policy: CapacityRequestPolicy | None = None
 
 
 class Counter(Wire, frozen=True, kw_only=True):
@@ -66,7 +66,7 @@ class CounterSet(Wire, frozen=True, kw_only=True):
     counters: dict[str, Counter] | None = None
 
 
-class CounterConsumption(Wire, frozen=True, kw_only=True):
+class DeviceCounterConsumption(Wire, frozen=True, kw_only=True):
     """What a device takes of one counter set; `compatibility_groups` are an alpha of 1.37."""
 
     counter_set: str
@@ -80,7 +80,7 @@ class Device(Wire, frozen=True, kw_only=True):
     capacity: dict[str, DeviceCapacity] | None = None
     taints: tuple[DeviceTaint, ...] | None = None
     allow_multiple_allocations: bool | None = None
-    consumes_counters: tuple[CounterConsumption, ...] | None = None
+    consumes_counters: tuple[DeviceCounterConsumption, ...] | None = None
     binds_to_node: bool | None = None
     binding_conditions: tuple[str, ...] | None = None
     binding_failure_conditions: tuple[str, ...] | None = None
@@ -187,7 +187,7 @@ class DeviceClaim(Wire, frozen=True, kw_only=True):
     config: tuple[dict[str, Any], ...] | None = None
 
 
-class DeviceResult(Wire, frozen=True, kw_only=True):
+class DeviceRequestAllocationResult(Wire, frozen=True, kw_only=True):
     """One entry of `status.allocation.devices.results`."""
 
     request: str
@@ -202,12 +202,12 @@ class DeviceResult(Wire, frozen=True, kw_only=True):
     binding_failure_conditions: tuple[str, ...] | None = None
 
 
-class DeviceAllocation(Wire, frozen=True, kw_only=True):
-    results: tuple[DeviceResult, ...] | None = None
+class DeviceAllocationResult(Wire, frozen=True, kw_only=True):
+    results: tuple[DeviceRequestAllocationResult, ...] | None = None
 
 
-class Allocation(Wire, frozen=True, kw_only=True):
-    devices: DeviceAllocation | None = None
+class AllocationResult(Wire, frozen=True, kw_only=True):
+    devices: DeviceAllocationResult | None = None
     node_selector: NodeSelector | None = None
     allocation_timestamp: datetime | None = None
 
@@ -224,15 +224,15 @@ class ResourceClaimSpec(Wire, frozen=True, kw_only=True):
     unknown: str = _unknown()
 
 
-class ConsumerReference(Wire, frozen=True, kw_only=True):
+class ResourceClaimConsumerReference(Wire, frozen=True, kw_only=True):
     """An object that a claim is reserved for; known by its uid alone."""
 
     uid: str = ""
 
 
 class ResourceClaimStatus(Wire, frozen=True, kw_only=True):
-    allocation: Allocation | None = None
-    reserved_for: tuple[ConsumerReference, ...] | None = None
+    allocation: AllocationResult | None = None
+    reserved_for: tuple[ResourceClaimConsumerReference, ...] | None = None
     devices: tuple[AllocatedDeviceStatus, ...] | None = None
 
 

@@ -37,7 +37,7 @@ def why(*pools: PoolView, requests: tuple[Request, ...], **fields: Any) -> str:
 
 
 def partition(name: str, takes: int) -> DeviceView:
-    consumes = (resource.CounterConsumption(counter_set="set"),)
+    consumes = (resource.DeviceCounterConsumption(counter_set="set"),)
     published = Published(
         id=DeviceId(b.DRIVER, "n", name),
         device=resource.Device(name=name, consumes_counters=consumes),

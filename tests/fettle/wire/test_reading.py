@@ -29,7 +29,7 @@ NAMED = {"name": "p", "namespace": "ns"}
 @pytest.mark.parametrize(
     ("text", "key", "node"),
     [
-        (raw({"metadata": NAMED, "spec": {"nodeName": "n", "priority": "x"}}), "ns/p", "n"),
+        (raw({"metadata": NAMED, "spec": {"nodeName": "n", "containers": "x"}}), "ns/p", "n"),
         (raw({"metadata": NAMED | {"labels": 5}, "spec": {"nodeName": 7}}), "ns/p", ""),
         (raw({"metadata": {"name": 5}}), "", ""),
         (raw({"metadata": {}}), "", ""),

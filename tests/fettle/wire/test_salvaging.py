@@ -86,7 +86,7 @@ def test_only_nodes_are_salvaged() -> None:
 
 WHOLE = core.Node(
     metadata=ObjectMeta(name="n", labels={"a": "b"}),
-    spec=core.NodeSpec(taints=(core.NodeTaint(key="k"),)),
+    spec=core.NodeSpec(taints=(core.Taint(key="k"),)),
     status=core.NodeStatus(conditions=(Condition(type="Ready"),), capacity={"x/gpu": "8"}),
 )
 
