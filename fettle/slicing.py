@@ -1,8 +1,9 @@
 """Long work on the loop in short slices, between which other requests have their turn.
 
-The work is a plain function. Where it goes from one entry of an object to the next, however deep
-in its calls, it says `pause`; so whoever writes a rule or an injection need not think of time, and
-a deadline around it holds for objects of any size. Outside of such work a pause does nothing.
+A coroutine says by `Slices` where one may end. A plain function says `pause` where it goes from one
+entry of an object to the next, however deep in its calls, and is run by `in_slices`: so whoever
+writes a rule or an injection need not think of time, and a deadline around it holds for objects of
+any size. Outside of such work a pause does nothing.
 """
 
 import asyncio
@@ -13,8 +14,21 @@ from typing import TypeVar
 from greenlet import getcurrent, greenlet
 
 SLICE_S = 0.0003
+"""Longest stretch of work before waiting requests have their turn."""
 
 _Result = TypeVar("_Result")
+
+
+class Slices:
+    """For a coroutine: a `pause` at each step lets others have their turn if a slice is over."""
+
+    def __init__(self) -> None:
+        self._began = time.perf_counter()
+
+    async def pause(self) -> None:
+        if time.perf_counter() - self._began > SLICE_S:
+            await asyncio.sleep(0)
+            self._began = time.perf_counter()
 
 
 class _Work(greenlet):

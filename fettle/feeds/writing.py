@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 import structlog
 
 from fettle.inventory.inventory import Inventory
+from fettle.slicing import Slices
 from fettle.view import Publisher, Source
 from fettle.wire import kinds, resource
 from fettle.wire.changes import (
@@ -30,7 +31,6 @@ from fettle.wire.kinds import Kind, WireObject
 
 _LOG = structlog.get_logger(__name__)
 
-SLICE_S = 0.0003
 TICK_S = 1.0
 PUBLISH_EVERY_S = 0.05
 MAX_WAITING = 64
@@ -164,8 +164,6 @@ class Writer:
 
 
 async def _in_slices(steps: Iterable[None]) -> None:
-    started = time.perf_counter()
+    slices = Slices()
     for _ in steps:
-        if time.perf_counter() - started > SLICE_S:
-            await asyncio.sleep(0)
-            started = time.perf_counter()
+        await slices.pause()

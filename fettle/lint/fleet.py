@@ -20,13 +20,13 @@ from fettle.lint.surveying import (
     Judged,
     Likeness,
     Seen,
-    Slices,
     judge,
     see,
 )
 from fettle.lint.surveys import Catalogue, Look, Selection, Survey
 from fettle.lint.totals import nearest_miss, total
 from fettle.selectors.rows import Read
+from fettle.slicing import Slices
 from fettle.view import EMPTY, View
 from fettle.wire.resource import Device, DeviceTaint
 

@@ -4,8 +4,6 @@ Pools that look alike to a selection are judged once, and of the devices that lo
 expression one is evaluated: a fleet of few models costs little more than to go over its pools.
 """
 
-import asyncio
-import time
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -17,11 +15,11 @@ from fettle.lint.surveys import Look, Selection
 from fettle.selectors import rows
 from fettle.selectors.outcomes import Kind, Outcome
 from fettle.selectors.rows import Key, Reads
+from fettle.slicing import Slices
 from fettle.view import DeviceView, PoolView
 from fettle.wire.resource import Device
 
 _Value = TypeVar("_Value")
-_SLICE_S = 0.0002
 
 
 class Evaluator(Protocol):
@@ -113,18 +111,6 @@ class Judged(msgspec.Struct, frozen=True, gc=False):
     missed: tuple[int, ...]
     undecided: int
     aborts: tuple[tuple[int, str, str], ...]
-
-
-class Slices:
-    """Lets others have their turn whenever a short time has passed."""
-
-    def __init__(self) -> None:
-        self._began = time.perf_counter()
-
-    async def pause(self) -> None:
-        if time.perf_counter() - self._began > _SLICE_S:
-            await asyncio.sleep(0)
-            self._began = time.perf_counter()
 
 
 class Judging(NamedTuple):

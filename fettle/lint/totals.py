@@ -9,10 +9,11 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from fettle.amounts import Unreadable, nano
-from fettle.lint.surveying import Evaluator, Judged, Judging, Likeness, Seen, Slices
+from fettle.lint.surveying import Evaluator, Judged, Judging, Likeness, Seen
 from fettle.lint.surveys import Abort, Look, Selection, Survey
 from fettle.selectors import rows, versions
 from fettle.selectors.rows import Read, Value
+from fettle.slicing import Slices
 from fettle.view import DeviceView, View
 from fettle.wire.resource import DeviceAttribute, DeviceTaint
 

@@ -21,6 +21,7 @@ from fettle.asks.asks import Ask
 from fettle.policy import Placement, Policy
 from fettle.selectors.engine import SelectorEngine
 from fettle.settings import Settings
+from fettle.slicing import SLICE_S
 from fettle.verdicts.acceptance import Acceptance
 from fettle.verdicts.breaker import Breaker
 from fettle.verdicts.claimed import Allocator
@@ -35,8 +36,6 @@ from fettle.wire import core
 
 _LOG = structlog.get_logger(__name__)
 
-SLICE_S = 0.0003
-"""Longest stretch of judging before waiting requests get their turn."""
 MAX_TABLES = 512
 MAX_BREAKERS = 64
 """One for each placement, and minimum scores in annotations are any number."""

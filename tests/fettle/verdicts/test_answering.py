@@ -18,7 +18,8 @@ from fettle.policy import BUILT_IN
 from fettle.published import Capacity, Published
 from fettle.selectors.engine import SelectorEngine
 from fettle.settings import Settings
-from fettle.verdicts.answering import MAX_BREAKERS, SLICE_S, Answers
+from fettle.slicing import SLICE_S
+from fettle.verdicts.answering import MAX_BREAKERS, Answers
 from fettle.view import DeviceView, NodeView, Publisher
 from fettle.wire import core, resource
 from tests.fettle import building as b
