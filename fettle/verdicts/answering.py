@@ -179,6 +179,10 @@ class Answers:
             if len(self._tables) > MAX_TABLES:
                 self._tables.popitem(last=False)
         self._tables.move_to_end(ask)
+        if table.spent_s:
+            table.rest(self._clock())
+            if table.may_try_again:
+                self._is_behind(ask)
         if table.basis != self.view.basis:
             changed = self.publisher.changed_since(table.basis) if table.basis >= 0 else None
             if changed is None:
@@ -193,9 +197,12 @@ class Answers:
                 table.clear()
             table.basis = self.view.basis
             if not table.complete(self.view.nodes):
-                self._behind.add(ask)
-                self._fell_behind.set()
+                self._is_behind(ask)
         return table
+
+    def _is_behind(self, ask: Ask) -> None:
+        self._behind.add(ask)
+        self._fell_behind.set()
 
     async def keep_ready(self) -> None:
         """Evaluate the selectors of classes and templates as views turn, until cancelled."""
@@ -229,7 +236,10 @@ class Answers:
     async def _complete(self, ask: Ask) -> None:
         """One ask that we fail on must not cost the others: who asks it is told of it."""
         try:
-            await self.judged(ask)
+            table = await self.judged(ask)
+            if table.may_try_again:
+                names = [name for name in table.try_again() if name in self.view.nodes]
+                await self._judge(table, names, self.matching())
         except Exception:
             _LOG.exception("an ask cannot be judged")
 

@@ -97,16 +97,20 @@ class Predictions:
         return self._taken[1]
 
     def _for(self, claim: resource.ResourceClaim) -> _Answered | None:
-        """The pod that a claim is for: its owner, or the latest that names it."""
+        """The pod that a claim was allocated for: its owner, or the latest of those that name it,
+        and for which it is reserved where that is told."""
         namespace = claim.metadata.namespace
         if owner := _owner(claim):
             answered = self._answered.get(f"{namespace}/{owner.name}")
             return answered if answered and answered.pod.metadata.uid == owner.uid else None
-        latest = (a for a in reversed(self._answered.values()))
-        return next(
-            (a for a in latest if a.pod.metadata.namespace == namespace and _entry(claim, a.pod)),
-            None,
-        )
+        reserved = claim.status.reserved_for if claim.status is not None else None
+        consumers = {consumer.uid for consumer in reserved or ()}
+        for answered in reversed(self._answered.values()):
+            pod = answered.pod
+            names = pod.metadata.namespace == namespace and _entry(claim, pod)
+            if names and (not consumers or pod.metadata.uid in consumers):
+                return answered
+        return None
 
     def _result(
         self, answered: _Answered, node: NodeView, name: str, held: Sequence[Held]

@@ -27,7 +27,9 @@ from fettle.wire.extender import host_priority
 
 MAX_ALIKE = 4096
 ASK_SECONDS = 1.0
-"""Work on one ask after which its further searches are kept short."""
+"""Work on one ask after which its further searches are kept short, until it has rested."""
+REST = 0.2
+"""So much of the time may go into one ask for good."""
 SHORT = Budget(steps=200)
 MANY = 100
 """Lists up to this length, the scheduler's in clusters as small, are always given whole: they cost
@@ -53,6 +55,7 @@ class Table:
     `provisional` verdicts wait for a selector; on `unfit` nodes the scheduler's own checks refuse
     the pod, so they are never `undecided`; `entries` are the elements of a HostPriorityList,
     encoded. Nodes alike share the verdict of one of them, with the names of that one's devices.
+    `cut_short` are nodes left undecided by a search that was kept short.
     """
 
     def __init__(self, ask: Ask, acceptance: Acceptance, profile: Profile = CURRENT) -> None:
@@ -67,18 +70,39 @@ class Table:
         self.refused: set[str] = set()
         self.undecided: set[str] = set()
         self.unfit: set[str] = set()
+        self.cut_short: set[str] = set()
         self.entries: dict[str, bytes] = {}
         self.spent_s = 0.0
-        """What was spent on this ask since everything about it was last forgotten."""
+        """What was spent on this ask lately, less what it has rested since."""
+        self._rested_at = 0.0
         self._alike: dict[Hashable, Verdict] = {}
+        self._alike_cut_short: dict[Hashable, Verdict] = {}
 
     def clear(self) -> None:
         self.spent_s = 0.0
         self._unjudged = None
-        for kept in (self.verdicts, self.entries, self._alike):
+        for kept in (self.verdicts, self.entries, self._alike, self._alike_cut_short):
             kept.clear()
-        for names in (self.provisional, self.refused, self.undecided, self.unfit):
+        for names in self._sets():
             names.clear()
+
+    def _sets(self) -> tuple[set[str], ...]:
+        return self.provisional, self.refused, self.undecided, self.unfit, self.cut_short
+
+    def rest(self, now: float) -> None:
+        """Time has passed without work on this ask."""
+        self.spent_s = max(0.0, self.spent_s - REST * (now - self._rested_at))
+        self._rested_at = now
+
+    @property
+    def may_try_again(self) -> bool:
+        """Whether what was cut short can be searched for longer by now."""
+        return bool(self.cut_short) and self.spent_s < ASK_SECONDS / 2
+
+    def try_again(self) -> list[str]:
+        """The nodes to judge again; their verdicts stand until then."""
+        self._alike_cut_short.clear()
+        return list(self.cut_short)
 
     def drop(self, names: frozenset[str]) -> None:
         if self._unjudged is not None:
@@ -86,7 +110,7 @@ class Table:
         for name in names:
             self.verdicts.pop(name, None)
             self.entries.pop(name, None)
-        for kept in (self.provisional, self.refused, self.undecided, self.unfit):
+        for kept in self._sets():
             kept.difference_update(names)
 
     def judge(self, node: NodeView, match: "Matching") -> None:
@@ -98,15 +122,17 @@ class Table:
         match.missing = False
         missed = self.acceptance.requirements.missed
         shape = self._shape(node, match)
-        verdict = self._alike.get(shape) if shape is not None else None
+        budget = budget_after(self.spent_s)
+        verdict = self._known(shape, budget)
         if verdict is None:
-            allocator = Allocator(match, self.profile, budget_after(self.spent_s))
+            allocator = Allocator(match, self.profile, budget)
             verdict = yield from judging(self.ask, node, self.acceptance, allocator)
             match.missing = match.missing or missed != self.acceptance.requirements.missed
             if shape is not None and not match.missing:
-                if len(self._alike) > MAX_ALIKE:
-                    self._alike.clear()
-                self._alike[shape] = verdict
+                alike = self._alike_cut_short if _is_cut_short(verdict, budget) else self._alike
+                if len(alike) > MAX_ALIKE:
+                    alike.clear()
+                alike[shape] = verdict
         self.verdicts[node.name] = verdict
         self.entries[node.name] = host_priority(node.name, verdict.score)
         for kept, belongs in (
@@ -114,8 +140,16 @@ class Table:
             (self.undecided, bool(verdict.undecided) and not verdict.unfit),
             (self.unfit, bool(verdict.unfit)),
             (self.provisional, match.missing),
+            (self.cut_short, _is_cut_short(verdict, budget)),
         ):
             (kept.add if belongs else kept.discard)(node.name)
+
+    def _known(self, shape: Hashable | None, budget: Budget) -> Verdict | None:
+        """The verdict of a node that looks alike, where no longer search is allowed by now."""
+        if shape is None:
+            return None
+        verdict = self._alike.get(shape)
+        return self._alike_cut_short.get(shape) if not verdict and budget is SHORT else verdict
 
     def complete(self, nodes: Collection[str]) -> bool:
         """Whether each of the view's nodes has a settled verdict."""
@@ -192,6 +226,10 @@ class Table:
                 names = [pool.name for pool in node.pools]
                 seen += map(names.index, names)
         return tuple(seen)
+
+
+def _is_cut_short(verdict: Verdict, budget: Budget) -> bool:
+    return budget is SHORT and bool(verdict.undecided)
 
 
 def _is_near(bound: Bound, node: NodeView) -> bool:

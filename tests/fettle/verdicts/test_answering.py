@@ -189,6 +189,29 @@ async def test_pods_on_their_way_lower_a_score_and_refuse_nothing() -> None:
     assert not later.refused
 
 
+async def test_pods_on_their_way_leave_devices_over_that_their_counters_put_out_of_reach() -> None:
+    drawn = resource.DeviceCounterConsumption(
+        counter_set="gpu", counters={"slices": resource.Counter(value="1")}
+    )
+
+    def partition(name: str, score: float) -> DeviceView:
+        view = b.device(name, score)
+        published = msgspec.structs.replace(
+            view.published,
+            device=resource.Device(name=name, consumes_counters=(drawn,)),
+            consumes=((("gpu", "slices"), 1),),
+        )
+        return msgspec.structs.replace(view, published=published)
+
+    for slices, score in ((2, 0), (1, 10)):
+        pool = b.pool(partition("a", 1.0), partition("b", 0.1))
+        pool = msgspec.structs.replace(pool, counters={("gpu", "slices"): slices})
+        cluster = Cluster()
+        cluster.show({"n": b.node("n", pools=(pool,))})
+        later = await cluster.answers.judged(anything(takers=1))
+        assert later.verdicts["n"].score == score
+
+
 async def test_a_pod_that_was_just_answered_is_expected_by_the_next() -> None:
     cluster = Cluster()
     nodes = {"a": gpu_node("a", 1.0)}
@@ -246,6 +269,65 @@ async def test_a_long_search_lets_others_go_first() -> None:
     assert turns > 10
     assert table.undecided == {"n"}
     assert "steps" in table.verdicts["n"].undecided[0]
+
+
+def matched(device: str, kind: str, numa: int, id_: int) -> DeviceView:
+    """A device of one kind, as its capacity tells, beside others of the same NUMA node."""
+    values = {"numa": numa, "id": id_}
+    attributes = {name: resource.DeviceAttribute(int_=value) for name, value in values.items()}
+    view = b.device(device, attributes=attributes)
+    capacities = {kind: Capacity(amount("1"), None)}
+    return msgspec.structs.replace(
+        view, published=msgspec.structs.replace(view.published, capacities=capacities)
+    )
+
+
+def laborious() -> tuple[Ask, NodeView]:
+    """Four GPUs and three NICs of one NUMA node: where most GPUs are, there are too few NICs, so
+    it is found after some hundred steps that the other one has all."""
+    requests = tuple(
+        Request(kind, (Alternative(kind, count=count, capacity=((kind, amount("1")),)),))
+        for kind, count in (("gpu", 4), ("nic", 3))
+    )
+    apart = Constraint("id", distinct=True, requests=frozenset({"gpu"}))
+    claim = Claim("k", requests, (Constraint("numa"), apart))
+    kinds = (("gpu", 0, 9), ("gpu", 1, 4), ("nic", 0, 2), ("nic", 1, 3))
+    devices = [
+        matched(f"{kind}-{numa}-{i}", kind, numa, 100 * numa + i)
+        for kind, numa, count in kinds
+        for i in range(count)
+    ]
+    ask = msgspec.structs.replace(anything(), claims=(claim,))
+    return ask, b.node("n", pools=(b.pool(*devices),))
+
+
+class SlowClock:
+    """A tenth of a second passes whenever it is looked at."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        self.now += 0.1
+        return self.now
+
+
+async def test_an_ask_that_cost_much_is_searched_for_briefly_until_it_has_rested() -> None:
+    ask, node = laborious()
+    clock = SlowClock()
+    cluster = Cluster(clock)
+    cluster.show({name: msgspec.structs.replace(node, name=name) for name in ("a", "b", "c")})
+    completing = asyncio.ensure_future(cluster.answers.keep_complete())
+    table = await cluster.answers.judged(ask)
+    assert len(table.undecided) == 2
+    assert "steps" in table.verdicts[min(table.undecided)].undecided[0]
+    for _ in range(3):
+        clock.now += 60.0
+        assert cluster.answers.at_once(ask, ["a", "b", "c"]) is table  # nobody waits for it
+        for _ in range(2000):
+            await asyncio.sleep(0)
+    assert not table.undecided
+    assert all(len(verdict.devices) == 7 for verdict in table.verdicts.values())
+    completing.cancel()
 
 
 async def test_a_newer_view_ends_a_search_on_the_old_one() -> None:

@@ -190,3 +190,31 @@ def test_a_claim_that_was_allocated_before_is_not_counted_again() -> None:
     cluster.publisher.publish(msgspec.structs.replace(view, **known), frozenset())
     cluster.predictions.claim(claim("a"))
     assert cluster.told == []
+
+
+def test_a_claim_that_pods_share_is_compared_by_the_pod_that_it_is_reserved_for() -> None:
+    cluster = Cluster(b.device("a"), b.device("b"))
+
+    def named(name: str, **status: Any) -> resource.ResourceClaim:
+        metadata = {"name": name, "namespace": "default"}
+        return b.claim({"metadata": metadata, "spec": TEMPLATE, "status": status})
+
+    def pod(name: str, *claims: str) -> core.Pod:
+        entries = [{"name": claim, "resourceClaimName": claim} for claim in claims]
+        metadata = {"name": name, "namespace": "default", "uid": f"uid-{name}"}
+        return b.pod({"metadata": metadata, "spec": {"resourceClaims": entries}})
+
+    claims = {f"default/{name}": named(name) for name in ("other", "shared")}
+    view = msgspec.structs.replace(cluster.publisher.view, generation=9, basis=9, claims=claims)
+    cluster.publisher.publish(view, frozenset())
+    for asked in (pod("first", "shared"), pod("second", "other", "shared")):
+        ask = cluster.answers.ask(asked)
+        assert ask is not None
+        cluster.answers.answered(ask, asked)
+    allocated = claim("a").status
+    assert allocated is not None
+    reserved = {"reservedFor": [{"resource": "pods", "name": "first", "uid": "uid-first"}]}
+    cluster.predictions.claim(
+        named("shared", allocation=msgspec.to_builtins(allocated.allocation), **reserved)
+    )
+    assert cluster.told == [Result.EXACT]
