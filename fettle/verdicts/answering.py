@@ -279,7 +279,7 @@ class Answers:
             if not missing or await self._judge(table, missing, match):
                 break
         if table.provisional and not table.provisional.isdisjoint(wanted):
-            await self._settle(table, wanted, match)
+            await self._settle(table, wanted)
         return table
 
     async def explained(self, ask: Ask) -> dict[str, Verdict]:
@@ -340,7 +340,7 @@ class Answers:
                     started = self._clock()
         return True
 
-    async def _settle(self, table: Table, names: Iterable[str], match: Matching) -> None:
+    async def _settle(self, table: Table, names: Iterable[str]) -> None:
         """Wait, within the bound, for selectors that are not evaluated, and judge those again."""
         nodes = self.view.nodes
         open_names = [n for n in names if n in table.provisional and n in nodes]
