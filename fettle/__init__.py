@@ -1,3 +1,3 @@
-"""Places Kubernetes pods by how well devices are, not only by whether they exist."""
+"""Places Kubernetes pods by device health, not only by whether devices exist."""
 
 __version__ = "0.1.0"

@@ -6,6 +6,7 @@ ORed, the requirements of a term ANDed, an empty term matches nothing. Pure.
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from fettle.wire import core
@@ -40,6 +41,12 @@ class Selector:
 
     def matches(self, place: Place) -> bool:
         return any(all(test(place) for test in term) for term in self._terms)
+
+
+@lru_cache(maxsize=512)
+def parsed(selector: core.NodeSelector) -> Selector:
+    """As `Selector`, and one for all that are equal."""
+    return Selector(selector)
 
 
 def _on_labels(wanted: core.NodeSelectorRequirement) -> Test:
@@ -94,9 +101,9 @@ def _check(wanted: core.NodeSelectorRequirement, values: Sequence[str]) -> None:
     where = f"matchExpressions {wanted.key}: {wanted.operator}"
     prefix, slash, name = wanted.key.rpartition("/")
     if slash and not (len(prefix) <= 253 and _PREFIX.fullmatch(prefix)):
-        raise Malformed(f"{where}: {prefix!r} is no prefix of a label")
+        raise Malformed(f"{where}: {prefix!r} is not a valid label prefix")
     if not (len(name) <= 63 and _NAME.fullmatch(name)):
-        raise Malformed(f"{where}: {name!r} is no name of a label")
+        raise Malformed(f"{where}: {name!r} is not a valid label name")
     if wanted.operator in ("In", "NotIn"):
         fine = len(values) > 0
     elif wanted.operator in ("Exists", "DoesNotExist"):
@@ -104,12 +111,12 @@ def _check(wanted: core.NodeSelectorRequirement, values: Sequence[str]) -> None:
     elif wanted.operator in ("Gt", "Lt"):
         fine = len(values) == 1 and _int64(values[0]) is not None
     else:
-        raise Malformed(f"{where} is no operator")
+        raise Malformed(f"matchExpressions {wanted.key}: unknown operator {wanted.operator}")
     if not fine:
-        raise Malformed(f"{where} cannot have the values {list(values)}")
+        raise Malformed(f"{where} does not allow the values {list(values)}")
     for value in values:
         if len(value) > 63 or (value and _NAME.fullmatch(value) is None):
-            raise Malformed(f"{where}: {value!r} is no value of a label")
+            raise Malformed(f"{where}: {value!r} is not a valid label value")
 
 
 def _int64(text: str) -> int | None:

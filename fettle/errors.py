@@ -5,6 +5,7 @@
     ├── SettingsError        a settings file, flag or policy is wrong
     ├── SnapshotError        a snapshot folder or file cannot be read
     ├── CertificateError     a key or certificate is missing, unreadable or does not match
+    │   └── AuthorityError   the Secret that holds our authority cannot be used, until it is mended
     ├── WorkerError          a worker process cannot be started, or died
     └── ClusterError         the API server
         ├── Unreachable      no answer, or a 5xx
@@ -48,6 +49,10 @@ class SnapshotError(FettleError):
 
 class CertificateError(FettleError):
     """A key or certificate is missing, unreadable, expired or does not match."""
+
+
+class AuthorityError(CertificateError):
+    """The Secret that holds our certificate authority cannot be used; it may be mended any time."""
 
 
 class WorkerError(FettleError):

@@ -22,8 +22,8 @@ from fettle.view import DeviceView, NodeView, UnitView, View
 def health(value: Health) -> dict[str, Any]:
     """A score with the evidence that explains it, times in Unix seconds.
 
-    `proven` is the score that states and refusals go by: evidence that has a `witness`, whose word
-    it is, lowers the score only.
+    `proven` is the score that states and refusals go by: evidence with a `witness`, which reported
+    it, lowers only the score.
     """
     return {
         "score": round(value.score, 4),
@@ -140,7 +140,7 @@ def _unit(one: UnitView) -> dict[str, Any]:
 def policy(resolved: Resolved, ignored: Sequence[str] = ()) -> dict[str, Any]:
     """A policy, who chose it, and for each of its values where that comes from.
 
-    `ignored` are sentences about what of it has no effect.
+    `ignored` are sentences about parts of it that have no effect.
     """
     defined = f"{resolved.policy.name} ({resolved.source})"
     sections = msgspec.to_builtins(resolved.policy)
@@ -218,9 +218,10 @@ def _given_devices(value: dict[str, Any]) -> Iterator[str]:
 
 
 def devices(view: View, *, only_unsound: bool = False) -> list[dict[str, Any]]:
-    """Every node with its resources and own devices; with `only_unsound`, what evidence speaks of.
+    """Every node with its resources and own devices; with `only_unsound`, those that there is
+    evidence about.
 
-    Devices of the network are no node's own (`network_devices`).
+    Network devices belong to no node (`network_devices`).
     """
     told = []
     for _, node in sorted(view.nodes.items()):
@@ -231,7 +232,7 @@ def devices(view: View, *, only_unsound: bool = False) -> list[dict[str, Any]]:
 
 
 def network_devices(view: View, *, only_unsound: bool = False) -> list[dict[str, Any]]:
-    """Each device that is of no one node, once, with the nodes that can use it."""
+    """Each device that does not belong to a single node, once, with the nodes that can use it."""
     nodes: dict[DeviceId, list[str]] = {}
     found: dict[DeviceId, DeviceView] = {}
     for name, node in sorted(view.nodes.items()):

@@ -33,7 +33,7 @@ def each_once(field: str, values: Sequence[Hashable], most: int) -> None:
         raise ValueError(f"{field} must have {most} entries or fewer, not {len(values)}")
     if len(set(values)) < len(values):
         twice = next(value for value in values if values.count(value) > 1)
-        raise ValueError(f"{field} must list each once, and {twice} is there twice")
+        raise ValueError(f"{field} must list each entry once, but {twice} is listed twice")
 
 
 def exit_codes(field: str, codes: tuple[int, ...]) -> None:
@@ -65,7 +65,7 @@ def rule_name(name: str) -> None:
     if _RULE_NAME.fullmatch(name) is None:
         raise ValueError(
             f"name {_shown(name)} must be at most 128 letters, digits, '_', ',' and ':', "
-            "beginning with a letter and ending with none of ',' and ':'"
+            "starting with a letter and not ending with ',' or ':'"
         )
 
 
@@ -73,8 +73,8 @@ def replicated_jobs(names: Sequence[str]) -> None:
     for name in names:
         if _REPLICATED_JOB.fullmatch(name) is None:
             raise ValueError(
-                f"targetReplicatedJobs: {_shown(name)} can be no name of a replicated Job: at most "
-                "63 lower-case letters, digits and '-'"
+                f"targetReplicatedJobs: {_shown(name)} is not a valid replicated Job name: use "
+                "at most 63 lower-case letters, digits and '-'"
             )
 
 

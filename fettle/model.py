@@ -1,4 +1,4 @@
-"""The words of the domain as values: who a fact is about, what it says, how well a device is.
+"""The words of the domain as values: who a fact is about, what it says, how healthy a device is.
 
 Stands before everything else in *watch → inventory → health → verdict → answer* and imports
 nothing of Fettle. All times are seconds since the Unix epoch, all scores and weights 0..1.
@@ -102,12 +102,12 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     `weight` is the share of the score it takes at full strength (1.0: all of it). `source` names
     the rule or field, `reporter` the object that carries the fact ("Node gpu-3", "Pod ns/x").
-    Decaying evidence of the same subject and source adds up, `weight · Σ 2^(-age/half_life_s)`,
-    at most `cap`. Where a tenant could bring the fact about, `witness` says whose word it is (a
-    namespace): it adds up to `cap` for each witness, and all that has a witness takes at most
-    `together` from what else is known. `taints` are the taints that say it: a request that
-    tolerates them all does not mind it. `planned`: an administrator's choice and no fault, so that
-    nothing is remembered of it once it is taken back.
+    Decaying evidence of the same subject and source adds up, `weight · Σ 2^(-age/half_life_s)`, at
+    most `cap`. Where a tenant could cause the fact, `witness` is the namespace that it comes from:
+    it adds up to `cap` for each witness, and all that has a witness takes at most `together` from
+    what else is known. `taints` are the taints that say it: a request that tolerates them all does
+    not mind it. `planned`: an administrator's choice and no fault, so that nothing is remembered of
+    it once it is taken back.
     """
 
     subject: Subject
@@ -134,11 +134,11 @@ class Weighed(msgspec.Struct, frozen=True, gc=False):
 
 
 class Health(msgspec.Struct, frozen=True, gc=False):
-    """How well a device or node is, and why: `evidence` is sorted, the heaviest first.
+    """How healthy a device or node is, and why: `evidence` is sorted, the heaviest first.
 
     `held` is true where an operator's hold takes part, which a breaker never overrides. `provoked`
-    is the part of the score that is missing by the word of tenants alone: it is in the score, and
-    neither in the state nor in what a policy refuses for.
+    is the part of the score that is lost only to what tenants could cause: it affects the score,
+    but neither the state nor what a policy refuses for.
     """
 
     score: float
@@ -155,7 +155,7 @@ class Health(msgspec.Struct, frozen=True, gc=False):
 
 
 SOUND = Health(score=1.0, state=State.HEALTHY)
-"""The health of whatever nothing is said about; shared, so 40,000 sound devices cost one."""
+"""The health of anything without evidence; shared, so 40,000 sound devices cost one."""
 
 UNKNOWN_SCORE = 0.75
 """What a device scores while nothing reliable is known about it."""

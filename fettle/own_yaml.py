@@ -28,7 +28,7 @@ def value_of(text: str) -> Any:
 
 class _Loader(yaml.SafeLoader):
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
-        """Of a key that is given twice YAML would keep the last, and say nothing."""
+        """If a key is given twice, YAML would silently keep the last one."""
         made: yaml.MappingNode = super().compose_mapping_node(anchor)
         seen = set()
         for key, _ in made.value:
@@ -40,14 +40,14 @@ class _Loader(yaml.SafeLoader):
         return made
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
-        """Scalars that are none, such as a day that no month has, are errors of the file too."""
+        """Invalid scalars, such as a day that no month has, are also errors in the file."""
         try:
             value = super().construct_object(node, deep)
             if isinstance(value, str):
                 value.encode()
         except UnicodeEncodeError as error:
             raise ConstructorError(
-                None, None, f"{value!r} holds no valid character", node.start_mark
+                None, None, f"{value!r} contains an invalid character", node.start_mark
             ) from error
         except (ValueError, KeyError, IndexError) as error:
             short = str(node.value)[:_LONGEST]

@@ -31,9 +31,8 @@ class Source(StrEnum):
 
 
 _INSTEAD = {
-    Source.BUILT_IN: "the built-in one",
-    Source.SETTINGS: "that of the settings",
-    Source.INSTALLED: "what could be read before",
+    Source.BUILT_IN: "the built-in policy",
+    Source.SETTINGS: "the policy from the settings",
 }
 
 
@@ -105,7 +104,7 @@ class Policies(msgspec.Struct, frozen=True):
                 continue
             found, found_in = self.find(name, installed)
             if why := unreadable(name, quarantined):
-                used = "the next one that applies" if found is None else _INSTEAD[found_in]
+                used = "the next policy that applies" if found is None else _INSTEAD[found_in]
                 warnings.append(
                     f"fettle: {where} names {name!r}, which cannot be read ({why}); {used} is used"
                 )
@@ -115,15 +114,15 @@ class Policies(msgspec.Struct, frozen=True):
             unknown.append(name)
             if not why:
                 warnings.append(
-                    f"fettle: {where} names no policy {name!r} (there are: "
-                    f"{', '.join(self.names(installed))}); the next one that applies is used"
+                    f"fettle: {where}: there is no policy {name!r} (known: "
+                    f"{', '.join(self.names(installed))}); the next policy that applies is used"
                 )
         policy, overridden = _overridden(policy, annotations, warnings)
         return Resolved(policy, origin, named, tuple(warnings), source, overridden, tuple(unknown))
 
 
 def unreadable(name: str, quarantined: Mapping[str, str]) -> str:
-    """Which DevicePolicy of that name cannot be read, and why; "" if there is no such one."""
+    """Which DevicePolicy of that name cannot be read, and why; "" if there is none."""
     return quarantined.get(f"{Source.INSTALLED} {name}", "")
 
 
@@ -148,13 +147,13 @@ _OVERRIDES: tuple[tuple[str, str, Callable[[Policy, str], Policy], str], ...] = 
         MIN_SCORE_ANNOTATION,
         "placement.minScore",
         _with_min_score,
-        "no number between 0 and 1",
+        "not a number between 0 and 1",
     ),
     (
         ON_DEVICE_FAILURE_ANNOTATION,
         "failure.onDeviceFailure",
         _with_failure,
-        f"none of {', '.join(OnDeviceFailure)}",
+        f"not one of {', '.join(OnDeviceFailure)}",
     ),
 )
 """Annotation, the field it overrides, how, and what a wrong value is not."""

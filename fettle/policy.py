@@ -83,7 +83,7 @@ class RuleSeverity(StrEnum):
 
 
 class Section(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Part of a policy. Fields of newer versions are passed over, as in all API objects."""
+    """Part of a policy. Fields of newer versions are ignored, as in all API objects."""
 
 
 class Requirement(Section, frozen=True, kw_only=True):
@@ -161,7 +161,7 @@ class Tolerations(Section, frozen=True, kw_only=True):
         if self.degraded_as_fallback and tolerated:
             raise ValueError(
                 f"devices must not name {DEGRADED_TAINT} together with degradedAsFallback: what is "
-                "tolerated is no fallback"
+                "tolerated is not a fallback"
             )
 
 
@@ -199,7 +199,7 @@ class Failure(Section, frozen=True, kw_only=True):
     `fail_job_on_exit_codes`: a Job fails at once, since another try would end the same way.
     `restart_container_on_exit_codes`: the container starts again in its pod, on its devices.
     `backoff_limit_per_index` is for Jobs whose completions are Indexed. `on_device_failure` is
-    reserved: it is read and shown, and nothing follows from it yet.
+    reserved: it is read and shown, but has no effect yet.
     """
 
     ignore_disruptions: bool = False
@@ -219,13 +219,14 @@ class Failure(Section, frozen=True, kw_only=True):
         if both:
             raise ValueError(
                 f"exit code {min(both)} is in failJobOnExitCodes and in "
-                "restartContainerOnExitCodes: a container that restarts fails no pod"
+                "restartContainerOnExitCodes: a restarted container does not fail its pod"
             )
 
 
 class Validation(Section, frozen=True, kw_only=True):
-    """`rules`: what follows from findings, by rule id (`FTL010`); `strict` denies also what only
-    the present inventory rules out."""
+    """`rules`: what to do about findings, by rule id (`FTL010`); `strict` also denies what only the
+    current inventory rules out.
+    """
 
     strict: bool = False
     rules: Mapping[str, RuleSeverity] = {}

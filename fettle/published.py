@@ -120,6 +120,10 @@ class Slice(msgspec.Struct, frozen=True, gc=False):
         return self.raw.spec.node_name or ""
 
     @property
+    def generation(self) -> int:
+        return self.raw.spec.pool.generation
+
+    @property
     def per_device(self) -> bool:
         return bool(self.raw.spec.per_device_node_selection)
 
@@ -238,5 +242,5 @@ def _conversion_error(device: resource.Device) -> str:
             read = (value.version,)
         for version in read:
             if not versions.is_version(version):
-                return f"attribute {name}: {version!r} is no semantic version"
+                return f"attribute {name}: {version!r} is not a semantic version"
     return ""

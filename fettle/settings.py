@@ -36,7 +36,7 @@ def _check(section: str, holds: bool, must: str) -> None:
 
 
 def _check_name(said: str, name: str, longest: int = _LONGEST_NAME) -> None:
-    """What Kubernetes takes for the name of an object; a namespace or Service has but one label."""
+    """A valid object name in Kubernetes; a namespace's or Service's is a single label."""
     label_only = longest == _LONGEST_LABEL
     shape = _LABEL if label_only else rf"{_LABEL}(\.{_LABEL})*"
     if len(name) > longest or re.fullmatch(shape, name) is None:
@@ -79,7 +79,7 @@ class HealthSettings(_Section, frozen=True, kw_only=True):
 
 
 class SchedulerSettings(_Section, frozen=True, kw_only=True):
-    """What cannot be asked of kube-scheduler, and decides which devices it takes.
+    """What decides which devices kube-scheduler takes, and cannot be read from it.
 
     `feature_gates` as its `--feature-gates` has them ("DRAPrioritizedList=false"): those that
     concern DRA and differ from the defaults of the server's version. `binding_timeout_seconds` is
@@ -145,7 +145,7 @@ class TLSSettings(_Section, frozen=True, kw_only=True):
     client_ca_file: str | None = None
 
     def check(self, section: str, certificates: str) -> None:
-        """Raises ValueError where files are named that would not be read."""
+        """Raises ValueError if files are named that would not be read."""
         named = self.certificate_file is not None or self.key_file is not None
         _check(
             section,
@@ -199,15 +199,15 @@ class WorkloadSettings(_Section, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         _check("webhook.workloads", bool(self.kind), "kind must not be empty")
         for path in self.templates:
-            _check("webhook.workloads", all(path.split(".")), f"{path!r} is no path of fields")
+            _check("webhook.workloads", all(path.split(".")), f"{path!r} is not a valid field path")
 
 
 class WebhookSettings(_Section, frozen=True, kw_only=True):
     """`certificates`: "self" signs by a CA in a Secret, "files" reads `tls`.
 
-    `mode` "audit" changes and refuses nothing, and warns of what it would have done. `service` is
-    the name under which the API server calls us; it goes into the certificate. `workloads` are
-    kinds beside those known: add them to the rules of both webhook configurations too.
+    `mode` "audit" changes and refuses nothing, and warns about what it would have done. `service`
+    is the name under which the API server calls us; it goes into the certificate. `workloads` are
+    kinds besides the known ones: add them to the rules of both webhook configurations too.
     `deadline_seconds` bounds how long an object is judged before it is allowed, undecided; the API
     server's own timeout in `deploy/webhook/` must be longer.
     """
@@ -236,9 +236,9 @@ class WebhookSettings(_Section, frozen=True, kw_only=True):
 
 
 class LintSettings(_Section, frozen=True, kw_only=True):
-    """How severe findings are where no policy says so, and what is known of drivers.
+    """How severe findings are if no policy says so, and what is known about drivers.
 
-    `rules`: Deny, Warn or Off by rule id; `strict` denies also what only the present inventory
+    `rules`: Deny, Warn or Off by rule id; `strict` also denies what only the current inventory
     rules out. `driver_features`: feature gates by driver, as the driver was started with.
     `driver_schemas`: a folder with schemas of further drivers. `disabled_features`: feature gates
     of Kubernetes that are off in this cluster. `watch`: kinds to read for the rules that need them
@@ -254,7 +254,11 @@ class LintSettings(_Section, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         for name in self.rules:
-            _check("lint.rules", bool(_RULE.fullmatch(name)), f"{name!r} is no id such as FTL010")
+            _check(
+                "lint.rules",
+                bool(_RULE.fullmatch(name)),
+                f"{name!r} is not a rule id such as FTL010",
+            )
 
     @property
     def levels(self) -> Validation:
@@ -303,12 +307,14 @@ class Settings(_Section, frozen=True, kw_only=True):
         if self.default_policy not in self.all_policies().by_name:
             raise ValueError(
                 f"defaultPolicy {self.default_policy!r} is neither built in nor among the policies "
-                "here (a DevicePolicy of the same name then replaces it)"
+                "here (a DevicePolicy of the same name would replace it)"
             )
 
     @property
     def disabled_features(self) -> frozenset[str]:
-        """Feature gates that are off in the API server or the scheduler, as far as is said."""
+        """Feature gates that are off in the API server or the scheduler, as far as the settings
+        say.
+        """
         return self.scheduler.disabled | set(self.lint.disabled_features)
 
     def all_policies(self) -> Policies:
@@ -325,7 +331,7 @@ def load(path: Path | None) -> Settings:
     except OSError as error:
         raise SettingsError(f"settings file {path}: {error.strerror}") from error
     except ValueError as error:
-        raise SettingsError(f"settings file {path}: no valid YAML: {error}") from error
+        raise SettingsError(f"settings file {path}: invalid YAML: {error}") from error
     try:
         settings = msgspec.convert(_with_off(data) if data is not None else {}, Settings)
     except msgspec.ValidationError as error:

@@ -50,13 +50,15 @@ class PoolView(msgspec.Struct, frozen=True, gc=False):
     An `incomplete` pool waits for slices of its generation; `invalid` says what contradicts
     itself, `unclear` what cannot be told about it; all as upstream judges. `slices` are how many
     are for this node, and how many there are; of an incomplete pool, how many it has, and should
-    have. `counters` are what is
-    left of its shared counters, in 1e-9. `look` and `columns` are its digests (`shapes.py`).
+    have. `withheld` are devices of this node that are published and cannot be taken now, though a
+    claim may hold them. `counters` are what is left of its shared counters, in 1e-9. `look` and
+    `columns` are its digests (`shapes.py`).
     """
 
     driver: str
     name: str
     devices: tuple[DeviceView, ...] = ()
+    withheld: tuple[DeviceView, ...] = ()
     counters: Mapping[CounterId, int] = {}
     incomplete: bool = False
     slices: tuple[int, int] = (0, 0)
@@ -90,7 +92,7 @@ class NodeView(msgspec.Struct, frozen=True, gc=False):
     """A node: its own health (every device on it inherits that), its pools and plugin resources.
 
     `pools` are in the order in which the allocator walks them; `malformed` says why it cannot
-    gather them at all ("" if it can). `quarantined` are sentences about objects of this node that
+    gather any of them ("" if it can). `quarantined` are sentences about objects of this node that
     could not be read; `unread`: the Node itself never could as a whole, so that its labels and
     resources may be other than they seem. `taints` are the node's own, `kubelet` its version.
     """
@@ -125,8 +127,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The cluster as Fettle knows it at one moment.
 
     `generation` counts every view; `basis` only those in which something changed that verdicts
-    rest on (nodes, devices, health, claims, templates, classes, namespaces, policies), not mere
-    pods.
+    rest on (nodes, devices, health, claims, templates, classes, namespaces, policies, and which of
+    them cannot be read), not mere pods.
     Mappings are by name (`namespace/name` where namespaced); `pods` holds only pods that use
     devices; `extended_claims` are those of `claims` that the scheduler made for extended resources,
     by the UID of their pod; `served` says by kind whether the cluster serves it.

@@ -17,7 +17,7 @@ from fettle.allocator.plans import Plan, Plans
 from fettle.allocator.profiles import CURRENT, Profile
 from fettle.allocator.pruning import hopeless
 from fettle.allocator.searching import MAX_RESULTS, PAUSE, Search
-from fettle.allocator.taking import Acceptable, Books, Match
+from fettle.allocator.taking import Acceptable, Books, Match, told_unclear
 from fettle.asks.claims import ALL, Claim
 from fettle.view import PoolView
 
@@ -92,7 +92,7 @@ def allocating(
             yield
             since = clock()
             if search.steps > budget.steps or spent > budget.seconds:
-                raise Unclear(f"nothing was found within {search.steps} steps of searching")
+                raise Unclear(f"no result within {search.steps} search steps")
             if ask_again is not None and search.steps >= ask_again:
                 ask_again = None
                 if why := (yield from hopeless(claims, plans, books, profile)):
@@ -116,23 +116,26 @@ def allocating(
 
 def _by_chance(plans: Plans, books: Books) -> str:
     """Why the order of slices, which is none here, may decide what is found; "" if it cannot."""
+    every = (p for claim in plans for alternatives in claim for p in alternatives)
+    choosing = [plan for plan in every if plan.everything is None and plan.count]
+    if choosing and books.beyond:
+        return f"this scheduler visits pools in no fixed order, and one is unclear: {books.beyond}"
     slices = {(c.pool.driver, c.pool.name): c.pool.slices[0] for c in books.candidates}
     if sum(slices.values()) < 2:
         return ""
     concerned = set()
     try:
-        for plan in (p for claim in plans for alternatives in claim for p in alternatives):
-            if plan.everything is None and plan.count:
-                concerned |= {
-                    (pool.driver, pool.name)
-                    for at, (pool, _) in enumerate(books.candidates)
-                    if books.selectable(plan, at)
-                }
+        for plan in choosing:
+            concerned |= {
+                (pool.driver, pool.name)
+                for at, (pool, _) in enumerate(books.candidates)
+                if books.selectable(plan, at)
+            }
     except (Aborted, Unclear) as reason:
-        return f"this scheduler goes through slices in no order, and on some device: {reason}"
+        return f"this scheduler visits slices in no fixed order, and on some device: {reason}"
     if sum(slices[pool] for pool in concerned) < 2:
         return ""
-    return "this scheduler goes through slices in no order, and several have such devices"
+    return "this scheduler visits slices in no fixed order, and several have such devices"
 
 
 def _unwritable(taken: Sequence[Taken]) -> str:
@@ -151,8 +154,7 @@ def _none(pools: Sequence[PoolView], why: str, steps: int) -> Allocated:
     """Nothing fits; where a pool is invalid, the scheduler calls that an error of this node."""
     for pool in pools:
         if pool.unclear:
-            why = f"pool {pool.name}: {pool.unclear}"
-            return Allocated(Found.UNDECIDED, reason=why, steps=steps)
+            return Allocated(Found.UNDECIDED, reason=told_unclear(pool), steps=steps)
     for pool in pools:
         if pool.invalid:
             why = f"{why}; pool {pool.name} is invalid: {pool.invalid}"
@@ -187,11 +189,11 @@ def _everything(plan: Plan, books: Books, pools: Sequence[PoolView]) -> Iterator
     at = 0
     for pool in pools:
         if pool.unclear:
-            raise Unclear(f"pool {pool.name}: {pool.unclear}")
+            raise Unclear(told_unclear(pool))
         state = "being updated" if pool.incomplete else pool.invalid and f"invalid: {pool.invalid}"
         if state:
             raise Aborted(
-                f"{plan.name}: all devices are asked for, and pool {pool.name} is {state}"
+                f"{plan.name}: all devices are requested, but pool {pool.name} is {state}"
             )
         for _ in pool.devices:
             if books.selectable(plan, at) and books.could_fit(plan, at):

@@ -31,7 +31,7 @@ def fits(
     consumed = consumption(requested, capacities, fractional=fractional)
     for name, value in consumed.items():
         if value.nano < 0:
-            raise Aborted(f"capacity {name} would be consumed by less than nothing")
+            raise Aborted(f"the consumption of capacity {name} would be negative")
     for name, capacity in capacities.items():
         if capacity.policy is not None and _violates(
             consumed[name], capacity.policy, fractional=fractional

@@ -10,7 +10,7 @@ from fettle.view import DeviceView, PoolView
 
 
 def after(pools: Sequence[PoolView], taken: Iterable[Taken]) -> tuple[PoolView, ...]:
-    """The pools with these devices held; those with admin access are held by nobody."""
+    """The pools with these devices held; devices with admin access count as not held."""
     held: dict[DeviceId, list[Taken]] = {}
     for one in taken:
         if not one.admin_access:

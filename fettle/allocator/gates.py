@@ -52,8 +52,8 @@ def parse(text: str) -> dict[str, bool]:
         name, equals, value = (part.strip() for part in entry.partition("="))
         if name not in GATES:
             raise ValueError(
-                f"{name!r} is no feature gate of Kubernetes that Fettle knows to concern DRA; "
-                f"leave it out, or name one of {', '.join(sorted(GATES))}"
+                f"{name!r} is not a DRA feature gate that Fettle knows; "
+                f"leave it out, or use one of {', '.join(sorted(GATES))}"
             )
         if not equals or value not in _TRUE | _FALSE:
             raise ValueError(f"{name}: write {name}=true or {name}=false, not {entry!r}")

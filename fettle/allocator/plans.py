@@ -82,7 +82,7 @@ def check(alternative: Alternative, features: Features) -> None:
     if alternative.admin_access is not None and not features.admin_access:
         raise Aborted(f"{name}: the gate DRAAdminAccess is off")
     if alternative.mode not in (EXACT_COUNT, ALL):
-        raise Aborted(f"{name}: {alternative.mode!r} is no allocation mode")
+        raise Aborted(f"{name}: unknown allocation mode {alternative.mode!r}")
 
 
 def add_to_limit(

@@ -39,7 +39,7 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     empty_shares_unseen: bool = False
     """A share that consumes no capacity is overlooked: the next one pays the counters again."""
     amounts_unchecked: bool = False
-    """Negative amounts, and those beyond 64 bits, are no error; what they lead to is not known."""
+    """Negative amounts, and those beyond 64 bits, are not errors; their effect is unknown."""
     all_drops_short: bool = False
     """Mode All leaves devices out that have too little capacity left."""
 

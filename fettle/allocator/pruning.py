@@ -1,4 +1,4 @@
-"""Whether it is plain, without searching, that nothing can be found: too few devices match.
+"""Whether it is clear without a search that nothing can be found: too few devices match.
 
 An exhaustive search would come to the same, only later: exponentially, at worst. So nothing is said
 here where the search could end in an error instead. Sound, not complete; `taking` knows the rules.
@@ -59,7 +59,7 @@ def _hopeless(
 ) -> str:
     for alternatives in requests:
         if all(len(able[id(plan)]) < plan.count for plan in alternatives):
-            return f"{alternatives[0].request.name}: too few devices can be taken"
+            return f"{alternatives[0].request.name}: too few devices can be allocated"
     if profile.features.list_type_attributes or profile.quirks.distinct_by_request:
         return ""
     if len(books.candidates) > MOST_COMPARED:
@@ -68,7 +68,7 @@ def _hopeless(
     for constraint in claim.constraints:
         bound = [p for p in single if constraint.concerns(p.request.name, p.name) and p.count]
         if _unsatisfiable(constraint, [(p.count, able[id(p)]) for p in bound], books):
-            return f"too few devices go together by {constraint.attribute}"
+            return f"too few devices satisfy the constraint on {constraint.attribute}"
     return ""
 
 
@@ -95,7 +95,7 @@ def _contended(
         return "not all requests can be met together (they compete for the same devices)"
     by_name = profile.quirks.counters_by_pool_name  # then another pool's counters may count
     if not by_name and (drained := _drained(needs, shared, books)):
-        return f"too few devices go together (counters of pool {drained})"
+        return f"too few devices fit together (counters of pool {drained})"
     if profile.features.list_type_attributes:
         return ""
     for number, claim in enumerate(claims):
@@ -107,7 +107,7 @@ def _contended(
             if not constraint.distinct and not _servable(
                 constraint, needs, concerned, shared, books
             ):
-                return f"too few devices go together by {constraint.attribute}"
+                return f"too few devices satisfy the constraint on {constraint.attribute}"
     return ""
 
 

@@ -112,7 +112,7 @@ class Search:
 
 
 class _EndOfClaim:
-    """Waits for the claims after this one; that one of them is too large is just a failure."""
+    """Waits for the claims after this one; if one of them is too large, that is just a failure."""
 
     def resume(self, came: Came) -> Came:
         return Came.NONE if came is Came.TOO_MANY else came
@@ -189,7 +189,10 @@ class _Taking:
                 self._undo = books.take(plan, at)
                 if self._undo is not None:
                     return self._next(self._at)
-        return Came.NONE if until == size else Came.PAUSED
+        if until < size:
+            return Came.PAUSED
+        books.exhaust()
+        return Came.NONE
 
     def _next(self, start: int) -> Call:
         claim, request, alternative, nth, _ = self._call

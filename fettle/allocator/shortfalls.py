@@ -1,7 +1,7 @@
 """Why nothing can be allocated on a node, in words: for explanations only, never for an answer.
 
-A search that found nothing knows only that. Here each request is held against every device by
-itself, with the checks of `taking`, and what kept the devices away is counted.
+A search that found nothing knows only that. Here each request is checked against every device by
+itself, with the checks of `taking`, and the causes that rule devices out are counted.
 """
 
 from collections import Counter
@@ -61,6 +61,7 @@ def _alone(plan: Plan, books: Books, profile: Profile) -> Generator[None, None, 
             obstacles[_obstacle(plan, at, books, profile)] += 1
         if at % PAUSE == PAUSE - 1:
             yield
+    books.exhaust()
     free = obstacles.pop("", 0)
     everything = plan.alternative.mode == ALL
     if everything:
@@ -69,11 +70,11 @@ def _alone(plan: Plan, books: Books, profile: Profile) -> Generator[None, None, 
     if matching and free >= plan.count:
         return ""
     if not matching:
-        return "no device of this node matches" if books.candidates else "no device is here"
+        return "no device on this node matches" if books.candidates else "there are no devices here"
     asked = "all" if everything else plan.count
     counted = ", ".join(f"{number} {why}" for why, number in obstacles.most_common())
     match = f"{len(matching)} {'device matches' if len(matching) == 1 else 'devices match'}"
-    return f"{asked} asked for, {match}" + (f": {counted}" if counted else "")
+    return f"{asked} requested, {match}" + (f": {counted}" if counted else "")
 
 
 def _obstacle(plan: Plan, at: int, books: Books, profile: Profile) -> str:
@@ -84,17 +85,17 @@ def _obstacle(plan: Plan, at: int, books: Books, profile: Profile) -> str:
         return "allocated"
     if features.consumable_capacity:
         if absent := sorted(set(plan.capacity) - set(published.capacities)):
-            return f"without a capacity {absent[0]}"
+            return f"without capacity {absent[0]}"
         if not books.could_fit(plan, at):
-            return "without so much capacity"
+            return "with too little capacity"
         fractional = features.fractional_capacity_range
         if device.consumed and not capacities.fits(
             plan.capacity, published.capacities, device.consumed, {}, fractional=fractional
         ):
-            return "without so much capacity left"
+            return "with too little capacity left"
     if published.device.consumes_counters and not (published.multiple and device.shared):
         if not features.partitionable_devices:
-            return "of a kind that is switched off (DRAPartitionableDevices)"
+            return "of a kind that is disabled (DRAPartitionableDevices)"
         if not Counters(profile.quirks).reserve(pool, device):
             return f"for which the counters of pool {pool.name} do not suffice"
     if features.device_taints and not tolerated(device.taints, plan.alternative.tolerations):
@@ -108,7 +109,7 @@ def _obstacle(plan: Plan, at: int, books: Books, profile: Profile) -> str:
 
 
 def _lacking(alternatives: Sequence[Plan], pools: Sequence[PoolView]) -> list[str]:
-    """Pools that may be meant, and whose devices nobody gets at present.
+    """Pools that may be meant but whose devices cannot be allocated at present.
 
     Selectors can only be asked about devices. So a pool is not meant where they name drivers, and
     not this one's.
@@ -139,8 +140,8 @@ def _without_attribute(claims: Sequence[Claim], plans: Plans, books: Books) -> s
                     attribute(constraint.attribute, books.candidates[at].device) for at in matching
                 ):
                     return (
-                        f"{claim.name}/{plan.name}: no device that matches has the attribute "
-                        f"{constraint.attribute}, by which a constraint compares them"
+                        f"{claim.name}/{plan.name}: no matching device has the attribute "
+                        f"{constraint.attribute}, which a constraint compares"
                     )
     return ""
 
@@ -165,5 +166,5 @@ def _together(claims: Sequence[Claim], plans: Plans, books: Books) -> str:
         )
     )
     single = sum(len(requests) for requests in plans) == 1
-    subject = "too few devices go together" if single else "not all requests can be met together"
+    subject = "too few devices fit together" if single else "not all requests can be met together"
     return f"{subject} ({', '.join(causes) or 'they compete for the same devices'})"

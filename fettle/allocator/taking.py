@@ -5,6 +5,7 @@ k8s.io/dynamic-resource-allocation/structured (incubating; experimental where an
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import takewhile
 from typing import NamedTuple
 
 from fettle.allocator import capacities
@@ -24,6 +25,11 @@ Acceptable = Callable[[DeviceView, Alternative], bool]
 """Whether a request, or an alternative of its list, may be given the device."""
 
 
+def told_unclear(pool: PoolView) -> str:
+    """What cannot be told about a pool that is unclear, for people."""
+    return f"pool {pool.name}: {pool.unclear}"
+
+
 class Candidate(NamedTuple):
     pool: PoolView
     device: DeviceView
@@ -40,7 +46,8 @@ class Undo(NamedTuple):
 
 
 class Books:
-    """Who holds what during one search. `candidates` are all devices of usable pools, in order.
+    """Who holds what during one search. `candidates` are all devices of usable pools, in order, up
+    to the first pool that is unclear; `beyond` says why more may follow ("" if none can).
 
     `acceptable` turns devices down as a taint that nothing tolerates would.
     """
@@ -53,12 +60,14 @@ class Books:
         profile: Profile,
         acceptable: Acceptable | None = None,
     ) -> None:
+        clear = tuple(takewhile(lambda pool: not pool.unclear, pools))
         self.candidates = [
             Candidate(pool, device)
-            for pool in pools
+            for pool in clear
             if not pool.incomplete and not pool.invalid
             for device in pool.devices
         ]
+        self.beyond = told_unclear(pools[len(clear)]) if len(clear) < len(pools) else ""
         self._match = match
         self._features = profile.features
         self._quirks = profile.quirks
@@ -70,6 +79,11 @@ class Books:
         self._holders = [0] * len(self.candidates)  # bit i: held for claim i
         self._shares: dict[int, dict[str, int]] = {}
         self._taken: list[list[Taken]] = [[] for _ in claims]
+
+    def exhaust(self) -> None:
+        """No candidate would do; raises Unclear where there may be others."""
+        if self.beyond:
+            raise Unclear(self.beyond)
 
     def number(self, claim: int) -> int:
         """How many devices a claim has so far."""
@@ -101,12 +115,10 @@ class Books:
         """Whether selectors match and the device is for this node; looked up once."""
         matches = plan.matches[at]
         if matches is None:
-            matches = plan.matches[at] = self._selectable(plan, *self.candidates[at])
+            matches = plan.matches[at] = self._selectable(plan, self.candidates[at].device)
         return matches
 
-    def _selectable(self, plan: Plan, pool: PoolView, device: DeviceView) -> bool:
-        if pool.unclear:
-            raise Unclear(f"pool {pool.name}: {pool.unclear}")
+    def _selectable(self, plan: Plan, device: DeviceView) -> bool:
         published = device.published
         if published.device.binding_conditions and not self._features.device_binding_and_status:
             return False
@@ -135,6 +147,7 @@ class Books:
                 and not self._forbidden(plan, device)
             )
             yield at if able else None
+        self.exhaust()
 
     def shareable(self) -> frozenset[int]:
         """The candidates that several requests may hold at once."""
@@ -143,7 +156,7 @@ class Books:
         return frozenset(at for at, c in enumerate(self.candidates) if c.device.published.multiple)
 
     def could_fit(self, plan: Plan, at: int) -> bool:
-        """Whether a device's capacities suffice while nobody else uses them."""
+        """Whether a device's capacities suffice while they are otherwise unused."""
         device = self.candidates[at].device
         used = device.consumed if self._quirks.all_drops_short else {}
         return self._fits_beside(plan, device, used, {})
@@ -173,7 +186,7 @@ class Books:
             )
         except Aborted as error:
             if self._quirks.amounts_unchecked:
-                raise Unclear(f"{published.id}: {error}, which this version overlooks") from error
+                raise Unclear(f"{published.id}: {error}, which this version ignores") from error
             raise
 
     # -- taking and giving back
@@ -204,7 +217,7 @@ class Books:
             self._release(undo)
             if must:
                 raise Aborted(
-                    f"{plan.name}: {device.id} is needed, and a constraint of the claim forbids it"
+                    f"{plan.name}: {device.id} is needed, but a constraint of the claim forbids it"
                 )
             return None
         return self._hold(plan, undo, multiple=multiple)

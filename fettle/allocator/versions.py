@@ -54,11 +54,11 @@ def _is_ordered(told: Features) -> bool:
 
 def told(git_version: str, gates: Mapping[str, bool], profile: Profile) -> list[str]:
     """Sentences on whose allocations are predicted, for people."""
-    version = git_version or f"1.{_NEWEST} (the cluster has not said its version)"
+    version = git_version or f"1.{_NEWEST} (the cluster's version is unknown)"
     setting = ",".join(f"{name}={str(on).lower()}" for name, on in sorted(gates.items()))
     with_gates = f" with the feature gates {setting}" if setting else ""
     notes = [f"allocations are predicted as of Kubernetes {version}{with_gates}"]
-    notes += [f"the feature gate {name} is on, and not modelled" for name in unmodelled(gates)]
+    notes += [f"the feature gate {name} is on, but not modelled" for name in unmodelled(gates)]
     if not profile.ordered:
-        notes.append("this scheduler goes through slices in no order: much is undecided")
+        notes.append("this scheduler visits slices in no fixed order: much is undecided")
     return notes

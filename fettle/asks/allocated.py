@@ -7,6 +7,7 @@ DRA plugin. What is said here holds for all nodes alike. Pure; the clock is an a
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from fettle import affinity
 from fettle.asks import entries
 from fettle.wire import core, resource
 from fettle.wire.meta import Condition, unix_s
@@ -46,7 +47,7 @@ def use(
     pod: core.Pod,
     binding: Binding,
 ) -> Use:
-    """What is to be said of the claim that a pod's entry stands for; None: it is not made yet."""
+    """What to report about the claim that a pod's entry stands for; None: it does not exist yet."""
     name = entry.name
     if claim is None:
         return Use()
@@ -57,26 +58,77 @@ def use(
     status = claim.status
     if status is None or status.allocation is None:
         return Use()
-    holders = {entry.uid for entry in status.reserved_for or ()}
-    if len(holders) >= MAX_RESERVED and pod.metadata.uid not in holders:
+    if problem := _problem(status.allocation):
         return Use(
-            f"claim {name} is reserved for {len(holders)} pods, the most that Kubernetes allows: "
-            "the scheduler's attempt would end in an error when it reserves it for one more"
+            f"claim {name}: the scheduler's attempt for this pod would end in an error: {problem}"
+        )
+    holders, mine = _holders(claim), pod.metadata.uid
+    if len(holders) >= MAX_RESERVED and mine not in holders:
+        return Use(
+            f"claim {name} is reserved for {len(holders)} pods, the maximum: "
+            "the scheduler's attempt would fail when reserving it for one more"
         )
     if not binding.observed:
         return Use()
     failed, unmet = _conditions(status.allocation, status.devices or ())
     if unmet and _is_late(status.allocation, binding):
-        failed = f"{unmet} did not come within {binding.timeout_s:g} s"
+        failed = f"{unmet} did not become true within {binding.timeout_s:g} s"
     if failed:
-        return Use(f"claim {name}: {failed}; {_what_follows(len(holders - {pod.metadata.uid}))}")
-    return Use(awaits=f"claim {name} waits for {unmet}{_since(status.allocation)}" if unmet else "")
+        return Use(f"claim {name}: {failed}; {_what_follows(len(holders - {mine}))}")
+    if status.allocation.allocation_timestamp is None and mine not in holders:
+        return Use(
+            f"claim {name} was allocated without an allocationTimestamp: the scheduler's attempt "
+            "would fail when reserving it, by adding one to an allocation that cannot be changed; "
+            f"{_how_to_allocate_anew(len(holders))}"
+        )
+    return Use(
+        awaits=f"claim {name} is waiting for {unmet}{_since(status.allocation)}" if unmet else ""
+    )
+
+
+def named_twice(
+    first: core.PodResourceClaim,
+    again: core.PodResourceClaim,
+    claim: resource.ResourceClaim | None,
+    pod: core.Pod,
+) -> str:
+    """Why a pod cannot have two entries for one claim; "" where it is reserved for it already."""
+    if claim is not None and pod.metadata.uid in _holders(claim):
+        return ""
+    return (
+        f"claims {first.name} and {again.name} are one ResourceClaim, "
+        f"{pod.metadata.namespace}/{entries.claim_name(pod, again)}: the scheduler's attempt would "
+        "fail when reserving it for the pod twice; list it once in spec.resourceClaims"
+    )
+
+
+def _holders(claim: resource.ResourceClaim) -> set[str]:
+    """UIDs of the pods that a claim is reserved for."""
+    reserved = claim.status.reserved_for if claim.status is not None else None
+    return {entry.uid for entry in reserved or ()}
+
+
+def _problem(allocation: resource.AllocationResult) -> str:
+    """Why the scheduler cannot read an allocation; "" if it can."""
+    try:
+        if allocation.node_selector is not None:
+            affinity.parsed(allocation.node_selector)
+    except affinity.Malformed as error:
+        return f"its node selector cannot be parsed: {error}"
+    return ""
+
+
+def _how_to_allocate_anew(holders: int) -> str:
+    recreate = "delete the ResourceClaim and create it again"
+    if not holders:
+        return recreate
+    return f"{recreate}, or wait until the {holders} pods that use it have ended"
 
 
 def _what_follows(others: int) -> str:
     if others:
-        return f"it stays allocated all the same, since it is reserved for {others} other pods"
-    return "the scheduler takes the allocation back, and then allocates anew"
+        return f"it stays allocated, since it is reserved for {others} other pods"
+    return "the scheduler revokes the allocation and allocates again"
 
 
 def _is_late(allocation: resource.AllocationResult, binding: Binding) -> bool:

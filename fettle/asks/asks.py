@@ -27,7 +27,8 @@ class Units(msgspec.Struct, frozen=True, gc=False):
 
 
 class Bound(msgspec.Struct, frozen=True, gc=False):
-    """A claim that is allocated already: what it holds, and the nodes where it can be used.
+    """A claim that is allocated already: what it holds, and the nodes where it can be used, by a
+    selector that can be parsed.
 
     `held` is also what it has admin access to. `awaits` says which condition a pod has to wait for
     before it is bound ("" if for none).
@@ -113,8 +114,14 @@ def ask_of(
     bound: list[Bound] = []
     barred: list[str] = [*_left(pod, units, view)]
     unsettled: list[str] = []
+    named: dict[str, core.PodResourceClaim] = {}
     for entry in needed:
         spec, claim = _claim_of(pod, entry, view)
+        name = entries.claim_name(pod, entry)
+        if name is not None and (first := named.setdefault(name, entry)) is not entry:
+            if why := allocated.named_twice(first, entry, claim, pod):
+                barred.append(why)
+            continue
         use = allocated.use(entry, claim, pod, binding)
         if unreadable := _unreadable(pod, entry, claim, view):
             unsettled.append(f"claim {entry.name} cannot be read: {unreadable}")
@@ -139,9 +146,9 @@ def _left(pod: core.Pod, units: Iterable[Units], view: View) -> Iterator[str]:
     claim = view.extended_claims.get(pod.metadata.uid)
     if claim is not None and entries.is_left(claim, pod) and any(u.backing for u in units):
         yield (
-            f"ResourceClaim {claim.metadata.key} was made for the pod's extended resources by an "
-            "attempt of the scheduler: unless that is still binding the pod, the next attempt "
-            "deletes the claim, and the one after it allocates anew"
+            f"ResourceClaim {claim.metadata.key} was created for the pod's extended resources by "
+            "an earlier scheduling attempt: unless that is still binding the pod, the next attempt "
+            "deletes the claim, and the one after it allocates again"
         )
 
 

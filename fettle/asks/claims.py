@@ -154,7 +154,7 @@ def unread_shares(claim: resource.ResourceClaim) -> list[tuple[DeviceId, str]]:
                 nano(quantity)
             except Unreadable as reason:
                 id_ = DeviceId(result.driver, result.pool, result.device)
-                found.append((id_, f"what it consumes of {name} on {id_}: {reason}"))
+                found.append((id_, f"its consumption of {name} on {id_}: {reason}"))
     return found
 
 

@@ -143,7 +143,7 @@ def _class_behind(
     if name.startswith(IMPLICIT_CLASS_PREFIX):
         return classes.get(name.removeprefix(IMPLICIT_CLASS_PREFIX))
     named = [c for c in classes.values() if c.spec and c.spec.extended_resource_name == name]
-    return max(named, key=_newest_then_first, default=None)
+    return min(named, key=_newest_then_first, default=None)
 
 
 def _may_mean(name: str, unread: str) -> bool:
@@ -153,7 +153,6 @@ def _may_mean(name: str, unread: str) -> bool:
     return True
 
 
-def _newest_then_first(device_class: resource.DeviceClass) -> tuple[float, tuple[int, ...]]:
+def _newest_then_first(device_class: resource.DeviceClass) -> tuple[float, str]:
     created = device_class.metadata.creation_timestamp
-    inverse_name = tuple(-ord(c) for c in device_class.metadata.name)
-    return (created.timestamp() if created is not None else 0.0, inverse_name)
+    return (-created.timestamp() if created is not None else 0.0, device_class.metadata.name)

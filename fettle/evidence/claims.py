@@ -1,8 +1,8 @@
 """What a ResourceClaim says of the devices it holds: the conditions in `status.devices`.
 
 Drivers write them. What `Ready` and the like mean is in the rules, with their polarity; a binding
-failure condition means what it says, since the driver declared it. A claim's own configuration
-can bring most of them about, so they count as its namespace's word.
+failure condition means what it says, since the driver declared it. A claim's own configuration can
+cause most of them, so they count as evidence from its namespace.
 """
 
 from collections.abc import Iterator

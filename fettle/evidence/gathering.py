@@ -9,6 +9,7 @@ from functools import cache
 
 from fettle.evidence import attributes, claims, nodes, pods, rules, taints
 from fettle.evidence.claims import speaks_of_devices
+from fettle.evidence.pods import claims_meant
 from fettle.evidence.reports import Report, heaviest, short
 from fettle.evidence.rules import Rules
 from fettle.evidence.taints import selects
@@ -17,6 +18,7 @@ from fettle.wire import core, resource
 from fettle.wire.meta import ObjectMeta
 
 __all__ = [
+    "claims_meant",
     "of_claim",
     "of_node",
     "of_pod",
@@ -57,8 +59,8 @@ def of_pod(
     find_claim: pods.Claims,
     rules: Rules | None = None,
     before: core.Pod | None = None,
-) -> Report | None:
-    """Its devices' health, or that the kubelet refused it; None: nothing to say.
+) -> Report:
+    """Its devices' health, or that the kubelet refused it; of most pods, nothing.
 
     `find_claim` finds a ResourceClaim by `namespace/name`; `before` is the pod as it was last seen.
     Without `rules`, the shipped ones.

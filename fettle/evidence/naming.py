@@ -91,6 +91,6 @@ def closeness(unit: UnitId, driver: str, names: Iterable[str]) -> int | None:
 
 
 def _is_same_vendor(resource_name: str, driver: str) -> bool:
-    """`nvidia.com/gpu` is of whom `gpu.nvidia.com` is."""
+    """`nvidia.com/gpu` belongs to the same vendor as `gpu.nvidia.com`."""
     vendor = resource_name.partition("/")[0]
     return driver == vendor or driver.endswith(f".{vendor}")

@@ -37,8 +37,8 @@ class Said(NamedTuple):
 def of_conditions(node: core.Node, rules: Rules, now: float) -> Said:
     """Faults by the rules' polarity.
 
-    A status that is neither True nor False is no fault and no all-clear. Nor is one whose producer
-    has fallen silent, but the fault that it was until then is left.
+    A status that is neither True nor False is neither a fault nor an all-clear. Nor is one whose
+    producer has fallen silent, but the fault that it was until then remains.
     """
     status = node.status
     conditions = [
@@ -127,7 +127,7 @@ class _ConditionReader:
             if is_stale:
                 since = f"{condition.last_heartbeat_time:%Y-%m-%d %H:%M:%SZ}"
                 text = (
-                    f"what reports {condition.type} has been silent since {since}, "
+                    f"the reporter of {condition.type} has been silent since {since}, "
                     "though the kubelet has not"
                 )
             weight = 1.0 - UNKNOWN_SCORE
@@ -170,7 +170,7 @@ class _ConditionReader:
                 yield self.whole_node(condition, msgspec.structs.replace(row, xid=""))
         elif message.cut_off:
             cut = self._rules.signals["cut-off"]
-            text = f"{condition.type}: the message is cut off, it may mean more devices"
+            text = f"{condition.type}: the message is truncated and may concern more devices"
             yield self._evidence(
                 condition, NodeId(self._name), cut.family, Kind.LEVEL, cut.weight, text
             )

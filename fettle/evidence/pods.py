@@ -1,8 +1,9 @@
 """What a Pod says: the health of devices it holds, and that its node's kubelet refused it.
 
-The kubelet writes both. A live pod's `allocatedResourcesStatus` stands while it is said; of a
-pod that has ended it is the last word, and fades. A refusal is an event, counted once per pod;
-where a tenant could have provoked it, it is no more than its namespace's word.
+The kubelet writes both. A live pod's `allocatedResourcesStatus` stands while it is said; of a pod
+that has ended it is the last word: a fault fades, and only as the pod is seen to end is it an
+all-clear. A refusal is an event, counted once per pod; where a tenant could have caused it, it
+counts only as evidence from its namespace.
 """
 
 import re
@@ -16,6 +17,8 @@ from fettle.wire.meta import unix_s
 
 SOURCE = "allocatedResourcesStatus"
 REFUSED = "UnexpectedAdmissionError"
+_CLAIM = "claim:"
+"""Begins the name of an entry about DRA devices: `claim:<claim>/<request>`."""
 _REJECTED = re.compile(r"^Pod (was rejected: )?")
 """What the kubelet writes before its reason."""
 
@@ -24,8 +27,8 @@ Claims = Callable[[str], resource.ResourceClaim | None]
 
 def of_pod(
     pod: core.Pod, rules: Rules, now: float, claims: Claims, before: core.Pod | None = None
-) -> Report | None:
-    """None where the pod says nothing about devices; `before` is the pod as it was last seen."""
+) -> Report:
+    """Most pods say nothing about devices; `before` is the pod as it was last seen."""
     evidence: list[Evidence] = []
     cleared: set[tuple[Subject, str]] = set()
     if _is_refused(pod):
@@ -38,15 +41,24 @@ def of_pod(
                 evidence.append(_evidence(pod, subject, health, rules, now))
     if pod.terminal:
         evidence = [e for e in evidence if e.kind is not Kind.UNKNOWN]
-        cleared.clear()
-    if not evidence and not cleared:
-        return None
+        if not _was_alive(pod, before):
+            cleared.clear()
     said_ill = {(e.subject, e.source) for e in evidence}
     return Report(
         reporter=f"Pod {pod.metadata.key}",
         evidence=heaviest(evidence),
         cleared=frozenset(cleared - said_ill),
         uid=pod.metadata.uid,
+    )
+
+
+def claims_meant(pod: core.Pod) -> frozenset[str]:
+    """`namespace/name` of the ResourceClaims of whose devices it says something."""
+    return frozenset(
+        _claim_key(pod, status.name.removeprefix(_CLAIM).partition("/")[0])
+        for container in pod.container_statuses()
+        for status in container.allocated_resources_status or ()
+        if status.name.startswith(_CLAIM)
     )
 
 
@@ -99,6 +111,11 @@ def _was_scheduled(pod: core.Pod, before: core.Pod | None) -> bool:
     return any(c.type == "PodScheduled" and c.status == "True" for c in conditions)
 
 
+def _was_alive(pod: core.Pod, before: core.Pod | None) -> bool:
+    """Whether it had not ended when it was last seen: what it says now is news."""
+    return before is not None and before.metadata.uid == pod.metadata.uid and not before.terminal
+
+
 def _changed_at(pod: core.Pod, condition: str, now: float) -> float:
     """When a condition of the pod last changed; its creation where it has none such."""
     for found in (pod.status.conditions if pod.status is not None else None) or ():
@@ -139,14 +156,14 @@ def _healths(pod: core.Pod, claims: Claims) -> Iterator[tuple[Subject, core.Reso
 
 def _subject(pod: core.Pod, name: str, resource_id: str, claims: Claims) -> Subject | None:
     """The device an entry means; None where it cannot be told."""
-    if not name.startswith("claim:"):
+    if not name.startswith(_CLAIM):
         node = pod.spec.node_name if pod.spec is not None else None
         return UnitId(node, name, resource_id) if node and resource_id else None
     driver, _, rest = resource_id.partition("/")
     pool, _, device = rest.rpartition("/")  # a pool's name may contain slashes
     if driver and pool and device:
         return DeviceId(driver, pool, device)
-    return _only_device(pod, name.removeprefix("claim:"), claims)
+    return _only_device(pod, name.removeprefix(_CLAIM), claims)
 
 
 def _only_device(pod: core.Pod, name: str, claims: Claims) -> DeviceId | None:

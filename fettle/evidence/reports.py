@@ -1,4 +1,4 @@
-"""What one object says about health at one moment, and how its silence is to be taken.
+"""What one object says about health at one moment, and what its silence means.
 
 Made by `gathering`, folded by the health book. Imports only the model.
 """
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from fettle.model import Evidence, Kind, Subject
+from fettle.model import Evidence, Kind, Subject, UnitId
 
 TEXT_LIMIT = 240
 """Characters of an explanation; what producers write can be far longer."""
@@ -21,10 +21,10 @@ class Report(NamedTuple):
     `cleared` names a (subject, source) that is said to be fine, by whoever reported it before;
     `settled` names sources about which this report is the whole truth: what they said earlier
     through this reporter, and say no longer, is over. `absent_is_clear` holds that for all its
-    sources. Where none of these applies, silence is no all-clear: a level fault that is no longer
-    said decays, and so does one of those `left` by who fell silent, at its `observed_at`. Under
-    another `uid` a reporter is another object of the same name. A changed `boot` id clears what was
-    latched and is not said again.
+    sources. Where none of these applies, silence is not an all-clear: a level fault that is no
+    longer reported decays, and so does one of those `left` by a reporter that fell silent, at its
+    `observed_at`. Under another `uid` a reporter is another object of the same name. A changed
+    `boot` id clears what was latched and is not said again.
     """
 
     reporter: str
@@ -35,6 +35,12 @@ class Report(NamedTuple):
     uid: str = ""
     boot: str = ""
     left: tuple[Evidence, ...] = ()
+
+    @property
+    def units(self) -> frozenset[UnitId]:
+        """The units that it names."""
+        said = (one.subject for one in (*self.evidence, *self.left))
+        return frozenset(subject for subject in said if isinstance(subject, UnitId))
 
 
 def heaviest(evidence: Iterable[Evidence]) -> tuple[Evidence, ...]:

@@ -1,5 +1,5 @@
-"""Everything Fettle reads of a cluster, each kind by its own reflector. What one kind suffers, the
-others do not notice. First step of *watch → inventory → health → verdict → answer*.
+"""Everything Fettle reads of a cluster, each kind by its own reflector. Trouble with one kind does
+not affect the others. First step of *watch → inventory → health → verdict → answer*.
 """
 
 import asyncio
@@ -41,6 +41,6 @@ class ClusterFeed:
             try:
                 await Reflector(self._session, kind, sink, self._clock).run()
             except Exception:
-                log.exception("reflector failed, begins again", kind=kind.name)
-                await sink.send([Lost(kind, f"reading {kind.name} failed; it begins again")])
+                log.exception("reflector failed, restarting", kind=kind.name)
+                await sink.send([Lost(kind, f"reading {kind.name} failed; retrying")])
                 await asyncio.sleep(self._restart_s)

@@ -50,7 +50,7 @@ def objects_of_json(text: bytes) -> list[Found]:
     try:
         value = lenient.decode(_ANY, text)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise SnapshotError(f"{_line_of(text, str(error))}no valid JSON: {error}") from error
+        raise SnapshotError(f"{_line_of(text, str(error))}invalid JSON: {error}") from error
     return _flattened(value, "line 1", [])
 
 
@@ -64,11 +64,11 @@ def objects_of_yaml(text: bytes) -> list[Found]:
         mark = error.problem_mark or error.context_mark
         where = f"line {mark.line + 1}: " if mark else ""
         said = " ".join(filter(None, (error.context, error.problem)))
-        raise SnapshotError(f"{where}no valid YAML: {' '.join(said.split())}") from error
+        raise SnapshotError(f"{where}invalid YAML: {' '.join(said.split())}") from error
     except yaml.YAMLError as error:
-        raise SnapshotError(f"no valid YAML: {' '.join(str(error).split())}") from error
+        raise SnapshotError(f"invalid YAML: {' '.join(str(error).split())}") from error
     if not builder.documents:
-        raise SnapshotError("it holds no object")
+        raise SnapshotError("it contains no object")
     return builder.found
 
 
@@ -89,7 +89,7 @@ def _flattened(value: Any, where: str, lines: list[int]) -> list[Found]:
 
 
 def _line_of(text: bytes, message: str) -> str:
-    """Where that was noticed; what breaks off was noticed at its end."""
+    """Where the problem was noticed; truncation is noticed at the end."""
     at = _BYTE.search(message)
     line = text.count(b"\n", 0, int(at[1]) if at else len(text.rstrip())) + 1
     return f"line {line}: "
@@ -139,7 +139,7 @@ class _Builder:
 
     def _start(self, value: list[Any] | dict[Any, Any], name: str, event: Any) -> None:
         if event.tag not in (None, "!", f"{_TAG}{name}"):
-            _refuse(event, f"the tag {event.tag} has no place in a manifest")
+            _refuse(event, f"the tag {event.tag} is not allowed in a manifest")
         self._open.append(_Open(value, event))
         if event.anchor:
             self._anchors.pop(event.anchor, None)  # it is not known within itself
@@ -156,11 +156,11 @@ class _Builder:
 
     def _alias(self, event: Any) -> None:
         if event.anchor not in self._anchors:
-            _refuse(event, f"the alias *{event.anchor} stands for nothing, or for what it is in")
+            _refuse(event, f"the alias *{event.anchor} refers to nothing, or to what contains it")
         value, size = self._anchors[event.anchor]
         self._aliased += size
         if self._aliased > ALIASED_BYTES:
-            _refuse(event, f"its aliases stand for more than {ALIASED_BYTES} bytes")
+            _refuse(event, f"its aliases expand to more than {ALIASED_BYTES} bytes")
         self._add(value, size, event, _line(event), None)
 
     def _add(self, value: Any, size: int, event: Any, line: int, anchor: str | None) -> None:
@@ -189,7 +189,7 @@ def _put(into: _Open, mapping: dict[Any, Any], value: Any, event: Any) -> None:
     """The next key of a mapping, or the value of the key before."""
     if not into.has_key:
         if isinstance(value, list | dict):
-            _refuse(event, "a key must be a single value")
+            _refuse(event, "a key must be a scalar")
         into.key, into.has_key, into.merges = value, True, _is_merge(event)
         return
     into.has_key = False
@@ -215,11 +215,11 @@ def _scalar(event: Any) -> Any:
         return event.value
     make = _MAKE.get(event.tag)
     if make is None:
-        _refuse(event, f"the tag {event.tag} has no place in a manifest")
+        _refuse(event, f"the tag {event.tag} is not allowed in a manifest")
     try:
         return make(yaml.ScalarNode(event.tag, event.value))
     except (ValueError, KeyError, IndexError):
-        _refuse(event, f"{event.value[:40]!r} is not what its tag says")
+        _refuse(event, f"{event.value[:40]!r} does not match its tag")
 
 
 def _plain(text: str) -> Any:

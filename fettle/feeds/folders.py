@@ -1,8 +1,8 @@
 """A folder of YAML and JSON files as one set of objects. Re-reads what changed; a file that cannot
-be read, is empty, or holds no object but something else is a problem with its name, line and
-reason, and what it held before stays. A file that is deleted takes its objects along, and so does
-one with a list of no items. Blocking: the snapshot's feed calls it in a thread. Knows kinds, but
-not what a feed is.
+be read, is empty, or holds something other than objects is a problem with its name, line and
+reason, and its previous objects are kept. A deleted file takes its objects along, and so does one
+with an empty list. Blocking: the snapshot's feed calls it in a thread. Knows kinds, but not what a
+feed is.
 """
 
 import hashlib
@@ -120,7 +120,7 @@ class Folder:
         try:
             self._contents[name] = _content(self._path / name, stamp, held)
         except SnapshotError as error:
-            kept = "; what it held before stays" if held and held.objects else ""
+            kept = "; its previous objects are kept" if held and held.objects else ""
             problem = f"{name}: {error}{kept}"
             self._contents[name] = _Content(b"", held.objects if held else {}, problem)
 
@@ -134,7 +134,7 @@ class Folder:
         twice = self._told_differently()
         self.clashes = [self._clash(key) for key in twice[:_CLASHES]]
         if len(twice) > _CLASHES:
-            self.clashes.append(f"{len(twice) - _CLASHES} more objects stand several times")
+            self.clashes.append(f"{len(twice) - _CLASHES} more objects are defined several times")
 
     def _told_differently(self) -> list[Key]:
         found = {key for content in self._contents.values() for key in content.twice}
@@ -145,7 +145,7 @@ class Folder:
     def _clash(self, key: Key) -> str:
         files = sorted(name for name, content in self._contents.items() if key in content.objects)
         where = f"in {' and '.join(files)}" if len(files) > 1 else f"several times in {files[0]}"
-        return f"{key.kind} {key.key} stands {where}, not always alike; the last one counts"
+        return f"{key.kind} {key.key} is defined {where}, with differences; the last one counts"
 
 
 def _stamp(entry: os.DirEntry[str]) -> _Stamp | None:
@@ -204,7 +204,7 @@ def _object(found: Found) -> tuple[Key, bytes]:
     that Fettle reads."""
     value = found.value
     if not isinstance(value, dict):
-        raise SnapshotError(f"this is no Kubernetes object but {_shown(value)}")
+        raise SnapshotError(f"this is not a Kubernetes object but {_shown(value)}")
     kind = _kind(value)
     metadata = value.get("metadata")
     if not isinstance(metadata, dict) or not key_of(metadata):
@@ -214,21 +214,21 @@ def _object(found: Found) -> tuple[Key, bytes]:
     try:
         raw = msgspec.json.encode(value | {"metadata": metadata})
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise SnapshotError(f"this {kind.name} cannot be JSON: {error}") from error
+        raise SnapshotError(f"this {kind.name} cannot be written as JSON: {error}") from error
     return Key(kind.name, key_of(metadata)), raw
 
 
 def _kind(value: dict[str, Any]) -> Kind:
     name, version = value.get("kind"), value.get("apiVersion")
     if not isinstance(name, str) or not isinstance(version, str):
-        raise SnapshotError("this is no Kubernetes object: it has no kind and apiVersion")
+        raise SnapshotError("this is not a Kubernetes object: it has no kind and apiVersion")
     kind = kinds.BY_NAME.get(name)
     if kind is not None:
         return kind
     if not _is_of_another_kind(value):
         if name == "Status":  # as the API server says that it has no answer
             said = f": {_shown(message)}" if (message := value.get("message")) else ""
-            raise SnapshotError(f"this is no Kubernetes object but a Status{said}")
+            raise SnapshotError(f"this is not a Kubernetes object but a Status{said}")
         if name.endswith("List"):
             raise SnapshotError(f"this {_shown(name)} has no list of items")
     raise SnapshotError(
@@ -247,16 +247,18 @@ def _is_of_another_kind(value: Any) -> bool:
 
 
 def _other_version(value: object) -> str:
-    """Why an object cannot be read though its kind is known; "" if it can, or is no object."""
+    """Why an object cannot be read though its kind is known; "" if it can, or if it is not an
+    object.
+    """
     if not isinstance(value, dict):
         return ""
     name, version = value.get("kind"), value.get("apiVersion")
     kind = kinds.BY_NAME.get(name) if isinstance(name, str) else None
     if kind is None or not isinstance(version, str) or version == kind.api_version:
         return ""
-    said = f"{name} is read as {kind.api_version}, and this is {_shown(version)}"
+    said = f"{name} is read as {kind.api_version}, but this is {_shown(version)}"
     taken = f"kubectl get {kind.plural}.{kind.version}.{kind.group} -o yaml"
-    return f"{said}; take it with `{taken}`" if kind.group else said
+    return f"{said}; get it with `{taken}`" if kind.group else said
 
 
 def _shown(value: object) -> str:

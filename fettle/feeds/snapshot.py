@@ -112,7 +112,9 @@ class SnapshotFeed:
         if version == kind.api_version:
             change = read(kind, raw)
         else:
-            change = bad(kind, raw, f"{kind.name}: it is of {version}, not {kind.api_version}")
+            change = bad(
+                kind, raw, f"{kind.name}: its apiVersion is {version}, not {kind.api_version}"
+            )
         self._unreadable.discard(key)
         if isinstance(change, Bad):
             self._unreadable.add(key)
@@ -134,7 +136,7 @@ class SnapshotFeed:
             if self.problems.get(name) != problem:
                 log.warning("snapshot file cannot be read in full", reason=problem)
         for name in self.problems.keys() - problems.keys():
-            log.info("snapshot file is good again or gone", file=name)
+            log.info("snapshot file is readable again or gone", file=name)
         self.problems = problems
         for clash in self._folder.clashes:
             if clash not in self.clashes:

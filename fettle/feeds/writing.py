@@ -10,6 +10,7 @@ import gc
 import time
 from collections.abc import Callable, Iterable
 
+import msgspec
 import structlog
 
 from fettle.inventory.inventory import Inventory
@@ -27,6 +28,7 @@ from fettle.wire.changes import (
     Put,
     Unserved,
 )
+from fettle.wire.concerning import concern
 from fettle.wire.kinds import Kind, WireObject
 
 _LOG = structlog.get_logger(__name__)
@@ -128,22 +130,23 @@ class Writer:
                 self._unserved(kind, note, now)
 
     def _put(self, kind: Kind, new: WireObject, now: float) -> None:
-        """One object that we fail on must not cost the others."""
+        """A failure on one object must not affect the others."""
         try:
             if isinstance(new, resource.ResourceClaim):
                 self._on_claim(new)
             self._inventory.put(kind, new, now)
         except Exception as error:
             key = new.metadata.key
-            _LOG.exception("object cannot be folded in, quarantined", kind=kind.name, key=key)
-            self._inventory.quarantine(Bad(kind, key, f"cannot be folded in: {error!r}"), now)
+            _LOG.exception("object cannot be applied, quarantined", kind=kind.name, key=key)
+            node, pools = concern(kind, msgspec.to_builtins(new))
+            self._quarantine(Bad(kind, key, f"cannot be applied: {error!r}", node, pools), now)
 
     def _quarantine(self, bad: Bad, now: float) -> None:
         """What is left of an object is taken as carefully as a whole one."""
         try:
             self._inventory.quarantine(bad, now)
         except Exception:
-            _LOG.exception("what is left cannot be used", kind=bad.kind.name, key=bad.key)
+            _LOG.exception("the remaining fields cannot be used", kind=bad.kind.name, key=bad.key)
             self._inventory.quarantine(bad._replace(left=None), now)
 
     def _note(self, kind: Kind, **fields: object) -> None:

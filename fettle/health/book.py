@@ -14,7 +14,7 @@ from fettle.health import memory, scoring
 from fettle.health.fading import Fading
 from fettle.health.ledger import Ledger
 from fettle.health.memory import Judged, Remembered
-from fettle.health.states import START
+from fettle.health.states import START, afresh
 from fettle.model import SOUND, Health, State, Subject, UnitId
 from fettle.settings import HealthSettings
 
@@ -80,12 +80,12 @@ class HealthBook:
         return health
 
     def moving(self, now: float) -> set[Subject]:
-        """Keys whose health time alone has changed since they were assessed."""
+        """Keys whose health time alone has changed since they were assessed, or of which there is
+        nothing left to say."""
+        moved: set[Subject] = set()
         if now - self._swept_at >= SWEEP_EVERY_S:
             self._swept_at = now
-            followed = {s for known in self._memory.values() for s in known.subjects}
-            self._ledger.sweep(now, followed)
-        moved: set[Subject] = set()
+            moved |= self._sweep(now)
         for key, known in self._memory.items():
             if known.due_at > now:
                 continue
@@ -95,6 +95,21 @@ class HealthBook:
             else:
                 moved.add(key)
         return moved
+
+    def _sweep(self, now: float) -> set[UnitId]:
+        """Let go of what has faded, and of units that are as they would be without it."""
+        spent = {key for key, known in self._memory.items() if self._is_spent(key, known, now)}
+        for key in spent:
+            del self._memory[key]
+        followed = {s for known in self._memory.values() for s in known.subjects}
+        return self._ledger.sweep(now, followed - spent)
+
+    def _is_spent(self, key: Subject, known: Remembered, now: float) -> bool:
+        """Whether nothing is said of a unit, nor is it held in a state by what was."""
+        if not isinstance(key, UnitId) or self._ledger.knows(key):
+            return False
+        judged = self._judge(known, known.subjects, now)
+        return judged.stay.state is afresh(judged.score, judged.latched, self._settings)
 
     def _judge(self, known: Remembered | None, subjects: tuple[Subject, ...], now: float) -> Judged:
         said = scoring.ordered(w for s in subjects for w in self._ledger.weighed(s, now))

@@ -79,7 +79,7 @@ def orphaned(evidence: Evidence, half_life_s: float) -> Evidence:
     return msgspec.structs.replace(
         evidence,
         kind=Kind.DECAYING,
-        text=f"{evidence.text}; not said any more",
+        text=f"{evidence.text}; no longer reported",
         half_life_s=half_life_s,
         cap=evidence.weight,
     )
@@ -97,7 +97,7 @@ def trace(
         kind=Kind.DECAYING,
         weight=min(weight, evidence.weight / 4),
         source=f"{evidence.source}{_LATELY}",
-        text=f"was until recently: {evidence.text.removesuffix('; not said any more')}",
+        text=f"was until recently: {evidence.text.removesuffix('; no longer reported')}",
         observed_at=now,
         half_life_s=half_life_s,
         cap=min(cap, evidence.cap),

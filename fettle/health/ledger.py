@@ -116,7 +116,8 @@ class Ledger:
         return subject in self._standing or subject in self._fading
 
     def weighed(self, subject: Subject, now: float) -> Iterator[Weighed]:
-        """All that counts about a subject; what stands hides what of its topic fades below it.
+        """All that counts about a subject; standing evidence hides weaker fading evidence on its
+        topic.
 
         Witnesses add up, so what has one hides, and is hidden by, the word of the same one only.
         """
@@ -144,10 +145,11 @@ class Ledger:
     def units(self, node: str) -> set[UnitId]:
         return set(self._units.get(node, ()))
 
-    def sweep(self, now: float, followed: Container[Subject]) -> None:
+    def sweep(self, now: float, followed: Container[Subject]) -> set[UnitId]:
         """Let go of what has faded, of the events that made it, and of units not followed.
 
-        Of the latched words of reporters that are gone, too, where nobody follows their subject.
+        Also of what reporters that are gone have latched, if their subject is not followed.
+        Returns the units.
         """
         for subject, sums in list(self._fading.items()):
             for key in [k for k, one in sums.items() if one.is_negligible(now)]:
@@ -165,10 +167,14 @@ class Ledger:
             self._keep(known)
         for subject in [s for s in self._eased if s not in followed and not self.knows(s)]:
             del self._eased[subject]
+        let_go: set[UnitId] = set()
         for node, units in list(self._units.items()):
-            self._units[node] = {u for u in units if self.knows(u) or u in followed}
-            if not self._units[node]:
+            over = {u for u in units if u not in followed and not self.knows(u)}
+            let_go |= over
+            units -= over
+            if not units:
                 del self._units[node]
+        return let_go
 
     # -- one piece of evidence
 
@@ -223,7 +229,7 @@ class Ledger:
     def _is_recovery(self, cleared: Evidence) -> bool:
         """Whether a trace is due: one for each recovery, when the last who said it stops.
 
-        What was planned is no fault that one could recover from.
+        A planned state is not a fault to recover from.
         """
         topic = (cleared.source, cleared.family)
         mark = (cleared.subject, *topic)
@@ -249,7 +255,7 @@ class Ledger:
             self._leave(known, msgspec.structs.replace(evidence, observed_at=now), now)
 
     def _leave(self, known: Reporter, evidence: Evidence, now: float) -> None:
-        """A level fault that nobody says any more fades since it was `observed_at`."""
+        """A level fault that is no longer reported fades from its `observed_at`."""
         said = reporters.said(evidence)
         left = fading.orphaned(evidence, self._orphan_half_life_s)
         is_known = any(
@@ -269,7 +275,7 @@ class Ledger:
             self._uncount(known, said)
 
     def _uncount(self, known: Reporter, said: Said) -> None:
-        """The event stays in what fades, and is no more of a reporter that is there."""
+        """The event stays in what fades, but no longer belongs to a present reporter."""
         del known.events[said]
         _drop(self._events, known, said)
 
@@ -297,7 +303,9 @@ class Ledger:
         return [sums.pop(key) for key in self._fades(said)]
 
     def _ease(self, evidence: Evidence) -> None:
-        """What a tenant could bring about put nothing in its state, nor does its end free it."""
+        """What a tenant could cause never changed the state, so its end does not change it
+        either.
+        """
         if not evidence.witness:
             self._eased[evidence.subject] = self._eased.get(evidence.subject, 0) + 1
 

@@ -91,7 +91,7 @@ def is_same(old: Health, new: Health) -> bool:
 
 
 def _moved(old: Health, new: Health) -> float:
-    """How far the score has moved, or what of it is proven."""
+    """How far the score has moved, or its proven part."""
     return max(abs(old.score - new.score), abs(old.proven - new.proven))
 
 

@@ -12,6 +12,7 @@ from fettle import published
 from fettle.affinity import Place
 from fettle.allocator.profiles import CURRENT, Features
 from fettle.inventory import pools, shapes
+from fettle.inventory.generations import standing
 from fettle.inventory.holdings import Holdings
 from fettle.inventory.pools import Gathered, PoolId
 from fettle.inventory.tainting import Tainting
@@ -52,13 +53,10 @@ class _Pool:
         """Note what follows from the slices, after they changed."""
         slices = [self.slices[name] for name in sorted(self.slices)]
         self.slices = {s.name: s for s in slices}
-        newest = max((s.raw.spec.pool.generation for s in slices), default=0)
         self.nodes = frozenset(s.node for s in slices if s.node)
         self.network = any(not s.node for s in slices)
         self.common = all(s.target is not None and s.target.is_everywhere for s in slices)
-        self.ids = frozenset(
-            p.id for s in slices if s.raw.spec.pool.generation == newest for p in s.devices
-        )
+        self.ids = frozenset(p.id for _, devices in standing(slices) for p in devices)
         self.seen.clear()
 
 
@@ -74,7 +72,7 @@ class Devices:
         self._network: set[PoolId] = set()
 
     def pools_on(self, place: Place) -> list[Gathered]:
-        """All pools with devices for this node, in the allocator's order; raises Malformed."""
+        """All pools with devices for this node, in the allocator's order."""
         wanted = self._on_node.get(place.name, set()) | self._network
         gathered = (self._gather(pool, place) for pool in wanted)
         return sorted((g for g in gathered if g is not None), key=lambda g: g.order)
@@ -115,12 +113,11 @@ class Devices:
 
     def slices_of(
         self, slice_: resource.ResourceSlice
-    ) -> list[tuple[resource.ResourceSlice, bool]]:
-        """All slices of this one's pool, each with whether it is of the newest generation."""
+    ) -> list[tuple[resource.ResourceSlice, frozenset[DeviceId]]]:
+        """All slices of this one's pool, each with the devices that it speaks for."""
         known = self._pools.get(pools.pool_of(slice_))
-        slices = [s.raw for s in known.slices.values()] if known is not None else []
-        newest = max((s.spec.pool.generation for s in slices), default=0)
-        return [(s, s.spec.pool.generation == newest) for s in slices]
+        slices = standing(known.slices.values()) if known is not None else []
+        return [(s.raw, frozenset(p.id for p in devices)) for s, devices in slices]
 
     def selected_pools(self, rule: resource.DeviceTaintRule) -> list[PoolId]:
         """Pools of which a rule may select devices."""

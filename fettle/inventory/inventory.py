@@ -6,7 +6,7 @@ between feeds and view; does no I/O, the clock is an argument.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from fettle.allocator.profiles import CURRENT, Features
@@ -18,7 +18,7 @@ from fettle.health import HealthBook
 from fettle.inventory import records
 from fettle.inventory.devices import Devices, Effect
 from fettle.inventory.nodes import Nodes
-from fettle.inventory.pools import PoolId
+from fettle.inventory.pools import PoolId, pool_of
 from fettle.inventory.quarantine import Entry, Quarantine
 from fettle.inventory.stores import Stores, equal
 from fettle.model import DeviceId, NodeId, Subject
@@ -79,21 +79,28 @@ class Inventory:
         self._drop(kind, key, now, vanished=True)
 
     def quarantine(self, bad: Bad, now: float) -> None:
-        """An object cannot be read: its node becomes Unknown, and its pools unclear. What of a Node
-        can be read counts; what was known of others stays, but of a DeviceClass, of which nobody
-        can tell what it selects by now."""
+        """An object cannot be read: its node becomes Unknown, and its pools unclear. The readable
+        parts of a Node count; of other objects nothing does, whatever they were before: what they
+        are by now is unknown, and would be after a restart.
+        """
         self._name(bad.kind, bad.key)
-        if (before := self._quarantine.release(bad.kind, bad.key)) is not None:
-            self._concern(before[1])
+        self._doubt(bad, now)
+        if bad.kind is not kinds.NODE:
+            self._drop(bad.kind, bad.key, now, vanished=True)
+        elif bad.key:
+            self._salvage(bad, now)
+
+    def _doubt(self, bad: Bad, now: float) -> None:
+        before = self._quarantine.release(bad.kind, bad.key)
         report, entry = self._quarantine.add(bad, now)
-        self._stores.touched.add(_QUARANTINED)
         if before is not None or entry.node:
             self._report(report, now)
-        if bad.kind is kinds.NODE and bad.key:
-            self._salvage(bad, now)
-        if bad.kind is kinds.CLASS:
-            self._drop(kinds.CLASS, bad.key, now, vanished=False)
-        self._concern(entry)
+        if before is None or before[1] != entry:
+            self._stores.touch(bad.kind)
+            self._stores.touched.add(_QUARANTINED)
+            self._concern(entry)
+            if before is not None:
+                self._concern(before[1])
 
     def begin_list(self, kind: Kind) -> None:
         self._seen[kind.name] = set()
@@ -145,11 +152,15 @@ class Inventory:
             namespaces=stores.namespace_labels(previous),
             policies=stores.policies(previous),
             pods=stores.copy(kinds.POD, previous.pods),
-            quarantined=self._quarantine.texts(),
+            quarantined=self._quarantined(previous),
             served=served,
             quotas=stores.quotas(previous, served),
             compute_domains=stores.compute_domains(previous, served),
         )
+
+    def _quarantined(self, previous: View) -> Mapping[str, str]:
+        touched = _QUARANTINED in self._stores.touched
+        return self._quarantine.texts() if touched else previous.quarantined
 
     def settle(self) -> frozenset[str]:
         """The view was published: forget what changed, and return the nodes that did."""
@@ -167,7 +178,9 @@ class Inventory:
             self._book.forget({NodeId(name)}, now)
         elif _replaced(old, new):
             self._forget_node(name, now)
-        self._report(gathering.of_node(new, self._rules, now), now)
+        report = gathering.of_node(new, self._rules, now)
+        self._nodes.names(name, report.units)
+        self._report(report, now)
 
     def _salvage(self, bad: Bad, now: float) -> None:
         """What can be read of a Node, with the rest as it was where it was ever known."""
@@ -188,15 +201,16 @@ class Inventory:
     ) -> None:
         for effect in self._devices.put_slice(old, new):
             self._take(effect, now)
+        if old is not None and pool_of(old) != pool_of(new):
+            self._report_slices(old, now)
         self._report_slices(new, now)
 
     def _report_slices(self, changed: resource.ResourceSlice, now: float) -> None:
-        """What a pool's slices say: an older generation says nothing any more."""
-        for slice_, current in self._devices.slices_of(changed):
+        """What a pool's slices say: an older generation only of what the newest lacks so far."""
+        for slice_, devices in self._devices.slices_of(changed):
             said = gathering.of_slice(slice_, self._rules, now)
-            if not current:
-                said = Report(said.reporter, (), absent_is_clear=True)
-            self._report(said, now)
+            evidence = tuple(e for e in said.evidence if e.subject in devices)
+            self._report(said._replace(evidence=evidence), now)
 
     def _put_taint_rule(
         self,
@@ -226,12 +240,14 @@ class Inventory:
         self._mark(held.device for held in {*gone, *come})
         if doubtful := claims.unread_shares(new):
             pools = tuple({Pools(held.driver, held.pool): None for held, _ in doubtful})
-            self.quarantine(Bad(kinds.CLAIM, new.metadata.key, doubtful[0][1], pools=pools), now)
+            self._doubt(Bad(kinds.CLAIM, new.metadata.key, doubtful[0][1], pools=pools), now)
         if any(gathering.speaks_of_devices(claim) for claim in (old, new)):
             self._report(gathering.of_claim(new, self._rules, now), now)
+        self._report_pods(new.metadata.key, now)
 
     def _put_pod(self, old: core.Pod | None, new: core.Pod, now: float) -> None:
         """A node's record says of its pods only which units they hold by name."""
+        self._stores.follow_pod(old, new)
         before, after = records.place(old), records.place(new)
         if before == after:
             return
@@ -242,14 +258,24 @@ class Inventory:
                     self._nodes.dirty.add(node)
 
     def _keeps(self, pod: core.Pod, before: core.Pod | None, now: float) -> bool:
-        """Whether a pod is kept; what it says about devices is noted either way."""
+        """Whether a pod is kept; what it says about devices is noted either way.
+
+        A pod without devices says nothing, so whoever did under its name is gone.
+        """
         if not asks.uses_devices(pod):
+            self._mark(self._book.vanish(f"{kinds.POD.name} {pod.metadata.key}", now))
             return False
-        known_claims = self._stores.claims.get
-        report = gathering.of_pod(pod, now, known_claims, self._rules, before)
-        if report is not None:
-            self._report(report, now)
+        self._report_pod(pod, before, now)
         return not pod.terminal
+
+    def _report_pod(self, pod: core.Pod, before: core.Pod | None, now: float) -> None:
+        known_claims = self._stores.claims.get
+        self._report(gathering.of_pod(pod, now, known_claims, self._rules, before), now)
+
+    def _report_pods(self, claim: str, now: float) -> None:
+        """Which devices a pod means, its claim may be the only one to say."""
+        for pod in self._stores.pods_speaking_of(claim):
+            self._report_pod(pod, pod, now)
 
     def _drop(self, kind: Kind, key: str, now: float, *, vanished: bool) -> None:
         old = self._stores.of(kind).pop(key, None)
@@ -260,6 +286,7 @@ class Inventory:
         self._stores.touch(kind)
         if isinstance(old, core.Node):
             self._nodes.dirty.add(key)
+            self._nodes.names(key, frozenset())
             self._forget_node(key, now)
         elif isinstance(old, resource.ResourceSlice):
             self._take(self._devices.drop_slice(old), now)
@@ -273,7 +300,9 @@ class Inventory:
             for device in claims.holds(old) or ():
                 self._devices.holdings.release(device, key)
                 self._mark((device.device,))
+            self._report_pods(key, now)
         elif isinstance(old, core.Pod):
+            self._stores.follow_pod(old, None)
             node, held = records.place(old)
             if node:
                 self._nodes.pod_left(node, key)
@@ -288,6 +317,7 @@ class Inventory:
         all_clear, entry = released
         if kind is kinds.NODE:
             self._nodes.partial.discard(key)
+        self._stores.touch(kind)
         self._stores.touched.add(_QUARANTINED)
         self._report(all_clear, now)
         self._concern(entry)

@@ -2,10 +2,11 @@
 
 from collections import defaultdict
 from collections.abc import Mapping
+from operator import itemgetter
 
 import structlog
 
-from fettle.affinity import Malformed, Place
+from fettle.affinity import Place
 from fettle.health import HealthBook
 from fettle.inventory import records, shapes
 from fettle.inventory.devices import Devices
@@ -14,7 +15,7 @@ from fettle.inventory.placing import place as place_units
 from fettle.inventory.pools import Gathered, PoolId
 from fettle.inventory.quarantine import Quarantine
 from fettle.inventory.stores import Stores
-from fettle.model import UNKNOWN_SCORE, Health, State
+from fettle.model import UNKNOWN_SCORE, Health, State, UnitId
 from fettle.view import NodeView, PoolView
 from fettle.wire import core
 
@@ -34,6 +35,7 @@ class Nodes:
         self._book = book
         self._quarantine = quarantine
         self._network_views: dict[PoolId, PoolView] = {}
+        self._named: dict[str, frozenset[UnitId]] = {}
         self.records: dict[str, NodeView] = {}
         self._pods_on: dict[str, set[str]] = defaultdict(set)
         self.dirty: set[str] = set()
@@ -45,8 +47,15 @@ class Nodes:
         self._network_views.clear()
         self.dirty.update(self._stores.nodes, self.records)
 
+    def names(self, node: str, units: frozenset[UnitId]) -> None:
+        """The units that a Node names now, each with all names that it gives it."""
+        if units:
+            self._named[node] = units
+        else:
+            self._named.pop(node, None)
+
     def pod_came(self, node: str, key: str) -> None:
-        """A pod is on a node, by name: anybody may name one that there is not."""
+        """A pod is on a node, by name; it may name one that does not exist."""
         self._pods_on[node].add(key)
 
     def pod_left(self, node: str, key: str) -> None:
@@ -67,7 +76,7 @@ class Nodes:
         try:
             record = self._record(node, now)
         except Exception as error:  # one node that we fail on must not cost the others
-            _LOG.exception("nothing can be said of a node", node=name)
+            _LOG.exception("node cannot be judged", node=name)
             record = _unknown(node, f"Node {name}: cannot be judged: {error!r}")
         if record != self.records.get(name):
             self.records[name] = record
@@ -79,6 +88,7 @@ class Nodes:
         placing = place_units(
             name,
             self._book.units(name),
+            self._named.get(name, frozenset()),
             {resource for resource, (capacity, _) in resources.items() if capacity},
             self._devices.published_by(name),
         )
@@ -103,12 +113,9 @@ class Nodes:
     def _pools(
         self, place: Place, placing: Placing, now: float
     ) -> tuple[tuple[PoolView, ...], str]:
-        """The pools of a node; and why they cannot be gathered, "" if they can."""
+        """The pools of a node; and why the allocator cannot gather them, "" if it can."""
         views = []
-        try:
-            gathered = self._devices.pools_on(place)
-        except Malformed as error:
-            return (), str(error)
+        gathered = self._devices.pools_on(place)
         for pool in self._doubted(gathered):
             view = self._network_views.get(pool.id)
             if view is None:
@@ -116,18 +123,20 @@ class Nodes:
                 if self._devices.is_common(pool.id):
                     self._network_views[pool.id] = view
             views.append(view)
-        return tuple(views), ""
+        return tuple(views), next((pool.malformed for pool in gathered if pool.malformed), "")
 
     def _doubted(self, gathered: list[Gathered]) -> list[Gathered]:
         """The pools, with what objects that cannot be read leave open about them."""
         if not self._quarantine.doubts_pools:
             return gathered
-        known = {pool.id for pool in gathered}
-        whys = ((pool, self._quarantine.doubt(pool.id)) for pool in gathered)
-        doubted = [shapes.doubted(pool, why) if why else pool for pool, why in whys]
-        unseen = dict(self._quarantine.unseen(known))
-        doubted += [shapes.doubted(Gathered(pool), why) for pool, why in unseen.items()]
-        return sorted(doubted, key=lambda pool: pool.order)
+        placed = []
+        for pool in gathered:
+            why = self._quarantine.doubt(pool.id, empty=not pool.devices)
+            placed.append((pool.order, shapes.doubted(pool, why) if why else pool))
+        for unseen in self._quarantine.unseen({pool.id for pool in gathered}):
+            pool = shapes.doubted(Gathered(unseen.id), unseen.why)
+            placed.append(((False, unseen.earliest), pool))  # it may have no binding conditions
+        return [pool for _, pool in sorted(placed, key=itemgetter(0))]
 
 
 def _unknown(node: core.Node, why: str) -> NodeView:

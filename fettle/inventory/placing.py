@@ -2,7 +2,8 @@
 
 On the DRA devices and the device plugin's unit that bear one of its names; where nothing on the
 node does, on the node as a whole, since any device of it may be the one. Decided anew whenever a
-node's record is made, so that evidence follows its device as that comes and goes. Pure.
+node's record is made, by what is published and named then, so that evidence follows its device as
+that comes and goes, and no name counts that nobody says any more. Pure.
 """
 
 from collections import defaultdict
@@ -18,7 +19,7 @@ from fettle.model import DeviceId, Health, NodeId, Subject, UnitId
 from fettle.published import Published
 
 Gpu = tuple[UnitId, ...]
-"""Units that are one GPU, named by several sources; the best name first."""
+"""Units that are one GPU, by what is known of its names now; the best name first."""
 
 
 class Placing(NamedTuple):
@@ -35,11 +36,11 @@ class Placing(NamedTuple):
 
     @property
     def whole(self) -> tuple[Subject, ...]:
-        """Whom evidence names that counts for all devices of the node."""
+        """The subjects whose evidence applies to every device on the node."""
         return (self.node, *self.homeless)
 
     def told(self, health: Health) -> Health:
-        """The health with evidence about units that are not to be found saying so."""
+        """The health, where evidence about units that were not found says so."""
         if not self.homeless:
             return health
         evidence = tuple(
@@ -57,49 +58,57 @@ class Placing(NamedTuple):
 def place(
     node: str,
     units: Collection[UnitId],
+    named: Collection[UnitId],
     resources: Collection[str],
     devices: Iterable[Published],
 ) -> Placing:
-    """`resources` are those of which a device plugin has units, `devices` the node's own."""
+    """`units` are those that evidence is about, `named` those that the Node names now, `resources`
+    those of which a device plugin has units, `devices` the node's own."""
     if not units:
         return Placing(NodeId(node))
-    by_device: dict[DeviceId, Gpu] = {}
-    by_resource: dict[str, tuple[Gpu, ...]] = defaultdict(tuple)
+    by_gpu: dict[UnitId, Gpu] = defaultdict(tuple)
+    by_device: dict[DeviceId, Gpu] = defaultdict(tuple)
     homeless: Gpu = ()
-    named = [(published, frozenset(pools.aliases(published.device))) for published in devices]
-    gpus = _gpus(units)
-    for gpu in gpus:
-        found = _devices(gpu, named)
+    published = [(one, frozenset(pools.aliases(one.device))) for one in devices]
+    known = _known(named)
+    for unit in sorted(units, key=_order):
+        names = known.get((unit.resource, unit.unit), unit.names)
+        by_gpu[unit._replace(unit=names[0], others=())] += (unit,)
+        found = _devices(unit._replace(unit=names[0], others=names[1:]), published)
         for id_ in found:
-            by_device[id_] = (*by_device.get(id_, ()), *gpu)
-        resource = gpu[0].resource
-        if resource in resources:
-            by_resource[resource] = (*by_resource[resource], gpu)
-        elif not found:
-            homeless += gpu
+            by_device[id_] += (unit,)
+        if unit.resource not in resources and not found:
+            homeless += (unit,)
+    gpus = tuple(by_gpu.values())
+    by_resource: dict[str, tuple[Gpu, ...]] = defaultdict(tuple)
+    for gpu in gpus:
+        if (resource := gpu[0].resource) in resources:
+            by_resource[resource] += (gpu,)
     return Placing(NodeId(node), gpus, by_device, by_resource, homeless)
 
 
-def _gpus(units: Iterable[UnitId]) -> tuple[Gpu, ...]:
-    """Units of a resource that share a name, together."""
-    by_resource: dict[str, list[UnitId]] = defaultdict(list)
-    for unit in sorted(units, key=lambda u: (u.resource, naming.rank(u.unit), u.others)):
-        by_resource[unit.resource].append(unit)
-    gpus: dict[tuple[str, str], Gpu] = {}
-    for resource, ordered in by_resource.items():
-        known = naming.joined(unit.names for unit in ordered)
-        for unit in ordered:
-            key = (resource, known[unit.unit][0])
-            gpus[key] = (*gpus.get(key, ()), unit)
-    return tuple(gpus.values())
+def _order(unit: UnitId) -> tuple[str, tuple[int, str], tuple[str, ...]]:
+    return unit.resource, naming.rank(unit.unit), unit.others
 
 
-def _devices(gpu: Gpu, named: list[tuple[Published, frozenset[str]]]) -> list[DeviceId]:
+def _known(named: Iterable[UnitId]) -> dict[tuple[str, str], tuple[str, ...]]:
+    """By resource and name, all names of that GPU, best first."""
+    groups: dict[str, list[tuple[str, ...]]] = defaultdict(list)
+    for unit in sorted(named, key=_order):
+        groups[unit.resource].append(unit.names)
+    return {
+        (resource, name): names
+        for resource, together in groups.items()
+        for name, names in naming.joined(together).items()
+    }
+
+
+def _devices(unit: UnitId, named: list[tuple[Published, frozenset[str]]]) -> list[DeviceId]:
     """Those that share the best name, and what is a part of them."""
     ranked = [
-        (min(ranks), published)
+        (rank, published)
         for published, names in named
-        if (ranks := list(_ranks(gpu, published.id.driver, names)))
+        if (rank := naming.closeness(unit, published.id.driver, names)) is not None
     ]
     if not ranked:
         return []
@@ -111,10 +120,5 @@ def _devices(gpu: Gpu, named: list[tuple[Published, frozenset[str]]]) -> list[De
     return list(ids)
 
 
-def _ranks(gpu: Gpu, driver: str, names: frozenset[str]) -> Iterable[int]:
-    ranks = (naming.closeness(unit, driver, names) for unit in gpu)
-    return (rank for rank in ranks if rank is not None)
-
-
 def _lost(unit: UnitId, text: str) -> str:
-    return short(f"{unit.resource} {unit.unit}, which is no device known here: {text}")
+    return short(f"{unit.resource} {unit.unit}, which is not a known device: {text}")

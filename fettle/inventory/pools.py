@@ -11,6 +11,7 @@ import msgspec
 from fettle.affinity import Malformed, Place
 from fettle.allocator.profiles import Features
 from fettle.evidence import naming
+from fettle.inventory import generations
 from fettle.published import CounterId, Published, Slice, Target
 from fettle.wire import resource
 
@@ -28,6 +29,8 @@ class Gathered(msgspec.Struct, frozen=True, gc=False):
     are devices elsewhere that draw on the same counters. `counters` are the totals, in 1e-9.
     `incomplete` and `invalid` pools have no devices; `slices` says how many of them are for
     this node, and of an incomplete pool how many it has and should have; `invalid` says why.
+    `malformed` is why the allocator can gather no pool of the node at all ("" if it can).
+    `withheld` are the other devices that slices publish for this node, which cannot be taken now.
     `unclear` says what about the pool is not modelled or cannot be read ("" if nothing). `look` and
     `columns` are digests of what slices say (`shapes.py`).
     """
@@ -39,6 +42,8 @@ class Gathered(msgspec.Struct, frozen=True, gc=False):
     incomplete: bool = False
     slices: tuple[int, int] = (0, 0)
     invalid: str = ""
+    malformed: str = ""
+    withheld: tuple[Published, ...] = ()
     unclear: str = ""
     look: bytes = b""
     columns: Mapping[tuple[str, str], bytes] = {}
@@ -61,10 +66,32 @@ def pool_of(slice_: resource.ResourceSlice) -> PoolId:
 def gather(
     pool: PoolId, published: Sequence[Slice], place: Place, features: Features
 ) -> Gathered | None:
-    """The pool as `place` sees it, from all slices that carry its name; None: nothing for it.
+    """The pool as `place` sees it, from all slices that carry its name; None: nothing for it."""
+    try:
+        found = _gathered(pool, published, place, features)
+    except Malformed as error:
+        found = Gathered(pool, malformed=str(error))
+    withheld = _withheld(published, place, found)
+    return (
+        msgspec.structs.replace(found or Gathered(pool), withheld=withheld) if withheld else found
+    )
 
-    Raises Malformed where a node selector cannot be parsed, which fails the whole node.
-    """
+
+def _withheld(
+    published: Sequence[Slice], place: Place, found: Gathered | None
+) -> tuple[Published, ...]:
+    """Nothing but in a pool that is not as it should be, so that all others cost nothing."""
+    is_odd = found is not None and (found.incomplete or found.invalid or found.malformed)
+    if not is_odd and len({s.generation for s in published}) < 2:
+        return ()
+    gathered = found.devices if found is not None else ()
+    return generations.left_out(published, place, {p.id for p, _, _ in gathered})
+
+
+def _gathered(
+    pool: PoolId, published: Sequence[Slice], place: Place, features: Features
+) -> Gathered | None:
+    """As the allocator gathers it; raises Malformed, which there fails the whole node."""
     local = [s for s in published if s.node == place.name]
     shared = [s for s in published if not s.node]
     relevant = _newest(
@@ -201,7 +228,7 @@ def _contradiction(slices: Sequence[Slice]) -> str:
     counts = {s.raw.spec.pool.resource_slice_count for s in slices}
     if len(counts) < 2:
         return ""
-    return f"its slices say there are {' and '.join(map(str, sorted(counts)))} of them"
+    return f"its slices disagree on how many there are: {', '.join(map(str, sorted(counts)))}"
 
 
 def aliases(device: resource.Device) -> Iterator[str]:

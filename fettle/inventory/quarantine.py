@@ -2,7 +2,7 @@
 that it leaves in doubt. Pure.
 """
 
-from collections.abc import Container, Iterator
+from collections.abc import Container
 from typing import NamedTuple
 
 from fettle.evidence.reports import Report, short
@@ -21,6 +21,18 @@ class Entry(NamedTuple):
     doubt: str
 
 
+class Unseen(NamedTuple):
+    """A pool that any node may have besides those it is known to have, and why.
+
+    Where only part of its `id` is known, that is for people; whatever it is, it does not come
+    before `earliest`.
+    """
+
+    id: PoolId
+    earliest: PoolId
+    why: str
+
+
 class Quarantine:
     """Add and release by kind and key; each answers with what it says about a node."""
 
@@ -28,6 +40,8 @@ class Quarantine:
         self._entries: dict[str, Entry] = {}
         self._doubts: dict[str, Entry] = {}
         """Those of the entries that leave pools in doubt."""
+        self._in_order: tuple[tuple[str, Entry], ...] | None = None
+        """The same by name, so that it does not matter which came first."""
 
     def add(self, bad: Bad, now: float) -> tuple[Report, Entry]:
         """Evidence that makes its node Unknown; none where no node is named."""
@@ -35,6 +49,7 @@ class Quarantine:
         text = short(f"{name}: {bad.reason}")
         doubt = f"{name} cannot be read, and {_MAY[bad.kind.name]}" if bad.pools else ""
         entry = self._entries[name] = Entry(text, bad.node, bad.pools, doubt)
+        self._in_order = None
         self._doubts.pop(name, None)
         if bad.pools:
             self._doubts[name] = entry
@@ -46,6 +61,7 @@ class Quarantine:
         """The all-clear and what it concerns; None if nothing was wrong."""
         if not self._entries:
             return None
+        self._in_order = None
         self._doubts.pop(f"{kind.name} {key}", None)
         entry = self._entries.pop(f"{kind.name} {key}", None)
         if entry is None:
@@ -56,37 +72,47 @@ class Quarantine:
     def doubts_pools(self) -> bool:
         return bool(self._doubts)
 
-    def doubt(self, pool: PoolId) -> str:
-        """Why a pool may be other than it seems; "" if it may not."""
-        for entry in self._doubts.values():
-            if any(pools.include(pool.driver, pool.pool) for pools in entry.pools):
-                return entry.doubt
+    def doubt(self, pool: PoolId, *, empty: bool) -> str:
+        """Why a pool may be other than it seems; "" if it may not. One that is `empty` can only be
+        other by devices that are not seen."""
+        for _, entry in self._by_name():
+            for pools in entry.pools:
+                if pools.include(pool.driver, pool.pool) and (pools.anywhere or not empty):
+                    return entry.doubt
         return ""
 
-    def unseen(self, known: Container[PoolId]) -> Iterator[tuple[PoolId, str]]:
-        """Pools that any node may have besides those it is known to have, and why."""
-        for name, entry in self._doubts.items():
+    def unseen(self, known: Container[PoolId]) -> list[Unseen]:
+        """Pools that any node may have besides those that are `known`, each once."""
+        found: dict[PoolId, Unseen] = {}
+        for name, entry in self._by_name():
             for driver, pool, anywhere in entry.pools:
                 id_ = PoolId(driver or "?", pool or name)
                 if anywhere and id_ not in known:
-                    yield id_, entry.doubt
+                    earliest = PoolId(driver or "", (pool or "") if driver else "")
+                    found.setdefault(id_, Unseen(id_, earliest, entry.doubt))
+        return list(found.values())
+
+    def _by_name(self) -> tuple[tuple[str, Entry], ...]:
+        if self._in_order is None:
+            self._in_order = tuple(sorted(self._doubts.items()))
+        return self._in_order
 
     def keys(self, kind: kinds.Kind) -> set[str]:
         prefix = f"{kind.name} "
         return {key.removeprefix(prefix) for key in self._entries if key.startswith(prefix)}
 
     def texts(self) -> dict[str, str]:
-        """A sentence each, by kind and key ("Node n1")."""
-        return {key: entry.text for key, entry in self._entries.items()}
+        """A sentence each, by kind and key ("Node n1"), in that order."""
+        return {key: entry.text for key, entry in sorted(self._entries.items())}
 
     def of_node(self, node: str) -> tuple[str, ...]:
-        return tuple(entry.text for entry in self._entries.values() if entry.node == node)
+        return tuple(sorted(entry.text for entry in self._entries.values() if entry.node == node))
 
 
 _MAY = {
-    kinds.SLICE.name: "may publish devices of it",
-    kinds.CLAIM.name: "may hold devices of it",
-    kinds.TAINT_RULE.name: "may taint devices of it",
+    kinds.SLICE.name: "may publish devices of this pool",
+    kinds.CLAIM.name: "may hold devices of this pool",
+    kinds.TAINT_RULE.name: "may taint devices of this pool",
 }
 
 

@@ -1,6 +1,7 @@
 """What a view says of one node's devices, made from what the inventory and the health book know."""
 
 from collections.abc import Iterable, Mapping
+from itertools import starmap
 
 from fettle.asks import extended
 from fettle.health import HealthBook
@@ -23,22 +24,24 @@ def pool(
     now: float,
 ) -> PoolView:
     """One pool as a node sees it, with each device's health."""
+
+    def device(published: Published, here: bool = True, misplaced: str = "") -> DeviceView:
+        return DeviceView(
+            published=published,
+            taints=(published.device.taints or ()) + devices.taints.of(published.id),
+            health=placing.told(book.assess(published.id, _subjects(published, placing), now)),
+            allocated=devices.holdings.alone(published.id),
+            shared=devices.holdings.shared(published.id),
+            consumed=devices.holdings.consumed(published.id),
+            here=here,
+            misplaced=misplaced,
+        )
+
     made = PoolView(
         driver=gathered.id.driver,
         name=gathered.id.pool,
-        devices=tuple(
-            DeviceView(
-                published=published,
-                taints=(published.device.taints or ()) + devices.taints.of(published.id),
-                health=placing.told(book.assess(published.id, _subjects(published, placing), now)),
-                allocated=devices.holdings.alone(published.id),
-                shared=devices.holdings.shared(published.id),
-                consumed=devices.holdings.consumed(published.id),
-                here=here,
-                misplaced=misplaced,
-            )
-            for published, here, misplaced in gathered.devices
-        ),
+        devices=tuple(starmap(device, gathered.devices)),
+        withheld=tuple(map(device, gathered.withheld)),
         counters=counters_left(gathered, devices.holdings),
         incomplete=gathered.incomplete,
         slices=gathered.slices,
@@ -61,7 +64,9 @@ def counters_left(gathered: Gathered, holdings: Holdings) -> Mapping[CounterId, 
 
 
 def _subjects(published: Published, placing: Placing) -> tuple[Subject, ...]:
-    """Whom evidence about a device may name: itself; what is local to a node, more."""
+    """The subjects that evidence about a device may name: the device, and more if it is
+    node-local.
+    """
     if not published.local:
         return (published.id,)
     return (published.id, *placing.whole, *placing.by_device.get(published.id, ()))

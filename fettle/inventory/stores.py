@@ -1,9 +1,11 @@
 """The objects themselves, by kind and key, and the copies of them that a view shows. Pure."""
 
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
 from fettle.asks.entries import extended_for
+from fettle.evidence import gathering
 from fettle.policy import Policy
 from fettle.view import View
 from fettle.wire import core, kinds, nvidia, resource
@@ -21,14 +23,18 @@ class Stores:
         self.pods: dict[str, core.Pod] = self._of[kinds.POD.name]
         self.claims: dict[str, resource.ResourceClaim] = self._of[kinds.CLAIM.name]
         self.rules: dict[str, resource.DeviceTaintRule] = self._of[kinds.TAINT_RULE.name]
-        self._extended: dict[str, resource.ResourceClaim] = {}
+        self._extended: dict[str, dict[str, resource.ResourceClaim]] = {}
+        self._speaking: dict[str, set[str]] = defaultdict(set)
         self.touched: set[str] = set()
 
     def of(self, kind: Kind) -> dict[str, Any]:
         return self._of[kind.name]
 
     def touch(self, kind: Kind) -> None:
-        """Nodes and slices show through records, so a view need not copy them."""
+        """Nodes and slices show through records, so a view need not copy them.
+
+        Also where it is not an object that changed, but whether it can be read.
+        """
         if kind.name in _SHOWN:
             self.touched.add(kind.name)
 
@@ -44,16 +50,36 @@ class Stores:
     def follow(
         self, old: resource.ResourceClaim | None, new: resource.ResourceClaim | None
     ) -> None:
-        """Know the claims for extended resources by their pods' UIDs; of several, the last."""
-        if old is not None and self._extended.get(uid := extended_for(old)) is old:
-            del self._extended[uid]
+        """Know the claims for extended resources by their pods' UIDs."""
+        if old is not None and (uid := extended_for(old)):
+            of_pod = self._extended[uid]
+            del of_pod[old.metadata.key]
+            if not of_pod:
+                del self._extended[uid]
             self.touched.add(_EXTENDED)
         if new is not None and (uid := extended_for(new)):
-            self._extended[uid] = new
+            self._extended.setdefault(uid, {})[new.metadata.key] = new
             self.touched.add(_EXTENDED)
 
+    def follow_pod(self, old: core.Pod | None, new: core.Pod | None) -> None:
+        """Know the pods whose status says something of a claim's devices."""
+        if old is not None:
+            for claim in gathering.claims_meant(old):
+                self._speaking[claim].discard(old.metadata.key)
+                if not self._speaking[claim]:
+                    del self._speaking[claim]
+        if new is not None:
+            for claim in gathering.claims_meant(new):
+                self._speaking[claim].add(new.metadata.key)
+
+    def pods_speaking_of(self, claim: str) -> list[core.Pod]:
+        return [self.pods[key] for key in self._speaking.get(claim, ())]
+
     def extended_claims(self, previous: View) -> Mapping[str, resource.ResourceClaim]:
-        return dict(self._extended) if _EXTENDED in self.touched else previous.extended_claims
+        """One for each pod; of several, of which the scheduler finds any, the first by name."""
+        if _EXTENDED not in self.touched:
+            return previous.extended_claims
+        return {uid: of_pod[min(of_pod)] for uid, of_pod in self._extended.items()}
 
     def namespace_labels(self, previous: View) -> Mapping[str, Mapping[str, str]]:
         if kinds.NAMESPACE.name not in self.touched:
@@ -98,6 +124,7 @@ def equal(old: WireObject, new: WireObject) -> bool:
         and a.annotations == b.annotations
         and a.uid == b.uid
         and a.owner_references == b.owner_references
+        and a.creation_timestamp == b.creation_timestamp
         and a.deletion_timestamp == b.deletion_timestamp
     )
 

@@ -16,7 +16,7 @@ from fettle.wire.resource import DeviceCapacity, Quantity
 
 
 class UnknownCapacity(Rule):
-    """A request asks for a capacity by a name that its devices do not publish as such."""
+    """A request names a capacity that its devices do not publish under that name."""
 
     id = "FTL016"
     seen = True
@@ -25,7 +25,7 @@ class UnknownCapacity(Rule):
     strict = True
     inventory = True
     today = (
-        "No device is ever eligible, without a word: the name must be spelled as in the "
+        "No device is ever eligible, and nothing says so: the name must be spelled as in the "
         "ResourceSlice, with its domain only if it has one there."
     )
 
@@ -37,7 +37,9 @@ class UnknownCapacity(Rule):
             names = {name for d in survey.looks.values() for name in d.device.capacity or ()}
             for name, field in option.field.members("capacity", "requests"):
                 if name not in names:
-                    has = f"they have: {listed(names)}" if names else "they have no capacities"
+                    has = (
+                        f"they publish: {listed(names)}" if names else "they publish no capacities"
+                    )
                     bare = name.rpartition("/")[2]
                     near = bare if bare in names else nearest(name, names)
                     yield self.finding(
@@ -49,7 +51,7 @@ class UnknownCapacity(Rule):
 
 
 class CapacityTooLarge(Rule):
-    """A request asks for more of a capacity than any device has, or may give."""
+    """A request asks for more of a capacity than any device has or can give."""
 
     id = "FTL017"
     seen = True
@@ -72,7 +74,7 @@ class CapacityTooLarge(Rule):
                 if most := _most(offers):
                     yield self.finding(
                         field,
-                        f"{problem}: the most that one gives is {most}",
+                        f"{problem}: the largest amount available is {most}",
                         f"ask for at most {most}, in the steps of its requestPolicy",
                     )
                 else:
@@ -100,7 +102,7 @@ def _offers(survey: Survey, name: str) -> list[_Offer]:
 
 
 def _may_give(offers: Iterable[_Offer], wanted: Quantity) -> bool:
-    """Whether a device gives so much while nobody else has a share of it, or that is unclear.
+    """Whether a device that is not shared with others offers this much, or that is unclear.
 
     Whether steps are counted in whole units depends on a feature gate, which is not known here.
     """

@@ -65,7 +65,7 @@ def _at_least_a_mebibyte(limit: Field) -> Iterator[Problem]:
     except quantities.Unsure:
         return
     except ValueError:
-        yield Problem(limit, f"{limit.value!r} is no quantity")
+        yield Problem(limit, f"{limit.value!r} is not a quantity")
         return
     if amount.nano < _MEBIBYTE * 10**9:
         yield Problem(limit, f"{limit.value} is less than 1Mi")

@@ -1,4 +1,5 @@
-"""What is said beside the rules: of what the API server refuses anyway, and of DevicePolicies.
+"""What is reported besides the rules: about what the API server refuses anyway, and about
+DevicePolicies.
 
 Not about claims and workloads that can never work, so these have no row in the table of mistakes;
 `fettle lint` says all of them, the webhook only what the API server cannot know.
@@ -30,7 +31,7 @@ IGNORED = Check(
     "FTL101",
     "ignored-policy",
     Severity.WARN,
-    "An annotation or label that names no policy, or gives a value that is none.",
+    "An annotation or label that names no existing policy, or has an invalid value.",
     "The pod runs under the next policy that applies; the webhook warns.",
 )
 INVALID_POLICY = Check(
@@ -38,7 +39,7 @@ INVALID_POLICY = Check(
     "invalid-policy",
     Severity.DENY,
     "A DevicePolicy with a value that is not allowed.",
-    "The API server refuses it, where the CustomResourceDefinition is up to date.",
+    "The API server refuses it if the CustomResourceDefinition is up to date.",
 )
 INVALID_EXPRESSION = Check(
     "FTL103",
@@ -51,14 +52,14 @@ UNKNOWN_RULE = Check(
     "FTL104",
     "unknown-rule",
     Severity.WARN,
-    "A DevicePolicy that says what follows from a rule which does not exist.",
-    "Nothing follows from it; the webhook warns when the policy is written, and never refuses it.",
+    "A DevicePolicy whose validation.rules name a rule that does not exist.",
+    "It has no effect; the webhook warns when the policy is written, and never refuses it.",
 )
 IGNORED_REQUIREMENT = Check(
     "FTL105",
     "ignored-requirement",
     Severity.WARN,
-    "A requirement of a DevicePolicy that does not compile, about a device or about a node.",
+    "A requirement of a DevicePolicy that does not compile for a device or for a node.",
     "It is ignored: pods are placed as if it were not there. The webhook warns when the policy is "
     "written, and never refuses it.",
 )
@@ -66,8 +67,8 @@ WRONG_TYPE = Check(
     "FTL106",
     "wrong-type",
     Severity.DENY,
-    "A value of another type than its field has, such as a quoted number.",
-    "The API server cannot decode the object, and refuses it.",
+    "A value of the wrong type, such as a quoted number.",
+    "The API server cannot decode the object and refuses it.",
 )
 CHECKS = (
     IGNORED,

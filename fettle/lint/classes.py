@@ -58,10 +58,10 @@ def _missing(
         name = option.class_name
         if name and cluster.device_class(name) is None:
             known = cluster.view.classes
-            has = f"there are: {listed(known)}" if known else "there are none"
+            has = f"existing: {listed(known)}" if known else "none exist"
             near = nearest(name, known)
             fix = f"write {near}" if near else "name one that exists, or create it first"
-            message = f"there is no DeviceClass {name!r}{why} ({has})"
+            message = f"DeviceClass {name!r} does not exist{why} ({has})"
             yield rule.finding(option.field.at("deviceClassName"), message, fix)
 
 

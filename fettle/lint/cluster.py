@@ -38,14 +38,15 @@ class Cluster:
 
         Of a view that is not synced nothing is known. `complete` false: it holds some objects of
         a cluster, and what is not there may exist all the same; so it is with the kinds that are
-        `unknown`, in one that is complete otherwise.
+        `unknown`, in one that is complete otherwise, and with those of which an object cannot be
+        read.
         """
         self.view = view if view.synced else EMPTY
         self.complete = complete and view.synced
         self.drivers = drivers
         self.disabled = disabled
         self._fleet = fleet
-        self.unknown = unknown
+        self.unknown = unknown.union(key.partition(" ")[0] for key in self.view.quarantined)
         self._specs: dict[str, Claim] = {}
 
     def knows(self, kind: str) -> bool:

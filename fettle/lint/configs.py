@@ -1,4 +1,4 @@
-"""Rules about opaque configurations of drivers, which Kubernetes stores without a look at them."""
+"""Rules about opaque configurations of drivers, which Kubernetes stores without looking at them."""
 
 from collections.abc import Iterator
 
@@ -52,7 +52,7 @@ class ConfigOfOtherDriver(Rule):
                         near = nearest(driver, candidates)
                         yield self.finding(
                             config.at("opaque", "driver"),
-                            f"the devices that are asked for belong to {listed(candidates)}, so "
+                            f"the requested devices belong to {listed(candidates)}, so "
                             f"the configuration for {driver} is ignored",
                             f"write {near}" if near else "",
                         )
@@ -81,7 +81,7 @@ class BadConfig(Rule):
 
 
 class FeatureOff(Rule):
-    """An opaque configuration that needs a feature of the driver which is off."""
+    """An opaque configuration that needs a driver feature that is off."""
 
     id = "FTL020"
     name = "driver-feature-off"
@@ -99,7 +99,7 @@ class FeatureOff(Rule):
                     yield self.finding(
                         missing.field,
                         f"needs the feature {missing.feature} of {driver}, which is off {where}",
-                        "turn it on in the driver, and say so in Fettle's settings: "
+                        "turn it on in the driver, and declare it in Fettle's settings: "
                         f"lint.driverFeatures: {{{driver}: {{{missing.feature}: true}}}}",
                         severity=Severity.DENY if missing.declared else Severity.WARN,
                     )
@@ -166,8 +166,8 @@ class ConfigOfParent(Rule):
     on_node = True
     severity = Severity.WARN
     today = (
-        "Drivers compare with the name of what was allocated, `main/sub`: those of NVIDIA and the "
-        "example driver lose the configuration."
+        "Drivers compare it with the name that was allocated, `main/sub`: those of NVIDIA and the "
+        "example driver ignore the configuration."
     )
 
     def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
@@ -180,7 +180,7 @@ class ConfigOfParent(Rule):
                         yield self.finding(
                             entry,
                             f"{request.name!r} has alternatives, and drivers look for the name of "
-                            "the one that is allocated",
+                            "the allocated one",
                             f"write {names}",
                         )
 
@@ -192,7 +192,7 @@ class ConfigNeverApplies(Rule):
     name = "config-never-applies"
     on_node = True
     severity = Severity.WARN
-    today = "Of two configurations for one request the last one wins."
+    today = "If two configurations apply to one request, the last one wins."
 
     def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
         for claim in manifest.claims:
@@ -201,7 +201,7 @@ class ConfigNeverApplies(Rule):
                     config,
                     "never applies: later configurations of the same kind replace it for all "
                     f"its requests ({listed(concerned)})",
-                    "remove it, or move it behind the others",
+                    "remove it, or move it after the others",
                 )
 
 

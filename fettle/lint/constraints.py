@@ -47,13 +47,13 @@ class UnpublishedAttribute(Rule):
         return self.finding(
             field,
             f"none of the {survey.matched} devices that match request {option.name!r} has the "
-            f"attribute {attribute} (they have: {listed(published)})",
+            f"attribute {attribute} (they publish: {listed(published)})",
             f"write {near}" if near else "use an attribute that the driver publishes",
         )
 
 
 class NoCommonValue(Rule):
-    """matchAttribute where no node has enough devices with one value."""
+    """matchAttribute where no node has enough devices with the same value."""
 
     id = "FTL014"
     seen = True
@@ -83,7 +83,7 @@ class NoCommonValue(Rule):
 
 
 class TooFewDistinctValues(Rule):
-    """distinctAttribute where no node has so many different values."""
+    """distinctAttribute where no node has that many different values."""
 
     id = "FTL015"
     seen = True
@@ -110,8 +110,8 @@ class TooFewDistinctValues(Rule):
                     fewer = f"ask for at most {most}, or " if most else ""
                     yield self.finding(
                         field,
-                        f"{count} devices with different values of {attribute} are asked for, and "
-                        f"the most on one node are {most}",
+                        f"{count} devices with different values of {attribute} are requested, but "
+                        f"one node has at most {most}",
                         f"{fewer}drop the constraint",
                     )
 

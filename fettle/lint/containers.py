@@ -40,7 +40,7 @@ class UnknownRequest(Rule):
                 if claim is not None:
                     yield from self._compare(use, what, claim)
                 elif what:
-                    message = f"{what} is not known (yet), so {use.request!r} cannot be checked"
+                    message = f"{what} is not known yet, so {use.request!r} cannot be checked"
                     yield self.finding(use.field, message, severity=Severity.UNDECIDED)
 
     def _compare(self, use: _Use, what: str, claim: Claim) -> Iterator[Finding]:

@@ -31,8 +31,8 @@ class CountAboveNode(Rule):
                     option, survey = max(short, key=lambda pair: pair[1].most)
                     yield self.finding(
                         option.field.at("count"),
-                        f"{option.count} devices are asked for, but the most that match on one "
-                        f"node are {survey.most} ({survey.matched} on {len(survey.on)} nodes)",
+                        f"{option.count} devices are requested, but one node has at most "
+                        f"{survey.most} that match ({survey.matched} on {len(survey.on)} nodes)",
                         f"ask for at most {survey.most}, or widen the selectors",
                     )
 
@@ -69,7 +69,7 @@ class ClaimTooLarge(Rule):
         for request in claim.requests:
             field, least = _least(request)
             if least is None:
-                message = "this allocationMode is not known, so its devices cannot be counted"
+                message = "unknown allocationMode, so its devices cannot be counted"
                 undecided.append(self.finding(field, message, severity=Severity.UNDECIDED))
             elif before + least > LIMIT:
                 total = f"{before + least} ({before} + {least})" if before else f"{least}"
@@ -106,8 +106,8 @@ class AllOfTooMany(Rule):
     severity = Severity.WARN
     inventory = True
     today = (
-        "`All` takes every match on the node or fails: with more than 32 there `exceeds the claim "
-        "limit`, with one already allocated the pod waits until it is free."
+        "`All` takes every match on the node or fails: more than 32 `exceeds the claim limit`, and "
+        "if one is already allocated, the pod waits until it is free."
     )
 
     def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
@@ -119,11 +119,13 @@ class AllOfTooMany(Rule):
             groups = survey.on.values()
             if all(len(devices) > LIMIT for devices in groups):
                 fewest = min(map(len, groups))
-                message = f"every node has more than {LIMIT} matches, the fewest are {fewest}"
+                message = f"every node has more than {LIMIT} matches (at least {fewest})"
                 yield self.finding(field, message, f"narrow the selectors to at most {LIMIT}")
             elif all(any(d.allocated for d in devices) for devices in groups):
-                message = f"on all {len(survey.on)} nodes with matches some are allocated now"
-                yield self.finding(field, message, "ask for a count, if not all are needed")
+                message = (
+                    f"each of the {len(survey.on)} nodes with matches has some allocated already"
+                )
+                yield self.finding(field, message, "ask for a count if not all are needed")
 
 
 class DisjointRequests(Rule):
@@ -150,8 +152,8 @@ class DisjointRequests(Rule):
                     yield self.finding(
                         request.field,
                         f"{len(nodes)} nodes have devices for request {request.name!r}, but none "
-                        "of them has devices for the requests before it",
-                        "use devices that one node has, or separate claims in separate pods",
+                        "has devices for the requests before it as well",
+                        "use devices that one node has, or use separate claims in separate pods",
                     )
                     break
                 common = nodes if common is None else common & nodes

@@ -135,7 +135,7 @@ def _shown(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, int) and value not in _INT64:
-        return "one of more than 64 bits"
+        return "one larger than 64 bits"
     said = f'"{value}"' if isinstance(value, str) else str(value)
     return said if len(said) <= _SHOWN else f"{said[:_SHOWN]}…"
 

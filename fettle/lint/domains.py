@@ -25,7 +25,7 @@ class UnknownDomain(Rule):
     inventory = True
     today = (
         "The claim is allocated and the pod bound; then the driver does not prepare the channel "
-        "(`ComputeDomain not found: …`, tried again and again, or `namespace is different`), and "
+        "(`ComputeDomain not found: …`, retried again and again, or `namespace is different`), and "
         "the containers are never created."
     )
 
@@ -45,9 +45,9 @@ class UnknownDomain(Rule):
                 ):
                     yield self.finding(
                         field,
-                        f"is the ComputeDomain {domain.metadata.key}, and this claim is in "
+                        f"is the ComputeDomain {domain.metadata.key}, but this claim is in "
                         f"namespace {manifest.namespace}",
-                        f"make the claim in namespace {domain.metadata.namespace}",
+                        f"create the claim in namespace {domain.metadata.namespace}",
                     )
 
     def _unknown(self, field: Field, uid: str, cluster: Cluster) -> Iterator[Finding]:
@@ -55,15 +55,15 @@ class UnknownDomain(Rule):
         if (domain := _named(uid, cluster.compute_domains or {})) is not None:
             yield self.finding(
                 field,
-                "is the name of a ComputeDomain, and must be its UID",
-                f"name in the pod the ResourceClaimTemplate that {domain.metadata.key} makes "
+                "is the name of a ComputeDomain, but must be its UID",
+                f"in the pod, use the ResourceClaimTemplate that {domain.metadata.key} creates "
                 "(spec.channel.resourceClaimTemplate)",
             )
         elif cluster.knows("ComputeDomain"):
             yield self.finding(
                 field,
                 f"no ComputeDomain has the UID {uid}",
-                "name in the pod the ResourceClaimTemplate that the driver makes for a "
+                "in the pod, use the ResourceClaimTemplate that the driver creates for a "
                 "ComputeDomain (its spec.channel.resourceClaimTemplate)",
             )
 

@@ -115,7 +115,7 @@ class Drivers:
             if lacking := " and ".join(field for field, value in named.items() if not value):
                 wrong = f"must have {lacking}: {driver.driver} knows {kinds}"
             else:
-                wrong = f"{driver.driver} knows no {api_version} {name}, only {kinds}"
+                wrong = f"{driver.driver} does not know {api_version} {name}, only {kinds}"
             return Judged((Problem(parameters, wrong),))
         problems = list(Schema(kind.schema).problems(parameters, skip=("apiVersion", "kind")))
         undecided = ""

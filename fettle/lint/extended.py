@@ -1,4 +1,4 @@
-"""Rules about devices of DRA that are asked for as extended resources."""
+"""Rules about DRA devices that are requested as extended resources."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from fettle.lint.manifests import Manifest
 
 
 class AskedForTwice(Rule):
-    """A pod asks for a class's devices by a claim and as an extended resource too."""
+    """A pod requests a class's devices both by a claim and as an extended resource."""
 
     id = "FTL041"
     seen = True
@@ -32,8 +32,8 @@ class AskedForTwice(Rule):
                         yield self.finding(
                             field,
                             f"{resource} stands for DeviceClass {name}, whose devices a claim of "
-                            "this pod asks for too",
-                            "ask for them once: by the claim, or by the extended resource",
+                            "this pod requests too",
+                            "request them once: by the claim or by the extended resource",
                         )
 
 

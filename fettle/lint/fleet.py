@@ -33,12 +33,14 @@ from fettle.wire.resource import Device, DeviceTaint
 FRESH_S = 1.0
 """How long a view is good enough."""
 STALE_S = 5.0
-"""What nobody asked about for so long is looked at anew before it is answered."""
+"""What has not been asked about for this long is surveyed again before it is answered."""
 _SURVEYS = 128
 _ALIKE = 10_000
 """Looks and makeups of pools that are kept as one; beyond, it begins anew."""
 _FORGOTTEN_S = 60.0
-"""A survey that nobody asked for in so long goes, with all that it holds of older views."""
+"""A survey that has not been asked for in this long is dropped, with all it holds of older
+views.
+"""
 _MOST_AT_ONCE = 8
 """Surveys under way; further ones wait for the next object that asks for them."""
 

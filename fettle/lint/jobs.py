@@ -106,7 +106,7 @@ def _wrong_codes(codes: Field) -> Iterator[tuple[Field, str]]:
     if values != sorted(set(values)):
         yield field, "must be ascending, without duplicates"
     if codes.text("operator") == "In" and 0 in values:
-        yield field, "cannot have 0 with operator In: that is no failure"
+        yield field, "cannot contain 0 with operator In: 0 is not a failure"
 
 
 class ExitCodeBeforeDisruption(Rule):
@@ -136,15 +136,15 @@ class ExitCodeBeforeDisruption(Rule):
 
 
 class EndlessRetries(Rule):
-    """Disruptions are ignored, and nothing bounds how long the Job goes on."""
+    """Disruptions are ignored, and nothing limits how long the Job runs."""
 
     id = "FTL049"
     name = "endless-retries"
     seen = True
     severity = Severity.WARN
     today = (
-        "A Job whose pods are always disrupted starts new ones for ever. What a policy injects is "
-        "not told of: whoever sets `ignoreDisruptions` asks for just that."
+        "A Job whose pods are always disrupted starts new ones forever. What a policy injects is "
+        "not reported: setting `ignoreDisruptions` asks for just that."
     )
 
     def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
@@ -157,14 +157,14 @@ class EndlessRetries(Rule):
                 if _ignores_disruption(rule):
                     yield self.finding(
                         rule,
-                        "disruptions are never counted, and there is no activeDeadlineSeconds",
+                        "disruptions are never counted, and activeDeadlineSeconds is not set",
                         "set activeDeadlineSeconds",
                     )
                     break
 
 
 class UnknownCondition(Rule):
-    """A rule on a pod condition whose type is almost that of one that exists."""
+    """A rule on a pod condition whose type is almost, but not quite, one that exists."""
 
     id = "FTL050"
     seen = True
@@ -178,7 +178,7 @@ class UnknownCondition(Rule):
                 for condition in rule.each("onPodConditions"):
                     name = condition.text("type")
                     if name not in _CONDITIONS and (near := nearest(name, _CONDITIONS)):
-                        message = f"no pod has a condition {name!r}, but there is {near!r}"
+                        message = f"pods have no condition {name!r}, but there is {near!r}"
                         yield self.finding(condition.at("type"), message, f"write {near}")
 
 
@@ -189,7 +189,7 @@ class ImpossibleExitCode(Rule):
     name = "impossible-exit-code"
     seen = True
     severity = Severity.WARN
-    today = "Accepted, and never matches: an exit code has eight bits."
+    today = "Accepted, but never matches: an exit code has eight bits."
 
     def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
         for job in manifest.jobs:
@@ -199,8 +199,8 @@ class ImpossibleExitCode(Rule):
                     if code is not None and code > 255:
                         yield self.finding(
                             entry,
-                            f"{code} is no exit code: they are 0 to 255",
-                            "write the code that the container ends with, or leave it out",
+                            f"{code} is not an exit code: they range from 0 to 255",
+                            "write the code that the container exits with, or leave it out",
                         )
 
 

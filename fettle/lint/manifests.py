@@ -197,7 +197,7 @@ class Manifest:
 
     @property
     def late(self) -> bool:
-        """Made after its workload was accepted: to refuse it here would tell nobody."""
+        """Made after its workload was accepted: refusing it here would reach no author."""
         return (self.group, self.kind) == ("", "Pod") or GENERATED in self.annotations
 
 

@@ -49,7 +49,7 @@ class BypassedScheduler(Rule):
                     yield self.finding(
                         pod.field.at("nodeName"),
                         f"the claim {entry.text('name')!r} is not allocated, and with nodeName "
-                        "nothing will",
+                        "it never will be",
                         f"use nodeSelector: {{kubernetes.io/hostname: {node}}} instead",
                     )
                     break
@@ -94,7 +94,7 @@ class ExcludedNodes(Rule):
             message = f"excludes all {count} nodes with devices for request {request!r}"
             fix = "leave the choice of node to the claim, or widen the selector"
         else:
-            message = f"tolerates the taints of none of the {count} nodes with devices"
+            message = f"does not tolerate the taints of any of the {count} nodes with devices"
             fix = "tolerate the taint that keeps other pods off these nodes"
         return self.finding(pod.field.at(*path.split(".")), message, fix)
 
@@ -172,5 +172,5 @@ class UnknownNodeTaint(Rule):
             known = {*WELL_KNOWN_TAINTS, *cluster.node_taints}
             for key, toleration in keys.items():
                 if key not in known and (near := nearest(key, known)):
-                    message = f"no taint is called {key!r}, but one is called {near!r}"
+                    message = f"there is no taint {key!r}, but there is {near!r}"
                     yield self.finding(toleration.at("key"), message, f"write {near}")

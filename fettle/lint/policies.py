@@ -1,4 +1,4 @@
-"""What DevicePolicies say in vain, and what objects say in vain of policies."""
+"""What has no effect in DevicePolicies, and in objects that refer to policies."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
@@ -31,14 +31,14 @@ def requirements(manifest: Manifest) -> tuple[Requirement, ...]:
 
 
 def invalid(manifest: Manifest) -> Iterator[Finding]:
-    """What the API server refuses of a DevicePolicy."""
+    """What the API server refuses in a DevicePolicy."""
     _, reason = _read(manifest)
     if reason:
         yield INVALID_POLICY.finding(manifest.root.at("spec"), reason)
 
 
 def in_vain(manifest: Manifest, engines: "Engines | None") -> Iterator[Finding]:
-    """What a DevicePolicy says without any effect, and the API server cannot know.
+    """What has no effect in a DevicePolicy and the API server cannot check.
 
     `engines` have compiled its requirements; without them, these are not judged.
     """
@@ -48,9 +48,9 @@ def in_vain(manifest: Manifest, engines: "Engines | None") -> Iterator[Finding]:
     rules = manifest.root.at("spec", "validation", "rules")
     for name in unknown_rules(policy):
         near = nearest(name, IDS)
-        fix = f"write {near}, if that is meant; " if near else ""
+        fix = f"write {near} if that is meant; " if near else ""
         yield UNKNOWN_RULE.finding(
-            rules.at(name), f"there is no rule {name}", f"{fix}docs/rules.md lists them"
+            rules.at(name), f"unknown rule {name}", f"{fix}docs/rules.md lists them"
         )
     if engines is None:
         return
@@ -66,7 +66,7 @@ def unknown_rules(policy: Policy) -> list[str]:
 
 
 def _read(manifest: Manifest) -> tuple[Policy | None, str]:
-    """The policy, or why it cannot be read; neither where it is no DevicePolicy."""
+    """The policy, or why it cannot be read; neither if it is not a DevicePolicy."""
     if (manifest.api_version, manifest.kind) != (kinds.POLICY.api_version, kinds.POLICY.name):
         return None, ""
     try:
@@ -83,7 +83,7 @@ def _read(manifest: Manifest) -> tuple[Policy | None, str]:
 def ignored(
     manifest: Manifest, policies: Policies, installed: Mapping[str, Policy]
 ) -> Iterator[Finding]:
-    """Annotations and labels that name no policy, or give a value that is none."""
+    """Annotations and labels that name no existing policy, or have an invalid value."""
     if (manifest.group, manifest.kind) == ("", "Namespace"):
         labels = manifest.root.at("metadata", "labels")
         if (name := labels.strings().get(ANNOTATION)) is not None:

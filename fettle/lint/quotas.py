@@ -32,14 +32,14 @@ def _whole(quantity: str | int) -> int | None:
 
 
 class QuotaTooSmall(Rule):
-    """A claim counts for more devices than a quota of its namespace allows at all."""
+    """A claim counts for more devices than a quota in its namespace ever allows."""
 
     id = "FTL055"
     name = "quota-too-small"
     seen = True
     severity = Severity.WARN
     today = (
-        "A claim is refused (`exceeded quota`); of a template none can be made, and its pods stay "
+        "A claim is refused (`exceeded quota`); from a template none is created, and its pods stay "
         "Pending with the event `FailedResourceClaimCreation`. `All` counts as 32 devices, "
         "alternatives as the largest of them."
     )
@@ -53,7 +53,7 @@ class QuotaTooSmall(Rule):
                     fewer = f"ask for at most {most}, or raise the quota"
                     yield self.finding(
                         claim.field.at("devices", "requests"),
-                        f"counts for {count} devices of {class_name}, and a ResourceQuota of "
+                        f"counts for {count} devices of {class_name}, but a ResourceQuota in "
                         f"namespace {manifest.namespace} allows {most}",
                         fewer if most else "raise the quota, or use another class",
                     )

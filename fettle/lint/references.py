@@ -31,12 +31,12 @@ class AbsentClaim(Rule):
             claim = cluster.claim(manifest.namespace, name)
             where = f"ResourceClaim {manifest.namespace}/{name}"
             if claim is not None and claim.metadata.deletion_timestamp is not None:
-                yield self.finding(field, f"{where} is being deleted", "wait, then create it anew")
+                yield self.finding(field, f"{where} is being deleted", "wait, then create it again")
             elif claim is None and cluster.knows("ResourceClaim"):
                 near = nearest(name, names())
                 yield self.finding(
                     field,
-                    f"there is no {where} (yet); until there is, the pod waits without a word",
+                    f"{where} does not exist (yet); until it does, the pod waits silently",
                     f"write {near}" if near else "create it, or use resourceClaimTemplateName",
                 )
 
@@ -50,8 +50,8 @@ class AbsentTemplate(Rule):
     severity = Severity.WARN
     inventory = True
     today = (
-        "The pod stays Pending with the event `FailedResourceClaimCreation`; retries come ever "
-        "more rarely, up to 1000 s apart."
+        "The pod stays Pending with the event `FailedResourceClaimCreation`; retries back "
+        "off to 1000 s."
     )
 
     def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
@@ -62,7 +62,7 @@ class AbsentTemplate(Rule):
                 near = nearest(name, names())
                 yield self.finding(
                     field,
-                    f"there is no ResourceClaimTemplate {manifest.namespace}/{name} (yet)",
+                    f"ResourceClaimTemplate {manifest.namespace}/{name} does not exist (yet)",
                     f"write {near}" if near else "create it before its pods",
                 )
 
@@ -83,7 +83,7 @@ def _names(known: Mapping[str, object], namespace: str) -> set[str]:
 
 
 class TooManyConsumers(Rule):
-    """More pods than 256 share one claim by name."""
+    """More than 256 pods share one claim by name."""
 
     id = "FTL039"
     seen = True
@@ -96,7 +96,7 @@ class TooManyConsumers(Rule):
             if count > MOST_CONSUMERS:
                 yield self.finding(
                     field,
-                    f"{count} pods at a time share ResourceClaim {name}, but a claim can be "
+                    f"up to {count} pods share ResourceClaim {name}, but a claim can be "
                     f"reserved for {MOST_CONSUMERS} pods",
                     f"use resourceClaimTemplateName, or at most {MOST_CONSUMERS} pods for one "
                     "claim",
@@ -125,8 +125,35 @@ class PinnedReplicas(Rule):
                     field,
                     f"{count} pods share ResourceClaim {name}, whose devices are local to a node, "
                     "so all of them must run there",
-                    "use resourceClaimTemplateName for a claim of each pod's own",
+                    "use resourceClaimTemplateName to give each pod its own claim",
                 )
+
+
+class RepeatedClaim(Rule):
+    """A pod names one ResourceClaim in two entries."""
+
+    id = "FTL056"
+    seen = True
+    name = "repeated-claim"
+    severity = Severity.WARN
+    strict = True
+    today = (
+        "The pod stays Pending: the scheduler reserves the claim for it once for each entry, and "
+        "the API server refuses the second one (`Duplicate value`)."
+    )
+
+    def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
+        for pod in manifest.pods:
+            named: set[str] = set()
+            for entry in pod.claims:
+                name = entry.text("resourceClaimName")
+                if name and name in named:
+                    yield self.finding(
+                        entry.at("resourceClaimName"),
+                        f"the pod names ResourceClaim {name} twice",
+                        "list it once; all containers can use that entry",
+                    )
+                named.add(name)
 
 
 def _shared(manifest: Manifest) -> Iterator[tuple[Field, str, int]]:

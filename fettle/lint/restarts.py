@@ -1,4 +1,4 @@
-"""Rules about containers that start again in their pod."""
+"""Rules about containers that restart in their pod."""
 
 import re
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ class DeadExitCode(Rule):
                     if by is not None and rule.text("onExitCodes", "operator") == "In":
                         yield self.finding(
                             entry,
-                            f"{by} restarts the container on {code}, which fails no pod",
+                            f"{by} restarts the container on {code}, so the pod does not fail",
                             "keep the code in one of the two",
                         )
 
@@ -47,7 +47,7 @@ class UnknownRestart(Rule):
     on_node = True
     severity = Severity.WARN
     inventory = True
-    today = "Kubelets before 1.36 ignore the rule, and the pod fails as it does without."
+    today = "Kubelets before 1.36 ignore the rule, and the pod fails as it does without it."
 
     def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
         old = {version: n for version, n in cluster.kubelets.items() if _before_1_36(version)}

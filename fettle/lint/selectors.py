@@ -13,11 +13,11 @@ from fettle.wire.resource import Device
 
 _NO_OVERLOAD = "no such overload"
 _OTHER_TYPE = (
-    "versions are compared with semver(…).compareTo, quantities with quantity(…).compareTo, texts "
-    "with quotes"
+    "versions are compared with semver(…).compareTo, quantities with quantity(…).compareTo, "
+    "strings with quotes"
 )
 _LACKING = (
-    "test what a device may lack first: has(device.attributes[…].name) && …, or use optional "
+    "first test for what a device may lack: has(device.attributes[…].name) && …, or use optional "
     "chaining: .?name.orValue(…)"
 )
 
@@ -124,7 +124,7 @@ class WrongType(Rule):
     strict = True
     inventory = True
     today = (
-        "Attributes are typed when a selector runs, not when it is written: `==` is false, "
+        "Attribute types are checked when a selector runs, not when it is written: `==` is false, "
         "ordering and version comparisons end scheduling with `no such overload`."
     )
 
@@ -140,7 +140,7 @@ class WrongType(Rule):
                     if field is not None:
                         yield self.finding(
                             field,
-                            f"uses a value as another type than {abort.device} publishes: "
+                            f"uses a value as a different type than {abort.device} publishes: "
                             f"{abort.reason}",
                             _OTHER_TYPE,
                         )
@@ -187,8 +187,8 @@ def _unknown(read: Read, catalogue: Catalogue, *, may_lack: bool) -> tuple[str, 
         near = nearest(read.domain, catalogue.domains)
         if may_lack and not near:
             return None
-        has = f"there are: {listed(catalogue.domains)}"
-        return f"no device has {read.field} of the domain {read.domain!r} ({has})", near
+        has = f"existing: {listed(catalogue.domains)}"
+        return f"no device has {read.field} in the domain {read.domain!r} ({has})", near
     names = {
         name
         for look, device in catalogue.looks.items()

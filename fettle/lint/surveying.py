@@ -33,7 +33,7 @@ class Evaluator(Protocol):
 
     async def evaluate(
         self, expressions: Iterable[str], devices: Iterable[tuple[str, Device]]
-    ) -> None: ...
+    ) -> object: ...
 
 
 class _Standing(Enum):

@@ -52,7 +52,9 @@ class TolerationWithoutKey(Rule):
     seen = True
     name = "toleration-without-key"
     severity = Severity.DENY
-    today = "It tolerates the taints of any key with an equal value, `{}` those without a value."
+    today = (
+        "It tolerates taints of any key with an equal value; `{}` tolerates those without a value."
+    )
 
     def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
         for option in manifest.options:
@@ -62,7 +64,7 @@ class TolerationWithoutKey(Rule):
                     with_value = f"with the value {value!r}, whatever its key"
                     yield self.finding(
                         toleration,
-                        "an empty key with operator Equal (the default) tolerates just the taints "
+                        "an empty key with operator Equal (the default) tolerates only taints "
                         f"{with_value if value else 'without a value'}, not every taint",
                         "name the taint's key, or write operator: Exists to tolerate every taint",
                     )
@@ -89,7 +91,7 @@ class SecondsIgnored(Rule):
                 effect = toleration.text("effect")
                 seconds = toleration.at("tolerationSeconds")
                 if seconds.exists and effect and effect != "NoExecute":
-                    message = f"tolerationSeconds means nothing with effect {effect}"
+                    message = f"tolerationSeconds is ignored with effect {effect}"
                     fix = "write effect: NoExecute, or leave tolerationSeconds out"
                     yield self.finding(seconds, message, fix)
 
@@ -120,7 +122,7 @@ class TolerationWithoutEffect(Rule):
 
 
 class HalfTolerated(Rule):
-    """One effect of a device's taint is tolerated and the other one is not."""
+    """One effect of a device's taint is tolerated and the other is not."""
 
     id = "FTL029"
     seen = True
@@ -162,7 +164,7 @@ class AllTainted(Rule):
     name = "all-tainted"
     severity = Severity.WARN
     inventory = True
-    today = "The pod stays Pending until a taint goes."
+    today = "The pod stays Pending until a taint is removed."
 
     def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
         for claim in manifest.claims:
@@ -174,7 +176,7 @@ class AllTainted(Rule):
                         request.options[0].field,
                         f"all matching devices have taints that are not tolerated: "
                         f"{', '.join(keys)}",
-                        "tolerate one of them, if such devices will do",
+                        "tolerate one of them if such devices are acceptable",
                     )
 
 

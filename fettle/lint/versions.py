@@ -31,7 +31,7 @@ class FeatureDisabled(Rule):
     name = "feature-disabled"
     seen = True
     severity = Severity.WARN
-    today = "The API server drops the field without a word, and stores a different claim."
+    today = "The API server silently drops the field and stores a different claim."
 
     def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
         if not cluster.disabled:
@@ -55,15 +55,15 @@ def _gated(request: Field, options: tuple[Option, ...]) -> Iterator[tuple[str, F
 
 
 class OldVersion(Rule):
-    """A version of resource.k8s.io that Kubernetes no longer serves, now or soon."""
+    """A version of resource.k8s.io that Kubernetes does not serve, or will stop serving."""
 
     id = "FTL034"
     seen = True
     name = "old-version"
     severity = Severity.WARN
     today = (
-        "Kubernetes 1.37 does not serve beta versions unless told to (404), and what was stored "
-        "through one stays; v1beta1 is removed in 1.38, v1beta2 in 1.39."
+        "Kubernetes 1.37 does not serve beta versions by default (404), but what was stored "
+        "through one remains; v1beta1 is removed in 1.38, v1beta2 in 1.39."
     )
 
     def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
@@ -74,7 +74,7 @@ class OldVersion(Rule):
         if cluster.view.served.get(manifest.kind) is False:
             return  # there is no other version to write it in
         if version in REMOVED:
-            message = f"is no longer served from Kubernetes {REMOVED[version]} on"
+            message = f"is no longer served as of Kubernetes {REMOVED[version]}"
         elif version in _GONE and manifest.kind in _KINDS:
             message = f"no longer has the kind {manifest.kind}, and is not served for it"
         if message:

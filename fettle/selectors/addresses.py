@@ -29,7 +29,7 @@ def _parsed(text: str) -> Ip:
             raise ValueError("zone or other alphabet")
         ip = ipaddress.ip_address(text)
     except ValueError as error:
-        raise CelError(f"{text[:60]!r} is no IP address") from error
+        raise CelError(f"{text[:60]!r} is not an IP address") from error
     if isinstance(ip, ipaddress.IPv6Address) and ip.ipv4_mapped is not None:
         raise CelError(f"IPv4-mapped IPv6 address {text!r} is not allowed")
     return ip
@@ -44,10 +44,10 @@ def _network(frame: Frame, text: str) -> Network:
     frame.read(text)
     before, slash, bits = text.rpartition("/")
     if not slash or _BITS.fullmatch(bits) is None:
-        raise CelError(f"{text[:60]!r} is no network")
+        raise CelError(f"{text[:60]!r} is not a CIDR")
     ip = _parsed(before)
     if int(bits) > ip.max_prefixlen:
-        raise CelError(f"{text[:60]!r} is no network")
+        raise CelError(f"{text[:60]!r} is not a CIDR")
     return Network(ip, int(bits))
 
 

@@ -9,68 +9,35 @@ import `feeds` or above.
 
 import asyncio
 import heapq
-import re
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
-from itertools import islice
+from math import inf
 
 import structlog
 
 from fettle.errors import WorkerError
 from fettle.selectors import rows
-from fettle.selectors.memory import DEATH_S, DIED, LONG, Entry, Level, Memory
-from fettle.selectors.outcomes import TOO_SLOW, Kind, Outcome, undecided
-from fettle.selectors.processes import COMMAND, Worker, WorkerDied
+from fettle.selectors.memory import GIVEN_UP, PARSING, Entry, Level, Memory
+from fettle.selectors.outcomes import Kind, Outcome, undecided
+from fettle.selectors.processes import COMMAND, Worker, WorkerDied, WorkerUnready
 from fettle.selectors.protocol import Inspect, Inspected, Judge, Judged, Parse, Parsed
 from fettle.selectors.rows import Key, Reads, Variable
 from fettle.selectors.turns import Order, Turns
+from fettle.selectors.works import Work
 from fettle.wire.resource import Device
 
 MAX_EXPRESSION = 10 * 1024
 _TOO_LONG = undecided("it is longer than 10 KiB")
 
-_BATCH = 64
 _INSPECTED = 16
 _PATIENCE = 6  # workers in a row without an answer, after which evaluation waits for the next call
 _SLICE = 48  # devices between two yields to the loop: about 0.2 ms
-_LOOP = re.compile(r"\.\s*(?:all|exists\w*|map|filter|transform\w+)\s*\(")
 LINGERING = 16  # calls with only costly work left, each of which holds its list of devices
 
 _log = structlog.get_logger(__name__)
 
 Devices = Sequence[tuple[str, Device]]
-
-
-class _Work:
-    """One expression on the devices of one call; `keys` is None until it is known what it reads.
-
-    Over a batch that ends the worker, its rows are asked for one by one: those are `alone`.
-    """
-
-    def __init__(self, expression: str, entry: Entry | None) -> None:
-        self.expression = expression
-        self.entry = entry
-        self.keys: deque[Key] | None = None
-        self.alone: set[Key] = set()
-        self.spent_s = 0.0
-        self._loops = len(_LOOP.findall(expression))
-
-    def order(self) -> Order:
-        """Where nothing was measured, by what can be seen: without loops it cannot cost much."""
-        if self.entry is not None and self.entry.measured:
-            return self.entry.order(self.spent_s)
-        return (Level.NEW if len(self.expression) <= LONG else Level.LARGE, self._loops)
-
-    def batch(self) -> list[Key]:
-        """The next keys of which nothing is known, even by another call's work."""
-        assert self.entry is not None
-        assert self.keys is not None
-        while self.keys and self.entry.knows(self.keys[0]):
-            self.keys.popleft()
-        if not self.keys or self.entry.default is not None:
-            return []
-        return list(islice(self.keys, 1 if self.keys[0] in self.alone else _BATCH))
 
 
 class SelectorEngine:
@@ -120,15 +87,27 @@ class SelectorEngine:
     def outcome(self, expression: str, driver: str, device: Device) -> Outcome | None:
         """The outcome, from memory; None where it is not evaluated yet."""
         entry = self._memory.find(expression)
-        if entry is None or not entry.parsed:
-            if len(expression) > MAX_EXPRESSION:
-                return _TOO_LONG
-            return entry.default if entry is not None else None
-        problem = rows.problem(driver, device)
-        if problem:
-            return undecided(problem)
-        outcome = entry.rows.get(rows.key(entry.reads, driver, device), entry.default)
-        return None if outcome is TOO_SLOW and entry.lacks(self._clock()) else outcome
+        if entry is None:
+            return _TOO_LONG if len(expression) > MAX_EXPRESSION else None
+        outcome = entry.default
+        if entry.parsed:
+            problem = rows.problem(driver, device)
+            if problem:
+                return undecided(problem)
+            outcome = entry.rows.get(rows.key(entry.reads, driver, device), outcome)
+        if entry.given_up_until and outcome in GIVEN_UP and entry.lacks(self._clock()):
+            return None
+        return outcome
+
+    def now(self) -> float:
+        """Seconds on the clock of `given_up_until`."""
+        return self._clock()
+
+    def given_up_until(self, expressions: Iterable[str], since: float) -> float:
+        """When the first of these that was given up is tried again, if that is after `since`;
+        infinity where there is none."""
+        entries = filter(None, map(self._memory.look, expressions))
+        return min((e.given_up_until for e in entries if e.given_up_until > since), default=inf)
 
     def reads(self, expression: str) -> Reads:
         """What an expression looks at, from memory; None: the whole device, or not known yet."""
@@ -138,7 +117,7 @@ class SelectorEngine:
     def refusal(self, expression: str) -> str | None:
         """Why it does not compile, "" if it does, from memory; None: not known yet."""
         entry = self._memory.look(expression)
-        if entry is None or not entry.parsed:
+        if entry is None or not (entry.parsed or entry.default):
             return None
         refused = entry.default is not None and entry.default.kind is Kind.WOULD_ABORT
         return entry.default.reason if refused and entry.default is not None else ""
@@ -153,14 +132,14 @@ class SelectorEngine:
 
     async def nearest(self, expression: str, devices: Sequence[tuple[str, Device]]) -> str:
         """What the nearest of a few devices lacks ("memory 80Gi < 96Gi"); "" if it cannot tell, or
-        the expression has proved costly."""
+        the expression has proved costly, or ended the worker."""
         entry = self._memory.look(expression)
-        if len(expression) > MAX_EXPRESSION or (entry is not None and entry.costly):
+        if len(expression) > MAX_EXPRESSION or (entry is not None and entry.suspect):
             return ""
         try:
             async with self._turns.turn((Level.COSTLY, 0.0)):
                 inspected = await self._worker.ask(Inspect(expression, tuple(devices[:_INSPECTED])))
-        except (WorkerDied, WorkerError):
+        except WorkerError:
             return ""
         assert isinstance(inspected, Inspected)
         return inspected.nearest
@@ -170,8 +149,9 @@ class SelectorEngine:
         expressions: Iterable[str],
         devices: Iterable[tuple[str, Device]],
         quick: asyncio.Event | None = None,
-    ) -> None:
-        """Fill the memory for these expressions on these devices; never raises for them.
+    ) -> bool:
+        """Fill the memory for these expressions on these devices; never raises for them. True if
+        all is evaluated that can be; else another call, later, may find more.
 
         `quick` is set where only what has proved costly is left, which may take long: it is done
         when nobody else has any work. Where many calls have come to that, or the worker cannot be
@@ -180,7 +160,7 @@ class SelectorEngine:
         quick = quick or asyncio.Event()
         patience = max(_PATIENCE, self._worker.failures + 2)
         texts = [text for text in dict.fromkeys(expressions) if len(text) <= MAX_EXPRESSION]
-        works = [_Work(text, self._memory.look(text)) for text in texts]
+        works = [Work(text, self._memory.look(text)) for text in texts]
         left = [(work.order(), at, work) for at, work in enumerate(works)]
         heapq.heapify(left)
         try:
@@ -191,9 +171,11 @@ class SelectorEngine:
                 await self._linger(left, listed, patience)
         except WorkerError as error:
             _log.warning("selectors are not evaluated for now", reason=str(error))
+            return False
+        return not left and not any(work.entry and work.entry.gave_up for work in works)
 
     async def _linger(
-        self, left: list[tuple[Order, int, _Work]], devices: Devices, patience: int
+        self, left: list[tuple[Order, int, Work]], devices: Devices, patience: int
     ) -> None:
         if self._lingering >= LINGERING:
             return
@@ -204,17 +186,21 @@ class SelectorEngine:
             self._lingering -= 1
 
     async def _work(
-        self, left: list[tuple[Order, int, _Work]], devices: Devices, most: Level, patience: int
+        self, left: list[tuple[Order, int, Work]], devices: Devices, most: Level, patience: int
     ) -> None:
         """Do what is left, the least order first, until there is only what is beyond a level."""
         while left and left[0][0][0] <= most:
             _, at, work = heapq.heappop(left)
-            if await self._step(work, devices):
+            try:
+                more = await self._step(work, devices)
+            except WorkerUnready:
+                more = True
+            if more:
                 heapq.heappush(left, (work.order(), at, work))
             if self._worker.failures >= patience:
                 raise WorkerError("the selectors' worker keeps ending without an answer")
 
-    async def _step(self, work: _Work, devices: Devices) -> bool:
+    async def _step(self, work: Work, devices: Devices) -> bool:
         """Ask the worker about it once, and say whether there is more to ask."""
         if work.keys is None:
             work.entry = self._memory.add(work.expression)
@@ -222,11 +208,11 @@ class SelectorEngine:
         entry = work.entry
         if entry is None or self._memory.find(work.expression) is not entry:
             return False  # it is forgotten meanwhile
-        if not entry.parsed:
-            await self._parse(work, entry)
-            return entry.parsed
         if entry.default is not None:
             return False
+        if not entry.parsed:
+            await self._parse(work, entry)
+            return True
         if work.keys is None:
             work.keys = await _unknown(entry, devices)
             self._memory.make_room(entry, len(work.keys))
@@ -234,24 +220,20 @@ class SelectorEngine:
             await self._judge(work, entry)
         return bool(work.keys) and entry.default is None
 
-    async def _parse(self, work: _Work, entry: Entry) -> None:
+    async def _parse(self, work: Work, entry: Entry) -> None:
         async with self._turns.turn(work.order()):
-            for _attempt in range(2):
-                if entry.parsed:  # by another call's work
-                    return
-                try:
-                    parsed = await self._worker.ask(Parse(work.expression, self._variable))
-                except WorkerDied as death:
-                    entry.default = TOO_SLOW if death.slow else DIED
-                    if death.slow:
-                        entry.parsed = True
-                        entry.give_up(TOO_SLOW, self._clock())
-                else:
-                    assert isinstance(parsed, Parsed)
-                    entry.reads, entry.default, entry.parsed = parsed.reads, parsed.outcome, True
+            if entry.parsed or entry.default is not None:  # by another call's work
+                return
+            try:
+                parsed = await self._worker.ask(Parse(work.expression, self._variable))
+            except WorkerDied as death:
+                entry.died([PARSING], self._clock(), slow=death.slow)
+                return
+            assert isinstance(parsed, Parsed)
+            entry.reads, entry.default, entry.parsed = parsed.reads, parsed.outcome, True
+            entry.deaths.clear()
 
-    async def _judge(self, work: _Work, entry: Entry) -> None:
-        """Ask for the next keys: a batch, or one by one where a batch ended the worker."""
+    async def _judge(self, work: Work, entry: Entry) -> None:
         async with self._turns.turn(work.order()):
             batch = work.batch()
             if not batch:
@@ -261,11 +243,7 @@ class SelectorEngine:
             try:
                 judged = await self._worker.ask(Judge(work.expression, asked, self._variable))
             except WorkerDied as death:
-                entry.spent_s += DEATH_S
-                if len(batch) == 1 and (death.slow or batch[0] in work.alone):
-                    outcome = TOO_SLOW if death.slow else DIED
-                    entry.strike(work.keys.popleft(), outcome, self._clock())
-                work.alone.update(batch)
+                entry.died(batch, self._clock(), slow=death.slow)
                 return
             assert isinstance(judged, Judged)
             entry.learn(batch, judged, self._clock())
@@ -291,6 +269,6 @@ async def _unknown(entry: Entry, devices: Devices) -> deque[Key]:
         if at % _SLICE == _SLICE - 1:
             await asyncio.sleep(0)
         key = rows.key(entry.reads, driver, device)
-        if key not in keys and not entry.knows(key) and not rows.problem(driver, device):
+        if key not in keys and key not in entry.rows and not rows.problem(driver, device):
             keys[key] = None
     return deque(keys)

@@ -6,7 +6,7 @@ does no I/O.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from enum import IntEnum
 
 from fettle.selectors.outcomes import TOO_SLOW, Outcome, undecided
@@ -15,6 +15,10 @@ from fettle.selectors.rows import Key, Reads
 from fettle.selectors.turns import Order
 
 DIED = undecided("the process that evaluates it ended over it")
+GIVEN_UP = (TOO_SLOW, DIED)
+"""What is said for a time, until it is tried again."""
+PARSING: Key = ()
+"""In place of a row's key, while it is not known yet what the expression reads."""
 
 TRIAL_S = 0.01
 """Worker time that every expression gets before it is told what it costs."""
@@ -22,12 +26,15 @@ COSTLY_ROW_S = 0.0005
 """Worker time for one row, in the mean, above which an expression is costly: most take 20 µs."""
 DEATH_S = 0.2
 """What it costs where an expression ends the worker."""
+DEATHS = 3
+"""Deaths of the worker over a row after which that is given up, less one for each row before it.
+Somebody else may have killed it, as the kernel does where memory is short."""
 BUDGET_S = 1.0
 """Worker time after which a costly expression is given up."""
 GIVEN_UP_S = 300.0
-"""For how long it is."""
+"""For how long it is, or one row of it."""
 STRIKES = 3
-"""Rows that took too long, or ended the worker, after which an expression is given up."""
+"""Rows that were given up, after which the whole expression is."""
 LONG = 1024
 """Characters beyond which a new expression waits for the shorter ones: parsing takes its time."""
 AGAIN_S = 1.0
@@ -49,9 +56,11 @@ class Entry:
     """What is known of one expression.
 
     `default` is for devices whose row is not among `rows`: an outcome that holds for all of them.
+    `deaths` is how often the worker ended over a row that has not been answered since.
     """
 
     __slots__ = (
+        "deaths",
         "default",
         "given_up_until",
         "judged",
@@ -72,6 +81,7 @@ class Entry:
         self.default: Outcome | None = None
         self.rows: dict[Key, Outcome] = {}
         self.strikes = 0
+        self.deaths: dict[Key, int] = {}
         self.spent_s = 0.0
         self.judged = 0
         self.given_up_until = 0.0
@@ -84,31 +94,59 @@ class Entry:
     def measured(self) -> bool:
         return self.judged > 0 or self.costly
 
-    def order(self, spent_s: float) -> Order:
-        """When its next question is to be asked, after so much worker time for who asks."""
-        if self.costly:
-            return (Level.COSTLY, self.spent_s)
+    @property
+    def gave_up(self) -> bool:
+        """Whether anything of it was given up, and not forgiven since."""
+        return bool(self.strikes) or self.default in GIVEN_UP
+
+    @property
+    def suspect(self) -> bool:
+        """Whether it had better not be asked about anything that is not needed."""
+        return self.costly or self.gave_up or bool(self.deaths)
+
+    def order(self, spent_s: float, deaths: int = 0) -> Order:
+        """When its next question is to be asked, after so much worker time for who asks and so
+        many deaths over the row that is next, of which the first costs no turn."""
+        if self.costly or deaths > 1:
+            return (Level.COSTLY, self.spent_s + deaths * DEATH_S)
         if spent_s > TRIAL_S:
             return (Level.LARGE, spent_s)
         return (Level.PROVEN, 0.0)
 
     def lacks(self, now: float) -> bool:
-        """Whether it was given up, and that was long ago."""
-        return self.default is TOO_SLOW and now >= self.given_up_until
+        """Whether something of it was given up, and that was long ago."""
+        return self.gave_up and now >= self.given_up_until
 
     def forgive(self, now: float) -> None:
-        """Forget what was only the worker's trouble, or long ago: it may go better now."""
-        if self.default is DIED or self.lacks(now):
-            self.default, self.strikes = None, 0
-            self.rows = {k: o for k, o in self.rows.items() if o not in (DIED, TOO_SLOW)}
+        """Forget what was given up long ago: it may go better now."""
+        if not self.lacks(now):
+            return
+        self.strikes = 0
+        self.deaths.clear()
+        self.rows = {key: o for key, o in self.rows.items() if o not in GIVEN_UP}
+        if self.default in GIVEN_UP:
+            self.default = None
 
-    def knows(self, key: Key) -> bool:
-        return self.rows.get(key, DIED) is not DIED
+    def died(self, keys: Sequence[Key], now: float, *, slow: bool) -> None:
+        """The worker ended over a question about these rows; if about one alone, it may be given
+        up by that."""
+        for key in keys:
+            self.deaths[key] = self.deaths.get(key, 0) + 1
+        if slow:
+            self.spent_s += DEATH_S
+        if len(keys) > 1 or not (slow or self.deaths[keys[0]] + self.strikes >= DEATHS):
+            return
+        outcome = TOO_SLOW if slow else DIED
+        if keys[0] == PARSING:
+            self.give_up(outcome, now)
+        else:
+            self.strike(keys[0], outcome, now)
 
     def strike(self, key: Key, outcome: Outcome, now: float) -> None:
-        """One row took too long or ended the worker; after some, no further one is tried."""
+        """One row is given up; after some, no further one is tried."""
         self.rows[key] = outcome
         self.strikes += 1
+        self.given_up_until = now + GIVEN_UP_S
         if self.strikes >= STRIKES:
             self.give_up(outcome, now)
 
@@ -117,6 +155,7 @@ class Entry:
 
     def learn(self, keys: Iterable[Key], judged: Judged, now: float) -> None:
         for key, outcome in zip(keys, judged.outcomes, strict=False):
+            self.deaths.pop(key, None)
             if outcome == TOO_SLOW:
                 self.strike(key, TOO_SLOW, now)
             else:

@@ -38,6 +38,10 @@ class WorkerDied(WorkerError):
         self.slow = slow
 
 
+class WorkerUnready(WorkerError):
+    """The worker ended before it could be asked anything: no question has to do with it."""
+
+
 class Worker:
     """At most one process at a time; one question at a time, in the order they come."""
 
@@ -62,7 +66,8 @@ class Worker:
         await self._whole(self._start())
 
     async def ask(self, question: Request) -> Reply:
-        """The worker's reply; raises WorkerDied, or WorkerError where none can be started."""
+        """The worker's reply; raises WorkerDied, WorkerUnready, or another WorkerError where none
+        can be started."""
         return await self._whole(self._ask(question))
 
     async def _whole(self, work: Coroutine[Any, Any, T]) -> T:
@@ -121,9 +126,15 @@ class Worker:
                 f"{self._command[0]} can be run and that processes are allowed"
             ) from error
         self.starts += 1
-        if not isinstance(await self._exchange(self._process, None, _HELLO_S), Ready):
-            raise await self._buried()
+        await self._hear_ready(self._process)
         return self._process
+
+    async def _hear_ready(self, process: Process) -> None:
+        try:
+            if not isinstance(await self._exchange(process, None, _HELLO_S), Ready):
+                raise await self._buried()
+        except WorkerDied as death:
+            raise WorkerUnready(f"{death}, before it was ready") from death
 
     async def _exchange(self, process: Process, question: Request | None, wait_s: float) -> Reply:
         """Say something, or nothing, and hear one reply; over any trouble the process is killed."""

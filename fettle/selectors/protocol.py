@@ -79,7 +79,7 @@ def size(header: bytes) -> int:
     """The length that a header announces; raises ValueError where it cannot be one."""
     length = int.from_bytes(header, "big")
     if len(header) != 4 or not 0 < length <= MAX_FRAME:
-        raise ValueError(f"{header!r} is no length of a message")
+        raise ValueError(f"{header!r} is not a message length")
     return length
 
 

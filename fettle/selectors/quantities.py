@@ -81,7 +81,7 @@ def parse(text: str) -> Quantity:
         return Quantity(0, small=True, text="0")
     match = _PARTS.fullmatch(text)
     if match is None:
-        raise ValueError(f"{text!r} is no quantity")
+        raise ValueError(f"{text!r} is not a quantity")
     if len(text) > _MAX_LENGTH:
         raise Unsure("a quantity of very many digits")
     number, fraction, suffix = match["number"], match["fraction"] or "", match["suffix"]

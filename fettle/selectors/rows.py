@@ -58,7 +58,7 @@ def problem(driver: str, device: Device) -> str:
     attributes = device.attributes or {}
     for name, value in attributes.items():
         if value.version is not None and not versions.is_version(value.version):
-            return f"attribute {name}: {value.version!r} is no semantic version"
+            return f"attribute {name}: {value.version!r} is not a semantic version"
         if value.int_ is not None and value.int_ not in _INT64:
             return f"attribute {name}: {value.int_} does not fit 64 bits"
         if "/" in name and _twice(name, driver, attributes):
@@ -68,7 +68,7 @@ def problem(driver: str, device: Device) -> str:
         if value.ints is not None and any(item not in _INT64 for item in value.ints):
             return f"attribute {name} holds a number that does not fit 64 bits"
         if value.versions is not None and not all(map(versions.is_version, value.versions)):
-            return f"attribute {name} holds something that is no semantic version"
+            return f"attribute {name} holds something that is not a semantic version"
     for name in device.capacity or ():
         if "/" in name and _twice(name, driver, device.capacity or {}):
             return f"capacity {name} is given twice, with and without its domain"

@@ -59,12 +59,12 @@ def parse_duration(text: str) -> Duration:
         match = _PART.match(rest, position)
         unit = None if match is None else _UNITS.get(match[3])
         if match is None or unit is None or not (match[1] or match[2]):
-            raise CelError(f"{text[:40]!r} is no duration")
+            raise CelError(f"{text[:40]!r} is not a duration")
         fraction = match[2] or ""
         nanos += int(match[1] or "0") * unit + int(fraction or "0") * unit // 10 ** len(fraction)
         position = match.end()
     if not rest or nanos * sign not in _INT64:
-        raise CelError(f"{text[:40]!r} is no duration")
+        raise CelError(f"{text[:40]!r} is not a duration")
     return Duration(nanos * sign)
 
 
@@ -72,14 +72,14 @@ def parse_timestamp(text: str) -> Timestamp:
     """As RFC 3339 has it; raises CelError."""
     match = _STAMP.fullmatch(text)
     if match is None:
-        raise CelError(f"{text[:40]!r} is no timestamp")
+        raise CelError(f"{text[:40]!r} is not a timestamp")
     try:
         at = datetime(*(int(match[part]) for part in range(1, 7)), tzinfo=UTC)  # type: ignore[arg-type, misc]
     except ValueError as error:
-        raise CelError(f"{text[:40]!r} is no timestamp") from error
+        raise CelError(f"{text[:40]!r} is not a timestamp") from error
     hours, minutes = int(match[9] or 0), int(match[10] or 0)
     if hours > 24 or minutes > 60:
-        raise CelError(f"{text[:40]!r} is no timestamp")
+        raise CelError(f"{text[:40]!r} is not a timestamp")
     offset = (hours * 3600 + minutes * 60) * (-1 if match[8] == "-" else 1)
     seconds = int((at - _EPOCH).total_seconds()) - offset
     if not _FIRST <= seconds <= _LAST:
@@ -164,7 +164,7 @@ def _zone(name: str) -> tzinfo:
     if ":" in name:
         hours, _, minutes = name.partition(":")
         if not re.fullmatch(r"[+-]?[0-9]{1,4}", hours) or not re.fullmatch("[0-9]{1,4}", minutes):
-            raise CelError(f"{name[:40]!r} is no time zone")
+            raise CelError(f"{name[:40]!r} is not a time zone")
         offset = int(hours) * 60 + (-int(minutes) if name.startswith("-") else int(minutes))
         if abs(offset) >= 24 * 60:
             raise Undecidable("a time zone more than a day away")

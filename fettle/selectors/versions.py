@@ -40,7 +40,7 @@ def parse(text: str) -> Version:
     """A strict semantic version; raises ValueError."""
     match = _VERSION.fullmatch(text)
     if match is None:
-        raise ValueError(f"{text!r} is no semantic version")
+        raise ValueError(f"{text!r} is not a semantic version")
     major, minor, patch = (_number(part, text) for part in match.group(1, 2, 3))
     pre = tuple(_identifier(part, text) for part in match[4].split(".")) if match[4] else ()
     return Version(major, minor, patch, not pre, pre)

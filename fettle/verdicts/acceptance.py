@@ -32,7 +32,7 @@ class Acceptance(msgspec.Struct, frozen=True):
     def counted(self, health: Health) -> float:
         """A score as it counts towards the policy's minimum.
 
-        Not knowing refuses nobody, nor does what a tenant could have brought about.
+        Lack of knowledge never refuses, nor does what a tenant could have caused.
         """
         tolerated = health.state is State.UNKNOWN and self.placement.unknown is Unknown.ALLOW
         return 1.0 if tolerated else health.proven

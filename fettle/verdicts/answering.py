@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from math import inf
 
 import msgspec
 import structlog
@@ -183,6 +184,9 @@ class Answers:
             table.rest(self._clock())
             if table.may_try_again:
                 self._is_behind(ask)
+        if table.given_up_until < inf and table.given_up_until <= self._engine.now():
+            table.lapse()
+            self._is_behind(ask)
         if table.basis != self.view.basis:
             changed = self.publisher.changed_since(table.basis) if table.basis >= 0 else None
             if changed is None:

@@ -1,13 +1,14 @@
-"""What the DRA claims of an ask say of a node: which devices they would get, and what those are
+"""What the DRA claims of an ask mean for a node: which devices they would get, and what those are
 worth. Pure; `allocator` knows which, `acceptance` knows whether a policy takes them.
 """
 
 from collections.abc import Generator, Sequence
-from functools import lru_cache, partial
+from functools import partial
 
 import msgspec
 
-from fettle.affinity import Malformed, Place, Selector
+from fettle import affinity
+from fettle.affinity import Place
 from fettle.allocator import AMPLE, Allocated, Budget, Found, Match, allocating, shortfall
 from fettle.allocator.committing import after
 from fettle.allocator.profiles import CURRENT, Profile
@@ -16,42 +17,35 @@ from fettle.asks.claims import Alternative, Claim
 from fettle.model import UNKNOWN_SCORE, Health, State
 from fettle.verdicts import ranking
 from fettle.verdicts.acceptance import Acceptance
-from fettle.verdicts.parts import UNDECIDED_VALUE, Choice, Part, open_part, unfit_part
+from fettle.verdicts.parts import UNDECIDED_VALUE, Choice, Part, unfit_part
 from fettle.view import DeviceView, NodeView
-from fettle.wire import core
 from fettle.wire.resource import DeviceToleration
 
 VANISHED = Health(UNKNOWN_SCORE, State.UNKNOWN)
-"""Of a device that a claim holds and nobody publishes: it may be dead, or its driver restarts."""
+"""For a device that a claim holds but is not published: it may be dead, or its driver
+restarting.
+"""
 
 
 def is_usable(bound: Bound, node: NodeView) -> bool:
-    """Whether an allocation can be used on the node; raises Malformed."""
+    """Whether an allocation can be used on the node."""
     if bound.nodes is None:
         return True
-    return _selector(bound.nodes).matches(Place(node.name, node.labels))
-
-
-@lru_cache(maxsize=512)
-def _selector(nodes: core.NodeSelector) -> Selector:
-    return Selector(nodes)
+    return affinity.parsed(bound.nodes).matches(Place(node.name, node.labels))
 
 
 def bound_part(bound: Bound, node: NodeView, acceptance: Acceptance) -> Part:
     """A claim that is allocated already pins the pod: its very devices are judged."""
     part = Part(frozenset(h.device.driver for h in bound.held))
-    try:
-        if not is_usable(bound, node):
-            return unfit_part(f"claim {bound.name} is allocated to other nodes", node)
-    except Malformed as error:
-        return open_part(f"claim {bound.name}: {error}", node)
+    if not is_usable(bound, node):
+        return unfit_part(f"claim {bound.name} is allocated to other nodes", node)
     wanted = {held.device for held in bound.held}
     pools = {(id_.driver, id_.pool) for id_ in wanted}
     here = [
         device
         for pool in node.pools
         if (pool.driver, pool.name) in pools
-        for device in pool.devices
+        for device in (*pool.devices, *pool.withheld)
         if device.id in wanted
     ]
     if bound.awaits:
@@ -141,7 +135,7 @@ def claims_part(
         if predicted.found is Found.FITS:
             part.value = min(part.value or 0.0, _worth_later(claims, predicted, node, acceptance))
     if takers:
-        part.notes.append(f"up to {takers} pods with the same needs may be served here before")
+        part.notes.append(f"up to {takers} pods with the same needs may be placed here first")
     return part
 
 

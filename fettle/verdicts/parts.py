@@ -79,7 +79,7 @@ def open_part(why: str, node: NodeView) -> Part:
 def units_part(
     units: Units, plugin: PluginView, node: NodeView, acceptance: Acceptance, *, emptied: bool
 ) -> Part:
-    """Device plugins: nobody chooses, so the draw is over every unit that may be free.
+    """Device plugins: units are not chosen, so the draw is over every unit that may be free.
 
     Which units are in use is known only where a pod's status names them; a random part of the
     rest is free, and a draw from a random part is a draw from the whole.
@@ -90,7 +90,7 @@ def units_part(
     if plugin.allocatable < units.count:
         part.value = UNDECIDED_VALUE * node.health.score
         part.unfit.append(
-            f"{units.resource}: {plugin.allocatable} allocatable, {units.count} asked for, "
+            f"{units.resource}: {plugin.allocatable} allocatable, {units.count} requested, "
             "which the scheduler's own check refuses"
         )
         return part
@@ -112,7 +112,7 @@ def units_part(
     if sound < units.count:
         worst = min(refused, key=lambda h: h.proven)
         part.refusals.append(
-            f"{units.resource}: {sound} acceptable of {size}, {units.count} asked for; "
+            f"{units.resource}: {sound} acceptable of {size}, {units.count} requested; "
             f"the worst is {acceptance.refusal(worst)}"
         )
     elif worth < acceptance.placement.min_score:

@@ -30,12 +30,12 @@ _POD_CLAIM = "resource.kubernetes.io/pod-claim-name"
 
 
 class Result(StrEnum):
-    """What became of a prediction.
+    """The outcome of a prediction.
 
     EXACT: these very devices. REFUSED_DEVICE: others, and one of them the policy refuses.
     UNDECIDED: others, after none could be predicted. STALE: others, and the node had changed since
     the pod was answered, or is not known to have one of them. OTHER_SOUND: others, which the policy
-    accepts, with no such excuse; also where none were to be had. The first that applies.
+    accepts, with no such excuse; also if none were available. The first that applies.
     """
 
     EXACT = "exact"

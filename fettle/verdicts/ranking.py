@@ -48,7 +48,7 @@ def _none_drawn(marked: int, count: int, n: int) -> float:
 
 
 def drawn_at_random(units: Mapping[float, int], count: int, aggregate: Aggregate) -> float:
-    """What `count` devices are worth where nobody chooses them (device plugins)."""
+    """What `count` devices are worth if they are not chosen (device plugins)."""
     if aggregate is Aggregate.MIN:
         return expected_worst(units, count)
     n = sum(units.values())

@@ -6,6 +6,7 @@ tenant may; a claim's own selectors come with the claim. Beside `answering`, whi
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from fettle.asks import claims as claiming
@@ -18,6 +19,10 @@ from fettle.verdicts.requirements import Engines
 from fettle.view import NodeView, Publisher, View
 
 READY_NODES = 64
+AGAIN_S = 1.0
+"""A pause before what could not be evaluated is tried again; the next ones are four times as long
+as the one before."""
+LONGEST_AGAIN_S = 300.0
 
 
 class Wanted(NamedTuple):
@@ -25,6 +30,31 @@ class Wanted(NamedTuple):
 
     selectors: frozenset[str]
     requirements: frozenset[Requirement] = frozenset()
+
+
+class _Retry:
+    """When what could not be evaluated is tried again, as a time of the loop; `at` is None where
+    there is no such thing."""
+
+    def __init__(self) -> None:
+        self.at: float | None = None
+        self._pause_s = AGAIN_S
+
+    def take(self) -> bool:
+        """Whether it is time: then it is tried now."""
+        if self.at is None or asyncio.get_running_loop().time() < self.at:
+            return False
+        self.at = None
+        return True
+
+    def tried(self, *, complete: bool) -> None:
+        if self.at is not None:
+            return
+        if complete:
+            self._pause_s = AGAIN_S
+        else:
+            self.at = asyncio.get_running_loop().time() + self._pause_s
+            self._pause_s = min(self._pause_s * 4, LONGEST_AGAIN_S)
 
 
 class Readying:
@@ -65,10 +95,12 @@ class Readying:
     ) -> None:
         generation, basis, known = 0, -1, Wanted(frozenset())
         ready: dict[str, list[Columns]] = {}
+        retry = _Retry()
         while True:
-            view = await self._publisher.newer_than(generation)
+            view = await self._next(generation, retry.at)
             generation = view.generation
-            if view.basis == basis:
+            again = retry.take()
+            if view.basis == basis and not again:
                 continue
             changed = self._publisher.changed_since(basis) if basis >= 0 else None
             wanted = wanted_in(view)
@@ -77,10 +109,19 @@ class Readying:
                 ready.clear()
             for name in changed.difference(view.nodes):
                 ready.pop(name, None)
+            if again:
+                changed |= view.nodes.keys() - ready.keys()
             basis, known = view.basis, wanted
             if any(wanted):
-                await self._evaluate(wanted, view, changed, ready)
+                retry.tried(complete=await self._evaluate(wanted, view, changed, ready))
                 done(view, wanted)
+
+    async def _next(self, generation: int, until: float | None) -> View:
+        """The newest view once it is newer than `generation`, or once it is time."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(until):
+                return await self._publisher.newer_than(generation)
+        return self._publisher.view
 
     async def _evaluate(
         self,
@@ -88,19 +129,24 @@ class Readying:
         view: View,
         changed: Iterable[str],
         ready: dict[str, list[Columns]],
-    ) -> None:
+    ) -> bool:
+        """Whether nothing is left of it; nodes that something is left of are not `ready`."""
         selectors, required = wanted
-        if required:
-            await self._engines.evaluate(required)  # also where there are no nodes
+        complete = await self._engines.evaluate(required)  # also where there are no nodes
         for batch in _batches(sorted(changed), READY_NODES):
             nodes = [view.nodes[name] for name in batch if name in view.nodes]
             fresh = [n for n in nodes if not _is_same(_published(n), ready.get(n.name))]
             devices = [(d.id.driver, d.device) for n in fresh for p in n.pools for d in p.devices]
-            await self._engine.evaluate(selectors, devices)
-            if required:
-                await self._engines.evaluate(required, nodes)
-            ready.update((node.name, _published(node)) for node in fresh)
+            done = await self._engine.evaluate(selectors, devices)
+            done = await self._engines.evaluate(required, nodes) and done
+            if done:
+                ready.update((node.name, _published(node)) for node in fresh)
+            else:
+                complete = False
+                for node in nodes:
+                    ready.pop(node.name, None)
             await asyncio.sleep(0)
+        return complete
 
 
 def _of_classes(view: View) -> frozenset[str]:

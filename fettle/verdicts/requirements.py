@@ -6,6 +6,7 @@ does with `node`; what compiles with neither is ignored, and whatever is not kno
 """
 
 from collections.abc import Callable, Hashable, Iterable
+from math import inf
 from typing import NamedTuple
 
 import structlog
@@ -41,17 +42,21 @@ class Engines:
 
     async def evaluate(
         self, requirements: Iterable[Requirement], nodes: Iterable[NodeView] = ()
-    ) -> None:
-        """Fill the memory for these nodes and their devices; without nodes, only compile."""
+    ) -> bool:
+        """Fill the memory for these nodes and their devices; without nodes, only compile. True if
+        all is evaluated that can be; see `SelectorEngine.evaluate`."""
         expressions = {requirement.expression for requirement in requirements}
         if not expressions:
-            return
+            return True
         nodes = tuple(nodes)
-        devices = [(d.id.driver, d.device) for n in nodes for p in n.pools for d in p.devices]
-        await self.devices.evaluate(expressions, devices)
+        pools = [pool for node in nodes for pool in node.pools]
+        devices = [(d.id.driver, d.device) for p in pools for d in (*p.devices, *p.withheld)]
+        done = await self.devices.evaluate(expressions, devices)
         about_nodes = [e for e in expressions if self.devices.refusal(e) != ""]
         if about_nodes:
-            await self.nodes.evaluate(about_nodes, [("", rows.of_node(n.labels)) for n in nodes])
+            labels = [("", rows.of_node(node.labels)) for node in nodes]
+            done = await self.nodes.evaluate(about_nodes, labels) and done
+        return done
 
     def about(self, requirement: Requirement) -> SelectorEngine | None:
         """The engine for its variable; None: it compiles with neither, or is not known yet."""
@@ -121,6 +126,15 @@ class Requirements:
             return []
         devices = self._engines.devices
         return [devices.reads(r.expression) for r in self._about(devices)]
+
+    def given_up_until(self, since: float) -> float:
+        """When the first that was given up is tried again, if that is after `since`; infinity
+        where there is none."""
+        if self._engines is None or not self._requirements:
+            return inf
+        expressions = [requirement.expression for requirement in self._requirements]
+        engines = (self._engines.devices, self._engines.nodes)
+        return min(engine.given_up_until(expressions, since) for engine in engines)
 
     def labels(self, node: NodeView) -> Hashable:
         """The labels of a node that they look at."""

@@ -7,9 +7,9 @@ processor's caches. Pure; what goes in and out of date is decided in `answering`
 
 from collections.abc import Collection, Generator, Hashable, Iterable
 from itertools import filterfalse
+from math import inf
 from typing import NamedTuple
 
-from fettle.affinity import Malformed
 from fettle.allocator import AMPLE, Budget, run
 from fettle.allocator.profiles import CURRENT, Profile
 from fettle.asks.asks import Ask, Bound
@@ -55,7 +55,8 @@ class Table:
     `provisional` verdicts wait for a selector; on `unfit` nodes the scheduler's own checks refuse
     the pod, so they are never `undecided`; `entries` are the elements of a HostPriorityList,
     encoded. Nodes alike share the verdict of one of them, with the names of that one's devices.
-    `cut_short` are nodes left undecided by a search that was kept short.
+    `cut_short` are nodes left undecided by a search that was kept short; `given_up_until`, on the
+    selectors' clock, is when the first selector that verdicts do without is tried again.
     """
 
     def __init__(self, ask: Ask, acceptance: Acceptance, profile: Profile = CURRENT) -> None:
@@ -71,6 +72,7 @@ class Table:
         self.undecided: set[str] = set()
         self.unfit: set[str] = set()
         self.cut_short: set[str] = set()
+        self.given_up_until = inf
         self.entries: dict[str, bytes] = {}
         self.spent_s = 0.0
         """What was spent on this ask lately, less what it has rested since."""
@@ -80,6 +82,7 @@ class Table:
 
     def clear(self) -> None:
         self.spent_s = 0.0
+        self.given_up_until = inf
         self._unjudged = None
         for kept in (self.verdicts, self.entries, self._alike, self._alike_cut_short):
             kept.clear()
@@ -104,6 +107,13 @@ class Table:
         self._alike_cut_short.clear()
         return list(self.cut_short)
 
+    def lapse(self) -> None:
+        """A selector that was given up is tried again: verdicts stand until that is done."""
+        self.given_up_until = inf
+        self._alike.clear()
+        self._alike_cut_short.clear()
+        self.provisional.update(self.verdicts)
+
     def drop(self, names: frozenset[str]) -> None:
         if self._unjudged is not None:
             self._unjudged |= names
@@ -125,9 +135,11 @@ class Table:
         budget = budget_after(self.spent_s)
         verdict = self._known(shape, budget)
         if verdict is None:
-            allocator = Allocator(match, self.profile, budget)
+            allocator, began = Allocator(match, self.profile, budget), match.now()
             verdict = yield from judging(self.ask, node, self.acceptance, allocator)
             match.missing = match.missing or missed != self.acceptance.requirements.missed
+            until = match.given_up_until(self.ask, self.acceptance.requirements, began)
+            self.given_up_until = min(self.given_up_until, until)
             if shape is not None and not match.missing:
                 alike = self._alike_cut_short if _is_cut_short(verdict, budget) else self._alike
                 if len(alike) > MAX_ALIKE:
@@ -210,10 +222,7 @@ class Table:
             seen.append((plugin.allocatable, plugin.units) if plugin is not None else None)
         if any(_is_near(bound, node) for bound in self.ask.bound):
             return None
-        try:
-            seen += [is_usable(bound, node) for bound in self.ask.bound]
-        except Malformed:
-            return None
+        seen += [is_usable(bound, node) for bound in self.ask.bound]
         if allocates:
             attributes = match.attributes(self.ask, requirements)
             seen.append(node.malformed)
@@ -253,6 +262,15 @@ class Matching:
             reads += requirements.reads()
             self._attributes = (ask, shapes.read_by(ask.claims, reads))
         return self._attributes[1]
+
+    def now(self) -> float:
+        """Seconds on the selectors' clock."""
+        return self._engine.now()
+
+    def given_up_until(self, ask: Ask, requirements: Requirements, since: float) -> float:
+        """When the first selector that was given up is tried again, if that is after `since`."""
+        of_ask = self._engine.given_up_until(ask.selectors, since)
+        return min(of_ask, requirements.given_up_until(since))
 
     def __call__(self, expression: str, device: DeviceView) -> Outcome:
         outcome = self._engine.outcome(expression, device.id.driver, device.device)

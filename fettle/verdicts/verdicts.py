@@ -27,8 +27,9 @@ class Verdict(msgspec.Struct, frozen=True, gc=False):
     """`score` is the extender's 0..10. `overruled` are refusals that an open breaker set aside.
 
     `undecided` are the reasons why a part could not be judged; that part was allowed. `unfit` are
-    those for which the scheduler itself does not place the pod here; they are no refusals of ours,
-    so such a node `fits` as far as we are asked. `notes` say what else there is to know.
+    those for which the scheduler itself does not place the pod here; they are not Fettle's
+    refusals, so such a node `fits` as far as Fettle is asked. `notes` say what else there is to
+    know.
     """
 
     fits: bool

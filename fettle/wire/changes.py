@@ -33,8 +33,9 @@ class Gone(NamedTuple):
 
 
 class Left(NamedTuple):
-    """A Node without what of it cannot be read: `broken` names it, as `status.conditions` or, where
-    a section is no object at all, as `status`."""
+    """A Node without its unreadable parts: `broken` names them, such as `status.conditions` or, if
+    a section is not an object at all, `status`.
+    """
 
     node: core.Node
     broken: frozenset[str]

@@ -23,7 +23,7 @@ def concern(kind: Kind, whole: Loose) -> tuple[str, tuple[Pools, ...]]:
     if kind is kinds.CLAIM:
         return "", _held(whole)
     if kind is kinds.TAINT_RULE:
-        return "", _selected(spec)
+        return "", _selected(whole)
     return text(spec, "nodeName"), ()
 
 
@@ -39,13 +39,13 @@ def text(whole: Loose, field: str) -> str:
 
 
 def _of_slice(whole: Loose, spec: Loose) -> tuple[str, tuple[Pools, ...]]:
-    """Drivers on a node own their slices through it, and by custom name the pool after it."""
+    """Drivers on a node own their slices through it, and by custom name the pool after it; but by
+    custom alone, so it may be any other node's, too."""
     pool = text(part(spec, "pool"), "name")
-    node = text(spec, "nodeName") or _owner_node(whole)
-    if not node and spec.get("nodeName") is not None:
-        node = pool
-    anywhere = not node
-    return node, (Pools(text(spec, "driver") or None, pool or None, anywhere),) if anywhere else ()
+    if node := text(spec, "nodeName") or _owner_node(whole):
+        return node, ()
+    unseen = Pools(text(spec, "driver") or None, pool or None, anywhere=True)
+    return pool if spec.get("nodeName") is not None else "", (unseen,)
 
 
 def _owner_node(whole: Loose) -> str:
@@ -70,8 +70,11 @@ def _held(whole: Loose) -> tuple[Pools, ...]:
     return tuple(dict.fromkeys(_pools(result) for result in results))
 
 
-def _selected(spec: Loose) -> tuple[Pools, ...]:
+def _selected(whole: Loose) -> tuple[Pools, ...]:
     """Pools of which a DeviceTaintRule may select devices; without a selector it selects none."""
+    spec = whole.get("spec")
+    if not isinstance(spec, dict):
+        return (ANY,)
     selector = spec.get("deviceSelector")
     if selector is None:
         return ()

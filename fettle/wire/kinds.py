@@ -123,27 +123,3 @@ def _noting(decoded: Any, unknown: str) -> Any:
     else:
         spec = msgspec.structs.replace(spec, unknown=unknown)
     return msgspec.structs.replace(decoded, spec=spec)
-
-
-class _LooseIdentity(msgspec.Struct, frozen=True):
-    metadata: Any = None
-
-
-_LOOSE = msgspec.json.Decoder(_LooseIdentity)
-
-
-def identify(raw: bytes | msgspec.Raw) -> str:
-    """`namespace/name` of an object that may be malformed otherwise; "" if even that is not there.
-
-    For quarantine: the object cannot be used, but its name can be logged.
-    """
-    try:
-        metadata = lenient.decode(_LOOSE, raw).metadata
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return ""
-    if not isinstance(metadata, dict):
-        return ""
-    name, namespace = metadata.get("name", ""), metadata.get("namespace", "")
-    if not isinstance(name, str) or not isinstance(namespace, str):
-        return ""
-    return f"{namespace}/{name}" if namespace else name

@@ -1,8 +1,8 @@
 """JSON that anybody may store in a cluster and strict decoders refuse, read as Go reads it.
 
-The opaque parameters of a claim are kept as they were sent: 10 KiB may nest by the thousand, hold
-bytes that are no UTF-8, or halves of surrogate pairs. None of it must cost its readers the list or
-the watch that it comes in, nor hide what else the claim says. Pure.
+The opaque parameters of a claim are kept as they were sent: 10 KiB may nest thousands of levels
+deep, or hold invalid UTF-8 or halves of surrogate pairs. None of this may break the list or watch
+that it comes in, nor hide the rest of the claim. Pure.
 """
 
 import re
@@ -37,7 +37,9 @@ def decode(decoder: "msgspec.json.Decoder[Any]", raw: bytes | msgspec.Raw) -> An
 
 
 def mended(raw: bytes) -> bytes:
-    """The same with null for what nests deeper than DEEP, and U+FFFD for what is no character."""
+    """The same with null for what nests deeper than DEEP, and U+FFFD for what is not a
+    character.
+    """
     text = raw.decode(errors="replace").encode()
     if _SURROGATE.search(text):
         text = _ESCAPE.sub(lambda found: _UNKNOWN if found[1] else found[0], text)

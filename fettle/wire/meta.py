@@ -6,7 +6,7 @@ import msgspec
 
 
 class Wire(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False):
-    """Base of all wire structs. They are trees, of which no garbage collector need know."""
+    """Base of all wire structs. They are trees, so the garbage collector need not track them."""
 
 
 class OwnerReference(Wire, frozen=True, kw_only=True):

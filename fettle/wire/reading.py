@@ -4,6 +4,7 @@ the same to both. May import the wire structs; knows nothing of where the JSON c
 """
 
 import asyncio
+import json
 from typing import Any
 
 import msgspec
@@ -44,9 +45,10 @@ def loosely(raw: bytes) -> dict[str, Any]:
     try:
         whole = lenient.decode(_ANY, raw)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        # Far below, something is broken; the identity may still be readable.
-        name, _, last = kinds.identify(raw).rpartition("/")
-        return {"metadata": {"namespace": name, "name": last}}
+        try:  # there may be a number that is too large, which says nothing of all else
+            whole = json.loads(lenient.mended(raw), parse_int=float)
+        except ValueError:
+            return {}
     return whole if isinstance(whole, dict) else {}
 
 

@@ -28,7 +28,7 @@ def salvage(whole: Loose) -> Left | None:
             broken.add(section)
         fields = {name: _left(section, name, value) for name, value in given.items()}
         kept[section] = {n: v for n, v in fields.items() if _is_readable(section, n, v)}
-        lost = {name for name in given if kept[section].get(name) != given[name]}
+        lost = {n for n in given if n not in kept[section] or kept[section][n] != given[n]}
         broken.update(f"{section}.{name}" for name in lost)
         if not lost.isdisjoint(_AMOUNTS):  # else it would look like devices that were withdrawn
             for name in _AMOUNTS:

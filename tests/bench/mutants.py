@@ -141,6 +141,6 @@ async def _answer(client: Client, path: str, sent: Any) -> list[Operation] | Res
     if status != 200:
         return Result.BROKEN
     response = msgspec.json.decode(body)["response"]
-    if any("failed to judge" in warning for warning in response.get("warnings") or ()):
+    if any("allowed unchecked" in warning for warning in response.get("warnings") or ()):
         return Result.BROKEN
     return _OPERATIONS.decode(base64.b64decode(response.get("patch") or "W10="))

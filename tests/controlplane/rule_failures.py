@@ -131,6 +131,17 @@ async def the_257th_cannot_be_reserved(api: Api, kubelet: Kubelet, rule: str) ->
     await api.patch_status("resourceclaims", rule, {"reservedFor": many[:256]})
 
 
+async def is_reserved_once(api: Api, kubelet: Kubelet, rule: str) -> None:
+    """The scheduler looks for as many devices as there are entries, and allocates those of one."""
+    driver = "pair.example.com"
+    await create_node(api, objects.node("pair"))
+    await api.create(objects.resource_slice("pair", 2, driver=driver))
+    await api.create(objects.device_class(driver, driver=driver))
+    await api.create(objects.claim(rule, objects.claim_spec(device_class=driver)))
+    await api.create(objects.pod(rule, claims={"gpu": rule, "again": rule}))
+    await waiting.refused(api, rule, saying="Duplicate value", timeout_s=30)
+
+
 async def beta_is_not_served(api: Api, kubelet: Kubelet, rule: str) -> None:
     (case,) = CAUGHT["FTL034"]
     path = f"/apis/{case.object['apiVersion']}/namespaces/default/resourceclaims"
@@ -288,4 +299,5 @@ SHOWN: dict[str, Show] = {
     "ftl031": is_accepted_and_runs,
     "ftl054": is_not_tolerated,
     "ftl055": no_claim_fits_the_quota,
+    "ftl056": is_reserved_once,
 }

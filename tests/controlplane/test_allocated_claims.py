@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -29,23 +30,26 @@ async def fettle(control_plane: ControlPlane, api: Api, start_fettle: StartFettl
     return await start_fettle("extender")
 
 
-async def allocated(api: Api, reserved: int = 0, **more: Any) -> None:
-    """A claim that holds gpu-0; `more` are fields of its one result, or `devices`, `seconds`."""
-    await api.create(objects.claim("c"))
-    at = datetime.now(UTC) - timedelta(seconds=more.pop("seconds", 0))
+async def allocated(api: Api, reserved: int = 0, name: str = "c", **more: Any) -> None:
+    """A claim that holds gpu-0; `more` are fields of its one result, or `devices`, `seconds`: how
+    long ago it was allocated, or None where it does not say when."""
+    await api.create(objects.claim(name))
+    seconds = more.pop("seconds", 0)
+    at = datetime.now(UTC) - timedelta(seconds=seconds or 0)
+    stamp = {} if seconds is None else {"allocationTimestamp": at.strftime("%Y-%m-%dT%H:%M:%SZ")}
     devices = more.pop("devices", [])
     names = {"driver": DRIVER, "pool": "n", "device": more.pop("device", "gpu-0")}
     pods = [{"resource": "pods", "name": f"p{i}", "uid": f"u{i}"} for i in range(reserved)]
     status = {
         "allocation": {
-            "allocationTimestamp": at.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            **stamp,
             "devices": {"results": [{"request": "gpu", **names, **more}]},
             "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [HERE]}]},
         },
         "reservedFor": pods,
         "devices": [{**names, "conditions": devices}] if devices else [],
     }
-    await api.patch_status("resourceclaims", "c", status)
+    await api.patch_status("resourceclaims", name, status)
 
 
 def condition(kind: str) -> Object:
@@ -58,9 +62,10 @@ def condition(kind: str) -> Object:
     }
 
 
-async def barred(api: Api, fettle: FettleProcess) -> str:
-    """Why no node is fit for a new pod with the claim, which is then left to the scheduler."""
-    pod = objects.pod("p", claims={"gpu": "c"})
+async def barred(api: Api, fettle: FettleProcess, *entries: str) -> str:
+    """Why no node is fit for a new pod with the claim, by one entry or these, which is then left
+    to the scheduler."""
+    pod = objects.pod("p", claims=dict.fromkeys(entries or ("gpu",), "c"))
     pod["spec"]["schedulingGates"] = HELD
     await api.create(pod)
 
@@ -83,7 +88,7 @@ async def test_a_claim_that_is_reserved_for_256_pods_can_be_reserved_for_no_othe
     api: Api, fettle: FettleProcess
 ) -> None:
     await allocated(api, reserved=256)
-    assert "reserved for 256 pods, the most" in await barred(api, fettle)
+    assert "reserved for 256 pods, the maximum" in await barred(api, fettle)
     await waiting.refused(api, "p", saying="must have at most 256 items")
 
 
@@ -95,6 +100,26 @@ async def test_a_claim_that_is_reserved_for_255_pods_can_be_reserved_for_one_mor
     assert await waiting.bound(api, "p") == "n"
 
 
+@pytest.mark.parametrize("reserved", [0, 1])
+async def test_a_claim_that_does_not_say_when_it_was_allocated_can_be_reserved_for_no_pod(
+    api: Api, fettle: FettleProcess, reserved: int
+) -> None:
+    await allocated(api, reserved, seconds=None)
+    assert "was allocated without an allocationTimestamp" in await barred(api, fettle)
+    await waiting.refused(api, "p", saying="field cannot be modified once set")
+
+
+async def test_a_claim_that_a_pod_names_twice_cannot_be_reserved_for_it(
+    api: Api, fettle: FettleProcess
+) -> None:
+    await api.create(objects.claim("c"))
+    why = await barred(api, fettle, "gpu", "again")
+    assert "claims gpu and again are one ResourceClaim, default/c" in why
+    await waiting.refused(api, "p", saying="Duplicate value", timeout_s=30)
+    claim = await api.get("resourceclaims", "c")
+    assert len(claim["status"]["allocation"]["devices"]["results"]) == 1
+
+
 BINDS: dict[str, Any] = {"bindingConditions": ["Ready"], "bindingFailureConditions": ["Broken"]}
 
 
@@ -102,7 +127,7 @@ BINDS: dict[str, Any] = {"bindingConditions": ["Ready"], "bindingFailureConditio
     ("how", "said"),
     [
         ({"devices": [condition("Broken")]}, "condition Broken says that"),
-        ({"seconds": 700}, "did not come within 600 s"),
+        ({"seconds": 700}, "did not become true within 600 s"),
     ],
     ids=["failed", "timed out"],
 )
@@ -112,7 +137,7 @@ async def test_an_allocation_whose_device_cannot_be_bound_is_taken_back(
     await allocated(api, **BINDS, **how)
     why = await barred(api, fettle)
     assert said in why
-    assert "takes the allocation back" in why
+    assert "revokes the allocation" in why
 
     # It is given a device anew, here without conditions.
     assert await waiting.bound(api, "p", timeout_s=30) == "n"
@@ -125,7 +150,7 @@ async def test_an_allocation_that_others_use_too_is_not_taken_back(
     api: Api, fettle: FettleProcess
 ) -> None:
     await allocated(api, reserved=1, devices=[condition("Broken")], **BINDS)
-    assert "stays allocated all the same" in await barred(api, fettle)
+    assert "stays allocated, since" in await barred(api, fettle)
     await waiting.refused(api, "p", saying="0/1 nodes are available")
     claim = await api.get("resourceclaims", "c")
     assert claim["status"]["allocation"]["devices"]["results"][0]["device"] == "gpu-0"
@@ -225,3 +250,60 @@ async def test_a_device_that_becomes_free_can_end_an_attempt_that_was_to_succeed
     assert after.aborts
     await api.patch("pods", "p", {"spec": {"schedulingGates": None}})
     await waiting.refused(api, "p", saying="no such key: mark")
+
+
+async def bound_after(api: Api, fettle: FettleProcess, pod: Object, device: str) -> None:
+    """Leave a new pod to the scheduler once this device of `n` is foretold for it."""
+    name = pod["metadata"]["name"]
+    pod["spec"]["schedulingGates"] = HELD
+    await api.create(pod)
+
+    async def said() -> list[str]:
+        status, answer = await fettle.browse("/explain", pod=f"default/{name}")
+        return [d for _, d in foretold(answer)["n"].devices] if status == 200 else []
+
+    await waiting.wait_until(
+        said, lambda devices: devices == [f"{DRIVER}/n/{device}"], what=f"Fettle foretells {device}"
+    )
+    await api.patch("pods", name, {"spec": {"schedulingGates": None}})
+    assert await waiting.bound(api, name) == "n"
+
+
+async def test_a_device_that_two_claims_hold_is_free_to_the_scheduler_once_one_of_them_goes(
+    api: Api, fettle: FettleProcess
+) -> None:
+    """Until it is restarted: it remembers which devices are taken, and not by how many."""
+    for name in ("x", "y"):
+        await allocated(api, name=name)
+    await in_use(fettle, {f"{DRIVER}/n/gpu-0"})
+    await api.delete("resourceclaims", "x")
+    await api.create(objects.claim("c"))
+    await bound_after(api, fettle, objects.pod("p", claims={"gpu": "c"}), "gpu-1")
+    claims = await predictions.claims_of(api, await api.get("pods", "p"))
+    assert predictions.got(claims) == (("gpu/gpu", f"{DRIVER}/n/gpu-0"),)
+
+
+async def in_use(fettle: FettleProcess, devices: set[str]) -> None:
+    await waiting.wait_until(
+        lambda: fettle.browse("/devices"),
+        lambda answered: predictions.in_use(answered) == devices,
+        what=f"Fettle knows that {devices} are in use",
+    )
+
+
+async def test_of_two_classes_made_in_one_second_the_first_by_name_is_foretold(
+    api: Api, fettle: FettleProcess
+) -> None:
+    resource = "example.com/both"
+    while datetime.now(UTC).microsecond > 200_000:
+        await asyncio.sleep(0.02)
+    for name, device in (("ext-b", 0), ("ext", 1)):
+        this = f'device.attributes["{DRIVER}"].index == {device}'
+        made = objects.device_class(name, extended_resource=resource, selectors=[this])
+        await api.create(made)
+    classes = [await api.get("deviceclasses", name) for name in ("ext", "ext-b")]
+    assert len({made["metadata"]["creationTimestamp"] for made in classes}) == 1
+    await bound_after(api, fettle, objects.pod("p", gpus=1, resource=resource), "gpu-1")
+    (claim,) = await api.list("resourceclaims", "default")
+    (result,) = claim["status"]["allocation"]["devices"]["results"]
+    assert result["device"] == "gpu-1"

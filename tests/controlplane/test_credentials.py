@@ -174,7 +174,7 @@ async def test_fettle_with_a_broken_plugin_ends_with_one_sentence(
     await waiting.wait_until(ended, what="Fettle ends", timeout_s=20)
     last = fettle.process.log.read_text().strip().splitlines()[-1]
     assert fettle.process.exit_code not in (0, None)
-    assert "plug-in" in last
+    assert "plugin" in last
     assert "your session has expired" in last
     assert "Traceback" not in fettle.process.log.read_text()
 

@@ -261,7 +261,7 @@ async def test_at_its_end_an_authority_is_followed_by_the_one_that_was_announced
     _, told = await fettle.browse("/readyz", verbose="")
     assert told.startswith("ok")
     assert "fettle certificates extender-ca" in told
-    assert "another certificate authority signs from" in fettle.process.log.read_text()
+    assert "a new certificate authority signs from" in fettle.process.log.read_text()
     both = issuing.certificates(remote.authority())
     assert both[0] == issuing.certificates(old.certificate)[0]
     assert len(both) == 2

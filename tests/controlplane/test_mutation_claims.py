@@ -131,7 +131,7 @@ async def test_where_the_cluster_drops_tolerations_none_are_injected(
     await installed(api, start_fettle, EVERYTHING)
     made = await api.create(objects.claim("c", annotations=NAMED))
     assert "fettle.dev/injected" not in made["metadata"]["annotations"]
-    assert "drops tolerations" in " ".join(api.warnings)
+    assert "drops device tolerations" in " ".join(api.warnings)
     assert made["spec"]["devices"]["requests"][0]["exactly"]["count"] == 1
 
 

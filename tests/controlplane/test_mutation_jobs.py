@@ -71,5 +71,5 @@ async def test_another_policy_for_a_job_that_exists_is_a_warning(
     made["metadata"]["annotations"]["fettle.dev/policy"] = "inference"
     stored = await api.replace(made)
     assert await reviewed(fettle) - before == 1
-    assert "this Job goes on as it was made" in " ".join(api.warnings)
+    assert "this Job keeps what it was created with" in " ".join(api.warnings)
     assert stored["spec"] == made["spec"]

@@ -59,13 +59,13 @@ REFUSED: list[tuple[Object, str]] = [
     ),
     (
         {"tolerations": {"degradedAsFallback": True, "devices": [{"key": "fettle.dev/degraded"}]}},
-        "what is tolerated is no fallback",
+        "what is tolerated is not a fallback",
     ),
     ({"failure": {"failJobOnExitCodes": [0]}}, "spec.failure.failJobOnExitCodes[0]"),
     ({"failure": {"failJobOnExitCodes": [3, 3]}}, "Duplicate value"),
     (
         {"failure": {"failJobOnExitCodes": [3, 4], "restartContainerOnExitCodes": [4]}},
-        "a container that restarts fails no pod",
+        "a restarted container does not fail its pod",
     ),
     ({"failure": {"backoffLimitPerIndex": -1}}, "spec.failure.backoffLimitPerIndex"),
     ({"failure": {"jobSet": {"rules": [{"name": "1", "action": "FailJobSet"}]}}}, "rules[0].name"),
@@ -144,7 +144,7 @@ async def _applied(api: Api, document: Object) -> Object:
 
     async def apply() -> Object:
         done = await api.apply(copy.deepcopy(document), dry_run=True)
-        if any("names no policy" in warning for warning in api.warnings):
+        if any("there is no policy" in warning for warning in api.warnings):
             raise ApiError(0, "", f"{api.warnings}", "apply")
         return done
 

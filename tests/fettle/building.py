@@ -33,10 +33,12 @@ def template(raw: dict[str, Any]) -> resource.ResourceClaimTemplate:
     return decoded
 
 
-def device_class(name: str = DRIVER, *selectors: str, **spec: Any) -> resource.DeviceClass:
+def device_class(
+    name: str = DRIVER, *selectors: str, created: str | None = None, **spec: Any
+) -> resource.DeviceClass:
     expressions = selectors or (f'device.driver == "{DRIVER}"',)
     raw = {
-        "metadata": {"name": name},
+        "metadata": {"name": name, "creationTimestamp": created},
         "spec": {"selectors": [{"cel": {"expression": e}} for e in expressions], **spec},
     }
     decoded = kinds.CLASS.decode(msgspec.json.encode(raw))

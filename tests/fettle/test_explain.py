@@ -131,8 +131,8 @@ def test_what_a_tenant_says_is_told_as_its_word_beside_the_score_that_refusals_g
     assert (value["score"], value["proven"]) == (0.65, 1.0)
     (line,) = evidence_lines(value["evidence"])
     assert "pod refused" in line
-    assert "the word of namespace team-a, scored but not refused for" in line
-    assert "the word of" not in evidence_lines(explain.health(b.health(0.5))["evidence"])[0]
+    assert "reported only by namespace team-a: lowers the score, refuses nothing" in line
+    assert "reported only by" not in evidence_lines(explain.health(b.health(0.5))["evidence"])[0]
 
 
 def test_a_device_of_the_network_is_listed_once_with_the_nodes_that_can_use_it() -> None:

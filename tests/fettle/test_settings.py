@@ -20,7 +20,7 @@ from fettle.settings import Settings, load
         ("health: {unhealthyBelow: .nan}", "unhealthyBelow"),
         ("health: {orphanHalfLifeSeconds: 0}", "orphanHalfLifeSeconds"),
         ("breaker: {maxExcludedShare: 7}", "maxExcludedShare"),
-        ("scheduler: {featureGates: 'DRATaints=false'}", "'DRATaints' is no feature gate"),
+        ("scheduler: {featureGates: 'DRATaints=false'}", "'DRATaints' is not a DRA feature gate"),
         ("scheduler: {featureGates: DRADeviceTaints}", "write DRADeviceTaints=true"),
         ("scheduler: {bindingTimeoutSeconds: 0}", "bindingTimeoutSeconds"),
         ("sources: {silentAfterSeconds: -1}", "silentAfterSeconds"),
@@ -41,7 +41,7 @@ from fettle.settings import Settings, load
         (
             "policies: [{name: a, tolerations: {degradedAsFallback: true, "
             "devices: [{key: fettle.dev/degraded}]}}]",
-            "what is tolerated is no fallback",
+            "what is tolerated is not a fallback",
         ),
         *(
             (
@@ -55,7 +55,7 @@ from fettle.settings import Settings, load
             for devices, says in (
                 ("{devices: [{key: a, value: a b}]}", "value 'a b'"),
                 (f"{{devices: [{{key: a, value: {'v' * 64}}}]}}", "value 'v"),
-                ("{devices: [{key: a}, {key: a}]}", "each once"),
+                ("{devices: [{key: a}, {key: a}]}", "each entry once"),
                 ("{devices: [" + ", ".join(f"{{key: k{i}}}" for i in range(9)) + "]}", "8 entries"),
                 ("{devices: [{key: a, seconds: 9223372037}]}", "seconds must be 9223372036"),
                 ("{notReadySeconds: 9223372037}", "notReadySeconds must be"),
@@ -65,7 +65,7 @@ from fettle.settings import Settings, load
         *(
             (f"policies: [{{name: a, failure: {{{failure}}}}}]", says)
             for failure, says in (
-                ("failJobOnExitCodes: [3, 3]", "failJobOnExitCodes must list each once"),
+                ("failJobOnExitCodes: [3, 3]", "failJobOnExitCodes must list each entry once"),
                 ("failJobOnExitCodes: [256]", "1 to 255"),
                 ("restartContainerOnExitCodes: [3, 3]", "restartContainerOnExitCodes must list"),
                 ("backoffLimitPerIndex: 2147483648", "backoffLimitPerIndex must be"),
@@ -79,9 +79,9 @@ from fettle.settings import Settings, load
                 ("{name: 1a, action: FailJobSet}", "name '1a'"),
                 (f"{{name: {'n' * 129}, action: FailJobSet}}", "128"),
                 ("{name: a, action: Retry}", "Retry"),
-                ("{name: a, action: FailJobSet}, {name: a, action: FailJobSet}", "each once"),
+                ("{name: a, action: FailJobSet}, {name: a, action: FailJobSet}", "each entry once"),
                 ("{name: a, action: FailJobSet, onJobFailureReasons: [Odd]}", "Odd"),
-                ("{name: a, action: FailJobSet, targetReplicatedJobs: [w, w]}", "each once"),
+                ("{name: a, action: FailJobSet, targetReplicatedJobs: [w, w]}", "each entry once"),
                 ("{name: a, action: FailJobSet, targetReplicatedJobs: [A_b]}", "'A_b'"),
             )
         ),
@@ -115,8 +115,8 @@ from fettle.settings import Settings, load
         ("webhook: {workloads: [{group: a, kind: '', templates: []}]}", "kind"),
         ("webhook: {workloads: [{group: a, kind: B, templates: [spec..x]}]}", "spec..x"),
         ("- a list", "object"),
-        ("a: [", "no valid YAML"),
-        ("\x00", "no valid YAML"),
+        ("a: [", "invalid YAML"),
+        ("\x00", "invalid YAML"),
     ],
 )
 def test_a_wrong_settings_file_is_named_with_its_field(

@@ -81,7 +81,7 @@ class Served:
         while time.monotonic() < until:
             if self._process.poll() is not None:
                 said = self._log.read_text(encoding="utf-8", errors="replace").strip()
-                raise FettleError(f"fettle serve ended at once: {said[-2000:]}")
+                raise FettleError(f"fettle serve exited immediately: {said[-2000:]}")
             try:
                 call(f"{self.browse}/readyz", seconds=2)
             except FettleError as error:

@@ -43,7 +43,7 @@ def tell(*, stay: bool) -> int:
                 _invite(console, served, snapshot)
                 _wait(served)
     for failure in failures:
-        console.print(f"[red]not as it should be:[/] {escape(failure)}")
+        console.print(f"[red]not as expected:[/] {escape(failure)}")
     return 1 if failures else 0
 
 
@@ -151,4 +151,4 @@ def _wait(served: Served) -> None:
         served.wait()
     except KeyboardInterrupt:
         return
-    raise FettleError("fettle serve ended by itself")
+    raise FettleError("fettle serve exited on its own")

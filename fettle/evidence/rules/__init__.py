@@ -83,21 +83,23 @@ def _text(path: Path, where: str) -> str:
     except OSError as error:
         raise SettingsError(f"{where}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise SettingsError(f"{where}: no UTF-8 text: {error}") from error
+        raise SettingsError(f"{where}: not valid UTF-8: {error}") from error
 
 
 def _rows(text: str, where: str) -> Iterator[tuple[str, Row]]:
     try:
         data: Any = own_yaml.value_of(text)
     except ValueError as error:
-        raise SettingsError(f"{where}: no valid YAML: {error}") from error
+        raise SettingsError(f"{where}: invalid YAML: {error}") from error
     if data is None:
         return
     if not isinstance(data, dict):
         raise SettingsError(f"{where}: expected tables ({', '.join(_TABLES)}), not a {_kind(data)}")
     for table, entries in data.items():
         if table not in _TABLES:
-            raise SettingsError(f"{where}: there is no table {table!r}, only {', '.join(_TABLES)}")
+            raise SettingsError(
+                f"{where}: unknown table {table!r}; expected one of {', '.join(_TABLES)}"
+            )
         if not isinstance(entries, list):
             raise SettingsError(
                 f"{where}: {table}: expected a list of rows, not a {_kind(entries)}"
@@ -124,8 +126,8 @@ def _check_classes(tables: Mapping[str, Mapping[str, Row]], where: str) -> None:
             assert isinstance(row, rows.XidRow | rows.RecoveryRow)
             if row.class_ not in classes:
                 raise SettingsError(
-                    f"{where}: {table}, row {row.name!r}: class: there is no {row.class_!r}, "
-                    f"only {', '.join(classes)}"
+                    f"{where}: {table}, row {row.name!r}: class: unknown class {row.class_!r}; "
+                    f"expected one of {', '.join(classes)}"
                 )
 
 

@@ -102,7 +102,7 @@ class ConditionRow(Row, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if self.format not in ("", "nvsentinel"):
-            raise ValueError(f'format is "nvsentinel" or nothing, not {self.format!r}')
+            raise ValueError(f'format must be "nvsentinel" or unset, not {self.format!r}')
         _check_pattern("xid", self.xid)
 
     @property
@@ -161,7 +161,7 @@ class DeviceConditionRow(Row, frozen=True, kw_only=True):
     """A condition of an allocated device (`status.devices` of a claim) and its polarity.
 
     `type`, `reason` and `driver` are patterns, `faulty` is the status that means a fault.
-    `provoked`: what the claim asks for can bring it about, so it counts as its namespace's word.
+    `provoked`: the claim's own requests can cause it, so it counts as evidence from its namespace.
     """
 
     type: str
@@ -175,7 +175,7 @@ class DeviceConditionRow(Row, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if self.provoked and self.kind is not Kind.LEVEL:
-            raise ValueError(f"provoked: what a tenant can bring about is not {self.kind}")
+            raise ValueError(f"provoked: only rows of kind level can be provoked, not {self.kind}")
 
     def matches(self, driver: str, type_: str, reason: str) -> bool:
         return (
@@ -186,10 +186,10 @@ class DeviceConditionRow(Row, frozen=True, kw_only=True):
 
 
 class RefusalRow(Row, frozen=True, kw_only=True):
-    """Whether a kubelet's refusal of a pod is one that pods can bring about, by its message.
+    """Whether a kubelet's refusal of a pod is one that pods can cause, by its message.
 
-    `message` is a regular expression that is searched for. `provoked`: what the pod asks for can,
-    so it counts as its namespace's word; else only the node can.
+    `message` is a regular expression that is searched for. `provoked`: the pod's own requests can,
+    so it counts as evidence from its namespace; else only the node can.
     """
 
     message: str
@@ -223,6 +223,8 @@ def _check_pattern(field: str, pattern: str, groups: int | None = None) -> None:
     try:
         compiled = re.compile(pattern)
     except re.error as error:
-        raise ValueError(f"{field}: {pattern!r} is no regular expression: {error}") from error
+        raise ValueError(
+            f"{field}: {pattern!r} is not a valid regular expression: {error}"
+        ) from error
     if groups is not None and compiled.groups != groups:
         raise ValueError(f"{field}: {pattern!r} must have {groups} group(s)")

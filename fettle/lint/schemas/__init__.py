@@ -70,7 +70,7 @@ def _pattern(pattern: str, where: str = "pattern") -> Any:
     try:
         return re2.compile(pattern)
     except re2.error as error:
-        raise ValueError(f"{where}.pattern is no regular expression: {error}") from error
+        raise ValueError(f"{where}.pattern is not a valid regular expression: {error}") from error
 
 
 def _problems(
@@ -112,8 +112,8 @@ def _members(schema: Mapping[str, Any], field: Field, skip: tuple[str, ...]) -> 
             if member.exists:  # null counts as not written, as in the API
                 yield from _problems(properties[name], member)
         elif others is False:
-            known = f"; there are only {', '.join(properties)}" if properties else ""
-            yield Problem(member, f"there is no such field{known}")
+            known = f"; known: {', '.join(properties)}" if properties else ""
+            yield Problem(member, f"unknown field{known}")
         elif isinstance(others, Mapping):
             yield from _problems(others, member)
 

@@ -32,8 +32,11 @@ def test_gates_are_written_as_for_the_scheduler() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("DRAPriorityList=false", "'DRAPriorityList' is no feature gate.*DRAPrioritizedList"),
-        ("AllAlpha=true", "'AllAlpha' is no feature gate"),
+        (
+            "DRAPriorityList=false",
+            "'DRAPriorityList' is not a DRA feature gate.*DRAPrioritizedList",
+        ),
+        ("AllAlpha=true", "'AllAlpha' is not a DRA feature gate"),
         ("DRADeviceTaints", "write DRADeviceTaints=true or DRADeviceTaints=false"),
         ("DRADeviceTaints=off", "not 'DRADeviceTaints=off'"),
     ],
@@ -69,8 +72,8 @@ def test_what_is_set_and_what_is_not_modelled_is_told() -> None:
     given = {"DRAWorkloadResourceClaims": True, "DRADeviceTaints": False}
     first, second = told("v1.37.1", given, of_version("v1.37.1", given))
     assert "v1.37.1 with the feature gates DRADeviceTaints=false,DRAWorkload" in first
-    assert second == "the feature gate DRAWorkloadResourceClaims is on, and not modelled"
-    assert "no order" in told("v1.35.0", {}, of_version("v1.35.0"))[-1]
+    assert second == "the feature gate DRAWorkloadResourceClaims is on, but not modelled"
+    assert "no fixed order" in told("v1.35.0", {}, of_version("v1.35.0"))[-1]
 
 
 STABLE = {"DRAConsumableCapacity": False, "DRADeviceBindingConditions": False}

@@ -60,45 +60,45 @@ def test_devices_that_match_are_counted_by_what_keeps_them_away() -> None:
     held = (b.device(f"h{i}", allocated=True) for i in range(6))
     tainted = (b.device(f"t{i}", taints=XID) for i in range(2))
     said = why(b.pool(*held, *tainted), requests=(request(),))
-    assert said == "k/g: 1 asked for, 8 devices match: 6 allocated, 2 tainted (xid)"
+    assert said == "k/g: 1 requested, 8 devices match: 6 allocated, 2 tainted (xid)"
 
 
 def test_too_few_of_them_are_too_few() -> None:
     said = why(b.pool(b.device("a")), requests=(request(count=2),))
-    assert said == "k/g: 2 asked for, 1 device matches"
+    assert said == "k/g: 2 requested, 1 device matches"
 
 
 def test_mode_all_minds_every_device() -> None:
     said = why(b.pool(b.device("a"), b.device("b", taints=XID)), requests=(request(mode=ALL),))
-    assert said == "k/g: all asked for, 2 devices match: 1 tainted (xid)"
+    assert said == "k/g: all requested, 2 devices match: 1 tainted (xid)"
 
 
 def test_a_node_without_such_devices_says_so() -> None:
-    assert why(requests=(request(),)) == "k/g: no device is here"
+    assert why(requests=(request(),)) == "k/g: there are no devices here"
     other = b.pool(b.device("x", driver="nic.example.com"))
-    assert why(other, requests=(request(),)) == "k/g: no device of this node matches"
+    assert why(other, requests=(request(),)) == "k/g: no device on this node matches"
 
 
 def test_a_pool_that_waits_for_slices_is_named() -> None:
     pool = PoolView(b.DRIVER, "n4", incomplete=True, slices=(1, 2))
     said = why(pool, requests=(request(),))
-    assert said == "k/g: no device is here; pool n4 is incomplete: 1 of 2 slices"
+    assert said == "k/g: there are no devices here; pool n4 is incomplete: 1 of 2 slices"
 
 
 def test_an_invalid_pool_is_named_with_its_fault_unless_it_is_another_drivers() -> None:
     pool = PoolView(b.DRIVER, "n5", invalid="duplicate device name gpu-0")
     said = why(pool, requests=(request(),))
-    assert said == "k/g: no device is here; pool n5 is invalid: duplicate device name gpu-0"
+    assert said == "k/g: there are no devices here; pool n5 is invalid: duplicate device name gpu-0"
     other = msgspec.structs.replace(pool, driver="mig.example.com")
-    assert why(other, requests=(request(),)) == "k/g: no device is here"
+    assert why(other, requests=(request(),)) == "k/g: there are no devices here"
 
 
 @pytest.mark.parametrize(
     ("device", "wanted", "said"),
     [
-        (nic("10"), {"rops": "1"}, "without a capacity rops"),
-        (nic("10"), {"bw": "11"}, "without so much capacity"),
-        (nic("10", used="6"), {"bw": "5"}, "without so much capacity left"),
+        (nic("10"), {"rops": "1"}, "without capacity rops"),
+        (nic("10"), {"bw": "11"}, "with too little capacity"),
+        (nic("10", used="6"), {"bw": "5"}, "with too little capacity left"),
     ],
     ids=["no such name", "too small", "in use"],
 )
@@ -107,7 +107,7 @@ def test_capacity_that_is_not_there_is_told(
 ) -> None:
     capacity = tuple((name, amount(text)) for name, text in wanted.items())
     found = why(b.pool(device), requests=(request(capacity=capacity),))
-    assert found == f"k/g: 1 asked for, 1 device matches: 1 {said}"
+    assert found == f"k/g: 1 requested, 1 device matches: 1 {said}"
 
 
 def test_counters_that_are_used_up_are_told_with_their_pool() -> None:
@@ -120,7 +120,7 @@ def test_counters_that_do_not_suffice_for_all_together_are_told() -> None:
     devices = (partition("a", 3), partition("b", 3))
     pool = msgspec.structs.replace(b.pool(*devices), counters={("set", "slices"): 4})
     said = why(pool, requests=(request(count=2),))
-    assert said == "too few devices go together (counters of pool n)"
+    assert said == "too few devices fit together (counters of pool n)"
 
 
 def test_an_attribute_that_devices_do_not_share_or_do_not_have_is_named() -> None:
@@ -128,17 +128,17 @@ def test_an_attribute_that_devices_do_not_share_or_do_not_have_is_named() -> Non
     pool = b.pool(b.device("a", attributes=numa[0]), b.device("b", attributes=numa[1]))
     constraint = Constraint(f"{b.DRIVER}/numa")
     said = why(pool, requests=(request(count=2),), constraints=(constraint,))
-    assert said == f"too few devices go together by {b.DRIVER}/numa"
+    assert said == f"too few devices satisfy the constraint on {b.DRIVER}/numa"
     bare = b.pool(b.device("a"), b.device("b"))
     said = why(bare, requests=(request(count=2),), constraints=(constraint,))
-    assert said.startswith(f"k/g: no device that matches has the attribute {b.DRIVER}/numa")
+    assert said.startswith(f"k/g: no matching device has the attribute {b.DRIVER}/numa")
 
 
 def test_requests_that_want_the_same_device_are_told_from_those_that_find_none() -> None:
     said = why(b.pool(b.device("a")), requests=(request("x"), request("y")))
     assert said == "not all requests can be met together (they compete for the same devices)"
     many = why(b.pool(b.device("a")), requests=(request("x"), request("y", 3)))
-    assert many == "k/y: 3 asked for, 1 device matches"
+    assert many == "k/y: 3 requested, 1 device matches"
 
 
 def test_capacity_that_does_not_suffice_for_all_together_is_told() -> None:
@@ -152,4 +152,6 @@ def test_alternatives_that_fail_alike_are_told_once() -> None:
     listed = tuple(Alternative(f"g/{n}", b.DRIVER, (GPU,), count=n) for n in (2, 3, 4))
     pool = PoolView(b.DRIVER, "n4", incomplete=True, slices=(1, 2))
     said = why(pool, requests=(Request("g", listed, listed=True),))
-    assert said == ("k/g/2, k/g/3, k/g/4: no device is here; pool n4 is incomplete: 1 of 2 slices")
+    assert said == (
+        "k/g/2, k/g/3, k/g/4: there are no devices here; pool n4 is incomplete: 1 of 2 slices"
+    )

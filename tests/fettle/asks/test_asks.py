@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from fettle.asks import asks, extended
 from fettle.policy import BUILT_IN
 from fettle.settings import Settings
+from fettle.wire import core, resource
 from tests.fettle import building as b
 
 POLICIES = Settings().all_policies()
@@ -98,29 +99,24 @@ def test_extended_resources_of_others_are_devices(name: str, is_device: bool) ->
     assert extended.is_device_resource(name) is is_device
 
 
-def test_an_allocated_claim_pins_the_pod_to_its_devices() -> None:
-    claim = b.claim(
+def allocated_to(
+    *results: str | dict[str, object], driver: str = "d", pool: str = "p", **status: object
+) -> resource.ResourceClaim:
+    """The claim `c`, with devices by name or as more fields of their results."""
+    names = {"request": "r", "driver": driver, "pool": pool}
+    given = [names | ({"device": r} if isinstance(r, str) else r) for r in results]
+    allocation = {"allocationTimestamp": "2026-01-01T00:00:00Z", "devices": {"results": given}}
+    return b.claim(
         {
             "metadata": {"name": "c", "namespace": "default"},
             "spec": claim_spec(),
-            "status": {
-                "allocation": {
-                    "devices": {
-                        "results": [
-                            {"request": "r", "driver": "d", "pool": "p", "device": "x"},
-                            {
-                                "request": "r",
-                                "driver": "d",
-                                "pool": "p",
-                                "device": "y",
-                                "adminAccess": True,
-                            },
-                        ]
-                    }
-                }
-            },
+            "status": {"allocation": allocation, **status},
         }
     )
+
+
+def test_an_allocated_claim_pins_the_pod_to_its_devices() -> None:
+    claim = allocated_to("x", {"device": "y", "adminAccess": True})
     view = b.view(claims={"default/c": claim}, classes=CLASSES)
     ask = asks.ask_of(b.pod(claim_pod(resourceClaimName="c")), view, POLICIES)
     assert ask is not None
@@ -130,19 +126,11 @@ def test_an_allocated_claim_pins_the_pod_to_its_devices() -> None:
 
 
 def test_a_claim_that_nobody_can_use_now_bars_the_pod_and_holds_nothing() -> None:
-    names = {"driver": "d", "pool": "p", "device": "x"}
     conditions = {"bindingConditions": ["Ready"], "bindingFailureConditions": ["Broken"]}
     broken = {"type": "Broken", "status": "True", "reason": "r", "message": ""}
-    claim = b.claim(
-        {
-            "metadata": {"name": "c", "namespace": "default"},
-            "spec": claim_spec(),
-            "status": {
-                "allocation": {"devices": {"results": [{"request": "r", **names, **conditions}]}},
-                "devices": [{**names, "conditions": [broken]}],
-            },
-        }
-    )
+    names = {"driver": "d", "pool": "p", "device": "x"}
+    reported = [{**names, "conditions": [broken]}]
+    claim = allocated_to({"device": "x", **conditions}, devices=reported)
     view = b.view(claims={"default/c": claim}, classes=CLASSES)
     ask = asks.ask_of(b.pod(claim_pod(resourceClaimName="c")), view, POLICIES)
     assert ask is not None
@@ -234,14 +222,7 @@ def test_a_class_that_cannot_be_read_is_not_one_that_does_not_exist() -> None:
 
 
 def test_an_allocated_claim_that_can_no_longer_be_read_is_not_judged_by_what_it_was() -> None:
-    held = {"results": [{"request": "r", "driver": b.DRIVER, "pool": "n", "device": "a"}]}
-    claim = b.claim(
-        {
-            "metadata": {"name": "c", "namespace": "default"},
-            "spec": claim_spec(),
-            "status": {"allocation": {"devices": held}},
-        }
-    )
+    claim = allocated_to("a", driver=b.DRIVER, pool="n")
     pod = b.pod(claim_pod(resourceClaimName="c"))
     read = asks.ask_of(pod, b.view(claims={"default/c": claim}, classes=CLASSES), POLICIES)
     assert read is not None
@@ -266,3 +247,53 @@ def test_a_template_that_cannot_be_read_matters_until_its_claim_is_made() -> Non
     after = asks.ask_of(b.pod(pod), made, POLICIES)
     assert after is not None
     assert after.unsettled == ()
+
+
+def naming_twice(**pod_metadata: object) -> core.Pod:
+    """A pod with two entries that name one claim."""
+    raw = claim_pod(resourceClaimName="c")
+    raw["metadata"] = {"name": "p", "namespace": "default", **pod_metadata}
+    entries = [{"name": name, "resourceClaimName": "c"} for name in ("gpu", "again")]
+    raw["spec"] = {"containers": [{"name": "c"}], "resourceClaims": entries}
+    return b.pod(raw)
+
+
+def test_a_claim_that_a_pod_names_twice_is_judged_once_and_bars_the_pod() -> None:
+    claim = b.claim({"metadata": {"name": "c", "namespace": "default"}, "spec": claim_spec()})
+    view = b.view(claims={"default/c": claim}, classes=CLASSES)
+    ask = asks.ask_of(naming_twice(), view, POLICIES)
+    assert ask is not None
+    assert [claim.name for claim in ask.claims] == ["gpu"]
+    (why,) = ask.barred
+    assert "claims gpu and again are one ResourceClaim, default/c" in why
+
+
+def test_an_allocated_claim_that_a_pod_names_twice_is_judged_once_and_bars_the_pod() -> None:
+    view = b.view(claims={"default/c": allocated_to("x")}, classes=CLASSES)
+    ask = asks.ask_of(naming_twice(), view, POLICIES)
+    assert ask is not None
+    assert [bound.name for bound in ask.bound] == ["gpu"]
+    assert len(ask.barred) == 1
+
+
+def test_a_claim_that_is_reserved_for_a_pod_already_may_be_named_twice_by_it() -> None:
+    claim = allocated_to("x", reservedFor=[{"resource": "pods", "name": "p", "uid": "mine"}])
+    view = b.view(claims={"default/c": claim}, classes=CLASSES)
+    ask = asks.ask_of(naming_twice(uid="mine"), view, POLICIES)
+    assert ask is not None
+    assert len(ask.bound) == 1
+    assert ask.barred == ()
+
+
+def test_entries_of_one_template_are_two_claims() -> None:
+    entries = [{"name": name, "resourceClaimTemplateName": "t"} for name in ("gpu", "again")]
+    raw = claim_pod()
+    raw["spec"] = {"containers": [{"name": "c"}], "resourceClaims": entries}
+    template = b.template(
+        {"metadata": {"name": "t", "namespace": "default"}, "spec": {"spec": claim_spec()}}
+    )
+    view = b.view(templates={"default/t": template}, classes=CLASSES)
+    ask = asks.ask_of(b.pod(raw), view, POLICIES)
+    assert ask is not None
+    assert [claim.name for claim in ask.claims] == ["gpu", "again"]
+    assert ask.barred == ()

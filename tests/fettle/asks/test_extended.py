@@ -67,6 +67,25 @@ def test_a_class_stands_behind_its_implicit_resource() -> None:
     assert request.alternatives[0].class_name == "gpu"
 
 
+@pytest.mark.parametrize("names", [("ext", "ext-b"), ("ext-b", "ext"), ("b", "a")])
+def test_of_classes_made_in_the_same_second_the_first_by_name_stands_behind_a_resource(
+    names: tuple[str, str],
+) -> None:
+    classes = {n: b.device_class(n, extendedResourceName=b.RESOURCE) for n in names}
+    (request,) = extended.backing(b.pod(b.gpu_pod(1)), b.RESOURCE, classes)
+    assert request.alternatives[0].class_name == min(names)
+
+
+def test_a_newer_class_stands_behind_a_resource_before_one_that_is_first_by_name() -> None:
+    made = {"a": "2026-01-01T00:00:00Z", "a-new": "2026-01-01T00:00:01Z"}
+    classes = {
+        name: b.device_class(name, extendedResourceName=b.RESOURCE, created=at)
+        for name, at in made.items()
+    }
+    (request,) = extended.backing(b.pod(b.gpu_pod(1)), b.RESOURCE, classes)
+    assert request.alternatives[0].class_name == "a-new"
+
+
 def test_requests_are_sorted_as_text() -> None:
     many = requests(main=tuple(container(1) for _ in range(11)))
     pod = b.pod({"metadata": {"name": "p"}, "spec": {"containers": [container(1)] * 11}})

@@ -188,8 +188,8 @@ def test_a_monitor_that_fell_silent_leaves_a_gpu_node_unknown() -> None:
     (evidence,) = said.evidence
     assert (evidence.subject, evidence.kind) == (NODE, Kind.UNKNOWN)
     assert evidence.text == (
-        "what reports AMDGPUProblem has been silent since 2026-09-21 13:57:20Z, though the kubelet "
-        "has not"
+        "the reporter of AMDGPUProblem has been silent since 2026-09-21 13:57:20Z, though the "
+        "kubelet has not"
     )
     assert "condition AMDGPUProblem" not in said.settled
 

@@ -86,7 +86,7 @@ def test_a_message_cut_off_names_what_it_can_and_warns_about_the_rest() -> None:
     by_subject = {type(e.subject): e for e in said.evidence}
     assert by_subject[UnitId].weight == 0.5
     assert by_subject[NodeId].weight == 0.1
-    assert "cut off" in by_subject[NodeId].text
+    assert "truncated" in by_subject[NodeId].text
     assert "condition GpuThermalWatch" not in said.settled
 
 

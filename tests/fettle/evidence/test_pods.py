@@ -27,15 +27,13 @@ SOURCE = "allocatedResourcesStatus"
 UNIT = UnitId("gpu-1", "nvidia.com/gpu", UUID)
 
 
-def report(pod: core.Pod, *claims: resource.ResourceClaim) -> Report | None:
+def said(pod: core.Pod, *claims: resource.ResourceClaim, before: core.Pod | None = None) -> Report:
     known = {c.metadata.key: c for c in claims}
-    return of_pod(pod, NOW, known.get, RULES)
+    return of_pod(pod, NOW, known.get, RULES, before)
 
 
-def said(pod: core.Pod, *claims: resource.ResourceClaim) -> Report:
-    found = report(pod, *claims)
-    assert found is not None
-    return found
+def says_nothing(pod: core.Pod, *claims: resource.ResourceClaim) -> bool:
+    return said(pod, *claims) == Report(f"Pod {pod.metadata.key}", (), uid=pod.metadata.uid)
 
 
 @pytest.mark.parametrize(
@@ -95,8 +93,8 @@ def test_an_unreadable_id_falls_back_to_the_claims_only_device() -> None:
         assert [e.subject for e in said(mine, one).evidence] == [DeviceId("d", "p", "x")]
 
     two = claim(("req-0", "d", "p", "x"), ("req-0", "d", "p", "y"))
-    assert report(pod(resources=resources, spec=named), two) is None
-    assert report(pod(resources=resources, spec=named)) is None
+    assert says_nothing(pod(resources=resources, spec=named), two)
+    assert says_nothing(pod(resources=resources, spec=named))
 
 
 def test_a_pod_that_has_ended_leaves_its_last_word_to_fade() -> None:
@@ -105,8 +103,13 @@ def test_a_pod_that_has_ended_leaves_its_last_word_to_fade() -> None:
     assert evidence.kind is Kind.DECAYING
     assert evidence.cap == evidence.weight  # several last words are not worse than one
 
-    healthy = [health("nvidia.com/gpu", UUID, "Healthy")]
-    assert report(pod(resources=healthy, phase="Succeeded")) is None
+
+def test_that_its_device_is_fine_a_pod_that_has_ended_says_only_as_it_ends() -> None:
+    ended = pod(resources=[health("nvidia.com/gpu", UUID, "Healthy")], phase="Succeeded")
+    assert said(ended, before=pod()).cleared == {(UNIT, SOURCE)}
+    assert says_nothing(ended)
+    for other in (ended, pod(uid="another")):
+        assert not said(ended, before=other).cleared
 
 
 def test_a_refusal_is_one_event_about_the_node_at_the_time_it_was_refused() -> None:
@@ -154,7 +157,7 @@ def test_without_a_start_a_refusal_dates_from_the_pods_creation() -> None:
     ],
 )
 def test_other_pods_have_nothing_to_say(other: core.Pod) -> None:
-    assert report(other) is None
+    assert says_nothing(other)
 
 
 UNBOUND = waiting_pod("p")
@@ -193,9 +196,7 @@ def test_a_refusal_that_a_tenant_could_provoke_is_no_more_than_its_namespaces_wo
     message: str, before: core.Pod | None, word_of: str
 ) -> None:
     refused = refused_pod("p", NOW, message=message)
-    found = of_pod(refused, NOW, lambda _: None, RULES, before)
-    assert found is not None
-    (evidence,) = found.evidence
+    (evidence,) = said(refused, before=before).evidence
     assert evidence.witness == word_of
     assert (evidence.cap, evidence.together) == ((0.35, 0.6) if word_of else (0.95, 1.0))
 
@@ -215,8 +216,8 @@ def test_without_rules_the_shipped_ones_hold() -> None:
 
 @given(st.text(), st.text(), st.sampled_from(["Healthy", "Unhealthy", "Unknown", "", "Odd"]))
 def test_any_name_and_id_are_read_without_an_error(name: str, resource_id: str, value: str) -> None:
-    found = report(pod(resources=[health(name, resource_id, value)]))
-    if found is not None and value != "Unhealthy":
+    found = said(pod(resources=[health(name, resource_id, value)]))
+    if value != "Unhealthy":
         assert all(e.kind is Kind.UNKNOWN for e in found.evidence)
 
 

@@ -157,8 +157,8 @@ def test_an_empty_file_changes_nothing(tmp_path: Path) -> None:
         ("conditions: [{type: X}]", "conditions, row 1: a row needs a name"),
         ("conditions: 7", "conditions: expected a list of rows"),
         ("[1, 2]", "expected tables"),
-        ("weather: []", "no table 'weather'"),
-        ("a: [", "no valid YAML"),
+        ("weather: []", "unknown table 'weather'"),
+        ("a: [", "invalid YAML"),
         (
             "taints: [{name: t, key: k, family: bus, weight: 2, source: s}]",
             "taints, row 't': .*weight",
@@ -178,11 +178,11 @@ def test_an_empty_file_changes_nothing(tmp_path: Path) -> None:
         ),
         (
             "xids: [{name: 7, class: bad, family: bus, text: t, source: s}]",
-            "xids, row '7': class: there is no 'bad'",
+            "xids, row '7': class: unknown class 'bad'",
         ),
         (
             "recoveries: [{name: 9, class: bad, family: bus, text: t, source: s}]",
-            "recoveries, row '9': class: there is no 'bad'",
+            "recoveries, row '9': class: unknown class 'bad'",
         ),
         (
             "refusals: [{name: r, message: '(', provoked: false, source: s}]",
@@ -218,7 +218,7 @@ def test_a_missing_or_unreadable_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="No such file"):
         load(tmp_path / "none.yaml")
     (tmp_path / "latin.yaml").write_bytes(b"\xff\xfe\xfa")
-    with pytest.raises(SettingsError, match="no UTF-8"):
+    with pytest.raises(SettingsError, match="not valid UTF-8"):
         load(tmp_path / "latin.yaml")
 
 
@@ -254,8 +254,8 @@ def test_whatever_the_file_holds_it_is_rules_or_one_sentence(value: Any) -> None
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("conditions: [", "no valid YAML: line 1"),
-        ("xids:\n- {name: 2001-99-99}", "no valid YAML: line 2: '2001-99-99'"),
+        ("conditions: [", "invalid YAML: line 1"),
+        ("xids:\n- {name: 2001-99-99}", "invalid YAML: line 2: '2001-99-99'"),
         ("xids: " + "[" * 3000, "nested too deeply"),
     ],
 )

@@ -66,5 +66,5 @@ async def test_a_kind_whose_reading_fails_begins_again_and_the_others_go_on(
     recorder = _Stumbling()
     async with fake_api() as api, feeding(tmp_path, recorder, api):
         await recorder.until(lambda r: len(r.synced) == len(KINDS))
-        assert recorder.notes("Node") == ["reading Node failed; it begins again"]
+        assert recorder.notes("Node") == ["reading Node failed; retrying"]
         assert recorder.notes("Pod") == []

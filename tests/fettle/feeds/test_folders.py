@@ -35,25 +35,37 @@ BROKEN_OFF = "apiVersion: v1\nitems:\n- apiVersion: v1\n  kind: Node\n  metadata
 @pytest.mark.parametrize(
     ("name", "text", "reason"),
     [
-        ("a.yaml", LOGGED_OUT, "line 1: this is no Kubernetes object: it has no kind"),
-        ("a.yaml", "No resources found", "no Kubernetes object but 'No resources found'"),
-        ("a.yaml", TABLE, "no Kubernetes object but 'NAME STATUS ROLES"),
-        ("a.yaml", BROKEN_OFF, "no Kubernetes object: it has no kind"),
-        ("a.yaml", "{}", "no Kubernetes object: it has no kind"),
-        ("a.yaml", "---\n- text\n---\n7\n", "but ['text']; line 4: this is no Kubernetes object"),
+        ("a.yaml", LOGGED_OUT, "line 1: this is not a Kubernetes object: it has no kind"),
+        ("a.yaml", "No resources found", "not a Kubernetes object but 'No resources found'"),
+        ("a.yaml", TABLE, "not a Kubernetes object but 'NAME STATUS ROLES"),
+        ("a.yaml", BROKEN_OFF, "not a Kubernetes object: it has no kind"),
+        ("a.yaml", "{}", "not a Kubernetes object: it has no kind"),
+        (
+            "a.yaml",
+            "---\n- text\n---\n7\n",
+            "but ['text']; line 4: this is not a Kubernetes object",
+        ),
         ("a.yaml", "kind: Node\napiVersion: v1\n", "this Node has no metadata.name"),
         ("a.yaml", "kind: Node\nmetadata: {name: b}\n", "it has no kind and apiVersion"),
-        ("a.yaml", "{kind: Node, apiVersion: v1, metadata: {name: b}, ~: 1}", "cannot be JSON"),
+        (
+            "a.yaml",
+            "{kind: Node, apiVersion: v1, metadata: {name: b}, ~: 1}",
+            "cannot be written as JSON",
+        ),
         ("a.yaml", "kind: List\napiVersion: v1\n", "this 'List' has no list of items"),
         ("a.yaml", "kind: NodeList\napiVersion: v1\nitems:\n", "'NodeList' has no list of items"),
-        ("a.yaml", "kind: List\nitems: [text]\n", "no Kubernetes object but 'text'"),
-        ("a.yaml", "kind: List\nitems: []\n---\nerror: gone\n", "line 4: this is no Kubernetes"),
-        ("a.json", "{}", "no Kubernetes object: it has no kind"),
-        ("a.json", "[]", "no Kubernetes object but []"),
-        ("a.json", '[1, {"a": 2}]', "no Kubernetes object but [1, {'a': 2}]"),
-        ("a.json", "null", "no Kubernetes object but None"),
-        ("a.json", json.dumps(STATUS), "no Kubernetes object but a Status: 'Unauthorized'"),
-        ("a.json", '{"kind": "Status", "apiVersion": "v1"}', "no Kubernetes object but a Status"),
+        ("a.yaml", "kind: List\nitems: [text]\n", "not a Kubernetes object but 'text'"),
+        ("a.yaml", "kind: List\nitems: []\n---\nerror: gone\n", "line 4: this is not a Kubernetes"),
+        ("a.json", "{}", "not a Kubernetes object: it has no kind"),
+        ("a.json", "[]", "not a Kubernetes object but []"),
+        ("a.json", '[1, {"a": 2}]', "not a Kubernetes object but [1, {'a': 2}]"),
+        ("a.json", "null", "not a Kubernetes object but None"),
+        ("a.json", json.dumps(STATUS), "not a Kubernetes object but a Status: 'Unauthorized'"),
+        (
+            "a.json",
+            '{"kind": "Status", "apiVersion": "v1"}',
+            "not a Kubernetes object but a Status",
+        ),
     ],
 )
 def test_a_file_that_turns_into_something_without_objects_keeps_what_it_held(
@@ -71,7 +83,7 @@ def test_a_file_that_turns_into_something_without_objects_keeps_what_it_held(
         assert problem.startswith(f"{name}: line ")
         assert reason in problem
         assert problem.count(name) == 1
-        assert problem.endswith("; what it held before stays")
+        assert problem.endswith("; its previous objects are kept")
     write(tmp_path / name, node("b"))
     rewritten(folder, tmp_path / name)
     assert folder.objects.keys() == {Key("Node", "b")}
@@ -85,7 +97,7 @@ def test_a_file_that_never_held_objects_says_only_what_is_wrong(tmp_path: Path) 
     folder.look()
     assert folder.objects == {}
     assert folder.problems == {
-        "a.yaml": "a.yaml: line 1: this is no Kubernetes object but 'No resources found'"
+        "a.yaml": "a.yaml: line 1: this is not a Kubernetes object but 'No resources found'"
     }
 
 
@@ -120,7 +132,7 @@ def test_a_file_of_objects_that_fettle_does_not_read_is_told_and_holds_nothing(
     assert folder.objects == {}
     problem = folder.problems["a.yaml"]
     assert f"'{kind}' is not a kind that Fettle reads" in problem
-    assert problem.endswith("this is no Kubernetes object but 'text'")
+    assert problem.endswith("this is not a Kubernetes object but 'text'")
 
 
 def test_a_file_is_not_read_while_it_is_being_written(tmp_path: Path) -> None:
@@ -144,8 +156,8 @@ def test_what_is_told_in_several_ways_is_said_and_the_last_one_counts(tmp_path: 
     folder.look()
     assert folder.problems == {}
     assert folder.clashes == [
-        "Node n stands in a.yaml and b.yaml, not always alike; the last one counts",
-        "Node twice stands several times in a.yaml, not always alike; the last one counts",
+        "Node n is defined in a.yaml and b.yaml, with differences; the last one counts",
+        "Node twice is defined several times in a.yaml, with differences; the last one counts",
     ]
     assert b'"x":"3"' in folder.objects[Key("Node", "n")]
     assert b'"x":"2"' in folder.objects[Key("Node", "twice")]

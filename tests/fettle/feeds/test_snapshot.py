@@ -87,7 +87,7 @@ async def test_a_file_that_is_emptied_keeps_what_it_held(tmp_path: Path, nothing
         (tmp_path / "a.yaml").write_text(nothing)
         problem = await told(feed, "a.yaml")
         assert problem == (
-            "a.yaml: it is empty; delete it if its objects are gone; what it held before stays"
+            "a.yaml: it is empty; delete it if its objects are gone; its previous objects are kept"
         )
         assert recorder.names("Node") == {"a"}
         write(tmp_path / "a.yaml", node("b"))
@@ -122,7 +122,7 @@ async def test_a_file_that_turns_bad_keeps_what_it_held_until_it_is_good_again(
         (tmp_path / "a.yaml").write_text("kind: Node\nmetadata: {name: [\n")
         problem = await told(feed, "a.yaml")
         assert problem.startswith("a.yaml: line ")
-        assert problem.endswith("what it held before stays")
+        assert problem.endswith("its previous objects are kept")
         write(tmp_path / "b.yaml", node("b"), node("b2"))
         await recorder.until(lambda r: r.names("Node") == {"a", "b", "b2"})
         write(tmp_path / "a.yaml", node("a2"))
@@ -135,7 +135,7 @@ async def test_an_error_in_place_of_objects_changes_nothing_in_the_cluster(tmp_p
     async with serving(tmp_path) as (feed, recorder):
         (tmp_path / "nodes.yaml").write_text("error: You must be logged in")
         problem = await told(feed, "nodes.yaml")
-        assert problem.endswith("; what it held before stays")
+        assert problem.endswith("; its previous objects are kept")
         write(tmp_path / "more.yaml", node("b"))
         await recorder.until(lambda r: r.names("Node") == {"a", "b"})
         assert recorder.count(Gone, "Node") == 0
@@ -164,7 +164,7 @@ async def test_an_object_of_another_kind_is_told_and_the_rest_of_its_file_served
         assert recorder.names("Node") == {"a"}
         problem = feed.problems["a.yaml"]
         assert "line 3: 'Secret' is not a kind that Fettle reads (Node, " in problem
-        assert "this is no Kubernetes object but 'text'" in problem
+        assert "this is not a Kubernetes object but 'text'" in problem
         assert "DeviceClass is read as resource.k8s.io/v1" in problem
         assert problem.endswith("and 1 more like these")
 

@@ -8,10 +8,11 @@ import msgspec
 import pytest
 
 from fettle.evidence import rules
+from fettle.evidence.reports import Report
 from fettle.feeds.writing import Writer
 from fettle.health import HealthBook
 from fettle.inventory.inventory import Inventory
-from fettle.model import State
+from fettle.model import State, Subject
 from fettle.settings import HealthSettings
 from fettle.view import Publisher, View
 from fettle.wire import kinds
@@ -28,6 +29,7 @@ from fettle.wire.changes import (
 )
 from fettle.wire.kinds import Kind
 from tests.fettle import building as b
+from tests.fettle.inventory.fleets import slice_
 
 RULES = rules.load()
 WATCHED = (kinds.NODE, kinds.SLICE, kinds.POD)
@@ -36,10 +38,10 @@ WATCHED = (kinds.NODE, kinds.SLICE, kinds.POD)
 class House:
     """A running writer, the feed's side of it, and what it publishes."""
 
-    def __init__(self) -> None:
+    def __init__(self, book: HealthBook | None = None) -> None:
         self.now = 1_000_000.0
         self.publisher = Publisher()
-        inventory = Inventory(HealthBook(HealthSettings(), RULES), RULES)
+        inventory = Inventory(book or HealthBook(HealthSettings(), RULES), RULES)
         self.writer = Writer(inventory, self.publisher, lambda: self.now, WATCHED)
 
     async def send(self, *changes: Change) -> None:
@@ -148,3 +150,35 @@ async def test_time_alone_publishes_what_has_faded(house: House) -> None:
     house.now += 6 * 3600
     after = (await house.newer(view.generation)).nodes["a"].health.score
     assert before < 0.8 < after
+
+
+class Defective(HealthBook):
+    """Fails on what claims say, as a defect of ours would."""
+
+    def report(self, report: Report, now: float) -> set[Subject]:
+        if report.reporter.startswith("ResourceClaim "):
+            raise ZeroDivisionError("by a defect")
+        return super().report(report, now)
+
+
+async def test_an_object_that_we_fail_on_leaves_in_doubt_what_it_speaks_of() -> None:
+    house = House(Defective(HealthSettings(), RULES))
+    writing = asyncio.create_task(house.writer.run())
+    device = {"driver": b.DRIVER, "pool": "n", "device": "gpu-0"}
+    result = {"request": "r", **device}
+    ready = {"type": "Ready", "status": "False"}
+    status = {
+        "allocation": {"devices": {"results": [result]}},
+        "devices": [{**device, "conditions": [ready]}],
+    }
+    claim = {"metadata": {"name": "c", "namespace": "d"}, "spec": {}, "status": status}
+    await house.sync(node("n"), node("other"), put(kinds.SLICE, slice_("n")))
+    await house.send(put(kinds.CLAIM, claim), node("new"))
+    view = house.publisher.view
+    while "new" not in view.nodes:
+        view = await house.newer(view.generation)
+    assert "by a defect" in view.quarantined["ResourceClaim d/c"]
+    (pool,) = view.nodes["n"].pools
+    assert "ResourceClaim d/c cannot be read" in pool.unclear
+    assert not any(seen.allocated for seen in pool.devices)
+    writing.cancel()

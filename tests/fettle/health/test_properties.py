@@ -331,6 +331,43 @@ def test_what_every_messenger_left_fades_to_sound_unless_it_was_latched(
         assert health is SOUND
 
 
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 2),
+            st.lists(evidence([Kind.LEVEL, Kind.UNKNOWN, Kind.DECAYING]), max_size=3),
+            st.booleans(),
+            waits,
+        ),
+        max_size=10,
+    )
+)
+def test_what_is_no_longer_said_is_as_if_never_said_once_it_has_faded(
+    steps: list[tuple[int, list[Evidence], bool, float]],
+) -> None:
+    """Whether a messenger's silence is an all-clear or not."""
+    lived, now = book(), T0
+    latest: dict[int, Report] = {}
+    for number, part, absent_is_clear, wait in steps:
+        now += wait
+        name = f"r{number}"
+        report = Report(name, heaviest(_of(name, part)), absent_is_clear=absent_is_clear)
+        latest[number] = report
+        lived.report(report, now)
+        assess(lived, now)
+    for _ in range(4):
+        now += 60 * 86_400.0
+        lived.moving(now)
+        one = assess(lived, now)
+    other = assess(told(latest.values(), now), now)
+    assert abs(one.score - other.score) <= 0.0001
+    assert told_of(one) == told_of(other)
+
+
+def told_of(health: Health) -> set[Evidence]:
+    return {msgspec.structs.replace(w.evidence, observed_at=T0) for w in health.evidence}
+
+
 @given(reports())
 def test_of_a_subject_that_is_gone_with_all_who_spoke_of_it_nothing_is_left(
     said: list[Report],

@@ -73,7 +73,7 @@ def test_a_deadlock_whose_monitor_hangs_is_refused_after_a_restart_too() -> None
     assert health.state is State.UNHEALTHY
     assert health.score == pytest.approx(0.25, abs=0.01)
     (evidence,) = told(health)
-    assert evidence.text == "KernelDeadlock is True (DockerHung): hung; not said any more"
+    assert evidence.text == "KernelDeadlock is True (DockerHung): hung; no longer reported"
 
 
 def test_what_a_silent_monitor_left_has_faded_by_the_time_of_a_later_restart() -> None:

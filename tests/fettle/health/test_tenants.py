@@ -26,7 +26,6 @@ def test_a_node_swallows_pods(book: HealthBook) -> None:
 
     def refuse(name: str, at: float) -> Health:
         said = of_pod(refused_pod(name, at), at, lambda _: None, RULES)
-        assert said is not None
         book.report(said, at)
         return of(book, NODE, at)
 
@@ -51,7 +50,6 @@ def test_three_refusals_within_the_hour_are_enough_however_they_are_spread(
 ) -> None:
     for i, at in enumerate((NOW, NOW + 30 * MINUTE, NOW + 60 * MINUTE)):
         said = of_pod(refused_pod(f"p{i}", at), at, lambda _: None, RULES)
-        assert said is not None
         book.report(said, at)
     assert of(book, NODE, NOW + 60 * MINUTE).state is State.UNHEALTHY
 
@@ -67,7 +65,6 @@ def refuse(
 ) -> Health:
     refused = refused_pod(name, at, namespace=namespace, message=message)
     said = of_pod(refused, at, lambda _: None, RULES, before)
-    assert said is not None
     book.report(said, at)
     return of(book, NODE, at)
 

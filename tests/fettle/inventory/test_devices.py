@@ -33,6 +33,28 @@ def test_an_older_generation_says_nothing_about_devices_any_more(fleet: Fleet) -
     assert state() is State.UNHEALTHY
 
 
+@pytest.mark.parametrize("moved", [{"pool": "elsewhere"}, {"driver": "other.example.com"}])
+def test_an_older_generation_speaks_again_once_the_newer_is_of_another_pool(
+    fleet: Fleet, moved: dict[str, str]
+) -> None:
+    held, newer = slice_(devices=1), slice_(devices=1, generation=2)
+    held["metadata"] = {"name": "held", "annotations": {"fettle.dev/hold": "why"}}
+
+    def is_held() -> list[bool]:
+        pools = fleet.look().nodes["n"].pools
+        return [d.health.held for pool in pools if pool.name == "n" for d in pool.devices]
+
+    fleet.put(kinds.NODE, node())
+    fleet.put(kinds.SLICE, held)
+    assert is_held() == [True]
+    fleet.put(kinds.SLICE, newer)
+    assert is_held() == [False]
+    newer["spec"]["driver"] = moved.get("driver", b.DRIVER)
+    newer["spec"]["pool"] = newer["spec"]["pool"] | {"name": moved.get("pool", "n")}
+    fleet.put(kinds.SLICE, newer)
+    assert True in is_held()
+
+
 def test_an_allocated_device_is_taken_until_its_claim_lets_go(fleet: Fleet) -> None:
     def taken() -> list[bool]:
         return [d.allocated for d in fleet.look().nodes["n"].pools[0].devices]
@@ -82,6 +104,7 @@ def test_a_taint_rule_older_than_the_device_it_selects_still_counts(fleet: Fleet
     }
     fleet.put(kinds.TAINT_RULE, rule)
     fleet.put(kinds.NODE, node())
+    fleet.look()
     fleet.put(kinds.SLICE, slice_())
     assert all(d.health.evidence for d in fleet.look().nodes["n"].pools[0].devices)
 

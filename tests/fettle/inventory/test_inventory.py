@@ -3,12 +3,14 @@
 import gc
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fettle.model import State
 from fettle.wire import kinds
 from fettle.wire.changes import Bad
+from fettle.wire.kinds import Kind
 from tests.fettle import building as b
 from tests.fettle.inventory.fleets import Fleet, claim, node, slice_
 
@@ -173,3 +175,18 @@ def test_a_policy_shows_in_the_view_and_verdicts_rest_on_it(fleet: Fleet) -> Non
     fleet.inventory.begin_list(kinds.POLICY)
     fleet.inventory.end_list(kinds.POLICY, fleet.now)
     assert fleet.look().policies == {}
+
+
+@pytest.mark.parametrize("kind", [kinds.CLASS, kinds.CLAIM, kinds.TEMPLATE])
+def test_an_object_created_anew_under_its_name_is_another_one(fleet: Fleet, kind: Kind) -> None:
+    """In a snapshot it need not have a UID; of two classes for a resource the newer one counts."""
+    shown = {kinds.CLASS.name: "classes", kinds.CLAIM.name: "claims"}.get(kind.name, "templates")
+    years, bases = [], []
+    for year in (2020, 2021):
+        metadata = {"name": "x", "creationTimestamp": f"{year}-01-01T00:00:00Z"}
+        fleet.put(kind, {"metadata": metadata, "spec": {"spec": {}}})
+        view = fleet.look()
+        years.append(getattr(view, shown)["x"].metadata.creation_timestamp.year)
+        bases.append(view.basis)
+    assert years == [2020, 2021]
+    assert bases[1] > bases[0]

@@ -4,9 +4,11 @@ import gc
 from typing import Any
 
 from fettle.evidence import rules
+from fettle.evidence.gathering import of_pod
+from fettle.health import HealthBook
 from fettle.health.book import SWEEP_EVERY_S
 from fettle.policy import TRAINING
-from fettle.settings import BreakerSettings
+from fettle.settings import BreakerSettings, HealthSettings
 from fettle.verdicts.breaker import Breaker
 from fettle.wire import kinds
 from fettle.wire.kinds import Kind
@@ -65,6 +67,8 @@ def come_and_go(fleet: Fleet, name: str) -> None:
         fleet.look()
     fleet.put(kinds.NODE, node(name))  # the all-clear
     fleet.look()
+    fleet.put(kinds.NODE, saying.naming("GPU:0 GPU_UUID:GPU-0", name=name))
+    fleet.look()
     for kind, raw in come:
         metadata = raw["metadata"]
         place = f"{metadata['namespace']}/" if "namespace" in metadata else ""
@@ -85,6 +89,35 @@ def test_nothing_is_left_of_what_came_and_went(fleet: Fleet) -> None:
     for number in range(10):
         come_and_go(fleet, f"later-{number}")
     assert held_by(fleet) <= before
+
+
+def test_nothing_is_left_of_units_that_were_ill_on_a_node_that_still_is(fleet: Fleet) -> None:
+    fleet.put(kinds.NODE, saying.ill("n"))
+    fleet.put(kinds.SLICE, slice_("n"))
+
+    def falls_ill_and_goes(resource: str, unit: str) -> None:
+        fleet.put(kinds.POD, saying.speaking("p", "n", resource, unit))
+        fleet.look()
+        fleet.inventory.remove(kinds.POD, "default/p", fleet.now)
+        for wait in (0.0, LONG_S, SWEEP_EVERY_S, SWEEP_EVERY_S):
+            fleet.now += wait
+            fleet.look()
+
+    for resource in (b.RESOURCE, "nvidia.com/gpu"):  # the one its plugin's, the other nobody's
+        falls_ill_and_goes(resource, "GPU-0")
+        before = held_by(fleet)
+        for number in range(1, 9):
+            falls_ill_and_goes(resource, f"GPU-{number}")
+        assert held_by(fleet) <= before
+
+
+def test_pods_that_say_nothing_of_their_devices_are_no_reporters() -> None:
+    book = HealthBook(HealthSettings(), RULES)
+    before = held_by(book)
+    for number in range(100):
+        said = of_pod(b.pod(b.gpu_pod(name=f"p{number}")), 0.0, lambda _: None, RULES)
+        book.report(said, 0.0)
+    assert held_by(book) == before
 
 
 def test_the_breaker_forgets_devices_of_the_network_that_are_gone() -> None:

@@ -3,15 +3,18 @@ of the node."""
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fettle.inventory import placing
 from fettle.model import State, UnitId
+from fettle.published import Published, read
 from fettle.view import View
-from fettle.wire import kinds
+from fettle.wire import kinds, resource
 from tests.fettle.inventory.fleets import Fleet
+from tests.fettle.inventory.test_coming_back import speaking
 
 NVIDIA, AMD = "gpu.nvidia.com", "gpu.amd.com"
 PCI = "resource.kubernetes.io/pciBusID"
@@ -129,7 +132,7 @@ def test_a_gpu_that_nothing_on_the_node_is_counts_against_all_of_it(
     seen = fleet.view.nodes["n"]
     for health in (seen.health, *(d.health for pool in seen.pools for d in pool.devices)):
         (said,) = health.evidence
-        assert "which is no device known here: GpuMemWatch DCGM_FR_X: bad" in said.evidence.text
+        assert "which is not a known device: GpuMemWatch DCGM_FR_X: bad" in said.evidence.text
         assert said.evidence.text.startswith("nvidia.com/gpu ")
 
 
@@ -229,6 +232,52 @@ def test_one_gpu_that_two_objects_name_is_one_unit(fleet: Fleet) -> None:
     assert by_device == {"gpu-0": pytest.approx(0.25 * 0.25), "gpu-1": 1.0}
 
 
+def test_a_unit_is_found_by_the_other_names_that_its_node_gives_it(fleet: Fleet) -> None:
+    """The kubelet knows only its UUID, the driver only its address, the monitor both."""
+    fleet.put(kinds.SLICE, slice_({PCI: "0000:c0:00.0"}, {PCI: "0000:c1:00.0"}))
+    fleet.put(kinds.NODE, node("PCI:0000:c0:00.0 GPU_UUID:GPU-u0"))
+    fleet.put(kinds.POD, speaking("p", "n", "nvidia.com/gpu", "GPU-u0"))
+    assert scores(fleet.look()) == (1.0, {"gpu-0": pytest.approx(0.25 * 0.25), "gpu-1": 1.0})
+
+
+@pytest.mark.parametrize("looking", [True, False])
+@pytest.mark.parametrize(
+    ("earlier", "now", "bad"),
+    [
+        # the address still tells, the index alone does not
+        (FULL, "GPU:0 PCI:0000:c0:00.0", 1.0),
+        (FULL, "GPU:0", 0.25),
+        ("PCI:0000:c9:00.0 GPU_UUID:GPU-u0", "PCI:0000:c9:00.0", 0.25),
+    ],
+)
+def test_names_that_a_node_gave_a_gpu_earlier_are_forgotten_as_by_a_restart(
+    fleet: Fleet, looking: bool, earlier: str, now: str, bad: float
+) -> None:
+    """An index, or an address, may be another GPU's by now."""
+    fleet.put(kinds.SLICE, slice_(gpu(0), gpu(1)))
+    fleet.put(kinds.NODE, node(earlier))
+    if looking:
+        assert scores(fleet.look()) == (1.0, {"gpu-0": 0.25, "gpu-1": 1.0})
+    fleet.put(kinds.NODE, node(now))
+    assert scores(fleet.look())[0] == pytest.approx(bad, abs=0.05)
+    restarted = Fleet()
+    restarted.put(kinds.SLICE, slice_(gpu(0), gpu(1)))
+    restarted.put(kinds.NODE, node(now))
+    assert scores(restarted.look())[0] == bad
+
+
+def test_a_gpu_that_a_node_names_afresh_is_not_what_bore_its_address_before(fleet: Fleet) -> None:
+    """Of the one that was taken out, no more than a trace is left, and on nothing that is there."""
+    fleet.put(kinds.NODE, node("PCI:0000:c0:00.0 GPU_UUID:GPU-old", gpus=8))
+    fleet.look()
+    fleet.put(kinds.NODE, node("PCI:0000:c0:00.0 GPU_UUID:GPU-new", gpus=8))
+    units = {u.unit: u.health for u in fleet.look().nodes["n"].plugins["nvidia.com/gpu"].units}
+    assert units["GPU-new"].score == 0.25
+    assert [w.evidence.subject for w in units["GPU-new"].evidence] == [
+        UnitId("n", "nvidia.com/gpu", "GPU-new", ("pci:0000:c0:00.0",))
+    ]
+
+
 def test_a_device_plugin_that_has_left_no_units_takes_no_evidence(fleet: Fleet) -> None:
     """The kubelet keeps a capacity of 0 for a resource whose plugin is gone."""
     gone = node("GPU:0")
@@ -245,10 +294,42 @@ UNITS = st.builds(
 )
 
 
-@given(st.sets(UNITS), st.booleans())
-def test_no_unit_is_lost_and_none_is_two_gpus(units: set[UnitId], plugin: bool) -> None:
+@given(st.sets(UNITS), st.sets(UNITS), st.sets(UNITS), st.booleans())
+def test_what_is_no_longer_named_moves_nothing_else(
+    units: set[UnitId], gone: set[UnitId], named: set[UnitId], plugin: bool
+) -> None:
     resources = {"nvidia.com/gpu"} if plugin else set()
-    placed = placing.place("n", units, resources, ())
+    fleet = [published("a", uuid="GPU-a"), published("b", **{PCI: "0000:c0:00.0"}, index=0)]
+
+    def placed(about: set[UnitId]) -> tuple[object, ...]:
+        """Of `units`, where each counts, and with which it is one."""
+        found = placing.place("n", about, named, resources, fleet)
+        gpus = [frozenset(units.intersection(gpu)) for gpu in found.gpus]
+        devices = {id_: units.intersection(gpu) for id_, gpu in found.by_device.items()}
+        return (
+            {gpu for gpu in gpus if gpu},
+            {id_: gpu for id_, gpu in devices.items() if gpu},
+            units.intersection(found.homeless),
+        )
+
+    assert placed(units | gone) == placed(units)
+
+
+def published(name: str, **attributes: Any) -> Published:
+    raw = slice_(attributes)
+    raw["spec"]["devices"][0]["name"] = name
+    decoded = kinds.SLICE.decode(msgspec.json.encode(raw))
+    assert isinstance(decoded, resource.ResourceSlice)
+    (device,) = read(decoded).devices
+    return device
+
+
+@given(st.sets(UNITS), st.sets(UNITS), st.booleans())
+def test_no_unit_is_lost_and_none_is_two_gpus(
+    units: set[UnitId], named: set[UnitId], plugin: bool
+) -> None:
+    resources = {"nvidia.com/gpu"} if plugin else set()
+    placed = placing.place("n", units, named, resources, ())
     assert sorted(u for gpu in placed.gpus for u in gpu) == sorted(units)
     counted = [u for gpu in placed.by_resource.get("nvidia.com/gpu", ()) for u in gpu]
     assert sorted([*counted, *placed.homeless]) == sorted(units)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,7 +10,7 @@ from fettle.asks import asks, extended
 from fettle.model import State
 from fettle.wire import kinds
 from tests.fettle import building as b
-from tests.fettle.inventory.fleets import Fleet, node
+from tests.fettle.inventory.fleets import Fleet, claim, node, slice_
 
 
 def test_pods_that_use_no_devices_are_not_kept(fleet: Fleet) -> None:
@@ -97,6 +98,116 @@ def test_bad_news_outlives_the_pod_that_brought_it_and_fades(fleet: Fleet) -> No
         for unit in fleet.look().nodes["n"].plugins[b.RESOURCE].units
         if unit.health.state is not State.HEALTHY
     ]
+
+
+def ill_units(fleet: Fleet) -> dict[str, float]:
+    return {
+        unit.unit: unit.health.score
+        for unit in fleet.look().nodes["n"].plugins[b.RESOURCE].units
+        if unit.health.state is not State.HEALTHY
+    }
+
+
+WITHOUT_ENTRY = [
+    {"phase": "Running", "containerStatuses": [{"name": "c"}]},
+    {"phase": "Running"},
+    {"phase": "Succeeded", "containerStatuses": [{"name": "c"}]},
+    {"phase": "Failed", "reason": "Evicted"},
+]
+
+
+@pytest.mark.parametrize("status", WITHOUT_ENTRY)
+def test_what_a_pod_that_is_still_there_says_no_longer_fades(fleet: Fleet, status: Any) -> None:
+    fleet.put(kinds.NODE, node())
+    fleet.put(kinds.POD, holding("Unhealthy"))
+    assert ill_units(fleet) == {"GPU-1": 0.25}
+    fleet.put(kinds.POD, {**holding("Unhealthy"), "status": status})
+    (unit,) = fleet.look().nodes["n"].plugins[b.RESOURCE].units
+    assert unit.health.score == 0.25
+    assert unit.health.evidence[0].evidence.text.endswith("; no longer reported")
+    fleet.now += 3600.0
+    assert ill_units(fleet) == {"GPU-1": pytest.approx(0.625)}
+    fleet.now += 24 * 3600.0
+    assert ill_units(fleet) == {}
+
+
+def test_a_unit_whose_health_a_pod_no_longer_says_is_not_called_unknown(fleet: Fleet) -> None:
+    fleet.put(kinds.NODE, node())
+    fleet.put(kinds.POD, holding("Unknown"))
+    assert ill_units(fleet) == {"GPU-1": 0.75}
+    fleet.put(kinds.POD, {**holding("Unknown"), "status": {"phase": "Running"}})
+    assert ill_units(fleet) == {}
+
+
+def test_what_a_pod_says_no_longer_another_that_holds_the_unit_may_clear(fleet: Fleet) -> None:
+    fleet.put(kinds.NODE, node())
+    fleet.put(kinds.POD, holding("Unhealthy"))
+    fleet.look()
+    fleet.put(kinds.POD, {**holding("Unhealthy"), "status": {"phase": "Succeeded"}})
+    assert ill_units(fleet) == {"GPU-1": 0.25}
+    later = holding("Healthy")
+    later["metadata"]["name"] = "later"
+    fleet.put(kinds.POD, later)
+    assert ill_units(fleet) == {}
+
+
+def test_a_pod_that_says_its_device_is_fine_as_it_ends_clears_its_word(fleet: Fleet) -> None:
+    fleet.put(kinds.NODE, node())
+    fleet.put(kinds.POD, holding("Unhealthy"))
+    fleet.look()
+    fleet.put(kinds.POD, holding("Healthy", phase="Failed"))
+    assert ill_units(fleet) == {}
+
+
+def test_a_pod_that_ended_long_ago_clears_nothing_that_was_said_since(fleet: Fleet) -> None:
+    fleet.put(kinds.NODE, node())
+    ended = holding("Healthy", phase="Succeeded")
+    ended["metadata"]["name"] = "ended"
+    fleet.put(kinds.POD, ended)
+    fleet.put(kinds.POD, holding("Unhealthy"))
+    fleet.look()
+    fleet.inventory.remove(kinds.POD, "default/p", fleet.now)
+    ended["metadata"]["labels"] = {"seen": "again"}
+    fleet.put(kinds.POD, ended)
+    assert ill_units(fleet) == {"GPU-1": 0.25}
+
+
+def test_the_word_of_a_pod_fades_whose_name_one_without_devices_bears_now(fleet: Fleet) -> None:
+    fleet.put(kinds.NODE, node())
+    fleet.put(kinds.POD, holding("Unhealthy"))
+    fleet.look()
+    metadata = {"name": "p", "namespace": "default", "uid": "another"}
+    fleet.put(kinds.POD, {"metadata": metadata, "spec": {"containers": [{"name": "c"}]}})
+    assert ill_units(fleet) == {"GPU-1": 0.25}
+    fleet.now += 3600.0
+    assert ill_units(fleet) == {"GPU-1": pytest.approx(0.625)}
+
+
+@pytest.mark.parametrize("first", ["pod", "claim"])
+def test_a_device_that_only_the_claim_names_is_found_whichever_is_seen_first(
+    fleet: Fleet, first: str
+) -> None:
+    """The kubelet names a DRA device by its CDI id, where the driver gives one."""
+    pod = holding("Unhealthy")
+    (said,) = pod["status"]["containerStatuses"][0]["allocatedResourcesStatus"]
+    said |= {"name": "claim:gpu/r"}
+    said["resources"][0]["resourceID"] = "k8s.gpu.example.com/claim=0-gpu-1"
+    pod["metadata"]["namespace"] = "d"
+    pod["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimName": "c"}]
+
+    def scores() -> list[float]:
+        return [d.health.score for d in fleet.look().nodes["n"].pools[0].devices]
+
+    fleet.put(kinds.NODE, node())
+    fleet.put(kinds.SLICE, slice_())
+    fleet.put(kinds.CLAIM, claim("c", None if first == "pod" else "gpu-1"))
+    fleet.put(kinds.POD, pod)
+    fleet.look()
+    fleet.put(kinds.CLAIM, claim("c", "gpu-1"))
+    assert scores() == [1.0, 0.25]
+    fleet.inventory.remove(kinds.CLAIM, "d/c", fleet.now)
+    fleet.now += 3600.0
+    assert scores() == [1.0, pytest.approx(0.625)]
 
 
 QUANTITIES = st.dictionaries(

@@ -2,7 +2,7 @@ import msgspec
 import pytest
 
 from fettle import published
-from fettle.affinity import Malformed, Place
+from fettle.affinity import Place
 from fettle.allocator.profiles import CURRENT, Features
 from fettle.inventory import pools
 from fettle.inventory.pools import Gathered, PoolId
@@ -72,7 +72,7 @@ def test_no_slices_no_pool() -> None:
 
 
 def test_slices_that_contradict_each_other_leave_the_pool_unclear() -> None:
-    assert "1 and 2" in gather(slice_("x", count=1), slice_("y", count=2, devices="b")).unclear
+    assert "1, 2" in gather(slice_("x", count=1), slice_("y", count=2, devices="b")).unclear
 
 
 def raw_slice(**spec: object) -> resource.ResourceSlice:
@@ -113,8 +113,7 @@ def test_devices_may_say_themselves_which_nodes_they_are_for() -> None:
 
 
 def test_a_node_selector_that_cannot_be_parsed_fails_the_node() -> None:
-    with pytest.raises(Malformed, match="Near"):
-        gather(raw_slice(nodeSelector=selector("zone", "Near", "a")))
+    assert "Near" in gather(raw_slice(nodeSelector=selector("zone", "Near", "a"))).malformed
 
 
 def test_a_counter_that_does_not_exist_spoils_the_pool() -> None:
@@ -134,3 +133,58 @@ def test_monitors_may_name_a_device_by_uuid_or_address() -> None:
         },
     )
     assert set(pools.aliases(device)) == {"GPU-1", "pci:0000:c4:00.0", "index:4"}
+
+
+def withheld(*slices: resource.ResourceSlice) -> str:
+    return "".join(p.device.name for p in gather(*slices).withheld)
+
+
+@pytest.mark.parametrize(
+    ("slices", "devices"),
+    [
+        ([slice_("x", devices="ab")], ""),
+        ([slice_("x", count=2, devices="ab")], "ab"),
+        ([slice_("x", devices="aba")], "ab"),
+        ([slice_("old", 1, devices="ab"), slice_("new", 2, devices="c")], ""),
+        ([slice_("old", 1, 2, "ab"), slice_("new", 2, 2, "ca")], "cab"),
+        ([slice_("x", 1, 2, "a"), slice_("y", 2, 2, "b", node="other")], "a"),
+        ([slice_("x", 2, 2, "a"), slice_("y", 1, 2, "b", node="other")], "a"),
+        ([slice_("x", count=1, devices="a"), slice_("y", count=2, devices="b")], ""),
+    ],
+    ids=[
+        "whole",
+        "slices are missing",
+        "a name comes twice",
+        "replaced",
+        "being replaced",
+        "being replaced, elsewhere first",
+        "being replaced, here first",
+        "contradictory",
+    ],
+)
+def test_devices_that_cannot_be_taken_now_are_published_all_the_same(
+    slices: list[resource.ResourceSlice], devices: str
+) -> None:
+    assert withheld(*slices) == devices
+
+
+def test_devices_of_a_pool_that_lacks_counters_are_published_all_the_same() -> None:
+    consumes = [{"counterSet": "s", "counters": {"m": {"value": "1"}}}]
+    devices = [{"name": "a"}, {"name": "b", "consumesCounters": consumes}]
+    found = gather(raw_slice(nodeName="n", devices=devices))
+    assert found.invalid
+    assert [p.device.name for p in found.withheld] == ["a", "b"]
+
+
+def test_a_device_is_published_by_the_slices_whose_node_selectors_can_be_parsed() -> None:
+    odd = raw_slice(nodeSelector=selector("zone", "Near", "a"), devices=[{"name": "b"}])
+    found = gather(slice_("x"), odd)
+    assert "Near" in found.malformed
+    assert (found.devices, [p.device.name for p in found.withheld]) == ((), ["a"])
+
+
+def test_a_device_for_other_nodes_is_not_published_for_this_one() -> None:
+    devices = [{"name": "a", "nodeName": "other"}, {"name": "b", "nodeName": "n"}]
+    pool = {"name": "p", "generation": 1, "resourceSliceCount": 2}
+    found = gather(raw_slice(perDeviceNodeSelection=True, devices=devices, pool=pool))
+    assert [p.device.name for p in found.withheld] == ["b"]

@@ -1,14 +1,19 @@
 """Objects that cannot be read leave in doubt what they speak of, and nothing else."""
 
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
+from fettle.allocator import Found, allocate
+from fettle.asks.claims import Alternative, Claim, Request
 from fettle.health import HealthBook
 from fettle.model import Health, NodeId, State, Subject
+from fettle.selectors.outcomes import MATCH
 from fettle.settings import HealthSettings
 from fettle.wire import kinds
+from fettle.wire.changes import Bad
 from fettle.wire.kinds import Kind
 from tests.fettle import building as b
 from tests.fettle.inventory.fleets import RULES, Fleet, claim, node, slice_
@@ -71,11 +76,67 @@ def test_a_claim_whose_devices_move_to_another_pool_while_unreadable_takes_the_d
     assert (bool(found["n"]), bool(found["other"])) == (False, True)
 
 
-def test_what_a_claim_was_known_to_hold_stays_held(fleet: Fleet) -> None:
+def test_what_a_claim_was_known_to_hold_is_not_known_any_more(fleet: Fleet) -> None:
     fleet.put(kinds.CLAIM, claim("c", "gpu-0"))
+    fleet.look()
+    fleet.take(kinds.CLAIM, claim("c", "gpu-0", pool="other") | {"spec": 5})
+    assert (bool(doubts(fleet)["n"]), bool(doubts(fleet)["other"])) == (False, True)
+    assert not any(d.allocated for n in fleet.view.nodes.values() for d in n.pools[0].devices)
+    assert not fleet.view.claims
+
+
+def test_what_a_rule_was_known_to_taint_is_not_known_any_more(fleet: Fleet) -> None:
+    taint = {"key": "gaudi.intel.com/unhealthy", "value": "CriticalError", "effect": "NoExecute"}
+    spec = {"deviceSelector": {"pool": "n"}, "taint": taint}
+    fleet.put(kinds.TAINT_RULE, {"metadata": {"name": "r"}, "spec": spec})
+    assert fleet.look().nodes["n"].pools[0].devices[0].health.state is State.UNHEALTHY
+    moved = {"deviceSelector": {"pool": "other"}, "taint": 5}
+    fleet.take(kinds.TAINT_RULE, {"metadata": {"name": "r"}, "spec": moved})
+    assert (bool(doubts(fleet)["n"]), bool(doubts(fleet)["other"])) == (False, True)
+    device = fleet.view.nodes["n"].pools[0].devices[0]
+    assert (device.taints, device.health.state) == ((), State.HEALTHY)
+
+
+def test_what_a_slice_was_known_to_publish_is_not_known_any_more(fleet: Fleet) -> None:
+    moved = slice_("other") | {"metadata": {"name": "n-slice"}}
+    moved["spec"]["devices"] = 5
+    fleet.take(kinds.SLICE, moved)
+    nodes = fleet.look().nodes
+    assert (nodes["n"].pools, nodes["n"].quarantined) == ((), ())
+    assert "n-slice" in nodes["other"].quarantined[0]
+
+
+@pytest.mark.parametrize("kind", [kinds.CLASS, kinds.TEMPLATE, kinds.NAMESPACE, kinds.POLICY])
+def test_verdicts_rest_on_what_cannot_be_read(fleet: Fleet, kind: Kind) -> None:
+    """Not known before, unreadable for a reason and then for another, and gone."""
+    bases = [fleet.view.basis]
+    for reason in ("a", "a", "b"):
+        fleet.inventory.quarantine(Bad(kind, "x", reason), fleet.now)
+        bases.append(fleet.look().basis)
+    fleet.inventory.remove(kind, "x", fleet.now)
+    bases.append(fleet.look().basis)
+    assert [later - first for first, later in pairwise(bases)] == [1, 0, 1, 1]
+
+
+def test_a_pool_that_nobody_sees_comes_as_early_as_it_may(fleet: Fleet) -> None:
+    """Of its devices nothing is known, nor whether they have binding conditions."""
+    fleet.put(kinds.SLICE, slice_("n", bindingConditions=["ready"]))
+    for name, network in (("s", "zoo"), ("t", "0"), ("u", None)):
+        spec = {"driver": b.DRIVER, "allNodes": True, "pool": {"name": network}, "devices": 5}
+        fleet.take(kinds.SLICE, {"metadata": {"name": name}, "spec": spec})
+    assert [p.name for p in fleet.look().nodes["n"].pools] == ["ResourceSlice u", "0", "zoo", "n"]
+
+
+def test_a_pool_without_devices_is_in_doubt_by_slices_alone(fleet: Fleet) -> None:
+    waiting = slice_("n", devices=1)
+    waiting["spec"]["pool"]["resourceSliceCount"] = 2
+    fleet.put(kinds.SLICE, waiting)
     fleet.take(kinds.CLAIM, broken_claim())
-    (pool,) = fleet.look().nodes["n"].pools
-    assert [d.allocated for d in pool.devices] == [True, False]
+    assert not doubts(fleet)["n"]
+    spec = waiting["spec"] | {"allNodes": True, "devices": 5}
+    del spec["nodeName"]
+    fleet.take(kinds.SLICE, {"metadata": {"name": "more"}, "spec": spec})
+    assert ["ResourceSlice more" in why for why in doubts(fleet)["n"]] == [True]
 
 
 def test_a_slice_for_all_nodes_leaves_each_with_a_pool_in_doubt(fleet: Fleet) -> None:
@@ -123,7 +184,7 @@ def test_a_share_of_a_size_that_cannot_be_read_leaves_its_pool_in_doubt(fleet: F
         found = doubts(fleet)
         assert "ResourceClaim d/c cannot be read" in found["n"][0]
         assert not found["other"]
-    assert "what it consumes of memory" in fleet.view.quarantined["ResourceClaim d/c"]
+    assert "its consumption of memory" in fleet.view.quarantined["ResourceClaim d/c"]
     fleet.take(kinds.CLAIM, shared_claim(**SHARE | {"consumedCapacity": {"memory": "4Gi"}}))
     assert not doubts(fleet)["n"]
 
@@ -157,3 +218,15 @@ def test_a_node_that_cannot_be_judged_is_unknown_and_costs_no_other() -> None:
     assert nodes["n"].quarantined == ("Node n: cannot be judged: ZeroDivisionError('by a defect')",)
     assert nodes["other"].health.state is State.HEALTHY
     assert nodes["other"].plugins
+
+
+def test_first_fit_ends_at_a_pool_that_nobody_sees(fleet: Fleet) -> None:
+    wanted = Claim("c", (Request("r", (Alternative("r", selectors=("true",)),)),))
+    spec = slice_()["spec"] | {"allNodes": True, "pool": {"name": "a", "resourceSliceCount": 1}}
+    del spec["nodeName"]
+    answers = []
+    for devices in (spec["devices"], 5, spec["devices"]):
+        fleet.take(kinds.SLICE, {"metadata": {"name": "s"}, "spec": spec | {"devices": devices}})
+        found = allocate([wanted], fleet.look().nodes["n"].pools, lambda _, device: MATCH)
+        answers.append([taken.device.id.pool for taken in found.devices] or found.found)
+    assert answers == [["a"], Found.UNDECIDED, ["a"]]

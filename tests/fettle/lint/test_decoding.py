@@ -105,7 +105,7 @@ def test_a_value_of_a_wrong_type_is_told(
 
 def test_a_number_of_any_length_is_told_in_short() -> None:
     ((_, message, _),) = told(claim(exactly(count=10**10_000)))
-    assert message == "must be a whole number, and is one of more than 64 bits"
+    assert message == "must be a whole number, and is one larger than 64 bits"
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

@@ -84,9 +84,9 @@ VALID: list[tuple[str, str, dict[str, Any]]] = [
     (NET, "NetConfig", {"bwBurst": {"ingressBurst": 0, "egressBurst": 10**9}}),
 ]
 INVALID: list[tuple[str, str, dict[str, Any], str]] = [
-    (GPU, "GpuConfg", {}, "knows no"),
+    (GPU, "GpuConfg", {}, "does not know"),
     (GPU, "", {}, "must have kind: gpu.nvidia.com knows"),
-    (GPU, "GpuConfig", {"sharin": {}}, "no such field"),
+    (GPU, "GpuConfig", {"sharin": {}}, "unknown field"),
     (GPU, "GpuConfig", {"sharing": {}}, "strategy: is required"),
     (GPU, "GpuConfig", {"sharing": []}, "must be of type object"),
     (GPU, "GpuConfig", sharing("Fabric"), "must be one of TimeSlicing, MPS"),
@@ -99,9 +99,9 @@ INVALID: list[tuple[str, str, dict[str, Any], str]] = [
     (GPU, "GpuConfig", mps(defaultActiveThreadPercentage=-1), "at least 0"),
     (GPU, "GpuConfig", mps(defaultActiveThreadPercentage="50"), "must be of type integer"),
     (GPU, "GpuConfig", mps(defaultPinnedDeviceMemoryLimit="1Ki"), "less than 1Mi"),
-    (GPU, "GpuConfig", mps(defaultPinnedDeviceMemoryLimit="lots"), "is no quantity"),
+    (GPU, "GpuConfig", mps(defaultPinnedDeviceMemoryLimit="lots"), "is not a quantity"),
     (GPU, "GpuConfig", mps(defaultPerDevicePinnedMemoryLimit={"first": "1Gi"}), "neither an index"),
-    (GPU, "MigDeviceConfig", slicing("Long"), "no such field"),
+    (GPU, "MigDeviceConfig", slicing("Long"), "unknown field"),
     (GPU, "VfioDeviceConfig", {"iommu": {"backendPolicy": "Always"}}, "must be one of"),
     (DOMAIN, "ComputeDomainChannelConfig", {}, "domainID: is required"),
     (DOMAIN, "ComputeDomainChannelConfig", {"domainID": ""}, "does not match"),
@@ -142,7 +142,7 @@ def test_what_the_driver_refuses_is_found(
 def test_another_version_of_a_known_kind_is_refused() -> None:
     parameters = Field("p", {"apiVersion": "resource.nvidia.com/v1", "kind": "GpuConfig"})
     (problem,) = Drivers().judge(shipped()[GPU], parameters).problems
-    assert "knows no resource.nvidia.com/v1 GpuConfig" in problem.message
+    assert "does not know resource.nvidia.com/v1 GpuConfig" in problem.message
 
 
 def test_an_operator_adds_drivers_and_replaces_shipped_ones() -> None:
@@ -175,7 +175,7 @@ def test_an_operator_adds_drivers_and_replaces_shipped_ones() -> None:
         (
             b'{"driver": "d", "apiVersions": [], "kinds": [{"kind": "K", "schema": '
             b'{"type": "string", "pattern": "("}}]}',
-            "no regular expression",
+            "not a valid regular expression",
         ),
     ],
 )

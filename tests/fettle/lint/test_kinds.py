@@ -75,7 +75,7 @@ def ray(replicas: int, hosts: int = 1) -> Object:
 )
 async def test_pods_of_other_projects_kinds_are_counted(object: Object, pods: int) -> None:
     (found,) = await of_rule("FTL039", object)
-    assert found.message.startswith(f"{pods} pods at a time")
+    assert found.message.startswith(f"up to {pods} pods")
 
 
 def with_template(path: shapes.Path, template: Object) -> Object:
@@ -116,7 +116,7 @@ async def test_a_leader_counts_once_for_each_group() -> None:
     groups = leading["spec"]["leaderWorkerTemplate"]
     groups["leaderTemplate"], groups["workerTemplate"] = sharing(), api.pod_template()
     (found,) = await of_rule("FTL039", leading)
-    assert found.message.startswith("300 pods at a time")
+    assert found.message.startswith("up to 300 pods")
 
 
 @pytest.mark.parametrize(

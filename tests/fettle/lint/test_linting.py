@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from fettle.lint.cluster import Cluster
 from fettle.lint.findings import Finding, Rule, Severity
 from fettle.lint.linting import Linter
@@ -44,3 +46,11 @@ async def test_what_was_found_in_an_older_cluster_is_not_remembered_for_a_newer_
     rule.is_done = True
     assert len(await slow) == 1
     assert await linter.lint(asking, with_class) == []
+
+
+async def test_a_class_that_cannot_be_read_is_not_called_absent() -> None:
+    linter, asking = Linter(), Manifest(claim(exactly()))
+    without = view_of([api.node("n")])
+    unread = replace(without, quarantined={f"DeviceClass {GPU}": "it cannot be read"})
+    assert [f.rule for f in await linter.lint(asking, without)] == ["FTL001"]
+    assert await linter.lint(asking, unread) == []

@@ -41,11 +41,11 @@ def test_other_tolerations_pass(toleration: Any) -> None:
 @pytest.mark.parametrize(
     ("toleration", "matched"),
     [
-        ({}, "the taints without a value"),
-        ({"operator": "Equal"}, "the taints without a value"),
+        ({}, "only taints without a value"),
+        ({"operator": "Equal"}, "only taints without a value"),
         ({"key": "", "operator": "Equal", "value": "hot"}, "the value 'hot', whatever its key"),
         ({"value": "hot", "effect": "NoSchedule"}, "the value 'hot', whatever its key"),
-        ({"key": None, "operator": None}, "the taints without a value"),
+        ({"key": None, "operator": None}, "only taints without a value"),
     ],
 )
 def test_an_empty_key_with_equal_is_denied(toleration: Object, matched: str) -> None:

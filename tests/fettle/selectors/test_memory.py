@@ -7,7 +7,9 @@ from fettle.selectors.memory import (
     AGAIN_S,
     BUDGET_S,
     COSTLY_ROW_S,
+    DIED,
     GIVEN_UP_S,
+    STRIKES,
     TRIAL_S,
     Entry,
     Level,
@@ -151,3 +153,53 @@ def test_what_is_costly_is_given_up_and_tried_again_later() -> None:
     assert not entry.lacks(clock())
     assert entry.order(0.0) > (Level.COSTLY, BUDGET_S)
     assert len(entry.rows) == 10
+
+
+def test_the_first_death_of_the_worker_costs_an_expression_no_turn_and_the_next_ones_do() -> None:
+    clock = Clock()
+    entry = known(Memory(10, 1000, clock), clock, "x")
+    assert entry.order(0.0, deaths=1) == entry.order(0.0)
+    assert entry.order(0.0, deaths=2)[0] is Level.COSTLY
+    assert entry.order(0.0, deaths=2) < entry.order(0.0, deaths=3)
+
+
+def test_a_row_is_given_up_over_which_alone_the_worker_died_several_times() -> None:
+    clock = Clock()
+    entry = known(Memory(10, 1000, clock), clock, "x")
+    first, second = ("first",), ("second",)
+    for _ in range(5):
+        entry.died([first, second], clock(), slow=False)  # it may have been either
+    assert not entry.gave_up
+    entry.died([first], clock(), slow=False)
+    assert entry.rows[first] is DIED
+    assert second not in entry.rows
+    assert entry.default is None
+
+
+def test_what_was_answered_since_was_not_to_blame() -> None:
+    clock = Clock()
+    entry = known(Memory(10, 1000, clock), clock, "x")
+    for _ in range(5):
+        entry.died([("row",)], clock(), slow=False)
+        entry.died([("row",)], clock(), slow=False)
+        entry.learn([("row",)], Judged((MATCH,), 0.0), clock())
+    assert not entry.deaths
+    assert not entry.gave_up
+
+
+def test_each_further_row_that_ends_the_worker_is_given_up_sooner() -> None:
+    clock = Clock()
+    entry = known(Memory(10, 1000, clock), clock, "x")
+    deaths = []
+    for number in range(STRIKES):
+        row, died = (number,), 0
+        while row not in entry.rows:
+            entry.died([row], clock(), slow=False)
+            died += 1
+        deaths.append(died)
+    assert deaths == [3, 2, 1]
+    assert entry.default is DIED
+    clock.now += GIVEN_UP_S
+    entry.forgive(clock())
+    assert not entry.gave_up
+    assert not any((number,) in entry.rows for number in range(STRIKES))

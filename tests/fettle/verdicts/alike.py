@@ -53,7 +53,10 @@ class Pool(NamedTuple):
 
 
 class Place(NamedTuple):
-    """A node: its pools, and what other objects say of the first device of the first one."""
+    """A node: its pools, and what other objects say of the first device of the first one.
+
+    `held` is "alone", or a "share of 2" of its memory.
+    """
 
     pools: tuple[Pool, ...]
     held: str = ""
@@ -124,9 +127,10 @@ def others_say(fleet: Fleet, node: str, place: Place) -> None:
     pool = place.pools[0]
     named = {"driver": pool.driver, "pool": pool_name(node, pool)}
     result = {"request": "r", "device": pool.devices[0]["name"], **named}
-    if place.held == "share":
+    if place.held.startswith("share of "):
         share = "aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa"
-        result |= {"shareID": share, "consumedCapacity": {"memory": "2"}}
+        consumed = place.held.removeprefix("share of ")
+        result |= {"shareID": share, "consumedCapacity": {"memory": consumed}}
     claim = {
         "metadata": {"name": f"of-{node}", "namespace": "d"},
         "spec": {},
@@ -265,7 +269,7 @@ CHANGES: tuple[tuple[Change, ...], ...] = (
     (on(taints=[taint(XID)]), beside(tainted=XID), on(taints=[])),
     (on(bindingConditions=["ready"]), on(name="another-name")),
     (on(capacity=memory("1")), on(capacity=memory("3")), on(capacity=memory("none"))),
-    (beside(held="alone"), beside(held="share")),
+    (beside(held="alone"), beside(held="share of 1"), beside(held="share of 2")),
     (beside(unreadable="claim"), beside(unreadable="node"), beside(unreadable="slice")),
     (beside(units=0), beside(units=1), beside(units=2)),
     (of(counters=0), of(counters=2), of(driver="tpu.example.com")),

@@ -36,6 +36,7 @@ from tests.fettle.verdicts.alike import (
     device,
     fleets,
     full,
+    memory,
     numbered,
     selecting,
     taint,
@@ -149,6 +150,8 @@ def of_one_driver_each(**fields: Any) -> Place:
 
 
 SWAPPED = numbered(**{f"{GPU}/x": 1, "x": 2})
+SHARED = local(device("gpu-0", capacity=memory("4"), allowMultipleAllocations=True))
+HALF = ask_for(ONE | {"capacity": {"requests": {"memory": "2"}}})
 GOOD, BAD = device("gpu-0"), device("gpu-1", taints=[taint(XID)])
 
 
@@ -193,6 +196,7 @@ GOOD, BAD = device("gpu-0"), device("gpu-1", taints=[taint(XID)])
             OLD,
         ),
         (of_one_driver_each(), of_one_driver_each(name="p"), ask_for(TWO), OLD),
+        (SHARED._replace(held="share of 1"), SHARED._replace(held="share of 3"), HALF, CURRENT),
     ],
     ids=[
         "slices where they have no order",
@@ -203,6 +207,7 @@ GOOD, BAD = device("gpu-0"), device("gpu-1", taints=[taint(XID)])
         "an attribute with and without its domain",
         "taints of rules where those do not count",
         "names of pools where their counters are taken for one another's",
+        "how much of a device its shares consume",
     ],
 )
 def test_nodes_that_differ_in_it_share_no_verdict(

@@ -26,10 +26,10 @@ class Watched(SelectorEngine):
         expressions: Iterable[str],
         devices: Iterable[tuple[str, Device]],
         quick: asyncio.Event | None = None,
-    ) -> None:
+    ) -> bool:
         devices = list(devices)
         self.asked += [device.name for _, device in devices]
-        await super().evaluate(expressions, devices, quick)
+        return await super().evaluate(expressions, devices, quick)
 
 
 @pytest.fixture

@@ -116,6 +116,18 @@ async def test_a_claim_that_is_allocated_is_held_to_it_too(answers: Answers) -> 
     assert "is allocated" in (await verdicts(answers, ask, old))["n"].refusals[0]
 
 
+async def test_a_claim_that_is_allocated_is_held_to_it_while_its_pool_is_updated(
+    answers: Answers,
+) -> None:
+    whole = node("n", "535.1.2")
+    (pool,) = whole.pools
+    updated = msgspec.structs.replace(pool, devices=(), withheld=pool.devices, incomplete=True)
+    ask = Ask(requiring(RECENT), bound=(Bound("gpu", (Held(pool.devices[0].id),)),))
+    answer = (await verdicts(answers, ask, msgspec.structs.replace(whole, pools=(updated,))))["n"]
+    assert answer.undecided == ()
+    assert "does not meet the policy: driver 570" in answer.refusals[0]
+
+
 @pytest.mark.parametrize("ask", [devices(ZONE_A), units(ZONE_A)], ids=["claims", "units"])
 async def test_a_node_that_does_not_meet_the_policy_is_refused(answers: Answers, ask: Ask) -> None:
     nodes = (node("a", "1.0.0", zone="a"), node("b", "1.0.0", zone="b"), node("c", "1.0.0"))

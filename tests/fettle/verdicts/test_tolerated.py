@@ -72,6 +72,10 @@ def cluster(*objects: tuple[Kind, Raw]) -> View:
     return view
 
 
+def allocated(*results: Raw) -> Raw:
+    return {"allocationTimestamp": "2026-01-01T00:00:00Z", "devices": {"results": results}}
+
+
 def claim(*tolerations: Raw, count: int = 1, **status: Any) -> tuple[Kind, Raw]:
     exactly = {"deviceClassName": "gpu", "tolerations": list(tolerations), "count": count}
     return with_requests({"name": "r", "exactly": exactly}, **status)
@@ -207,32 +211,31 @@ def test_acceptable_devices_are_looked_for_with_the_tolerations_of_the_request()
 
 def test_an_allocated_device_is_judged_by_the_tolerations_it_was_allocated_with() -> None:
     result = {"request": "r", "driver": b.DRIVER, "pool": "n", "device": "gpu"}
-    allocated = {"devices": {"results": [{**result, "tolerations": [tolerating()]}]}}
-    assert verdict(TAINTED, claim(tolerating(), allocation=allocated)).score == 10
+    tolerant = allocated({**result, "tolerations": [tolerating()]})
+    assert verdict(TAINTED, claim(tolerating(), allocation=tolerant)).score == 10
 
 
 def test_a_device_allocated_to_two_requests_is_judged_for_each() -> None:
     result = {"request": "r", "driver": b.DRIVER, "pool": "n", "device": "gpu"}
     tolerant = {**result, "tolerations": [tolerating("gpu.nvidia.com/gpu-lost")]}
     lost = (kinds.SLICE, slice_of("n", [taint("gpu.nvidia.com/gpu-lost", "None")]))
-    for results in ([tolerant, result], [result, tolerant]):
-        answer = verdict(lost, claim(allocation={"devices": {"results": results}}))
+    for first, second in ((tolerant, result), (result, tolerant)):
+        answer = verdict(lost, claim(allocation=allocated(first, second)))
         assert not answer.fits
     both = [tolerant, {**tolerant, "request": "s"}]
-    answer = verdict(lost, claim(allocation={"devices": {"results": both}}))
+    answer = verdict(lost, claim(allocation=allocated(*both)))
     assert (answer.fits, len(answer.devices)) == (True, 1)
 
 
 def test_an_allocated_device_with_admin_access_is_judged_and_taken_from_nobody() -> None:
     result = {"request": "r", "driver": b.DRIVER, "pool": "n", "device": "gpu"}
     lost = (kinds.SLICE, slice_of("n", [taint("gpu.nvidia.com/gpu-lost", "None")]))
-    watching = claim(allocation={"devices": {"results": [{**result, "adminAccess": True}]}})
+    watching = claim(allocation=allocated({**result, "adminAccess": True}))
     answer = verdict(lost, watching, policy="inference")
     assert "is allocated gpu.example.com/n/gpu" in answer.refusals[0]
     (device,) = cluster(lost, watching).nodes["n"].pools[0].devices
     assert not device.allocated
-    bare = {"devices": {"results": [result]}}
-    assert not verdict(TAINTED, claim(allocation=bare)).fits
+    assert not verdict(TAINTED, claim(allocation=allocated(result))).fits
 
 
 def test_our_own_taint_is_no_evidence_whether_tolerated_or_not() -> None:

@@ -28,7 +28,12 @@ def allocated(results: Any) -> dict[str, Any]:
     [
         (kinds.SLICE, {"spec": {"driver": "d", "nodeName": "n", "pool": POOL}}, "n", ()),
         (kinds.SLICE, {"metadata": OWNED, "spec": {"nodeName": 5, "pool": POOL}}, "n", ()),
-        (kinds.SLICE, {"spec": {"driver": "d", "nodeName": 5, "pool": POOL}}, "p", ()),
+        (
+            kinds.SLICE,
+            {"spec": {"driver": "d", "nodeName": 5, "pool": POOL}},
+            "p",
+            (Pools("d", "p", anywhere=True),),
+        ),
         (
             kinds.SLICE,
             {"spec": {"driver": "d", "allNodes": True, "pool": POOL}},
@@ -57,6 +62,7 @@ def allocated(results: Any) -> dict[str, Any]:
             (Pools("d"),),
         ),
         (kinds.TAINT_RULE, {"spec": {"taint": {}, "deviceSelector": "x"}}, "", (ANY,)),
+        (kinds.TAINT_RULE, {"spec": 5}, "", (ANY,)),
     ],
 )
 def test_it_speaks_of_a_node_or_of_pools(
@@ -66,3 +72,13 @@ def test_it_speaks_of_a_node_or_of_pools(
     change = read(kind, raw(object_))
     assert isinstance(change, Bad)
     assert (change.key, change.node, change.pools) == ("o", node, pools)
+
+
+@pytest.mark.parametrize("number", ["1e999", "-1e999"])
+def test_a_number_that_is_too_large_hides_nothing_else(number: str) -> None:
+    config = [{"opaque": {"driver": "d", "parameters": {"x": "HERE"}}}]
+    object_ = allocated([result(request="r")]) | {"spec": {"devices": {"config": config}}}
+    object_["metadata"] = {"name": "o"}
+    change = read(kinds.CLAIM, raw(object_).replace(b'"HERE"', number.encode()))
+    assert isinstance(change, Bad)
+    assert (change.key, change.pools) == ("o", (Pools("d", "p"),))

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fettle.wire import core
@@ -117,6 +117,7 @@ ANY = st.recursive(
 
 
 @given(ANY, ANY, ANY)
+@example({"uid": None}, None, None)
 def test_any_node_with_a_name_is_put_or_leaves_something(
     metadata: Any, spec: Any, status: Any
 ) -> None:

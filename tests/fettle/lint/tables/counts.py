@@ -77,7 +77,7 @@ CASES = [
         "FTL055",
         "three of two",
         limited(exactly(device_class="limited.example.com", count=3)),
-        "counts for 3 devices of limited.example.com, and a ResourceQuota of namespace default "
+        "counts for 3 devices of limited.example.com, but a ResourceQuota in namespace default "
         "allows 2",
         known=LIMITED,
     ),
@@ -108,9 +108,7 @@ CASES = [
         known=LIMITED,
     ),
     Case("FTL055", "another class", limited(exactly(count=3)), known=LIMITED),
-    Case(
-        "FTL009", "five of four", claim(exactly(count=5)), "the most that match on one node are 4"
-    ),
+    Case("FTL009", "five of four", claim(exactly(count=5)), "one node has at most 4 that match"),
     Case("FTL009", "four of four", claim(exactly(count=4))),
     Case("FTL009", "an alternative fits", claim(first("gpu", option("a", count=9), option("b")))),
     Case("FTL010", "33 devices", claim(exactly(count=33)), "at least 33 devices"),
@@ -137,7 +135,7 @@ CASES = [
         "FTL011",
         "one is taken on each node",
         claim(exactly(allocationMode="All")),
-        "some are allocated now",
+        "has some allocated already",
         known=(*FLEET, BUSY),
     ),
     Case("FTL011", "all are free", claim(exactly(allocationMode="All"))),
@@ -145,7 +143,7 @@ CASES = [
         "FTL012",
         "a GPU and a network card",
         claim(exactly("gpu"), exactly("net", NIC)),
-        "none of them has devices for the requests before it",
+        "none has devices for the requests before it as well",
     ),
     Case(
         "FTL012",
@@ -182,7 +180,7 @@ CASES = [
         "FTL015",
         "three on different roots",
         claim(exactly(count=3), constraints=[{"distinctAttribute": PCIE}]),
-        "the most on one node are 2",
+        "one node has at most 2",
     ),
     Case(
         "FTL015",
@@ -202,7 +200,7 @@ CASES = [
         "FTL017",
         "more than the policy allows",
         shared("50Gi"),
-        "can give 50Gi of memory: the most that one gives is 40Gi",
+        "can give 50Gi of memory: the largest amount available is 40Gi",
         "ask for at most 40Gi",
         known=SHARING,
     ),
@@ -210,7 +208,7 @@ CASES = [
         "FTL017",
         "more than a device has",
         claim(exactly(capacity={"requests": {"memory": "81Gi"}})),
-        "the most that one gives is 80Gi",
+        "the largest amount available is 80Gi",
     ),
     Case(
         "FTL017",

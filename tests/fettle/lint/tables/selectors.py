@@ -20,15 +20,15 @@ CASES = [
         "FTL001",
         "a typo",
         claim(exactly(device_class="gpu.nvidia.co")),
-        "no DeviceClass",
+        "does not exist",
         f"write {GPU}",
     ),
-    Case("FTL001", "in a template", template(exactly(device_class="tpu")), "there are: gpu.nvidia"),
+    Case("FTL001", "in a template", template(exactly(device_class="tpu")), "existing: gpu.nvidia"),
     Case(
         "FTL001",
         "another kind of device is no typo",
         claim(exactly(device_class="vfio.gpu.nvidia.com")),
-        "no DeviceClass",
+        "does not exist",
         "name one that exists",
     ),
     Case("FTL001", "a class that exists", claim(exactly())),
@@ -105,7 +105,7 @@ CASES = [
         "an attribute that no device has, and what to do",
         claim(exactly(selectors=[device('model == "H100"')])),
         "no such key",
-        "test what a device may lack first",
+        "first test for what a device may lack",
     ),
     Case(
         "FTL005",
@@ -134,7 +134,7 @@ CASES = [
         "FTL007",
         "a domain with a typo",
         claim(exactly(selectors=['device.attributes["gpu.nvidia.co"].index == 1'])),
-        "no device has attributes of the domain",
+        "no device has attributes in the domain",
         f"write {GPU}",
     ),
     Case(
@@ -160,7 +160,7 @@ CASES = [
                 ]
             )
         ),
-        "no device has attributes of the domain",
+        "no device has attributes in the domain",
         f"write {GPU}",
     ),
     Case(
@@ -206,7 +206,7 @@ CASES = [
             gpus=1,
             resource=f"deviceclass.resource.kubernetes.io/{GPU}",
         ),
-        "whose devices a claim of this pod asks for too",
+        "whose devices a claim of this pod requests too",
         known=(*FLEET, template(exactly())),
     ),
     Case(

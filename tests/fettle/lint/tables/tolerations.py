@@ -55,7 +55,7 @@ CASES = [
         "FTL027",
         "seconds of NoSchedule",
         tolerating({**KEY, "effect": "NoSchedule", "tolerationSeconds": 60}),
-        "means nothing",
+        "is ignored",
     ),
     Case(
         "FTL027",

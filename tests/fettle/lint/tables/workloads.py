@@ -32,6 +32,13 @@ def injected(made: Object, *places: str) -> Object:
     return {**made, "metadata": metadata}
 
 
+def two_jobs(claims: dict[str, str]) -> Object:
+    made = job_set(claims=claims)
+    (first,) = made["spec"]["replicatedJobs"]
+    made["spec"]["replicatedJobs"].append({**first, "name": "v"})
+    return made
+
+
 def uses(request: str) -> Object:
     made = api.pod("p", templates={"gpu": "t"})
     made["spec"]["containers"][0]["resources"]["claims"] = [{"name": "gpu", "request": request}]
@@ -103,7 +110,7 @@ CASES = [
         "FTL037",
         "a claim that is not there",
         api.pod("p", claims={"gpu": "leavin"}),
-        "there is no ResourceClaim default/leavin",
+        "ResourceClaim default/leavin does not exist",
         "write leaving",
         known=(*KNOWN, DELETED),
     ),
@@ -119,7 +126,7 @@ CASES = [
         "FTL038",
         "a template that is not there",
         deployment(1, templates={"gpu": "tt"}),
-        "there is no ResourceClaimTemplate default/tt",
+        "ResourceClaimTemplate default/tt does not exist",
         known=KNOWN,
     ),
     Case("FTL038", "a template that is there", deployment(1, templates={"gpu": "t"}), known=KNOWN),
@@ -127,7 +134,7 @@ CASES = [
         "FTL039",
         "300 replicas of one claim",
         deployment(300, claims={"gpu": "c"}),
-        "300 pods at a time",
+        "up to 300 pods",
         known=KNOWN,
     ),
     Case(
@@ -146,6 +153,26 @@ CASES = [
     ),
     Case("FTL039", "256 replicas", deployment(256, claims={"gpu": "c"}), known=KNOWN),
     Case(
+        "FTL056",
+        "one claim by two names",
+        deployment(1, claims={"gpu": "c", "again": "c"}),
+        "names ResourceClaim c twice",
+        "list it once",
+        known=KNOWN,
+    ),
+    Case(
+        "FTL056",
+        "two claims of one template",
+        deployment(1, templates={"gpu": "t", "again": "t"}),
+        known=KNOWN,
+    ),
+    Case(
+        "FTL056",
+        "two Jobs with one claim",
+        two_jobs(claims={"gpu": "c"}),
+        known=KNOWN,
+    ),
+    Case(
         "FTL039", "300 replicas of a template", deployment(300, templates={"gpu": "t"}), known=KNOWN
     ),
     Case(
@@ -160,7 +187,7 @@ CASES = [
         "FTL044",
         "a template's claim on a node by name",
         api.pod("p", templates={"gpu": "t"}, node="gpu-a"),
-        "with nodeName nothing will",
+        "with nodeName it never will be",
         known=KNOWN,
     ),
     Case(
@@ -194,7 +221,7 @@ CASES = [
         "FTL045",
         "a taint of the only node",
         api.pod("p", templates={"gpu": "reserved"}),
-        "tolerates the taints of none",
+        "does not tolerate the taints of any",
         known=RESERVED,
     ),
     Case(
@@ -243,12 +270,12 @@ CASES = [
     ),
     Case("FTL048", "disruptions come first", job(IGNORE, on_codes(1, 143))),
     Case("FTL048", "another code", job(on_codes(42), IGNORE)),
-    Case("FTL049", "no deadline", job(IGNORE, deadline=None), "no activeDeadlineSeconds"),
+    Case("FTL049", "no deadline", job(IGNORE, deadline=None), "activeDeadlineSeconds is not set"),
     Case(
         "FTL049",
         "a policy injected something else",
         injected(job(IGNORE, deadline=None), "spec.template.metadata.annotations"),
-        "no activeDeadlineSeconds",
+        "activeDeadlineSeconds is not set",
     ),
     Case("FTL049", "a deadline", job(IGNORE)),
     Case(
@@ -262,7 +289,7 @@ CASES = [
         job(
             {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTargt", "status": "True"}]}
         ),
-        "no pod has a condition",
+        "pods have no condition",
         "write DisruptionTarget",
     ),
     Case(
@@ -275,7 +302,7 @@ CASES = [
             }
         ),
     ),
-    Case("FTL051", "256", job(on_codes(256)), "256 is no exit code", "the code that the"),
+    Case("FTL051", "256", job(on_codes(256)), "256 is not an exit code", "the code that the"),
     Case("FTL051", "255", job(on_codes(255))),
     Case(
         "FTL052", "restarted on the same code", restarting(41, 42), "restarts the container on 42"
@@ -293,14 +320,14 @@ CASES = [
         "FTL054",
         "a typo in a taint of the cluster's own",
         tolerating("example.com/dedicatd"),
-        "but one is called 'example.com/dedicated'",
+        "but there is 'example.com/dedicated'",
         known=RESERVED,
     ),
     Case(
         "FTL054",
         "a typo",
         tolerating("node.kubernetes.io/unreachabel"),
-        "no taint is called",
+        "there is no taint",
         "write node.kubernetes.io/unreachable",
     ),
     Case("FTL054", "a taint of somebody's own", tolerating("example.com/maintenance")),
