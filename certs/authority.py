@@ -1,11 +1,11 @@
-"""The certificate authority as it is kept in a Secret, and the steps in which it is replaced.
+"""The certificate authority that is kept in a Secret, and the steps by which it is replaced.
 
 The Secret holds `ca.crt` (the signing certificate, after it perhaps the one before), `ca.key`, and
 during a replacement `next.crt`, `next.key`. Where the bundle can be changed, each step waits for
 the one before to have taken effect everywhere: the next authority is written → the bundle holds
 both → 60 s later it signs → when all leaves of the old one have expired, that is dropped. Where
-people carry the certificate to its readers, the next one is written long before it has to sign.
-Pure: the clock is an argument.
+people hand the certificate to its readers, the next one is written long before it signs. Pure: the
+clock is an argument.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from certs import issuing
 from certs.issuing import Pair
-from fettle.errors import CertificateError
+from fettle.errors import AuthorityError, CertificateError
 
 CERTIFICATE, KEY = "ca.crt", "ca.key"
 NEXT_CERTIFICATE, NEXT_KEY = "next.crt", "next.key"
@@ -26,8 +26,9 @@ PUBLISH_S = 60.0
 DROP_SLACK_S = 3600.0
 """How long a replica may go on signing with the old authority after another one took over."""
 ANNOUNCE_AT_SHARE = 0.9
-"""Of the life of an authority that callers read only at their start: a year before the end of ten,
-the next one is there to be given to them."""
+"""Share of the lifetime of an authority that callers read only at startup: a year before its ten
+years end, the next one is available to be given to them.
+"""
 
 Secret = Mapping[str, bytes]
 
@@ -51,12 +52,12 @@ class Step(NamedTuple):
 
 @contextmanager
 def kept_in(where: str) -> Iterator[None]:
-    """What is wrong with an authority is said of that Secret, and what to do about it."""
+    """Errors about an authority name its Secret, and say what to do about it."""
     try:
         yield
     except CertificateError as error:
-        raise CertificateError(
-            f"{where}: {error}; delete the Secret and Fettle makes a new one"
+        raise AuthorityError(
+            f"{where}: {error}; delete the Secret and Fettle will create a new one"
         ) from error
 
 
@@ -69,7 +70,7 @@ def new(common_name: str, *, now_s: float, lifetime_s: float) -> dict[str, bytes
 def renewed(
     secret: Secret, common_name: str, *, now_s: float, lifetime_s: float
 ) -> dict[str, bytes]:
-    """Instead of an authority that nobody can trust any more: its next one, else a new one."""
+    """Replaces an authority that can no longer be trusted: by its next one, else by a new one."""
     following = read(secret).next if secret else None
     if following is None or now_s >= issuing.expires_at(following.certificate):
         return new(common_name, now_s=now_s, lifetime_s=lifetime_s)
@@ -87,7 +88,7 @@ def present(secret: Secret | None, common_name: str, *, now_s: float, lifetime_s
         return Step(made, "there was none")
     if now_s >= issuing.expires_at(read(secret).signing.certificate):
         made = renewed(secret, common_name, now_s=now_s, lifetime_s=lifetime_s)
-        return Step(made, "it has expired, another one signs at once")
+        return Step(made, "it has expired; a new one signs immediately")
     return Step(secret, "nothing to do")
 
 
@@ -98,7 +99,7 @@ def announced(secret: Secret, common_name: str, *, now_s: float, lifetime_s: flo
     if authority.next is not None or now_s < due_at:
         return Step(secret, "nothing to do")
     following = _following(common_name, now_s=now_s, lifetime_s=lifetime_s)
-    return Step({**secret, **following}, "it ends soon, callers must be given the next one too")
+    return Step({**secret, **following}, "it expires soon; callers must also be given the next one")
 
 
 def read(secret: Secret) -> Authority:
@@ -133,7 +134,7 @@ def step(
     authority = read(secret)
     if now_s >= issuing.expires_at(authority.signing.certificate):
         made = renewed(secret, common_name, now_s=now_s, lifetime_s=lifetime_s)
-        return Step(made, "the authority has expired, another one signs at once")
+        return Step(made, "the authority has expired; a new one signs immediately")
     if authority.next is not None:
         if published_at is None or now_s - published_at < PUBLISH_S:
             return Step(secret, "waiting for API servers to trust the next authority")
@@ -145,7 +146,7 @@ def step(
         return Step(kept, "the old authority is dropped")
     if now_s >= issuing.renew_at(authority.signing.certificate):
         following = _following(common_name, now_s=now_s, lifetime_s=lifetime_s)
-        return Step({**secret, **following}, "two thirds of the authority's life are over")
+        return Step({**secret, **following}, "two thirds of the authority's lifetime have passed")
     return Step(secret, "nothing to do")
 
 
@@ -163,7 +164,7 @@ def _promoted(authority: Authority, following: Pair, now_s: float) -> Secret:
 
 
 def _droppable_at(authority: Authority, leaf_lifetime_s: float) -> float:
-    """When nothing that the old authority signed is valid any more."""
+    """When everything that the old authority signed has expired."""
     assert authority.old is not None
     expired_at = issuing.expires_at(authority.old)
     if authority.promoted_at is None:

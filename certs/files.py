@@ -1,7 +1,7 @@
 """Mode `files`: the certificate, key and client CA are files that somebody else renews. The client
 CA is one in mode `self` too.
 
-They are recognised by content, not by time stamps: kubelets and cert-manager swap symbolic links.
+Changes are recognised by content, not by timestamps: kubelets and cert-manager swap symbolic links.
 """
 
 import hashlib

@@ -76,7 +76,7 @@ def leaf(
     if until_s <= now_s:
         raise CertificateError("the certificate authority has expired, so it cannot sign")
     key = ec.generate_private_key(ec.SECP256R1())
-    identifier = authority.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
+    identifier = _identifier(authority)
     builder = (
         _builder(common_name, key.public_key(), now_s, until_s)
         .issuer_name(authority.subject)
@@ -94,6 +94,14 @@ def leaf(
     return Pair(pem(builder.sign(authority_key, hashes.SHA256())), _key_pem(key))
 
 
+def _identifier(authority: x509.Certificate) -> x509.SubjectKeyIdentifier:
+    """What leaves name their issuer by; it is in each root of ours."""
+    try:
+        return authority.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
+    except (ValueError, x509.ExtensionNotFound, x509.DuplicateExtension) as error:
+        raise CertificateError(f"the certificate authority cannot sign: {error}") from error
+
+
 def service_names(service: str, namespace: str, extra: Sequence[str] = ()) -> list[str]:
     """The names under which the API server and pods reach a Service, then extra ones."""
     short = f"{service}.{namespace}"
@@ -105,7 +113,7 @@ def certificates(pem: bytes, what: str = "certificate") -> list[x509.Certificate
     try:
         return x509.load_pem_x509_certificates(pem)
     except ValueError as error:
-        raise CertificateError(f"{what}: no PEM certificate can be read: {error}") from error
+        raise CertificateError(f"{what}: not a readable PEM certificate: {error}") from error
 
 
 def private_key(pem: bytes, what: str = "key") -> ec.EllipticCurvePrivateKey:
@@ -113,16 +121,22 @@ def private_key(pem: bytes, what: str = "key") -> ec.EllipticCurvePrivateKey:
     try:
         key = serialization.load_pem_private_key(pem, password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-        raise CertificateError(f"{what}: no PEM private key can be read: {error}") from error
+        raise CertificateError(f"{what}: not a readable PEM private key: {error}") from error
     if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise CertificateError(f"{what}: is no elliptic-curve key, as Fettle makes them")
+        raise CertificateError(
+            f"{what}: not an elliptic-curve key, the only kind that Fettle creates"
+        )
     return key
 
 
 def check_pair(pair: Pair, what: str) -> None:
     """Raises CertificateError if the key is not that of the (first) certificate."""
     certificate = certificates(pair.certificate, f"{what}'s certificate")[0]
-    if certificate.public_key() != private_key(pair.key, f"{what}'s key").public_key():
+    try:
+        public_key = certificate.public_key()
+    except (ValueError, UnsupportedAlgorithm) as error:
+        raise CertificateError(f"{what}'s certificate: its key cannot be used: {error}") from error
+    if public_key != private_key(pair.key, f"{what}'s key").public_key():
         raise CertificateError(f"{what}: the key does not belong to the certificate")
 
 

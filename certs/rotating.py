@@ -4,8 +4,8 @@
 again, and signs a new leaf at two thirds of its life or when another authority signs. What replaces
 the authority depends on who trusts it. The webhook's is replaced by `Rotation`, the leader's part,
 step by step. The extender's is `LongLived`: people give it to kube-scheduler, so nobody leads, and
-the next one is announced long before it signs. Where two write at once, one of them gets a
-Conflict, and adopts what the other wrote.
+the next one is announced long before it signs. If two write at once, one of them gets a Conflict
+and adopts what the other wrote.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ import structlog
 from certs import authority, issuing
 from certs.authority import Authority, Secret, Step
 from certs.issuing import Pair
-from fettle.errors import CertificateError, ClusterError, Conflict
+from fettle.errors import AuthorityError, CertificateError, ClusterError, Conflict
 
 POLL_S = 30.0
 """Shorter than `authority.PUBLISH_S`, so that each replica has the next bundle before it counts."""
@@ -50,7 +50,8 @@ class Lifetimes(NamedTuple):
 class SelfSigning:
     """Signs leaves for `names` under the authority in the store, which it makes if there is none.
 
-    `leaf` and `authority` are what was last seen; None before the first `refresh`.
+    `leaf` and `authority` are what was last seen; None before the first `refresh`. `trouble` is why
+    they cannot be kept fresh at present; "" if they can.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class SelfSigning:
         self._issuer = b""
         self.leaf: Pair | None = None
         self.authority: Authority | None = None
+        self.trouble = ""
 
     @property
     def bundle(self) -> bytes | None:
@@ -77,7 +79,7 @@ class SelfSigning:
     async def refresh(self) -> Pair | None:
         """A new leaf if it is time for one, else None.
 
-        Raises ClusterError where the store cannot be used, CertificateError where what it holds
+        Raises ClusterError where the store cannot be used, AuthorityError where what it holds
         is no authority; the leaf so far stays good until it expires.
         """
         self.authority = await self._ensured()
@@ -89,9 +91,10 @@ class SelfSigning:
             and now_s < issuing.renew_at(self.leaf.certificate)
         ):
             return None
-        self.leaf = issuing.leaf(
-            signer, self._names, now_s=now_s, lifetime_s=self._lifetimes.leaf_s
-        )
+        with authority.kept_in(self._store.full_name):
+            self.leaf = issuing.leaf(
+                signer, self._names, now_s=now_s, lifetime_s=self._lifetimes.leaf_s
+            )
         self._issuer = signer.certificate
         return self.leaf
 
@@ -109,8 +112,11 @@ class SelfSigning:
                 if (leaf := await self.refresh()) is not None:
                     swap(leaf)
                     _log.info("new leaf", expires_at=issuing.expires_at(leaf.certificate))
+                self.trouble = ""
             except (ClusterError, CertificateError) as error:
-                _log.warning("certificate not refreshed", reason=str(error))
+                if str(error) != self.trouble:
+                    _log.warning("certificate not refreshed", reason=str(error))
+                self.trouble = str(error)
 
     def rejection(self, live_bundle: bytes) -> str:
         """Why an API server with this caBundle would not accept us; "" if it would."""
@@ -139,8 +145,8 @@ class SelfSigning:
                 continue
             say = _log.info if self.authority is None else _log.warning
             say("certificate authority written", of=self._names[0], why=wanted.why)
-        raise CertificateError(
-            f"{self._store.full_name} does not stay as Fettle fills it; let nobody else write it"
+        raise AuthorityError(
+            f"{self._store.full_name} keeps being overwritten; make sure that only Fettle writes it"
         )
 
     def _wanted(self, content: Secret | None, now_s: float) -> Step:

@@ -23,7 +23,7 @@ class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class _Secret(msgspec.Struct, frozen=True):
-    """Without its version it is none: it would be overwritten as one that is empty."""
+    """Without a resourceVersion it is not a Secret: it would be overwritten as if it were empty."""
 
     metadata: _Metadata
     data: dict[str, bytes] | None = None

@@ -30,12 +30,13 @@ class Serving:
         self.context.sni_callback = self._choose
 
     def swap(self, pair: Pair, client_ca: bytes | None = None) -> None:
-        """Serve another pair; raises CertificateError, and serves the old one, if it is no good.
+        """Serve another pair; raises CertificateError, and keeps serving the old one, if it is
+        unusable.
 
         Without a `client_ca` the present one stays.
         """
         if client_ca is not None and not self._mutual:
-            raise CertificateError("client certificates cannot be required after the start")
+            raise CertificateError("client certificates cannot be required after startup")
         client_ca = client_ca if client_ca is not None else self.client_ca
         self._current = _context(pair, client_ca)
         self.pair, self.client_ca = pair, client_ca
@@ -50,7 +51,7 @@ _TURNED_AWAY = ("PEER_DID_NOT_RETURN_A_CERTIFICATE", "CERTIFICATE_VERIFY_FAILED"
 
 
 class _Greeting(ssl.SSLObject):
-    """Has a caller that is turned away told why.
+    """Makes sure that a rejected caller is told why.
 
     Event loops drop a connection whose handshake failed without sending the alert that OpenSSL
     made for it, and kube-scheduler then logs only "EOF". Asked to wait for more, they send first.
@@ -86,13 +87,15 @@ def _context(pair: Pair, client_ca: bytes | None) -> ssl.SSLContext:
             context.load_cert_chain(path, password=_refuse_encrypted)
     except ssl.SSLError as error:
         raise CertificateError(
-            f"certificate and key cannot be served, they are unreadable or do not match: {error}"
+            f"certificate and key are unreadable or do not match: {error}"
         ) from error
     if client_ca is not None:
         try:
             context.load_verify_locations(cadata=client_ca.decode("ascii"))
         except (ssl.SSLError, ValueError) as error:
-            raise CertificateError(f"the client CA is no PEM certificate: {error}") from error
+            raise CertificateError(
+                f"the client CA is not a valid PEM certificate: {error}"
+            ) from error
     return context
 
 

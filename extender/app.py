@@ -70,7 +70,7 @@ def _failed(verb: str, error: Exception, metrics: ExtenderMetrics) -> Answer:
         return problem(503, str(error))
     _LOG.error("request failed", verb=verb, exc_info=error)
     metrics.decided(verb, "error")
-    text = "fettle: internal error; its log says more"
+    text = "fettle: internal error; see its log for details"
     if verb == "filter":
         return Answer(200, wire.filter_reply(None, error=text))
     return problem(500, text)

@@ -2,6 +2,7 @@
 
 import ipaddress
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 
 import msgspec
@@ -23,7 +24,7 @@ class Browse:
     """Handlers over the newest view. `recent` are pods the extender was asked about.
 
     `extra_problems` lets other parts of the process say what keeps them from being ready, `notes`
-    what else `/readyz?verbose` should tell.
+    what else `/readyz?verbose` should show.
     """
 
     def __init__(
@@ -61,7 +62,7 @@ class Browse:
             return _json({"error": _LOCAL_ONLY}, 403)
         key = request.query.get("pod", "")
         if key.count("/") != 1:
-            return _json({"error": "say which pod: /explain?pod=NAMESPACE/NAME"}, 400)
+            return _json({"error": "specify a pod: /explain?pod=NAMESPACE/NAME"}, 400)
         pod = self._pod(key)
         if pod is None:
             return _unknown_pod(key)
@@ -91,8 +92,8 @@ class Browse:
         if found is None:
             known = ", ".join(policies.names(view.policies))
             why = unreadable(name, view.quarantined)
-            no = f"{name!r} cannot be read ({why})" if why else f"no policy is named {name!r}"
-            said = f"{no}; there are: {known}"
+            no = f"{name!r} cannot be read ({why})" if why else f"there is no policy {name!r}"
+            said = f"{no}; known: {known}"
             return _json({"error": said}, 404)
         named = [n for n, labels in view.namespaces.items() if labels.get(ANNOTATION) == name]
         pods = await in_slices(lambda: self._pods_of(name, view))
@@ -113,8 +114,8 @@ class Browse:
         return self._answers.view.pods.get(key) or self._recent.get(key)
 
     async def devices(self, request: web.Request) -> web.Response:
-        """Every node with its devices, and those of the network; ?unsound=true: only what some
-        evidence speaks of.
+        """Every node with its devices, and those of the network; ?unsound=true: only those that
+        there is evidence about.
         """
         if not _local(request):
             return _json({"error": _LOCAL_ONLY}, 403)
@@ -134,7 +135,8 @@ class Browse:
         return web.Response(text="ok\n")
 
     async def readyz(self, request: web.Request) -> web.Response:
-        """200 once the view is complete and fresh, else 503; ?verbose says it by source."""
+        """200 once the view is complete and fresh, else 503; ?verbose says it by source, with names
+        of objects for callers on this host only."""
         now = self._clock()
         sources = self._answers.publisher.sources.values()
         found = [
@@ -144,9 +146,13 @@ class Browse:
         lines = ["not ready: " + p for p in dict.fromkeys(found)] or ["ok"]
         if "verbose" in request.query:
             lines += readiness.report(sources, now)
-            lines += [f"quarantined: {text}" for text in self._answers.view.quarantined.values()]
-            lines += self._notes()
+            lines += self._details() if _local(request) else _counts(self._answers.view)
         return web.Response(text="\n".join(lines) + "\n", status=503 if found else 200)
+
+    def _details(self) -> list[str]:
+        """What may name objects."""
+        quarantined = self._answers.view.quarantined.values()
+        return [*(f"quarantined: {text}" for text in quarantined), *self._notes()]
 
     async def metrics(self, _request: web.Request) -> web.Response:
         text = await in_slices(lambda: generate_latest(self._registry))
@@ -154,9 +160,15 @@ class Browse:
 
 
 _LOCAL_ONLY = (
-    "explanations name workloads and are answered on loopback only: use "
+    "explanations name workloads, so they are served on loopback only: use "
     "kubectl port-forward to reach this listener"
 )
+
+
+def _counts(view: View) -> list[str]:
+    """How many objects of each kind cannot be read."""
+    kinds = Counter(key.partition(" ")[0] for key in view.quarantined)
+    return [f"quarantined: {count} {kind}" for kind, count in sorted(kinds.items())]
 
 
 def _unknown_pod(key: str) -> web.Response:

@@ -8,6 +8,7 @@ methods, paths, bodies and their limits; nothing of what is in them.
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from http import HTTPStatus
 from typing import NamedTuple, cast
 
@@ -16,10 +17,15 @@ import msgspec
 
 MAX_HEAD_BYTES = 64 * 1024
 MAX_URL_BYTES = 8 * 1024
+_ONLY = "this server speaks HTTP/1.1 only: it supports neither upgrades nor CONNECT"
 _SHOWN = 100
-"""Bytes of a path that is not served, in what is said of it."""
+"""Bytes shown of a path that is not served."""
 IDLE_S = 120.0
 """Above the 90 s after which Go drops idle connections: the side that closes must not be ours."""
+LINGER_S = 0.5
+"""How long idle connections are kept when we stop. A request may be on its way on each of them, and
+a POST that meets a closed connection is lost; so those that ask meanwhile are answered, and told
+that it is the last time, and only the quiet ones are closed."""
 RECEIVE_S = 30.0
 """A request that was begun must have arrived whole within this."""
 
@@ -69,18 +75,23 @@ class Connections:
         return Connection(self)
 
     async def drain(self, seconds: float) -> None:
-        """Close what is idle, let answers under way be given, and close the rest in the end."""
+        """Answer what has come and still comes, each the last on its connection; close what stays
+        idle after a moment, and the rest in the end."""
         self.draining = True
-        for connection in list(self.open):
-            connection.close_if_idle()
-
-        try:
-            async with asyncio.timeout(seconds):
-                await self.emptied.wait()
-        except TimeoutError:
+        linger_s = min(LINGER_S, seconds)
+        if not await self._emptied_within(linger_s):
+            for connection in list(self.open):
+                connection.close_if_idle()
+        if not await self._emptied_within(seconds - linger_s):
             for connection in list(self.open):
                 connection.abort()
             await self.emptied.wait()
+
+    async def _emptied_within(self, seconds: float) -> bool:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self.emptied.wait()
+        return not self.open
 
 
 class Connection(asyncio.Protocol):
@@ -101,6 +112,7 @@ class Connection(asyncio.Protocol):
         self._begun = False
         self._requests: deque[_Request] = deque()
         self._answering: asyncio.Task[None] | None = None
+        self._refusal: Answer | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._due_at: float | None = None
 
@@ -136,7 +148,7 @@ class Connection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            self._refuse(problem(400, "this speaks plain HTTP/1.1 and upgrades to nothing"))
+            self._refuse(problem(400, _ONLY))
         except httptools.HttpParserError as error:
             self._refuse(problem(400, f"not HTTP/1.1: {error}"))
         if self._begun and not self._head_done:
@@ -170,11 +182,11 @@ class Connection(asyncio.Protocol):
         if self._size > self._all.max_body_bytes:
             self._body.clear()
             self._too_large()
-        elif not self._transport.is_closing():
+        elif not self._ended:
             self._body.append(body)
 
     def on_message_complete(self) -> None:
-        if self._transport.is_closing():
+        if self._ended or self._parser.should_upgrade():  # which is told once the parser raises
             return
         body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
         keep = self._parser.should_keep_alive()
@@ -198,6 +210,8 @@ class Connection(asyncio.Protocol):
                 self._transport.pause_reading()
                 later = self._write_later(answer, keep=request.keep)
                 self._answering = self._loop.create_task(later)
+        if self._answering is None and not self._transport.is_closing() and self._refusal:
+            self._write(self._refusal, keep=False)
 
     async def _write_later(self, answer: Awaitable[Answer], *, keep: bool) -> None:
         answered = await answer
@@ -214,13 +228,13 @@ class Connection(asyncio.Protocol):
             return problem(400, f"not HTTP/1.1: {error}")
         handler = self._all.routes.get(path)
         if handler is None:
-            return problem(404, f"there is no {path[:_SHOWN].decode(errors='replace')} here")
+            return problem(404, f"path {path[:_SHOWN].decode(errors='replace')} not found")
         if request.method != b"POST":
-            return problem(405, f"{request.method.decode()} is not served here: POST is")
+            return problem(405, f"{request.method.decode()} is not allowed here; use POST")
         return handler(request.body)
 
     def _write(self, answer: Answer, *, keep: bool, head_only: bool = False) -> None:
-        """`head_only`: what follows the head would be read as the next answer."""
+        """`head_only`: a body would be read as the next response."""
         keep = keep and not self._all.draining
         body = b"" if head_only else answer.body
         self._transport.writelines((_head(answer, keep=keep), body))
@@ -230,12 +244,22 @@ class Connection(asyncio.Protocol):
             self._transport.close()
 
     def _refuse(self, answer: Answer) -> None:
-        """Answer before the request was read whole, and close: the rest cannot be told apart."""
-        if not self._transport.is_closing():
+        """Answer before the request was read whole, and close: the rest cannot be told apart. What
+        came before it is answered first."""
+        if self._ended:
+            return
+        if self._answering is not None:
+            self._refusal = answer
+        else:
             self._write(answer, keep=False)
 
+    @property
+    def _ended(self) -> bool:
+        """Whether nothing that still comes is read."""
+        return self._refusal is not None or self._transport.is_closing()
+
     def _too_large_head(self) -> None:
-        self._refuse(problem(431, "the request's head is too large"))
+        self._refuse(problem(431, "the request headers are too large"))
 
     def _too_large(self) -> None:
         limit = self._all.max_body_bytes // 2**20
@@ -251,8 +275,9 @@ class Connection(asyncio.Protocol):
         self._transport.abort()
 
     def _expect_within(self, seconds: float | None) -> None:
-        """Until when something must have come; None: nothing need come. One timer looks after it,
-        and finds that the time was put off, which is cheaper than a new timer each time."""
+        """The deadline for receiving something; None: nothing is due. One timer looks after it, and
+        finds that the time was put off, which is cheaper than a new timer each time.
+        """
         self._due_at = self._loop.time() + seconds if seconds is not None else None
         if self._timer is None and seconds is not None:
             self._timer = self._loop.call_later(min(seconds, RECEIVE_S), self._look)

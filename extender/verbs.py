@@ -26,7 +26,7 @@ _LOG = structlog.get_logger(__name__)
 
 REMEMBERED_PODS = 2000
 UNASKED = 3
-"""So many filter calls in a row that no prioritize followed: then none is foreseen any more."""
+"""After this many filter calls in a row without a prioritize, none is prepared in advance."""
 REFUSED = "refused"
 """Refused on every node: such a pod comes back again and again, so its reply is kept. Others go on
 to be bound, and keeping theirs would only drive warm memory out of the processor's caches."""
@@ -198,8 +198,8 @@ class Verbs:
         if not self._warned_of_nodes:
             self._warned_of_nodes = True
             _LOG.warning(
-                "the scheduler sends whole Node objects: set nodeCacheCapable: true, since a reply "
-                "of this form makes it score nodes as if they were empty"
+                "the scheduler sends whole Node objects: set nodeCacheCapable: true, since with "
+                "whole Nodes it scores them as if they were empty"
             )
         nodes = args.nodes or []
         names = [name for name, _ in nodes]

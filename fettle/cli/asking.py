@@ -22,7 +22,8 @@ def fetch(server: str, path: str, query: dict[str, str] | None = None) -> Any:
         raise
     except FettleError as error:
         raise FettleError(
-            f"{error}; is `fettle serve` running there? (--server or FETTLE_SERVER says where)"
+            f"{error}; is `fettle serve` running there? (set the address with --server or "
+            "FETTLE_SERVER)"
         ) from error
 
 
@@ -97,8 +98,9 @@ def verdict_table(nodes: dict[str, Any]) -> Any:
 
 
 def print_evidence(out: Any, nodes: dict[str, Any]) -> None:
-    """What is said of each node, and of its units and devices beside that. A device that several
-    nodes can use is told once."""
+    """The evidence about each node, and about its units and devices. A device that several nodes
+    can use is shown once.
+    """
     from rich.markup import escape
 
     devices: set[str] = set()
@@ -124,7 +126,7 @@ def _beside(own: list[str], health: dict[str, Any]) -> list[str]:
 
 
 def evidence_lines(evidence: list[dict[str, Any]]) -> list[str]:
-    """One line a piece of evidence: weight, time, text, source and the object that says it."""
+    """One line per piece of evidence: weight, time, text, source and the object that says it."""
     from datetime import UTC, datetime
 
     return [
@@ -136,7 +138,7 @@ def evidence_lines(evidence: list[dict[str, Any]]) -> list[str]:
 
 def _witness(one: dict[str, Any]) -> str:
     witness = one.get("witness")
-    return f"; the word of {witness}, scored but not refused for" if witness else ""
+    return f"; reported only by {witness}: lowers the score, refuses nothing" if witness else ""
 
 
 def devices(server: str, output: str, *, everything: bool) -> None:
@@ -165,7 +167,7 @@ def devices(server: str, output: str, *, everything: bool) -> None:
     if table.row_count:
         out.print(table)
     else:
-        out.print("no evidence speaks of any device: all are sound")
+        out.print("no evidence concerns any device: all are sound")
     for text in data["quarantined"].values():
         out.print(f"[yellow]cannot be read: {escape(text)}[/]")
 

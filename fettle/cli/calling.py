@@ -1,8 +1,9 @@
 """HTTP calls of the command line: JSON in and out, one sentence for each way it can fail.
 
-A proxy from the environment is not asked for what is on this host.
+Proxies from the environment are not used for addresses on this host.
 """
 
+import http.client
 import ipaddress
 import json
 import sys
@@ -24,15 +25,15 @@ class Answered(FettleError):
     """The server answered, but not with 2xx; `text` is what it said."""
 
     def __init__(self, url: str, status: int, text: str) -> None:
-        super().__init__(_told(text) or f"{url} answers {status}: {text.strip()[:500]}")
+        super().__init__(_told(text) or f"{url} returned {status}: {text.strip()[:500]}")
         self.status = status
         self.text = text
 
 
 def call(url: str, body: Any = None, *, seconds: float = SECONDS) -> bytes:
-    """GET, or POST with a JSON body; raises Answered, or FettleError where nobody answers."""
-    if not url.startswith(("http://", "https://")):
-        raise FettleError(f"{url}: must begin with http:// or https://")
+    """GET, or POST with a JSON body; raises Answered, or FettleError if there is no answer."""
+    if not is_url(url):
+        raise FettleError(f"{url!r} is not a URL such as http://127.0.0.1:8090")
     data = json.dumps(body).encode() if body is not None else None
     headers = {"Content-Type": "application/json"} if data is not None else {}
     request = urllib.request.Request(url, data, headers)  # noqa: S310 (checked above)
@@ -45,7 +46,23 @@ def call(url: str, body: Any = None, *, seconds: float = SECONDS) -> bytes:
         raise Answered(url, error.code, error.read().decode(errors="replace")) from error
     except OSError as error:
         reason = getattr(error, "reason", error)
-        raise FettleError(f"{url} does not answer: {reason}") from error
+        raise FettleError(f"{url} did not answer: {reason}") from error
+    except http.client.HTTPException as error:
+        said = " ".join(str(error).split()) or type(error).__name__
+        raise FettleError(f"{url} did not answer in HTTP: {said}") from error
+    except ValueError as error:  # what no name or path can be sent as
+        raise FettleError(f"{url!r} cannot be asked: {error}") from error
+
+
+def is_url(text: str) -> bool:
+    """Whether it is of a server, as far as can be told without asking it."""
+    if any(letter.isspace() or not letter.isprintable() for letter in text):
+        return False
+    try:
+        parts = urllib.parse.urlsplit(text)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 def call_json(url: str, body: Any = None, *, seconds: float = SECONDS) -> Any:
@@ -54,7 +71,7 @@ def call_json(url: str, body: Any = None, *, seconds: float = SECONDS) -> Any:
     try:
         return json.loads(answer)
     except ValueError as error:
-        raise FettleError(f"{url} did not answer with JSON: is that a Fettle?") from error
+        raise FettleError(f"{url} did not return JSON: is it a Fettle server?") from error
 
 
 def console() -> Console:

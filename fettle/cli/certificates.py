@@ -1,4 +1,4 @@
-"""`fettle certificates`: what people have to give to the programs that call us."""
+"""`fettle certificates`: what the programs that call Fettle must be given."""
 
 import asyncio
 from pathlib import Path
@@ -26,9 +26,9 @@ async def _bundle(kubeconfig: Path | None, settings: Settings, namespace: str | 
         content = await store.read()
     if not content:
         raise CertificateError(
-            f"there is no certificate authority in {store.full_name}: the first extender that "
-            "is served with extender.certificates self and extender.tls.clientCaFile makes it; if "
-            "Fettle lives in another namespace, say so with --namespace"
+            f"there is no certificate authority in {store.full_name}: it is created by the first "
+            "extender that runs with extender.certificates: self and extender.tls.clientCaFile; if "
+            "Fettle runs in another namespace, pass --namespace"
         )
     with authority.kept_in(store.full_name):
         return authority.read(content).bundle

@@ -28,18 +28,20 @@ class _Group(click.Group):
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="fettle")
 def main() -> None:
-    """Place Kubernetes pods by how well devices are."""
+    """Place Kubernetes pods by device health."""
 
 
 @main.command()
 @click.argument("roles", nargs=-1, type=click.Choice(ROLES))
-@click.option("--kubeconfig", type=click.Path(path_type=Path), help="Which cluster to serve.")
+@click.option(
+    "--kubeconfig", type=click.Path(path_type=Path), help="Kubeconfig of the cluster to serve."
+)
 @click.option(
     "--snapshot",
     type=click.Path(path_type=Path),
-    help="Serve from a folder of objects as `kubectl get -o yaml` prints them, not from a cluster.",
+    help="Serve a folder of objects, as `kubectl get -o yaml` prints them, instead of a cluster.",
 )
-@click.option("--settings", type=click.Path(path_type=Path), help="Settings, a YAML file.")
+@click.option("--settings", type=click.Path(path_type=Path), help="Settings file (YAML).")
 @click.option("--extender-listen", default="127.0.0.1:8088", show_default=True)
 @click.option("--webhook-listen", default="127.0.0.1:8443", show_default=True)
 @click.option("--browse-listen", default="127.0.0.1:8090", show_default=True)
@@ -66,7 +68,7 @@ def serve(
     from fettle.cli import serving
 
     if kubeconfig is not None and snapshot is not None:
-        raise click.UsageError("--kubeconfig and --snapshot exclude each other.")
+        raise click.UsageError("--kubeconfig and --snapshot are mutually exclusive.")
     serving.run(
         serving.Plan(
             roles=frozenset(roles or ROLES),
@@ -81,12 +83,21 @@ def serve(
     )
 
 
+def _url(_context: click.Context, _parameter: click.Parameter, given: str) -> str:
+    from fettle.cli import calling
+
+    if not calling.is_url(given):
+        raise click.BadParameter(f"{given!r}: write a URL such as {DEFAULT_SERVER}")
+    return given
+
+
 _SERVER = click.option(
     "--server",
     default=DEFAULT_SERVER,
+    callback=_url,
     show_default=True,
     envvar="FETTLE_SERVER",
-    help="The browse listener of a running Fettle.",
+    help="Browse listener of a running Fettle.",
 )
 _OUTPUT = click.option(
     "--output", "-o", type=click.Choice(("table", "json")), default="table", show_default=True
@@ -95,7 +106,7 @@ _OUTPUT = click.option(
 
 @main.group()
 def explain() -> None:
-    """Say why, from a running Fettle."""
+    """Explain the decisions of a running Fettle."""
 
 
 @explain.command()
@@ -121,11 +132,11 @@ def policy(name: str, server: str, output: str) -> None:
 
 
 @main.command()
-@click.option("--all", "everything", is_flag=True, help="Sound devices too.")
+@click.option("--all", "everything", is_flag=True, help="Include sound devices.")
 @_SERVER
 @_OUTPUT
 def devices(everything: bool, server: str, output: str) -> None:
-    """Devices that some evidence speaks of, with scores, states and reasons."""
+    """Devices that there is evidence about, with scores, states and reasons."""
     from fettle.cli import asking
 
     asking.devices(server, output, everything=everything)
@@ -136,12 +147,12 @@ def devices(everything: bool, server: str, output: str) -> None:
 @click.option(
     "--snapshot",
     type=click.Path(path_type=Path),
-    help="A folder of objects of the cluster that the manifests are meant for.",
+    help="A folder of objects from the cluster that the manifests are for.",
 )
-@click.option("--kubeconfig", type=click.Path(path_type=Path), help="That cluster itself.")
-@click.option("--settings", type=click.Path(path_type=Path), help="Settings, a YAML file.")
-@click.option("--namespace", default="default", show_default=True, help="Of objects without one.")
-@click.option("--strict", is_flag=True, help="Deny also what only the inventory rules out.")
+@click.option("--kubeconfig", type=click.Path(path_type=Path), help="Kubeconfig of that cluster.")
+@click.option("--settings", type=click.Path(path_type=Path), help="Settings file (YAML).")
+@click.option("--namespace", default="default", show_default=True, help="For objects without one.")
+@click.option("--strict", is_flag=True, help="Also deny what only the inventory rules out.")
 @click.option(
     "--output",
     "-o",
@@ -162,13 +173,13 @@ def lint(
 ) -> None:
     """Find claims and workloads that can never work, in files, folders or standard input (-).
 
-    Exits with 0 where nothing was found, 1 with findings at or above --fail-on, 2 for bad input.
+    Exits with 0 if nothing was found, 1 on findings at or above --fail-on, 2 on bad input.
     """
     from fettle.cli.linting import running
     from fettle.observing import logs
 
     if kubeconfig is not None and snapshot is not None:
-        raise click.UsageError("--kubeconfig and --snapshot exclude each other.")
+        raise click.UsageError("--kubeconfig and --snapshot are mutually exclusive.")
     plan = running.Plan(files, snapshot, kubeconfig, settings, namespace, strict, output, fail_on)
     logs.configure("error")
     try:
@@ -181,13 +192,17 @@ def lint(
 
 @main.command()
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@click.option("--kubeconfig", type=click.Path(path_type=Path), help="The cluster to fit them to.")
+@click.option(
+    "--kubeconfig",
+    type=click.Path(path_type=Path),
+    help="Kubeconfig of the cluster to fit them to.",
+)
 @click.option("--settings", type=click.Path(path_type=Path), help="Fettle's settings, if any.")
 def webhooks(files: tuple[str, ...], kubeconfig: Path | None, settings: Path | None) -> None:
     """Print webhook configurations (deploy/webhook/) with rules for what a cluster serves.
 
-    For clusters without resource.k8s.io/v1, and for kinds of workload of the settings' own. Kinds
-    that are not served are left out: print and apply again when they are installed.
+    For clusters without resource.k8s.io/v1, and for workload kinds added in the settings. Kinds
+    that the cluster does not serve are left out: print and apply again once they are installed.
     """
     from fettle.cli import webhooks
 
@@ -196,15 +211,21 @@ def webhooks(files: tuple[str, ...], kubeconfig: Path | None, settings: Path | N
 
 @main.group()
 def certificates() -> None:
-    """What the programs that call Fettle have to be given."""
+    """Print certificates that the programs calling Fettle need."""
 
 
 @certificates.command()
-@click.option("--kubeconfig", type=click.Path(path_type=Path), help="The cluster Fettle runs in.")
+@click.option(
+    "--kubeconfig",
+    type=click.Path(path_type=Path),
+    help="Kubeconfig of the cluster Fettle runs in.",
+)
 @click.option(
     "--settings", type=click.Path(path_type=Path), help="Fettle's settings, if it has any."
 )
-@click.option("--namespace", "-n", help="Fettle's own; by default the kubeconfig's context's.")
+@click.option(
+    "--namespace", "-n", help="Fettle's namespace; by default that of the kubeconfig's context."
+)
 def extender_ca(kubeconfig: Path | None, settings: Path | None, namespace: str | None) -> None:
     """Print the CA that kube-scheduler must trust (its tlsConfig.caFile), PEM."""
     from fettle.cli import certificates
@@ -213,7 +234,7 @@ def extender_ca(kubeconfig: Path | None, settings: Path | None, namespace: str |
 
 
 @main.command()
-@click.option("--serve", "stay", is_flag=True, help="Stay up, and print what to try.")
+@click.option("--serve", "stay", is_flag=True, help="Keep running and print what to try.")
 def demo(stay: bool) -> None:
     """Fettle on an embedded fleet with real faults: no cluster, no network."""
     from fettle.cli.demo import story

@@ -1,6 +1,6 @@
-"""What the settings say of rules, drivers and features, held against what there is: a mistyped name
-would do nothing, without a word. Schemas of drivers' configurations may be an operator's own, such
-as a mounted ConfigMap.
+"""Checks the rules, drivers and features that the settings name against those that exist: a
+mistyped name would silently do nothing. Schemas of drivers' configurations may be an operator's
+own, such as a mounted ConfigMap.
 """
 
 from collections.abc import Iterable
@@ -23,7 +23,7 @@ def _given(settings: LintSettings) -> dict[str, Driver]:
     if settings.driver_schemas is not None:
         folder = Path(settings.driver_schemas)
         if not folder.is_dir():
-            raise SettingsError(f"lint.driverSchemas: {folder} is no folder")
+            raise SettingsError(f"lint.driverSchemas: {folder} is not a folder")
         for path in sorted(folder.glob("*.json")):
             try:
                 driver = read(path.read_bytes(), path.name)
@@ -34,12 +34,12 @@ def _given(settings: LintSettings) -> dict[str, Driver]:
 
 
 def check(settings: Settings) -> None:
-    """Raises SettingsError for a rule, a feature gate or a driver's feature that nobody knows."""
+    """Raises SettingsError for an unknown rule, feature gate or driver feature."""
     _check_rules("lint.rules", settings.lint.rules)
     for index, policy in enumerate(settings.policies):
         _check_rules(f"policies[{index}].validation.rules", policy.validation.rules)
     for gate in settings.lint.disabled_features:
-        _check_known("lint.disabledFeatures", "no rule asks about the feature gate", gate, GATES)
+        _check_known("lint.disabledFeatures", "no rule depends on the feature gate", gate, GATES)
     _check_features(settings.lint)
 
 
@@ -47,7 +47,7 @@ def _check_rules(field: str, named: Iterable[str]) -> None:
     for name in named:
         if name not in IDS:
             raise SettingsError(
-                f"settings: {field}: there is no rule {name!r}; docs/rules.md lists those from "
+                f"settings: {field}: unknown rule {name!r}; docs/rules.md lists "
                 f"{min(IDS)} to {max(IDS)}"
             )
 
@@ -55,7 +55,7 @@ def _check_rules(field: str, named: Iterable[str]) -> None:
 def _check_features(settings: LintSettings) -> None:
     known = {**shipped(), **_given(settings)}
     for name, features in settings.driver_features.items():
-        _check_known("lint.driverFeatures", "no schema is known of the driver", name, known)
+        _check_known("lint.driverFeatures", "no schema is known for the driver", name, known)
         driver = known[name]
         gated = {gate.feature for kind in driver.kinds for gate in kind.gates}
         for feature in features:
@@ -70,4 +70,4 @@ def _check_features(settings: LintSettings) -> None:
 def _check_known(field: str, wrong: str, name: str, known: Iterable[str]) -> None:
     if name not in known:
         there_are = ", ".join(known) or "none"
-        raise SettingsError(f"settings: {field}: {wrong} {name!r}; there are: {there_are}")
+        raise SettingsError(f"settings: {field}: {wrong} {name!r}; known: {there_are}")

@@ -12,7 +12,7 @@ import structlog
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from extender.connections import Connections
+from extender.connections import LINGER_S, Connections
 from fettle.errors import SettingsError
 
 _LOG = structlog.get_logger(__name__)
@@ -20,6 +20,7 @@ _LOG = structlog.get_logger(__name__)
 KEEPALIVE_S = 120.0
 """Above the 90 s after which Go drops idle connections: the side that closes must not be ours."""
 DRAIN_S = 3.0
+_LOOK_S = 0.02
 BACKLOG = 1024
 UNPACED = b"reno"
 """A congestion control that every Linux has and everybody may choose."""
@@ -83,7 +84,9 @@ class Listener(ABC):
 
 
 class _NotMalformed(logging.Filter):
-    """What is no HTTP is its sender's mistake, who was told so: no traceback of ours for it."""
+    """Input that is not HTTP is the sender's mistake, and answered as such: it gets no
+    traceback.
+    """
 
     def filter(self, record: logging.LogRecord) -> bool:
         error = record.exc_info[1] if record.exc_info else None
@@ -100,8 +103,11 @@ class AppListener(Listener):
         self, name: str, address: Address, context: ssl.SSLContext | None, app: web.Application
     ) -> None:
         super().__init__(name, address, context)
+        self._stopping = False
+        app.on_response_prepare.append(self._say_if_last)
+        # aiohttp waits as long twice: for a handler, and for it to end once it is cancelled.
         self._runner = web.AppRunner(
-            app, keepalive_timeout=KEEPALIVE_S, access_log=None, shutdown_timeout=DRAIN_S
+            app, keepalive_timeout=KEEPALIVE_S, access_log=None, shutdown_timeout=DRAIN_S / 2
         )
 
     async def _open(self) -> None:
@@ -112,7 +118,19 @@ class AppListener(Listener):
         ).start()
 
     async def stop(self) -> None:
+        self._stopping = True
+        for site in list(self._runner.sites):
+            await site.stop()
+        for _ in range(round(LINGER_S / _LOOK_S)):
+            if self._runner.server is None or not self._runner.server.connections:
+                break
+            await asyncio.sleep(_LOOK_S)
         await self._runner.cleanup()
+
+    async def _say_if_last(self, _request: web.Request, response: web.StreamResponse) -> None:
+        if self._stopping:
+            response.force_close()
+            response.headers["Connection"] = "close"
 
 
 class ExtenderListener(Listener):

@@ -1,4 +1,4 @@
-"""The tasks of one process: whichever of them fails is heard of, however late it began."""
+"""The tasks of one process: the failure of any of them is noticed, however late it started."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -13,31 +13,40 @@ class Parts:
     def __init__(self) -> None:
         self._openings: list[asyncio.Task[None]] = []
         self._kept: list[asyncio.Task[None]] = []
+        self._early: list[asyncio.Task[None]] = []
         self._failure: asyncio.Future[FettleError] = asyncio.get_running_loop().create_future()
 
     def open(self, name: str, opening: Awaitable[None]) -> None:
-        """Run what may come to its end, and may begin further parts before that."""
+        """Run a task that may finish, and that may start further parts before it does."""
         task = _begun(name, opening)
         self._openings.append(task)
         task.add_done_callback(lambda task: self._note(_failure(task)))
 
-    def keep(self, name: str, work: Awaitable[None]) -> None:
-        """Run what has no end of its own."""
+    def keep(self, name: str, work: Awaitable[None], *, early: bool = False) -> None:
+        """Run a task that never finishes by itself. `early`: no answer needs it, so it need not be
+        kept until the last one is given.
+        """
         task = _begun(name, work)
-        self._kept.append(task)
+        (self._early if early else self._kept).append(task)
         task.add_done_callback(lambda task: self._note(_failure(task) or _end(task)))
 
     async def watch(self) -> NoReturn:
-        """Until a part fails, or ends that has no end; raises FettleError: what it died of."""
+        """Wait until a part fails, or finishes though it should not; raises FettleError with the
+        cause.
+        """
         raise await asyncio.shield(self._failure)
 
     async def end_openings(self) -> None:
-        """From then on no part begins another one."""
+        """After this, no part starts another one."""
         await _cancelled(self._openings)
 
+    async def end_early(self) -> None:
+        """Cancel what no answer needs, and wait until it has tidied up."""
+        await _cancelled(self._early)
+
     async def end(self) -> None:
-        """Cancel all, and wait until they have tidied up."""
-        await _cancelled([*self._openings, *self._kept])
+        """The same with all."""
+        await _cancelled([*self._openings, *self._early, *self._kept])
 
     def _note(self, failure: FettleError | None) -> None:
         if failure is not None and not self._failure.done():
@@ -66,4 +75,4 @@ def _failure(task: asyncio.Task[None]) -> FettleError | None:
 
 
 def _end(task: asyncio.Task[None]) -> FettleError:
-    return FettleError(f"the {task.get_name()} ended by itself")
+    return FettleError(f"the {task.get_name()} stopped unexpectedly")

@@ -19,7 +19,7 @@ FILES_POLL_S = 10.0
 
 class Secured(NamedTuple):
     """`keep` runs for as long as the listener does and keeps its certificate fresh. `problem` says
-    what keeps the listener from being ready, `note` what people should know; "" if nothing.
+    why the listener is not ready, `note` what people should know; "" if nothing.
     """
 
     serving: Serving | None

@@ -22,7 +22,7 @@ async def extender(address: Address, settings: Settings, session: Session | None
     if tls.client_ca_file is None and not address.loopback:
         raise SettingsError(
             f"--extender-listen {address} is not loopback: set extender.tls.clientCaFile, since "
-            "the scheduler's client certificate is the only proof of who calls, or listen on "
+            "the scheduler's client certificate is the only proof of its identity, or listen on "
             "127.0.0.1"
         )
     if settings.extender.certificates == "files":
@@ -40,7 +40,7 @@ async def extender(address: Address, settings: Settings, session: Session | None
 async def webhook(address: Address, settings: Settings, session: Session | None) -> Secured:
     """By `webhook.certificates`; raises SettingsError, ClusterError, CertificateError.
 
-    Without a cluster nobody but this host can call: plain HTTP on loopback.
+    Without a cluster only this host can call: plain HTTP on loopback.
     """
     if settings.webhook.certificates == "files":
         return from_files(settings.webhook.tls)

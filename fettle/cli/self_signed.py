@@ -1,7 +1,7 @@
 """Mode `self`: each replica signs its own leaf, under an authority of the listener's in a Secret.
 
-The webhook's authority is one of many moves by whoever leads, since its readers are the webhook
-configurations. The extender's is for people to give to kube-scheduler, and stays for ten years.
+The leader rotates the webhook's authority, since its readers are the webhook configurations. The
+extender's is for people to give to kube-scheduler, and stays for ten years.
 """
 
 import asyncio
@@ -70,25 +70,30 @@ class SelfSignedExtender:
         return f"extender: {rejection}" if rejection else ""
 
     def _note(self) -> str:
+        return _stale("extender", self._signing) or self._handover()
+
+    def _handover(self) -> str:
         if (at := self._signing.handover_at) is None:
             return ""
         day = datetime.fromtimestamp(at, UTC).date().isoformat()
         return (
-            f"extender: another certificate authority signs from {day} on: before that, give each "
-            "kube-scheduler what `fettle certificates extender-ca` prints as its caFile, and "
+            f"extender: a new certificate authority signs from {day} on: before then, give each "
+            "kube-scheduler the output of `fettle certificates extender-ca` as its caFile, and "
             "restart it"
         )
 
     async def _warn(self) -> None:
         while True:
-            if note := self._note():
+            if note := self._handover():
                 _LOG.warning(note)
                 return
             await asyncio.sleep(POLL_S)
 
 
 class SelfSignedWebhook:
-    """Mode self: a leaf of our own; whoever leads rotates the authority and keeps caBundle true."""
+    """Mode self: a leaf of our own; the leader rotates the authority and keeps caBundle up to
+    date.
+    """
 
     def __init__(self, address: Address, settings: Settings, session: Session) -> None:
         namespace = settings.namespace or session.namespace
@@ -121,7 +126,9 @@ class SelfSignedWebhook:
                     )
                 )
 
-        return Secured(serving, keep, lambda: self._rejection)
+        return Secured(
+            serving, keep, lambda: self._rejection, lambda: _stale("webhook", self._signing)
+        )
 
     async def _maintain(self) -> None:
         """The leader's part, until cancelled."""
@@ -158,6 +165,12 @@ class SelfSignedWebhook:
             rejections = [why for bundle in live if (why := self._signing.rejection(bundle))]
             self._rejection = f"webhook: {rejections[0]}" if rejections else ""
             await asyncio.sleep(BUNDLE_POLL_S)
+
+
+def _stale(listener: str, signing: SelfSigning) -> str:
+    """That the certificate serves on but would not be renewed; "" if it would."""
+    trouble = signing.trouble
+    return f"{listener}: certificate not refreshed: {trouble}" if trouble else ""
 
 
 def _names(service: str, namespace: str, extra: Sequence[str], address: Address) -> list[str]:

@@ -23,7 +23,7 @@ from fettle.cli.drivers import check, drivers
 from fettle.cli.listening import Address, AppListener, ExtenderListener, Listener, parse
 from fettle.cli.parts import Parts
 from fettle.cli.secured import Secured
-from fettle.errors import ClusterError
+from fettle.errors import AuthorityError, ClusterError
 from fettle.evidence import rules
 from fettle.feeds.cluster import ClusterFeed
 from fettle.feeds.snapshot import SnapshotFeed
@@ -65,7 +65,7 @@ _LOG = structlog.get_logger(__name__)
 RETRY_S = 2.0
 PROBLEM_HOLDS_S = 0.02
 SLOW_S = 2.0
-"""Credentials that are not read by then are worth a line in the log."""
+"""If credentials are not read by then, it is logged."""
 
 
 class Plan(NamedTuple):
@@ -82,7 +82,7 @@ class Plan(NamedTuple):
 
 
 def run(plan: Plan) -> None:
-    """Serve until SIGTERM or SIGINT; raises FettleError where that cannot begin or go on."""
+    """Serve until SIGTERM or SIGINT; raises FettleError if serving cannot start or continue."""
     logs.configure(plan.log_level)
     settings = load(plan.settings)
     check(settings)
@@ -167,19 +167,22 @@ class House:
             self._parts.open("webhook", self._open_webhook(addresses["webhook"], registry))
             self._parts.keep("stored policies", StoredPolicies(self._publisher, registry).run())
         if "steward" in plan.roles and self._session is None:
-            _LOG.info("the steward has nothing to write to: this serves a snapshot")
+            _LOG.info("the steward has nothing to write to when a snapshot is served")
         elif "steward" in plan.roles and self._session is not None:
-            self._parts.keep("steward", self._steward(self._session).run())
+            self._parts.keep("steward", self._steward(self._session).run(), early=True)
         self._opening = ""
 
     async def stay(self, stopped: asyncio.Event) -> None:
-        """Until asked to stop; raises what a part died of."""
+        """Until asked to stop; raises the error that a part failed with."""
         await _until(stopped, self._parts.watch())
 
     async def close(self) -> None:
-        """Drain the listeners once no other can open, then end the rest."""
+        """Drain the listeners once no other can open, and release leases meanwhile; then stop the
+        rest.
+        """
         await self._parts.end_openings()
-        await asyncio.gather(*(listener.stop() for listener in self._listeners))
+        draining = (listener.stop() for listener in self._listeners)
+        await asyncio.gather(self._parts.end_early(), *draining)
         await self._parts.end()
         await self._engine.close()
         if self._session is not None:
@@ -197,7 +200,7 @@ class House:
         return feed.run(writer)
 
     async def _open_session(self) -> Session:
-        """Reads the credentials, for which a plug-in of the kubeconfig may take its time."""
+        """Reads the credentials, which may take a credential plugin of the kubeconfig a while."""
         before, self._opening = self._opening, "the credentials for the cluster are being read"
         slow = asyncio.get_running_loop().call_later(SLOW_S, _LOG.warning, self._opening)
         try:
@@ -219,7 +222,9 @@ class House:
         await self._listen(AppListener("browse", address, None, browse.make_app()), Secured(None))
 
     def _extender(self) -> tuple[Connections | None, Mapping[str, core.Pod]]:
-        """What the extender answers with, where that is asked for, and the pods it did so for."""
+        """What the extender answers with, if that role is served, and the pods it answered
+        about.
+        """
         if "extender" not in self._plan.roles:
             return None, {}
         metrics = ExtenderMetrics(self._registry)
@@ -280,7 +285,7 @@ class House:
         return recorder.tell
 
     def _gates(self) -> Callable[[], Gates | None]:
-        """What the cluster keeps of what the webhook injects, asked for again and again."""
+        """Which injected fields the cluster preserves, checked again and again."""
         if self._session is None:
             return lambda: EVERYTHING
         probe = Probe(self._session, self._settings.namespace or self._session.namespace)
@@ -294,13 +299,14 @@ class House:
         secured: Callable[[], Awaitable[Secured]],
         make: Callable[[ssl.SSLContext | None], Listener],
     ) -> None:
-        """Listen as soon as there is a certificate, which may wait for the API server."""
+        """Listen as soon as there is a certificate, which may wait for the API server, or for
+        somebody to mend a Secret."""
         waits_for = f"{name}: no certificate yet"
         self._problems.append(lambda: waits_for)
         while True:
             try:
                 made = await secured()
-            except ClusterError as error:
+            except (ClusterError, AuthorityError) as error:
                 before, waits_for = waits_for, f"{name}: no certificate yet: {error}"
                 if waits_for != before:
                     _LOG.warning("no certificate yet", of=name, reason=str(error))
@@ -316,7 +322,8 @@ class House:
         self._problems.append(secured.problem)
         self._notes.append(lambda: [note] if (note := secured.note()) else [])
         if secured.keep is not None:
-            self._parts.keep(f"certificates of the {listener.name}", secured.keep())
+            name = f"certificates of the {listener.name}"
+            self._parts.keep(name, secured.keep(), early=True)
 
     def _steward(self, session: Session) -> Steward:
         return Steward(
@@ -329,11 +336,13 @@ class House:
         )
 
     async def _allowed(self, pod: core.Pod, view: View) -> frozenset[str]:
+        """Nodes that a waiting pod could be placed on: the scheduler's own checks keep it from the
+        unfit ones, so that to wake it for these would be in vain."""
         ask = self._answers.ask(pod)
         if ask is None:
             return frozenset(view.nodes)
         table = await self._answers.judged(ask)
-        return frozenset(name for name in table.verdicts if name not in table.refused)
+        return frozenset(table.verdicts.keys() - table.refused - table.unfit)
 
     def _problem(self) -> str:
         """Why the extender must not refuse anything now; "" if it may. Looked at often."""
@@ -354,7 +363,7 @@ class House:
 
     def _no_view(self) -> str:
         """Every source may be synced a moment before there is a view of them."""
-        return "" if self._publisher.view.synced else "the first view is being made"
+        return "" if self._publisher.view.synced else "the first view is being built"
 
 
 async def _until(stopped: asyncio.Event, work: Coroutine[None, None, None]) -> bool:

@@ -25,7 +25,7 @@ def fit(names: Sequence[str], kubeconfig: Path | None, settings: Path | None) ->
         raise SnapshotError("; ".join(problems))
     configurations = [d.object for d in documents if d.object["kind"] in KINDS]
     if not configurations:
-        raise SnapshotError(f"there is no {' or '.join(KINDS)} in {', '.join(names)}")
+        raise SnapshotError(f"no {' or '.join(KINDS)} found in {', '.join(names)}")
     for document in asyncio.run(_fitted(configurations, kubeconfig, load(settings))):
         click.echo("---")
         click.echo(yaml.dump(document, Dumper=_Plain, sort_keys=False, width=100), nl=False)
@@ -44,7 +44,7 @@ async def _fitted(
 
 
 class _Plain(yaml.SafeDumper):
-    """Without anchors, which nobody would find in the result."""
+    """Without anchors, which have no place in the result."""
 
     def ignore_aliases(self, data: object) -> bool:
         return True

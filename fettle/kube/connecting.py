@@ -1,6 +1,6 @@
 """Where the cluster is and who we are there: a kubeconfig or the pod's service account, read by the
 official client, which owns their formats and TLS settings. Nothing here contacts a server, except
-what a kubeconfig's credentials plug-in does.
+by a kubeconfig's credential plugin.
 """
 
 import base64
@@ -64,8 +64,8 @@ async def connect(kubeconfig: Path | None, account: Path | None = None) -> Conne
     if home.exists():
         return await _from_files(str(home), str(home))
     raise SettingsError(
-        f"no cluster to talk to: $KUBECONFIG is not set, {home} does not exist and this is no pod; "
-        "pass --kubeconfig FILE, or --snapshot DIR to run without a cluster"
+        f"no cluster to connect to: $KUBECONFIG is not set, {home} does not exist and this is not "
+        "a pod; pass --kubeconfig FILE, or --snapshot DIR to run without a cluster"
     )
 
 
@@ -76,7 +76,7 @@ async def _from_files(named: str, said: str) -> Connection:
     if all(why for _, why in unreadable):
         tried = ", ".join(f"{path} {why}" for path, why in unreadable) or "it is empty"
         raise SettingsError(
-            f"no kubeconfig by {said}: {tried}; "
+            f"no usable kubeconfig from {said}: {tried}; "
             "pass --kubeconfig FILE, or --snapshot DIR to run without a cluster"
         )
     try:
@@ -105,7 +105,7 @@ async def _read(paths: str, files: ExitStack) -> Connection:
 
 
 class _Loader(KubeConfigLoader):  # type: ignore[misc]
-    """Reads kubeconfigs, and runs their credentials plug-ins ourselves. `files` are those that the
+    """Reads kubeconfigs, and runs their credential plugins itself. `files` are those that the
     certificates and keys in it are read from; the official client would leave them on disk.
     """
 
@@ -153,7 +153,7 @@ def _check(configuration: Any) -> None:
         raise config.ConfigException("the cluster of its current context has no server")
     token = configuration.api_key.get("BearerToken")
     if token and not str(token).isprintable():
-        raise config.ConfigException("its token holds a character that cannot be printed")
+        raise config.ConfigException("its token contains a non-printable character")
 
 
 def _paths(named: str) -> list[Path]:
@@ -187,5 +187,5 @@ def _client(configuration: Any) -> Any:
 def _said(error: Exception) -> str:
     text = " ".join(str(error).encode("utf-8", "replace").decode().split())
     known = isinstance(error, config.ConfigException | yaml.YAMLError | OSError)
-    shape = "it is not shaped like a kubeconfig, with clusters, users, contexts and current-context"
+    shape = "it is not a kubeconfig with clusters, users, contexts and current-context"
     return text if known else shape

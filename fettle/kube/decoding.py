@@ -1,5 +1,5 @@
-"""Answers of the API server as structs. A proxy that stands before it may answer with a page of its
-own, and status 200: that is trouble with the cluster like any other. Pure.
+"""API server responses as structs. A proxy in front of it may answer with its own page and status
+200: that is a cluster error like any other. Pure.
 """
 
 from typing import TypeVar
@@ -17,6 +17,6 @@ def decoded(raw: bytes, type: type[_T], what: str) -> _T:
         return msgspec.json.decode(raw, type=type)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ClusterError(
-            f"the API server's answer is no {what} ({error}); "
-            "see whether a proxy answers in its place"
+            f"the API server's response is not a valid {what} ({error}); "
+            "check whether a proxy is answering instead"
         ) from error

@@ -41,7 +41,8 @@ async def versions(session: Session, group: str) -> tuple[str, ...]:
     if not group:
         return ("v1",)
     try:
-        found = decoded(await session.get(f"/apis/{group}"), _Group, f"discovery of {group}")
+        answer = await session.get(f"/apis/{group}")
+        found = decoded(answer, _Group, f"discovery document for {group}")
     except NotServed:
         return ()
     return tuple(version.version for version in found.versions)
@@ -55,6 +56,6 @@ async def kinds(session: Session, group: str) -> tuple[ServedKind, ...]:
     found: list[ServedKind] = []
     for version in await versions(session, group):
         path = f"/apis/{group}/{version}" if group else f"/api/{version}"
-        listed = decoded(await session.get(path), _Resources, f"discovery at {path}").resources
+        listed = decoded(await session.get(path), _Resources, f"resource list at {path}").resources
         found += [ServedKind(version, r.kind, r.name) for r in listed if "/" not in r.name]
     return tuple(found)

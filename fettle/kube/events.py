@@ -41,7 +41,7 @@ class Events:
         self._whole: Any = msgspec.json.Decoder(whole, strict=False)
 
     def read(self, line: bytes) -> Plain | Unread:
-        """Raises BadInput for what is no event."""
+        """Raises BadInput for what is not an event."""
         if not self._kind.is_probed:  # what is probed has to be read twice anyway
             try:
                 event = lenient.decode(self._whole, line)

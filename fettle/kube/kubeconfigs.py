@@ -1,5 +1,5 @@
-"""What of a kubeconfig's cluster and user would fail only later, or never be said: each field that
-cannot be right, by its name. Raises `ConfigException`; pure but for the certificates it reads.
+"""Checks kubeconfig fields of the cluster and user that would otherwise fail late or silently, and
+names the field that is wrong. Raises `ConfigException`; pure except for reading certificates.
 """
 
 import base64
@@ -19,29 +19,29 @@ _LONGEST = 100
 
 
 def check(cluster: Any, user: Any) -> None:
-    """Before anybody is asked for credentials; whatever is no mapping says so elsewhere."""
+    """Called before any credentials are requested; what is not a mapping is reported elsewhere."""
     cluster = cluster if isinstance(cluster, Mapping) else {}
     user = user if isinstance(user, Mapping) else {}
     _check_url("server", cluster.get("server"), "https://10.0.0.1:6443")
     _check_url("proxy-url", cluster.get("proxy-url"), "http://proxy:3128")
     if not isinstance(name := cluster.get("tls-server-name"), str | None):
-        raise ConfigException(f"tls-server-name {_shown(name)} is no text")
+        raise ConfigException(f"tls-server-name must be a string, not {_shown(name)}")
     if not isinstance(skip := cluster.get("insecure-skip-tls-verify"), bool | None):
-        raise ConfigException(f"insecure-skip-tls-verify {_shown(skip)} is neither true nor false")
+        raise ConfigException(f"insecure-skip-tls-verify must be true or false, not {_shown(skip)}")
     for field in (f"{name}-data" for name in FILES):
         _check_base64(field, cluster.get(field) or user.get(field))
     certificate, key = (_has(user, field) for field in ("client-certificate", "client-key"))
     if key and not certificate:
-        raise ConfigException("the user has a client-key without its client-certificate")
+        raise ConfigException("the user has a client-key without a client-certificate")
 
 
 def check_certificates(configuration: Any, user: Any) -> None:
-    """That they can be used, of a client configuration as it was read."""
+    """Checks that the certificates of a loaded client configuration can be used."""
     try:
         context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
     except (ssl.SSLError, OSError) as error:
         raise ConfigException(
-            f"certificate-authority holds no certificates in PEM that can be used ({error})"
+            f"certificate-authority contains no usable PEM certificates ({error})"
         ) from error
     if not configuration.cert_file:
         return
@@ -56,22 +56,22 @@ def unreadable(path: Path) -> str:
     try:
         mode = path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError):
-        return "is not there"
+        return "does not exist"
     except (OSError, ValueError) as error:
         return f"cannot be read ({error})"
     if stat.S_ISDIR(mode):
         return "is a directory"
-    return "" if stat.S_ISREG(mode) else "is no regular file"
+    return "" if stat.S_ISREG(mode) else "is not a regular file"
 
 
 def _unusable(configuration: Any, user: Any, error: Exception) -> str:
     if not _has(user, "client-certificate"):
-        return f"the certificate that its credentials plug-in gives cannot be used ({error})"
+        return f"the certificate from its credential plugin cannot be used ({error})"
     if not configuration.key_file:
-        return "the user has a client-certificate without its client-key"
+        return "the user has a client-certificate without a client-key"
     return (
-        "client-certificate and client-key are no certificate in PEM with its key, "
-        f"which may not be encrypted ({error})"
+        "client-certificate and client-key are not a PEM certificate and its unencrypted "
+        f"key ({error})"
     )
 
 
@@ -83,20 +83,18 @@ def _check_url(field: str, url: Any, example: str) -> None:
     if not url:
         return
     if not isinstance(url, str):
-        raise ConfigException(f"{field} {_shown(url)} is no URL, such as {example}")
+        raise ConfigException(f"{field} {_shown(url)} is not a valid URL, such as {example}")
     if not url.isprintable():
-        raise ConfigException(f"its {field} holds a character that cannot be printed")
+        raise ConfigException(f"its {field} contains a non-printable character")
     if not url.startswith(("http://", "https://")):
-        raise ConfigException(
-            f"{field} {_shown(url)} must begin with http:// or https://; Fettle knows no others"
-        )
+        raise ConfigException(f"{field} {_shown(url)} must begin with http:// or https://")
     try:
         parts = urlsplit(url)
         usable = parts.hostname and parts.port != 0
     except ValueError as error:
-        raise ConfigException(f"{field} {_shown(url)} is no URL: {error}") from error
+        raise ConfigException(f"{field} {_shown(url)} is not a valid URL: {error}") from error
     if not usable:
-        raise ConfigException(f"{field} {_shown(url)} is no URL, such as {example}")
+        raise ConfigException(f"{field} {_shown(url)} is not a valid URL, such as {example}")
 
 
 def _check_base64(field: str, data: Any) -> None:
@@ -106,7 +104,7 @@ def _check_base64(field: str, data: Any) -> None:
         text = data.decode("ascii") if isinstance(data, bytes) else str(data)
         base64.b64decode("".join(text.split()), validate=True)
     except (binascii.Error, ValueError) as error:
-        raise ConfigException(f"{field} is no base64 ({error})") from error
+        raise ConfigException(f"{field} is not valid base64 ({error})") from error
 
 
 def _shown(value: Any) -> str:

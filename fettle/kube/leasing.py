@@ -18,13 +18,15 @@ from fettle.errors import ClusterError, Conflict, NotFound, Unreachable
 from fettle.kube.session import Session
 
 Spec = dict[str, Any]
+RELEASE_S = 2.0
+"""How long releasing the lease may take: an unreachable server is not waited for."""
 _Count = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 
 log = structlog.get_logger(__name__)
 
 
 def identity() -> str:
-    """What tells this replica from the others."""
+    """What distinguishes this replica from the others."""
     return f"{socket.gethostname()}-{os.getpid()}"
 
 
@@ -36,9 +38,9 @@ async def lead(
     duration_s: float,
     work: Callable[[], Awaitable[None]],
 ) -> None:
-    """Wait to lead, run `work` while leading, cancel it when leadership is lost, and begin anew.
+    """Wait to lead, run `work` while leading, cancel it when leadership is lost, and start over.
 
-    Returns when `work` does; what it raises goes on up. The lease is given back at the end.
+    Returns when `work` does; its exceptions propagate. The lease is released at the end.
     """
     candidate = Candidate(session, namespace, name, identity, duration_s)
     try:
@@ -67,7 +69,7 @@ async def _work_while(keeping: Awaitable[None], work: Callable[[], Awaitable[Non
 
 
 class _Record(msgspec.Struct, frozen=True, rename="camel"):
-    """What of a lease's spec a candidate reckons with."""
+    """The fields of a lease's spec that a candidate considers."""
 
     holder_identity: str | None = None
     lease_duration_seconds: _Count | None = None
@@ -130,13 +132,14 @@ class Candidate:
         if self._seen is None or self._seen.get("holderIdentity") != self._identity:
             return
         try:
-            async with asyncio.timeout(self._retry_s):
+            async with asyncio.timeout(min(self._retry_s, RELEASE_S)):
                 lease = await self._read()
                 if lease["spec"].get("holderIdentity") == self._identity:
                     given_back = lease["spec"] | {"holderIdentity": "", "leaseDurationSeconds": 1}
                     await self._session.replace(self._path, lease | {"spec": given_back})
         except (ClusterError, TimeoutError) as error:
-            log.warning("lease not given back; it expires", lease=self._path, reason=str(error))
+            reason = str(error) or "no answer in time"
+            log.warning("lease not released; it will expire", lease=self._path, reason=reason)
 
     @property
     def _retry_s(self) -> float:
@@ -146,7 +149,7 @@ class Candidate:
         await asyncio.sleep(self._retry_s * random.uniform(0.8, 1.2))  # noqa: S311 (jitter)
 
     async def _tried(self) -> bool:
-        """Whether the lease is ours now; a failure is told once and counts as no."""
+        """Whether the lease is ours now; a failure is logged once and counts as no."""
         try:
             held = await self._take()
         except Conflict:
@@ -154,7 +157,9 @@ class Candidate:
         except ClusterError as error:
             if str(error) != self._said:
                 self._said = str(error)
-                log.warning("lease cannot be had", lease=self._path, reason=self._said)
+                log.warning(
+                    "cannot acquire or renew the lease", lease=self._path, reason=self._said
+                )
             return False
         self._said = ""
         return held
@@ -177,7 +182,9 @@ class Candidate:
         try:
             return read_lease(body)
         except ValueError as error:
-            raise Unreachable(f"{self._session.server}{self._path} is no Lease: {error}") from error
+            raise Unreachable(
+                f"{self._session.server}{self._path} is not a valid Lease: {error}"
+            ) from error
 
     async def _write(self, lease: dict[str, Any] | None, old: Spec) -> None:
         """Ours from now on; the API server refuses it if the lease changed since `lease`."""

@@ -1,6 +1,6 @@
-"""Credentials plug-ins of kubeconfigs (`exec`), run as kubectl runs them: an `ExecCredential` on
-standard output is who we are. The official client passes over a plug-in that fails; here it is an
-error that says what to do.
+"""Credential plugins of kubeconfigs (`exec`), run as kubectl runs them: an `ExecCredential` on
+standard output holds the credentials. The official client ignores a plugin that fails; here it is
+an error that says what to do.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ class Credential(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def expires_at(self) -> float:
-        """Unix seconds; infinite where the plug-in names no end."""
+        """Unix seconds; infinite if the plugin gives no expiry."""
         ends = self.expiration_timestamp
         return ends.timestamp() if ends is not None else float("inf")
 
@@ -54,7 +54,7 @@ class Plugin(msgspec.Struct, frozen=True, rename="camel"):
     interactive_mode: str | None = None
 
     def __str__(self) -> str:
-        return f'the credentials plug-in "{self.command}"'
+        return f'the credential plugin "{self.command}"'
 
 
 class _ExecCredential(msgspec.Struct, frozen=True, rename="camel"):
@@ -71,18 +71,18 @@ def read(described: Any) -> Plugin:
         raise SettingsError(f"exec of the user: {error}") from error
     if plugin.api_version not in _VERSIONS:
         raise SettingsError(
-            f"{plugin} speaks {plugin.api_version}; set apiVersion to {_VERSIONS[0]}, "
-            "or to the version that the plug-in's newest release has"
+            f"{plugin} uses {plugin.api_version}; set apiVersion to {_VERSIONS[0]}, "
+            "or to the version that the plugin's newest release supports"
         )
     if plugin.interactive_mode == "Always":
-        raise SettingsError(f"{plugin} wants a terminal (interactiveMode: Always); use another")
+        raise SettingsError(f"{plugin} requires a terminal (interactiveMode: Always); use another")
     return plugin
 
 
 async def run(
     plugin: Plugin, folder: Path, cluster: Mapping[str, Any], timeout_s: float = TIMEOUT_S
 ) -> Credential:
-    """What the plug-in answers; `folder` is the kubeconfig's, `cluster` what it says of the server.
+    """What the plugin returns; `folder` is the kubeconfig's, `cluster` what it says of the server.
 
     Raises SettingsError.
     """
@@ -91,18 +91,18 @@ async def run(
             code, said, complained = await _output(plugin, folder, cluster)
     except TimeoutError as error:
         raise SettingsError(
-            f"{plugin} gives no answer within {timeout_s:g} s; run `{_line(plugin)}` to see why"
+            f"{plugin} did not answer within {timeout_s:g} s; run `{_line(plugin)}` to see why"
         ) from error
     except OSError as error:
         hint = f" ({_one_line(plugin.install_hint)})" if plugin.install_hint else ""
         raise SettingsError(
             f"{plugin} cannot be run: {error.strerror or error}; "
-            f"install it, or put it on the PATH of Fettle{hint}"
+            f"install it, or put it on Fettle's PATH{hint}"
         ) from error
     if code:
         raise SettingsError(
-            f"{plugin} ends with {code}: {_one_line(complained) or 'it does not say why'}; "
-            f"run `{_line(plugin)}` to see why, logging in again often helps"
+            f"{plugin} exited with code {code}: {_one_line(complained) or 'no error output'}; "
+            f"run `{_line(plugin)}` to see why; logging in again often helps"
         )
     return _credential(plugin, said)
 
@@ -146,19 +146,20 @@ def _credential(plugin: Plugin, said: bytes) -> Credential:
         answer = msgspec.json.decode(said, type=_ExecCredential)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise SettingsError(
-            f"{plugin} answers with no ExecCredential ({error}); run `{_line(plugin)}` to see it"
+            f"{plugin} did not return a valid ExecCredential ({error}); "
+            f"run `{_line(plugin)}` to see it"
         ) from error
     if answer.kind != "ExecCredential" or answer.api_version != plugin.api_version:
         raise SettingsError(
-            f"{plugin} answers with {answer.kind or 'no kind'} {answer.api_version}, where the "
-            f"kubeconfig says {plugin.api_version}; make its apiVersion that of the plug-in"
+            f"{plugin} returned {answer.kind or 'no kind'} {answer.api_version}, but the "
+            f"kubeconfig says {plugin.api_version}; set its apiVersion to the plugin's"
         )
     found = answer.status or Credential()
     if bool(found.client_certificate_data) != bool(found.client_key_data):
-        raise SettingsError(f"{plugin} gives a certificate without its key, or a key alone")
+        raise SettingsError(f"{plugin} returned a certificate without its key, or only a key")
     if not found.token and not found.client_certificate_data:
         raise SettingsError(
-            f"{plugin} gives neither a token nor a certificate; run `{_line(plugin)}` to see it"
+            f"{plugin} returned neither a token nor a certificate; run `{_line(plugin)}` to see it"
         )
     return found
 

@@ -1,8 +1,8 @@
 """Tells people in the cluster what happened: Events of `events.k8s.io/v1`.
 
 Telling never waits: one task writes what was told. Events alike become one, whose series counts;
-and each namespace has a budget, refilled slowly, so that nobody can fill the cluster with them.
-Events are a help to readers: one that cannot be written is counted, and forgotten.
+and each namespace has a budget, refilled slowly, so that the cluster cannot be flooded with them.
+Events only help readers: one that cannot be written is counted and forgotten.
 """
 
 import asyncio
@@ -161,7 +161,7 @@ class Recorder:
         except ClusterError as error:
             if str(error) != self._said:
                 self._said = str(error)
-                _LOG.warning("event cannot be written", reason=self._said)
+                _LOG.warning("cannot write event", reason=self._said)
             if isinstance(error, Unreachable):
                 return False
             self._counted("failed")

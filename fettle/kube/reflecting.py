@@ -49,7 +49,7 @@ GATHER_S = 0.05
 what reading it costs."""
 _WATCH_S = (200, 280)  # spread, so that replicas and kinds do not reconnect together
 _SILENCE_S = 90.0  # bookmarks come about once a minute
-_PROBE_S = 180.0
+_PROBE_S = 30.0  # one small request; a CRD is often applied just after we started
 _TOO_SHORT_S = 1.0
 _STARTING = 3  # tries, in all about half a second
 _BETWEEN_S = 0.1  # so that watches which keep ending do not become a busy loop
@@ -160,7 +160,9 @@ class Reflector:
             page = await self._page(page.metadata.continue_)
         self._version = page.metadata.resource_version
         if not self._version:
-            raise Unreachable(f"{self._session.server} lists {self._kind.path} at no version")
+            raise Unreachable(
+                f"{self._session.server} lists {self._kind.path} without a resourceVersion"
+            )
         self._backoff.reset()
         await self._sink.send([ListEnded(self._kind)])
 
@@ -174,7 +176,7 @@ class Reflector:
             return page
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise Unreachable(
-                f"{self._session.server} answers {self._kind.path} with no list: {error}"
+                f"{self._session.server} did not return a list for {self._kind.path}: {error}"
             ) from error
 
     async def _watch(self) -> None:
@@ -201,7 +203,9 @@ class Reflector:
                 if not heard:
                     raise
         if not heard and time.monotonic() - began_s < _TOO_SHORT_S:
-            raise Unreachable(f"{self._session.server} ends a watch of {self._kind.path} at once")
+            raise Unreachable(
+                f"{self._session.server} closes watches of {self._kind.path} immediately"
+            )
 
     def _watch_parameters(self) -> dict[str, str | int | bool]:
         parameters: dict[str, str | int | bool] = {
@@ -242,7 +246,8 @@ class Reflector:
         except BadInput as error:
             self._version = ""
             raise Unreachable(
-                f"{self._session.server} sends no events in a watch of {self._kind.path}: {error}"
+                f"{self._session.server} sent an invalid event in a watch of {self._kind.path}: "
+                f"{error}"
             ) from error
 
     async def _take_event(self, line: bytes, slices: Slices) -> None:
@@ -274,7 +279,9 @@ class Reflector:
         self._advance(metadata.get("resourceVersion"))
 
     def _advance(self, version: object) -> None:
-        """Initial events come in no order: there is no place to resume from before their end."""
+        """Initial events come in no particular order: a watch cannot be resumed before they have
+        all come.
+        """
         if not self._listing and isinstance(version, str) and version:
             self._version = version
 

@@ -67,7 +67,7 @@ def refusal(server: str, asked: str, code: int, status: Status) -> errors.Cluste
     kind = _KINDS.get(code)
     if kind is None:
         kind = errors.Unreachable if code == 429 or code >= 500 else errors.ClusterError
-    return kind(f"{server} answers {asked} with {code}: {said}")
+    return kind(f"{server} returned {code} for {asked}: {said}")
 
 
 _KINDS: dict[int, type[errors.ClusterError]] = {
@@ -89,9 +89,8 @@ def _grant(server: str, message: str) -> str:
         group = f'the API group "{found["group"]}"' if found["group"] else "the core API group"
         where = f'the namespace "{found["namespace"]}"' if found["namespace"] else "all namespaces"
         what = f'the resource "{found["resource"]}" of {group} in {where}'
-    return (
-        f'{server} refuses by RBAC: grant the verb "{found["verb"]}" on {what} to {found["user"]}'
-    )
+    grant = f'grant the verb "{found["verb"]}" on {what} to {found["user"]}'
+    return f"{server} denied access by RBAC: {grant}"
 
 
 def _too_large_version(status: Status) -> bool:

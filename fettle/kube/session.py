@@ -67,7 +67,8 @@ class Session:
 
     @classmethod
     async def open(cls, kubeconfig: Path | None = None, account: Path | None = None) -> Self:
-        """Reads the credentials, contacts nobody yet; raises SettingsError where there are none.
+        """Reads the credentials without contacting the server; raises SettingsError if there are
+        none.
 
         `account` is where to look for a pod's service account, if not where pods have it.
         """
@@ -172,7 +173,7 @@ class Session:
         try:
             return await anext(chunks, b"")
         except TimeoutError as error:
-            raise Silent(f"{self.server} said nothing for {silence_s:g} s") from error
+            raise Silent(f"{self.server} sent nothing for {silence_s:g} s") from error
         except _BROKEN as error:
             raise self._unreachable(error) from error
 
@@ -208,7 +209,9 @@ class Session:
             answer = await client.call_api(*request, _request_timeout=limits)
         except (ConfigException, FileNotFoundError, PermissionError) as error:
             # The token file, which the client reads again and again.
-            raise Unauthorized(f"the credentials for {self.server} are gone: {error}") from error
+            raise Unauthorized(
+                f"the credentials for {self.server} can no longer be used: {error}"
+            ) from error
         except _BROKEN as error:
             raise self._unreachable(error) from error
         response: aiohttp.ClientResponse = answer.response
@@ -227,7 +230,7 @@ class Session:
     def _unreachable(self, error: BaseException) -> Unreachable:
         if isinstance(error, aiohttp.ClientConnectorCertificateError):
             return Unreachable(
-                f"{self.server} shows a certificate that is not trusted "
+                f"{self.server} presents a certificate that is not trusted "
                 f"({error.certificate_error}); check certificate-authority in the kubeconfig"
             )
         said = self._late() if isinstance(error, TimeoutError) else " ".join(str(error).split())
@@ -238,7 +241,7 @@ class Session:
         return "no answer in time" + (", credentials are still being renewed" if renewing else "")
 
     async def _renewed(self, refused: Any) -> bool:
-        """Whether a try with another client than that makes sense, once there may be one.
+        """Whether a retry makes sense, once this client may have been replaced.
 
         All callers wait for one renewal, which goes on for the others where one gives up.
         """
@@ -251,12 +254,12 @@ class Session:
         return self._client is not refused
 
     async def _renew(self) -> None:
-        """Read the credentials anew, for which a plug-in may take longer than callers wait."""
+        """Reload the credentials, for which a plugin may take longer than callers wait."""
         try:
             connection = await self._reconnect()
         except FettleError as error:
             # A file that is being rewritten, or a plug-in that fails.
-            log.warning("credentials cannot be read anew", reason=str(error))
+            log.warning("cannot reload credentials", reason=str(error))
             return
         finally:
             self._renewed_at = _now_s()

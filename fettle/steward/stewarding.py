@@ -19,7 +19,7 @@ from fettle.view import Publisher, View
 from fettle.wire import core
 
 AllowedNodes = Callable[[core.Pod, View], Set[str] | Awaitable[Set[str]]]
-"""Names of the nodes that Fettle would allow for that pod now."""
+"""Names of the nodes that pod could be placed on now, as far as Fettle can tell."""
 
 _RETRY_S = 10.0
 

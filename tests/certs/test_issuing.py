@@ -138,7 +138,7 @@ def test_an_encrypted_key_is_refused_with_a_reason(root: Pair) -> None:
         serialization.PrivateFormat.PKCS8,
         serialization.BestAvailableEncryption(b"secret"),
     )
-    with pytest.raises(CertificateError, match=r"ca\.key: no PEM private key"):
+    with pytest.raises(CertificateError, match=r"ca\.key: not a readable PEM private key"):
         issuing.private_key(encrypted, "ca.key")
 
 

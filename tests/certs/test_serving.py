@@ -251,7 +251,7 @@ async def test_the_client_ca_can_be_swapped_but_not_forgotten(
 
 def test_client_certificates_cannot_be_required_after_the_start(server_root: Pair) -> None:
     serving = Serving(make_leaf(server_root))
-    with pytest.raises(CertificateError, match="after the start"):
+    with pytest.raises(CertificateError, match="after startup"):
         serving.swap(make_leaf(server_root), server_root.certificate)
 
 

@@ -2,13 +2,18 @@
 
 import asyncio
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from certs import issuing
 from certs.issuing import DAY_S, Pair
 from certs.rotating import POLL_S
-from fettle.errors import CertificateError, Unreachable
+from fettle.errors import AuthorityError, CertificateError, Unreachable
 from tests.certs.replicas import (
     Clock,
     Shared,
@@ -72,8 +77,8 @@ async def test_a_replica_says_why_it_would_not_be_accepted(shared: Shared, clock
     ("spoilt", "reason"),
     [
         ({"ca.key": b""}, r"no ca\.key"),
-        ({"ca.crt": b"garbage"}, r"ca\.crt: no PEM"),
-        ({"ca.key": b"garbage"}, "its authority's key: no PEM"),
+        ({"ca.crt": b"garbage"}, r"ca\.crt: not a readable PEM"),
+        ({"ca.key": b"garbage"}, "its authority's key: not a readable PEM"),
         ({"next.crt": b"garbage"}, r"no next\.key"),
     ],
 )
@@ -83,7 +88,7 @@ async def test_a_spoilt_secret_is_named_and_not_overwritten(
     await replica(shared, clock).refresh()
     shared.write({**content(shared), **spoilt})
     before = content(shared)
-    said = f"^Secret ns/ca: {reason}.*; delete the Secret and Fettle makes a new one$"
+    said = f"^Secret ns/ca: {reason}.*; delete the Secret and Fettle will create a new one$"
     with pytest.raises(CertificateError, match=said):
         await replica(shared, clock).refresh()
     with pytest.raises(CertificateError, match=said):
@@ -108,7 +113,7 @@ async def test_a_secret_that_somebody_else_keeps_empty_is_named(clock: Clock) ->
         def write(self, content: Mapping[str, bytes]) -> None:
             super().write({})
 
-    with pytest.raises(CertificateError, match="Secret ns/ca does not stay as Fettle fills it"):
+    with pytest.raises(CertificateError, match="Secret ns/ca keeps being overwritten"):
         await replica(Emptied({}), clock).refresh()
 
 
@@ -118,6 +123,45 @@ async def test_a_key_that_is_not_the_authoritys_is_found_out(shared: Shared, clo
     shared.write({**content(shared), "ca.key": other.key})
     with pytest.raises(CertificateError, match="does not belong"):
         await replica(shared, clock).refresh()
+
+
+async def test_an_authority_that_names_no_key_of_its_own_is_said_to_be_of_no_use(
+    clock: Clock,
+) -> None:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "somebody's")])
+    moment = datetime.fromtimestamp(clock.now_s, UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(moment)
+        .not_valid_after(moment + timedelta(days=30))
+        .sign(key, hashes.SHA256())
+    )
+    encoding, format_ = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    private = key.private_bytes(encoding, format_, serialization.NoEncryption())
+    shared = Shared({"ca.crt": issuing.pem(made), "ca.key": private})
+    with pytest.raises(AuthorityError, match=r"^Secret ns/ca: .*cannot sign.*; delete the Secret"):
+        await replica(shared, clock).refresh()
+
+
+async def test_trouble_is_told_for_as_long_as_it_lasts(shared: Shared, clock: Clock) -> None:
+    one = replica(shared, clock)
+    told: list[str] = []
+
+    async def sleep(_seconds: float) -> None:
+        told.append(one.trouble)
+        shared.trouble = Unreachable("no answer") if len(told) == 1 else None
+        if len(told) == 3:
+            raise asyncio.CancelledError
+
+    await one.refresh()
+    with pytest.raises(asyncio.CancelledError):
+        await one.keep(lambda _: None, sleep=sleep)
+    assert told == ["", "no answer", ""]
 
 
 async def test_keeping_hands_over_new_leaves_and_survives_trouble(

@@ -37,6 +37,10 @@ class Client:
             lines = (await self._reader.readuntil(b"\r\n\r\n")).split(b"\r\n")
         return int(lines[0].split()[1]), lines[1:]
 
+    async def body(self, size: int) -> bytes:
+        async with asyncio.timeout(5):
+            return await self._reader.readexactly(size)
+
     async def close(self) -> None:
         self._writer.close()
         with contextlib.suppress(ConnectionError):
@@ -211,6 +215,38 @@ async def test_what_is_wrong_is_said(
     assert says in body
 
 
+@pytest.mark.parametrize(
+    "request_",
+    [
+        post(b"/echo", b"body", b"Connection: Upgrade", b"Upgrade: h2c"),
+        post(b"/slow", b"body", b"Connection: Upgrade", b"Upgrade: websocket"),
+        b"CONNECT example.com:443 HTTP/1.1\r\nHost: x\r\n\r\n",
+    ],
+    ids=["h2c", "websocket", "CONNECT"],
+)
+async def test_who_asks_for_another_protocol_gets_one_answer_that_says_so(
+    server: Server, request_: bytes
+) -> None:
+    client = await server.connect()
+    await client.send(request_)
+    status, body = await client.answer()
+    assert status == 400
+    assert b"HTTP/1.1 only" in body
+    assert await client.closed()
+
+
+async def test_what_is_wrong_with_a_request_is_not_said_in_answer_to_the_one_before(
+    server: Server,
+) -> None:
+    client = await server.connect()
+    await client.send(post(b"/slow", b"1") + b"nonsense\r\n\r\n")
+    await asyncio.sleep(0.05)
+    server.slow.set()
+    assert await client.answer() == (200, b"slow:1")
+    assert (await client.answer())[0] == 400
+    assert await client.closed()
+
+
 async def test_a_request_that_never_ends_is_given_up(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -238,6 +274,53 @@ async def test_draining_gives_the_answer_under_way_and_closes_the_idle(server: S
     server.slow.set()
     assert await busy.answer() == (200, b"slow:x")
     await draining
+
+
+async def test_draining_answers_what_still_comes_on_a_kept_connection_and_says_that_it_closes(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "LINGER_S", 5.0)
+    kept = await server.connect()
+    await kept.send(post(b"/echo", b"before"))
+    assert await kept.answer() == (200, b"before")
+    draining = asyncio.create_task(server.connections.drain(5))
+    await asyncio.sleep(0.05)
+    await kept.send(post(b"/echo", b"meanwhile"))
+    status, headers = await kept.head()
+    assert status == 200
+    assert b"Connection: close" in headers
+    await draining
+
+
+async def test_draining_waits_for_nobody_who_is_not_connected(server: Server) -> None:
+    client = await server.connect()
+    await client.send(post(b"/echo", b""))
+    await client.answer()
+    await client.close()
+    await server.connections.emptied.wait()
+    async with asyncio.timeout(connections.LINGER_S / 2):
+        await server.connections.drain(5)
+
+
+async def test_no_request_of_a_client_that_asks_all_the_time_is_lost_by_draining(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "LINGER_S", 5.0)
+
+    async def ask() -> None:
+        client = await server.connect()
+        while True:
+            await client.send(post(b"/echo", b"next"))
+            status, headers = await client.head()
+            assert status == 200
+            if b"Connection: close" in headers:
+                return
+            await client.body(4)
+
+    asking = [asyncio.create_task(ask()) for _ in range(4)]
+    await asyncio.sleep(0.1)
+    await server.connections.drain(5)
+    await asyncio.gather(*asking)
 
 
 async def test_draining_ends_even_if_an_answer_does_not(server: Server) -> None:

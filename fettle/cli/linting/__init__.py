@@ -1,1 +1,1 @@
-"""`fettle lint`: the rules of the webhook over files, before anybody applies them."""
+"""`fettle lint`: the rules of the webhook over files, before they are applied."""

@@ -1,4 +1,4 @@
-"""What `fettle lint` says beside the rules (`fettle.lint.checks`), put together for one object."""
+"""What `fettle lint` reports besides the rules (`fettle.lint.checks`), for one object."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING

@@ -16,29 +16,29 @@ _HEAD = """\
 
 <!-- Made by `python -m fettle.cli.linting.documenting > docs/rules.md`; a test checks it. -->
 
-What Fettle's webhook refuses or warns of when an object is written, and `fettle lint` in files. \
-A DevicePolicy's `validation.rules`, or `lint.rules` in the settings, turn a rule to `Deny`, \
-`Warn` or `Off`; `strict` denies what is marked *Deny if strict* too.
+What Fettle's webhook refuses or warns about when an object is written, and `fettle lint` reports \
+in files. A DevicePolicy's `validation.rules`, or `lint.rules` in the settings, set a rule to \
+`Deny`, `Warn` or `Off`; `strict` also denies what is marked *Deny if strict*.
 
-- Pods, and claims made from a template, are only warned of, unless `strict`: a controller that \
-makes them would try again and again. What they were made from is the place to refuse. \
+- Pods, and claims made from a template, only get warnings unless `strict`: a controller that \
+creates them would retry again and again, so the place to refuse is what they are made from. \
 {denies_pods} denies pods as well.
-- Rules marked ◇ look at what the cluster has: they say nothing before Fettle knows all of it, \
-nor in `fettle lint` without `--snapshot` or `--kubeconfig`. Of a cluster, quotas (FTL055) and \
-ComputeDomains (FTL024) are read only where `lint.watch` in the settings names them, with the \
-rights of `deploy/rbac/optional/lint.yaml`.
-- Objects that each rule catches were accepted by a real Kubernetes 1.37.1; where there is a ✓, \
-they were then seen to fail there as the table says. Where there is a †, it is a driver or a \
-kubelet that fails, on the node: claims were seen to be allocated and their pods bound without a \
-word, and what follows rests on the source and documentation of these.
+- Rules marked ◇ look at what the cluster has: they are silent until Fettle knows all of it, and \
+in `fettle lint` without `--snapshot` or `--kubeconfig`. In a cluster, quotas (FTL055) and \
+ComputeDomains (FTL024) are read only if `lint.watch` in the settings names them, with the \
+rights in `deploy/rbac/optional/lint.yaml`.
+- A real Kubernetes 1.37.1 accepted the objects that each rule catches; with a ✓, they were then \
+seen to fail there as the table says. With a †, it is a driver or a kubelet that fails, on the \
+node: claims were seen to be allocated and their pods bound without complaint, and the rest is \
+based on the source and documentation of these components.
 """
 
 _BESIDE = """\
-## Said beside the rules
+## Reported beside the rules
 
-What `fettle lint` says of DevicePolicies and of what the API server refuses anyway. There these \
-are turned to `Deny`, `Warn` or `Off` as rules are; the webhook warns of FTL101, FTL104 and \
-FTL105, whatever is said of them.
+What `fettle lint` reports about DevicePolicies and about what the API server refuses anyway. \
+There these are set to `Deny`, `Warn` or `Off` as rules are; the webhook warns about FTL101, \
+FTL104 and FTL105 whatever they are set to.
 
 | | | mistake | what Kubernetes does |
 |-|-|-|-|"""

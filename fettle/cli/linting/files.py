@@ -30,8 +30,7 @@ class Document(NamedTuple):
 
 
 class Read(NamedTuple):
-    """`problems` are sentences about files that cannot be read, `notes` about what was passed
-    over."""
+    """`problems` are sentences about files that cannot be read, `notes` about what was skipped."""
 
     documents: list[Document]
     problems: list[str]
@@ -42,8 +41,8 @@ def read(names: Iterable[str]) -> Read:
     """All Kubernetes objects in these files.
 
     Of a folder, all YAML and JSON files in it; `-` is standard input. A file that is named twice is
-    read once. What has no kind is no object and passed over, as a Helm chart's values are; so are
-    the chart's templates, which only Helm can read.
+    read once. What has no kind is not an object and is skipped, such as a Helm chart's values; so
+    are the chart's templates, which only Helm can read.
     """
     done = Read([], [], [])
     templates: Counter[str] = Counter()
@@ -62,7 +61,7 @@ def read(names: Iterable[str]) -> Read:
             done.problems.append(str(error))
     for chart, count in templates.items():
         done.notes.append(
-            f"{chart}: {count} templates of a Helm chart are passed over; to lint what they make: "
+            f"{chart}: {count} Helm chart templates are skipped; to lint their output: "
             f"helm template {chart} | fettle lint -"
         )
     return done
@@ -99,7 +98,7 @@ def _read_file(name: str, into: Read) -> None:
     for each in found:
         if strange := _strange(each.value):
             said = f"{file}: {each.where}: {strange}"
-            into.notes.append(f"passed over, since it is no Kubernetes object: {said}")
+            into.notes.append(f"skipped, since it is not a Kubernetes object: {said}")
         elif isinstance(each.value.get("kind"), str):
             into.documents.append(Document(file, each.where, text, each.value))
 
@@ -112,7 +111,7 @@ def _strange(value: Any) -> str:
         return repr(value)[:_SHOWN]
     kind = value.get("kind")
     is_list = isinstance(kind, str) and kind.endswith("List") and "items" in value
-    return f"a {kind} whose items are no list" if is_list else ""
+    return f"a {kind} whose items are not a list" if is_list else ""
 
 
 def _text(name: str) -> bytes:
@@ -133,7 +132,7 @@ def _objects(text: bytes) -> list[Found]:
         return _parsed(text)
     except SnapshotError as error:
         if b"{{" in text:
-            template = "it looks like a template, so lint what is made from it"
+            template = "it looks like a template: lint its rendered output instead"
             raise SnapshotError(f"{error}; {template}") from error
         raise
 

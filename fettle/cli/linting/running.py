@@ -91,7 +91,7 @@ async def _lint(
                     findings += await in_slices(partial(list, checking))
             except TimeoutError:
                 who = f"{manifest.kind} {manifest.name}"
-                unjudged.append(f"{document.file}: {who} was not judged within {DEADLINE_S:g} s")
+                unjudged.append(f"{document.file}: {who} was not checked within {DEADLINE_S:g} s")
                 continue
             found += [
                 Report(
@@ -117,5 +117,5 @@ def _summary(found: Sequence[Report], documents: Sequence[Document]) -> str:
     files = len({document.file for document in documents})
     return (
         f"{len(documents)} objects in {files} files: {denied} to deny, {len(found) - denied} to "
-        "warn of"
+        "warn about"
     )

@@ -45,8 +45,9 @@ _LOOKED_UP = {
 
 
 class Surroundings:
-    """`complete`: what is not in the view does not exist, unless its kind is `unknown`. Without it,
-    it may all the same. `notes` are sentences about what was passed over."""
+    """`complete`: what is not in the view does not exist, unless its kind is `unknown`; otherwise
+    it may exist anyway. `notes` are sentences about what was skipped.
+    """
 
     def __init__(
         self,
@@ -152,16 +153,14 @@ def _of_folder(path: Path, settings: Settings, evaluator: Evaluator) -> Surround
         inventory.quarantine(change, 0.0)
         unknown.add(kind.name)
         who = f"snapshot file {folder.file_of(key)}: {key.kind} {key.key}"
-        notes.append(f"{who} is passed over: {change.reason.removeprefix(f'{key.kind}: ')}")
+        notes.append(f"{who} is skipped: {change.reason.removeprefix(f'{key.kind}: ')}")
     for _ in inventory.refresh(0.0):
         pass
     held = {key.kind for key in folder.objects}
     watched = [kind for kind in kinds.ON_DEMAND if kind.name in settings.lint.watch]
     absent = [kind.name for kind in (*_NEEDED, *watched) if kind.name not in held]
     if absent:
-        notes.append(
-            f"the snapshot has no {', '.join(absent)}: rules that rest on these say nothing"
-        )
+        notes.append(f"the snapshot has no {', '.join(absent)}: rules that need them are skipped")
     on_demand = {kind.name for kind in kinds.ON_DEMAND}
     return Surroundings(
         inventory.view(EMPTY, synced=True, served=dict.fromkeys(on_demand & held, True)) or EMPTY,
@@ -203,17 +202,27 @@ async def _of_cluster(kubeconfig: Path, settings: Settings, evaluator: Evaluator
 async def _synced(publisher: Publisher) -> View:
     """The first view that has all kinds, but for those without need that cannot be read.
 
-    The API server refuses a kind for a moment that was just defined.
+    Raises ClusterError where a kind that is needed cannot be. The API server refuses a kind for a
+    moment that was just defined.
     """
     patient_until = time.monotonic() + _PATIENCE_S
     while True:
-        view = publisher.view
-        if view.synced and all(
-            _settled(source, view, patient=time.monotonic() < patient_until)
-            for source in publisher.sources.values()
-        ):
+        view, patient = publisher.view, time.monotonic() < patient_until
+        sources = publisher.sources.values()
+        if view.synced and all(_settled(source, view, patient=patient) for source in sources):
             return view
+        if not patient:
+            _check(sources)
         await asyncio.sleep(_LOOK_S)
+
+
+def _check(sources: Iterable[Source]) -> None:
+    """Raises ClusterError with what keeps kinds from being read, in the first one's words."""
+    told = [source.note for source in sources if source.needed and not source.synced]
+    first, *others = dict.fromkeys(filter(None, told)) or [""]
+    if first:
+        more = f"; other kinds that cannot be read: {len(others)}" if others else ""
+        raise ClusterError(f"{first}{more}")
 
 
 def _settled(source: Source, view: View, *, patient: bool) -> bool:
@@ -225,7 +234,7 @@ def _settled(source: Source, view: View, *, patient: bool) -> bool:
 def _known_of(view: View, publisher: Publisher, evaluator: Evaluator) -> Surroundings:
     unread = [kind.name for kind in kinds.ON_DEMAND if not view.served.get(kind.name)]
     told = [source.note for name in unread if (source := publisher.sources.get(name)) is not None]
-    notes = tuple(f"{note}; rules that rest on it say nothing" for note in told)
+    notes = tuple(f"{note}; rules that need it are skipped" for note in told)
     return Surroundings(view, evaluator, complete=True, unknown=frozenset(unread), notes=notes)
 
 

@@ -21,21 +21,21 @@ def settings(tmp_path: Path, text: str) -> Settings:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("lint: {rules: {FTL999: Deny}}", "lint.rules: there is no rule 'FTL999'"),
+        ("lint: {rules: {FTL999: Deny}}", "lint.rules: unknown rule 'FTL999'"),
         (
             "policies: [{name: a}, {name: b, validation: {rules: {FTL999: Deny}}}]",
-            "policies[1].validation.rules: there is no rule 'FTL999'",
+            "policies[1].validation.rules: unknown rule 'FTL999'",
         ),
         (
             "lint: {driverFeatures: {gpu.nvidia.com: {TimeSlicingSetings: true}}}",
             "lint.driverFeatures.gpu.nvidia.com: nothing in its configurations needs the feature "
-            "'TimeSlicingSetings'; there are: DynamicMIG, MPSSupport, PassthroughSupport, "
+            "'TimeSlicingSetings'; known: DynamicMIG, MPSSupport, PassthroughSupport, "
             "TimeSlicingSettings",
         ),
         ("lint: {driverFeatures: {gpu.nvidia.con: {}}}", "the driver 'gpu.nvidia.con'"),
         (
             "lint: {disabledFeatures: [Nonsense]}",
-            "'Nonsense'; there are: DRAPrioritizedList, DRADeviceTaints",
+            "'Nonsense'; known: DRAPrioritizedList, DRADeviceTaints",
         ),
     ],
 )

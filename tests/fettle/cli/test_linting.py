@@ -1,7 +1,7 @@
 """`fettle lint`, as users call it."""
 
 import json
-import time
+import resource
 from pathlib import Path
 
 import pytest
@@ -70,13 +70,13 @@ def test_exit_codes_say_whether_something_was_found(folder: Path) -> None:
     ("arguments", "stdin", "says"),
     [
         (["/nonexistent.yaml"], "", "/nonexistent.yaml: No such file or directory"),
-        (["-"], "a: }", "<stdin>: line 1: no valid YAML"),
+        (["-"], "a: }", "<stdin>: line 1: invalid YAML"),
         (["-"], "{{ .Values.x }}", "<stdin>: line 1"),
         (["-", "--snapshot", "/nonexistent"], GOOD, "snapshot folder /nonexistent"),
         (["-", "--settings", "/nonexistent"], GOOD, "settings file /nonexistent"),
         ([], "", "Missing argument"),
         (["-", "--output", "xml"], GOOD, "'xml' is not one of"),
-        (["-", "--snapshot", "a", "--kubeconfig", "b"], GOOD, "exclude each other"),
+        (["-", "--snapshot", "a", "--kubeconfig", "b"], GOOD, "are mutually exclusive"),
     ],
 )
 def test_bad_usage_exits_with_2_and_says_what_is_wrong(
@@ -93,7 +93,7 @@ def test_text_is_for_people_and_its_summary_apart(folder: Path) -> None:
     assert first.endswith("claim.yaml:13: Deny FTL010 claim-too-large: ResourceClaim default/big")
     assert where.startswith("    spec.devices.requests[0].exactly.count: ")
     assert fix.startswith("    fix: ")
-    assert ran.stderr == "1 objects in 1 files: 1 to deny, 0 to warn of\n"
+    assert ran.stderr == "1 objects in 1 files: 1 to deny, 0 to warn about\n"
 
 
 def test_sarif_names_rule_place_and_level(folder: Path) -> None:
@@ -114,11 +114,12 @@ def test_github_annotations_stay_on_one_line(tmp_path: Path) -> None:
     assert "a%2Cb%25.yaml,line=13,title=FTL010 claim-too-large::spec.devices" in line
 
 
-def test_two_hundred_documents_take_less_than_two_seconds() -> None:
+def test_two_hundred_documents_take_less_than_two_seconds_of_a_processor() -> None:
     text = "---\n".join(CLAIM.replace("big", f"big-{i}") for i in range(200))
-    began = time.monotonic()
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert len(findings("-", stdin=text)) == 200
-    assert time.monotonic() - began < 2
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert sum(after[:2]) - sum(before[:2]) < 2  # in user and in system mode
 
 
 def test_the_documented_rules_are_current() -> None:
@@ -152,4 +153,4 @@ def test_an_object_that_is_not_judged_in_time_is_told_and_the_others_are_judged(
     assert running.run(plan) == running.UNUSABLE
     told = capsys.readouterr()
     assert "FTL010" in told.out
-    assert "JobSet large was not judged within 0.05 s" in told.err
+    assert "JobSet large was not checked within 0.05 s" in told.err

@@ -19,7 +19,7 @@ def test_files_of_nothing_but_comments_hold_nothing() -> None:
         ran = fettle("-", stdin=text)
         assert (ran.returncode, ran.stderr) == (
             0,
-            "0 objects in 0 files: 0 to deny, 0 to warn of\n",
+            "0 objects in 0 files: 0 to deny, 0 to warn about\n",
         )
 
 
@@ -29,7 +29,7 @@ def test_files_that_cannot_be_read_do_not_hide_what_is_in_others(folder: Path) -
     for output in ("text", "json", "sarif", "github"):
         ran = fettle(str(folder), "--output", output)
         assert (ran.returncode, "FTL010" in ran.stdout) == (2, True), ran.stdout
-        assert "a.yaml: line 1: no valid YAML" in ran.stderr
+        assert "a.yaml: line 1: invalid YAML" in ran.stderr
         assert "b.yaml: line " in ran.stderr
 
 
@@ -43,10 +43,10 @@ def test_templates_of_a_chart_are_passed_over_in_one_line(tmp_path: Path) -> Non
     ran = fettle(str(tmp_path), str(templates / "a.yaml"))
     assert (ran.returncode, "FTL010" in ran.stdout) == (1, True), ran.stderr
     chart = tmp_path / "chart"
-    assert f"{chart}: 2 templates of a Helm chart are passed over" in ran.stderr
+    assert f"{chart}: 2 Helm chart templates are skipped" in ran.stderr
     assert f"helm template {chart} | fettle lint -" in ran.stderr
     within = fettle("a.yaml", cwd=templates)
-    assert (within.returncode, "../..: 1 templates of a Helm chart" in within.stderr) == (0, True)
+    assert (within.returncode, "../..: 1 Helm chart templates" in within.stderr) == (0, True)
 
 
 def test_a_template_elsewhere_is_called_one(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_a_file_given_twice_is_read_once(folder: Path) -> None:
 def test_what_is_no_object_is_told(text: str, says: str) -> None:
     ran = fettle("-", stdin=f"{text}---\n{GOOD}")
     assert ran.returncode == 0
-    assert f"passed over, since it is no Kubernetes object: {says}" in ran.stderr
+    assert f"skipped, since it is not a Kubernetes object: {says}" in ran.stderr
 
 
 def test_an_alias_bomb_is_refused_in_short_time() -> None:

@@ -48,11 +48,11 @@ def test_what_a_policy_annotation_gets_wrong_is_told() -> None:
         ("FTL101", "Warn", 13),
     ]
     assert (
-        "names no policy 'trainin' (there are: inference, scavenger, training)"
+        "there is no policy 'trainin' (known: inference, scavenger, training)"
         in (found[0]["message"])
     )
     assert found[0]["fix"] == "write training"
-    assert "'seven' is no number between 0 and 1" in found[1]["message"]
+    assert "'seven' is not a number between 0 and 1" in found[1]["message"]
     (labelled,) = findings("-", stdin=LABELLED)
     assert (labelled["rule"], labelled["path"]) == ("FTL101", "metadata.labels[fettle.dev/policy]")
     (other,) = findings("-", stdin=LABELLED.replace("trainin", "ours"))
@@ -92,7 +92,7 @@ def test_what_cannot_be_read_in_a_snapshot_is_passed_over_and_told(tmp_path: Pat
     )
     ran = fettle("-", "--snapshot", str(tmp_path), stdin=CLAIM)
     assert (ran.returncode, "FTL010" in ran.stdout) == (1, True), ran.stderr
-    assert "policies.yaml: DevicePolicy trainin is passed over: " in ran.stderr
+    assert "policies.yaml: DevicePolicy trainin is skipped: " in ran.stderr
 
 
 def test_an_unreadable_class_is_not_called_absent(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_an_unreadable_class_is_not_called_absent(tmp_path: Path) -> None:
     )
     ran = fettle("-", "--strict", "--snapshot", str(tmp_path), stdin=GOOD)
     assert (ran.returncode, "FTL001" in ran.stdout) == (0, False), ran.stdout
-    assert "classes.yaml: DeviceClass gpu.nvidia.com is passed over" in ran.stderr
+    assert "classes.yaml: DeviceClass gpu.nvidia.com is skipped" in ran.stderr
 
 
 def test_kinds_that_a_snapshot_does_not_have_are_not_known(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_kinds_that_a_snapshot_does_not_have_are_not_known(tmp_path: Path) -> No
     assert "FTL001" not in ran.stdout
     assert (
         "the snapshot has no ResourceSlice, DeviceClass, ResourceClaim, ResourceClaimTemplate: "
-        "rules that rest on these say nothing\n"
+        "rules that need them are skipped\n"
     ) in ran.stderr
 
 
@@ -148,7 +148,7 @@ def test_settings_say_how_severe_rules_are(tmp_path: Path) -> None:
     assert found["severity"] == "Warn"
     settings.write_text("lint: {rules: {too-large: Warn}}\n")
     ran = fettle("-", "--settings", str(settings), stdin=CLAIM)
-    assert (ran.returncode, "is no id such as FTL010" in ran.stderr) == (2, True)
+    assert (ran.returncode, "is not a rule id such as FTL010" in ran.stderr) == (2, True)
 
 
 def test_kinds_of_the_settings_are_judged(tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_a_folder_of_schemas_makes_more_drivers_known(tmp_path: Path) -> None:
     assert (ran.returncode, "driver schema tpu.json" in ran.stderr) == (2, True)
     settings.write_text("lint: {driverSchemas: /nonexistent}\n")
     ran = fettle("-", "--settings", str(settings), stdin=json.dumps(claim))
-    assert (ran.returncode, "/nonexistent is no folder" in ran.stderr) == (2, True)
+    assert (ran.returncode, "/nonexistent is not a folder" in ran.stderr) == (2, True)
 
 
 def test_a_quota_beside_a_template_is_known() -> None:

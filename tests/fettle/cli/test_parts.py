@@ -55,7 +55,7 @@ async def test_a_part_that_failed_before_anybody_watched_is_heard_of(parts: Part
 
 async def test_a_part_that_comes_to_its_end_is_heard_of(parts: Parts) -> None:
     parts.keep("feed", briefly())
-    with pytest.raises(FettleError, match="the feed ended by itself"):
+    with pytest.raises(FettleError, match="the feed stopped unexpectedly"):
         await watched(parts)
 
 
@@ -91,3 +91,27 @@ async def test_ending_waits_for_the_last_of_them(parts: Parts) -> None:
     assert ended == ["webhook"]
     await parts.end()
     assert ended == ["webhook", "feed"]
+
+
+async def test_what_no_answer_needs_is_ended_first(parts: Parts) -> None:
+    ended = []
+
+    async def tidy(name: str) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(name)
+
+    parts.keep("feed", tidy("feed"))
+    parts.keep("steward", tidy("steward"), early=True)
+    await asyncio.sleep(0)
+    await parts.end_early()
+    assert ended == ["steward"]
+    await parts.end()
+    assert ended == ["steward", "feed"]
+
+
+async def test_what_no_answer_needs_is_heard_of_too(parts: Parts) -> None:
+    parts.keep("steward", failing(ClusterError("no right")), early=True)
+    with pytest.raises(ClusterError, match="no right"):
+        await watched(parts)

@@ -59,7 +59,7 @@ def test_a_policy_by_name_is_shown_with_those_it_applies_to(served: Served) -> N
 def test_an_unknown_policy_or_pod_is_said_in_a_sentence(served: Served) -> None:
     said = explained(served, "trainig")
     assert said.returncode == 1
-    assert "no policy is named 'trainig'; there are: inference, scavenger" in said.stderr
+    assert "there is no policy 'trainig'; known: inference, scavenger" in said.stderr
     assert "is not known" in explained(served, "ml/nobody").stderr
 
 

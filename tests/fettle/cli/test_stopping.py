@@ -1,16 +1,18 @@
 """What happens to listeners while a process is asked to stop."""
 
 import asyncio
-import contextlib
-import socket
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from fettle.cli import serving
-from fettle.cli.serving import House, Plan
+from fettle.cli import listening, serving
+from fettle.cli.serving import House
+from fettle.kube import leasing
 from fettle.settings import Settings
+from tests.fettle.cli.houses import free_port, is_open, planned
 from tests.fettle.kube.fake_api import FakeApi, fake_api
 
 
@@ -20,40 +22,13 @@ async def api() -> AsyncIterator[FakeApi]:
         yield server
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
-
-
-async def is_open(port: int) -> bool:
-    try:
-        _, writer = await asyncio.open_connection("127.0.0.1", port)
-    except ConnectionRefusedError:
-        return False
-    writer.close()
-    with contextlib.suppress(OSError):
-        await writer.wait_closed()
-    return True
-
-
 async def test_no_listener_opens_while_the_others_are_drained(
     api: FakeApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(serving, "RETRY_S", 0.01)
     api.forbidden.add(("get", "secrets"))
     extender, webhook = free_port(), free_port()
-    plan = Plan(
-        roles=frozenset({"extender", "webhook"}),
-        kubeconfig=api.kubeconfig(tmp_path),
-        snapshot=None,
-        settings=None,
-        extender_listen=f"127.0.0.1:{extender}",
-        webhook_listen=f"127.0.0.1:{webhook}",
-        browse_listen="127.0.0.1:0",
-        log_level="info",
-    )
+    plan = planned(api.kubeconfig(tmp_path), extender=extender, webhook=webhook)
     house = House(plan, Settings())
     await house.open()
     _, caller = await asyncio.open_connection("127.0.0.1", extender)
@@ -68,3 +43,25 @@ async def test_no_listener_opens_while_the_others_are_drained(
     caller.close()
     await closing
     assert not await is_open(webhook)
+
+
+async def test_a_leader_stops_in_time_though_the_api_server_hangs_and_a_request_is_half_sent(
+    api: FakeApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listening, "DRAIN_S", 1.0)
+    monkeypatch.setattr(leasing, "RELEASE_S", 1.0)
+    extender = free_port()
+    plan = planned(api.kubeconfig(tmp_path), extender=extender, webhook=free_port())
+    house = House(plan, msgspec.convert({"steward": {"leaseSeconds": 60}}, Settings))
+    await house.open()
+    async with asyncio.timeout(20):
+        while len(api.objects.get("leases", {})) < 2:
+            await asyncio.sleep(0.05)
+    _, caller = await asyncio.open_connection("127.0.0.1", extender)
+    caller.write(b"POST /filter HTTP/1.1\r\nContent-Length: 9\r\n\r\n")
+    await asyncio.sleep(0.1)
+    api.answers_nothing = True
+    began = time.monotonic()
+    await house.close()
+    assert time.monotonic() - began < 5
+    caller.close()

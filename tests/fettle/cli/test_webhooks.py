@@ -22,7 +22,7 @@ def test_files_without_a_configuration_are_told(tmp_path: Path) -> None:
     (tmp_path / "claim.yaml").write_text(GOOD)
     ran = webhooks(tmp_path)
     assert (ran.returncode, ran.stdout) == (1, "")
-    assert ran.stderr.startswith("fettle: there is no MutatingWebhookConfiguration or Validating")
+    assert ran.stderr.startswith("fettle: no MutatingWebhookConfiguration or Validating")
 
 
 def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:

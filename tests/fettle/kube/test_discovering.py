@@ -71,5 +71,5 @@ async def test_a_group_that_is_not_served_has_none(session: Session) -> None:
 
 
 async def test_an_answer_that_is_no_discovery_is_said(session: Session) -> None:
-    with pytest.raises(ClusterError, match=r"no discovery of odd\.io"):
+    with pytest.raises(ClusterError, match=r"not a valid discovery document for odd\.io"):
         await discovering.kinds(session, "odd.io")

@@ -170,15 +170,31 @@ async def test_a_proxy_that_is_not_known_is_said_before_it_is_asked() -> None:
     [
         ("server", "127.0.0.1:1", "server '127.0.0.1:1' must begin with http:// or https://"),
         ("server", "ftp://x", "server 'ftp://x' must begin with http:// or https://"),
-        ("server", "https://[::1", "server 'https://[::1' is no URL: "),
-        ("server", "https://127.0.0.1:999999", "server 'https://127.0.0.1:999999' is no URL: "),
-        ("server", "https://", "server 'https://' is no URL"),
-        ("server", 5, "server 5 is no URL"),
-        ("tls-server-name", 5, "tls-server-name 5 is no text"),
-        ("insecure-skip-tls-verify", "false", "insecure-skip-tls-verify 'false' is neither"),
-        ("certificate-authority-data", "!!!", "certificate-authority-data is no base64"),
-        ("certificate-authority-data", "eHh4", "certificate-authority holds no certificates"),
-        ("certificate-authority", "junk", "certificate-authority holds no certificates"),
+        ("server", "https://[::1", "server 'https://[::1' is not a valid URL: "),
+        (
+            "server",
+            "https://127.0.0.1:999999",
+            "server 'https://127.0.0.1:999999' is not a valid URL: ",
+        ),
+        ("server", "https://", "server 'https://' is not a valid URL"),
+        ("server", 5, "server 5 is not a valid URL"),
+        ("tls-server-name", 5, "tls-server-name must be a string, not 5"),
+        (
+            "insecure-skip-tls-verify",
+            "false",
+            "insecure-skip-tls-verify must be true or false, not 'false'",
+        ),
+        ("certificate-authority-data", "!!!", "certificate-authority-data is not valid base64"),
+        (
+            "certificate-authority-data",
+            "eHh4",
+            "certificate-authority contains no usable PEM certificates",
+        ),
+        (
+            "certificate-authority",
+            "junk",
+            "certificate-authority contains no usable PEM certificates",
+        ),
     ],
 )
 async def test_a_field_of_the_cluster_that_cannot_be_right_is_said_at_once(
@@ -195,13 +211,13 @@ async def test_a_field_of_the_cluster_that_cannot_be_right_is_said_at_once(
 @pytest.mark.parametrize(
     ("user", "said"),
     [
-        ({"client-certificate-data": "eHh4"}, "a client-certificate without its client-key"),
-        ({"client-key-data": "eHh4"}, "a client-key without its client-certificate"),
+        ({"client-certificate-data": "eHh4"}, "a client-certificate without a client-key"),
+        ({"client-key-data": "eHh4"}, "a client-key without a client-certificate"),
         (
             {"client-certificate-data": "eHh4", "client-key-data": "eHh4"},
-            "client-certificate and client-key are no certificate in PEM with its key",
+            "client-certificate and client-key are not a PEM certificate and its unencrypted key",
         ),
-        ({"client-certificate-data": "?"}, "client-certificate-data is no base64"),
+        ({"client-certificate-data": "?"}, "client-certificate-data is not valid base64"),
     ],
 )
 async def test_a_certificate_of_the_user_that_cannot_be_used_is_said_at_once(
@@ -217,8 +233,8 @@ async def test_a_certificate_of_the_user_that_cannot_be_used_is_said_at_once(
     ("path", "said"),
     [
         ("/", "/ is a directory"),
-        ("/dev/null", "/dev/null is no regular file"),
-        ("/no", "not there"),
+        ("/dev/null", "/dev/null is not a regular file"),
+        ("/no", "does not exist"),
     ],
 )
 async def test_what_is_no_file_is_no_kubeconfig(path: str, said: str) -> None:
@@ -230,7 +246,7 @@ async def test_what_is_no_file_is_no_kubeconfig(path: str, said: str) -> None:
 async def test_a_token_that_fits_no_header_is_said_and_not_shown(token: str) -> None:
     spoilt = replaced(WHOLE, ("users",), [{"name": "u", "user": {"token": token}}])
     said = await refusal(json.dumps(spoilt))
-    assert said.endswith("its token holds a character that cannot be printed")
+    assert said.endswith("its token contains a non-printable character")
 
 
 @pytest.mark.parametrize("ends", [10**30, "soon", -(10**30), True, [1], None])

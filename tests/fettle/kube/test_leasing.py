@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from fettle.kube import leasing
 from fettle.kube.leasing import lead
 from fettle.kube.session import Session
 from tests.fettle.feeds.recorder import PATIENCE_S
@@ -165,3 +166,14 @@ async def test_work_that_fails_gives_the_lease_back_and_is_heard(
     with pytest.raises(RuntimeError, match="broken work"):
         await lead(session, "fettle-system", "steward", "one", DURATION_S, failing)
     assert spec(api)["holderIdentity"] == ""
+
+
+async def test_giving_back_a_long_lease_waits_no_longer_for_a_server_that_hangs(
+    api: FakeApi, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leasing, "RELEASE_S", 0.05)
+    one = Worker(session, "one", duration_s=3600.0)
+    await one.leads()
+    api.answers_nothing = True
+    async with asyncio.timeout(PATIENCE_S):
+        await one.end()

@@ -97,17 +97,20 @@ async def test_a_plugin_that_complains_a_lot_is_read_to_its_end(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        ("sys.exit('session has expired')", r"ends with 1: session has expired; run `.*plugin`"),
-        ("sys.exit(3)", r"ends with 3: it does not say why; run `"),
-        ("print('hello')", r"answers with no ExecCredential"),
-        ("print('[]')", r"answers with no ExecCredential"),
-        ("print('{}')", r"answers with no kind"),
-        ("answer({'token': 't'}, 'v9')", r"ExecCredential v9, where the kubeconfig says .*/v1;"),
-        ("answer({})", r"gives neither a token nor a certificate; run `"),
-        ("answer(None)", r"gives neither a token nor a certificate"),
+        (
+            "sys.exit('session has expired')",
+            r"exited with code 1: session has expired; run `.*plugin`",
+        ),
+        ("sys.exit(3)", r"exited with code 3: no error output; run `"),
+        ("print('hello')", r"did not return a valid ExecCredential"),
+        ("print('[]')", r"did not return a valid ExecCredential"),
+        ("print('{}')", r"returned no kind"),
+        ("answer({'token': 't'}, 'v9')", r"ExecCredential v9, but the kubeconfig says .*/v1;"),
+        ("answer({})", r"returned neither a token nor a certificate; run `"),
+        ("answer(None)", r"returned neither a token nor a certificate"),
         ("answer({'clientCertificateData': 'c'})", r"a certificate without its key"),
-        ("answer({'token': 7})", r"answers with no ExecCredential .*status.token"),
-        ("answer({'token': 't', 'expirationTimestamp': 'soon'})", r"no ExecCredential"),
+        ("answer({'token': 7})", r"did not return a valid ExecCredential .*status.token"),
+        ("answer({'token': 't', 'expirationTimestamp': 'soon'})", r"a valid ExecCredential"),
     ],
 )
 async def test_a_broken_plugin_is_one_sentence_that_says_what_to_do(
@@ -127,7 +130,7 @@ async def test_a_plugin_that_is_not_there_is_to_be_installed(tmp_path: Path) -> 
 async def test_a_plugin_that_hangs_is_ended(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     body = f"open({str(pid)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
-    with pytest.raises(SettingsError, match=r"no answer within 2 s; run `"):
+    with pytest.raises(SettingsError, match=r"did not answer within 2 s; run `"):
         await run(tmp_path, body, timeout_s=2)
     end = time.monotonic() + 10
     while Path(f"/proc/{pid.read_text()}").exists() and time.monotonic() < end:
@@ -139,7 +142,7 @@ async def test_a_plugin_that_hangs_is_ended(tmp_path: Path) -> None:
     ("change", "said"),
     [
         ({"apiVersion": "client.authentication.k8s.io/v1alpha1"}, "set apiVersion to"),
-        ({"interactiveMode": "Always"}, "wants a terminal"),
+        ({"interactiveMode": "Always"}, "requires a terminal"),
         ({"command": None}, r"exec of the user: .*command"),
         ({"args": "one"}, r"exec of the user: .*args"),
     ],

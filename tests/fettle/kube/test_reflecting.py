@@ -224,8 +224,8 @@ async def test_a_refusal_by_rbac_says_what_to_grant_and_ends_when_it_is_granted(
     async with following(session, kinds.SLICE) as recorder:
         await recorder.until(lambda r: r.count(Lost, "ResourceSlice") > 0)
         assert recorder.notes("ResourceSlice")[:1] == [
-            f'{api.url} refuses by RBAC: grant the verb "watch" on the resource "resourceslices" '
-            f'of the API group "resource.k8s.io" in all namespaces to {USER}'
+            f'{api.url} denied access by RBAC: grant the verb "watch" on the resource '
+            f'"resourceslices" of the API group "resource.k8s.io" in all namespaces to {USER}'
         ]
         api.forbidden = set()
         await recorder.until(lambda r: "ResourceSlice" in r.synced)

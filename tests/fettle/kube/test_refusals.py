@@ -54,8 +54,8 @@ def test_cluster_scope_is_all_namespaces() -> None:
         'in API group "" at the cluster scope'
     )
     assert str(error(403, message=message)) == (
-        f'{SERVER} refuses by RBAC: grant the verb "list" on the resource "nodes" of the core API '
-        "group in all namespaces to eve"
+        f'{SERVER} denied access by RBAC: grant the verb "list" on the resource "nodes" of the '
+        "core API group in all namespaces to eve"
     )
 
 

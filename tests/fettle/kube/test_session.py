@@ -73,8 +73,8 @@ async def test_a_refusal_by_rbac_names_verb_resource_namespace_and_user(
     with pytest.raises(Forbidden) as caught:
         await session.create(LEASES, {"metadata": {"name": "a"}})
     assert str(caught.value) == (
-        f'{api.url} refuses by RBAC: grant the verb "create" on the resource "leases" of the API '
-        f'group "coordination.k8s.io" in the namespace "ns" to {USER}'
+        f'{api.url} denied access by RBAC: grant the verb "create" on the resource "leases" of the '
+        f'API group "coordination.k8s.io" in the namespace "ns" to {USER}'
     )
 
 
@@ -94,7 +94,7 @@ async def test_a_stream_that_says_nothing_is_silent(api: FakeApi, session: Sessi
     stream = session.stream("/api/v1/nodes", {"watch": True}, silence_s=0.05)
     async with aclosing(stream) as chunks:
         assert await anext(chunks) == b"", "accepted"
-        with pytest.raises(Silent, match=r"said nothing for 0\.05 s"):
+        with pytest.raises(Silent, match=r"sent nothing for 0\.05 s"):
             await anext(chunks)
 
 

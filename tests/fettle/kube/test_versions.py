@@ -29,7 +29,7 @@ async def test_a_version_is_told_once_and_again_when_it_changes(
 
 async def test_a_proxys_page_is_no_version(api: FakeApi, session: Session) -> None:
     api.pages.add("version")
-    with pytest.raises(ClusterError, match=r"no version.*proxy"):
+    with pytest.raises(ClusterError, match=r"not a valid version.*proxy"):
         await versions.read(session)
 
 

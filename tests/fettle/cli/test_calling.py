@@ -1,0 +1,61 @@
+"""What the command line says of servers that cannot be asked."""
+
+import socket
+import threading
+
+import pytest
+from click.testing import CliRunner
+
+from fettle.cli.calling import call
+from fettle.cli.commands import main
+from fettle.errors import FettleError
+
+NO_URLS = [
+    "http://[::1",
+    "http:// bad host/",
+    "http://127.0.0.1:port",
+    "http://127.0.0.1:99999",
+    "http://",
+    "127.0.0.1:8090",
+    "ftp://127.0.0.1",
+    "http://127.0.0.1:9/\x00",
+    "http://127.0.0.1:9/\n",
+    "",
+]
+
+
+@pytest.mark.parametrize("url", NO_URLS)
+@pytest.mark.parametrize(
+    "command", [("explain", "pod", "a/b"), ("explain", "policy", "a"), ("devices",)]
+)
+def test_a_server_that_is_no_url_is_a_usage_error(command: tuple[str, ...], url: str) -> None:
+    ended = CliRunner().invoke(main, [*command, "--server", url])
+    assert ended.exit_code == 2
+    assert isinstance(ended.exception, SystemExit)
+    assert "--server" in ended.output
+    assert "write a URL such as http://127.0.0.1:8090" in ended.output
+
+
+@pytest.mark.parametrize(
+    "url", [*NO_URLS, "http://127.0.0.1:9/\u00e9", "http://a..b/", f"http://{'a' * 70}.b/"]
+)
+def test_what_cannot_be_asked_is_said_in_one_sentence(url: str) -> None:
+    with pytest.raises(FettleError):
+        call(url, seconds=2)
+
+
+def test_a_server_that_speaks_something_else_is_said_to() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def answer() -> None:
+            caller, _ = listening.accept()
+            with caller:
+                caller.recv(4096)
+                caller.sendall(b"220 mail.example.com ESMTP\r\n")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        with pytest.raises(FettleError, match=f"^{url} did not answer in HTTP: "):
+            call(url, seconds=5)
+        thread.join()
