@@ -1,10 +1,10 @@
 """The webhook as an aiohttp application: POST /mutate and POST /validate, decode → judge → encode.
 
 Here, and only here, it is decided that Fettle fails open: what cannot be judged in time, and any
-error of ours, is answered as allowed, with the UID, counted and logged. Only what is no review at
-all gets a 4xx. In audit mode everything is allowed as it is; warnings and Events say what would
-have been done. The listener is started elsewhere; it must keep idle connections longer than the
-90 s of the API server's client, or a request may meet a connection that was just closed.
+internal error, is answered as allowed, with the UID, counted and logged. Only what is not a review
+at all gets a 4xx. In audit mode everything is allowed as it is; warnings and Events say what would
+have been done. The listener is started elsewhere; it must keep idle connections longer than the 90
+s of the API server's client, or a request may meet a connection that was just closed.
 """
 
 import asyncio
@@ -153,7 +153,7 @@ class Webhook:
                 judged = await judge(request)
         except TimeoutError:
             log.warning("not judged in time, allowed", deadline_s=self._deadline_s)
-            warning = f"fettle: not judged within {self._deadline_s:g} s, so it was allowed"
+            warning = f"fettle: not checked within {self._deadline_s:g} s, so it was allowed"
             return Judged(Answer(warnings=[warning]), "undecided", ["deadline"])
         except BadInput as error:
             log.warning("no patch fits, allowed without one", reason=str(error))
@@ -163,7 +163,7 @@ class Webhook:
         except Exception:
             log.exception("review failed, allowed")
             return Judged(
-                Answer(warnings=["fettle: failed to judge this, so allowed it"]), "failed"
+                Answer(warnings=["fettle: internal error, so this was allowed unchecked"]), "failed"
             )
         if not judged.answer.allowed:
             log.info("denied", message=judged.answer.message)
@@ -181,8 +181,8 @@ class Webhook:
         mutation = await mutate(request, view, self._means())
         if request.in_part and mutation.patch:
             raise BadInput(
-                f"it nests deeper than {lenient.DEEP} levels or holds what is no UTF-8, "
-                "so a patch could cost it the rest"
+                f"it nests deeper than {lenient.DEEP} levels or is not valid UTF-8, "
+                "so a patch could lose data"
             )
         await in_slices(lambda: patches.apply(request.object, mutation.patch))
         self._metrics.unknown_policies.inc(len(mutation.unknown))

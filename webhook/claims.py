@@ -125,7 +125,7 @@ def _tolerate(
     if any(len(_list(option.get("tolerations"))) > MOST_TOLERATIONS for option in changed):
         injecting.warn(
             f"{place.name} would have more than {MOST_TOLERATIONS} tolerations with those of the "
-            "policy, so it gets none"
+            "policy, so none are added"
         )
         return options
     if any(lacking):
@@ -192,15 +192,15 @@ def _no_fallback(
     request: Raw, options: Sequence[Raw], names: Sequence[str], fallbacks: Sequence[str]
 ) -> str:
     if _is_flat(request):
-        return "in v1beta1 there is nothing to put beside it"
+        return "a v1beta1 request cannot be given alternatives"
     if any(option.get("adminAccess") for option in options):
-        return "adminAccess knows no alternatives"
+        return "adminAccess cannot be combined with alternatives"
     if 2 * len(options) > MOST_ALTERNATIVES:
         return f"a request has at most {MOST_ALTERNATIVES} alternatives"
     if any(len(_tolerations(option)) >= MOST_TOLERATIONS for option in options):
-        return f"it has {MOST_TOLERATIONS} tolerations already"
+        return f"it already has {MOST_TOLERATIONS} tolerations"
     if {*fallbacks} & {*names} or max(map(len, fallbacks)) > _LONGEST_NAME:
-        return "there is no name for it"
+        return "no name is available for it"
     return ""
 
 
@@ -215,7 +215,7 @@ def _referrer(request: Raw, alternatives: Sequence[str], devices: Raw) -> str:
     for kind, names in (("config", {main, *exact}), ("constraints", exact)):
         for index, entry in mappings(devices.get(kind)):
             if names & {text(name) for name in _list(entry.get("requests"))}:
-                return f"devices.{kind}[{index}] names it, and would not hold for its fallback"
+                return f"devices.{kind}[{index}] names it, and would not apply to its fallback"
     return ""
 
 

@@ -1,8 +1,8 @@
-"""What the cluster keeps of what we would inject; a field that it drops is not injected.
+"""Which injected fields the cluster preserves; a field that it drops is not injected.
 
-The API server drops fields of features that are switched off without a word, and some combinations
-it then refuses. It is asked by server-side dry runs, in our own namespace, which our webhooks do
-not see; and again from time to time, since clusters are upgraded.
+The API server silently drops fields of disabled features, and then refuses some combinations. It is
+asked by server-side dry runs, in our own namespace, which our webhooks do not see; and again from
+time to time, since clusters are upgraded.
 """
 
 import asyncio
@@ -85,12 +85,14 @@ class Probe:
                 gates = await self.ask()
             except ClusterError as error:
                 if str(error) != said:
-                    _log.warning("not known what claims keep", reason=str(error))
+                    _log.warning(
+                        "cannot determine which fields the API server preserves", reason=str(error)
+                    )
                 said = str(error)
                 await asyncio.sleep(RETRY_S)
                 continue
             if gates != self.gates:
-                _log.info("what the cluster keeps of injected fields", **gates._asdict())
+                _log.info("injected fields that the API server preserves", **gates._asdict())
             self.gates, said = gates, ""
             await asyncio.sleep(PROBE_EVERY_S)
 
@@ -122,7 +124,7 @@ class Probe:
         except (Invalid, NotServed) as error:
             _log.debug("a claim would be refused", reason=str(error))
             return _Request()
-        return decoded(stored, _Claim, "claim of a dry run").spec.devices.requests[0]
+        return decoded(stored, _Claim, "dry-run claim").spec.devices.requests[0]
 
 
 def _option() -> dict[str, Any]:

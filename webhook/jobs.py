@@ -49,7 +49,7 @@ def keep_codes(injecting: Injecting, failure: Failure) -> None:
 
 
 def warn(injecting: Injecting, failure: Failure, path: str) -> None:
-    """Say what the Jobs that are made of these specs would have to do without."""
+    """Warn about what Jobs made from these specs would lack."""
     for place in places(injecting.document, path):
         if codes := _acted_on(mapping(value_at(injecting.document, place.path)), failure):
             injecting.warn(_kept(place, codes))
@@ -82,7 +82,7 @@ def _cannot(spec: Raw) -> str:
 
 
 def _lacking(injecting: Injecting, spec: Place, failure: Failure) -> str:
-    """What a podFailurePolicy of the author's own does without; "" if there is none, or nothing."""
+    """What the author's own podFailurePolicy lacks; "" if there is none, or it lacks nothing."""
     place = spec.at("podFailurePolicy")
     own = value_at(injecting.document, place.path)
     if own is None or place.name in injecting.before.values:
@@ -106,7 +106,7 @@ def _lacking(injecting: Injecting, spec: Place, failure: Failure) -> str:
     said += [f"does not fail the Job on {', '.join(map(str, missed))}"] if missed else []
     if not said:
         return ""
-    return f"{place.name} is left as it is written, and {', '.join(said)}"
+    return f"{place.name} is left as written, and {', '.join(said)}"
 
 
 def _acted_on(spec: Raw, failure: Failure) -> list[int]:
@@ -123,8 +123,8 @@ def _acted_on(spec: Raw, failure: Failure) -> list[int]:
 def _kept(spec: Place, codes: list[int]) -> str:
     listed = ", ".join(map(str, codes))
     return (
-        f"{spec.at('podFailurePolicy').name} acts on what the policy restarts containers on, so "
-        f"there is no restart on {listed}"
+        f"{spec.at('podFailurePolicy').name} acts on exit codes that the policy restarts "
+        f"containers on, so they are not restarted on {listed}"
     )
 
 

@@ -51,7 +51,7 @@ def _says_something(written: Any) -> bool:
 
 
 def _compact(value: Any) -> Any:
-    """Without fields that say nothing: the API's schema knows no null for them."""
+    """Without fields that are null, which the API's schema does not allow."""
     if isinstance(value, dict):
         return {key: _compact(entry) for key, entry in value.items() if entry not in (None, [], ())}
     return [_compact(entry) for entry in value] if isinstance(value, list | tuple) else value

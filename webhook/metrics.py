@@ -13,7 +13,7 @@ class Metrics:
             "fettle_webhook_reviews_total",
             "Admission reviews by webhook and result: allowed, patched, warned, denied, undecided, "
             "would_be_patched and would_be_denied (audit mode), inapplicable (a patch that did not "
-            "fit), failed (allowed after an error of ours), bad_input (no review could be read)",
+            "fit), failed (allowed after an internal error), bad_input (no review could be read)",
             ["webhook", "result"],
             registry=registry,
         )
@@ -26,7 +26,7 @@ class Metrics:
         )
         self.unknown_policies = Counter(
             "fettle_webhook_unknown_policies_total",
-            "Policy names in admitted objects that no policy has",
+            "Policy names in admitted objects that match no policy",
             registry=registry,
         )
         self.seconds = Histogram(
@@ -39,12 +39,12 @@ class Metrics:
 
 
 class EventMetrics:
-    """What became of the Events of audit mode. Registered in the given registry, once."""
+    """Outcomes of audit-mode Events. Registered in the given registry, once."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._events = Counter(
             "fettle_webhook_events_total",
-            "Events of audit mode: written, counted (in one that was written before), held_back "
+            "Events of audit mode: written, counted (added to an existing one), held_back "
             "(too many in a namespace), failed",
             ["result"],
             registry=registry,

@@ -109,7 +109,7 @@ def _claim(request: Request, claim: dict[str, Any], view: View, means: Means) ->
             spec = claims.CLAIM_SPECS[request.group_kind]
             claims.inject(injecting, spec, lambda _: kept)
         elif any(wanted):
-            injecting.warn("this cluster drops tolerations of devices, so none are injected")
+            injecting.warn("this cluster drops device tolerations, so none are injected")
     return _finished(injecting, resolved, undecided, _too_early(resolved, request.kind.kind))
 
 
@@ -143,12 +143,14 @@ def _workload(
 
 
 def _too_early(resolved: Resolved, kind: str) -> tuple[str, ...]:
-    """What to do where its policy may be on its way, as from another file of the same folder."""
+    """What to do if its policy may be about to be created, such as from another file in a
+    folder.
+    """
     if not resolved.unknown:
         return ()
     return (
-        f"fettle: a {kind} gets what its policy says only when it is made: apply the DevicePolicy "
-        f"first, then delete the {kind} and create it anew",
+        f"fettle: a policy takes effect only when the {kind} is created: apply the DevicePolicy "
+        f"first, then delete and recreate the {kind}",
     )
 
 
@@ -191,14 +193,14 @@ def _carried(
 
 
 def _too_late(new: dict[str, Any], old: dict[str, Any], kind: str) -> tuple[str, ...]:
-    """Says which annotations of a policy changed on what goes on as it was made."""
+    """A warning about policy annotations that changed on an object that keeps what it was given."""
     before, after = _annotations(old), _annotations(new)
     changed = [key for key in ANNOTATIONS if before.get(key) != after.get(key)]
     if not changed:
         return ()
     return (
-        f"fettle: {' and '.join(changed)} changed, but this {kind} goes on as it was made: "
-        "delete it and create it anew",
+        f"fettle: {' and '.join(changed)} changed, but this {kind} keeps what it was created "
+        "with: delete and recreate it",
     )
 
 

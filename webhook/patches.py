@@ -35,7 +35,7 @@ def pointer(path: Path) -> str:
 def parts(text: str) -> list[str]:
     """The parts of a JSON pointer; the whole document has none."""
     if text and not text.startswith("/"):
-        raise BadInput(f"{text!r} is no JSON pointer: it must begin with /")
+        raise BadInput(f"{text!r} is not a JSON pointer: it must begin with /")
     return [part.replace("~1", "/").replace("~0", "~") for part in text.split("/")[1:]]
 
 
@@ -146,7 +146,7 @@ class Editing:
         elif isinstance(at, list):
             self._record("add", [*path, len(at)], value)
         else:
-            raise BadInput(f"{pointer(path)} is a {type(at).__name__} and no list")
+            raise BadInput(f"{pointer(path)} is a {type(at).__name__}, not a list")
 
     def remove(self, path: Path) -> None:
         """Take away a member or entry, which must be there."""
@@ -188,13 +188,13 @@ def _whole(value: Any, operation: Operation) -> Any:
     if operation.op == "remove":
         raise BadInput("the whole document cannot be removed")
     if operation.op == "test" and not _equal(value, operation.value):
-        raise BadInput("the value is another one")
+        raise BadInput("the value is different")
     return operation.value
 
 
 def _index(key: str) -> int:
     if not (key.isascii() and key.isdigit()) or (len(key) > 1 and key[0] == "0"):
-        raise BadInput(f"{key!r} is no position in a list")
+        raise BadInput(f"{key!r} is not a list index")
     return int(key)
 
 

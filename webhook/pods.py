@@ -14,7 +14,7 @@ from webhook.injecting import Injecting
 from webhook.places import Place
 
 MIRROR = "kubernetes.io/config.mirror"
-"""The annotation of a static pod's mirror: the kubelet owns it, a change would make it anew."""
+"""The annotation of a static pod's mirror: the kubelet owns it, and a change would recreate it."""
 JOB_EXIT_CODES = "fettle.dev/job-exit-codes"
 """The annotation of pods by which their Job keeps exit codes to its own podFailurePolicy."""
 DEFAULT_TOLERATION_SECONDS = 300

@@ -1,7 +1,7 @@
-"""What the stored DevicePolicies say in vain of rules, logged once and counted.
+"""Unknown rules in stored DevicePolicies, logged once and counted.
 
-One that is written now is warned of by `validating`; others were stored before, or by an older
-version that knew the rule.
+For one that is written now, `validating` returns a warning; others were stored before, or by an
+older version that knew the rule.
 """
 
 import structlog
@@ -20,7 +20,7 @@ class StoredPolicies:
         self._publisher = publisher
         self._ignored = Gauge(
             "fettle_webhook_ignored_rules",
-            "Ids in the stored DevicePolicies' validation.rules that no rule has",
+            "Ids in stored DevicePolicies' validation.rules that match no rule",
             registry=registry,
         )
         self._told: frozenset[tuple[str, str]] = frozenset()

@@ -124,9 +124,9 @@ def decode(body: bytes) -> Request:
     try:
         request = _read(body)
     except msgspec.DecodeError as error:  # includes ValidationError
-        raise BadInput(f"no {KIND}: {error}") from error
+        raise BadInput(f"not an {KIND}: {error}") from error
     except UnicodeDecodeError as error:
-        raise BadInput(f"no {KIND}: not UTF-8 at byte {error.start}") from error
+        raise BadInput(f"not an {KIND}: not UTF-8 at byte {error.start}") from error
     if not request.uid:
         raise BadInput(f"the {KIND}'s request.uid is empty, so no answer could name it")
     return request

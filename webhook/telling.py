@@ -1,7 +1,7 @@
-"""What audit mode tells as Events, beside warnings and metrics: they reach also those who see no
-warnings, since a controller makes their pods.
+"""What audit mode reports as Events, besides warnings and metrics: they also reach people who see
+no warnings because a controller creates their pods.
 
-An object that is only being created may never come to be, so its Event is on its namespace.
+An object that is being created may never exist, so its Event is recorded on its namespace.
 """
 
 from collections.abc import Callable, Sequence

@@ -113,7 +113,7 @@ async def test_what_is_not_judged_in_time_is_allowed_and_counted_undecided(
     for object in (TOO_MANY, pod(TRAINING)):
         response = await served.ask(path, object)
         assert response["allowed"] is True
-        assert "not judged within 1e-09 s" in response["warnings"][0]
+        assert "not checked within 1e-09 s" in response["warnings"][0]
     assert served.reviews(path[1:], "undecided") == 2
     assert served.undecided(path[1:], "deadline") == 2
 

@@ -201,7 +201,7 @@ async def test_a_claim_that_the_scheduler_makes_is_left_alone() -> None:
 async def test_a_cluster_that_drops_tolerations_gets_none_and_a_warning() -> None:
     done = await mutation(claim(), by=BOTH._replace(gates=Gates()))
     assert done.patch == ()
-    assert "drops tolerations" in done.warnings[0]
+    assert "drops device tolerations" in done.warnings[0]
 
 
 async def test_a_cluster_without_alternatives_gets_tolerations_only() -> None:

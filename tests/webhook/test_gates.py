@@ -130,19 +130,19 @@ async def test_restart_rules_come_with_1_35(
 
 async def test_an_answer_that_is_no_claim_is_no_answer(api: ApiServer, probe: Probe) -> None:
     api.answers_nothing = True
-    with pytest.raises(ClusterError, match="no claim"):
+    with pytest.raises(ClusterError, match="a valid dry-run claim"):
         await probe.ask()
 
 
 async def test_a_proxys_page_is_no_answer(api: ApiServer, probe: Probe) -> None:
     api.page = True
-    with pytest.raises(ClusterError, match=r"no version.*proxy"):
+    with pytest.raises(ClusterError, match=r"not a valid version.*proxy"):
         await probe.ask()
 
 
 async def test_a_request_of_another_shape_is_no_claim(api: ApiServer, probe: Probe) -> None:
     api.answers_oddly = True
-    with pytest.raises(ClusterError, match="no claim"):
+    with pytest.raises(ClusterError, match="a valid dry-run claim"):
         await probe.ask()
 
 

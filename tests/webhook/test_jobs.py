@@ -235,7 +235,7 @@ async def test_containers_restart_on_no_exit_code_that_the_jobs_own_rules_act_on
     warnings = (await mutation(before, by=RESTARTING)).warnings
     spared = sorted({75, 76} - {*restarted})
     assert len(warnings) == bool(spared)
-    assert all(f"no restart on {', '.join(map(str, spared))}" in text for text in warnings)
+    assert all(f"not restarted on {', '.join(map(str, spared))}" in text for text in warnings)
 
 
 async def test_to_apply_a_job_again_keeps_what_its_pods_were_told_of_its_exit_codes() -> None:
@@ -276,4 +276,6 @@ async def test_another_policy_for_a_job_that_runs_is_a_warning(annotations: Obje
     done = await mutation(new, operation="UPDATE", oldObject=old)
     assert done.patch == ()
     (warning,) = done.warnings
-    assert warning.startswith("fettle: fettle.dev/policy changed, but this Job goes on as it was")
+    assert warning.startswith(
+        "fettle: fettle.dev/policy changed, but this Job keeps what it was created"
+    )

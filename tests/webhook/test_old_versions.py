@@ -43,7 +43,7 @@ async def test_what_its_author_said_of_a_taint_stays() -> None:
 
 async def test_a_flat_request_gets_no_fallback_and_a_warning_says_why() -> None:
     (warning,) = (await mutation(old(flat()), by=BOTH)).warnings
-    assert "gets no degraded device as a fallback: in v1beta1" in warning
+    assert "gets no degraded device as a fallback: a v1beta1" in warning
 
 
 async def test_alternatives_are_what_they_are_in_newer_versions() -> None:

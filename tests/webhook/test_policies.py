@@ -55,7 +55,7 @@ async def test_a_rule_that_does_not_exist_is_a_warning_and_never_a_denial() -> N
     assert found.denied == ()
     (warning,) = found.warned
     assert str(warning) == (
-        "FTL104 spec.validation.rules.FTL999: there is no rule FTL999; docs/rules.md lists them"
+        "FTL104 spec.validation.rules.FTL999: unknown rule FTL999; docs/rules.md lists them"
     )
 
 

@@ -160,8 +160,8 @@ async def test_who_comes_before_its_policy_is_told_what_to_do_where_it_stays_so(
     _, *more = (await mutation(before)).warnings
     name = kind.rpartition("/")[2]
     assert more == stays * [
-        f"fettle: a {name} gets what its policy says only when it is made: apply the DevicePolicy "
-        f"first, then delete the {name} and create it anew"
+        f"fettle: a policy takes effect only when the {name} is created: apply the DevicePolicy "
+        f"first, then delete and recreate the {name}"
     ]
 
 
