@@ -6,6 +6,9 @@ from typing import Any
 
 import msgspec
 
+from fettle.asks.asks import Ask
+from fettle.asks.claims import Alternative, Claim, Constraint, Request
+from fettle.policy import BUILT_IN
 from fettle.selectors.engine import SelectorEngine
 from fettle.settings import Settings
 from fettle.verdicts.answering import Answers
@@ -57,3 +60,8 @@ POD = b.pod(
         "spec": {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "t"}]},
     }
 )
+
+
+def anything(count: int = 1, takers: int = 0, *constraints: Constraint) -> Ask:
+    requests = (Request("r", (Alternative("r", "any", count=count),)),)
+    return Ask(BUILT_IN["training"], claims=(Claim("gpu", requests, constraints),), takers=takers)

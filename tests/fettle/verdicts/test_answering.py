@@ -10,12 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fettle.amounts import amount
 from fettle.asks.asks import Ask, Bound, Units
-from fettle.asks.claims import Alternative, Claim, Constraint, Held, Request
-from fettle.model import DeviceId
+from fettle.asks.claims import Held
 from fettle.policy import BUILT_IN
-from fettle.published import Capacity, Published
 from fettle.selectors.engine import SelectorEngine
 from fettle.settings import Settings
 from fettle.slicing import SLICE_S
@@ -23,7 +20,7 @@ from fettle.verdicts.answering import MAX_BREAKERS, Answers
 from fettle.view import DeviceView, NodeView, Publisher
 from fettle.wire import core, resource
 from tests.fettle import building as b
-from tests.fettle.verdicts.clusters import POD, Cluster, claim_view
+from tests.fettle.verdicts.clusters import POD, Cluster, anything, claim_view
 
 TRAINING = Ask(BUILT_IN["training"], units=(Units(b.RESOURCE, 4),))
 
@@ -139,11 +136,6 @@ async def test_however_many_views_were_missed_the_newest_counts(how_many: int) -
     assert (await cluster.answers.judged(TRAINING)).refused == {"a"}
 
 
-def anything(count: int = 1, takers: int = 0, *constraints: Constraint) -> Ask:
-    requests = (Request("r", (Alternative("r", "any", count=count),)),)
-    return Ask(BUILT_IN["training"], claims=(Claim("gpu", requests, constraints),), takers=takers)
-
-
 def gpu_node(name: str, *scores: float, **fields: Any) -> NodeView:
     devices = [b.device(f"{name}-{i}", score, pool=name) for i, score in enumerate(scores)]
     return b.node(name, pools=(b.looked_at(b.pool(*devices, name=name)),), **fields)
@@ -230,118 +222,6 @@ async def test_a_pod_that_was_just_answered_is_expected_by_the_next() -> None:
     assert again.takers == 1
 
 
-def crowded(devices: int, claims: int) -> tuple[Ask, NodeView]:
-    """Shared devices with room for one claim each: that there are too few takes long to find."""
-    wanted = Alternative("r", "any", capacity=(("bw", amount("6")),))
-    claim = Claim("k", (Request("r", (wanted,)),))
-    shared = [
-        DeviceView(
-            Published(
-                DeviceId(b.DRIVER, "n", f"d{i}"),
-                resource.Device(name=f"d{i}", allow_multiple_allocations=True),
-                capacities={"bw": Capacity(amount("10"), None)},
-                plain=False,
-            ),
-            (),
-            b.health(1.0),
-        )
-        for i in range(devices)
-    ]
-    ask = msgspec.structs.replace(anything(), claims=(claim,) * claims)
-    return ask, b.node("n", pools=(b.pool(*shared),))
-
-
-async def test_a_long_search_lets_others_go_first() -> None:
-    ask, hard = crowded(9, 10)
-    cluster = Cluster()
-    cluster.show({"n": hard})
-    turns = 0
-
-    async def count() -> None:
-        nonlocal turns
-        while True:
-            turns += 1
-            await asyncio.sleep(0)
-
-    counting = asyncio.create_task(count())
-    table = await cluster.answers.judged(ask)
-    counting.cancel()
-    assert turns > 10
-    assert table.undecided == {"n"}
-    assert "steps" in table.verdicts["n"].undecided[0]
-
-
-def matched(device: str, kind: str, numa: int, id_: int) -> DeviceView:
-    """A device of one kind, as its capacity tells, beside others of the same NUMA node."""
-    values = {"numa": numa, "id": id_}
-    attributes = {name: resource.DeviceAttribute(int_=value) for name, value in values.items()}
-    view = b.device(device, attributes=attributes)
-    capacities = {kind: Capacity(amount("1"), None)}
-    return msgspec.structs.replace(
-        view, published=msgspec.structs.replace(view.published, capacities=capacities)
-    )
-
-
-def laborious() -> tuple[Ask, NodeView]:
-    """Four GPUs and three NICs of one NUMA node: where most GPUs are, there are too few NICs, so
-    it is found after some hundred steps that the other one has all."""
-    requests = tuple(
-        Request(kind, (Alternative(kind, count=count, capacity=((kind, amount("1")),)),))
-        for kind, count in (("gpu", 4), ("nic", 3))
-    )
-    apart = Constraint("id", distinct=True, requests=frozenset({"gpu"}))
-    claim = Claim("k", requests, (Constraint("numa"), apart))
-    kinds = (("gpu", 0, 9), ("gpu", 1, 4), ("nic", 0, 2), ("nic", 1, 3))
-    devices = [
-        matched(f"{kind}-{numa}-{i}", kind, numa, 100 * numa + i)
-        for kind, numa, count in kinds
-        for i in range(count)
-    ]
-    ask = msgspec.structs.replace(anything(), claims=(claim,))
-    return ask, b.node("n", pools=(b.pool(*devices),))
-
-
-class SlowClock:
-    """A tenth of a second passes whenever it is looked at."""
-
-    now = 0.0
-
-    def __call__(self) -> float:
-        self.now += 0.1
-        return self.now
-
-
-async def test_an_ask_that_cost_much_is_searched_for_briefly_until_it_has_rested() -> None:
-    ask, node = laborious()
-    clock = SlowClock()
-    cluster = Cluster(clock)
-    cluster.show({name: msgspec.structs.replace(node, name=name) for name in ("a", "b", "c")})
-    completing = asyncio.ensure_future(cluster.answers.keep_complete())
-    table = await cluster.answers.judged(ask)
-    assert len(table.undecided) == 2
-    assert "steps" in table.verdicts[min(table.undecided)].undecided[0]
-    for _ in range(3):
-        clock.now += 60.0
-        assert cluster.answers.at_once(ask, ["a", "b", "c"]) is table  # nobody waits for it
-        for _ in range(2000):
-            await asyncio.sleep(0)
-    assert not table.undecided
-    assert all(len(verdict.devices) == 7 for verdict in table.verdicts.values())
-    completing.cancel()
-
-
-async def test_a_newer_view_ends_a_search_on_the_old_one() -> None:
-    ask, hard = crowded(9, 10)
-    cluster = Cluster()
-    cluster.show({"n": hard})
-    judging = asyncio.create_task(cluster.answers.judged(ask))
-    await asyncio.sleep(0)
-    cluster.show({"n": crowded(10, 10)[1]})
-    table = await judging
-    assert table.undecided == set()
-    assert len(table.verdicts["n"].devices) == 10
-
-
 def test_another_version_of_kubernetes_is_predicted_from_then_on() -> None:
     answers = Cluster().answers
     before = answers.table(anything())
@@ -365,26 +245,6 @@ async def test_an_ask_that_cannot_be_judged_costs_no_other() -> None:
     assert set(cluster.answers.table(TRAINING).verdicts) == {"a"}
     assert not work.done()
     work.cancel()
-
-
-async def test_what_preemption_would_leave_is_judged_in_short_slices() -> None:
-    ask, hard = crowded(9, 10)
-    cluster = Cluster()
-    names = [f"n{number}" for number in range(4)]
-    cluster.show({name: msgspec.structs.replace(hard, name=name) for name in names})
-    turns = 0
-
-    async def others() -> None:
-        nonlocal turns
-        while True:
-            turns += 1
-            await asyncio.sleep(0)
-
-    waiting = asyncio.ensure_future(others())
-    verdicts = await cluster.answers.emptied(ask, [*names, "unknown"])
-    waiting.cancel()
-    assert set(verdicts) == set(names)
-    assert turns > len(names)
 
 
 def test_a_gate_that_is_set_holds_for_whatever_version() -> None:
