@@ -13,7 +13,7 @@ from fettle.verdicts.breaker import Breaker
 from fettle.wire import kinds
 from fettle.wire.kinds import Kind
 from tests.fettle import building as b
-from tests.fettle.inventory import test_coming_back as saying
+from tests.fettle.inventory import saying
 from tests.fettle.inventory.fleets import RULES, Fleet, claim, node, slice_
 
 LONG_S = 30 * 86_400.0

@@ -14,7 +14,7 @@ from fettle.published import Published, read
 from fettle.view import View
 from fettle.wire import kinds, resource
 from tests.fettle.inventory.fleets import Fleet
-from tests.fettle.inventory.test_coming_back import speaking
+from tests.fettle.inventory.saying import speaking
 
 NVIDIA, AMD = "gpu.nvidia.com", "gpu.amd.com"
 PCI = "resource.kubernetes.io/pciBusID"
