@@ -19,7 +19,7 @@ from fettle.selectors.engine import SelectorEngine
 from fettle.selectors.outcomes import Outcome, undecided
 from fettle.verdicts.acceptance import Acceptance
 from fettle.verdicts.claimed import Allocator, is_usable
-from fettle.verdicts.ranking import host_score
+from fettle.verdicts.ranking import MAX_SCORE, host_score
 from fettle.verdicts.requirements import Requirements
 from fettle.verdicts.verdicts import Verdict, judging
 from fettle.view import DeviceView, NodeView
@@ -74,6 +74,8 @@ class Table:
         self.cut_short: set[str] = set()
         self.given_up_until = inf
         self.entries: dict[str, bytes] = {}
+        self._scored: tuple[set[str], ...] = tuple(set() for _ in range(MAX_SCORE + 1))
+        """By score, the names that have it."""
         self.spent_s = 0.0
         """What was spent on this ask lately, less what it has rested since."""
         self._rested_at = 0.0
@@ -90,7 +92,8 @@ class Table:
             names.clear()
 
     def _sets(self) -> tuple[set[str], ...]:
-        return self.provisional, self.refused, self.undecided, self.unfit, self.cut_short
+        kinds = self.provisional, self.refused, self.undecided, self.unfit, self.cut_short
+        return kinds + self._scored
 
     def rest(self, now: float) -> None:
         """Time has passed without work on this ask."""
@@ -145,6 +148,9 @@ class Table:
                 if len(alike) > MAX_ALIKE:
                     alike.clear()
                 alike[shape] = verdict
+        if (before := self.verdicts.get(node.name)) is not None:
+            self._scored[before.score].discard(node.name)
+        self._scored[verdict.score].add(node.name)
         self.verdicts[node.name] = verdict
         self.entries[node.name] = host_priority(node.name, verdict.score)
         for kept, belongs in (
@@ -206,9 +212,8 @@ class Table:
             return [self.entries.get(name) or host_priority(name, unknown) for name in names]
 
     def _score_alike(self, names: list[str]) -> bool:
-        """Nodes share verdicts, so few of them have to be looked at."""
-        verdicts = {id(verdict): verdict for verdict in map(self.verdicts.get, names)}
-        return len({verdict and verdict.score for verdict in verdicts.values()}) == 1
+        first = self.verdicts.get(names[0])
+        return first is not None and self._scored[first.score].issuperset(names)
 
     def _shape(self, node: NodeView, match: "Matching") -> Hashable | None:
         """What this ask sees of a node, names left out; None where it sees more than that."""

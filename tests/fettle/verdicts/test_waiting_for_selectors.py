@@ -13,6 +13,7 @@ from fettle.selectors.engine import SelectorEngine
 from fettle.settings import Settings
 from fettle.verdicts.answering import Answers
 from fettle.verdicts.requirements import Engines
+from fettle.verdicts.tables import MANY
 from fettle.verdicts.waiting import Evaluations
 from tests.fettle import building as b
 from tests.fettle.verdicts.clusters import POD, Cluster, claim_view
@@ -91,6 +92,30 @@ async def test_without_an_answer_in_time_the_node_is_undecided_and_allowed() -> 
     table.judge(bad, cluster.answers.matching())
     assert table.verdicts["n"].fits
     assert table.undecided == table.provisional == {"n"}
+
+
+async def test_scores_of_many_nodes_are_told_apart_once_their_selector_is_evaluated() -> None:
+    cluster, engine = Cluster(), SelectorEngine()
+    cluster.answers = Answers(cluster.publisher, engine, waiting(10.0))
+    await engine.start()
+    try:
+        undecided = 5
+        names = ["worn", *(f"n{number}" for number in range(MANY))]
+        scores = {"worn": undecided / 10}
+        nodes = {n: b.node(n, pools=(b.pool(b.device("a", scores.get(n, 1.0))),)) for n in names}
+        cluster.show(nodes, **claim_view())
+        ask = cluster.answers.ask(POD)
+        assert ask is not None
+        table, match = cluster.answers.table(ask), cluster.answers.matching()
+        for node in nodes.values():
+            table.judge(node, match)
+        assert {verdict.score for verdict in table.verdicts.values()} == {undecided}
+        assert table.score(names) == []
+        await cluster.answers.judged(ask)
+        assert table.verdicts["worn"].score == undecided
+        assert table.score(names) == [table.entries[name] for name in names]
+    finally:
+        await engine.close()
 
 
 async def test_an_evaluation_that_fails_is_logged_with_its_error() -> None:
