@@ -2,8 +2,6 @@
 
 import base64
 import time
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,22 +10,10 @@ from certs import issuing
 from certs.secrets import KINDS, Bundles, SecretStore
 from fettle.errors import ClusterError
 from fettle.kube.session import Session
-from tests.fettle.kube.fake_api import FakeApi, fake_api
+from tests.fettle.kube.fake_api import FakeApi
 
 NAME = "fettle-webhook-ca"
 HOOKS = "mutatingwebhookconfigurations"
-
-
-@pytest.fixture
-async def api() -> AsyncIterator[FakeApi]:
-    async with fake_api() as server:
-        yield server
-
-
-@pytest.fixture
-async def session(api: FakeApi, tmp_path: Path) -> AsyncIterator[Session]:
-    async with await Session.open(api.kubeconfig(tmp_path)) as opened:
-        yield opened
 
 
 @pytest.fixture

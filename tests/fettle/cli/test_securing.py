@@ -18,22 +18,10 @@ from fettle.cli.secured import Secured
 from fettle.errors import CertificateError, ClusterError, SettingsError
 from fettle.kube.session import Session
 from fettle.settings import Settings
-from tests.fettle.kube.fake_api import FakeApi, fake_api
+from tests.fettle.kube.fake_api import FakeApi
 
 SECRET = "fettle-system/fettle-extender-ca"
 ANYWHERE, LOOPBACK = parse(":8088", "--extender-listen"), parse("127.0.0.1:8088", "")
-
-
-@pytest.fixture
-async def api() -> AsyncIterator[FakeApi]:
-    async with fake_api() as server:
-        yield server
-
-
-@pytest.fixture
-async def session(api: FakeApi, tmp_path: Path) -> AsyncIterator[Session]:
-    async with await Session.open(api.kubeconfig(tmp_path)) as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import msgspec
@@ -13,13 +12,7 @@ from fettle.cli.serving import House
 from fettle.kube import leasing
 from fettle.settings import Settings
 from tests.fettle.cli.houses import free_port, is_open, planned
-from tests.fettle.kube.fake_api import FakeApi, fake_api
-
-
-@pytest.fixture
-async def api() -> AsyncIterator[FakeApi]:
-    async with fake_api() as server:
-        yield server
+from tests.fettle.kube.fake_api import FakeApi
 
 
 async def test_no_listener_opens_while_the_others_are_drained(

@@ -7,21 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import pytest
 
 from fettle.cli.serving import House
 from fettle.settings import Settings
 from tests.fettle.cli.houses import planned
-from tests.fettle.kube.fake_api import FakeApi, fake_api
+from tests.fettle.kube.fake_api import FakeApi
 
 GPU = "nvidia.com/gpu"
 OFTEN = msgspec.convert({"steward": {"wakeIntervalSeconds": 0.02}}, Settings)
-
-
-@pytest.fixture
-async def api() -> AsyncIterator[FakeApi]:
-    async with fake_api() as server:
-        yield server
 
 
 @asynccontextmanager
