@@ -44,6 +44,10 @@ class DeviceView(msgspec.Struct, frozen=True, gc=False):
         return self.published.device
 
 
+SOME_DRIVER = "?"
+"""In place of a pool's driver, where it cannot be read whose it is."""
+
+
 class PoolView(msgspec.Struct, frozen=True, gc=False):
     """One DRA pool as a node sees it. Devices in the allocator's order.
 

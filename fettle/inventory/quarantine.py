@@ -8,6 +8,7 @@ from typing import NamedTuple
 from fettle.evidence.reports import Report, short
 from fettle.inventory.pools import PoolId
 from fettle.model import Evidence, Family, Kind, NodeId
+from fettle.view import SOME_DRIVER
 from fettle.wire import kinds
 from fettle.wire.changes import Bad, Pools
 
@@ -86,7 +87,7 @@ class Quarantine:
         found: dict[PoolId, Unseen] = {}
         for name, entry in self._by_name():
             for driver, pool, anywhere in entry.pools:
-                id_ = PoolId(driver or "?", pool or name)
+                id_ = PoolId(driver or SOME_DRIVER, pool or name)
                 if anywhere and id_ not in known:
                     earliest = PoolId(driver or "", (pool or "") if driver else "")
                     found.setdefault(id_, Unseen(id_, earliest, entry.doubt))

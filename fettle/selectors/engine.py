@@ -114,6 +114,14 @@ class SelectorEngine:
         entry = self._memory.look(expression)
         return entry.reads if entry is not None and entry.parsed else None
 
+    def driver(self, expression: str) -> str | None:
+        """The driver whose devices alone an expression can match ("": any), from memory; None: not
+        known yet."""
+        entry = self._memory.look(expression)
+        if entry is None or not (entry.parsed or entry.default):
+            return None
+        return entry.driver
+
     def refusal(self, expression: str) -> str | None:
         """Why it does not compile, "" if it does, from memory; None: not known yet."""
         entry = self._memory.look(expression)
@@ -230,7 +238,8 @@ class SelectorEngine:
                 entry.died([PARSING], self._clock(), slow=death.slow)
                 return
             assert isinstance(parsed, Parsed)
-            entry.reads, entry.default, entry.parsed = parsed.reads, parsed.outcome, True
+            entry.reads, entry.driver = parsed.reads, parsed.driver
+            entry.default, entry.parsed = parsed.outcome, True
             entry.deaths.clear()
 
     async def _judge(self, work: Work, entry: Entry) -> None:

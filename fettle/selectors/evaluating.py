@@ -12,7 +12,7 @@ from fettle.selectors.compiling import Program, build
 from fettle.selectors.containers import Entries
 from fettle.selectors.environments import STORED, Environment
 from fettle.selectors.outcomes import MATCH, NO_MATCH, Outcome, undecided, would_abort
-from fettle.selectors.reading import reads
+from fettle.selectors.reading import driver, reads
 from fettle.selectors.rows import LABELS, Amount, Field, Reads, Row, Variable
 from fettle.selectors.syntax import Refused, Unsupported
 from fettle.selectors.values import CelError, Ended, Frame, Optional, Undecidable, Value
@@ -29,13 +29,15 @@ class Prepared(NamedTuple):
     program: Program | None
     outcome: Outcome | None
     variable: Variable = "device"
+    driver: str = ""
 
 
 def prepare(expression: str, environment: Environment = STORED) -> Prepared:
     """Parse and check an expression; never raises for what is in it."""
     try:
         program = build(expression, environment)
-        return Prepared(reads(program.tree), program, None, environment.variable)
+        tree = program.tree
+        return Prepared(reads(tree), program, None, environment.variable, driver(tree))
     except Refused as refusal:
         return Prepared((), None, would_abort(f"it does not compile: {refusal}"))
     except Unsupported as reason:

@@ -62,6 +62,7 @@ class Entry:
     __slots__ = (
         "deaths",
         "default",
+        "driver",
         "given_up_until",
         "judged",
         "known_at",
@@ -78,6 +79,7 @@ class Entry:
         self.known_at = now
         self.parsed = False
         self.reads: Reads = ()
+        self.driver = ""
         self.default: Outcome | None = None
         self.rows: dict[Key, Outcome] = {}
         self.strikes = 0

@@ -38,10 +38,12 @@ class Inspect(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class Parsed(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """What the expression reads (None: the whole device), or its one outcome for every device."""
+    """What the expression reads (None: the whole device), or its one outcome for every device;
+    the driver whose devices alone can match ("": any)."""
 
     reads: tuple[Read, ...] | None
     outcome: Outcome | None
+    driver: str = ""
 
 
 class Judged(msgspec.Struct, frozen=True, tag=True, array_like=True):

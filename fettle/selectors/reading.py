@@ -30,6 +30,18 @@ def reads(tree: Node) -> Reads:
     return tuple(sorted(found))
 
 
+def driver(tree: Node) -> str:
+    """The driver that the expression asks for before anything else, as classes do: devices of all
+    others do not match, whatever they are. "" where it does not begin so."""
+    while isinstance(tree, Call) and tree.function == syntax.AND:
+        tree = tree.args[0]
+    if isinstance(tree, Call) and tree.function == syntax.EQUALS:
+        for one, other in (tree.args, reversed(tree.args)):
+            if path(one, {}) == ("device", "driver"):
+                return _string(other)
+    return ""
+
+
 def _collect(node: Node, names: Names, found: set[Read]) -> None:
     """Add what a part reads; its value may be used in any way."""
     left: list[tuple[Node, Names]] = [(node, names)]

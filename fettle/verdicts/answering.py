@@ -25,7 +25,6 @@ from fettle.settings import Settings
 from fettle.slicing import SLICE_S
 from fettle.verdicts.acceptance import Acceptance
 from fettle.verdicts.breaker import Breaker
-from fettle.verdicts.claimed import Allocator
 from fettle.verdicts.readying import Readying
 from fettle.verdicts.requirements import Engines, Requirements
 from fettle.verdicts.tables import Matching, Table, budget_after
@@ -318,7 +317,8 @@ class Answers:
 
         def judging_all() -> Iterator[None]:
             for name, node in nodes.items():
-                allocator = Allocator(match, self.profile, budget_after(spent), explains=explains)
+                budget = budget_after(spent)
+                allocator = match.allocator(self.profile, budget, explains=explains)
                 work = judging(ask, node, acceptance, allocator, emptied=emptied)
                 verdicts[name] = yield from work
                 yield

@@ -2,7 +2,7 @@
 worth. Pure; `allocator` knows which, `acceptance` knows whether a policy takes them.
 """
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from functools import partial
 
 import msgspec
@@ -13,12 +13,12 @@ from fettle.allocator import AMPLE, Allocated, Budget, Found, Match, allocating,
 from fettle.allocator.committing import after
 from fettle.allocator.profiles import CURRENT, Profile
 from fettle.asks.asks import Bound
-from fettle.asks.claims import Alternative, Claim
+from fettle.asks.claims import ALL, Alternative, Claim
 from fettle.model import UNKNOWN_SCORE, Health, State
 from fettle.verdicts import ranking
 from fettle.verdicts.acceptance import Acceptance
 from fettle.verdicts.parts import UNDECIDED_VALUE, Choice, Part, unfit_part
-from fettle.view import DeviceView, NodeView
+from fettle.view import SOME_DRIVER, DeviceView, NodeView, PoolView
 from fettle.wire.resource import DeviceToleration
 
 VANISHED = Health(UNKNOWN_SCORE, State.UNKNOWN)
@@ -67,13 +67,28 @@ def bound_part(bound: Bound, node: NodeView, acceptance: Acceptance) -> Part:
 class Allocator(msgspec.Struct, frozen=True):
     """What allocating needs besides the claims and the node.
 
+    `driver` tells the driver whose devices alone an expression can match, "" where it may be any.
     `explains`: it is worth the time to find out why nothing can be allocated.
     """
 
     match: Match
     profile: Profile = CURRENT
     budget: Budget = AMPLE
+    driver: Callable[[str], str] = lambda _: ""
     explains: bool = False
+
+    def pools(self, claims: Sequence[Claim], node: NodeView) -> Sequence[PoolView]:
+        """The node's, without unclear ones of drivers that no claim asks for: nothing is taken from
+        them, whatever they hold. All of them count where all devices are requested."""
+        if not any(pool.unclear for pool in node.pools):
+            return node.pools
+        alternatives = [each for claim in claims for each in claim.alternatives()]
+        drivers = {
+            self.driver(each.selectors[0]) if each.selectors else "" for each in alternatives
+        }
+        if "" in drivers or any(each.mode == ALL for each in alternatives):
+            return node.pools
+        return [pool for pool in node.pools if not _is_unclear_beside(pool, drivers)]
 
     def predicting(
         self, claims: Sequence[Claim], node: NodeView
@@ -82,7 +97,9 @@ class Allocator(msgspec.Struct, frozen=True):
         if node.malformed:
             return Allocated(Found.ERROR, reason=node.malformed)
         return (
-            yield from allocating(claims, node.pools, self.match, self.profile, budget=self.budget)
+            yield from allocating(
+                claims, self.pools(claims, node), self.match, self.profile, budget=self.budget
+            )
         )
 
     def searching(
@@ -98,13 +115,20 @@ class Allocator(msgspec.Struct, frozen=True):
         return (
             yield from allocating(
                 claims,
-                node.pools,
+                self.pools(claims, node),
                 self.match,
                 self.profile.correct,
                 acceptable=acceptable,
                 budget=self.budget,
             )
         )
+
+
+def _is_unclear_beside(pool: PoolView, drivers: Collection[str]) -> bool:
+    """Whether a pool is unclear and belongs to none of these drivers; devices that no expression
+    can be evaluated on would still end the scheduler's attempt."""
+    aborts = any(device.published.abort for device in pool.devices)
+    return bool(pool.unclear) and pool.driver not in {*drivers, SOME_DRIVER} and not aborts
 
 
 def claims_part(
@@ -117,7 +141,9 @@ def claims_part(
     """The claims on this node, while `takers` others with the same needs are on their way."""
     predicted = yield from allocator.predicting(claims, node)
     if allocator.explains and _nothing(predicted):
-        why = yield from shortfall(claims, node.pools, allocator.match, allocator.profile)
+        why = yield from shortfall(
+            claims, allocator.pools(claims, node), allocator.match, allocator.profile
+        )
         predicted = msgspec.structs.replace(predicted, reason=why)
     part = _predicted_part(claims, predicted, node, acceptance)
     if part.refusals or part.required:

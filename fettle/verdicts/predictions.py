@@ -17,7 +17,6 @@ from fettle.asks.asks import Ask
 from fettle.asks.claims import Held
 from fettle.asks.entries import EXTENDED_RESOURCE_CLAIM
 from fettle.verdicts.answering import Answers
-from fettle.verdicts.claimed import Allocator
 from fettle.verdicts.verdicts import EXTENDED_RESOURCES, Verdict, judge
 from fettle.view import NodeView
 from fettle.wire import core, resource
@@ -141,7 +140,7 @@ class Predictions:
         if kept is None:
             answers = self._answers
             acceptance = answers.table(answered.ask).acceptance
-            allocator = Allocator(answers.matching(), answers.profile, BRIEF)
+            allocator = answers.matching().allocator(answers.profile, BRIEF)
             alone = msgspec.structs.replace(answered.ask, takers=0)
             verdict = judge(alone, node, acceptance, allocator)
             changed = answers.publisher.changed_since(answered.basis)

@@ -138,7 +138,7 @@ class Table:
         budget = budget_after(self.spent_s)
         verdict = self._known(shape, budget)
         if verdict is None:
-            allocator, began = Allocator(match, self.profile, budget), match.now()
+            allocator, began = match.allocator(self.profile, budget), match.now()
             verdict = yield from judging(self.ask, node, self.acceptance, allocator)
             match.missing = match.missing or missed != self.acceptance.requirements.missed
             until = match.given_up_until(self.ask, self.acceptance.requirements, began)
@@ -267,6 +267,17 @@ class Matching:
             reads += requirements.reads()
             self._attributes = (ask, shapes.read_by(ask.claims, reads))
         return self._attributes[1]
+
+    def allocator(self, profile: Profile, budget: Budget, *, explains: bool = False) -> Allocator:
+        """Allocates by these outcomes."""
+        return Allocator(self, profile, budget, self.driver, explains)
+
+    def driver(self, expression: str) -> str:
+        """The driver whose devices alone an expression can match; "": any, as far as is known."""
+        driver = self._engine.driver(expression)
+        if driver is None:
+            self.missing = True
+        return driver or ""
 
     def now(self) -> float:
         """Seconds on the selectors' clock."""

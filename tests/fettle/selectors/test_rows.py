@@ -4,7 +4,7 @@ import pytest
 
 from fettle.selectors import rows
 from fettle.selectors.compiling import build
-from fettle.selectors.reading import reads
+from fettle.selectors.reading import driver, reads
 from fettle.selectors.rows import Read
 from tests.fettle.selectors.devices import AMOUNTS, DRIVER, GPU, MODEL, device
 
@@ -106,3 +106,23 @@ def test_a_device_that_cannot_be_judged_says_why(attributes: dict[str, object], 
 def test_a_sound_device_has_no_problem() -> None:
     assert rows.problem(DRIVER, GPU) == ""
     assert rows.problem(DRIVER, device()) == ""
+
+
+@pytest.mark.parametrize(
+    ("expression", "only"),
+    [
+        (f'device.driver == "{DRIVER}"', DRIVER),
+        (f'"{DRIVER}" == device.driver', DRIVER),
+        (f'device.driver == "{DRIVER}" && {A}.model == "x" && {A}.index > 1', DRIVER),
+        (f'{A}.model == "x" && device.driver == "{DRIVER}"', ""),
+        (f'device.driver == "{DRIVER}" || {A}.model == "x"', ""),
+        (f'device.driver != "{DRIVER}"', ""),
+        (f'!(device.driver == "{DRIVER}")', ""),
+        (f'{A}.model == "{DRIVER}"', ""),
+        ("device.driver == device.driver", ""),
+        (f'cel.bind(x, "{DRIVER}", device.driver == x)', ""),
+    ],
+)  # fmt: skip
+def test_the_driver_that_is_asked_for_before_anything_else(expression: str, only: str) -> None:
+    """What comes before it could fail on a device, and so end the scheduler's attempt."""
+    assert driver(build(expression).tree) == only
