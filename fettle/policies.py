@@ -142,6 +142,7 @@ def _with_failure(policy: Policy, text: str) -> Policy:
     return msgspec.structs.replace(policy, failure=failure)
 
 
+NO_EFFECT_YET = "has no effect yet: Fettle neither marks nor evicts running pods"
 _OVERRIDES: tuple[tuple[str, str, Callable[[Policy, str], Policy], str], ...] = (
     (
         MIN_SCORE_ANNOTATION,
@@ -169,6 +170,8 @@ def _overridden(
         try:
             policy = change(policy, text)
             overridden[field] = annotation
+            if annotation == ON_DEVICE_FAILURE_ANNOTATION and text != OnDeviceFailure.NONE:
+                warnings.append(f"fettle: annotation {annotation}: {text} {NO_EFFECT_YET}")
         except ValueError:
             warnings.append(f"fettle: annotation {annotation}: {text!r} is {wrong}; ignored")
     return policy, overridden

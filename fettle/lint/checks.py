@@ -31,7 +31,8 @@ IGNORED = Check(
     "FTL101",
     "ignored-policy",
     Severity.WARN,
-    "An annotation or label that names no existing policy, or has an invalid value.",
+    "An annotation or label that names no existing policy, or has an invalid value or one without "
+    "effect.",
     "The pod runs under the next policy that applies; the webhook warns.",
 )
 INVALID_POLICY = Check(
@@ -63,6 +64,13 @@ IGNORED_REQUIREMENT = Check(
     "It is ignored: pods are placed as if it were not there. The webhook warns when the policy is "
     "written, and never refuses it.",
 )
+NO_EFFECT = Check(
+    "FTL107",
+    "no-effect-yet",
+    Severity.WARN,
+    "A DevicePolicy with `onDeviceFailure: Evict`, which is reserved.",
+    "No pod is evicted; the webhook warns when the policy is written, and never refuses it.",
+)
 WRONG_TYPE = Check(
     "FTL106",
     "wrong-type",
@@ -77,6 +85,7 @@ CHECKS = (
     UNKNOWN_RULE,
     IGNORED_REQUIREMENT,
     WRONG_TYPE,
+    NO_EFFECT,
 )
 IDS = frozenset({*(rule.id for rule in RULES), *(check.id for check in CHECKS)})
 """All that a policy and the settings can name."""

@@ -7,13 +7,20 @@ import msgspec
 
 from fettle.errors import BadInput
 from fettle.lint import shapes
-from fettle.lint.checks import IDS, IGNORED, IGNORED_REQUIREMENT, INVALID_POLICY, UNKNOWN_RULE
+from fettle.lint.checks import (
+    IDS,
+    IGNORED,
+    IGNORED_REQUIREMENT,
+    INVALID_POLICY,
+    NO_EFFECT,
+    UNKNOWN_RULE,
+)
 from fettle.lint.fields import Field
 from fettle.lint.findings import Finding
 from fettle.lint.manifests import Manifest
 from fettle.lint.names import nearest
-from fettle.policies import Policies, Resolved
-from fettle.policy import ANNOTATION, ANNOTATIONS, Policy, Requirement
+from fettle.policies import NO_EFFECT_YET, Policies, Resolved
+from fettle.policy import ANNOTATION, ANNOTATIONS, OnDeviceFailure, Policy, Requirement
 from fettle.wire import kinds
 from fettle.wire.policies import DevicePolicy
 
@@ -52,6 +59,9 @@ def in_vain(manifest: Manifest, engines: "Engines | None") -> Iterator[Finding]:
         yield UNKNOWN_RULE.finding(
             rules.at(name), f"unknown rule {name}", f"{fix}docs/rules.md lists them"
         )
+    if policy.failure.on_device_failure is OnDeviceFailure.EVICT:
+        failure = manifest.root.at("spec", "failure", "onDeviceFailure")
+        yield NO_EFFECT.finding(failure, f"Evict {NO_EFFECT_YET}")
     if engines is None:
         return
     stand = manifest.root.entries("spec", "placement", "requires")

@@ -67,6 +67,12 @@ async def test_a_requirement_that_does_not_compile_is_a_warning(engines: Engines
     assert "does not compile" in warning.message
 
 
+async def test_a_value_that_has_no_effect_yet_is_a_warning() -> None:
+    found = await validated({"failure": {"onDeviceFailure": "Evict"}})
+    assert found.denied == ()
+    assert [warning.rule for warning in found.warned] == ["FTL107"]
+
+
 async def test_what_a_requirement_says_of_a_node_is_not_in_vain(engines: Engines) -> None:
     about = {"placement": {"requires": [{"expression": '"a" in node.labels'}]}}
     assert await validated(about, engines) == Validation()

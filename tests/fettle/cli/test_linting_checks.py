@@ -76,6 +76,15 @@ def test_a_policy_turns_them_for_its_own_namespace(tmp_path: Path) -> None:
     assert findings("-", stdin=f"{policy}---\n{claim}") == []
 
 
+def test_a_value_that_has_no_effect_yet_is_told() -> None:
+    policy = POLICY.partition("  placement:")[0] + "  failure: {onDeviceFailure: Evict}\n"
+    (found,) = findings("-", stdin=policy)
+    assert (found["rule"], found["severity"], found["line"]) == ("FTL107", "Warn", 5)
+    assert found["path"] == "spec.failure.onDeviceFailure"
+    assert "neither marks nor evicts" in found["message"]
+    assert findings("-", stdin=policy.replace("Evict", "Mark")) == []
+
+
 def test_every_one_of_them_is_told_in_sarif() -> None:
     ran = fettle("-", "--output", "sarif", stdin=f"{POLICY}---\n{QUOTED}")
     (run,) = json.loads(ran.stdout)["runs"]
