@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from fettle.allocator.profiles import Profile, Quirks
 from fettle.asks.asks import ask_of
 from fettle.model import State
 from fettle.policies import Policies
@@ -172,3 +173,30 @@ def test_where_all_is_well_no_device_is_kept_beside_those_that_can_be_taken(flee
     verdict(fleet, slice_("s", device("a"), device("b")))
     (pool,) = fleet.view.nodes["n"].pools
     assert pool.withheld == ()
+
+
+def test_acceptable_devices_are_looked_for_without_the_defects_of_old_versions(
+    fleet: Fleet,
+) -> None:
+    """Which keep the counters of a device that they turned down, and so run out of them."""
+    lost = [{"key": "gpu.nvidia.com/gpu-lost", "value": "x", "effect": "None"}]
+    takes = [{"counterSet": "gpu", "counters": {"slices": {"value": "3"}}}]
+    dead = device("a", consumesCounters=takes, taints=lost)
+    sound = device("b", consumesCounters=takes)
+    counters = slice_("s", count=2)
+    sets = [{"name": "gpu", "counters": {"slices": {"value": "4"}}}]
+    counters["spec"] |= {"sharedCounters": sets, "devices": None}
+    for each in (counters, slice_("t", dead, sound, count=2)):
+        fleet.put(kinds.SLICE, each)
+    fleet.put(kinds.CLASS, {"metadata": {"name": "gpu"}, "spec": {}})
+    spec = {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]}}
+    fleet.put(kinds.CLAIM, {"metadata": {"name": "c", "namespace": "default"}, "spec": spec})
+    view = fleet.look()
+    ask = ask_of(POD, view, Policies())
+    assert ask is not None
+    allocator = Allocator(lambda *_: MATCH, Profile(quirks=Quirks(undoes_in_part=True)))
+    answer = judge(ask, view.nodes["n"], Acceptance(BUILT_IN["inference"].placement), allocator)
+    assert [choice.device.device for choice in answer.devices] == ["a"]
+    assert answer.refusals[-1] == (
+        "acceptable devices exist here, but the scheduler would not take them"
+    )
