@@ -6,6 +6,7 @@ import time
 import pytest
 
 from fettle.slicing import SLICE_S, in_slices, pause
+from tests.fettle.others import turns_during
 
 
 def _spin(seconds: float) -> str:
@@ -16,17 +17,8 @@ def _spin(seconds: float) -> str:
 
 
 async def test_others_have_their_turn_while_long_work_goes_on() -> None:
-    turns = 0
-
-    async def other() -> None:
-        nonlocal turns
-        while True:
-            turns += 1
-            await asyncio.sleep(0)
-
-    task = asyncio.create_task(other())
-    assert await in_slices(lambda: _spin(100 * SLICE_S)) == "done"
-    task.cancel()
+    done, turns = await turns_during(in_slices(lambda: _spin(100 * SLICE_S)))
+    assert done == "done"
     assert turns >= 10
 
 

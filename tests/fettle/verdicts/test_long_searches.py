@@ -12,6 +12,7 @@ from fettle.published import Capacity, Published
 from fettle.view import DeviceView, NodeView
 from fettle.wire import resource
 from tests.fettle import building as b
+from tests.fettle.others import turns_during
 from tests.fettle.verdicts.clusters import Cluster, anything
 
 
@@ -40,17 +41,7 @@ async def test_a_long_search_lets_others_go_first() -> None:
     ask, hard = crowded(9, 10)
     cluster = Cluster()
     cluster.show({"n": hard})
-    turns = 0
-
-    async def count() -> None:
-        nonlocal turns
-        while True:
-            turns += 1
-            await asyncio.sleep(0)
-
-    counting = asyncio.create_task(count())
-    table = await cluster.answers.judged(ask)
-    counting.cancel()
+    table, turns = await turns_during(cluster.answers.judged(ask))
     assert turns > 10
     assert table.undecided == {"n"}
     assert "steps" in table.verdicts["n"].undecided[0]
@@ -132,16 +123,6 @@ async def test_what_preemption_would_leave_is_judged_in_short_slices() -> None:
     cluster = Cluster()
     names = [f"n{number}" for number in range(4)]
     cluster.show({name: msgspec.structs.replace(hard, name=name) for name in names})
-    turns = 0
-
-    async def others() -> None:
-        nonlocal turns
-        while True:
-            turns += 1
-            await asyncio.sleep(0)
-
-    waiting = asyncio.ensure_future(others())
-    verdicts = await cluster.answers.emptied(ask, [*names, "unknown"])
-    waiting.cancel()
+    verdicts, turns = await turns_during(cluster.answers.emptied(ask, [*names, "unknown"]))
     assert set(verdicts) == set(names)
     assert turns > len(names)
