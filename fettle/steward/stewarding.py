@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import time
 from collections.abc import Awaitable, Callable, Set
+from contextlib import suppress
 
 import structlog
 
@@ -65,22 +66,32 @@ class Steward:
 
     async def work(self) -> None:
         """What the leader does: at most one look and one wake-up each interval."""
-        waking, view = Waking(), self._publisher.view
+        interval_s = self._settings.wake_interval_seconds
+        waking, view = Waking(interval_s), self._publisher.view
         while True:
-            waking.look(await self._look(view))
-            pause_s = self._settings.wake_interval_seconds
-            if waking.due and not await self._wake(waking, view):
+            pause_s = interval_s
+            waking.look(await self._look(view), self._now())
+            if not await self._wake(waking, view):
                 pause_s = max(pause_s, self._retry_s)
             await asyncio.sleep(pause_s)
             view = await self._next(view, waking)
 
+    @staticmethod
+    def _now() -> float:
+        return asyncio.get_running_loop().time()
+
     async def _next(self, view: View, waking: Waking) -> View:
-        """The newest view; waits for a newer one unless something is still due."""
-        if waking.due:
-            return self._publisher.view
-        return await self._publisher.newer_than(view.generation)
+        """A newer view, or the newest once somebody is due again."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(waking.next_at()):
+                return await self._publisher.newer_than(view.generation)
+        return self._publisher.view
 
     async def _wake(self, waking: Waking, view: View) -> bool:
+        """Wake who is due; false if that cannot be written."""
+        due = waking.due(self._now())
+        if not due:
+            return True
         try:
             await self._nudge.wake(view, self._clock())
         except ClusterError as error:
@@ -89,8 +100,8 @@ class Steward:
                 log.warning("waiting pods cannot be woken", reason=self._said)
             return False
         self._said = ""
-        log.info("woke waiting pods", pods=len(waking.due))
-        waking.woken()
+        log.info("woke waiting pods", pods=len(due))
+        waking.woken(self._now())
         return True
 
     async def _look(self, view: View) -> Allowed:

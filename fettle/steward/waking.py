@@ -1,19 +1,18 @@
 """When a pod that Fettle's refusal keeps waiting should be looked at again. The scheduler does not
 retry a pod because Fettle changed its mind: in a quiet cluster that takes five minutes, so the
-steward nudges it. Pure: what is allowed now and what was allowed before are arguments.
+steward nudges it. Pure: what is allowed now, what was allowed before and the time are arguments.
 """
 
 from collections.abc import Iterator, Mapping, Set
+from typing import NamedTuple
 
 from fettle.view import View
 from fettle.wire import core
 
 MARK = "fettle:"
 """What every refusal text of the extender begins with."""
-WAKES = 2
-"""How often one gain wakes, an interval apart while the pod still waits: another replica, whose
-view was a moment behind, may have refused it again.
-"""
+SCHEDULER_RETRIES_S = 300.0
+"""After so long a scheduler tries a pod again by itself."""
 
 Allowed = Mapping[str, Set[str]]
 
@@ -39,28 +38,46 @@ def waiting(view: View) -> Iterator[tuple[str, core.Pod]]:
             yield f"{key}/{pod.metadata.uid}", pod
 
 
+class _Wake(NamedTuple):
+    """The next one at a time, and how long after it the one that follows."""
+
+    at: float
+    pause_s: float
+
+
 class Waking:
-    """Which pods are due to be woken. A pod seen for the first time is due if any node is allowed:
-    the fault may have cleared between its refusal and our seeing it.
+    """Which pods are due to be woken, and when. A pod seen for the first time is due if any node is
+    allowed: the fault may have cleared between its refusal and our seeing it.
+
+    A pod that still waits is woken again, after pauses that double until the scheduler would have
+    retried by itself: another replica answers the scheduler, and its view may be a moment behind,
+    or it may remember more of a fault than ours and hold it against a node for longer.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, interval_s: float) -> None:
+        self._interval_s = interval_s
         self._before: Allowed = {}
-        self._due: dict[str, int] = {}
+        self._wakes: dict[str, _Wake] = {}
 
-    @property
-    def due(self) -> Set[str]:
-        """Keys of pods to wake."""
-        return self._due.keys()
-
-    def look(self, allowed: Allowed) -> None:
+    def look(self, allowed: Allowed, now: float) -> None:
         """Take what is allowed now for every waiting pod; pods that are not in it wait no more."""
-        self._due = {key: wakes for key, wakes in self._due.items() if key in allowed}
+        self._wakes = {key: wake for key, wake in self._wakes.items() if allowed.get(key)}
         for key, nodes in allowed.items():
             if nodes - self._before.get(key, frozenset()):
-                self._due[key] = WAKES
+                self._wakes[key] = _Wake(now, self._interval_s)
         self._before = dict(allowed)
 
-    def woken(self) -> None:
+    def due(self, now: float) -> Set[str]:
+        """Keys of pods to wake."""
+        return {key for key, wake in self._wakes.items() if wake.at <= now}
+
+    def next_at(self) -> float | None:
+        """When a pod is due next; None where none is to be."""
+        return min((wake.at for wake in self._wakes.values()), default=None)
+
+    def woken(self, now: float) -> None:
         """All that were due have been woken once more."""
-        self._due = {key: wakes - 1 for key, wakes in self._due.items() if wakes > 1}
+        for key in self.due(now):
+            _, pause_s = self._wakes.pop(key)
+            if pause_s <= max(self._interval_s, SCHEDULER_RETRIES_S / 2):
+                self._wakes[key] = _Wake(now + pause_s, 2 * pause_s)

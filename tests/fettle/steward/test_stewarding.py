@@ -14,7 +14,6 @@ from fettle.kube.session import Session
 from fettle.model import SOUND
 from fettle.settings import StewardSettings
 from fettle.steward.stewarding import AllowedNodes, Steward
-from fettle.steward.waking import WAKES
 from fettle.view import EMPTY, NodeView, Publisher, View
 from fettle.wire import core
 from tests.fettle.feeds.recorder import PATIENCE_S
@@ -126,13 +125,20 @@ async def test_a_heal_annotates_a_claim_of_our_own(cluster: Cluster, tmp_path: P
         assert re.fullmatch(r"[a-z0-9.-]+", request["exactly"]["deviceClassName"])
 
 
-async def test_one_heal_is_a_bounded_number_of_writes(cluster: Cluster, tmp_path: Path) -> None:
+async def test_a_pod_that_still_waits_is_woken_again_later_and_later(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    """Whether views turn meanwhile or not."""
     cluster.publish([pod()])
     async with steward(cluster, tmp_path) as looks:
         cluster.allow("gpu-1")
-        await cluster.wrote(2 + WAKES)
+        await cluster.wrote(2 + 4)
         await cluster.looked(looks)
-        assert len(cluster.writes) == 2 + WAKES
+        cluster.publish([pod(node="gpu-1")])
+        await asyncio.sleep(0.1)
+        before = len(cluster.writes)
+        await asyncio.sleep(0.3)
+        assert len(cluster.writes) == before
 
 
 async def test_nothing_is_asked_or_written_while_no_pod_waits(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fettle.steward.waking import WAKES, Waking, is_waiting, waiting
+from fettle.steward.waking import SCHEDULER_RETRIES_S, Waking, is_waiting, waiting
 from fettle.view import EMPTY
 from fettle.wire import core, kinds
 
@@ -56,50 +56,73 @@ def test_other_pods_do_not_wait_for_us(other: core.Pod) -> None:
     assert not is_waiting(other)
 
 
+INTERVAL_S = 1.0
+
+
+def woken_at(waking: Waking, now: float) -> list[float]:
+    """When its pods are woken from now on, each time as soon as one is due."""
+    times = []
+    while (at := waking.next_at()) is not None:
+        now = max(now, at)
+        times.append(now)
+        waking.woken(now)
+    return times
+
+
 def test_a_pod_is_due_when_a_node_is_gained() -> None:
-    waking = Waking()
-    waking.look({"p": {"a"}, "q": set()})
-    while waking.due:
-        waking.woken()
-    waking.look({"p": {"a"}, "q": set()})
-    assert not waking.due
-    waking.look({"p": {"a"}, "q": {"b"}})
-    assert set(waking.due) == {"q"}
+    waking = Waking(INTERVAL_S)
+    waking.look({"p": {"a"}, "q": set()}, 0.0)
+    woken_at(waking, 0.0)
+    waking.look({"p": {"a"}, "q": set()}, 1000.0)
+    assert not waking.due(1000.0)
+    waking.look({"p": {"a"}, "q": {"b"}}, 1001.0)
+    assert waking.due(1001.0) == {"q"}
 
 
 def test_a_pod_seen_for_the_first_time_is_due_if_any_node_is_allowed() -> None:
-    waking = Waking()
-    waking.look({"p": {"a"}, "q": set()})
-    assert set(waking.due) == {"p"}
+    waking = Waking(INTERVAL_S)
+    waking.look({"p": {"a"}, "q": set()}, 0.0)
+    assert waking.due(0.0) == {"p"}
 
 
 def test_a_lost_node_wakes_nobody_and_its_return_does() -> None:
-    waking = Waking()
-    waking.look({"p": {"a", "b"}})
-    waking.woken()
-    waking.woken()
-    waking.look({"p": {"a"}})
-    assert not waking.due
-    waking.look({"p": {"a", "b"}})
-    assert set(waking.due) == {"p"}
+    waking = Waking(INTERVAL_S)
+    waking.look({"p": {"a", "b"}}, 0.0)
+    woken_at(waking, 0.0)
+    waking.look({"p": {"a"}}, 1000.0)
+    assert not waking.due(1000.0)
+    waking.look({"p": {"a", "b"}}, 1001.0)
+    assert waking.due(1001.0) == {"p"}
 
 
-def test_one_gain_wakes_a_pod_that_still_waits_a_bounded_number_of_times() -> None:
-    assert WAKES > 1, "a replica with an older view may have refused it again"
-    waking = Waking()
-    waking.look({"p": {"a"}})
-    for _ in range(WAKES):
-        assert set(waking.due) == {"p"}
-        waking.woken()
-        waking.look({"p": {"a"}})
-    assert not waking.due
+def test_a_pod_that_still_waits_is_woken_again_after_pauses_that_double() -> None:
+    """Another replica may hold a fault against the node for longer than we do."""
+    waking = Waking(INTERVAL_S)
+    waking.look({"p": {"a"}}, 10.0)
+    waking.woken(10.0)
+    waking.look({"p": {"a"}}, 10.5)
+    assert not waking.due(10.5)
+    assert woken_at(waking, 10.5) == [11, 13, 17, 25, 41, 73, 137, 265]
 
 
-def test_a_pod_that_waits_no_more_is_not_due() -> None:
-    waking = Waking()
-    waking.look({"p": {"a"}})
-    waking.look({})
-    assert not waking.due
+def test_it_is_woken_twice_at_least_and_until_the_scheduler_would_retry_by_itself() -> None:
+    for interval_s in (0.01, 1.0, 100.0, 1000.0):
+        waking = Waking(interval_s)
+        waking.look({"p": {"a"}}, 0.0)
+        times = woken_at(waking, 0.0)
+        assert len(times) >= 2
+        last, end = times[-2], times[-1]
+        assert last < SCHEDULER_RETRIES_S <= end + 2 * (end - last)
+
+
+@pytest.mark.parametrize("allowed", [{}, {"p": set[str]()}])
+def test_a_pod_that_waits_no_more_or_has_no_node_any_more_is_not_due(
+    allowed: dict[str, set[str]],
+) -> None:
+    waking = Waking(INTERVAL_S)
+    waking.look({"p": {"a"}}, 0.0)
+    waking.look(allowed, 0.0)
+    assert waking.next_at() is None
 
 
 NODES = st.frozensets(st.sampled_from("abc"))
@@ -109,10 +132,10 @@ NODES = st.frozensets(st.sampled_from("abc"))
 def test_no_gain_goes_unwoken_and_nobody_is_woken_without_one(
     looks: list[dict[str, frozenset[str]]],
 ) -> None:
-    waking, before = Waking(), dict[str, frozenset[str]]()
-    for look in looks:
-        waking.look(look)
-        assert set(waking.due) == {p for p in look if look[p] - before.get(p, frozenset())}
-        while waking.due:
-            waking.woken()
+    waking, before = Waking(INTERVAL_S), dict[str, frozenset[str]]()
+    for now, look in enumerate(looks):
+        waking.look(look, 1000.0 * now)
+        gained = {p for p in look if look[p] - before.get(p, frozenset())}
+        assert waking.due(1000.0 * now) == gained
+        woken_at(waking, 1000.0 * now)
         before = look
