@@ -173,9 +173,9 @@ def _prepare(
     for claim, requests in zip(claims, plans, strict=True):
         total = 0
         for request, alternatives in zip(claim.requests, requests, strict=True):
-            planning.check_gates(request, profile.features)
+            planning.check_gates(request, claim.name, profile.features)
             for plan in alternatives:
-                planning.check(plan.alternative, profile.features)
+                planning.check(plan, profile.features)
                 if plan.alternative.mode == ALL:
                     yield from _everything(plan, books, pools)
             total = planning.add_to_limit(total, request, alternatives, claim.name, MAX_RESULTS)
@@ -193,7 +193,7 @@ def _everything(plan: Plan, books: Books, pools: Sequence[PoolView]) -> Iterator
         state = "being updated" if pool.incomplete else pool.invalid and f"invalid: {pool.invalid}"
         if state:
             raise Aborted(
-                f"{plan.name}: all devices are requested, but pool {pool.name} is {state}"
+                f"{plan.told}: all devices are requested, but pool {pool.name} is {state}"
             )
         for _ in pool.devices:
             if books.selectable(plan, at) and books.could_fit(plan, at):

@@ -15,8 +15,9 @@ from fettle.asks.claims import ALL, EXACT_COUNT, Alternative, Claim, Request
 class Plan:
     """One alternative during a search: what it needs, and which candidates its selectors match.
 
-    `everything` are the candidates that mode All needs, None in other modes. `matches` is None
-    for candidates that were not looked at yet.
+    `told` is what people call it: the claim's name and its own. `everything` are the candidates
+    that mode All needs, None in other modes. `matches` is None for candidates that were not looked
+    at yet.
     """
 
     __slots__ = (
@@ -28,10 +29,14 @@ class Plan:
         "everything",
         "matches",
         "request",
+        "told",
     )
 
-    def __init__(self, claim: int, request: Request, alternative: Alternative, size: int) -> None:
+    def __init__(
+        self, claim: int, name: str, request: Request, alternative: Alternative, size: int
+    ) -> None:
         self.claim = claim
+        self.told = f"{name}/{alternative.name}"
         self.request = request
         self.alternative = alternative
         self.count = alternative.count
@@ -52,25 +57,25 @@ Plans = Sequence[Sequence[Sequence[Plan]]]
 def lay_out(claims: Sequence[Claim], size: int) -> Plans:
     """A plan for every alternative, on `size` candidates."""
     return [
-        [[Plan(c, r, a, size) for a in r.alternatives] for r in claim.requests]
+        [[Plan(c, claim.name, r, a, size) for a in r.alternatives] for r in claim.requests]
         for c, claim in enumerate(claims)
     ]
 
 
-def check_gates(request: Request, features: Features) -> None:
+def check_gates(request: Request, claim: str, features: Features) -> None:
     """Raises Aborted where a request needs a gate that is off."""
     if request.listed and not features.prioritized_list:
-        raise Aborted(f"request {request.name}: the gate DRAPrioritizedList is off")
+        raise Aborted(f"{claim}/{request.name}: the gate DRAPrioritizedList is off")
     if features.consumable_capacity:
         return
     for alternative in request.alternatives:
         if alternative.capacity is not None:
-            raise Aborted(f"{alternative.name}: the gate DRAConsumableCapacity is off")
+            raise Aborted(f"{claim}/{alternative.name}: the gate DRAConsumableCapacity is off")
 
 
-def check(alternative: Alternative, features: Features) -> None:
+def check(plan: Plan, features: Features) -> None:
     """Raises Aborted or Unclear for what no device could satisfy."""
-    name = alternative.name
+    alternative, name = plan.alternative, plan.told
     if alternative.derived:
         if features.derived_attributes:
             raise Unclear(f"{name}: derived attributes are not modelled")

@@ -59,7 +59,7 @@ def _hopeless(
 ) -> str:
     for alternatives in requests:
         if all(len(able[id(plan)]) < plan.count for plan in alternatives):
-            return f"{alternatives[0].request.name}: too few devices can be allocated"
+            return f"{alternatives[0].told}: too few devices can be allocated"
     if profile.features.list_type_attributes or profile.quirks.distinct_by_request:
         return ""
     if len(books.candidates) > MOST_COMPARED:

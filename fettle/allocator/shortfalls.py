@@ -32,33 +32,39 @@ def shortfall(
     books = Books(claims, pools, match, profile)
     plans = planning.lay_out(claims, len(books.candidates))
     try:
-        for claim, requests in zip(claims, plans, strict=True):
+        for requests in plans:
             for alternatives in requests:
                 reasons: dict[str, list[Plan]] = {}
                 for plan in alternatives:
                     reason = yield from _alone(plan, books, profile)
                     reasons.setdefault(reason, []).append(plan)
                 if "" not in reasons:
-                    return "; ".join((*_told(claim, reasons), *_lacking(alternatives, pools)))
+                    return "; ".join((*_told(reasons), *_lacking(alternatives, pools)))
         known = yield from hopeless(claims, plans, books, profile)
     except (Aborted, Unclear) as error:
         return str(error)
     return _without_attribute(claims, plans, books) or known or _together(claims, plans, books)
 
 
-def _told(claim: Claim, reasons: Mapping[str, Sequence[Plan]]) -> Iterator[str]:
+def _told(reasons: Mapping[str, Sequence[Plan]]) -> Iterator[str]:
     for reason, plans in reasons.items():
-        yield f"{', '.join(f'{claim.name}/{plan.name}' for plan in plans)}: {reason}"
+        yield f"{', '.join(plan.told for plan in plans)}: {reason}"
 
 
 def _alone(plan: Plan, books: Books, profile: Profile) -> Generator[None, None, str]:
     """Why an alternative cannot be met even if nothing else is asked for; "" if it can."""
     obstacles: Counter[str] = Counter()
     matching: list[int] = []
+    in_use = 0
     for at in range(len(books.candidates)):
-        if books.selectable(plan, at):
-            matching.append(at)
-            obstacles[_obstacle(plan, at, books, profile)] += 1
+        try:
+            if books.selectable(plan, at):
+                matching.append(at)
+                obstacles[_obstacle(plan, at, books, profile)] += 1
+        except (Aborted, Unclear):
+            if plan.admin or not books.candidates[at].device.allocated:
+                raise
+            in_use += 1  # the scheduler does not look at it either
         if at % PAUSE == PAUSE - 1:
             yield
     books.exhaust()
@@ -69,6 +75,9 @@ def _alone(plan: Plan, books: Books, profile: Profile) -> Generator[None, None, 
         plan.count = len(matching)
     if matching and free >= plan.count:
         return ""
+    if not matching and in_use:
+        held = f"{in_use} {'device is' if in_use == 1 else 'devices are'} allocated"
+        return f"{held}, and no other device on this node matches"
     if not matching:
         return "no device on this node matches" if books.candidates else "there are no devices here"
     asked = "all" if everything else plan.count
@@ -140,7 +149,7 @@ def _without_attribute(claims: Sequence[Claim], plans: Plans, books: Books) -> s
                     attribute(constraint.attribute, books.candidates[at].device) for at in matching
                 ):
                     return (
-                        f"{claim.name}/{plan.name}: no matching device has the attribute "
+                        f"{plan.told}: no matching device has the attribute "
                         f"{constraint.attribute}, which a constraint compares"
                     )
     return ""

@@ -124,13 +124,13 @@ class Books:
             return False
         for expression in plan.alternative.selectors:
             if published.abort:
-                raise Aborted(f"{plan.name}: selectors on {published.id}: {published.abort}")
+                raise Aborted(f"{plan.told}: selectors on {published.id}: {published.abort}")
             outcome = self._match(expression, device)
             if outcome.kind is Kind.MATCH:
                 continue
             if outcome.kind is Kind.NO_MATCH:
                 return False
-            told = f"{plan.name} on {published.id}: {outcome.reason or outcome.kind}"
+            told = f"{plan.told} on {published.id}: {outcome.reason or outcome.kind}"
             raise Unclear(told) if outcome.undecided else Aborted(told)
         if device.misplaced:
             raise Aborted(f"{published.id}: {device.misplaced}")
@@ -217,7 +217,7 @@ class Books:
             self._release(undo)
             if must:
                 raise Aborted(
-                    f"{plan.name}: {device.id} is needed, but a constraint of the claim forbids it"
+                    f"{plan.told}: {device.id} is needed, but a constraint of the claim forbids it"
                 )
             return None
         return self._hold(plan, undo, multiple=multiple)

@@ -130,7 +130,7 @@ def ask_of(
         elif claim is not None and (held := claiming.uses(claim)) is not None:
             bound.append(Bound(entry.name, held, _nodes(claim), use.awaits))
         elif spec is None:
-            unsettled.append(f"claim {entry.name}: neither claim nor template is known yet")
+            unsettled.append(f"claim {entry.name}: {_missing(pod, entry)}")
         else:
             wanted = claiming.claim(entry.name, spec, view.classes)
             if reasons := _unreadable_classes(wanted, view):
@@ -165,6 +165,17 @@ def standing_selectors(view: View) -> Iterator[str]:
     for template in view.templates.values():
         for alternative in claiming.claim("", template.spec.spec, view.classes).alternatives():
             yield from alternative.selectors
+
+
+def _missing(pod: core.Pod, entry: core.PodResourceClaim) -> str:
+    """What an entry stands for that the cluster does not have, as far as is known."""
+    namespace, name = pod.metadata.namespace, entries.claim_name(pod, entry)
+    if entry.resource_claim_name is not None:
+        return f"ResourceClaim {namespace}/{name} does not exist"
+    template = f"ResourceClaimTemplate {namespace}/{entry.resource_claim_template_name}"
+    if name is None:
+        return f"{template} does not exist"
+    return f"neither ResourceClaim {namespace}/{name}, which was made for it, nor {template} exists"
 
 
 def _unreadable(

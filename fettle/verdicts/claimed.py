@@ -21,6 +21,8 @@ from fettle.verdicts.parts import UNDECIDED_VALUE, Choice, Part, unfit_part
 from fettle.view import SOME_DRIVER, DeviceView, NodeView, PoolView
 from fettle.wire.resource import DeviceToleration
 
+MOST_TOLD = 3
+"""Devices that are named of a claim."""
 VANISHED = Health(UNKNOWN_SCORE, State.UNKNOWN)
 """For a device that a claim holds but is not published: it may be dead, or its driver
 restarting.
@@ -38,7 +40,10 @@ def bound_part(bound: Bound, node: NodeView, acceptance: Acceptance) -> Part:
     """A claim that is allocated already pins the pod: its very devices are judged."""
     part = Part(frozenset(h.device.driver for h in bound.held))
     if not is_usable(bound, node):
-        return unfit_part(f"claim {bound.name} is allocated to other nodes", node)
+        devices = ", ".join(str(held.device) for held in bound.held[:MOST_TOLD])
+        more = ", …" if len(bound.held) > MOST_TOLD else ""
+        told = f"claim {bound.name} is allocated to other nodes"
+        return unfit_part(f"{told} (it holds {devices}{more})" if devices else told, node)
     wanted = {held.device for held in bound.held}
     pools = {(id_.driver, id_.pool) for id_ in wanted}
     here = [

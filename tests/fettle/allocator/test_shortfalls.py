@@ -10,7 +10,7 @@ from fettle.amounts import amount
 from fettle.asks.claims import ALL, Alternative, Claim, Constraint, Request
 from fettle.model import DeviceId
 from fettle.published import Capacity, Published
-from fettle.selectors.outcomes import MATCH, NO_MATCH, Outcome
+from fettle.selectors.outcomes import MATCH, NO_MATCH, Outcome, would_abort
 from fettle.view import DeviceView, PoolView
 from fettle.wire import resource
 from fettle.wire.resource import DeviceAttribute, DeviceTaint
@@ -66,6 +66,35 @@ def test_devices_that_match_are_counted_by_what_keeps_them_away() -> None:
 def test_too_few_of_them_are_too_few() -> None:
     said = why(b.pool(b.device("a")), requests=(request(count=2),))
     assert said == "k/g: 2 requested, 1 device matches"
+
+
+def test_a_device_in_use_on_which_the_selector_fails_is_only_in_use() -> None:
+    """The scheduler does not look at it either."""
+
+    def failing(expression: str, device: DeviceView) -> Outcome:
+        return would_abort("no such key") if device.allocated else match(expression, device)
+
+    other = b.device("x", driver="nic.example.com")
+    for devices, said in (
+        ((), "k/g: 2 devices are allocated, and no other device on this node matches"),
+        ((other,), "k/g: 2 devices are allocated, and no other device on this node matches"),
+        ((b.device("c"),), "k/g: 2 requested, 1 device matches"),
+    ):
+        held = [b.device(name, allocated=True) for name in "ab"]
+        claims = (Claim("k", (request(count=2),)),)
+        assert run(shortfall(claims, (b.pool(*held, *devices),), failing)) == said
+
+
+def test_an_error_names_the_claim_beside_the_request() -> None:
+    def failing(_expression: str, _device: DeviceView) -> Outcome:
+        return would_abort("no such key")
+
+    claims = [Claim(name, (request(),)) for name in ("left", "right")]
+    found = allocate(claims, [b.pool(b.device("a"))], failing, budget=AMPLE)
+    assert found.reason == f"left/g on {b.DRIVER}/n/a: no such key"
+    missing = Claim("right", (request(error="device class nosuch does not exist"),))
+    found = allocate([claims[0], missing], [b.pool(b.device("a"))], match, budget=AMPLE)
+    assert found.reason == "right/g: device class nosuch does not exist"
 
 
 def test_mode_all_minds_every_device() -> None:

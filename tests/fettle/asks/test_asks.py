@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -161,7 +163,29 @@ def test_while_a_claim_does_not_exist_its_template_is_judged_with_the_defaults_o
 def test_a_claim_that_nobody_has_seen_leaves_the_ask_unsettled() -> None:
     ask = asks.ask_of(b.pod(claim_pod(resourceClaimName="nope")), b.view(), POLICIES)
     assert ask is not None
-    assert ask.unsettled
+    (said,) = ask.unsettled
+    assert said.endswith(": ResourceClaim default/nope does not exist")
+
+
+@pytest.mark.parametrize(
+    ("status", "missing"),
+    [
+        ({}, ": ResourceClaimTemplate default/t does not exist"),
+        (
+            {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "p-gpu"}]},
+            ": neither ResourceClaim default/p-gpu, which was made for it, nor "
+            "ResourceClaimTemplate default/t exists",
+        ),
+    ],
+)
+def test_a_template_that_nobody_has_seen_is_named_and_the_claim_made_from_it(
+    status: dict[str, Any], missing: str
+) -> None:
+    pod = {**claim_pod(resourceClaimTemplateName="t"), "status": status}
+    ask = asks.ask_of(b.pod(pod), b.view(), POLICIES)
+    assert ask is not None
+    (said,) = ask.unsettled
+    assert said.endswith(missing)
 
 
 def test_a_class_that_does_not_exist_is_what_the_scheduler_would_stumble_over() -> None:

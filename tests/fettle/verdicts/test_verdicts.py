@@ -252,7 +252,7 @@ def test_a_claim_that_is_allocated_elsewhere_says_so() -> None:
     ask = Ask(INFERENCE, bound=(Bound("gpu", (Held(device.id),), nodes),))
     answer = verdict(ask, b.node(pools=(b.pool(device),)))
     assert answer.fits
-    assert answer.unfit == ("claim gpu is allocated to other nodes",)
+    assert answer.unfit == (f"claim gpu is allocated to other nodes (it holds {b.DRIVER}/n/a)",)
     assert answer.score == 5
 
 
