@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
+from extender.asked import SERVED, Asked
 from extender.connections import Answer, Connections, Handler, problem
 from extender.verbs import NotReady, Verbs
 from fettle.errors import BadInput
@@ -25,21 +26,31 @@ def make_connections(
 ) -> Connections:
     """POST /filter, /prioritize and /preempt; a protocol factory for a listener."""
     routes = {
-        f"/{name}": _handler(name, verb, metrics)
+        f"/{name}": _handler(name, verb, metrics, verbs.asked.at)
         for name, verb in (
             ("filter", verbs.filter),
             ("prioritize", verbs.prioritize),
             ("preempt", verbs.preempt),
         )
     }
-    return Connections(routes, max_body_mebibytes * 2**20)
+    return Connections(routes, max_body_mebibytes * 2**20, _not_served(verbs.asked))
 
 
-def _handler(name: str, verb: Verb, metrics: ExtenderMetrics) -> Handler:
+def _not_served(asked: Asked) -> Callable[[str], Answer]:
+    def answer(path: str) -> Answer:
+        asked.in_vain(path)
+        return problem(404, f"path {path} not found: {SERVED} are served")
+
+    return answer
+
+
+def _handler(
+    name: str, verb: Verb, metrics: ExtenderMetrics, asked_at: dict[str, float]
+) -> Handler:
     latency_s = metrics.latency_s.labels(name)
 
     def handle(body: bytes) -> Answer | Awaitable[Answer]:
-        started = time.perf_counter()
+        asked_at[name] = started = time.perf_counter()
         try:
             reply = verb(body)
         except Exception as error:

@@ -3,13 +3,14 @@
 import ipaddress
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import msgspec
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
+from extender.asked import scheduler_of
 from fettle import explain, readiness
 from fettle.asks import asks
 from fettle.policies import unreadable
@@ -24,7 +25,7 @@ class Browse:
     """Handlers over the newest view. `recent` are pods the extender was asked about.
 
     `extra_problems` lets other parts of the process say what keeps them from being ready, `notes`
-    what else `/readyz?verbose` should show.
+    what else `/readyz?verbose` should show. `schedulers` are those that ask, by name.
     """
 
     def __init__(
@@ -36,6 +37,7 @@ class Browse:
         extra_problems: Callable[[], list[str]] = list,
         notes: Callable[[], list[str]] = list,
         clock: Callable[[], float] = time.time,
+        schedulers: Collection[str] = (core.DEFAULT_SCHEDULER,),
     ) -> None:
         self._answers = answers
         self._registry = registry
@@ -44,6 +46,7 @@ class Browse:
         self._extra_problems = extra_problems
         self._notes = notes
         self._clock = clock
+        self._schedulers = schedulers
 
     def make_app(self) -> web.Application:
         """GET /explain, /policy, /devices, /livez, /readyz and /metrics."""
@@ -70,8 +73,16 @@ class Browse:
         verdicts = await self._answers.explained(asked) if asked is not None else {}
         view = self._answers.view
         resolved = asks.resolve_policy(pod, view, self._answers.policies)
-        told = await in_slices(lambda: explain.pod(key, resolved, asked, verdicts, view))
+        notes = self._notes_about(key, pod) if asked is not None else []
+        told = await in_slices(lambda: explain.pod(key, resolved, asked, verdicts, view, notes))
         return _json(told)
+
+    def _notes_about(self, key: str, pod: core.Pod) -> list[str]:
+        """That its scheduler does not ask, unless it did, whatever the settings say."""
+        name = scheduler_of(pod)
+        if name in self._schedulers or key in self._recent:
+            return []
+        return [explain.unasked(name, self._schedulers)]
 
     async def policy(self, request: web.Request) -> web.Response:
         """?pod=NAMESPACE/NAME: the policy that applies to it; ?name=NAME: that policy, the

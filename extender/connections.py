@@ -60,11 +60,22 @@ def problem(status: int, message: str) -> Answer:
     return Answer(status, msgspec.json.encode({"error": message}))
 
 
-class Connections:
-    """Makes a protocol for each connection, and drains them all. `routes` are POST handlers."""
+def _not_found(path: str) -> Answer:
+    return problem(404, f"path {path} not found")
 
-    def __init__(self, routes: dict[str, Handler], max_body_bytes: int) -> None:
+
+class Connections:
+    """Makes a protocol for each connection, and drains them all. `routes` are POST handlers;
+    `elsewhere` answers a POST to any other path."""
+
+    def __init__(
+        self,
+        routes: dict[str, Handler],
+        max_body_bytes: int,
+        elsewhere: Callable[[str], Answer] = _not_found,
+    ) -> None:
         self.routes = {path.encode(): handler for path, handler in routes.items()}
+        self.elsewhere = elsewhere
         self.max_body_bytes = max_body_bytes
         self.open: set[Connection] = set()
         self.emptied = asyncio.Event()
@@ -228,7 +239,8 @@ class Connection(asyncio.Protocol):
             return problem(400, f"not HTTP/1.1: {error}")
         handler = self._all.routes.get(path)
         if handler is None:
-            return problem(404, f"path {path[:_SHOWN].decode(errors='replace')} not found")
+            shown = path[:_SHOWN].decode(errors="replace")
+            return self._all.elsewhere(shown) if request.method == b"POST" else _not_found(shown)
         if request.method != b"POST":
             return problem(405, f"{request.method.decode()} is not allowed here; use POST")
         return handler(request.body)

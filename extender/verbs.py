@@ -8,11 +8,12 @@ reply, since a text that changes makes the scheduler retry without pause.
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import NamedTuple
 
 import structlog
 
+from extender.asked import Asked
 from extender.replies import Edition, Replies
 from fettle.asks.asks import Ask
 from fettle.errors import FettleError
@@ -61,11 +62,15 @@ class Foreseen(NamedTuple):
 
 class Verbs:
     """The extender's three verbs, bytes to bytes. `problem` says why we are not ready ("" if we
-    are); `recent` are the pods last asked about, for explanations.
+    are), `schedulers` which are to ask; `recent` are the pods last asked about, for explanations.
     """
 
     def __init__(
-        self, answers: Answers, metrics: ExtenderMetrics, problem: Callable[[], str]
+        self,
+        answers: Answers,
+        metrics: ExtenderMetrics,
+        problem: Callable[[], str],
+        schedulers: Collection[str] = (core.DEFAULT_SCHEDULER,),
     ) -> None:
         self._answers = answers
         self._metrics = metrics
@@ -74,6 +79,7 @@ class Verbs:
         self._foreseen: Foreseen | None = None
         self._unasked = 0
         self._warned_of_nodes = False
+        self.asked = Asked(metrics, schedulers)
         self.recent: OrderedDict[str, core.Pod] = OrderedDict()
 
     def filter(self, body: bytes) -> bytes | Awaitable[bytes]:
@@ -229,6 +235,7 @@ class Verbs:
         return result
 
     def _remember(self, pod: core.Pod) -> None:
+        self.asked.about(pod)
         self.recent[pod.metadata.key] = pod
         self.recent.move_to_end(pod.metadata.key)
         if len(self.recent) > REMEMBERED_PODS:

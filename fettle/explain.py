@@ -4,7 +4,7 @@ Reasons are made where they are found, and put together here. The dictionaries a
 and `/devices` answer and what the command line prints.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -98,11 +98,22 @@ def _choice(choice: Choice) -> dict[str, Any]:
     }
 
 
+NOT_IN_VIEW = (
+    "the pod was deleted, is finished, or has not been seen yet: this is about the pod as the "
+    "scheduler last sent it"
+)
+
+
 def pod(
-    key: str, resolved: Resolved, asked: Ask | None, verdicts: dict[str, Verdict], view: View
+    key: str,
+    resolved: Resolved,
+    asked: Ask | None,
+    verdicts: dict[str, Verdict],
+    view: View,
+    notes: Sequence[str] = (),
 ) -> dict[str, Any]:
     """A pod's policy and where it comes from, its ask, and each node's verdict, own health and
-    units that the pod may be given and of which something is said."""
+    units that the pod may be given and of which something is said; `notes` are about all of it."""
     placement = resolved.policy.placement
     resources = [units.resource for units in asked.units] if asked is not None else []
     nodes = {}
@@ -122,8 +133,17 @@ def pod(
             "warnings": list(resolved.warnings),
         },
         "ask": ask(asked) if asked is not None else None,
+        "notes": [*([] if key in view.pods else [NOT_IN_VIEW]), *notes],
         "nodes": nodes,
     }
+
+
+def unasked(scheduler: str, named: Collection[str]) -> str:
+    """What it means for a pod that its scheduler is none of those that the settings name."""
+    return (
+        f"scheduler {scheduler} does not ask Fettle, as far as the settings say (scheduler.names: "
+        f"{', '.join(named) or 'none'}): it places this pod without these verdicts"
+    )
 
 
 def _units(node: NodeView, resources: Sequence[str]) -> Iterator[dict[str, Any]]:
@@ -134,7 +154,27 @@ def _units(node: NodeView, resources: Sequence[str]) -> Iterator[dict[str, Any]]
 
 
 def _unit(one: UnitView) -> dict[str, Any]:
-    return {"unit": one.unit, "allocated": one.allocated, **health(one.health)}
+    """`count`: how many units of the resource it is, of which no pod is given the `withdrawn`;
+    `allocated`: live pods are known to hold some. `about` says what is special of it."""
+    return {
+        "unit": one.unit,
+        "count": one.count,
+        "withdrawn": one.withdrawn,
+        "allocated": one.allocated > 0,
+        "about": _about(one),
+        **health(one.health),
+    }
+
+
+def _about(one: UnitView) -> str:
+    """What is special of a unit, in words; "" if nothing is."""
+    withdrawn = "withdrawn by the device plugin" if one.withdrawn else ""
+    if one.alternatives:
+        units = "1 unit" if one.count == 1 else f"{one.count} units"
+        return f"counts as {units}, it may be of {' or '.join(one.alternatives)} instead"
+    if one.count == 1 or (one.withdrawn and not one.left):
+        return withdrawn
+    return f"{one.count} units" + (f", {one.withdrawn} of them {withdrawn}" if withdrawn else "")
 
 
 def policy(resolved: Resolved, ignored: Sequence[str] = ()) -> dict[str, Any]:
@@ -186,7 +226,8 @@ def reason(value: dict[str, Any]) -> str:
         if value[part]:
             more = f" (+{len(value[part]) - 1} more)" if len(value[part]) > 1 else ""
             return "; ".join((f"{prefix}{value[part][0]}{more}", *value["notes"]))
-    judged = (*value["devices"], value["health"], *value.get("units", ()))
+    given = (u for u in value.get("units", ()) if u.get("withdrawn", 0) < u.get("count", 1))
+    judged = (*value["devices"], value["health"], *given)
     evidence = [e for one in judged for e in one["evidence"]]
     told = max(evidence, key=lambda e: e["weight"])["text"] if evidence else ""
     tolerated = dict.fromkeys(f"taint {t}" for d in value["devices"] for t in d["tolerated"])

@@ -17,7 +17,9 @@ from fettle.policy import (
     INFERENCE,
     MIN_SCORE_ANNOTATION,
     ON_DEVICE_FAILURE_ANNOTATION,
+    Degraded,
     OnDeviceFailure,
+    Placement,
     Policy,
 )
 
@@ -140,6 +142,17 @@ def _with_min_score(policy: Policy, text: str) -> Policy:
 def _with_failure(policy: Policy, text: str) -> Policy:
     failure = msgspec.structs.replace(policy.failure, on_device_failure=OnDeviceFailure(text))
     return msgspec.structs.replace(policy, failure=failure)
+
+
+def prefers_in_vain(placement: Placement, degraded_below: float) -> str:
+    """What the minimum score does to devices that are preferred for being degraded, which begins
+    below `degraded_below`; "" if some of them are left."""
+    if placement.degraded is not Degraded.PREFER or placement.min_score < degraded_below:
+        return ""
+    return (
+        f"{placement.min_score:g} refuses every device that becomes Degraded (score below "
+        f"{degraded_below:g}), so degraded: Prefer finds none to prefer"
+    )
 
 
 NO_EFFECT_YET = "has no effect yet: Fettle neither marks nor evicts running pods"

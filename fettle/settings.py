@@ -11,15 +11,19 @@ import msgspec
 from fettle import own_yaml
 from fettle.allocator import gates
 from fettle.errors import SettingsError
-from fettle.policies import Policies
+from fettle.policies import Policies, prefers_in_vain
 from fettle.policy import BUILT_IN, INFERENCE, Policy, RuleSeverity, Validation
+from fettle.wire.core import DEFAULT_SCHEDULER
 
 _RULE = re.compile(r"FTL\d{3}")
 _POLICY_NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,61}[a-z0-9])?")
 """As the API server takes it, and a namespace's label can name it."""
+_SCHEDULER_NAME = re.compile(r"\S{1,253}")
+"""Neither the API server nor kube-scheduler asks for more."""
 _LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _LONGEST_LABEL, _LONGEST_NAME = 63, 253
 _LONGEST = 500
+BOOKMARKS_S = 60.0
 API_SERVER_WAITS_S = 3.0
 """`timeoutSeconds` in `deploy/webhook/`."""
 
@@ -79,17 +83,29 @@ class HealthSettings(_Section, frozen=True, kw_only=True):
 
 
 class SchedulerSettings(_Section, frozen=True, kw_only=True):
-    """What decides which devices kube-scheduler takes, and cannot be read from it.
+    """Which schedulers ask Fettle, and what decides which devices they take; none of it can be read
+    from them.
 
-    `feature_gates` as its `--feature-gates` has them ("DRAPrioritizedList=false"): those that
-    concern DRA and differ from the defaults of the server's version. `binding_timeout_seconds` is
-    `bindingTimeout` of its DynamicResourcesArgs.
+    `names` are the `spec.schedulerName` of pods whose scheduler has Fettle's `extenders` entry, as
+    all profiles of one configuration do. Only pods of these get the marker `fettle.dev/claims`,
+    since any other scheduler finds no node for it. `feature_gates` as its `--feature-gates` has
+    them ("DRAPrioritizedList=false"): those that concern DRA and differ from the defaults of the
+    server's version. `binding_timeout_seconds` is `bindingTimeout` of its DynamicResourcesArgs.
     """
 
+    names: tuple[str, ...] = (DEFAULT_SCHEDULER,)
     feature_gates: str = ""
     binding_timeout_seconds: float = 600.0
 
     def __post_init__(self) -> None:
+        for index, name in enumerate(self.names):
+            _check(
+                "scheduler.names",
+                _SCHEDULER_NAME.fullmatch(name) is not None,
+                f"{name[:_LONGEST_NAME]!r} must be a pod's spec.schedulerName, such as "
+                f"{DEFAULT_SCHEDULER}",
+            )
+            _check("scheduler.names", name not in self.names[:index], f"{name!r} is given twice")
         try:
             gates.parse(self.feature_gates)
         except ValueError as error:
@@ -127,14 +143,18 @@ class BreakerSettings(_Section, frozen=True, kw_only=True):
 
 
 class SourceSettings(_Section, frozen=True, kw_only=True):
-    """`silent_after_seconds` without any contact (event or bookmark, which come about once a
-    minute): not ready, the extender answers `Error` instead of verdicts.
+    """`silent_after_seconds` without any contact (event or bookmark): not ready, the extender
+    answers `Error` instead of verdicts. More than 60, since bookmarks come about once a minute.
     """
 
     silent_after_seconds: float = 150.0
 
     def __post_init__(self) -> None:
-        _check("sources", 0 < self.silent_after_seconds < inf, "silentAfterSeconds must be > 0")
+        _check(
+            "sources",
+            1 <= self.silent_after_seconds < inf,
+            "silentAfterSeconds must be at least 1, and should be more than 60",
+        )
 
 
 class TLSSettings(_Section, frozen=True, kw_only=True):
@@ -316,6 +336,19 @@ class Settings(_Section, frozen=True, kw_only=True):
         say.
         """
         return self.scheduler.disabled | set(self.lint.disabled_features)
+
+    def remarks(self) -> list[str]:
+        """What is allowed and hardly meant, one sentence each, for the log."""
+        found = []
+        if (seconds := self.sources.silent_after_seconds) < BOOKMARKS_S:
+            found.append(
+                f"sources.silentAfterSeconds {seconds:g} is less than the {BOOKMARKS_S:g} s between"
+                " bookmarks of an API server: while nothing changes there, Fettle is not ready"
+            )
+        for name, policy in sorted(self.all_policies().by_name.items()):
+            if vain := prefers_in_vain(policy.placement, self.health.degraded_below):
+                found.append(f"policy {name}: minScore {vain}")
+        return found
 
     def all_policies(self) -> Policies:
         """The built-in policies and the settings' own, which replace built-in ones by name."""

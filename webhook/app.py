@@ -78,9 +78,14 @@ def make_app(
     DevicePolicies require. `unknown` are kinds of which there may be objects that no view shows.
     """
     policies, rows = settings.all_policies(), settings.webhook.workloads
-    means = Means(policies, with_own(rows))
+    means = Means(policies, with_own(rows), schedulers=settings.scheduler.names)
     grounds = Grounds(
-        linter or Linter(), policies, settings.lint.levels, engines, shapes.with_own(rows)
+        linter or Linter(),
+        policies,
+        settings.lint.levels,
+        engines,
+        shapes.with_own(rows),
+        thresholds=settings.health,
     )
     webhook = Webhook(
         publisher,

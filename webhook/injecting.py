@@ -65,7 +65,11 @@ class Injecting:
 
     def remove(self, place: Place) -> None:
         self.editing.remove(place.path)
-        self._values.pop(place.name, None)
+        self.forget(place.name)
+
+    def forget(self, name: str) -> None:
+        """What was edited by other means is no longer there."""
+        self._values.pop(name, None)
 
     def note(self, name: str, value: Any) -> None:
         """Record what was edited by other means."""

@@ -6,7 +6,7 @@ result changes nothing.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 from fettle.asks.entries import EXTENDED_RESOURCE_CLAIM
@@ -15,6 +15,7 @@ from fettle.policies import Policies, Resolved
 from fettle.policy import ANNOTATION, ANNOTATIONS
 from fettle.slicing import in_slices
 from fettle.view import View
+from fettle.wire.core import DEFAULT_SCHEDULER
 from webhook import carrying, claims, jobs, jobsets, pods, stamping, trainjobs
 from webhook.gates import EVERYTHING, Gates
 from webhook.injecting import Injecting
@@ -25,11 +26,13 @@ from webhook.workloads import WORKLOADS, Table, Workload
 
 
 class Means(NamedTuple):
-    """What mutation goes by. `gates` None: not known yet what the cluster keeps of claims."""
+    """What mutation goes by. `gates` None: not known yet what the cluster keeps of claims.
+    `schedulers` are those that ask Fettle, by name."""
 
     policies: Policies
     workloads: Table = WORKLOADS
     gates: Gates | None = EVERYTHING
+    schedulers: Collection[str] = (DEFAULT_SCHEDULER,)
 
 
 class Mutation(NamedTuple):
@@ -85,7 +88,9 @@ def _pod(request: Request, pod: dict[str, Any], view: View, means: Means) -> Mut
             pods.restart(injecting, codes)
         elif codes and means.gates is None:
             undecided = undecided or "gates"
-    if pods.needs_marker(spec):
+    if (text(spec.get("schedulerName")) or DEFAULT_SCHEDULER) not in means.schedulers:
+        pods.unmark(injecting)
+    elif pods.needs_marker(spec):
         pods.mark(injecting)
     return _finished(injecting, resolved, undecided)
 

@@ -1,8 +1,9 @@
 """What is injected into pods: the policy's node tolerations, the exit codes after which a container
 starts again, and the marker of pods with claims.
 
-The marker is an extended resource that no node has. The scheduler is told to ignore it and to ask
-the extender about pods that carry it; the kubelet drops extended resources its node does not know.
+The marker is an extended resource that no node has. A scheduler that asks the extender is told to
+ignore it, and to ask about pods that carry it; to any other it is a resource that is nowhere, so
+only pods of those that ask get it. The kubelet drops extended resources its node does not know.
 """
 
 from collections.abc import Sequence
@@ -40,6 +41,20 @@ def mark(injecting: Injecting) -> None:
     """Put the marker on the first container: a limit, and the equal request that one needs."""
     for part in ("limits", "requests"):
         injecting.set(_CONTAINERS.at(0, "resources", part, MARKER), "1")
+
+
+def unmark(injecting: Injecting) -> None:
+    """Take away the marker that an earlier injection put: another webhook has given the pod to a
+    scheduler that finds no node for it since."""
+    names = [name for name in injecting.before.values if name.endswith(f"[{MARKER}]")]
+    if not names:
+        return
+    for index, container in mappings(mapping(injecting.document, "spec").get("containers")):
+        for part in ("limits", "requests"):
+            if MARKER in mapping(container, "resources", part):
+                injecting.remove(_CONTAINERS.at(index, "resources", part, MARKER))
+    for name in names:
+        injecting.forget(name)
 
 
 def restart(injecting: Injecting, exit_codes: Sequence[int]) -> None:

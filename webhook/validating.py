@@ -17,6 +17,7 @@ from fettle.lint.policies import in_vain, requirements
 from fettle.lint.shapes import POD_TEMPLATES, Table
 from fettle.policies import Policies
 from fettle.policy import Validation as Levels
+from fettle.settings import HealthSettings
 from fettle.verdicts.requirements import Engines
 from fettle.view import View
 from webhook.authored import authored
@@ -30,7 +31,7 @@ class Grounds(NamedTuple):
 
     `levels` say cluster-wide how severe findings are. `engines` compile what DevicePolicies
     require; without them that is not judged. `templates` say where kinds keep those of their pods;
-    `unknown` are kinds of which the view may lack objects.
+    `unknown` are kinds of which the view may lack objects; `thresholds` say what is degraded.
     """
 
     linter: Linter
@@ -39,6 +40,7 @@ class Grounds(NamedTuple):
     engines: Engines | None = None
     templates: Table = POD_TEMPLATES
     unknown: frozenset[str] = frozenset()
+    thresholds: HealthSettings = HealthSettings()
 
 
 class Validation(NamedTuple):
@@ -75,7 +77,7 @@ async def validate(request: Request, view: View, grounds: Grounds) -> Validation
     manifest = _manifest(request, new, grounds.templates)
     if grounds.engines is not None:
         await grounds.engines.evaluate(requirements(manifest))
-    if vain := tuple(in_vain(manifest, grounds.engines)):
+    if vain := tuple(in_vain(manifest, grounds.engines, grounds.thresholds)):
         return Validation(warned=vain)
     levels = levels_for(manifest, view, grounds.policies, grounds.levels)
     found = await grounds.linter.lint(manifest, view, levels, unknown=grounds.unknown)

@@ -26,13 +26,14 @@ Table = Mapping[tuple[str, str], Workload]
 """By API group and kind."""
 
 _RESTAMPED = {
+    ("", "ReplicationController"),
     *(("apps", kind) for kind in ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet")),
     ("batch", "CronJob"),
     ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"),
 }
 _ALSO_MADE = {("batch", "Job"), ("jobset.x-k8s.io", "JobSet")}
-_NEVER_ANNOTATED = {("", "PodTemplate"), ("", "ReplicationController")}
-"""They are judged, and never sent to be changed."""
+_NEVER_ANNOTATED = {("", "PodTemplate")}
+"""They are judged by `fettle lint`, and never sent: no pod is made of them."""
 
 
 def _of_templates(kind: tuple[str, str], paths: Iterable[shapes.Path]) -> Workload:

@@ -40,6 +40,8 @@ def explain_pod(server: str, name: str, output: str) -> None:
     out.print(f"[bold]{escape(data['pod'])}[/]  policy {policy['name']} ({policy['origin']})")
     for warning in policy["warnings"]:
         out.print(f"[yellow]{escape(warning)}[/]")
+    for note in data["notes"]:
+        out.print(f"[yellow]{escape(note)}[/]")
     if data["ask"] is None:
         out.print("needs no devices: every node is allowed")
         return
@@ -109,7 +111,8 @@ def print_evidence(out: Any, nodes: dict[str, Any]) -> None:
         told = [(name, v["health"], own)]
         for unit in v.get("units", ()):
             lines = _beside(own, unit)
-            told.append((f"{unit['resource']} {unit['unit']} on {name}", unit, lines))
+            about = f" ({unit['about']})" if unit.get("about") else ""
+            told.append((f"{unit['resource']} {unit['unit']} on {name}{about}", unit, lines))
         for device in v["devices"]:
             if device["device"] not in devices and (lines := _beside(own, device)):
                 devices.add(device["device"])
@@ -160,7 +163,8 @@ def devices(server: str, output: str, *, everything: bool) -> None:
     ]
     rows += [(_used_by(device["nodes"]), device["device"], device) for device in data["network"]]
     for where, what, health in rows:
-        why = "; ".join(e["text"] for e in health["evidence"])
+        said = [e["text"] for e in health["evidence"]]
+        why = "; ".join(filter(None, (health.get("about"), *said)))
         score = f"{health['score']:.2f}"
         table.add_row(escape(where), escape(what), score, health["state"], escape(why))
     out = console()

@@ -109,8 +109,16 @@ def explain() -> None:
     """Explain the decisions of a running Fettle."""
 
 
+def _pod_name(_context: click.Context, _parameter: click.Parameter, given: str) -> str:
+    parts = given.split("/")
+    if len(parts) != 2 or not all(parts):
+        name = parts[-1] or "NAME"
+        raise click.BadParameter(f"{given!r}: write NAMESPACE/NAME, such as default/{name}")
+    return given
+
+
 @explain.command()
-@click.argument("name", metavar="NAMESPACE/NAME")
+@click.argument("name", metavar="NAMESPACE/NAME", callback=_pod_name)
 @_SERVER
 @_OUTPUT
 def pod(name: str, server: str, output: str) -> None:

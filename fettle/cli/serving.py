@@ -86,6 +86,8 @@ def run(plan: Plan) -> None:
     logs.configure(plan.log_level)
     settings = load(plan.settings)
     check(settings)
+    for remark in settings.remarks():
+        _LOG.warning(remark)
     uvloop.run(_serve(plan, settings))
 
 
@@ -218,6 +220,7 @@ class House:
             self._settings.sources.silent_after_seconds,
             lambda: [why for problem in self._problems if (why := problem())],
             lambda: [note for notes in self._notes for note in notes()],
+            schedulers=self._settings.scheduler.names,
         )
         await self._listen(AppListener("browse", address, None, browse.make_app()), Secured(None))
 
@@ -228,7 +231,9 @@ class House:
         if "extender" not in self._plan.roles:
             return None, {}
         metrics = ExtenderMetrics(self._registry)
-        verbs = Verbs(self._answers, metrics, self._problem)
+        schedulers = self._settings.scheduler.names
+        verbs = Verbs(self._answers, metrics, self._problem, schedulers)
+        self._notes.append(verbs.asked.notes)
         limit = self._settings.extender.max_body_mebibytes
         return make_connections(verbs, metrics, limit), verbs.recent
 

@@ -71,6 +71,14 @@ NO_EFFECT = Check(
     "A DevicePolicy with `onDeviceFailure: Evict`, which is reserved.",
     "No pod is evicted; the webhook warns when the policy is written, and never refuses it.",
 )
+PREFERS_IN_VAIN = Check(
+    "FTL108",
+    "prefers-what-it-refuses",
+    Severity.WARN,
+    "A DevicePolicy with `degraded: Prefer` and a `minScore` that degraded devices do not reach.",
+    "They are refused instead of preferred; the webhook warns when the policy is written, and "
+    "never refuses it.",
+)
 WRONG_TYPE = Check(
     "FTL106",
     "wrong-type",
@@ -86,6 +94,7 @@ CHECKS = (
     IGNORED_REQUIREMENT,
     WRONG_TYPE,
     NO_EFFECT,
+    PREFERS_IN_VAIN,
 )
 IDS = frozenset({*(rule.id for rule in RULES), *(check.id for check in CHECKS)})
 """All that a policy and the settings can name."""

@@ -13,19 +13,24 @@ from fettle.lint.checks import (
     IGNORED_REQUIREMENT,
     INVALID_POLICY,
     NO_EFFECT,
+    PREFERS_IN_VAIN,
     UNKNOWN_RULE,
 )
 from fettle.lint.fields import Field
 from fettle.lint.findings import Finding
 from fettle.lint.manifests import Manifest
 from fettle.lint.names import nearest
-from fettle.policies import NO_EFFECT_YET, Policies, Resolved
+from fettle.policies import NO_EFFECT_YET, Policies, Resolved, prefers_in_vain
 from fettle.policy import ANNOTATION, ANNOTATIONS, OnDeviceFailure, Policy, Requirement
+from fettle.settings import HealthSettings
 from fettle.wire import kinds
 from fettle.wire.policies import DevicePolicy
 
 if TYPE_CHECKING:
     from fettle.verdicts.requirements import Engines
+
+
+_THRESHOLDS = HealthSettings()
 
 
 # --- DevicePolicies
@@ -44,10 +49,13 @@ def invalid(manifest: Manifest) -> Iterator[Finding]:
         yield INVALID_POLICY.finding(manifest.root.at("spec"), reason)
 
 
-def in_vain(manifest: Manifest, engines: "Engines | None") -> Iterator[Finding]:
+def in_vain(
+    manifest: Manifest, engines: "Engines | None", thresholds: HealthSettings = _THRESHOLDS
+) -> Iterator[Finding]:
     """What has no effect in a DevicePolicy and the API server cannot check.
 
-    `engines` have compiled its requirements; without them, these are not judged.
+    `engines` have compiled its requirements; without them, these are not judged. `thresholds` say
+    from which score on a device is degraded.
     """
     policy, _ = _read(manifest)
     if policy is None:
@@ -62,6 +70,12 @@ def in_vain(manifest: Manifest, engines: "Engines | None") -> Iterator[Finding]:
     if policy.failure.on_device_failure is OnDeviceFailure.EVICT:
         failure = manifest.root.at("spec", "failure", "onDeviceFailure")
         yield NO_EFFECT.finding(failure, f"Evict {NO_EFFECT_YET}")
+    below = thresholds.degraded_below
+    if vain := prefers_in_vain(policy.placement, below):
+        minimum = manifest.root.at("spec", "placement", "minScore")
+        yield PREFERS_IN_VAIN.finding(
+            minimum, vain, f"write less than {below:g}, or degraded: Allow"
+        )
     if engines is None:
         return
     stand = manifest.root.entries("spec", "placement", "requires")

@@ -77,7 +77,12 @@ class PodResourceClaim(Wire, frozen=True, kw_only=True):
     resource_claim_template_name: str | None = None
 
 
+DEFAULT_SCHEDULER = "default-scheduler"
+"""`spec.schedulerName` of pods that say none; the API server writes it there before admission."""
+
+
 class PodSpec(Wire, frozen=True, kw_only=True):
+    scheduler_name: str | None = None
     node_name: str | None = None
     containers: tuple[Container, ...] | None = None
     init_containers: tuple[Container, ...] | None = None

@@ -10,6 +10,7 @@ import json
 import shutil
 import ssl
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -104,6 +105,19 @@ class ControlPlane:
         file.write_text(json.dumps(made, indent=1))
         command = components.scheduler(self.ports, self._pki, file)
         await self._run(command, f"https://127.0.0.1:{self.ports.scheduler}/readyz")
+
+    async def start_second_scheduler(self, name: str) -> None:
+        """A stock one beside the other, without extenders, for pods of this `schedulerName`; it
+        runs until the end."""
+        kubeconfig = self.kubeconfig_for_user("system:kube-scheduler")
+        profiles = {"profiles": [{"schedulerName": name}]}
+        made = components.scheduler_configuration(profiles, kubeconfig)
+        file = self.folder / f"kube-scheduler-{name}-config.json"
+        file.write_text(json.dumps(made, indent=1))
+        ports = replace(self.ports, scheduler=free_port())
+        command = components.scheduler(ports, self._pki, file)
+        url = f"https://127.0.0.1:{ports.scheduler}/readyz"
+        await self._run(command, url, name=f"kube-scheduler-{name}")
 
     async def stop_scheduler(self, *, kill: bool = False) -> None:
         await self._stop("kube-scheduler", kill)
@@ -205,8 +219,8 @@ class ControlPlane:
         tls.load_cert_chain(self.folder / f"{_file_name(user)}.pem")
         return tls
 
-    async def _run(self, command: list[str], ready_url: str) -> None:
-        name = command[0]
+    async def _run(self, command: list[str], ready_url: str, name: str = "") -> None:
+        name = name or command[0]
         if name in self._processes:
             raise RuntimeError(f"{name} is running already")
         started = time.monotonic()

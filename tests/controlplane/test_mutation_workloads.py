@@ -43,6 +43,7 @@ WORKLOADS: dict[str, Object] = {
     "apps/v1/StatefulSet": {**SELECTED, "serviceName": "w", "template": _template(**STANDING)},
     "apps/v1/DaemonSet": {**SELECTED, "template": _template(**STANDING)},
     "apps/v1/ReplicaSet": {**SELECTED, "template": _template(**STANDING)},
+    "v1/ReplicationController": {"selector": {"app": "w"}, "template": _template(**STANDING)},
     "batch/v1/Job": {
         "completionMode": "Indexed",
         "completions": 4,

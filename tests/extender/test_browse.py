@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 from aiohttp.test_utils import make_mocked_request
 from prometheus_client import CollectorRegistry
@@ -11,6 +12,7 @@ from fettle.selectors.engine import SelectorEngine
 from fettle.settings import Settings
 from fettle.verdicts.answering import Answers
 from fettle.view import Publisher
+from fettle.wire import core
 from tests.fettle import building as b
 
 UNREADABLE = {
@@ -56,3 +58,45 @@ async def test_others_are_told_how_many_objects_cannot_be_read_and_none_of_their
 
 async def test_others_are_told_of_no_quarantine_where_there_is_none() -> None:
     assert "quarantined" not in await readyz("192.0.2.7", {})
+
+
+async def notes(scheduler: str | None, *, named: tuple[str, ...], asked: bool = False) -> list[str]:
+    """What is said beside the verdicts on a pod of this scheduler."""
+    raw = b.gpu_pod()
+    raw["spec"]["schedulerName"] = scheduler
+    pod = msgspec.convert(raw, core.Pod)
+    publisher = Publisher()
+    publisher.publish(b.view(b.node("n1", gpus=1), pods={"default/p": pod}), frozenset())
+    answers = Answers(publisher, SelectorEngine(), Settings())
+    recent = {"default/p": pod} if asked else {}
+    browse = Browse(answers, CollectorRegistry(), recent, 300.0, schedulers=named)
+    request: Any = make_mocked_request("GET", "/explain?pod=default/p").clone(remote="127.0.0.1")
+    reply = await browse.explain(request)
+    assert isinstance(reply.body, bytes)
+    told = msgspec.json.decode(reply.body)
+    assert "n1" in told["nodes"]
+    found: list[str] = told["notes"]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "named"),
+    [("second", ("default-scheduler", "other")), ("default-scheduler", ()), (None, ("second",))],
+)
+async def test_a_pod_of_a_scheduler_that_does_not_ask_is_explained_with_a_note(
+    scheduler: str | None, named: tuple[str, ...]
+) -> None:
+    (note,) = await notes(scheduler, named=named)
+    assert note == (
+        f"scheduler {scheduler or 'default-scheduler'} does not ask Fettle, as far as the settings "
+        f"say (scheduler.names: {', '.join(named) or 'none'}): it places this pod without these "
+        "verdicts"
+    )
+
+
+@pytest.mark.parametrize("scheduler", ["second", None])
+async def test_a_pod_of_a_scheduler_that_asks_is_explained_without_one(
+    scheduler: str | None,
+) -> None:
+    assert await notes(scheduler, named=("default-scheduler", "second")) == []
+    assert await notes(scheduler, named=("third",), asked=True) == []

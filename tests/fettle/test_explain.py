@@ -4,19 +4,20 @@ from types import SimpleNamespace
 from typing import Any
 
 import msgspec
+import pytest
 
 from fettle import explain
 from fettle.asks.asks import Ask, Bound, Units
 from fettle.asks.claims import Alternative, Claim, Held, Request
 from fettle.cli.asking import evidence_lines, print_evidence
-from fettle.model import Health, State, Weighed
+from fettle.model import SOUND, Health, State, Weighed
 from fettle.policies import Policies
 from fettle.policy import BUILT_IN
 from fettle.selectors.outcomes import MATCH
 from fettle.verdicts.acceptance import Acceptance
 from fettle.verdicts.claimed import Allocator
 from fettle.verdicts.verdicts import judge
-from fettle.view import NodeView
+from fettle.view import NodeView, PluginView, UnitView
 from fettle.wire import core
 from tests.fettle import building as b
 
@@ -50,7 +51,7 @@ NODE = b.node(pools=(b.pool(b.device("a"), b.device("b")),))
 def test_a_node_to_which_a_claim_is_not_allocated_does_not_fit() -> None:
     value = told(bound("a", to="other"), NODE)
     assert explain.word(value) == "no fit"
-    assert explain.reason(value) == "claim k is allocated to other nodes"
+    assert explain.reason(value).startswith("claim k is allocated to other nodes (it holds ")
     assert (value["fits"], value["allowed"]) == (False, True)
 
 
@@ -93,6 +94,14 @@ def test_what_nothing_provides_does_not_fit_and_what_is_not_known_is_undecided()
     )
 
 
+def test_a_pod_that_is_not_in_the_view_is_told_of_as_it_was() -> None:
+    resolved = Policies().resolve({}, {}, {}, {})
+    gone = explain.pod("ns/p", resolved, None, {}, b.view())
+    assert "deleted" in gone["notes"][0]
+    there = explain.pod("ns/p", resolved, None, {}, b.view(pods={"ns/p": b.pod(b.gpu_pod())}))
+    assert there["notes"] == []
+
+
 def test_evidence_names_the_object_that_says_it() -> None:
     line = evidence_lines(explain.health(b.health(0.5))["evidence"])[0]
     assert line.endswith("[node, test, Node n]")
@@ -108,6 +117,47 @@ def test_the_unit_that_makes_a_node_worth_less_is_told_with_its_evidence() -> No
     assert (unit["resource"], unit["unit"], unit["score"]) == (b.RESOURCE, "GPU-a", 0.25)
     assert unit["evidence"][0]["text"] == "a fault"
     assert explain.reason(value) == "a fault"
+
+
+def test_a_withdrawn_unit_is_not_why_a_node_is_worth_what_it_is() -> None:
+    node = b.node(gpus=7, units={"GPU-a": 0.25}, withdrawn=frozenset({"GPU-a"}))
+    ask = Ask(INFERENCE, units=(Units(b.RESOURCE, 1),))
+    answer = judge(ask, node, Acceptance(ask.policy.placement), Allocator(lambda *_: MATCH))
+    resolved = Policies().resolve({}, {}, {}, {})
+    value = explain.pod("ns/p", resolved, ask, {"n": answer}, b.view(node))["nodes"]["n"]
+    assert explain.reason(value) == f"{b.RESOURCE}: 1 of 8 withdrawn by the device plugin: GPU-a"
+    (unit,) = value["units"]
+    assert unit["about"] == "withdrawn by the device plugin"
+    printed: list[str] = []
+    print_evidence(SimpleNamespace(print=printed.append), {"n": value})
+    unit_line, evidence_line = printed
+    assert unit_line.endswith("GPU-a on n (withdrawn by the device plugin): Unhealthy 0.25")
+    assert "a fault" in evidence_line
+
+
+@pytest.mark.parametrize(
+    ("unit", "about"),
+    [
+        (UnitView("u", SOUND), ""),
+        (UnitView("u", SOUND, withdrawn=1), "withdrawn by the device plugin"),
+        (UnitView("u", SOUND, count=4), "4 units"),
+        (UnitView("u", SOUND, count=4, withdrawn=4), "withdrawn by the device plugin"),
+        (
+            UnitView("u", SOUND, count=4, withdrawn=1),
+            "4 units, 1 of them withdrawn by the device plugin",
+        ),
+        (
+            UnitView("u", SOUND, count=2, alternatives=("r",)),
+            "counts as 2 units, it may be of r instead",
+        ),
+        (UnitView("u", SOUND, alternatives=("r",)), "counts as 1 unit, it may be of r instead"),
+    ],
+)
+def test_what_is_special_of_a_unit_is_told(unit: UnitView, about: str) -> None:
+    plugins = {"x": PluginView("x", 8, 8, (unit,))}
+    node = msgspec.structs.replace(b.node(), plugins=plugins)
+    (told_node,) = explain.devices(b.view(node))
+    assert told_node["resources"][0]["units"][0]["about"] == about
 
 
 def test_evidence_of_a_device_of_several_nodes_and_of_a_node_is_told_once() -> None:

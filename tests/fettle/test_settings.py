@@ -23,7 +23,14 @@ from fettle.settings import Settings, load
         ("scheduler: {featureGates: 'DRATaints=false'}", "'DRATaints' is not a DRA feature gate"),
         ("scheduler: {featureGates: DRADeviceTaints}", "write DRADeviceTaints=true"),
         ("scheduler: {bindingTimeoutSeconds: 0}", "bindingTimeoutSeconds"),
-        ("sources: {silentAfterSeconds: -1}", "silentAfterSeconds"),
+        ("scheduler: {names: second}", "$.scheduler.names"),
+        ("scheduler: {names: ['']}", "scheduler.names: '' must be a pod's spec.schedulerName"),
+        ("scheduler: {names: ['a b']}", "scheduler.names: 'a b' must be a pod's spec.schedulerN"),
+        ("scheduler: {names: [a, b, a]}", "scheduler.names: 'a' is given twice"),
+        *(
+            (f"sources: {{silentAfterSeconds: {value}}}", "silentAfterSeconds must be at least 1")
+            for value in ("-1", "0", "0.001", ".nan", ".inf")
+        ),
         ("extender: {maxBodyMebibytes: -1}", "maxBodyMebibytes"),
         ("webhook: {certificates: magic}", "certificates"),
         ("extender: {certificates: magic}", "certificates"),
@@ -216,3 +223,35 @@ def test_gates_of_the_scheduler_and_features_of_the_api_server_are_off_together(
         "lint: {disabledFeatures: [DRAConsumableCapacity]}\n"
     )
     assert load(path).disabled_features == {"DRAPrioritizedList", "DRAConsumableCapacity"}
+
+
+def test_only_the_default_scheduler_asks_unless_others_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "settings.yaml"
+    path.write_text("scheduler: {names: [default-scheduler, bin-packing]}\n")
+    assert Settings().scheduler.names == ("default-scheduler",)
+    assert load(path).scheduler.names == ("default-scheduler", "bin-packing")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("{}", ""),
+        ("policies: [{name: a, placement: {minScore: 0.79, degraded: Prefer}}]", ""),
+        ("policies: [{name: a, placement: {minScore: 0.95, degraded: Allow}}]", ""),
+        (
+            "policies: [{name: a, placement: {minScore: 0.95, degraded: Prefer}}]",
+            "policy a: minScore 0.95 refuses every device that becomes Degraded",
+        ),
+        (
+            "health: {unhealthyBelow: 0.1, unhealthyUntil: 0.2, degradedBelow: 0.3}",
+            "policy scavenger",
+        ),
+        ("sources: {silentAfterSeconds: 59}", "sources.silentAfterSeconds"),
+    ],
+)
+def test_what_is_allowed_and_hardly_meant_is_remarked(tmp_path: Path, text: str, says: str) -> None:
+    path = tmp_path / "settings.yaml"
+    path.write_text(text)
+    remarks = load(path).remarks()
+    assert len(remarks) == bool(says)
+    assert all(says in remark for remark in remarks)

@@ -15,7 +15,7 @@ from fettle.lint.findings import Rule
 from fettle.lint.linting import Linter
 from fettle.lint.rules import RULES
 from fettle.policy import Policy
-from fettle.settings import LintSettings, Settings, WebhookSettings
+from fettle.settings import LintSettings, SchedulerSettings, Settings, WebhookSettings
 from fettle.view import Publisher, View
 from tests.webhook.reviews import UID, Object, encoded, review
 from webhook.app import make_app
@@ -75,6 +75,7 @@ def serve(aiohttp_client: Any) -> Serve:
         policies: tuple[Policy, ...] = (),
         unknown: frozenset[str] = frozenset(),
         lint: LintSettings | None = None,
+        scheduler: SchedulerSettings | None = None,
         **webhook: Any,
     ) -> Served:
         publisher, registry = Publisher(), CollectorRegistry()
@@ -83,6 +84,7 @@ def serve(aiohttp_client: Any) -> Serve:
             webhook=WebhookSettings(**{"deadline_seconds": 2.5, **webhook}),
             policies=policies,
             lint=lint or LintSettings(),
+            scheduler=scheduler or SchedulerSettings(),
         )
         made = make_app(
             publisher,

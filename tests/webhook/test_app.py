@@ -13,7 +13,7 @@ from fettle.lint.cluster import Cluster
 from fettle.lint.findings import Finding, Rule, Severity
 from fettle.lint.manifests import Manifest
 from fettle.lint.rules import RULES
-from fettle.settings import WorkloadSettings
+from fettle.settings import SchedulerSettings, WorkloadSettings
 from tests.fettle.lint.builders import claim, exactly, knowing, pod_spec, template
 from tests.fettle.lint.builders import pod as claiming_pod
 from tests.fettle.lint.wild import ANYTHING, spoilt
@@ -38,6 +38,14 @@ async def test_a_pod_is_patched(serve: Serve) -> None:
     again = await served.ask("/mutate", after)
     assert again == {"uid": UID, "allowed": True}
     assert served.reviews("mutate", "allowed") == 1
+
+
+async def test_the_settings_name_the_schedulers_whose_pods_are_marked(serve: Serve) -> None:
+    served = await serve(knowing(), scheduler=SchedulerSettings(names=("second",)))
+    assert "patch" in await served.ask(
+        "/mutate", pod(resourceClaims=CLAIMS, schedulerName="second")
+    )
+    assert "patch" not in await served.ask("/mutate", pod(resourceClaims=CLAIMS))
 
 
 async def test_a_dry_run_is_answered_like_any_other(serve: Serve) -> None:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.webhook.mutations import OWN, TRAINING, injected, means, mutated, mutation
-from tests.webhook.reviews import CLAIMS, pod
+from tests.webhook.mutations import MEANS, OWN, TRAINING, injected, means, mutated, mutation
+from tests.webhook.reviews import CLAIMS, Object, pod
 from webhook.gates import Gates
 from webhook.mutating import Mutation
 
@@ -48,6 +48,45 @@ async def test_a_marker_on_another_container_is_enough() -> None:
     marked = {"limits": {"fettle.dev/claims": "1"}, "requests": {"fettle.dev/claims": "1"}}
     containers = [{"name": "main"}, {"name": "side", "resources": marked}]
     assert await mutation(pod(resourceClaims=CLAIMS, containers=containers)) == Mutation()
+
+
+async def test_a_pod_of_a_scheduler_that_does_not_ask_fettle_gets_no_marker() -> None:
+    """It would find no node for it."""
+    theirs = pod(resourceClaims=CLAIMS, schedulerName="second")
+    assert await mutation(theirs) == Mutation()
+    ours = pod(resourceClaims=CLAIMS, schedulerName="default-scheduler")
+    assert (await mutation(ours)).patch != ()
+    assert (await mutation(theirs, by=MEANS._replace(schedulers=("a", "second")))).patch != ()
+    assert await mutation(ours, by=MEANS._replace(schedulers=())) == Mutation()
+
+
+async def test_a_pod_of_a_scheduler_that_does_not_ask_fettle_gets_its_policys_tolerations() -> None:
+    done = await mutated(pod(TRAINING, resourceClaims=CLAIMS, schedulerName="second"))
+    assert sorted(injected(done)["values"]) == [
+        f"spec.tolerations[node.kubernetes.io/{taint}].tolerationSeconds"
+        for taint in ("not-ready", "unreachable")
+    ]
+    assert done["spec"]["containers"][0]["resources"] == {}
+
+
+@pytest.mark.parametrize("annotations", [None, TRAINING])
+async def test_a_pod_that_another_webhook_gives_to_such_a_scheduler_loses_its_marker(
+    annotations: Object | None,
+) -> None:
+    """The API server asks again after the other one changed the pod."""
+    marked = await mutated(pod(annotations, resourceClaims=CLAIMS))
+    marked["spec"]["schedulerName"] = "second"
+    marked["spec"]["containers"].insert(0, {"name": "sidecar"})
+    done = await mutated(marked)
+    assert "fettle.dev/claims" not in str(done)
+    assert ("fettle.dev/injected" in str(done)) is (annotations is not None)
+
+
+async def test_a_marker_that_an_author_wrote_stays_whatever_the_scheduler() -> None:
+    marked = {"limits": {"fettle.dev/claims": "1"}, "requests": {"fettle.dev/claims": "1"}}
+    containers = [{"name": "main", "resources": marked}]
+    theirs = pod(resourceClaims=CLAIMS, schedulerName="second", containers=containers)
+    assert await mutation(theirs) == Mutation()
 
 
 async def test_policy_and_marker_together_are_one_record() -> None:

@@ -73,6 +73,15 @@ async def test_a_value_that_has_no_effect_yet_is_a_warning() -> None:
     assert [warning.rule for warning in found.warned] == ["FTL107"]
 
 
+async def test_a_policy_that_refuses_what_it_prefers_is_a_warning() -> None:
+    found = await validated({"placement": {"minScore": 0.95, "degraded": "Prefer"}})
+    assert found.denied == ()
+    (warning,) = found.warned
+    assert (warning.rule, warning.field) == ("FTL108", "spec.placement.minScore")
+    lower = await validated({"placement": {"minScore": 0.79, "degraded": "Prefer"}})
+    assert lower == Validation()
+
+
 async def test_what_a_requirement_says_of_a_node_is_not_in_vain(engines: Engines) -> None:
     about = {"placement": {"requires": [{"expression": '"a" in node.labels'}]}}
     assert await validated(about, engines) == Validation()

@@ -24,11 +24,13 @@ def pod_template(**spec: Any) -> Object:
 def workload(kind: str, spec: Object, annotations: Object | None = None) -> Object:
     group, _, name = kind.rpartition("/")
     metadata = {"name": "w", "namespace": "team", "annotations": dict(annotations or TRAINING)}
-    return {"apiVersion": f"{group}/v1", "kind": name, "metadata": metadata, "spec": spec}
+    version = f"{group}/v1" if group else "v1"
+    return {"apiVersion": version, "kind": name, "metadata": metadata, "spec": spec}
 
 
 T = pod_template(restartPolicy="Never")
 KINDS: dict[str, tuple[Object, list[list[str | int]]]] = {
+    "/ReplicationController": ({"template": T}, [["template"]]),
     "apps/Deployment": ({"template": T}, [["template"]]),
     "apps/StatefulSet": ({"template": T}, [["template"]]),
     "apps/DaemonSet": ({"template": T}, [["template"]]),

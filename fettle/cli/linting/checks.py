@@ -13,6 +13,7 @@ from fettle.lint.findings import Finding, Severity
 from fettle.lint.manifests import Manifest, expressions
 from fettle.policies import Policies
 from fettle.policy import Policy, RuleSeverity, Validation
+from fettle.settings import HealthSettings
 from fettle.wire.resource import Device
 
 if TYPE_CHECKING:
@@ -28,10 +29,11 @@ def check(
     installed: Mapping[str, Policy],
     engines: "Engines | None",
     levels: Validation,
+    thresholds: HealthSettings,
 ) -> Iterator[Finding]:
     """The findings, as severe as `levels` say; without `engines`, which know the expressions, none
     about these."""
-    for finding in _found(manifest, known, installed, engines):
+    for finding in _found(manifest, known, installed, engines, thresholds):
         level = levels.rules.get(finding.rule)
         if level is None:
             yield finding
@@ -44,11 +46,12 @@ def _found(
     known: Policies,
     installed: Mapping[str, Policy],
     engines: "Engines | None",
+    thresholds: HealthSettings,
 ) -> Iterator[Finding]:
     yield from mismatches(manifest)
     yield from policies.ignored(manifest, known, installed)
     yield from policies.invalid(manifest)
-    yield from policies.in_vain(manifest, engines)
+    yield from policies.in_vain(manifest, engines, thresholds)
     if engines is None:
         return
     for field in selectors(manifest):

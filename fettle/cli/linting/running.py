@@ -82,7 +82,7 @@ async def _lint(
         for document, manifest in zip(documents, manifests, strict=True):
             levels = levels_for(manifest, view, policies, wide)
             known, engines = view.policies, around.engines
-            checking = checks.check(manifest, policies, known, engines, levels)
+            checking = checks.check(manifest, policies, known, engines, levels, settings.health)
             try:
                 async with asyncio.timeout(DEADLINE_S):
                     findings = await linter.lint(

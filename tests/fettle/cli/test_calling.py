@@ -59,3 +59,11 @@ def test_a_server_that_speaks_something_else_is_said_to() -> None:
         with pytest.raises(FettleError, match=f"^{url} did not answer in HTTP: "):
             call(url, seconds=5)
         thread.join()
+
+
+@pytest.mark.parametrize("name", ["nope", "a/b/c", "/b", "a/", ""])
+def test_a_pod_without_its_namespace_is_a_usage_error(name: str) -> None:
+    ended = CliRunner().invoke(main, ["explain", "pod", name])
+    assert ended.exit_code == 2
+    assert "write NAMESPACE/NAME, such as default/" in ended.output
+    assert "?" not in ended.output

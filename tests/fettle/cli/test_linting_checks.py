@@ -85,6 +85,20 @@ def test_a_value_that_has_no_effect_yet_is_told() -> None:
     assert findings("-", stdin=policy.replace("Evict", "Mark")) == []
 
 
+def test_a_policy_that_refuses_what_it_prefers_is_told_by_the_settings_thresholds(
+    tmp_path: Path,
+) -> None:
+    policy = POLICY.partition("    requires:")[0] + "    minScore: 0.95\n    degraded: Prefer\n"
+    (found,) = findings("-", stdin=policy)
+    assert (found["rule"], found["severity"], found["line"]) == ("FTL108", "Warn", 6)
+    assert found["path"] == "spec.placement.minScore"
+    assert found["message"].startswith("0.95 refuses every device that becomes Degraded")
+    assert found["fix"] == "write less than 0.8, or degraded: Allow"
+    settings = tmp_path / "settings.yaml"
+    settings.write_text("health: {degradedBelow: 0.97, degradedUntil: 0.98}\n")
+    assert findings("-", "--settings", str(settings), stdin=policy) == []
+
+
 def test_every_one_of_them_is_told_in_sarif() -> None:
     ran = fettle("-", "--output", "sarif", stdin=f"{POLICY}---\n{QUOTED}")
     (run,) = json.loads(ran.stdout)["runs"]

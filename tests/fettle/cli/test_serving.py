@@ -213,18 +213,30 @@ def test_devices_lists_what_evidence_speaks_of(served: Served) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("name", "code", "says"),
     [
-        (("explain", "pod", "ml/nobody"), "pod ml/nobody is not known"),
-        (("explain", "pod", "nobody"), "NAMESPACE/NAME"),
+        ("ml/nobody", 1, "pod ml/nobody is not known"),
+        ("nobody", 2, "'nobody': write NAMESPACE/NAME, such as default/nobody"),
     ],
 )
 def test_a_question_that_has_no_answer_gets_a_sentence(
-    served: Served, arguments: tuple[str, ...], says: str
+    served: Served, name: str, code: int, says: str
 ) -> None:
-    told = fettle(*arguments, "--server", served.browse)
-    assert told.returncode == 1
+    told = fettle("explain", "pod", name, "--server", served.browse)
+    assert told.returncode == code
     assert says in told.stderr
+
+
+def test_what_the_settings_hardly_mean_is_logged_at_start(snapshot: Path, tmp_path: Path) -> None:
+    settings = tmp_path / "settings.yaml"
+    settings.write_text("policies: [{name: a, placement: {minScore: 0.95, degraded: Prefer}}]\n")
+    process = started(snapshot, "--settings", str(settings))
+    assert process.stderr is not None
+    first = json.loads(process.stderr.readline())
+    process.terminate()
+    process.communicate(timeout=10)
+    assert first["level"] == "warning"
+    assert first["event"].startswith("policy a: minScore 0.95 refuses every device")
 
 
 def test_asking_where_nobody_serves_says_what_to_do() -> None:
@@ -238,6 +250,7 @@ def test_probes_tell_the_truth(served: Served) -> None:
     text = call(f"{served.browse}/readyz?verbose").decode()
     assert text.startswith("ok\n")
     assert "ResourceSlice: synced" in text
+    assert "\nextender: " in text
     assert call(f"{served.browse}/livez") == b"ok\n"
 
 
