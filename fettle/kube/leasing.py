@@ -105,6 +105,8 @@ class Candidate:
         self._seen: Spec | None = None
         self._seen_at = 0.0
         self._said = ""
+        self._wrote = False
+        """Whether we ever tried: the lease may be ours though no answer said so."""
 
     async def acquire(self) -> None:
         """Returns once the lease is ours."""
@@ -129,7 +131,7 @@ class Candidate:
 
     async def release(self) -> None:
         """Let another replica take over at once, as far as the API server can be told."""
-        if self._seen is None or self._seen.get("holderIdentity") != self._identity:
+        if not self._wrote:
             return
         try:
             async with asyncio.timeout(min(self._retry_s, RELEASE_S)):
@@ -137,6 +139,8 @@ class Candidate:
                 if lease["spec"].get("holderIdentity") == self._identity:
                     given_back = lease["spec"] | {"holderIdentity": "", "leaseDurationSeconds": 1}
                     await self._session.replace(self._path, lease | {"spec": given_back})
+        except NotFound:
+            return
         except (ClusterError, TimeoutError) as error:
             reason = str(error) or "no answer in time"
             log.warning("lease not released; it will expire", lease=self._path, reason=reason)
@@ -198,6 +202,7 @@ class Candidate:
             spec["acquireTime"] = now
             spec["leaseTransitions"] = (old.get("leaseTransitions") or 0) + 1 if lease else 0
         body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
+        self._wrote = True
         if lease is None:
             whole = body | {"metadata": self._metadata, "spec": spec}
             await self._session.create(self._collection, whole, timeout_s=self._retry_s)

@@ -25,6 +25,7 @@ from fettle.settings import Settings
 from fettle.slicing import SLICE_S
 from fettle.verdicts.acceptance import Acceptance
 from fettle.verdicts.breaker import Breaker
+from fettle.verdicts.breakers import Breakers
 from fettle.verdicts.readying import Readying
 from fettle.verdicts.requirements import Engines, Requirements
 from fettle.verdicts.tables import Matching, Table, budget_after
@@ -37,8 +38,6 @@ from fettle.wire import core
 _LOG = structlog.get_logger(__name__)
 
 MAX_TABLES = 512
-MAX_BREAKERS = 64
-"""One for each placement, and minimum scores in annotations are any number."""
 
 
 class Answers:
@@ -54,10 +53,8 @@ class Answers:
         now: Callable[[], float] = time.time,
     ) -> None:
         """`clock` measures work; `now` is the time of day, in seconds since the Unix epoch.
-        `on_breaker` is told of each pool whose breaker opens or closes, and the share (0..1)
-        of its devices that a policy would refuse."""
+        `on_breaker` is told of each pool whose breaker opens or closes, as by `Breakers`."""
         self.publisher = publisher
-        self._on_breaker = on_breaker
         self.policies = settings.all_policies()
         self._gates = settings.scheduler.gates
         self._version = ""
@@ -77,7 +74,7 @@ class Answers:
         self._fell_behind = asyncio.Event()
         self._evaluations = Evaluations(self._engines, settings.extender.wait_seconds)
         self._readying = Readying(publisher, self._engines, self.policies)
-        self._breakers: OrderedDict[Placement, tuple[int, Breaker]] = OrderedDict()
+        self._breakers = Breakers(publisher, settings.breaker, on_breaker)
 
     @property
     def view(self) -> View:
@@ -131,39 +128,7 @@ class Answers:
 
     def breaker(self, placement: Placement) -> Breaker:
         """The breaker of a placement, counted on the newest view."""
-        basis, breaker = self._breakers.get(placement, (-1, None))
-        if breaker is None:
-            return self._new_breaker(placement)
-        self._breakers.move_to_end(placement)
-        if basis != self.view.basis:
-            before = breaker.open
-            changed = self.publisher.changed_since(basis)
-            if changed is None:
-                breaker = Breaker(placement, self._settings.breaker)
-                changed = frozenset(self.view.nodes)
-            breaker.update(changed, self.view.nodes)
-            self._keep(placement, breaker, before)
-        return breaker
-
-    def _new_breaker(self, placement: Placement) -> Breaker:
-        if self._breakers:
-            latest = self.breaker(next(reversed(self._breakers)))
-            breaker = latest.for_placement(placement, self.view.nodes)
-        else:
-            breaker = Breaker(placement, self._settings.breaker)
-            breaker.update(self.view.nodes, self.view.nodes)
-        if len(self._breakers) >= MAX_BREAKERS:
-            displaced, (_, forgotten) = self._breakers.popitem(last=False)
-            for pool in forgotten.open:
-                self._on_breaker(pool, displaced, False, forgotten.share(pool))
-        self._keep(placement, breaker, frozenset())
-        return breaker
-
-    def _keep(self, placement: Placement, breaker: Breaker, before: frozenset[str]) -> None:
-        """It is counted on this view; say where it opened or closed by that."""
-        for pool in before ^ breaker.open:
-            self._on_breaker(pool, placement, pool in breaker.open, breaker.share(pool))
-        self._breakers[placement] = (self.view.basis, breaker)
+        return self._breakers.of(placement)
 
     def table(self, ask: Ask) -> Table:
         """The ask's table, without what the newest view has overtaken."""
@@ -179,10 +144,9 @@ class Answers:
             if len(self._tables) > MAX_TABLES:
                 self._tables.popitem(last=False)
         self._tables.move_to_end(ask)
-        if table.spent_s:
-            table.rest(self._clock())
-            if table.may_try_again:
-                self._is_behind(ask)
+        table.rest(self._clock())
+        if table.may_try_again:
+            self._is_behind(ask)
         if table.given_up_until < inf and table.given_up_until <= self._engine.now():
             table.lapse()
             self._is_behind(ask)
@@ -222,7 +186,13 @@ class Answers:
         return self._engines.ignored(policy)
 
     async def keep_complete(self) -> None:
-        """Judge the nodes that an ask has not been asked about yet, until cancelled.
+        """Do what requests would otherwise wait for, or nobody would ask for, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._keep_tables())
+            group.create_task(self._breakers.keep())
+
+    async def _keep_tables(self) -> None:
+        """Judge the nodes that an ask has not been asked about yet.
 
         A scheduler samples its nodes, other ones each time; and a table that is complete need not
         look each name up to know that it is settled.
@@ -232,19 +202,22 @@ class Answers:
             self._fell_behind.clear()
             while self._behind:
                 ask = self._behind.pop()
-                if ask in self._tables:
-                    await self._complete(ask)
+                table = self._tables.get(ask)
+                if table is not None and table.failed_on != self.view.basis:
+                    await self._complete(table)
                 await asyncio.sleep(0)
 
-    async def _complete(self, ask: Ask) -> None:
+    async def _complete(self, table: Table) -> None:
         """One ask that we fail on must not cost the others: who asks it is told of it."""
+        basis = self.view.basis
         try:
-            table = await self.judged(ask)
+            table = await self.judged(table.ask)
             if table.may_try_again:
                 names = [name for name in table.try_again() if name in self.view.nodes]
                 await self._judge(table, names, self.matching())
         except Exception:
             _LOG.exception("an ask cannot be judged")
+            table.failed_on = basis
 
     def at_once(self, ask: Ask, names: list[str]) -> Table | None:
         """The ask's table if it holds a settled verdict for each of these nodes, or can have one

@@ -33,8 +33,8 @@ class Result(StrEnum):
 
     EXACT: these very devices. REFUSED_DEVICE: others, and one of them the policy refuses.
     UNDECIDED: others, after none could be predicted. STALE: others, and the node had changed since
-    the pod was answered, or is not known to have one of them. OTHER_SOUND: others, which the policy
-    accepts, with no such excuse; also if none were available. The first that applies.
+    the pod was answered, or is not known to offer one of them. OTHER_SOUND: others, which the
+    policy accepts, with no such excuse; also if none were available. The first that applies.
     """
 
     EXACT = "exact"
@@ -54,6 +54,27 @@ class _Answered:
         self.verdicts: dict[str, tuple[Verdict, bool]] = {}
 
 
+class _Unshown:
+    """Allocations that the view of `basis` does not show yet: on which nodes, and of each claim
+    the latest."""
+
+    def __init__(self, basis: int) -> None:
+        self.basis = basis
+        self.nodes: set[str] = set()
+        self._latest: dict[tuple[str, str], resource.AllocationResult] = {}
+
+    def note(self, claim: resource.ResourceClaim) -> bool:
+        """False if this allocation was noted before: whoever writes a claim sends it all."""
+        assert claim.status is not None
+        assert claim.status.allocation is not None
+        of_claim = (claim.metadata.key, claim.metadata.uid)
+        before = self._latest.pop(of_claim, None)
+        self._latest[of_claim] = claim.status.allocation
+        if len(self._latest) > REMEMBERED:
+            del self._latest[next(iter(self._latest))]
+        return before != claim.status.allocation
+
+
 class Predictions:
     """`told` hears of each allocation of a pod that was answered before."""
 
@@ -61,8 +82,7 @@ class Predictions:
         self._answers = answers
         self._told = told
         self._answered: OrderedDict[str, _Answered] = OrderedDict()
-        self._taken: tuple[int, set[str]] = (-1, set())
-        """Nodes on which claims were allocated that the view of a basis does not show yet."""
+        self._unshown = _Unshown(-1)
 
     def answered(self, ask: Ask, pod: core.Pod) -> None:
         """The pod was told of nodes that suit it."""
@@ -80,20 +100,15 @@ class Predictions:
         held = claims.uses(new)
         if held is None or (before is not None and claims.uses(before) is not None):
             return
-        answered = self._for(new)
         node = self._answers.view.nodes.get(_node(new))
-        if node is None:
+        if self._unshown.basis != self._answers.view.basis:
+            self._unshown = _Unshown(self._answers.view.basis)
+        if node is None or not self._unshown.note(new):
             return
-        if answered is not None:
+        if (answered := self._for(new)) is not None:
             name = _entry(new, answered.pod)
             self._told(self._result(answered, node, name, held))
-        self._on_their_way().add(node.name)
-
-    def _on_their_way(self) -> set[str]:
-        basis = self._answers.view.basis
-        if self._taken[0] != basis:
-            self._taken = (basis, set())
-        return self._taken[1]
+        self._unshown.nodes.add(node.name)
 
     def _for(self, claim: resource.ResourceClaim) -> _Answered | None:
         """The pod that a claim was allocated for: its owner, or the latest of those that name it,
@@ -119,7 +134,9 @@ class Predictions:
         if predicted == {h.device for h in held}:
             return Result.EXACT
         acceptance = self._answers.table(answered.ask).acceptance
-        published = {device.id: device for pool in node.pools for device in pool.devices}
+        offered = {device.id: device for pool in node.pools for device in pool.devices}
+        withheld = {device.id: device for pool in node.pools for device in pool.withheld}
+        published = withheld | offered
         here = [(published[h.device], h.tolerations) for h in held if h.device in published]
         if any(
             acceptance.refusal(acceptance.tolerating(device.health, tolerations).health)
@@ -129,7 +146,8 @@ class Predictions:
             return Result.REFUSED_DEVICE
         if verdict.undecided:
             return Result.UNDECIDED
-        return Result.STALE if changed or len(here) < len(held) else Result.OTHER_SOUND
+        known = all(h.device in offered for h in held)
+        return Result.STALE if changed or not known else Result.OTHER_SOUND
 
     def _predicted(self, answered: _Answered, node: NodeView) -> tuple[Verdict, bool]:
         """The verdict, and whether the node has changed since the pod was answered.
@@ -144,7 +162,7 @@ class Predictions:
             alone = msgspec.structs.replace(answered.ask, takers=0)
             verdict = judge(alone, node, acceptance, allocator)
             changed = answers.publisher.changed_since(answered.basis)
-            stale = changed is None or node.name in changed or node.name in self._on_their_way()
+            stale = changed is None or node.name in changed or node.name in self._unshown.nodes
             kept = (verdict, stale)
             answered.verdicts[node.name] = kept
         return kept
@@ -157,13 +175,15 @@ def _owner(claim: resource.ResourceClaim) -> OwnerReference | None:
 
 
 def _node(claim: resource.ResourceClaim) -> str:
-    """The one node where an allocation can be used; "" where there are several."""
+    """The one node where an allocation can be used; "" where there may be several: a selector of
+    the network's devices may name nodes too, that it leaves out or beside others."""
     allocation = claim.status.allocation if claim.status is not None else None
     selector = allocation.node_selector if allocation is not None else None
-    for term in (selector.node_selector_terms or ()) if selector is not None else ():
-        for wanted in term.match_fields or ():
-            if wanted.key == "metadata.name" and len(wanted.values or ()) == 1:
-                return (wanted.values or ("",))[0]
+    terms = (selector.node_selector_terms or ()) if selector is not None else ()
+    for wanted in (terms[0].match_fields or ()) if len(terms) == 1 else ():
+        values = wanted.values or ()
+        if (wanted.key, wanted.operator) == ("metadata.name", "In") and len(values) == 1:
+            return values[0]
     return ""
 
 

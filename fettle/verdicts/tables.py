@@ -63,6 +63,8 @@ class Table:
         self.ask = ask
         self.profile = profile
         self.basis = -1
+        self.failed_on = -1
+        """The basis of a view that it could not be completed on: the same would fail again."""
         self.acceptance = acceptance
         self.verdicts: dict[str, Verdict] = {}
         self._unjudged: set[str] | None = None
@@ -96,7 +98,8 @@ class Table:
         return kinds + self._scored
 
     def rest(self, now: float) -> None:
-        """Time has passed without work on this ask."""
+        """Pay off, for the time since the last call. To be called at each look, also where nothing
+        is owed: else an ask would be credited for time before it cost anything."""
         self.spent_s = max(0.0, self.spent_s - REST * (now - self._rested_at))
         self._rested_at = now
 

@@ -57,6 +57,8 @@ class FakeApi:
         self.accepts_but_ignores_watch_list = False
         self.silent = False
         self.answers_nothing = False
+        self.answers_lost: set[str] = set()
+        """Verbs that are done, and whose answer never comes."""
         self.unserved: set[str] = set()
         self.forbidden: set[tuple[str, str]] = set()
         self.pages: set[str] = set()
@@ -184,7 +186,10 @@ class FakeApi:
             return await self._watch(request, target.plural)
         if verb == "list":
             return self._list(request, target.plural)
-        return await self._single(verb, request, target)
+        response = await self._single(verb, request, target)
+        if verb in self.answers_lost:
+            await asyncio.Event().wait()
+        return response
 
     def _list(self, request: web.Request, plural: str) -> web.Response:
         items = [copy.deepcopy(v) for _, v in sorted(self.objects.get(plural, {}).items())]

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from fettle.kube import leasing
 from fettle.kube.leasing import lead
@@ -177,3 +178,47 @@ async def test_giving_back_a_long_lease_waits_no_longer_for_a_server_that_hangs(
     api.answers_nothing = True
     async with asyncio.timeout(PATIENCE_S):
         await one.end()
+
+
+@pytest.mark.parametrize("verb", ["create", "update"])
+async def test_a_lease_that_became_ours_as_we_were_stopped_is_given_back(
+    verb: str, api: FakeApi, session: Session
+) -> None:
+    if verb == "update":
+        earlier = Worker(session, "earlier")
+        await earlier.leads()
+        await earlier.end()
+    api.answers_lost = {verb}
+    one = Worker(session, "one", duration_s=30.0)
+    await seen(
+        lambda: KEY in api.objects.get("leases", {}) and spec(api)["holderIdentity"] == "one"
+    )
+    api.answers_lost = set()
+    await one.end()
+    assert not one.working.is_set()
+    assert spec(api)["holderIdentity"] == ""
+
+
+async def test_who_never_wrote_a_lease_asks_for_nothing_when_stopped(
+    api: FakeApi, session: Session
+) -> None:
+    one = Worker(session, "one", duration_s=30.0)
+    await one.leads()
+    two = Worker(session, "two", duration_s=30.0)
+    await seen(lambda: api.verbs("leases").count("get") > 1)
+    asked = len(api.asked)
+    await two.end()
+    assert len(api.asked) == asked
+    await one.end()
+
+
+async def test_a_lease_that_could_not_be_made_needs_no_giving_back(
+    api: FakeApi, session: Session
+) -> None:
+    api.forbidden = {("create", "leases")}
+    with capture_logs() as logs:
+        one = Worker(session, "one")
+        await seen(lambda: "create" in api.verbs("leases"))
+        await seen(lambda: bool(logs))
+        await one.end()
+    assert [log["event"] for log in logs] == ["cannot acquire or renew the lease"]

@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-from collections import Counter
 from typing import Any
 
 import msgspec
@@ -16,7 +15,7 @@ from fettle.policy import BUILT_IN
 from fettle.selectors.engine import SelectorEngine
 from fettle.settings import Settings
 from fettle.slicing import SLICE_S
-from fettle.verdicts.answering import MAX_BREAKERS, Answers
+from fettle.verdicts.answering import Answers
 from fettle.view import DeviceView, NodeView, Publisher
 from fettle.wire import core, resource
 from tests.fettle import building as b
@@ -164,6 +163,15 @@ async def test_a_shared_verdict_says_what_one_of_the_node_s_own_would(
             assert len(verdict.refusals) == len(own[name].refusals)
 
 
+async def test_a_node_whose_pools_cannot_be_gathered_is_not_like_one_whose_can() -> None:
+    cluster = Cluster()
+    odd = msgspec.structs.replace(gpu_node("b", 1.0), malformed="no such operator")
+    cluster.show({"a": gpu_node("a", 1.0), "b": odd})
+    table = await cluster.answers.judged(anything())
+    assert not table.verdicts["a"].unfit
+    assert "no such operator" in table.verdicts["b"].unfit[0]
+
+
 async def test_a_pool_without_digests_shares_nothing() -> None:
     cluster = Cluster()
     cluster.show({n: b.node(n, pools=(b.pool(b.device(n)),)) for n in ("a", "b")})
@@ -298,21 +306,3 @@ async def test_where_a_whole_pool_vanished_its_claims_node_is_not_like_the_other
     table = await cluster.answers.judged(Ask(BUILT_IN["inference"], bound=(bound,)))
     assert (table.verdicts["a"].unfit, table.verdicts["a"].value) == ((), 0.75)
     assert table.unfit == {"b"}
-
-
-async def test_breakers_of_ever_new_minimum_scores_are_told_closed_when_forgotten() -> None:
-    told: Counter[bool] = Counter()
-    publisher = Publisher()
-    answers = Answers(
-        publisher,
-        SelectorEngine(),
-        Settings(),
-        on_breaker=lambda _pool, _placement, is_open, _share: told.update([is_open]),
-    )
-    nodes = [b.node(f"n{i}", gpus=8, own=b.health(0.1 if i < 10 else 1.0)) for i in range(20)]
-    publisher.publish(b.view(*nodes), frozenset(n.name for n in nodes))
-    for number in range(MAX_BREAKERS + 10):
-        score = 0.5 + number / 1000
-        placement = msgspec.structs.replace(TRAINING.policy.placement, min_score=score)
-        assert answers.breaker(placement).open == {b.RESOURCE}
-    assert told == {True: MAX_BREAKERS + 10, False: 10}

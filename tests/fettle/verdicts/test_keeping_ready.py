@@ -1,13 +1,19 @@
 """Selectors of classes are evaluated before anybody asks, and on what slices changed only."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+import os
+import signal
+import time
+from collections.abc import AsyncIterator, Iterable, Sequence
+from pathlib import Path
 
 import msgspec
 import pytest
 
 from fettle.selectors.engine import SelectorEngine
+from fettle.selectors.processes import COMMAND
 from fettle.settings import Settings
+from fettle.verdicts import readying
 from fettle.verdicts.answering import Answers
 from fettle.view import NodeView, Publisher
 from fettle.wire.resource import Device, DeviceAttribute
@@ -17,9 +23,13 @@ MODEL = f'device.attributes["{b.DRIVER}"].model == "H100"'
 
 
 class Watched(SelectorEngine):
-    """Notes the devices that it is asked about."""
+    """Notes the devices that it is asked about, how long it was left in peace before each call
+    about any, and whether the last one left nothing over."""
 
     asked: list[str]
+    pauses_s: list[float]
+    complete = False
+    _done_at = 0.0
 
     async def evaluate(
         self,
@@ -29,16 +39,26 @@ class Watched(SelectorEngine):
     ) -> bool:
         devices = list(devices)
         self.asked += [device.name for _, device in devices]
-        return await super().evaluate(expressions, devices, quick)
+        pause_s = time.monotonic() - self._done_at
+        self.complete = await super().evaluate(expressions, devices, quick)
+        self._done_at = time.monotonic()
+        if devices:
+            self.pauses_s.append(pause_s)
+        return self.complete
 
 
 @pytest.fixture
 async def engine() -> AsyncIterator[Watched]:
-    engine = Watched()
-    engine.asked = []
+    engine = watched(COMMAND)
     await engine.start()
     yield engine
     await engine.close()
+
+
+def watched(command: Sequence[str]) -> Watched:
+    engine = Watched(command=command)
+    engine.asked, engine.pauses_s = [], []
+    return engine
 
 
 def node(model: str) -> NodeView:
@@ -77,3 +97,45 @@ async def test_what_claims_take_is_not_evaluated_again_and_what_slices_change_is
     assert await asked_after(4) == []
     assert await asked_after(5, node("A100")) == ["gpu-0"]
     work.cancel()
+
+
+async def test_what_cannot_be_evaluated_is_tried_again_ever_more_rarely_until_it_was_complete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(readying, "AGAIN_S", 0.02)
+    monkeypatch.setattr(readying, "LONGEST_AGAIN_S", 0.64)
+    program = tmp_path / "python"
+    engine = watched((str(program), *COMMAND[1:]))
+    publisher = Publisher()
+    work = asyncio.ensure_future(Answers(publisher, engine, Settings()).keep_ready())
+
+    def show(turn: int, selector: str) -> None:
+        view = b.view(node("H100"), classes={"gpu": b.device_class("gpu", selector)})
+        view = msgspec.structs.replace(view, generation=turn, basis=turn)
+        publisher.publish(view, frozenset({"n"}))
+
+    async def tried(times: int) -> list[float]:
+        """The pauses between that many calls and the next."""
+        async with asyncio.timeout(20):
+            while len(engine.pauses_s) <= times:
+                await asyncio.sleep(0.005)
+        return engine.pauses_s[1 : times + 1]
+
+    show(1, MODEL)
+    first, second, third = await tried(3)
+    assert (first >= 0.02, second >= 0.08, third >= 0.32) == (True, True, True)
+    program.write_text(f'#!/bin/sh\nexec {COMMAND[0]} "$@"\n')
+    program.chmod(0o755)
+    async with asyncio.timeout(20):
+        while not engine.complete:
+            await asyncio.sleep(0.005)
+    assert 0.64 <= engine.pauses_s[-1] < 1.28
+
+    program.unlink()
+    assert engine.worker_pid is not None
+    os.kill(engine.worker_pid, signal.SIGKILL)
+    engine.pauses_s.clear()
+    show(2, MODEL.replace("H100", "A100"))
+    assert (await tried(1))[0] < 0.64
+    work.cancel()
+    await engine.close()

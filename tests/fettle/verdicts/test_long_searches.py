@@ -1,14 +1,19 @@
 """Searches that take long: others go first, and one kind of pod gets only so much."""
 
 import asyncio
+from typing import Any
 
 import msgspec
+import pytest
+from structlog.testing import capture_logs
 
 from fettle.amounts import amount
 from fettle.asks.asks import Ask
 from fettle.asks.claims import Alternative, Claim, Constraint, Request
 from fettle.model import DeviceId
 from fettle.published import Capacity, Published
+from fettle.verdicts.acceptance import Acceptance
+from fettle.verdicts.tables import ASK_SECONDS, REST, Table
 from fettle.view import DeviceView, NodeView
 from fettle.wire import resource
 from tests.fettle import building as b
@@ -78,9 +83,9 @@ def laborious() -> tuple[Ask, NodeView]:
 
 
 class SlowClock:
-    """A tenth of a second passes whenever it is looked at."""
+    """A tenth of a second passes whenever it is looked at. It has run for a day already."""
 
-    now = 0.0
+    now = 86_400.0
 
     def __call__(self) -> float:
         self.now += 0.1
@@ -103,6 +108,57 @@ async def test_an_ask_that_cost_much_is_searched_for_briefly_until_it_has_rested
             await asyncio.sleep(0)
     assert not table.undecided
     assert all(len(verdict.devices) == 7 for verdict in table.verdicts.values())
+    completing.cancel()
+
+
+async def test_what_an_ask_costs_is_owed_whatever_time_passed_before() -> None:
+    ask, node = laborious()
+    clock = SlowClock()
+    cluster = Cluster(clock)
+    for name in ("a", "b"):
+        cluster.answers.table(ask)
+        clock.now += 3600.0
+        cluster.show({name: msgspec.structs.replace(node, name=name)})
+        began = clock.now
+        cost = (await cluster.answers.judged(ask)).spent_s
+        assert cost > ASK_SECONDS
+        owed = cluster.answers.table(ask).spent_s
+        assert owed == pytest.approx(cost - REST * (clock.now - began), abs=0.1)
+
+
+def test_an_ask_pays_a_fifth_of_a_second_off_in_each_second() -> None:
+    ask, _ = laborious()
+    table = Table(ask, Acceptance(ask.policy.placement))
+    table.rest(1000.0)
+    table.spent_s = 1.0
+    for now, owed in ((1001.0, 0.8), (1002.0, 0.6), (1004.0, 0.2), (1010.0, 0.0)):
+        table.rest(now)
+        assert table.spent_s == pytest.approx(owed)
+
+
+async def test_what_fails_while_it_is_searched_for_again_is_left_until_the_view_turns() -> None:
+    ask, node = laborious()
+    clock = SlowClock()
+    cluster = Cluster(clock)
+    nodes = {name: msgspec.structs.replace(node, name=name) for name in ("a", "b", "c")}
+    cluster.show(nodes)
+    table = await cluster.answers.judged(ask)
+    assert len(table.cut_short) == 2
+    completing = asyncio.ensure_future(cluster.answers.keep_complete())
+    clock.now += (table.spent_s - 0.4) / REST
+    broken: Any = None
+    cluster.show({**nodes, "bad": msgspec.structs.replace(node, name="bad", health=broken)})
+    with capture_logs() as logs:
+        cluster.answers.table(ask)
+        for _ in range(100):
+            await asyncio.sleep(0)
+    assert [log["event"] for log in logs] == ["an ask cannot be judged"]
+    assert table.may_try_again
+    cluster.show(nodes)
+    cluster.answers.table(ask)
+    for _ in range(2000):
+        await asyncio.sleep(0)
+    assert len(table.cut_short) == 1  # for which there is no time yet
     completing.cancel()
 
 

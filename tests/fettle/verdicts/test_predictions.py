@@ -9,7 +9,7 @@ from fettle.asks.asks import Ask
 from fettle.selectors.engine import SelectorEngine
 from fettle.settings import Settings
 from fettle.verdicts.answering import Answers
-from fettle.verdicts.predictions import Predictions, Result
+from fettle.verdicts.predictions import REMEMBERED, Predictions, Result
 from fettle.view import DeviceView, NodeView, Publisher
 from fettle.wire import core, resource
 from tests.fettle import building as b
@@ -54,7 +54,13 @@ POD: core.Pod = b.pod(
 
 
 def claim(
-    device: str | None, *, node: str = "n", pod: str = "p", uid: str = "1", **more: Any
+    device: str | None,
+    *,
+    node: str = "n",
+    pod: str = "p",
+    uid: str = "1",
+    claim_uid: str = "c",
+    **more: Any,
 ) -> resource.ResourceClaim:
     field = {"key": "metadata.name", "operator": "In", "values": [node]}
     result = {"request": "r", "driver": b.DRIVER, "pool": "n", "device": device, **more}
@@ -65,6 +71,7 @@ def claim(
     metadata: dict[str, Any] = {
         "name": "p-gpu-x",
         "namespace": "default",
+        "uid": claim_uid,
         "annotations": {"resource.kubernetes.io/pod-claim-name": "gpu"},
         "ownerReferences": [{"kind": "Pod", "name": pod, "uid": uid}],
     }
@@ -77,6 +84,31 @@ def test_the_device_that_was_predicted() -> None:
     cluster.answer()
     cluster.predictions.claim(claim("a"))
     assert cluster.told == [Result.EXACT]
+
+
+@pytest.mark.parametrize(
+    "terms",
+    [
+        [{"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["n"]}]}],
+        [
+            {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]},
+            {"matchExpressions": [{"key": "zone", "operator": "Exists"}]},
+        ],
+        [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n", "m"]}]}],
+        [],
+    ],
+)
+def test_an_allocation_of_which_the_node_cannot_be_told_is_not_judged(terms: list[Any]) -> None:
+    cluster = Cluster(b.device("a"), b.device("b"))
+    cluster.answer()
+    elsewhere = claim("b")
+    assert elsewhere.status is not None
+    assert elsewhere.status.allocation is not None
+    selector = msgspec.convert({"nodeSelectorTerms": terms}, core.NodeSelector)
+    allocation = msgspec.structs.replace(elsewhere.status.allocation, node_selector=selector)
+    status = msgspec.structs.replace(elsewhere.status, allocation=allocation)
+    cluster.predictions.claim(msgspec.structs.replace(elsewhere, status=status))
+    assert cluster.told == []
 
 
 def test_another_device_that_is_sound() -> None:
@@ -190,6 +222,69 @@ def test_a_claim_that_was_allocated_before_is_not_counted_again() -> None:
     cluster.publisher.publish(msgspec.structs.replace(view, **known), frozenset())
     cluster.predictions.claim(claim("a"))
     assert cluster.told == []
+
+
+def test_an_allocation_that_is_written_twice_before_a_view_shows_it_is_counted_once() -> None:
+    cluster = Cluster(b.device("a"), b.device("b"))
+    cluster.answer()
+    for _ in range(3):
+        cluster.predictions.claim(claim("a"))
+    assert cluster.told == [Result.EXACT]
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        pytest.param([claim("b")], id="other devices"),
+        pytest.param([claim("a", claim_uid="another")], id="another claim of the same name"),
+    ],
+)
+def test_another_allocation_before_the_next_view_is_counted(
+    later: list[resource.ResourceClaim],
+) -> None:
+    cluster = Cluster(b.device("a"), b.device("b"))
+    cluster.answer()
+    for new in (claim("a"), *later):
+        cluster.predictions.claim(new)
+    assert len(cluster.told) == 2
+
+
+def test_a_claim_that_lost_its_devices_in_a_view_and_gets_them_again_is_counted_again() -> None:
+    cluster = Cluster(b.device("a"), b.device("b"))
+    cluster.answer()
+    cluster.predictions.claim(claim("a"))
+    cluster.show(b.node("n", pools=(b.pool(b.device("a"), b.device("b")),)))
+    cluster.predictions.claim(claim("a"))
+    assert cluster.told == [Result.EXACT, Result.EXACT]
+
+
+def test_however_many_claims_are_allocated_before_the_next_view_the_latest_are_known() -> None:
+    cluster = Cluster(b.device("a"))
+    cluster.answer()
+    for number in range(REMEMBERED + 1):
+        cluster.predictions.claim(claim("a", claim_uid=str(number)))
+    del cluster.told[:]
+    cluster.predictions.claim(claim("a", claim_uid=str(REMEMBERED)))
+    cluster.predictions.claim(claim("a", claim_uid="1"))
+    assert cluster.told == []
+
+
+def test_a_device_of_a_pool_that_is_being_replaced_is_not_known_to_be_there_to_take() -> None:
+    assert withheld(b.device("a")) == [Result.STALE]
+
+
+def test_a_device_of_a_pool_that_is_being_replaced_is_refused_as_any_other() -> None:
+    assert withheld(b.device("a", 0.1)) == [Result.REFUSED_DEVICE]
+
+
+def withheld(device: DeviceView) -> list[Result]:
+    """What is told once a claim holds it, though it could not be taken."""
+    cluster = Cluster()
+    pool = msgspec.structs.replace(b.pool(), incomplete=True, withheld=(device,))
+    cluster.show(b.node("n", pools=(pool,)))
+    cluster.answer()
+    cluster.predictions.claim(claim("a"))
+    return cluster.told
 
 
 def test_a_claim_that_pods_share_is_compared_by_the_pod_that_it_is_reserved_for() -> None:

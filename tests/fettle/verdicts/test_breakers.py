@@ -1,0 +1,171 @@
+"""One breaker for each placement, as pods ask with them and as they are forgotten."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+from structlog.testing import capture_logs
+
+from fettle import slicing
+from fettle.policy import BUILT_IN, Placement
+from fettle.selectors.engine import SelectorEngine
+from fettle.settings import Settings
+from fettle.verdicts import breakers
+from fettle.verdicts.answering import Answers
+from fettle.verdicts.breakers import MAX_BREAKERS
+from tests.fettle import building as b
+from tests.fettle.verdicts.clusters import Cluster
+
+
+def scoring(min_score: float) -> Placement:
+    return msgspec.structs.replace(BUILT_IN["training"].placement, min_score=min_score)
+
+
+class Told:
+    """Answers over a cluster of twenty nodes, and the placements whose breakers they say opened
+    and closed, by minimum score."""
+
+    def __init__(self) -> None:
+        self.cluster = Cluster()
+        self.opened: list[float] = []
+        self.closed: list[float] = []
+        self.shares: list[float] = []
+        self.answers = Answers(
+            self.cluster.publisher, SelectorEngine(), Settings(), on_breaker=self._turned
+        )
+
+    def _turned(self, pool: str, placement: Placement, is_open: bool, share: float) -> None:
+        assert pool == b.RESOURCE
+        (self.opened if is_open else self.closed).append(placement.min_score)
+        self.shares.append(share)
+
+    def show(self, bad: int) -> None:
+        nodes = [b.node(f"n{i}", gpus=8, own=b.health(0.1 if i < bad else 1.0)) for i in range(20)]
+        self.cluster.show({node.name: node for node in nodes})
+
+
+@pytest.fixture
+def told() -> Told:
+    return Told()
+
+
+async def until(holds: Callable[[], object]) -> None:
+    async with asyncio.timeout(20):
+        while not holds():
+            await asyncio.sleep(0.001)
+
+
+def test_of_ever_new_minimum_scores_the_longest_unasked_are_told_closed_by_their_own_name(
+    told: Told,
+) -> None:
+    told.show(bad=10)
+    scores = [0.5 + number / 1000 for number in range(MAX_BREAKERS + 10)]
+    for score in scores:
+        assert told.answers.breaker(scoring(score)).open == {b.RESOURCE}
+        told.answers.breaker(scoring(scores[0]))
+    assert told.opened == scores
+    assert told.closed == scores[1:11]
+
+
+async def test_one_that_nobody_asks_with_any_more_is_told_closed_once_all_is_sound(
+    told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(breakers, "PAUSE_S", 0.001)
+    told.show(bad=10)
+    for score in (0.5, 0.8):
+        told.answers.breaker(scoring(score))
+    keeping = asyncio.ensure_future(told.answers.keep_complete())
+    for bad in (8, 0):
+        told.show(bad)
+        await asyncio.sleep(0.05)
+    await until(lambda: told.closed)
+    assert told.opened == told.closed == [0.5, 0.8]
+    assert told.shares == [0.5, 0.5, 0, 0]
+    assert not told.answers.breaker(scoring(0.5)).open
+    keeping.cancel()
+
+
+async def test_counting_what_nobody_asks_with_keeps_it_no_longer(
+    told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(breakers, "PAUSE_S", 0.001)
+    told.show(bad=10)
+    told.answers.breaker(scoring(0.5))
+    told.answers.breaker(scoring(0.05))  # refuses none of them
+    keeping = asyncio.ensure_future(told.answers.keep_complete())
+    told.show(bad=9)
+    await asyncio.sleep(0.05)
+    for number in range(MAX_BREAKERS - 1):
+        told.answers.breaker(scoring(0.6 + number / 1000))
+    assert told.closed == [0.5]
+    keeping.cancel()
+
+
+@pytest.mark.parametrize("views", [1, 300])
+async def test_however_many_views_were_missed_the_newest_counts(views: int, told: Told) -> None:
+    told.show(bad=10)
+    told.answers.breaker(scoring(0.5))
+    for _ in range(views):
+        told.show(bad=0)
+    keeping = asyncio.ensure_future(told.answers.keep_complete())
+    await until(lambda: told.closed)
+    assert told.shares == [0.5, 0]
+    keeping.cancel()
+
+
+@pytest.mark.parametrize("turns", range(25))
+async def test_a_request_while_they_are_counted_in_slices_is_answered_on_the_newest_view(
+    turns: int, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slicing, "SLICE_S", 0.0)  # after each node others have their turn
+    told.show(bad=10)
+    told.answers.breaker(scoring(0.5))
+    told.show(bad=0)
+    keeping = asyncio.ensure_future(told.answers.keep_complete())
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    told.show(bad=2)
+    for _ in range(2):
+        assert told.answers.breaker(scoring(0.5)).share(b.RESOURCE) == 0.1
+        assert (told.opened, told.closed) == ([0.5], [0.5])
+        for _ in range(50):
+            await asyncio.sleep(0)
+    keeping.cancel()
+
+
+async def test_views_that_turn_while_they_are_counted_in_slices_are_counted_too(
+    told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slicing, "SLICE_S", 0.0)
+    monkeypatch.setattr(breakers, "PAUSE_S", 0.0)
+    told.show(bad=10)
+    told.answers.breaker(scoring(0.5))
+    told.show(bad=9)
+    keeping = asyncio.ensure_future(told.answers.keep_complete())
+    for bad in (8, 7, 6, 1):
+        for _ in range(10):
+            await asyncio.sleep(0)
+        told.show(bad)
+    await until(lambda: told.closed)
+    assert told.shares == [0.5, 0.05]
+    keeping.cancel()
+
+
+async def test_a_node_that_cannot_be_counted_ends_nothing(
+    told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(breakers, "PAUSE_S", 0.001)
+    told.show(bad=10)
+    told.answers.breaker(scoring(0.5))
+    keeping = asyncio.ensure_future(told.answers.keep_complete())
+    broken: Any = None
+    with capture_logs() as logs:
+        told.cluster.show({"n0": b.node("n0", pools=(broken,))})
+        await until(lambda: logs)
+    assert logs[0]["event"] == "breakers cannot be counted"
+    told.show(bad=0)
+    await until(lambda: told.closed)
+    assert not keeping.done()
+    keeping.cancel()
