@@ -50,6 +50,7 @@ def of_node(node: core.Node, rules: Rules, now: float) -> Report:
         uid=node.metadata.uid,
         boot=info.boot_id if info is not None else "",
         left=heaviest(e for part in said for e in part.left),
+        remediated=said[0].remediated,
     )
 
 

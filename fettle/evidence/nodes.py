@@ -11,7 +11,7 @@ import msgspec
 
 from fettle.asks.extended import is_device_resource, units_of
 from fettle.evidence import naming, nvsentinel
-from fettle.evidence.reports import short
+from fettle.evidence.reports import Fault, short
 from fettle.evidence.rules import Rules
 from fettle.evidence.rules.rows import ConditionRow, LabelRow
 from fettle.model import UNKNOWN_SCORE, Evidence, Family, Kind, NodeId, Subject, UnitId
@@ -27,11 +27,13 @@ _AGES_BY_ITSELF = (Kind.LATCHED, Kind.DECAYING)
 
 
 class Said(NamedTuple):
-    """Evidence, the sources about which it is the whole truth, and what the silent left."""
+    """Evidence, the sources about which it is the whole truth, and what the silent left; what a
+    remediation has dealt with, None where there was none."""
 
     evidence: tuple[Evidence, ...]
     settled: frozenset[str]
     left: tuple[Evidence, ...] = ()
+    remediated: tuple[Fault, ...] | None = None
 
 
 def of_conditions(node: core.Node, rules: Rules, now: float) -> Said:
@@ -54,53 +56,61 @@ def of_conditions(node: core.Node, rules: Rules, now: float) -> Said:
     }
     known = nvsentinel.names(e for message in messages.values() for e in message.entries)
     reader = _ConditionReader(node, rules, now, known)
-    kubelet_at = _kubelet_at(node)
-    evidence: list[Evidence] = []
+    kubelet = _kubelet(node)
+    told: list[Fault] = []
+    unknown: list[Evidence] = []
     left: list[Evidence] = []
     settled: set[str] = set()
     for condition, row in conditions:
-        silent_at = _silent_at(condition, row, kubelet_at)
+        silent_s = _silent_s(condition, row, kubelet, now)
         message = messages.get(condition.type)
         faults = tuple(reader.faults(condition, row, message))
-        if silent_at is not None:
-            evidence += reader.unknown(condition, row, is_stale=True)
-            evidence += (fault for fault in faults if fault.kind in _AGES_BY_ITSELF)
-            left += (_last_said(fault, silent_at) for fault in faults if fault.kind is Kind.LEVEL)
+        if silent_s is not None:
+            unknown += reader.unknown(condition, row, is_stale=True)
+            told += (fault for fault in faults if fault.evidence.kind in _AGES_BY_ITSELF)
+            levels = (e for _, e in faults if e.kind is Kind.LEVEL)
+            left += (msgspec.structs.replace(f, observed_at=now - silent_s) for f in levels)
         elif condition.status not in ("True", "False"):
-            evidence += reader.unknown(condition, row, is_stale=False)
+            unknown += reader.unknown(condition, row, is_stale=False)
         else:
-            evidence += faults
+            told += faults
             if message is None or not message.cut_off:
                 settled.add(_source(condition))
-    return Said(tuple(evidence), frozenset(settled), tuple(left))
+    remediated = tuple(f for f in told if f.word) if _is_remediated(node, rules) else None
+    evidence = (e for word, e in told if remediated is None or not word)
+    return Said((*unknown, *evidence), frozenset(settled), tuple(left), remediated)
 
 
 def _is_faulty(condition: Condition, row: ConditionRow) -> bool:
     return condition.status == ("True" if row.faulty else "False")
 
 
-def _silent_at(condition: Condition, row: ConditionRow, kubelet_at: float | None) -> float | None:
-    """Since when a condition counts as not renewed any more, while the kubelet renews its own.
+def _silent_s(
+    condition: Condition, row: ConditionRow, kubelet: Condition | None, now: float
+) -> float | None:
+    """For how long a condition counts as not renewed any more, while the kubelet renewed its own.
 
-    Both take their times from the node's clock, so no other clock matters to whether it is.
+    Both take their times from the node's clock, so it does not matter what that says. That the
+    kubelet is silent too is said by the control plane.
     """
     renewed_at = condition.last_heartbeat_time
-    if row.heartbeat_s is None or renewed_at is None or kubelet_at is None:
+    if row.heartbeat_s is None or renewed_at is None:
         return None
-    silent_at = renewed_at.timestamp() + MISSED_HEARTBEATS * row.heartbeat_s
-    return silent_at if kubelet_at > silent_at else None
+    if kubelet is None or kubelet.last_heartbeat_time is None:
+        return None
+    apart_s = (kubelet.last_heartbeat_time - renewed_at).total_seconds()
+    silent_s = apart_s - MISSED_HEARTBEATS * row.heartbeat_s
+    if silent_s <= 0:
+        return None
+    if kubelet.status == "Unknown":
+        silent_s += max(0.0, now - unix_s(kubelet.last_transition_time, now))
+    return silent_s
 
 
-def _last_said(fault: Evidence, silent_at: float) -> Evidence:
-    return msgspec.structs.replace(fault, observed_at=silent_at)
-
-
-def _kubelet_at(node: core.Node) -> float | None:
-    """When the kubelet last renewed its own condition."""
-    for condition in (node.status.conditions if node.status is not None else None) or ():
-        if condition.type == "Ready" and condition.last_heartbeat_time is not None:
-            return condition.last_heartbeat_time.timestamp()
-    return None
+def _kubelet(node: core.Node) -> Condition | None:
+    """The condition that the kubelet renews."""
+    conditions = (node.status.conditions if node.status is not None else None) or ()
+    return next((c for c in conditions if c.type == "Ready"), None)
 
 
 def _source(condition: Condition) -> str:
@@ -117,7 +127,6 @@ class _ConditionReader:
         self._rules = rules
         self._now = now
         self._known = known
-        self._node = node
 
     def unknown(
         self, condition: Condition, row: ConditionRow, *, is_stale: bool
@@ -137,11 +146,11 @@ class _ConditionReader:
 
     def faults(
         self, condition: Condition, row: ConditionRow, message: nvsentinel.Message | None
-    ) -> Iterator[Evidence]:
+    ) -> Iterator[Fault]:
         if message is not None:
             yield from self.per_device(condition, row, message)
         elif _is_faulty(condition, row):
-            yield self.whole_node(condition, row)
+            yield Fault("", self.whole_node(condition, row))
 
     def whole_node(self, condition: Condition, row: ConditionRow) -> Evidence:
         text = f"{condition.type} is {condition.status} ({condition.reason}): {condition.message}"
@@ -154,7 +163,7 @@ class _ConditionReader:
 
     def per_device(
         self, condition: Condition, row: ConditionRow, message: nvsentinel.Message
-    ) -> Iterator[Evidence]:
+    ) -> Iterator[Fault]:
         """One for each device and family; about the node where an entry names no device."""
         placed = False
         for entry in message.entries:
@@ -167,17 +176,17 @@ class _ConditionReader:
             for entry in message.entries:
                 yield from self._entry(condition, row, NodeId(self._name), entry)
             if not message.entries:
-                yield self.whole_node(condition, msgspec.structs.replace(row, xid=""))
+                yield Fault("", self.whole_node(condition, msgspec.structs.replace(row, xid="")))
         elif message.cut_off:
             cut = self._rules.signals["cut-off"]
             text = f"{condition.type}: the message is truncated and may concern more devices"
-            yield self._evidence(
-                condition, NodeId(self._name), cut.family, Kind.LEVEL, cut.weight, text
-            )
+            subject = NodeId(self._name)
+            evidence = self._evidence(condition, subject, cut.family, Kind.LEVEL, cut.weight, text)
+            yield Fault("", evidence)
 
     def _entry(
         self, condition: Condition, row: ConditionRow, subject: Subject, entry: nvsentinel.Entry
-    ) -> Iterator[Evidence]:
+    ) -> Iterator[Fault]:
         action = self._rules.actions.get(entry.action)
         least = action.least if action is not None else 0.0
         advice = f" (recommended: {entry.action})" if entry.action else ""
@@ -189,10 +198,8 @@ class _ConditionReader:
             readings = [(x.family, x.kind, x.weight, f"{x.text}; {said}") for x in found]
         for family, kind, weight, text in readings:
             weight = max(weight, least)
-            most = self._rules.signals["remediated"].weight
-            if weight > most and _is_remediated(self._node, self._rules):
-                kind, weight, text = Kind.LEVEL, most, f"remediated since: {text}"
-            yield self._evidence(condition, subject, family, kind, weight, text)
+            evidence = self._evidence(condition, subject, family, kind, weight, text)
+            yield Fault(f"{subject} {condition.type} {family} {codes}", evidence)
 
     def _evidence(
         self,

@@ -2,10 +2,11 @@
 
 A message is a list of entries, each `ErrorCode:… GPU:4 PCI:0000:c4:00.0 GPU_UUID:GPU-… text
 Recommended Action=NONE;`, joined without a separator. Texts may themselves contain semicolons,
-colons and PCI addresses. Where all are longer than 1024 characters together, each is cut after 72
-(`GPU_UUID:G... Recommended Action=NONE;`), and what is too long even so ends in `;...`; when
-there is room again, the entry that was cut stays where it is, without an action. Knows nothing of
-rules or scores.
+colons and PCI addresses. An NVSwitch is named before the GPU at the other end of its link
+(`NVSWITCH:0 PCI:0000:05:00.0 NVLINK:61 GPU:3`), with its own address; `GPU` may give a UUID. Where
+all are longer than 1024 characters together, each is cut after 72 (`GPU_UUID:G... Recommended
+Action=NONE;`), and what is too long even so ends in `;...`; when there is room again, the entry
+that was cut stays where it is, without an action. Knows nothing of rules or scores.
 """
 
 import re
@@ -20,7 +21,9 @@ NO_FAILURES = "No Health Failures"
 
 _ENTRY = re.compile(r"(.*?)Recommended Action=(\w+);", re.DOTALL)
 _FIELD = re.compile(r"(?<!\S)(ErrorCode|GPU_UUID|PCI|GPU):(\S+)(?=\s)")
-_NEXT = re.compile(r";(?=(?:ErrorCode|GPU_UUID|PCI|GPU):)")
+_ENTITY = re.compile(r"(?<!\S)(ErrorCode|GPU_UUID|PCI|GPU|NVSWITCH):(\S+)(?=\s)")
+_NEXT = re.compile(r";(?=(?:ErrorCode|GPU_UUID|PCI|GPU|NVSWITCH):)")
+_UUID = ("GPU-", "MIG-")
 _CUT = "..."
 
 
@@ -60,9 +63,12 @@ def parse(message: str) -> Message:
 
 def _entry(text: str, action: str) -> Entry:
     fields: dict[str, list[str]] = {"ErrorCode": [], "GPU_UUID": [], "PCI": [], "GPU": []}
-    for name, value in _FIELD.findall(text):
-        if not value.endswith(_CUT):
-            fields[name].append(value)
+    of_switch = False
+    for name, value in _ENTITY.findall(text):
+        of_switch = name == "NVSWITCH" or (of_switch and name not in ("GPU", "GPU_UUID"))
+        if value.endswith(_CUT) or (of_switch and name in ("NVSWITCH", "PCI")):
+            continue
+        fields["GPU_UUID" if name == "GPU" and value.startswith(_UUID) else name].append(value)
     return Entry(
         gpus=_gpus(fields["GPU_UUID"], fields["PCI"], fields["GPU"]),
         codes=tuple(fields["ErrorCode"]),

@@ -8,6 +8,7 @@ counts only as evidence from its namespace.
 
 import re
 from collections.abc import Callable, Iterator
+from datetime import datetime
 
 from fettle.evidence.reports import Report, heaviest, short
 from fettle.evidence.rules import Rules
@@ -38,7 +39,7 @@ def of_pod(
             if health.health == "Healthy":
                 cleared.add((subject, SOURCE))
             else:
-                evidence.append(_evidence(pod, subject, health, rules, now))
+                evidence.append(_evidence(pod, before, subject, health, rules, now))
     if pod.terminal:
         evidence = [e for e in evidence if e.kind is not Kind.UNKNOWN]
         if not _was_alive(pod, before):
@@ -90,7 +91,7 @@ def _refusal(
         source="kubelet refusals",
         reporter=f"Pod {pod.metadata.key}",
         text=short(f"kubelet refused pod {pod.metadata.key}{aside}: {message}"),
-        observed_at=unix_s(status.start_time, unix_s(pod.metadata.creation_timestamp, now)),
+        observed_at=_dated(pod, before, status.start_time, now),
         half_life_s=rules.half_life_s(signal.family),
         cap=signal.cap,
         witness=f"namespace {pod.metadata.namespace}" if provoked else "",
@@ -116,16 +117,34 @@ def _was_alive(pod: core.Pod, before: core.Pod | None) -> bool:
     return before is not None and before.metadata.uid == pod.metadata.uid and not before.terminal
 
 
-def _changed_at(pod: core.Pod, condition: str, now: float) -> float:
-    """When a condition of the pod last changed; its creation where it has none such."""
-    for found in (pod.status.conditions if pod.status is not None else None) or ():
-        if found.type == condition and found.last_transition_time is not None:
-            return found.last_transition_time.timestamp()
-    return unix_s(pod.metadata.creation_timestamp, now)
+def _dated(
+    pod: core.Pod, before: core.Pod | None, by_kubelet: datetime | None, now: float
+) -> float:
+    """When something befell a pod: the kubelet's own time, which is its node's clock, only where
+    it was not seen to happen, and can be.
+    """
+    if _was_alive(pod, before):
+        return now
+    created = pod.metadata.creation_timestamp
+    created_at = unix_s(created, now)
+    at = unix_s(by_kubelet, created_at)
+    is_possible = at <= now and (created is None or at >= created_at)
+    return at if is_possible else min(created_at, now)
+
+
+def _ended_at(pod: core.Pod) -> datetime | None:
+    """When it was ready no more."""
+    conditions = (pod.status.conditions if pod.status is not None else None) or ()
+    return next((c.last_transition_time for c in conditions if c.type == "Ready"), None)
 
 
 def _evidence(
-    pod: core.Pod, subject: Subject, health: core.ResourceHealth, rules: Rules, now: float
+    pod: core.Pod,
+    before: core.Pod | None,
+    subject: Subject,
+    health: core.ResourceHealth,
+    rules: Rules,
+    now: float,
 ) -> Evidence:
     signal = rules.signals["unhealthy-allocation"]
     unhealthy = health.health == "Unhealthy"
@@ -139,7 +158,7 @@ def _evidence(
         source=SOURCE,
         reporter=f"Pod {pod.metadata.key}",
         text=short(f"kubelet: {health.health or 'Unknown'} in pod {pod.metadata.key}{detail}"),
-        observed_at=_changed_at(pod, "Ready", now) if pod.terminal else now,
+        observed_at=_dated(pod, before, _ended_at(pod), now) if pod.terminal else now,
         half_life_s=rules.half_life_s(signal.family),
         cap=signal.weight if unhealthy else 1.0,
     )

@@ -15,6 +15,13 @@ TEXT_LIMIT = 240
 """Characters of an explanation; what producers write can be far longer."""
 
 
+class Fault(NamedTuple):
+    """Evidence, and a word that stays the same while it is the same fault."""
+
+    word: str
+    evidence: Evidence
+
+
 class Report(NamedTuple):
     """What one object says now: faults that stand, and explicit all-clears.
 
@@ -24,7 +31,8 @@ class Report(NamedTuple):
     sources. Where none of these applies, silence is not an all-clear: a level fault that is no
     longer reported decays, and so does one of those `left` by a reporter that fell silent, at its
     `observed_at`. Under another `uid` a reporter is another object of the same name. A changed
-    `boot` id clears what was latched and is not said again.
+    `boot` id clears what was latched and is not said again. `remediated`, where the object tells of
+    a remediation, are the faults that it has dealt with, if they did not come after.
     """
 
     reporter: str
@@ -35,11 +43,13 @@ class Report(NamedTuple):
     uid: str = ""
     boot: str = ""
     left: tuple[Evidence, ...] = ()
+    remediated: tuple[Fault, ...] | None = None
 
     @property
     def units(self) -> frozenset[UnitId]:
         """The units that it names."""
-        said = (one.subject for one in (*self.evidence, *self.left))
+        remediated = (fault.evidence for fault in self.remediated or ())
+        said = (one.subject for one in (*self.evidence, *self.left, *remediated))
         return frozenset(subject for subject in said if isinstance(subject, UnitId))
 
 

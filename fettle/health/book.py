@@ -97,12 +97,15 @@ class HealthBook:
         return moved
 
     def _sweep(self, now: float) -> set[UnitId]:
-        """Let go of what has faded, and of units that are as they would be without it."""
-        spent = {key for key, known in self._memory.items() if self._is_spent(key, known, now)}
-        for key in spent:
+        """Let go of what has faded, and of units that are as they would be without it.
+
+        A unit is kept by what is remembered of itself alone: the device that it was may stay ill,
+        and would ask about it for as long.
+        """
+        for key in [key for key, known in self._memory.items() if self._is_spent(key, known, now)]:
             del self._memory[key]
         followed = {s for known in self._memory.values() for s in known.subjects}
-        return self._ledger.sweep(now, followed - spent)
+        return self._ledger.sweep(now, followed, self._memory)
 
     def _is_spent(self, key: Subject, known: Remembered, now: float) -> bool:
         """Whether nothing is said of a unit, nor is it held in a state by what was."""

@@ -16,6 +16,8 @@ NEGLIGIBLE = 0.005
 """A weight below which fading evidence is forgotten."""
 _LATELY = ", lately"
 """Ends the source of a trace."""
+NOT_CLEARED, NOT_REPORTED = "; not cleared since", "; no longer reported"
+"""End the text of what is not said any more, yet counts."""
 
 
 class Fading(msgspec.Struct, gc=False):
@@ -49,7 +51,9 @@ class Fading(msgspec.Struct, gc=False):
     def weighed(self, now: float) -> Weighed:
         shown = self.evidence
         if self.count > 1:
-            shown = msgspec.structs.replace(shown, text=f"{shown.text} (×{self.count} lately)")
+            shown = msgspec.structs.replace(
+                shown, text=f"{shown.text} (the latest of {self.count})"
+            )
         return Weighed(shown, min(shown.cap, self._strength(now)))
 
     def is_negligible(self, now: float) -> bool:
@@ -79,7 +83,7 @@ def orphaned(evidence: Evidence, half_life_s: float) -> Evidence:
     return msgspec.structs.replace(
         evidence,
         kind=Kind.DECAYING,
-        text=f"{evidence.text}; no longer reported",
+        text=f"{evidence.text}{NOT_REPORTED}",
         half_life_s=half_life_s,
         cap=evidence.weight,
     )
@@ -97,11 +101,16 @@ def trace(
         kind=Kind.DECAYING,
         weight=min(weight, evidence.weight / 4),
         source=f"{evidence.source}{_LATELY}",
-        text=f"was until recently: {evidence.text.removesuffix('; no longer reported')}",
+        text=f"was until recently: {as_said(evidence.text)}",
         observed_at=now,
         half_life_s=half_life_s,
         cap=min(cap, evidence.cap),
     )
+
+
+def as_said(text: str) -> str:
+    """A text without what was added when it was not said any more."""
+    return text.removesuffix(NOT_REPORTED).removesuffix(NOT_CLEARED)
 
 
 def is_trace(evidence: Evidence) -> bool:

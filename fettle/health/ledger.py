@@ -13,19 +13,14 @@ import msgspec
 
 from fettle.evidence.reports import Report
 from fettle.evidence.rules import Rules
-from fettle.health import fading, reporters, scoring
+from fettle.health import fading, latching, reporters, scoring
 from fettle.health.fading import Fading
-from fettle.health.reporters import Reporter, Said, Topic, settles
+from fettle.health.reporters import Reporter, Said, Words, settles
+from fettle.health.sums import Sums
 from fettle.model import Evidence, Family, Kind, NodeId, Subject, UnitId, Weighed
 
 MILD = 0.10
 """The all-clear of something that weighs no more is not worth judging afresh."""
-
-
-_Sum = tuple[Topic, float, str]
-"""What fades adds up by topic, half-life and witness."""
-_BySubject = dict[Subject, dict[tuple[str, Said], Evidence]]
-"""By subject, then by the reporter's name and what it says."""
 
 
 class Ledger:
@@ -35,9 +30,8 @@ class Ledger:
         self._rules = rules
         self._orphan_half_life_s = orphan_half_life_s
         self._reporters: dict[str, Reporter] = {}
-        self._standing: _BySubject = {}
-        self._events: _BySubject = {}
-        self._fading: dict[Subject, dict[_Sum, Fading]] = {}
+        self._standing, self._events = Words(), Words()
+        self._fading = Sums()
         self._eased: dict[Subject, int] = {}
         self._units: dict[str, set[UnitId]] = defaultdict(set)
         self._changed: set[Subject] = set()
@@ -51,20 +45,16 @@ class Ledger:
         known = self._reporters.get(report.reporter) or Reporter(report.reporter)
         if known.uid and report.uid and known.uid != report.uid:
             self._silence(known, now)
-        saying = {reporters.said(e): e for e in report.evidence}
-        rebooted = bool(known.boot and report.boot and known.boot != report.boot)
+            known.remediated = None
+        remediated = self._rules.signals["remediated"]
+        saying = latching.saying(known, report, remediated.weight)
         for said in [s for s in known.left if s not in saying and settles(report, s)]:
             self._clear_left(known, said, now)
         for left in report.left:
             if self._withdraw(known, reporters.said(left)) is not None:
                 self._note(left.subject)
             self._leave(known, left, now)
-        for said in [s for s in known.standing if s not in saying]:
-            latched = known.standing[said].kind is Kind.LATCHED
-            if settles(report, said) or (rebooted and latched):
-                self._clear(known, said, now)
-            elif not latched:
-                self._orphan(known, said, now)
+        self._end(known, report, saying, now)
         for subject, source in report.cleared:
             self._clear_others(subject, source, now)
         for said, evidence in saying.items():
@@ -82,7 +72,7 @@ class Ledger:
         self._begin()
         if (known := self._reporters.get(reporter)) is not None:
             self._silence(known, now)
-            known.gone = True
+            known.gone, known.remediated = True, None
             self._keep(known)
         return self._changed
 
@@ -98,12 +88,12 @@ class Ledger:
             gone |= self._units.pop(subject.node, set())
         for one in gone:
             self._eased.pop(one, None)
-            self._fading.pop(one, None)
-            for name, said in list(self._standing.get(one, ())):
+            self._fading.forget(one)
+            for name, said in list(self._standing.of(one)):
                 if self._reporters[name].gone:
                     self._withdraw(self._reporters[name], said)
                     self._keep(self._reporters[name])
-            for event in self._events.get(one, {}).values():
+            for event in self._events.of(one).values():
                 if not fading.starting(event, now).is_negligible(now):
                     self._fade(event, now)
             if isinstance(one, UnitId) and self.knows(one):
@@ -116,27 +106,13 @@ class Ledger:
         return subject in self._standing or subject in self._fading
 
     def weighed(self, subject: Subject, now: float) -> Iterator[Weighed]:
-        """All that counts about a subject; standing evidence hides weaker fading evidence on its
-        topic.
-
-        Witnesses add up, so what has one hides, and is hidden by, the word of the same one only.
-        """
-        standing: dict[tuple[Topic, str], Evidence] = {}
-        for (_, said), evidence in self._standing.get(subject, {}).items():
-            if not said.unknown:
-                key = (said.topic, evidence.witness)
-                standing[key] = max(evidence, standing.get(key, evidence), key=_weight)
-            yield scoring.weigh(evidence)
-        for (topic, _, witness), one in self._fading.get(subject, {}).items():
-            if not one.is_negligible(now):
-                weighed = one.weighed(now)
-                if not _hides(standing.get((topic, witness)), weighed):
-                    yield weighed
+        """All that counts about a subject."""
+        standing = self._standing.of(subject)
+        yield from map(scoring.weigh, standing.values())
+        yield from self._fading.unhidden(subject, standing, now)
 
     def fading(self, subject: Subject, now: float) -> Iterator[Fading]:
-        for one in self._fading.get(subject, {}).values():
-            if not one.is_negligible(now):
-                yield one
+        return (one for _, one in self._fading.of(subject, now))
 
     def eased(self, subject: Subject) -> int:
         """How many all-clears that matter there have been about a subject."""
@@ -145,19 +121,17 @@ class Ledger:
     def units(self, node: str) -> set[UnitId]:
         return set(self._units.get(node, ()))
 
-    def sweep(self, now: float, followed: Container[Subject]) -> set[UnitId]:
-        """Let go of what has faded, of the events that made it, and of units not followed.
+    def sweep(
+        self, now: float, followed: Container[Subject], remembered: Container[Subject]
+    ) -> set[UnitId]:
+        """Let go of what has faded, of the events that made it, and of units not remembered.
 
         Also of what reporters that are gone have latched, if their subject is not followed.
         Returns the units.
         """
-        for subject, sums in list(self._fading.items()):
-            for key in [k for k, one in sums.items() if one.is_negligible(now)]:
-                del sums[key]
-            if not sums:
-                del self._fading[subject]
+        self._fading.sweep(now)
         for known in list(self._reporters.values()):
-            known.left = {s for s in known.left if self._fades(s)}
+            known.left = {s for s in known.left if self._fading.about(s)}
             for said, event in list(known.events.items()):
                 if fading.starting(event, now).is_negligible(now):
                     self._uncount(known, said)
@@ -169,7 +143,7 @@ class Ledger:
             del self._eased[subject]
         let_go: set[UnitId] = set()
         for node, units in list(self._units.items()):
-            over = {u for u in units if u not in followed and not self.knows(u)}
+            over = {u for u in units if u not in remembered and not self.knows(u)}
             let_go |= over
             units -= over
             if not units:
@@ -178,15 +152,36 @@ class Ledger:
 
     # -- one piece of evidence
 
+    def _end(
+        self, known: Reporter, report: Report, saying: dict[Said, Evidence], now: float
+    ) -> None:
+        """What stood and is said no more: said otherwise now, over, still latched, or fading."""
+        rebooted = reporters.is_rebooted(known, report)
+        for said, evidence in known.by_weight():
+            if said in saying:
+                continue
+            if said.counterpart in saying:
+                self._withdraw(known, said)
+                self._replace(evidence, saying[said.counterpart])
+            elif settles(report, said) or (rebooted and said.latched):
+                self._clear(known, said, now)
+            elif not said.latched:
+                self._orphan(known, said, now)
+
+    def _replace(self, old: Evidence, new: Evidence) -> None:
+        self._note(old.subject)
+        if old.weight - new.weight > MILD:
+            self._ease(new)
+
     def _stand(self, known: Reporter, said: Said, evidence: Evidence) -> None:
         old = known.standing.get(said)
         if old is not None:
-            if msgspec.structs.replace(evidence, observed_at=old.observed_at) == old:
+            if reporters.is_same(evidence, old):
                 return  # said again: it stands since it was first said
-            if old.weight - evidence.weight > MILD:
-                self._ease(evidence)
+            self._replace(old, evidence)
+        known.left.discard(said)
         known.standing[said] = evidence
-        self._standing.setdefault(said.subject, {})[known.name, said] = evidence
+        self._standing.put(known, said, evidence)
         self._note(said.subject)
 
     def _count(self, known: Reporter, said: Said, event: Evidence, now: float) -> None:
@@ -196,25 +191,24 @@ class Ledger:
         if said in known.events:
             return
         known.events[said] = event
-        self._events.setdefault(said.subject, {})[known.name, said] = event
+        self._events.put(known, said, event)
         if not fading.starting(event, now).is_negligible(now):
             self._fade(event, now)
 
     def _clear(self, known: Reporter, said: Said, now: float) -> None:
         if (evidence := self._withdraw(known, said)) is not None:
-            self._pop_fading(said)
+            self._fading.pop(said)
             self._after_clear(evidence, now)
 
     def _clear_left(self, known: Reporter, said: Said, now: float) -> None:
         known.left.discard(said)
-        for one in self._pop_fading(said):
+        for one in self._fading.pop(said):
             self._after_clear(one.evidence, now)
 
     def _clear_others(self, subject: Subject, source: str, now: float) -> None:
         """What vanished messengers left behind; the living speak for themselves."""
-        sums = self._fading.get(subject, {})
-        for key in [k for k in sums if k[0][0] == source]:
-            self._after_clear(sums.pop(key).evidence, now)
+        for one in self._fading.pop_source(subject, source):
+            self._after_clear(one.evidence, now)
 
     def _after_clear(self, evidence: Evidence, now: float) -> None:
         """An explicit all-clear: at once, but for a light trace that repeats add up."""
@@ -233,7 +227,7 @@ class Ledger:
         """
         topic = (cleared.source, cleared.family)
         mark = (cleared.subject, *topic)
-        others = self._standing.get(cleared.subject, {})
+        others = self._standing.of(cleared.subject)
         if cleared.family is Family.OPERATOR or cleared.planned or mark in self._traced:
             return False
         unknown = cleared.kind is Kind.UNKNOWN
@@ -255,18 +249,21 @@ class Ledger:
             self._leave(known, msgspec.structs.replace(evidence, observed_at=now), now)
 
     def _leave(self, known: Reporter, evidence: Evidence, now: float) -> None:
-        """A level fault that is no longer reported fades from its `observed_at`."""
+        """A level fault that is no longer reported fades from its `observed_at`.
+
+        That is reckoned anew with every look at a silent one's object; the first counts.
+        """
         said = reporters.said(evidence)
         left = fading.orphaned(evidence, self._orphan_half_life_s)
-        is_known = any(
-            left == self._fading[said.subject][key].evidence for key in self._fades(said)
+        is_known = said in known.left and any(
+            reporters.is_same(left, one.evidence) for one in self._fading.about(said)
         )
         if not is_known and not fading.starting(left, now).is_negligible(now):
             known.left.add(said)
             self._fade(left, now, renew=True)
 
     def _silence(self, known: Reporter, now: float) -> None:
-        for said, evidence in list(known.standing.items()):
+        for said, evidence in known.by_weight():
             if known.absent_is_clear:
                 self._clear(known, said, now)
             elif evidence.kind is not Kind.LATCHED:
@@ -277,30 +274,15 @@ class Ledger:
     def _uncount(self, known: Reporter, said: Said) -> None:
         """The event stays in what fades, but no longer belongs to a present reporter."""
         del known.events[said]
-        _drop(self._events, known, said)
+        self._events.drop(known, said)
 
     def _withdraw(self, known: Reporter, said: Said) -> Evidence | None:
-        _drop(self._standing, known, said)
+        self._standing.drop(known, said)
         return known.standing.pop(said, None)
 
     def _fade(self, event: Evidence, now: float, *, renew: bool = False) -> None:
-        sums = self._fading.setdefault(event.subject, {})
-        key = ((event.source, event.family), event.half_life_s, event.witness)
-        if key not in sums:
-            sums[key] = fading.starting(event, now)
-        elif renew:
-            sums[key].renew(event, now)
-        else:
-            sums[key].add(event, now)
+        self._fading.add(event, now, renew=renew)
         self._note(event.subject)
-
-    def _fades(self, said: Said) -> list[_Sum]:
-        sums = self._fading.get(said.subject, {})
-        return [] if said.unknown else [k for k in sums if k[0] == said.topic]
-
-    def _pop_fading(self, said: Said) -> list[Fading]:
-        sums = self._fading.get(said.subject, {})
-        return [sums.pop(key) for key in self._fades(said)]
 
     def _ease(self, evidence: Evidence) -> None:
         """What a tenant could cause never changed the state, so its end does not change it
@@ -322,21 +304,3 @@ class Ledger:
             self._reporters.pop(known.name, None)
         else:
             self._reporters[known.name] = known
-
-
-def _drop(index: _BySubject, known: Reporter, said: Said) -> None:
-    about = index.get(said.subject, {})
-    about.pop((known.name, said), None)
-    if not about:
-        index.pop(said.subject, None)
-
-
-def _weight(evidence: Evidence) -> float:
-    return evidence.weight
-
-
-def _hides(standing: Evidence | None, fading: Weighed) -> bool:
-    """Whether the score is the same without what fades."""
-    if standing is None or fading.weight > standing.weight:
-        return False
-    return fading.evidence.together <= standing.together

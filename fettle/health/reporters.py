@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -17,10 +19,21 @@ class Said(NamedTuple):
     source: str
     family: Family
     unknown: bool
+    latched: bool
 
     @property
     def topic(self) -> Topic:
         return self.source, self.family
+
+    @property
+    def of(self) -> tuple[Subject, str]:
+        """Subject and source, whatever is said."""
+        return self.subject, self.source
+
+    @property
+    def counterpart(self) -> Said:
+        """The same thing, latched where this is not, and the other way round."""
+        return self._replace(latched=not self.latched)
 
 
 Topic = tuple[str, Family]
@@ -30,13 +43,15 @@ Topic = tuple[str, Family]
 class Reporter(msgspec.Struct, gc=False):
     """One reporter: what it says, its events already counted, and what it left unsettled.
 
-    `gone`: the object is not there any more, only what it latched still stands.
+    `remediated` are the words of faults that a remediation has dealt with; None where the reporter
+    tells of none. `gone`: the object is not there any more, only what it latched still stands.
     """
 
     name: str
     standing: dict[Said, Evidence] = {}
     events: dict[Said, Evidence] = {}
     left: set[Said] = set()
+    remediated: Counter[str] | None = None
     absent_is_clear: bool = False
     uid: str = ""
     boot: str = ""
@@ -44,12 +59,53 @@ class Reporter(msgspec.Struct, gc=False):
 
     def is_over(self) -> bool:
         """Whether nothing is left to remember of it."""
-        return not (self.standing or self.events or self.left)
+        return self.remediated is None and not (self.standing or self.events or self.left)
+
+    def by_weight(self) -> list[tuple[Said, Evidence]]:
+        """What stands, the lightest first: what ends last is remembered."""
+        return sorted(self.standing.items(), key=lambda item: item[1].weight)
+
+
+class Words:
+    """What reporters say, by subject."""
+
+    def __init__(self) -> None:
+        self._words: dict[Subject, dict[tuple[str, Said], Evidence]] = {}
+
+    def __contains__(self, subject: Subject) -> bool:
+        return subject in self._words
+
+    def of(self, subject: Subject) -> Mapping[tuple[str, Said], Evidence]:
+        """By the reporter's name and what it is about."""
+        return self._words.get(subject, {})
+
+    def put(self, known: Reporter, said: Said, evidence: Evidence) -> None:
+        self._words.setdefault(said.subject, {})[known.name, said] = evidence
+
+    def drop(self, known: Reporter, said: Said) -> None:
+        about = self._words.get(said.subject, {})
+        about.pop((known.name, said), None)
+        if not about:
+            self._words.pop(said.subject, None)
 
 
 def said(evidence: Evidence) -> Said:
-    unknown = evidence.kind is Kind.UNKNOWN
-    return Said(evidence.subject, evidence.source, evidence.family, unknown)
+    return Said(
+        evidence.subject,
+        evidence.source,
+        evidence.family,
+        unknown=evidence.kind is Kind.UNKNOWN,
+        latched=evidence.kind is Kind.LATCHED,
+    )
+
+
+def is_rebooted(known: Reporter, report: Report) -> bool:
+    return bool(known.boot and report.boot and known.boot != report.boot)
+
+
+def is_same(one: Evidence, other: Evidence) -> bool:
+    """Whether they say the same, whenever it was observed."""
+    return msgspec.structs.replace(one, observed_at=other.observed_at) == other
 
 
 def settles(report: Report, about: Said) -> bool:

@@ -56,6 +56,7 @@ def load(path: str | Path | None = None) -> Rules:
         own: dict[str, dict[str, Row]] = {table: {} for table in _TABLES}
         for table, row in _rows(_text(Path(path), where), where):
             own[table][row.name] = row
+        _check_signals(own["signals"], tables["signals"], where)
         tables = {table: _over(own[table], shipped) for table, shipped in tables.items()}
     else:
         where = "shipped rules"
@@ -113,9 +114,19 @@ def _row(table: str, entry: Any, position: int, where: str) -> Row:
         raise SettingsError(f"{where}: {table}, row {position}: a row needs a name")
     name = str(entry["name"])  # YAML reads an XID as a number
     try:
-        return msgspec.convert({**entry, "name": name}, _TABLES[table], strict=False)
+        return msgspec.convert({**entry, "name": name}, _TABLES[table])
     except msgspec.ValidationError as error:
         raise SettingsError(f"{where}: {table}, row {name!r}: {error}") from error
+
+
+def _check_signals(own: Mapping[str, Row], shipped: Mapping[str, Row], where: str) -> None:
+    """Signals are derived by name, so one that is not shipped would never count."""
+    for name in own:
+        if name not in shipped:
+            raise SettingsError(
+                f"{where}: signals, row {name!r}: unknown signal; "
+                f"expected one of {', '.join(shipped)}"
+            )
 
 
 def _check_classes(tables: Mapping[str, Mapping[str, Row]], where: str) -> None:

@@ -133,6 +133,7 @@ def refused_pod(
         reason="UnexpectedAdmissionError",
         message=message,
         scheduled_at=None,
+        created_at=at - 30,
         status={"startTime": stamp(at), "containerStatuses": None},
     )
 

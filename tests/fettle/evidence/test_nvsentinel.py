@@ -55,6 +55,70 @@ def test_all_names_of_a_gpu_are_kept_the_best_first() -> None:
     assert gpus("NIC:mlx5_0") == ()
 
 
+def sxid(link: int, gpu: int, switch: str = "0000:05:00.0") -> str:
+    """As NVSentinel's handler of SXIDs writes it: the switch and its link, then the GPU."""
+    return (
+        f"ErrorCode:20034 NVSWITCH:0 PCI:{switch} NVLINK:{link} GPU:{gpu} LTSSM Fault Up "
+        "Recommended Action=CONTACT_SUPPORT;"
+    )
+
+
+def test_the_address_of_a_switch_is_not_taken_for_the_gpus() -> None:
+    (entry,) = parse(sxid(61, 3)).entries
+    assert entry.gpus == (("index:3",),)
+    assert entry.text.split() == ["NVSWITCH:0", "NVLINK:61", "LTSSM", "Fault", "Up"]
+
+
+def test_gpus_that_share_a_switch_are_not_one() -> None:
+    memory = (
+        "ErrorCode:D GPU:5 PCI:0000:5a:00.0 GPU_UUID:GPU-5 x Recommended Action=COMPONENT_RESET;"
+    )
+    message = parse(sxid(61, 3) + sxid(17, 5) + memory)
+    known = nvsentinel.names(message.entries)
+    three, five, also = (nvsentinel.unit_ids("n", e, known) for e in message.entries)
+    assert three == (UnitId("n", "nvidia.com/gpu", "index:3"),)
+    assert (
+        five == also == (UnitId("n", "nvidia.com/gpu", "GPU-5", ("pci:0000:5a:00.0", "index:5")),)
+    )
+
+
+def test_a_switch_that_is_named_alone_is_no_gpu() -> None:
+    (entry,) = parse("ErrorCode:X NVSWITCH:0 PCI:0000:05:00.0 x Recommended Action=NONE;").entries
+    assert entry.gpus == ()
+
+
+def test_a_gpu_that_is_named_by_its_uuid_has_no_such_index() -> None:
+    """As NVSentinel's handler of XIDs writes it."""
+    text = "ErrorCode:79 PCI:0000:4a:00 GPU:GPU-4-a off the bus Recommended Action=RESTART_BM;"
+    (entry,) = parse(text).entries
+    assert entry.gpus == (("GPU-4-a", "pci:0000:4a:00.0"),)
+
+
+entities = st.lists(
+    st.one_of(
+        st.tuples(st.just("GPU"), st.integers(0, 7).map(str)),
+        st.tuples(st.just("GPU"), st.integers(0, 7).map("GPU-{}".format)),
+        st.tuples(st.just("GPU_UUID"), st.integers(0, 7).map("GPU-{}".format)),
+        st.tuples(st.just("PCI"), st.integers(0, 7).map("0000:0{}:00.0".format)),
+        st.tuples(st.just("NVLINK"), st.integers(0, 17).map(str)),
+    ),
+    max_size=5,
+)
+
+
+@given(entities, st.integers(0, 7), entities)
+def test_a_switch_in_any_message_adds_no_gpu(
+    before: list[tuple[str, str]], switch: int, after: list[tuple[str, str]]
+) -> None:
+    def gpus(*named: tuple[str, str]) -> tuple[tuple[str, ...], ...]:
+        text = "".join(f"{type_}:{value} " for type_, value in named)
+        return parse(f"ErrorCode:1 {text}x Recommended Action=NONE;").entries[0].gpus
+
+    own = (("NVSWITCH", "0"), ("PCI", f"0000:f{switch}:00.0"), ("NVLINK", "1"))
+    others = [one for one in after if one[0] != "PCI"]
+    assert gpus(*before, *own, *others) == gpus(*before, *others)
+
+
 def test_lesser_names_are_resolved_by_entries_that_give_more() -> None:
     message = parse(
         "ErrorCode:X GPU:4 hot Recommended Action=NONE;"

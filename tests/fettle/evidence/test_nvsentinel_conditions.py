@@ -119,15 +119,23 @@ def test_nvsentinels_state_label_is_read(value: str, weight: float | None) -> No
     assert [e.weight for e in said.evidence] == ([] if weight is None else [weight])
 
 
-def test_what_nvsentinel_remediated_is_latched_no_longer() -> None:
-    evidence = only(
-        report(
-            condition("SysLogsXIDError", "True", "x", XID),
-            labels={"dgxc.nvidia.com/nvsentinel-state": "remediation-succeeded"},
-        )
+def test_what_nvsentinel_may_have_remediated_is_told_apart() -> None:
+    conditions = (
+        condition("SysLogsXIDError", "True", "x", XID + THERMAL),
+        condition("KernelDeadlock", "True", "x"),
     )
-    assert (evidence.kind, evidence.weight) == (Kind.LEVEL, 0.5)
-    assert "remediated since" in evidence.text
+    labels = {"dgxc.nvidia.com/nvsentinel-state": "remediation-succeeded"}
+    before, after = report(*conditions), report(*conditions, labels=labels)
+    assert before.remediated is None
+    assert after.remediated is not None
+    words = [fault.word for fault in after.remediated]
+    assert len(set(words)) == 2
+    assert {fault.evidence for fault in after.remediated} | set(after.evidence) == set(
+        before.evidence
+    )
+    assert [e.source for e in after.evidence] == ["condition KernelDeadlock"]
+    assert after.units == before.units
+    assert report(labels=labels).remediated == ()
 
 
 def test_other_gpus_stay_unnamed() -> None:

@@ -15,6 +15,7 @@ from tests.fettle.evidence.objects import (
     NOW,
     UUID,
     claim,
+    condition,
     health,
     pod,
     refused_pod,
@@ -135,6 +136,58 @@ def test_how_long_a_pod_waited_does_not_make_its_refusal_older(created_at: float
         status={"startTime": stamp(NOW - 5)},
     )
     assert said(refused).evidence[0].observed_at == NOW - 5
+
+
+def refused_at(
+    started_at: float, created_at: float = NOW - 20, before: core.Pod | None = None
+) -> float:
+    refused = pod(
+        phase="Failed",
+        reason="UnexpectedAdmissionError",
+        message=GPU_LOST,
+        scheduled_at=None,
+        created_at=created_at,
+        status={"startTime": stamp(started_at)},
+    )
+    (evidence,) = said(refused, before=before).evidence
+    return evidence.observed_at
+
+
+def test_a_clock_that_is_behind_makes_no_refusal_older_than_its_pod() -> None:
+    assert refused_at(NOW - 8 * 3600) == NOW - 20
+
+
+def test_a_clock_that_is_ahead_keeps_no_refusal_fresh() -> None:
+    assert refused_at(NOW + 4 * 3600, created_at=NOW - 4 * 3600) == NOW - 4 * 3600
+
+
+@given(st.floats(-1e6, 1e6), st.floats(0, 1e6))
+def test_a_refusal_is_never_dated_before_its_pod_nor_in_the_future(
+    started: float, waited: float
+) -> None:
+    found = refused_at(NOW + started, NOW - waited)
+    assert int(NOW - waited) <= found <= NOW
+
+
+@pytest.mark.parametrize("clock", [-8 * 3600.0, 0.0, 8 * 3600.0])
+def test_a_refusal_that_was_seen_to_happen_needs_no_clock_of_its_node(clock: float) -> None:
+    """Not even where the pod had waited long, or had run until the kubelet was restarted."""
+    for before in (waiting_pod("train-0"), pod()):
+        assert refused_at(NOW + clock, NOW - 6 * 3600, before) == NOW
+
+
+@pytest.mark.parametrize("clock", [-8 * 3600.0, 0.0, 8 * 3600.0])
+def test_the_last_word_of_a_pod_that_was_seen_to_end_needs_no_clock_of_its_node(
+    clock: float,
+) -> None:
+    ended = pod(
+        resources=[health("nvidia.com/gpu", UUID, "Unhealthy")],
+        phase="Failed",
+        created_at=NOW - 6 * 3600,
+        status={"conditions": [condition("Ready", "False", at=NOW + clock)]},
+    )
+    (evidence,) = said(ended, before=pod()).evidence
+    assert evidence.observed_at == NOW
 
 
 def test_without_a_start_a_refusal_dates_from_the_pods_creation() -> None:

@@ -190,6 +190,15 @@ def test_an_empty_file_changes_nothing(tmp_path: Path) -> None:
         ),
         ("attributes: [{name: a, family: bus, weight: 0, source: s}]", "row 'a': .*driver"),
         (
+            "signals: [{name: gapp, family: driver, weight: 0.9, source: s}]",
+            "signals, row 'gapp': unknown signal; expected one of gap, admission, .*remediated",
+        ),
+        (
+            "conditions: [{name: c, type: T, faulty: 'True', family: bus, weight: 0, source: s}]",
+            "row 'c': .*`bool`, got `str`.*faulty",
+        ),
+        ("xid_classes: [{name: lost, weight: '0.5', source: s}]", "row 'lost': .*weight"),
+        (
             "conditions: [{name: c, type: T, faulty: true, family: bus, weight: 0, source: s,"
             " heartbeat_s: 0}]",
             "row 'c': .*heartbeat_s",

@@ -280,6 +280,21 @@ def test_a_unit_is_let_go_though_the_rest_of_its_node_is_still_ill(book: HealthB
     assert of(book, NODE, later + 3600).state is State.UNHEALTHY
 
 
+def test_a_unit_is_let_go_though_the_device_that_it_was_is_still_ill(book: HealthBook) -> None:
+    book.report(Report("pod", (fault(UNIT),), absent_is_clear=True), NOW)
+    book.report(Report("driver", (fault(DEVICE, 0.9),)), NOW)
+    of(book, UNIT)
+    book.assess(DEVICE, (DEVICE, UNIT), NOW)
+    book.vanish("pod", NOW)
+    later = NOW + 30 * 86_400
+    for at in (later, later + 3600):
+        let_go = book.moving(at)
+        of(book, UNIT, at)
+        assert book.assess(DEVICE, (DEVICE, UNIT), at).state is State.UNHEALTHY
+    assert UNIT in let_go
+    assert book.units("gpu-1") == set()
+
+
 def test_a_device_inherits_what_is_said_of_its_node_and_its_other_names(book: HealthBook) -> None:
     book.report(Report("Node gpu-1", (fault(UNIT, 0.5), fault(NODE, 0.4, family=Family.NODE))), NOW)
     assert book.assess(DEVICE, (DEVICE, UNIT, NODE), NOW).score == 0.3

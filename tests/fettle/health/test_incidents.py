@@ -143,8 +143,17 @@ def test_a_node_that_keeps_failing_is_worse_than_one_that_failed_once(book: Heal
     flapping = of(book, NODE, at)
     assert flapping.state is State.DEGRADED
     assert "was until recently" in flapping.evidence[0].evidence.text
-    assert "×3 lately" in flapping.evidence[0].evidence.text
+    assert "(the latest of 3)" in flapping.evidence[0].evidence.text
     assert of(book, NODE, at + 12 * HOUR).state is State.HEALTHY
+
+
+def test_failures_of_different_kinds_are_counted_and_the_latest_is_told(book: HealthBook) -> None:
+    flap(book, 2, 20 * MINUTE, "Unknown")
+    at = NOW + HOUR
+    tell(book, node(condition("Ready", "False", "KubeletDown", at=at)), at)
+    tell(book, node(condition("Ready", "True", "KubeletReady", at=at)), at + MINUTE)
+    told = [w.evidence.text for w in of(book, NODE, at + MINUTE).evidence]
+    assert "was until recently: Ready is False (KubeletDown): (the latest of 3)" in told
 
 
 def test_flapping_alone_never_makes_a_node_unhealthy(book: HealthBook) -> None:

@@ -101,7 +101,7 @@ def test_repeats_are_counted_for_people() -> None:
     one = fading.starting(evidence(), NOW)
     one.add(evidence(), NOW)
     one.add(evidence(), NOW)
-    assert one.weighed(NOW).evidence.text == "t (×3 lately)"
+    assert one.weighed(NOW).evidence.text == "t (the latest of 3)"
 
 
 def test_an_event_from_the_future_counts_as_one_of_now() -> None:

@@ -2,13 +2,14 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fettle.evidence.gathering import of_node
 from fettle.health import HealthBook
-from fettle.model import SOUND, Evidence, Health, State
+from fettle.model import SOUND, Evidence, Health, Kind, State
 from fettle.settings import HealthSettings
 from tests.fettle.evidence.objects import NOW, condition, node
 from tests.fettle.health.incidents import HOUR, MINUTE, NODE, RULES, of, tell
@@ -34,7 +35,8 @@ def restarted(said: Any, at: float) -> HealthBook:
 
 
 def told(health: Health) -> set[Evidence]:
-    return {w.evidence for w in health.evidence}
+    """All but when it was observed: the times on a Node are whole seconds."""
+    return {msgspec.structs.replace(w.evidence, observed_at=NOW) for w in health.evidence}
 
 
 @given(
@@ -118,10 +120,44 @@ def test_a_monitor_that_falls_silent_again_leaves_its_fault_afresh() -> None:
     assert of(book, NODE, silent).score == pytest.approx(0.25, abs=0.01)
 
 
-def test_a_monitor_whose_clock_is_ahead_leaves_no_more_than_it_said() -> None:
-    at = NOW - HOUR
-    health = of(restarted(seen(NOW + 20 * MINUTE, deadlock()), at), NODE, at)
-    assert health.score == 0.25
+@given(st.floats(-24 * HOUR, 24 * HOUR), st.lists(st.floats(10.0, HOUR), min_size=1, max_size=9))
+def test_a_silence_counts_alike_whatever_the_clock_of_the_node_says(
+    ahead: float, waits: list[float]
+) -> None:
+    right, wrong = HealthBook(HealthSettings(), RULES), HealthBook(HealthSettings(), RULES)
+    at = NOW
+    for wait in waits:
+        at += wait
+        tell(right, seen(at, deadlock()), at)
+        tell(wrong, seen(at + ahead, deadlock(NOW + ahead)), at)
+        one, other = of(right, NODE, at), of(wrong, NODE, at)
+        assert other.score == pytest.approx(one.score, abs=0.01)
+        assert other.state is one.state
+
+
+def test_a_silence_of_which_a_node_tells_late_is_no_change_and_no_longer() -> None:
+    """The kubelet renews its own condition by the minute, and the Node comes in between."""
+    at = NOW + 20 * MINUTE
+    book = restarted(seen(at, deadlock()), at)
+    for second in range(10, 300, 10):
+        again = of_node(seen(at, deadlock()), RULES, at + second)
+        assert book.report(again, at + second) == set()
+    health = of(book, NODE, at + HOUR - 5 * MINUTE)
+    assert health.score == pytest.approx(1 - 0.75 / 2, abs=0.01)
+
+
+def test_a_silence_goes_on_while_the_kubelet_is_silent_too() -> None:
+    """What the control plane then says of it has the time of the control plane."""
+    at = NOW + 20 * MINUTE
+    running = restarted(seen(at, deadlock()), at)
+    died = condition("Ready", "Unknown", "NodeStatusUnknown", at=at + 50, renewed_at=at)
+    dead, later = node(died, deadlock()), at + 3 * HOUR
+    tell(running, dead, at + 50)
+    tell(running, dead, later)
+    before, after = of(running, NODE, later), of(restarted(dead, later), NODE, later)
+    assert after.score == pytest.approx(before.score, abs=0.01)
+    (weight,) = {w.weight for w in after.evidence if w.evidence.kind is Kind.DECAYING}
+    assert weight == pytest.approx(0.75 * 2**-3.1, abs=0.01)
 
 
 def test_a_silence_heard_of_when_all_has_faded_is_a_change() -> None:

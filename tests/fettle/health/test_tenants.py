@@ -37,7 +37,7 @@ def test_a_node_swallows_pods(book: HealthBook) -> None:
         worst = refuse(f"train-{i}", NOW + 10 * MINUTE + i)
     assert worst.score == 0.05  # its cap: kept out, yet not for days
     assert "train-553" in worst.evidence[0].evidence.text
-    assert "×554" in worst.evidence[0].evidence.text
+    assert "the latest of 554" in worst.evidence[0].evidence.text
 
     day_later = NOW + 24 * HOUR
     book.moving(day_later)
