@@ -73,11 +73,25 @@ class PoolView(msgspec.Struct, frozen=True, gc=False):
 
 
 class UnitView(msgspec.Struct, frozen=True, gc=False):
-    """A device-plugin unit that some evidence names; `allocated` where a live pod holds it."""
+    """A device of a device plugin that some evidence names.
+
+    It is `count` units of the resource (several of a GPU that is shared or divided); live pods are
+    known to hold `allocated` of them, and the device plugin has withdrawn `withdrawn`: those are
+    not handed out, though a pod that got one earlier may hold it still. Where it may as well be of
+    other resources, those are the `alternatives`, and `count` is what to expect.
+    """
 
     unit: str
     health: Health
-    allocated: bool
+    allocated: int = 0
+    count: int = 1
+    withdrawn: int = 0
+    alternatives: tuple[str, ...] = ()
+
+    @property
+    def left(self) -> int:
+        """How many units of it can be handed out, or are."""
+        return self.count - self.withdrawn
 
 
 class PluginView(msgspec.Struct, frozen=True, gc=False):
@@ -90,6 +104,11 @@ class PluginView(msgspec.Struct, frozen=True, gc=False):
     capacity: int
     allocatable: int
     units: tuple[UnitView, ...] = ()
+
+    @property
+    def withdrawn(self) -> int:
+        """How many units the device plugin has withdrawn, known by name or not."""
+        return max(0, self.capacity - self.allocatable)
 
 
 class NodeView(msgspec.Struct, frozen=True, gc=False):

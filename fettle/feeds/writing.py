@@ -138,7 +138,7 @@ class Writer:
         except Exception as error:
             key = new.metadata.key
             _LOG.exception("object cannot be applied, quarantined", kind=kind.name, key=key)
-            node, pools = concern(kind, msgspec.to_builtins(new))
+            node, pools = concern(kind, msgspec.json.decode(msgspec.json.encode(new)))
             self._quarantine(Bad(kind, key, f"cannot be applied: {error!r}", node, pools), now)
 
     def _quarantine(self, bad: Bad, now: float) -> None:

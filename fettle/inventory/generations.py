@@ -15,19 +15,14 @@ from fettle.published import Published, Slice
 def standing(slices: Iterable[Slice]) -> list[tuple[Slice, tuple[Published, ...]]]:
     """The slices of a pool, newest generation first, each with the devices that it speaks for.
 
-    While a generation lacks slices, older ones still speak for the devices that it does not name.
+    These are all that no newer one names, whether or not that is whole: a node that sees none of
+    its slices takes devices of the older as before.
     """
     found: list[tuple[Slice, tuple[Published, ...]]] = []
     named: set[DeviceId] = set()
-    is_replaced = False
-    for _, alike in groupby(sorted(slices, key=_age), key=_age):
-        generation = list(alike)
-        for slice_ in generation:
-            left = () if is_replaced else tuple(p for p in slice_.devices if p.id not in named)
-            found.append((slice_, left))
+    for generation in _generations(slices):
+        found += [(s, tuple(p for p in s.devices if p.id not in named)) for s in generation]
         named.update(p.id for slice_ in generation for p in slice_.devices)
-        wanted = max(slice_.raw.spec.pool.resource_slice_count for slice_ in generation)
-        is_replaced = is_replaced or len(generation) >= wanted
     return found
 
 
@@ -36,13 +31,27 @@ def left_out(
 ) -> tuple[Published, ...]:
     """Devices that slices publish for this node, each once, but for those that were `gathered`."""
     found: dict[DeviceId, Published] = {}
-    for slice_, devices in standing(slices):
+    for slice_, devices in standing(_current(slices)):
         for published in devices:
             target = slice_.target or published.target
-            is_here = target is not None and not target.problem and target.includes(place)
-            if is_here and published.id not in gathered:
+            if target is not None and target.includes(place) and published.id not in gathered:
                 found.setdefault(published.id, published)
     return tuple(found.values())
+
+
+def _current(slices: Iterable[Slice]) -> list[Slice]:
+    """Those of the newest generation, and of older ones as long as newer ones lack slices."""
+    found: list[Slice] = []
+    for generation in _generations(slices):
+        found += generation
+        if len(generation) >= max(s.raw.spec.pool.resource_slice_count for s in generation):
+            break
+    return found
+
+
+def _generations(slices: Iterable[Slice]) -> list[list[Slice]]:
+    """Newest first."""
+    return [list(alike) for _, alike in groupby(sorted(slices, key=_age), key=_age)]
 
 
 def _age(slice_: Slice) -> int:

@@ -1,7 +1,7 @@
 """Which devices the claims of a cluster hold, alone or in shares. Pure."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fettle.asks.claims import Held
@@ -11,29 +11,31 @@ _NOTHING: Mapping[str, int] = {}
 
 
 class Holdings:
-    """Hold and release; ask what is left to others."""
+    """Put what a claim holds; ask what is left to others."""
 
     def __init__(self, *, shares: bool = True) -> None:
         """Without `shares` (the gate DRAConsumableCapacity), whoever holds one holds the device."""
         self._knows_shares = shares
+        self._by_claim: dict[str, tuple[Held, ...]] = {}
         self._alone: dict[DeviceId, Counter[str]] = {}
         self._shares: dict[DeviceId, Counter[tuple[str, Held]]] = {}
         self._consumed: dict[DeviceId, dict[str, int]] = {}
 
-    def hold(self, held: Held, claim: str) -> None:
-        """Each result of a claim's allocation once, however alike they are."""
-        if self._is_share(held):
-            _add(self._shares, held.device, (claim, held))
-            self._count(held.device)
+    def put(self, claim: str, held: Iterable[Held]) -> set[DeviceId]:
+        """What a claim holds from now on: each result of its allocation once, however alike they
+        are. Returns the devices of which it did not hold the same before."""
+        held = tuple(held)
+        before, after = Counter(self._by_claim.get(claim, ())), Counter(held)
+        gone, come = before - after, after - before
+        for one in gone.elements():
+            self._release(one, claim)
+        for one in come.elements():
+            self._hold(one, claim)
+        if held:
+            self._by_claim[claim] = held
         else:
-            _add(self._alone, held.device, claim)
-
-    def release(self, held: Held, claim: str) -> None:
-        if self._is_share(held):
-            _discard(self._shares, held.device, (claim, held))
-            self._count(held.device)
-        else:
-            _discard(self._alone, held.device, claim)
+            self._by_claim.pop(claim, None)
+        return {one.device for one in (*gone, *come)}
 
     def alone(self, device: DeviceId) -> bool:
         """Whether a claim holds it, and not as a share."""
@@ -45,6 +47,20 @@ class Holdings:
     def consumed(self, device: DeviceId) -> Mapping[str, int]:
         """What all shares take of its capacities, in 1e-9."""
         return self._consumed.get(device, _NOTHING)
+
+    def _hold(self, held: Held, claim: str) -> None:
+        if self._is_share(held):
+            _add(self._shares, held.device, (claim, held))
+            self._count(held.device)
+        else:
+            _add(self._alone, held.device, claim)
+
+    def _release(self, held: Held, claim: str) -> None:
+        if self._is_share(held):
+            _discard(self._shares, held.device, (claim, held))
+            self._count(held.device)
+        else:
+            _discard(self._alone, held.device, claim)
 
     def _is_share(self, held: Held) -> bool:
         return bool(held.share) and self._knows_shares

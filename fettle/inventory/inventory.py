@@ -5,7 +5,6 @@ kept in `stores.py`, the nodes' records in `nodes.py`. Only the writer task touc
 between feeds and view; does no I/O, the clock is an argument.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -15,7 +14,7 @@ from fettle.evidence import gathering
 from fettle.evidence.reports import Report
 from fettle.evidence.rules import Rules
 from fettle.health import HealthBook
-from fettle.inventory import records
+from fettle.inventory import units
 from fettle.inventory.devices import Devices, Effect
 from fettle.inventory.nodes import Nodes
 from fettle.inventory.pools import PoolId, pool_of
@@ -206,7 +205,7 @@ class Inventory:
         self._report_slices(new, now)
 
     def _report_slices(self, changed: resource.ResourceSlice, now: float) -> None:
-        """What a pool's slices say: an older generation only of what the newest lacks so far."""
+        """What a pool's slices say: an older generation only of what no newer one names."""
         for slice_, devices in self._devices.slices_of(changed):
             said = gathering.of_slice(slice_, self._rules, now)
             evidence = tuple(e for e in said.evidence if e.subject in devices)
@@ -230,14 +229,7 @@ class Inventory:
         self, old: resource.ResourceClaim | None, new: resource.ResourceClaim, now: float
     ) -> None:
         self._stores.follow(old, new)
-        before = Counter((claims.holds(old) or ()) if old is not None else ())
-        after = Counter(claims.holds(new) or ())
-        gone, come = before - after, after - before
-        for held in gone.elements():
-            self._devices.holdings.release(held, new.metadata.key)
-        for held in come.elements():
-            self._devices.holdings.hold(held, new.metadata.key)
-        self._mark(held.device for held in {*gone, *come})
+        self._mark(self._devices.holdings.put(new.metadata.key, claims.holds(new) or ()))
         if doubtful := claims.unread_shares(new):
             pools = tuple({Pools(held.driver, held.pool): None for held, _ in doubtful})
             self._doubt(Bad(kinds.CLAIM, new.metadata.key, doubtful[0][1], pools=pools), now)
@@ -246,9 +238,9 @@ class Inventory:
         self._report_pods(new.metadata.key, now)
 
     def _put_pod(self, old: core.Pod | None, new: core.Pod, now: float) -> None:
-        """A node's record says of its pods only which units they hold by name."""
+        """A node's record says of its pods only which units they hold by name, and how they are."""
         self._stores.follow_pod(old, new)
-        before, after = records.place(old), records.place(new)
+        before, after = units.place(old), units.place(new)
         if before == after:
             return
         for pod, (node, held), add in ((old, before, False), (new, after, True)):
@@ -296,14 +288,12 @@ class Inventory:
             self._devices.taints.remove(old)
             self._restless_rules.discard(key)
         elif isinstance(old, resource.ResourceClaim):
+            self._mark(self._devices.holdings.put(key, ()))
             self._stores.follow(old, None)
-            for device in claims.holds(old) or ():
-                self._devices.holdings.release(device, key)
-                self._mark((device.device,))
             self._report_pods(key, now)
         elif isinstance(old, core.Pod):
             self._stores.follow_pod(old, None)
-            node, held = records.place(old)
+            node, held = units.place(old)
             if node:
                 self._nodes.pod_left(node, key)
             if held:

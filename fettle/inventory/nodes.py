@@ -8,7 +8,7 @@ import structlog
 
 from fettle.affinity import Place
 from fettle.health import HealthBook
-from fettle.inventory import records, shapes
+from fettle.inventory import records, shapes, units
 from fettle.inventory.devices import Devices
 from fettle.inventory.placing import Placing
 from fettle.inventory.placing import place as place_units
@@ -84,24 +84,25 @@ class Nodes:
 
     def _record(self, node: core.Node, now: float) -> NodeView:
         name, labels = node.metadata.name, node.metadata.labels or {}
-        resources = records.plugin_resources(node)
+        resources = units.resources(node)
         placing = place_units(
             name,
             self._book.units(name),
             self._named.get(name, frozenset()),
-            {resource for resource, (capacity, _) in resources.items() if capacity},
+            {one.resource for one in resources if one.capacity},
             self._devices.published_by(name),
         )
         own = self._book.assess(placing.node, (placing.node,), now)
-        units = records.of_units(placing, self._book, now)
+        healths = units.healths(placing, self._book, now)
+        health = healths[placing.homeless[0]] if placing.homeless else own
         pools, malformed = self._pools(Place(name, labels), placing, now)
         pods: Mapping[str, core.Pod] = self._stores.pods
         here = [pods[key] for key in self._pods_on.get(name, ()) if key in pods]
         return NodeView(
             name=name,
             labels=labels,
-            health=units[placing.homeless[0]] if placing.homeless else own,
-            plugins=records.plugins(resources, placing, units, here),
+            health=health,
+            plugins=units.plugins(resources, placing, units.Known(healths, health, here, labels)),
             pools=pools,
             quarantined=self._quarantine.of_node(name),
             malformed=malformed,
@@ -131,7 +132,7 @@ class Nodes:
             return gathered
         placed = []
         for pool in gathered:
-            why = self._quarantine.doubt(pool.id, empty=not pool.devices)
+            why = self._quarantine.doubt(pool)
             placed.append((pool.order, shapes.doubted(pool, why) if why else pool))
         for unseen in self._quarantine.unseen({pool.id for pool in gathered}):
             pool = shapes.doubted(Gathered(unseen.id), unseen.why)

@@ -1,6 +1,6 @@
 """Where evidence about named units of one node counts.
 
-On the DRA devices and the device plugin's unit that bear one of its names; where nothing on the
+On the DRA devices and the device plugin's units that bear one of its names; where nothing on the
 node does, on the node as a whole, since any device of it may be the one. Decided anew whenever a
 node's record is made, by what is published and named then, so that evidence follows its device as
 that comes and goes, and no name counts that nobody says any more. Pure.
@@ -14,7 +14,7 @@ import msgspec
 
 from fettle.evidence import naming
 from fettle.evidence.reports import short
-from fettle.inventory import pools
+from fettle.inventory import divisions, pools
 from fettle.model import DeviceId, Health, NodeId, Subject, UnitId
 from fettle.published import Published
 
@@ -23,9 +23,10 @@ Gpu = tuple[UnitId, ...]
 
 
 class Placing(NamedTuple):
-    """Of one node: which units each DRA device is, and which there are of each resource.
+    """Of one node: which units each DRA device is, and which there may be of each resource.
 
-    `gpus` are all of them, `homeless` the units that nothing on the node is.
+    `gpus` are all of them, `homeless` the units that nothing on the node is. In `by_resource`, a
+    GPU stands once for each resource that it may be units of.
     """
 
     node: NodeId
@@ -71,20 +72,23 @@ def place(
     homeless: Gpu = ()
     published = [(one, frozenset(pools.aliases(one.device))) for one in devices]
     known = _known(named)
+    homes: dict[UnitId, tuple[str, ...]] = {}
     for unit in sorted(units, key=_order):
-        names = known.get((unit.resource, unit.unit), unit.names)
-        by_gpu[unit._replace(unit=names[0], others=())] += (unit,)
-        found = _devices(unit._replace(unit=names[0], others=names[1:]), published)
+        resource, name = divisions.plain(unit.resource), divisions.whole(unit.unit)
+        names = known.get((resource, name), (name, *unit.others))
+        gpu = UnitId(node, resource, names[0])
+        by_gpu[gpu] += (unit,)
+        found = _devices(gpu._replace(others=names[1:]), published)
         for id_ in found:
             by_device[id_] += (unit,)
-        if unit.resource not in resources and not found:
+        homes[gpu] = divisions.homes(resource, resources)
+        if not homes[gpu] and not found:
             homeless += (unit,)
-    gpus = tuple(by_gpu.values())
     by_resource: dict[str, tuple[Gpu, ...]] = defaultdict(tuple)
-    for gpu in gpus:
-        if (resource := gpu[0].resource) in resources:
-            by_resource[resource] += (gpu,)
-    return Placing(NodeId(node), gpus, by_device, by_resource, homeless)
+    for gpu, same in by_gpu.items():
+        for home in homes[gpu]:
+            by_resource[home] += (same,)
+    return Placing(NodeId(node), tuple(by_gpu.values()), by_device, by_resource, homeless)
 
 
 def _order(unit: UnitId) -> tuple[str, tuple[int, str], tuple[str, ...]]:

@@ -49,6 +49,12 @@ class Gathered(msgspec.Struct, frozen=True, gc=False):
     columns: Mapping[tuple[str, str], bytes] = {}
 
     @property
+    def rests_elsewhere(self) -> bool:
+        """Whether slices for other nodes decide what this one sees: the allocator looks for them
+        where those for this node alone do not make the pool whole."""
+        return bool(self.invalid) or self.slices[0] != self.slices[1]
+
+    @property
     def binds(self) -> bool:
         """Whether a device has binding conditions: such pools come after all others."""
         return any(p.device.binding_conditions is not None for p, _, _ in self.devices)

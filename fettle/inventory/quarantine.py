@@ -6,7 +6,7 @@ from collections.abc import Container
 from typing import NamedTuple
 
 from fettle.evidence.reports import Report, short
-from fettle.inventory.pools import PoolId
+from fettle.inventory.pools import Gathered, PoolId
 from fettle.model import Evidence, Family, Kind, NodeId
 from fettle.view import SOME_DRIVER
 from fettle.wire import kinds
@@ -16,10 +16,19 @@ from fettle.wire.changes import Bad, Pools
 class Entry(NamedTuple):
     """`doubt` is what is said of its pools."""
 
+    kind: kinds.Kind
     text: str
     node: str
     pools: tuple[Pools, ...]
     doubt: str
+
+    def touches(self, pool: Gathered) -> bool:
+        """Whether a pool that a node sees may be other than it seems there."""
+        is_open = pool.rests_elsewhere if self.kind is kinds.SLICE else bool(pool.devices)
+        return any(
+            (is_open or pools.anywhere) and pools.include(pool.id.driver, pool.id.pool)
+            for pools in self.pools
+        )
 
 
 class Unseen(NamedTuple):
@@ -49,7 +58,7 @@ class Quarantine:
         name = f"{bad.kind.name} {bad.key}"
         text = short(f"{name}: {bad.reason}")
         doubt = f"{name} cannot be read, and {_MAY[bad.kind.name]}" if bad.pools else ""
-        entry = self._entries[name] = Entry(text, bad.node, bad.pools, doubt)
+        entry = self._entries[name] = Entry(bad.kind, text, bad.node, bad.pools, doubt)
         self._in_order = None
         self._doubts.pop(name, None)
         if bad.pools:
@@ -73,14 +82,9 @@ class Quarantine:
     def doubts_pools(self) -> bool:
         return bool(self._doubts)
 
-    def doubt(self, pool: PoolId, *, empty: bool) -> str:
-        """Why a pool may be other than it seems; "" if it may not. One that is `empty` can only be
-        other by devices that are not seen."""
-        for _, entry in self._by_name():
-            for pools in entry.pools:
-                if pools.include(pool.driver, pool.pool) and (pools.anywhere or not empty):
-                    return entry.doubt
-        return ""
+    def doubt(self, pool: Gathered) -> str:
+        """Why a pool that a node sees may be other than it seems there; "" if it may not."""
+        return next((e.doubt for _, e in self._by_name() if e.touches(pool)), "")
 
     def unseen(self, known: Container[PoolId]) -> list[Unseen]:
         """Pools that any node may have besides those that are `known`, each once."""

@@ -1,19 +1,18 @@
-"""What a view says of one node's devices, made from what the inventory and the health book know."""
+"""What a view says of one node's DRA devices, made from what the inventory and the health book
+know; `units.py` does so for device plugins."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from itertools import starmap
 
-from fettle.asks import extended
 from fettle.health import HealthBook
 from fettle.inventory import shapes
 from fettle.inventory.devices import Devices
 from fettle.inventory.holdings import Holdings
 from fettle.inventory.placing import Placing
 from fettle.inventory.pools import Gathered
-from fettle.model import Health, Subject, UnitId
+from fettle.model import Subject
 from fettle.published import CounterId, Published
-from fettle.view import DeviceView, PluginView, PoolView, UnitView
-from fettle.wire import core
+from fettle.view import DeviceView, PoolView
 
 
 def pool(
@@ -70,69 +69,3 @@ def _subjects(published: Published, placing: Placing) -> tuple[Subject, ...]:
     if not published.local:
         return (published.id,)
     return (published.id, *placing.whole, *placing.by_device.get(published.id, ()))
-
-
-def of_units(placing: Placing, book: HealthBook, now: float) -> dict[UnitId, Health]:
-    """The health of every unit that evidence names; of a homeless one, that of the whole node."""
-    asked: dict[UnitId, tuple[Subject, ...]] = {}
-    for gpu in placing.gpus:
-        for unit in gpu:
-            asked[unit] = (*gpu, *(one for one in placing.whole if one not in gpu))
-    return {unit: placing.told(book.assess(unit, about, now)) for unit, about in asked.items()}
-
-
-def plugin_resources(node: core.Node) -> dict[str, tuple[int, int]]:
-    """The node's extended resources: how many units there are, and may be allocated."""
-    status = node.status
-    if status is None:
-        return {}
-    capacity, allocatable = status.capacity or {}, status.allocatable or {}
-    names = sorted(r for r in {*capacity, *allocatable} if extended.is_device_resource(r))
-    return {
-        name: (
-            extended.units_of(capacity.get(name, 0)),
-            extended.units_of(allocatable.get(name, 0)),
-        )
-        for name in names
-    }
-
-
-def plugins(
-    resources: Mapping[str, tuple[int, int]],
-    placing: Placing,
-    healths: Mapping[UnitId, Health],
-    pods: Iterable[core.Pod],
-) -> dict[str, PluginView]:
-    """Extended resources, with the units that some evidence names."""
-    held = units_held(pods) if placing.by_resource else set()
-    views = {}
-    for name, (capacity, allocatable) in resources.items():
-        units = tuple(
-            UnitView(
-                gpu[0].unit,
-                healths[gpu[0]],
-                any((name, n) in held for unit in gpu for n in unit.names),
-            )
-            for gpu in placing.by_resource.get(name, ())
-        )
-        views[name] = PluginView(name, capacity, allocatable, units)
-    return views
-
-
-def units_held(pods: Iterable[core.Pod]) -> set[tuple[str, str]]:
-    """(resource, unit) that the kubelet says live pods hold."""
-    return {
-        (status.name, health.resource_id)
-        for pod in pods
-        if not pod.terminal
-        for container in pod.container_statuses()
-        for status in container.allocated_resources_status or ()
-        for health in status.resources or ()
-    }
-
-
-def place(pod: core.Pod | None) -> tuple[str, frozenset[tuple[str, str]]]:
-    """The node of a pod, "" if it has none, and the units that it holds there by name."""
-    if pod is None or pod.spec is None or not pod.spec.node_name:
-        return "", frozenset()
-    return pod.spec.node_name, frozenset(units_held((pod,)))

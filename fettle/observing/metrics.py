@@ -21,6 +21,7 @@ from prometheus_client.registry import Collector
 from fettle.model import DeviceId, State
 from fettle.policy import Placement
 from fettle.slicing import pause
+from fettle.verdicts import draws
 from fettle.view import Publisher
 
 _LOG = structlog.get_logger(__name__)
@@ -56,8 +57,8 @@ class ExtenderMetrics:
         )
         decisions = Counter(
             "fettle_extender_decisions",
-            "Extender requests by verb and result "
-            "(passed, narrowed, refused, echoed, not_ready, bad_input, error).",
+            "Extender requests by verb and result (passed, narrowed, refused, echoed, not_ready, "
+            "bad_input, error; not_found for paths that are not served, of verb unknown).",
             ["verb", "result"],
             registry=registry,
         )
@@ -169,12 +170,10 @@ class ViewMetrics(Collector):
         network: dict[DeviceId, State] = {}
         for node in self._publisher.view.nodes.values():
             for plugin in node.plugins.values():
-                key = (plugin.resource, node.health.state)
-                unnamed = plugin.allocatable - len(plugin.units)
-                counts[key] = counts.get(key, 0) + max(0, unnamed)
-                for unit in plugin.units:
-                    key = (plugin.resource, unit.health.state)
-                    counts[key] = counts.get(key, 0) + 1
+                drawn = draws.allocatable(plugin)
+                for health, number in (*drawn.named, (node.health, drawn.rest)):
+                    key = (plugin.resource, health.state)
+                    counts[key] = counts.get(key, 0) + number
             for pool in node.pools:
                 for device in pool.devices:
                     if not device.published.local:  # seen by many nodes, and still one device
@@ -186,7 +185,9 @@ class ViewMetrics(Collector):
         for id_, state in network.items():
             counts[id_.driver, state] = counts.get((id_.driver, state), 0) + 1
         devices = GaugeMetricFamily(
-            "fettle_devices", "Devices by kind and state.", labels=["kind", "state"]
+            "fettle_devices",
+            "Devices by kind and state; of device plugins, the units that may be allocated.",
+            labels=["kind", "state"],
         )
         for kind in sorted({k for k, _ in counts}):
             for state in State:

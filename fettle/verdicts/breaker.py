@@ -1,8 +1,8 @@
 """Keeps refusals from emptying a cluster: beyond a set share of a pool, a policy may only score.
 
-A pool is all devices of one DRA driver, or all units of one extended resource. Counts are kept
-per node and updated for the nodes that changed, so a turn of the view costs what changed. A device
-of the network counts once, however many nodes see it. Pure.
+A pool is all devices of one DRA driver, or all allocatable units of one extended resource. Counts
+are kept per node and updated for the nodes that changed, so a turn of the view costs what changed.
+A device of the network counts once, however many nodes see it. Pure.
 """
 
 from collections import Counter
@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from fettle.model import SOUND, DeviceId, Health
 from fettle.policy import Placement
 from fettle.settings import BreakerSettings
+from fettle.verdicts import draws
 from fettle.verdicts.acceptance import refusal
 from fettle.view import NodeView
 
@@ -88,10 +89,10 @@ class Breaker:
         networked: set[tuple[DeviceId, bool]] = set()
         for resource, plugin in node.plugins.items():
             if plugin.allocatable > 0:
-                named = [u.health for u in plugin.units[: plugin.allocatable]]
-                refused = sum(1 for h in named if self._refused(h))
+                drawn = draws.allocatable(plugin)
+                refused = sum(number for health, number in drawn.named if self._refused(health))
                 if self._refused(node.health):
-                    refused += plugin.allocatable - len(named)
+                    refused += drawn.rest
                 counts[resource] = (plugin.allocatable, refused)
         for pool in node.pools:
             devices, refused = counts.get(pool.driver, (0, 0))

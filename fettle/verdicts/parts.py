@@ -1,14 +1,14 @@
 """What one part of an ask says of a node: the node itself, or device-plugin units on it. Pure."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable
 from functools import partial
 
 import msgspec
 
 from fettle.asks.asks import Units
 from fettle.model import DeviceId, Health, Taint
-from fettle.verdicts import ranking
+from fettle.verdicts import draws, ranking
 from fettle.verdicts.acceptance import Acceptance, told
 from fettle.verdicts.requirements import Met
 from fettle.view import NodeView, PluginView
@@ -79,14 +79,8 @@ def open_part(why: str, node: NodeView) -> Part:
 def units_part(
     units: Units, plugin: PluginView, node: NodeView, acceptance: Acceptance, *, emptied: bool
 ) -> Part:
-    """Device plugins: units are not chosen, so the draw is over every unit that may be free.
-
-    Which units are in use is known only where a pod's status names them; a random part of the
-    rest is free, and a draw from a random part is a draw from the whole.
-    """
-    part = Part(frozenset((units.resource,)))
-    named = [u.health for u in plugin.units if emptied or not u.allocated]
-    size = plugin.allocatable - (len(plugin.units) - len(named))
+    """Device plugins: units are not chosen, so the draw is over every unit that may be free."""
+    part = Part(frozenset((units.resource,)), notes=_withdrawn(plugin))
     if plugin.allocatable < units.count:
         part.value = UNDECIDED_VALUE * node.health.score
         part.unfit.append(
@@ -94,40 +88,46 @@ def units_part(
             "which the scheduler's own check refuses"
         )
         return part
-    size = max(size, units.count)
-    named = sorted(named, key=lambda h: h.score)[:size]
-    bulk = size - len(named)
-    draw = partial(
+    drawn = draws.allocatable(plugin) if emptied else draws.free(plugin, units.count)
+    healths = [*drawn.named, *([(node.health, drawn.rest)] if drawn.rest else [])]
+    refused = [(health, number) for health, number in healths if acceptance.refusal(health)]
+    sound = drawn.size - sum(number for _, number in refused)
+    part.held = any(health.held for health, _ in refused)
+    worth = partial(
         ranking.drawn_at_random, count=units.count, aggregate=acceptance.placement.aggregate
     )
-    part.value = draw(_tally([h.score for h in named], node.health.score, bulk))
-    refused = [h for h in named if acceptance.refusal(h)]
-    sound = size - len(refused)
-    if bulk and acceptance.refusal(node.health):
-        refused.append(node.health)
-        sound -= bulk
-    part.held = any(h.held for h in refused)
-    counted = [acceptance.counted(h) for h in named]
-    worth = draw(_tally(counted, acceptance.counted(node.health), bulk))
+    part.value = worth(_tally((health.score, number) for health, number in healths))
+    counted = worth(_tally((acceptance.counted(health), number) for health, number in healths))
     if sound < units.count:
-        worst = min(refused, key=lambda h: h.proven)
+        worst = min((health for health, _ in refused), key=lambda h: h.proven)
         part.refusals.append(
-            f"{units.resource}: {sound} acceptable of {size}, {units.count} requested; "
+            f"{units.resource}: {sound} acceptable of {drawn.size}, {units.count} requested; "
             f"the worst is {acceptance.refusal(worst)}"
         )
-    elif worth < acceptance.placement.min_score:
-        worst = min((*named, node.health), key=lambda h: h.proven)
+    elif counted < acceptance.placement.min_score:
+        worst = min((health for health, _ in healths), key=lambda h: h.proven)
         part.refusals.append(
-            f"{units.resource}: {units.count} drawn from {size} are worth {worth:.2f}, "
+            f"{units.resource}: {units.count} drawn from {drawn.size} are worth {counted:.2f}, "
             f"less than {acceptance.placement.min_score:g}; "
             f"the worst is {told(worst.state, worst)}"
         )
     return part
 
 
-def _tally(named: Sequence[float], rest: float, number: int) -> dict[float, int]:
-    """Scores and how many units have each: some by name, and `number` more with `rest`."""
-    units = dict(Counter(named))
-    if number:
-        units[rest] = units.get(rest, 0) + number
-    return units
+def _withdrawn(plugin: PluginView) -> list[str]:
+    """What there is to know of units that are not in any draw, where some are known by name."""
+    named = [unit.unit for unit in plugin.units if unit.withdrawn]
+    if not named:
+        return []
+    known = sum(unit.withdrawn for unit in plugin.units)
+    among = ":" if known == plugin.withdrawn else ", among them"
+    count = f"{plugin.withdrawn} of {plugin.capacity} withdrawn by the device plugin"
+    return [f"{plugin.resource}: {count}{among} {', '.join(named)}"]
+
+
+def _tally(units: Iterable[tuple[float, int]]) -> dict[float, int]:
+    """Scores and how many units have each."""
+    tally: Counter[float] = Counter()
+    for score, number in units:
+        tally[score] += number
+    return tally

@@ -227,7 +227,7 @@ class Table:
             plugin = node.plugins.get(units.resource)
             if units.backing and (plugin is None or plugin.allocatable == 0):
                 allocates = True
-            seen.append((plugin.allocatable, plugin.units) if plugin is not None else None)
+            seen.append(plugin)
         if any(_is_near(bound, node) for bound in self.ask.bound):
             return None
         seen += [is_usable(bound, node) for bound in self.ask.bound]

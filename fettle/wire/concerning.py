@@ -42,10 +42,10 @@ def _of_slice(whole: Loose, spec: Loose) -> tuple[str, tuple[Pools, ...]]:
     """Drivers on a node own their slices through it, and by custom name the pool after it; but by
     custom alone, so it may be any other node's, too."""
     pool = text(part(spec, "pool"), "name")
+    published = Pools(text(spec, "driver") or None, pool or None)
     if node := text(spec, "nodeName") or _owner_node(whole):
-        return node, ()
-    unseen = Pools(text(spec, "driver") or None, pool or None, anywhere=True)
-    return pool if spec.get("nodeName") is not None else "", (unseen,)
+        return node, (published,)
+    return pool if spec.get("nodeName") is not None else "", (published._replace(anywhere=True),)
 
 
 def _owner_node(whole: Loose) -> str:

@@ -157,13 +157,13 @@ def inventory(case: dict[str, Any], of: Features) -> Devices:
         slice_ = _decoded(kinds.SLICE, raw)
         assert isinstance(slice_, resource.ResourceSlice)
         devices.put_slice(None, _apart(slice_, number))
-    for names in case.get("allocatedDevices") or ():
-        devices.holdings.hold(Held(DeviceId(*names)), "elsewhere")
+    held = [Held(DeviceId(*names)) for names in case.get("allocatedDevices") or ()]
     for *names, share in case.get("allocatedSharedDeviceIDs") or ():
-        devices.holdings.hold(Held(DeviceId(*names), share), "elsewhere")
+        held.append(Held(DeviceId(*names), share))
     for used in case.get("allocatedCapacity") or ():
         amounts = tuple((name, nano(q)) for name, q in (used.get("capacity") or {}).items())
-        devices.holdings.hold(Held(DeviceId(*used["id"]), "capacity", amounts), "elsewhere")
+        held.append(Held(DeviceId(*used["id"]), "capacity", amounts))
+    devices.holdings.put("elsewhere", held)
     return devices
 
 

@@ -118,12 +118,21 @@ def node(
     gpus: int = 0,
     units: dict[str, float] | None = None,
     busy: frozenset[str] = frozenset(),
+    withdrawn: frozenset[str] = frozenset(),
+    shared: int = 1,
     pools: tuple[PoolView, ...] = (),
     own: Health = SOUND,
 ) -> NodeView:
-    """A node with `gpus` allocatable units, of which `units` have a known score."""
-    named = tuple(UnitView(u, health(s), u in busy) for u, s in sorted((units or {}).items()))
-    plugins = {RESOURCE: PluginView(RESOURCE, gpus, gpus, named)} if gpus else {}
+    """A node with `gpus` allocatable units, of which `units` have a known score.
+
+    Each of these is `shared` units; those that are `withdrawn` come on top of the `gpus`.
+    """
+    named = tuple(
+        UnitView(u, health(s), int(u in busy), shared, shared if u in withdrawn else 0)
+        for u, s in sorted((units or {}).items())
+    )
+    capacity = gpus + shared * len(withdrawn)
+    plugins = {RESOURCE: PluginView(RESOURCE, capacity, gpus, named)} if gpus else {}
     return NodeView(name, {}, own, plugins, pools)
 
 

@@ -172,13 +172,15 @@ async def test_an_object_that_we_fail_on_leaves_in_doubt_what_it_speaks_of() -> 
         "devices": [{**device, "conditions": [ready]}],
     }
     claim = {"metadata": {"name": "c", "namespace": "d"}, "spec": {}, "status": status}
-    await house.sync(node("n"), node("other"), put(kinds.SLICE, slice_("n")))
+    slices = (put(kinds.SLICE, slice_(name)) for name in ("n", "other"))
+    await house.sync(node("n"), node("other"), *slices)
     await house.send(put(kinds.CLAIM, claim), node("new"))
     view = house.publisher.view
     while "new" not in view.nodes:
         view = await house.newer(view.generation)
     assert "by a defect" in view.quarantined["ResourceClaim d/c"]
-    (pool,) = view.nodes["n"].pools
+    (pool,), (other,) = view.nodes["n"].pools, view.nodes["other"].pools
     assert "ResourceClaim d/c cannot be read" in pool.unclear
     assert not any(seen.allocated for seen in pool.devices)
+    assert not other.unclear
     writing.cancel()

@@ -154,6 +154,7 @@ changes = st.lists(
 @example([("node", 0), ("first", 1), ("second", 1), ("look", None), ("second", 2)])
 @example([("node", 4), ("first", 0), ("look", None), ("node", 7)])
 @example([("node", 5), ("look", None), ("node", 8)])
+@example([("node", 4), ("node", 12), ("first", 0)])
 @example([("node", 0), ("rule", 0), ("look", None), ("first", 0)])
 @example([("node", 0), ("first", 0), ("of claim", 0), ("look", None), ("claim", 1)])
 @example([("node", 0), ("first", 0), ("claim", 1), ("of claim", 0), ("claim", 0)])

@@ -1,11 +1,14 @@
 """Slices, claims and rules in; what nodes show of their devices out."""
 
+from typing import Any
+
 import pytest
 
 from fettle.model import State
 from fettle.wire import kinds
 from tests.fettle import building as b
 from tests.fettle.inventory.fleets import Fleet, claim, node, slice_
+from tests.fettle.inventory.saying import rule
 
 
 def test_a_newer_generation_replaces_the_older(fleet: Fleet) -> None:
@@ -31,6 +34,28 @@ def test_an_older_generation_says_nothing_about_devices_any_more(fleet: Fleet) -
     assert state() is State.HEALTHY
     fleet.inventory.remove(kinds.SLICE, "n-slice-2", fleet.now)
     assert state() is State.UNHEALTHY
+
+
+def of_both(name: str, generation: int, device: str) -> dict[str, Any]:
+    """A node's slice of a pool that two nodes have by one name, each whole by itself."""
+    made: dict[str, Any] = slice_(name, devices=1, generation=generation)
+    made["spec"]["pool"]["name"] = "both"
+    made["spec"]["devices"][0]["name"] = device
+    return made
+
+
+def test_devices_that_a_node_has_count_though_their_pool_is_newer_elsewhere(fleet: Fleet) -> None:
+    """The allocator takes them there: it looks for newer slices among those of the node."""
+    newer = of_both("newer", 2, "gpu-0")
+    older = of_both("older", 1, "gpu-1")
+    older["metadata"]["annotations"] = {"fettle.dev/hold": "why"}
+    for name in ("newer", "older"):
+        fleet.put(kinds.NODE, node(name))
+    for kind, raw in ((kinds.SLICE, newer), (kinds.SLICE, older), (kinds.TAINT_RULE, rule())):
+        fleet.put(kind, raw)
+    (device,) = fleet.look().nodes["older"].pools[0].devices
+    said = {w.evidence.source for w in device.health.evidence}
+    assert (device.health.held, said >= {"taint gaudi.intel.com/unhealthy"}) == (True, True)
 
 
 @pytest.mark.parametrize("moved", [{"pool": "elsewhere"}, {"driver": "other.example.com"}])
@@ -79,14 +104,14 @@ def test_a_taint_rule_taints_what_it_selects_and_no_more_once_it_is_gone(fleet: 
 
     fleet.put(kinds.NODE, node())
     fleet.put(kinds.SLICE, slice_())
-    rule = {
+    tainting = {
         "metadata": {"name": "r"},
         "spec": {
             "deviceSelector": {"driver": b.DRIVER, "pool": "n", "device": "gpu-1"},
             "taint": {"key": "example.com/broken", "effect": "NoSchedule"},
         },
     }
-    fleet.put(kinds.TAINT_RULE, rule)
+    fleet.put(kinds.TAINT_RULE, tainting)
     assert tainted() == ["gpu-1"]
     assert fleet.view.nodes["n"].pools[0].devices[1].health.state is not State.HEALTHY
     assert fleet.view.nodes["n"].pools[0].devices[0].health.state is State.HEALTHY
@@ -95,14 +120,14 @@ def test_a_taint_rule_taints_what_it_selects_and_no_more_once_it_is_gone(fleet: 
 
 
 def test_a_taint_rule_older_than_the_device_it_selects_still_counts(fleet: Fleet) -> None:
-    rule = {
+    tainting = {
         "metadata": {"name": "r"},
         "spec": {
             "deviceSelector": {"driver": b.DRIVER},
             "taint": {"key": "example.com/broken", "effect": "NoSchedule"},
         },
     }
-    fleet.put(kinds.TAINT_RULE, rule)
+    fleet.put(kinds.TAINT_RULE, tainting)
     fleet.put(kinds.NODE, node())
     fleet.look()
     fleet.put(kinds.SLICE, slice_())

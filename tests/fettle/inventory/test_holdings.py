@@ -10,18 +10,27 @@ A, B = DeviceId("d", "p", "a"), DeviceId("d", "p", "b")
 
 def test_a_device_is_held_until_the_last_claim_lets_go() -> None:
     holdings = Holdings()
-    holdings.hold(Held(A), "x")
-    holdings.hold(Held(A), "y")
-    holdings.release(Held(A), "x")
+    assert holdings.put("x", [Held(A)]) == {A}
+    assert holdings.put("y", [Held(A)]) == {A}
+    assert holdings.put("x", ()) == {A}
     assert holdings.alone(A)
-    holdings.release(Held(A), "y")
+    holdings.put("y", ())
     assert not holdings.alone(A)
+
+
+def test_only_devices_that_a_claim_took_or_let_go_have_changed() -> None:
+    holdings = Holdings()
+    holdings.put("x", [Held(A)])
+    assert holdings.put("x", [Held(A), Held(B)]) == {B}
+    assert holdings.put("x", [Held(B)]) == {A}
+    assert holdings.put("x", [Held(B)]) == set()
+    assert (holdings.alone(A), holdings.alone(B)) == (False, True)
 
 
 def test_shares_add_up_and_hold_nothing_alone() -> None:
     holdings = Holdings()
-    holdings.hold(Held(A, "1", (("memory", 3),)), "x")
-    holdings.hold(Held(A, "2", (("memory", 4), ("cores", 1))), "y")
+    holdings.put("x", [Held(A, "1", (("memory", 3),))])
+    holdings.put("y", [Held(A, "2", (("memory", 4), ("cores", 1)))])
     assert holdings.shared(A)
     assert not holdings.alone(A)
     assert holdings.consumed(A) == {"memory": 7, "cores": 1}
@@ -31,12 +40,11 @@ def test_shares_add_up_and_hold_nothing_alone() -> None:
 def test_without_shares_who_holds_one_holds_the_device() -> None:
     """As the scheduler counts it while DRAConsumableCapacity is off."""
     holdings = Holdings(shares=False)
-    share = Held(A, "1", (("memory", 3),))
-    holdings.hold(share, "x")
+    holdings.put("x", [Held(A, "1", (("memory", 3),))])
     assert holdings.alone(A)
     assert not holdings.shared(A)
     assert holdings.consumed(A) == {}
-    holdings.release(share, "x")
+    holdings.put("x", ())
     assert not holdings.alone(A)
 
 
@@ -48,14 +56,16 @@ HELD = st.builds(
 )
 
 
-@given(st.lists(st.tuples(HELD, st.sampled_from("xy"))), st.booleans())
-def test_what_is_released_leaves_nothing_behind(held: list[tuple[Held, str]], shares: bool) -> None:
-    holdings = Holdings(shares=shares)
-    for one, claim in held:
-        holdings.hold(one, claim)
-    for one, claim in held:
-        holdings.release(one, claim)
+@given(st.lists(st.tuples(st.sampled_from("xy"), st.lists(HELD))), st.booleans())
+def test_what_is_held_is_what_claims_hold_last(
+    puts: list[tuple[str, list[Held]]], shares: bool
+) -> None:
+    lived, fresh = Holdings(shares=shares), Holdings(shares=shares)
+    for claim, held in puts:
+        lived.put(claim, held)
+    for claim, held in dict(puts).items():
+        fresh.put(claim, held)
     for device in (A, B):
-        assert not holdings.alone(device)
-        assert not holdings.shared(device)
-        assert holdings.consumed(device) == {}
+        assert lived.alone(device) == fresh.alone(device)
+        assert lived.shared(device) == fresh.shared(device)
+        assert lived.consumed(device) == fresh.consumed(device)

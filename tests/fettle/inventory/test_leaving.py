@@ -111,6 +111,34 @@ def test_nothing_is_left_of_units_that_were_ill_on_a_node_that_still_is(fleet: F
         assert held_by(fleet) <= before
 
 
+def test_nothing_is_left_of_devices_whose_pool_was_newer_elsewhere(fleet: Fleet) -> None:
+    fleet.put(kinds.NODE, node("n"))
+    newer: Any = slice_("other", generation=2)
+    newer["spec"]["pool"]["name"] = "n"
+    fleet.put(kinds.SLICE, newer)
+
+    def falls_ill_and_goes(device: str) -> None:
+        older: Any = slice_("n", devices=1)
+        older["spec"]["devices"][0]["name"] = device
+        ill = saying.speaking("p", "n", "claim:c/r", f"{b.DRIVER}/n/{device}")
+        fleet.put(kinds.SLICE, older)
+        fleet.put(kinds.POD, ill)
+        (shown,) = fleet.look().nodes["n"].pools[0].devices
+        assert shown.health.score < 1.0
+        fleet.inventory.remove(kinds.SLICE, "n-slice", fleet.now)
+        fleet.inventory.remove(kinds.POD, "default/p", fleet.now)
+        for wait in (0.0, LONG_S, SWEEP_EVERY_S, SWEEP_EVERY_S):
+            fleet.now += wait
+            fleet.look()
+
+    for number in range(3):
+        falls_ill_and_goes(f"early-{number}")
+    before = held_by(fleet)
+    for number in range(8):
+        falls_ill_and_goes(f"later-{number}")
+    assert held_by(fleet) <= before
+
+
 def test_pods_that_say_nothing_of_their_devices_are_no_reporters() -> None:
     book = HealthBook(HealthSettings(), RULES)
     before = held_by(book)

@@ -150,6 +150,7 @@ def withheld(*slices: resource.ResourceSlice) -> str:
         ([slice_("x", 1, 2, "a"), slice_("y", 2, 2, "b", node="other")], "a"),
         ([slice_("x", 2, 2, "a"), slice_("y", 1, 2, "b", node="other")], "a"),
         ([slice_("x", count=1, devices="a"), slice_("y", count=2, devices="b")], ""),
+        ([slice_("old"), slice_("x", 2, 1, "b"), slice_("y", 2, 3, "c")], "a"),
     ],
     ids=[
         "whole",
@@ -160,6 +161,7 @@ def withheld(*slices: resource.ResourceSlice) -> str:
         "being replaced, elsewhere first",
         "being replaced, here first",
         "contradictory",
+        "being replaced by a contradictory one",
     ],
 )
 def test_devices_that_cannot_be_taken_now_are_published_all_the_same(

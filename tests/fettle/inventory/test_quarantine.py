@@ -139,6 +139,64 @@ def test_a_pool_without_devices_is_in_doubt_by_slices_alone(fleet: Fleet) -> Non
     assert ["ResourceSlice more" in why for why in doubts(fleet)["n"]] == [True]
 
 
+def of_both(on: str, generation: int = 1, count: int = 2, **more: Any) -> Any:
+    """A node's slice of a pool that two nodes share."""
+    made: Any = slice_(on, generation=generation)
+    made["spec"] |= {"pool": {**made["spec"]["pool"], "name": "both"}, **more}
+    made["spec"]["pool"]["resourceSliceCount"] = count
+    made["metadata"]["name"] = f"both-{on}-{generation}"
+    return made
+
+
+NEWER = of_both("other", generation=2, devices=5)
+TWICE = [{"name": "gpu-0"}, {"name": "gpu-0"}]
+
+
+@pytest.mark.parametrize(
+    "there",
+    [
+        [of_both("n"), of_both("other", devices=5)],
+        [of_both("n"), of_both("other"), NEWER],
+        [of_both("n"), of_both("other"), of_both("more"), NEWER],
+        [of_both("n", devices=TWICE), of_both("other"), NEWER],
+    ],
+    ids=[
+        "one that it lacks",
+        "one newer than what makes it whole",
+        "one newer than too many",
+        "one newer than what is invalid",
+    ],
+)
+def test_a_nodes_pool_rests_on_slices_for_other_nodes_which_may_be_unreadable(
+    fleet: Fleet, there: list[Any]
+) -> None:
+    for raw in there:
+        fleet.take(kinds.SLICE, raw)
+    (why,) = doubts(fleet)["n"]
+    assert f"ResourceSlice {there[-1]['metadata']['name']} cannot be read" in why
+
+
+def test_a_pool_of_which_a_node_has_all_slices_rests_on_no_other_nodes(fleet: Fleet) -> None:
+    """Nor one without devices, of which it then has none."""
+    empty = of_both("n", count=1, driver="none.example.com", devices=[])
+    empty["metadata"]["name"] = "empty"
+    for raw in (of_both("n", count=1), empty):
+        fleet.take(kinds.SLICE, raw)
+    before = fleet.look().nodes["n"]
+    fleet.take(kinds.SLICE, of_both("other", generation=2, devices=5))
+    assert fleet.look().nodes["n"] == before
+    fleet.take(kinds.SLICE, of_both("other", devices=5, driver=5))
+    assert fleet.look().nodes["n"] == before
+
+
+def test_any_pool_may_have_devices_of_an_unreadable_slice_for_all_nodes(fleet: Fleet) -> None:
+    spec = slice_()["spec"] | {"allNodes": True, "devices": 5}
+    del spec["nodeName"]
+    fleet.take(kinds.SLICE, {"metadata": {"name": "s"}, "spec": spec})
+    found = doubts(fleet)
+    assert [p.unclear for p in fleet.view.nodes["n"].pools if p.devices] == found["n"]
+
+
 def test_a_slice_for_all_nodes_leaves_each_with_a_pool_in_doubt(fleet: Fleet) -> None:
     spec = slice_()["spec"] | {"allNodes": True, "pool": {"name": "net", "generation": "x"}}
     del spec["nodeName"]
@@ -203,21 +261,49 @@ def test_shares_alike_in_one_claim_add_up(fleet: Fleet) -> None:
 class Defective(HealthBook):
     """Fails on one node, as a defect of ours would."""
 
+    def __init__(self, failing: Exception) -> None:
+        super().__init__(HealthSettings(), RULES)
+        self._failing = failing
+
     def assess(self, key: Subject, subjects: Iterable[Subject], now: float) -> Health:
         if key == NodeId("n"):
-            raise ZeroDivisionError("by a defect")
+            raise self._failing
         return super().assess(key, subjects, now)
 
 
-def test_a_node_that_cannot_be_judged_is_unknown_and_costs_no_other() -> None:
-    fleet = Fleet(Defective(HealthSettings(), RULES))
+@pytest.mark.parametrize("failing", [ZeroDivisionError("by a defect"), KeyError("name")], ids=repr)
+def test_a_node_that_cannot_be_judged_is_unknown_and_costs_no_other(failing: Exception) -> None:
+    fleet = Fleet(Defective(failing))
     for name in ("n", "other"):
         fleet.put(kinds.NODE, node(name))
     nodes = fleet.look().nodes
     assert nodes["n"].health.state is State.UNKNOWN
-    assert nodes["n"].quarantined == ("Node n: cannot be judged: ZeroDivisionError('by a defect')",)
+    assert nodes["n"].quarantined == (f"Node n: cannot be judged: {failing!r}",)
     assert nodes["other"].health.state is State.HEALTHY
     assert nodes["other"].plugins
+
+
+@pytest.mark.parametrize("at", ["fettle.asks.claims.holds", "fettle.asks.claims.unread_shares"])
+def test_a_claim_that_we_fail_on_holds_nothing_of_what_it_held(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
+    """However much of it was folded in."""
+    fleet.put(kinds.CLAIM, claim("c", "gpu-0"))
+
+    def fail(_: object) -> None:
+        raise ZeroDivisionError("by a defect")
+
+    with monkeypatch.context() as defect:
+        defect.setattr(at, fail)
+        with pytest.raises(ZeroDivisionError):
+            fleet.put(kinds.CLAIM, claim("c", "gpu-1"))
+        fleet.inventory.quarantine(Bad(kinds.CLAIM, "d/c", "a defect"), fleet.now)
+        assert not any(d.allocated for d in fleet.look().nodes["n"].pools[0].devices)
+        assert not fleet.view.claims
+    fleet.put(kinds.CLAIM, claim("c", "gpu-1"))
+    assert [d.allocated for d in fleet.look().nodes["n"].pools[0].devices] == [False, True]
+    fleet.inventory.remove(kinds.CLAIM, "d/c", fleet.now)
+    assert not any(d.allocated for d in fleet.look().nodes["n"].pools[0].devices)
 
 
 def test_first_fit_ends_at_a_pool_that_nobody_sees(fleet: Fleet) -> None:

@@ -32,6 +32,16 @@ def test_devices_are_counted_by_state_and_never_by_name() -> None:
     assert "n1" not in text
 
 
+def test_units_are_counted_as_they_may_be_allocated() -> None:
+    publisher = Publisher()
+    dead = {"GPU-1": 0.1, "GPU-2": 0.1}
+    node = b.node("n1", gpus=8, units=dead, withdrawn=frozenset({"GPU-1"}), shared=2)
+    publisher.publish(b.view(node), frozenset({"n1"}))
+    text = scrape(publisher)
+    assert f'fettle_devices{{kind="{b.RESOURCE}",state="Healthy"}} 6.0' in text
+    assert f'fettle_devices{{kind="{b.RESOURCE}",state="Unhealthy"}} 2.0' in text
+
+
 def test_a_device_of_the_network_is_counted_once_however_many_nodes_see_it() -> None:
     publisher = Publisher()
     fabric = b.pool(b.device("fab-0", 0.5, local=""), b.device("fab-1", local=""))

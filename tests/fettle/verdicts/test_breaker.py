@@ -1,3 +1,4 @@
+import pickle
 from itertools import permutations
 
 from fettle.policy import BUILT_IN
@@ -76,6 +77,16 @@ def test_a_device_of_the_network_counts_once_however_many_nodes_see_it() -> None
     assert breaker.share(b.DRIVER) == 0
     breaker.update(nodes, {})
     assert breaker.share(b.DRIVER) == 0
+
+
+def test_devices_of_the_network_that_came_and_went_take_no_memory() -> None:
+    breaker = Breaker(TRAINING, BreakerSettings())
+    sizes = []
+    for number in range(1000):
+        pool = b.pool(b.device(f"f{number}", local=""))
+        breaker.update(("n",), {"n": b.node("n", pools=(pool,))})
+        sizes.append(len(pickle.dumps(breaker)))
+    assert max(sizes) - min(sizes) < 100
 
 
 def test_it_counts_the_same_for_another_placement_as_if_that_had_come_first() -> None:

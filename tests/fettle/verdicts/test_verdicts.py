@@ -75,6 +75,43 @@ def test_preemption_puts_units_in_use_back_into_the_draw() -> None:
     assert not verdict(units(TRAINING), node, emptied=True).fits
 
 
+@pytest.mark.parametrize("count", range(1, 8))
+@pytest.mark.parametrize("emptied", [True, False])
+def test_a_unit_that_is_withdrawn_is_drawn_by_nobody(count: int, emptied: bool) -> None:
+    """Whoever holds it still, and whoever is preempted."""
+    for busy in (frozenset[str](), frozenset({"GPU-a"})):
+        withdrawn = frozenset({"GPU-a"})
+        node = b.node(gpus=7, units={"GPU-a": 0.0}, busy=busy, withdrawn=withdrawn)
+        answer = verdict(units(TRAINING, count), node, emptied=emptied)
+        assert answer.fits
+        assert answer.value == 1.0
+        assert answer.notes == (f"{b.RESOURCE}: 1 of 8 withdrawn by the device plugin: GPU-a",)
+
+
+def test_a_withdrawn_unit_excuses_no_other() -> None:
+    node = b.node(gpus=7, units={"GPU-a": 0.0, "GPU-b": 0.0}, withdrawn=frozenset({"GPU-a"}))
+    assert verdict(units(TRAINING, 1), node).value == pytest.approx(6 / 7, abs=1e-4)
+    assert "6 acceptable of 7, 7 requested" in verdict(units(TRAINING, 7), node).refusals[0]
+
+
+def test_of_units_that_are_withdrawn_those_that_are_known_are_named() -> None:
+    known = b.node(gpus=6, units={"GPU-a": 0.0, "GPU-b": 0.9}, withdrawn=frozenset({"GPU-a"}))
+    plugin = msgspec.structs.replace(known.plugins[b.RESOURCE], capacity=8)
+    node = msgspec.structs.replace(known, plugins={b.RESOURCE: plugin})
+    note = f"{b.RESOURCE}: 2 of 8 withdrawn by the device plugin, among them GPU-a"
+    for count in (1, 8):  # also where that is why it does not fit
+        assert verdict(units(TRAINING, count), node).notes == (note,)
+    unnamed = msgspec.structs.replace(plugin, units=())
+    other = msgspec.structs.replace(node, plugins={b.RESOURCE: unnamed})
+    assert verdict(units(TRAINING), other).notes == ()  # the node's own evidence says it
+
+
+def test_a_shared_gpu_is_drawn_as_often_as_it_has_units() -> None:
+    node = b.node(gpus=8, units={"GPU-a": 0.2}, shared=4)
+    assert verdict(units(TRAINING, 1), node).value == pytest.approx(0.6)
+    assert "4 acceptable of 8, 5 requested" in verdict(units(TRAINING, 5), node).refusals[0]
+
+
 def test_training_refuses_a_degraded_node_that_inference_uses_last() -> None:
     node = b.node(gpus=8, own=b.health(0.6))
     assert not verdict(units(TRAINING), node).fits

@@ -26,8 +26,19 @@ def allocated(results: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("kind", "object_", "node", "pools"),
     [
-        (kinds.SLICE, {"spec": {"driver": "d", "nodeName": "n", "pool": POOL}}, "n", ()),
-        (kinds.SLICE, {"metadata": OWNED, "spec": {"nodeName": 5, "pool": POOL}}, "n", ()),
+        (
+            kinds.SLICE,
+            {"spec": {"driver": "d", "nodeName": "n", "pool": POOL}},
+            "n",
+            (Pools("d", "p"),),
+        ),
+        (
+            kinds.SLICE,
+            {"metadata": OWNED, "spec": {"nodeName": 5, "pool": POOL}},
+            "n",
+            (Pools(None, "p"),),
+        ),
+        (kinds.SLICE, {"metadata": OWNED, "spec": 5}, "n", (ANY,)),
         (
             kinds.SLICE,
             {"spec": {"driver": "d", "nodeName": 5, "pool": POOL}},
