@@ -3,6 +3,8 @@
 Runs in the worker; how both are read is known to `quantities` and `versions`.
 """
 
+import math
+
 from fettle.selectors import quantities, versions
 from fettle.selectors.quantities import Quantity
 from fettle.selectors.signatures import (
@@ -97,9 +99,19 @@ def _is_integer(_frame: Frame, held: Held) -> bool:
 
 
 def _float(_frame: Frame, held: Held) -> float:
-    if held.scale == 0:
-        return float(held.value)
-    return float(held.value) * float(f"1e{held.scale}")
+    try:
+        base = float(held.value)
+    except OverflowError:
+        base = math.inf if held.value > 0 else -math.inf
+    return base if held.scale == 0 else base * _power_of_ten(held.scale)
+
+
+def _power_of_ten(exponent: int) -> float:
+    """As Go's math.Pow10, which is not always the nearest double."""
+    major, minor = divmod(abs(exponent), 32)
+    if exponent < 0:
+        return float(f"1e-{32 * major}") / float(f"1e{minor}")
+    return float(f"1e{32 * major}") * float(f"1e{minor}")
 
 
 def _sign(_frame: Frame, held: Held) -> int:

@@ -89,8 +89,6 @@ def build(source: str, environment: Environment = STORED) -> Program:
         return Program(_Compiler().code(tree).run, slots, tree)
     except RecursionError as error:
         raise Unsupported("it is nested too deeply") from error
-    except ValueError as error:  # Python's own limits, as that on the digits of a number
-        raise Unsupported(f"it is not understood here: {error}") from error
     except (Undecidable, Ended) as reason:
         raise Unsupported(str(reason)) from reason
 

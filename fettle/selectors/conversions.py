@@ -51,6 +51,7 @@ from fettle.selectors.values import (
     Uint,
     Undecidable,
     Value,
+    whole,
 )
 from fettle.selectors.versions import Version
 
@@ -107,7 +108,7 @@ def fits(type_: Type, value: Value) -> bool:
     return True
 
 
-_INT = re.compile(r"[+-]?[0-9]+")
+_INT = re.compile(r"([+-]?)([0-9]+)")
 _DIGITS = r"[0-9]+(?:_[0-9]+)*"
 _FLOAT = re.compile(rf"[+-]?(?:{_DIGITS}(?:\.(?:{_DIGITS})?)?|\.{_DIGITS})(?:[eE][+-]?{_DIGITS})?")
 _SPECIAL = re.compile(r"[+-]?(?:inf|infinity|nan)", re.IGNORECASE)
@@ -167,20 +168,20 @@ def _float_text(number: float) -> str:
 
 
 def _int_of_string(_frame: Frame, source: str) -> int:
-    if _INT.fullmatch(source) is None or len(source) > 1000 or abs(int(source)) > 2**63:
-        raise CelError("type conversion error from 'string' to 'int'")
-    number = int(source)
-    if number == 2**63:
+    match = _INT.fullmatch(source)
+    number = 2**64 if match is None else whole(match[2])
+    if source.startswith("-"):
+        number = -number
+    if not -(2**63) <= number < 2**63:
         raise CelError("type conversion error from 'string' to 'int'")
     return number
 
 
 def _uint_of_string(_frame: Frame, source: str) -> Uint:
-    if not source.isascii() or not source.isdigit() or len(source) > 1000:
+    number = whole(source) if source.isascii() and source.isdigit() else 2**64
+    if number >= 2**64:
         raise CelError("type conversion error from 'string' to 'uint'")
-    if int(source) >= 2**64:
-        raise CelError("type conversion error from 'string' to 'uint'")
-    return Uint(int(source))
+    return Uint(number)
 
 
 def _float_of_string(_frame: Frame, source: str) -> float:

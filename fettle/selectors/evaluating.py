@@ -59,7 +59,7 @@ def judge(prepared: Prepared, row: Row) -> Outcome:
         result = prepared.program.run(frame)
     except (CelError, Ended) as error:
         return would_abort(str(error))
-    except (Undecidable, ValueError) as reason:
+    except Undecidable as reason:
         return undecided(str(reason))
     except (RecursionError, MemoryError):
         return undecided("it takes too much memory")

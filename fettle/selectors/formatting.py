@@ -24,7 +24,6 @@ from fettle.selectors.values import (
 
 _CLAUSE = re.compile(r"%(?:\.([0-9]*))?(.?)", re.DOTALL)
 _MOST_DIGITS = 30
-_MOST_WIDTH = 9
 
 
 class Clause(NamedTuple):
@@ -144,30 +143,29 @@ def _number(value: Value) -> float:
     if type(value) is str and value in ("NaN", "Infinity", "-Infinity"):
         return float(value)
     _require(value, float)
-    return float(value)
+    return float(value) + 0.0  # a zero has no sign here
 
 
 def _fixed(value: Value, clause: Clause) -> str:
     number = _number(value)
-    if math.isnan(number):
-        return "NaN"
-    if math.isinf(number):
-        return "∞" if number > 0 else "-∞"
+    if not math.isfinite(number):
+        return _not_finite(number)
     _modest(number, clause)
     return f"{number:,.{clause.precision}f}"
 
 
 def _scientific(value: Value, clause: Clause) -> str:
     number = _number(value)
-    if math.isnan(number):
-        return "NaN"
-    if math.isinf(number):
-        return "∞" if number > 0 else "-∞"
-    if clause.precision > _MOST_WIDTH:  # Kubernetes takes the precision for a width
-        raise Undecidable("a double written very wide")
     mantissa, _, exponent = f"{number:.6e}".partition("e")
     raised = exponent.translate(str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "+"))
-    return f"{mantissa}×10{raised}"
+    text = f"{mantissa}×10{raised}" if math.isfinite(number) else _not_finite(number)
+    return text.rjust(clause.precision)  # Kubernetes takes the precision for a width
+
+
+def _not_finite(number: float) -> str:
+    if math.isnan(number):
+        return "NaN"
+    return "∞" if number > 0 else "-∞"
 
 
 def _modest(number: float, clause: Clause) -> None:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from fettle.selectors import rows
 from fettle.selectors.compiling import Program
+from fettle.selectors.conditions import distance
 from fettle.selectors.evaluating import Prepared, judge, prepare
 from fettle.selectors.outcomes import Kind
 from fettle.selectors.rows import Key
@@ -22,8 +23,9 @@ _MOST_TERMS = 64
 
 
 def nearest(expression: str, devices: Iterable[tuple[str, Device]]) -> str:
-    """What the device lacks that fails the fewest conditions ("memory 80Gi < 96Gi"); "" where one
-    matches, or nothing can be said. Devices are given with their drivers' names.
+    """What the device lacks that fails the fewest conditions ("memory 80Gi < 96Gi"), or of those
+    that fail the same one first, the one that is closest to meeting it; "" where one matches, or
+    nothing can be said. Devices are given with their drivers' names.
 
     Evaluates once for devices that look alike to the expression, and for no longer than 0.1 s of
     processor time in all: devices left then are not looked at.
@@ -42,8 +44,17 @@ def nearest(expression: str, devices: Iterable[tuple[str, Device]]) -> str:
 
 
 class _Miss(NamedTuple):
+    """A device that fails some conditions, the first of which it is some way from meeting."""
+
     failing: int
+    first: Node
+    distance: float
     words: str
+
+    def is_nearer(self, other: "_Miss") -> bool:
+        if self.failing != other.failing or self.first is not other.first:
+            return self.failing < other.failing
+        return self.distance < other.distance
 
 
 class _Misses:
@@ -71,7 +82,7 @@ class _Misses:
         return outcome.matches
 
     def _note(self, key: Key, driver: str, device: Device) -> None:
-        """Keep a miss where it fails fewer of the conditions than all before."""
+        """Keep a miss where it is nearer than all before."""
         if self._terms is None:
             self._terms = self._program.terms()[:_MOST_TERMS]
         row = rows.row(self._prepared.reads, key)
@@ -80,5 +91,10 @@ class _Misses:
             for term, part in self._terms
             if not judge(self._prepared._replace(program=part), row).matches
         ]
-        if failing and (self.nearest is None or len(failing) < self.nearest.failing):
-            self.nearest = _Miss(len(failing), shortfall(failing[0], driver, device))
+        if not failing:
+            return
+        first = failing[0]
+        words = shortfall(first, driver, device)
+        miss = _Miss(len(failing), first, distance(first, driver, device), words)
+        if self.nearest is None or miss.is_nearer(self.nearest):
+            self.nearest = miss

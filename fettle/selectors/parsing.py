@@ -21,10 +21,9 @@ from fettle.selectors.syntax import (
     Unsupported,
 )
 from fettle.selectors.tokens import Token, bytes_value, string_value, tokens
-from fettle.selectors.values import Uint
+from fettle.selectors.values import Uint, whole
 
 MAX_NESTING = 250
-_LONG = 30
 _RESERVED = frozenset(
     ("as", "break", "const", "continue", "else", "false", "for", "function", "if", "import", "in")
 ) | frozenset(
@@ -168,8 +167,7 @@ class _Parser:
         if token.kind == "word" and not optional and self._take("("):
             args = self._arguments()
             height = 1 + max([operand.height, *(arg.height for arg in args)])
-            expanded = expand(token.text, operand, args)
-            node = Call(token.text, operand, args) if expanded is None else expanded
+            node = _expanded(Call(token.text, operand, args))
             node.height = height
             return node
         if token.kind not in ("word", "quoted"):
@@ -227,8 +225,7 @@ class _Parser:
             return Ident(name)
         args = self._arguments()
         height = max((arg.height for arg in args), default=0)
-        expanded = expand(name, None, args)
-        node = Call(name, None, args) if expanded is None else expanded
+        node = _expanded(Call(name, None, args))
         node.height = height
         return node
 
@@ -297,11 +294,17 @@ def _call(function: str, *args: Node, deeper: int = 0) -> Call:
     return Call(function, None, list(args), height=height)
 
 
+def _expanded(call: Call) -> Node:
+    """What a call stands for: itself, where it is none of a macro."""
+    node = expand(call.function, call.target, call.args)
+    if node is None:
+        return call
+    node.origin = call
+    return node
+
+
 def _whole(digits: str) -> int:
-    """The number; a very long one only as something that is certainly too large."""
-    base = 16 if digits.startswith("0x") else 10
-    significant = digits.removeprefix("0x").lstrip("0")
-    return int(significant or "0", base) if len(significant) < _LONG else 2**64
+    return whole(digits.removeprefix("0x"), 16 if digits.startswith("0x") else 10)
 
 
 def _int(text: str) -> int:

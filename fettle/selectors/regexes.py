@@ -9,30 +9,42 @@ from typing import Any
 
 import re2  # type: ignore[import-untyped]
 
+from fettle.selectors import nesting
 from fettle.selectors.signatures import Type
 from fettle.selectors.values import NO_OVERLOAD, CelError, Frame, Optional, Undecidable, Value
 
 _CLASS = re.compile(r"\\[pP]")
 _UNKNOWN_CLASS = re.compile(rb"invalid character class range: \\[pP](\{[^}]*\}|[^{])")
 """A class whose name the other maker may know; one that is not closed is known to neither."""
-_ANY_BYTE = re.compile(r"(?<!\\)(?:\\\\)*\\C")
 _SIZE = re.compile(r"too large|too long|too deep", re.IGNORECASE)
 
 
 @lru_cache(maxsize=256)
 def compiled(pattern: str) -> Any:
     """A compiled pattern; raises CelError where it is none."""
-    if _ANY_BYTE.search(pattern):
-        raise CelError("\\C is not supported in regular expressions")
     options = re2.Options()
     options.log_errors = False
     try:
-        return re2.compile(pattern, options)
+        made = re2.compile(pattern, options)
     except re2.error as error:
         unknown = any(_UNKNOWN_CLASS.search(said) for said in error.args if type(said) is bytes)
         if _SIZE.search(str(error)) or len(pattern) > 1000 or unknown:
             raise Undecidable("a regular expression that may be read otherwise") from error
         raise CelError(f"the regular expression {pattern[:40]!r} cannot be read") from error
+    _require_known_to_go(pattern)
+    return made
+
+
+def _require_known_to_go(pattern: str) -> None:
+    """That Go takes a pattern too, which the other maker has taken."""
+    for token in nesting.TOKEN.finditer(pattern):
+        if token.lastgroup == "huge" or token.group() == r"\C":
+            raise CelError(f"{token.group()[:40]} is not supported in regular expressions")
+    least, most, *_ = nesting.height(pattern)
+    if least > nesting.MAX_HEIGHT:
+        raise CelError("the regular expression is nested too deeply")
+    if most > nesting.MAX_HEIGHT:
+        raise Undecidable("a regular expression that may be read otherwise")
 
 
 def held(value: Value) -> Value:

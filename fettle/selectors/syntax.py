@@ -24,10 +24,12 @@ class Unsupported(Exception):
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Node:
-    """`height`: how deep Kubernetes' parser recurses over it; `type`: set by the checker."""
+    """`height`: how deep Kubernetes' parser recurses over it; `type`: set by the checker;
+    `origin`: the call of a macro that it stands for."""
 
     height: int = 0
     type: Type = ERROR
+    origin: "Call | None" = None
 
 
 @dataclass(slots=True, eq=False)

@@ -4,7 +4,8 @@ Runs in the worker.
 """
 
 import re
-from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
+from decimal import Decimal
 from zoneinfo import ZoneInfo
 
 from fettle.selectors.signatures import (
@@ -24,6 +25,7 @@ from fettle.selectors.values import (
     Timestamp,
     Undecidable,
     Value,
+    whole,
 )
 
 _SECOND = 10**9
@@ -45,6 +47,7 @@ _STAMP = re.compile(
     r"(?:Z|([+-])([0-9]{2}):([0-9]{2}))"
 )
 _ZONE_NAME = re.compile(r"[A-Za-z0-9_+\-]+(?:/[A-Za-z0-9_+\-]+)*")
+_OFFSET = re.compile(r"([+-]?)([0-9]+):([+-]?)([0-9]+)")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -60,12 +63,22 @@ def parse_duration(text: str) -> Duration:
         unit = None if match is None else _UNITS.get(match[3])
         if match is None or unit is None or not (match[1] or match[2]):
             raise CelError(f"{text[:40]!r} is not a duration")
-        fraction = match[2] or ""
-        nanos += int(match[1] or "0") * unit + int(fraction or "0") * unit // 10 ** len(fraction)
+        nanos += whole(match[1]) * unit + _fraction(match[2] or "", unit)
         position = match.end()
     if not rest or nanos * sign not in _INT64:
         raise CelError(f"{text[:40]!r} is not a duration")
     return Duration(nanos * sign)
+
+
+def _fraction(digits: str, unit: int) -> int:
+    """A part of a unit, calculated as Go does: with doubles, and no more digits than fit."""
+    number, scale = 0, 1.0
+    for digit in digits:
+        longer = number * 10 + int(digit)
+        if number > (2**63 - 1) // 10 or longer > 2**63:
+            break
+        number, scale = longer, scale * 10
+    return int(float(number) * (float(unit) / scale))
 
 
 def parse_timestamp(text: str) -> Timestamp:
@@ -95,17 +108,18 @@ def of_seconds(seconds: int) -> Timestamp:
 
 def duration_text(duration: Duration) -> str:
     """Seconds as the nearest double has them, without an exponent."""
-    seconds = duration.nanos // _SECOND if duration.nanos >= 0 else -(-duration.nanos // _SECOND)
-    rest = duration.nanos - seconds * _SECOND
-    number = float(seconds) + float(rest) / 1e9
-    text = f"{number!r}"
-    if "e" in text:
-        text = f"{number:.20f}".rstrip("0")
-    return text.removesuffix(".0").removesuffix(".") + "s"
+    number = _seconds(duration.nanos)
+    return f"{Decimal(repr(number)):f}".removesuffix(".0") + "s"
+
+
+def _seconds(nanos: int) -> float:
+    """As Go's Duration.Seconds."""
+    seconds = nanos // _SECOND if nanos >= 0 else -(-nanos // _SECOND)
+    return float(seconds) + float(nanos - seconds * _SECOND) / 1e9
 
 
 def timestamp_text(stamp: Timestamp) -> str:
-    at = _local(stamp, timezone(timedelta(seconds=stamp.offset)))
+    at = _local(stamp, stamp.offset)
     fraction = f".{stamp.nanos % _SECOND:09d}".rstrip("0").rstrip(".")
     zone = "Z" if stamp.offset == 0 else _zone_text(stamp.offset)
     return f"{at.year:04d}-{at:%m-%dT%H:%M:%S}{fraction}{zone}"
@@ -153,22 +167,20 @@ def _moved(stamp: Timestamp, nanos: int) -> Timestamp:
     return moved
 
 
-def _local(stamp: Timestamp, zone: tzinfo) -> datetime:
+def _local(stamp: Timestamp, zone: tzinfo | int) -> datetime:
+    """The date and time in a zone, or that many seconds from UTC."""
+    seconds = stamp.nanos // _SECOND
     try:
-        return (_EPOCH + timedelta(seconds=stamp.nanos // _SECOND)).astimezone(zone)
+        if isinstance(zone, int):
+            return _EPOCH + timedelta(seconds=seconds + zone)
+        return (_EPOCH + timedelta(seconds=seconds)).astimezone(zone)
     except (OverflowError, ValueError) as error:
         raise Undecidable("a timestamp at the edge of the calendar") from error
 
 
-def _zone(name: str) -> tzinfo:
+def _zone(name: str) -> tzinfo | int:
     if ":" in name:
-        hours, _, minutes = name.partition(":")
-        if not re.fullmatch(r"[+-]?[0-9]{1,4}", hours) or not re.fullmatch("[0-9]{1,4}", minutes):
-            raise CelError(f"{name[:40]!r} is not a time zone")
-        offset = int(hours) * 60 + (-int(minutes) if name.startswith("-") else int(minutes))
-        if abs(offset) >= 24 * 60:
-            raise Undecidable("a time zone more than a day away")
-        return timezone(timedelta(minutes=offset))
+        return _offset(name)
     if name in ("", "UTC"):
         return UTC
     if name == "Local":
@@ -181,6 +193,22 @@ def _zone(name: str) -> tzinfo:
         if _has_zones():
             raise CelError(f"unknown time zone {name[:40]!r}") from error
         raise Undecidable(f"the time zone {name[:40]!r}") from error
+
+
+def _offset(name: str) -> int:
+    """The seconds that "-05:30" stands for: of any size, and wrapped as Go's numbers are."""
+    match = _OFFSET.fullmatch(name)
+    if match is None:
+        raise CelError(f"{name[:40]!r} is not a time zone")
+    hours, minutes = (whole(match[at]) * (-1 if match[at - 1] == "-" else 1) for at in (2, 4))
+    if hours not in _INT64 or minutes not in _INT64:
+        raise CelError(f"the time zone {name[:40]!r} does not fit 64 bits")
+    offset = _wrapped(hours * 60 + (-minutes if name.startswith("-") else minutes))
+    return int(_seconds(_wrapped(offset * 60 * _SECOND)))
+
+
+def _wrapped(number: int) -> int:
+    return (number + 2**63) % 2**64 - 2**63
 
 
 def _has_zones() -> bool:

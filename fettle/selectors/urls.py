@@ -88,7 +88,7 @@ def _parsed(text: str, *, request: bool) -> Url:
     user = host = ""
     if rest.startswith("//") and (scheme or (not request and not rest.startswith("///"))):
         authority, slash, path = rest[2:].partition("/")
-        user, host, rest = *_authority(authority), slash + path
+        user, host, rest = *_authority(scheme, authority), slash + path
     escape = _BAD_ESCAPE.search(rest)
     if escape is not None:
         shown = quoted(rest[escape.start() : escape.start() + 3])
@@ -100,13 +100,13 @@ def _parsed(text: str, *, request: bool) -> Url:
     return Url(scheme, "", user, host, rest, query, bare_query=bare)
 
 
-def _authority(text: str) -> tuple[str, str]:
+def _authority(scheme: str, text: str) -> tuple[str, str]:
     user, _, host = text.rpartition("@")
     if _USER.fullmatch(user) is None or _BAD_ESCAPE.search(user):
         raise CelError("invalid userinfo")
     if _ALLOWED_ESCAPE.search(host):
         raise Undecidable("a URL with an escaped host")
-    name, port = _bracketed(host) if "[" in host else _named(host)
+    name, port = _bracketed(host) if "[" in host else _named(scheme, host)
     if port and _PORT.fullmatch(port) is None:
         raise CelError("invalid port after host")
     if "%" in name or _HOST.fullmatch(host) is None:
@@ -125,9 +125,11 @@ def _bracketed(host: str) -> tuple[str, str]:
     return name, port
 
 
-def _named(host: str) -> tuple[str, str]:
-    name, colon, port = host.partition(":")
-    return name, colon + port
+def _named(scheme: str, host: str) -> tuple[str, str]:
+    """Schemes other than the web's may list hosts with ports: there the last colon counts."""
+    first = scheme in ("http", "https")
+    at = host.find(":") if first else host.rfind(":")
+    return (host, "") if at < 0 else (host[:at], host[at:])
 
 
 def _hostname(_frame: Frame, url: Url) -> str:

@@ -32,6 +32,13 @@ class Undecidable(Exception):
     """Something whose outcome is not surely known here; `str()` says what."""
 
 
+def whole(digits: str, base: int = 10) -> int:
+    """The number; a very long one only as something that fits no 64 bits."""
+    significant = digits.lstrip("0")
+    return int(significant or "0", base) if len(significant) < _LONG else 2**64
+
+
+_LONG = 30
 NO_OVERLOAD = "no such overload"
 
 

@@ -4,13 +4,11 @@ Runs where expressions are compiled. Nothing is evaluated here.
 """
 
 from fettle.selectors import rows, syntax
+from fettle.selectors.conditions import read, sides
 from fettle.selectors.reading import path
-from fettle.selectors.rows import Read
 from fettle.selectors.syntax import (
     Again,
-    Bind,
     Call,
-    Fold,
     Ident,
     ListOf,
     Literal,
@@ -21,33 +19,34 @@ from fettle.selectors.syntax import (
 from fettle.wire.resource import Device, DeviceAttribute
 
 _LONGEST = 80
-_OPPOSITE = {
-    syntax.EQUALS: "!=",
-    syntax.DIFFERS: "==",
-    "_<_": ">=",
-    "_<=_": ">",
-    "_>_": "<=",
-    "_>=_": "<",
-}
-_METHODS = {"isGreaterThan": "<=", "isLessThan": ">="}
+_MOST_ALTERNATIVES = 3
 _SHOWN = {"quantity", "semver"}
 
 
 def shortfall(term: Node, driver: str, device: Device) -> str:
     """Why a device does not meet one condition: "memory 80Gi < 96Gi"."""
+    if isinstance(term, Call) and term.function == syntax.OR:
+        return _all_of([shortfall(arg, driver, device) for arg in term.args])
     lacking = _lacking(term, driver, device)
     if lacking:
         return lacking
-    sides = _sides(term)
-    if sides is not None:
-        left, comparison, right = sides
-        return f"{_with_value(left, driver, device)} {comparison} {_plain(right, driver)}"
+    compared = sides(term)
+    if compared is not None:
+        left, right = (_with_value(s, driver, device) for s in (compared.left, compared.right))
+        return f"{left} {compared.holds} {right}"
     negated, inner = False, term
     if isinstance(term, Call) and term.function == syntax.NOT:
         negated, inner = True, term.args[0]
-    if _read(inner) is not None and not (isinstance(inner, Select) and inner.test):
+    if read(inner) is not None and not (isinstance(inner, Select) and inner.test):
         return _with_value(inner, driver, device)
     return f"{_short(inner)} is {'true' if negated else 'not true'}"
+
+
+def _all_of(parts: list[str]) -> str:
+    """What is lacking of each alternative, the first few of them."""
+    distinct = list(dict.fromkeys(parts))
+    more = ["…"] if len(distinct) > _MOST_ALTERNATIVES else []
+    return " and ".join(distinct[:_MOST_ALTERNATIVES] + more)
 
 
 def _lacking(term: Node, driver: str, device: Device) -> str:
@@ -55,12 +54,12 @@ def _lacking(term: Node, driver: str, device: Device) -> str:
     left = [term]
     while left:
         node = left.pop(0)
-        read = _read(node)
-        if read is None:
+        where = read(node)
+        if where is None:
             left.extend(syntax.children(node))
-        elif rows.look(read, driver, device) is None and not _is_lenient(node):
-            kind = "attribute" if read.field == "attributes" else "capacity"
-            return f"no {kind} {read.domain}/{read.name}"
+        elif rows.look(where, driver, device) is None and not _is_lenient(node):
+            kind = "attribute" if where.field == "attributes" else "capacity"
+            return f"no {kind} {where.domain}/{where.name}"
     return ""
 
 
@@ -71,31 +70,11 @@ def _is_lenient(node: Node) -> bool:
     return isinstance(node, Call) and node.function != syntax.INDEX
 
 
-def _sides(term: Node) -> tuple[Node, str, Node] | None:
-    """The two sides of a comparison, and what holds between them where it fails."""
-    if not isinstance(term, Call):
-        return None
-    if term.function in _OPPOSITE:
-        left, right = term.args
-        if _is_compared(left) and isinstance(left, Call) and left.target is not None:
-            return left.target, _OPPOSITE[term.function], left.args[0]
-        return left, _OPPOSITE[term.function], right
-    if term.function == syntax.IN:
-        return term.args[0], "is not in", term.args[1]
-    if term.function in _METHODS and term.target is not None:
-        return term.target, _METHODS[term.function], term.args[0]
-    return None
-
-
-def _is_compared(node: Node) -> bool:
-    return isinstance(node, Call) and node.function == "compareTo" and len(node.args) == 1
-
-
 def _with_value(node: Node, driver: str, device: Device) -> str:
-    read = _read(node)
-    if read is None:
+    where = read(node)
+    if where is None:
         return _plain(node, driver)
-    return f"{read.name} {_value(rows.look(read, driver, device))}"
+    return f"{where.name} {_value(rows.look(where, driver, device))}"
 
 
 def _plain(node: Node, driver: str) -> str:
@@ -109,16 +88,6 @@ def _plain(node: Node, driver: str) -> str:
 def _scalar(node: Node) -> str:
     to = path(node, {})
     return to[1] if to is not None and len(to) == 2 else ""
-
-
-def _read(node: Node) -> Read | None:
-    """The one value of the device that a part stands for, if it does."""
-    if isinstance(node, Call) and node.function == "orValue" and node.target is not None:
-        return _read(node.target)
-    to = path(node, {})
-    if to is None or len(to) != 4 or to[1] not in ("attributes", "capacity"):
-        return None
-    return Read("attributes" if to[1] == "attributes" else "capacity", to[2], to[3])
 
 
 def _value(value: object) -> str:
@@ -149,27 +118,22 @@ def _short(node: Node) -> str:
 
 def written(node: Node) -> str:
     """A part as one might have written it."""
-    match node:
+    match node.origin or node:
         case Literal(value=value):
             return _literal(value)
         case Ident(name=name):
             return name
-        case Select(operand=operand, field=field, test=test):
-            text = f"{written(operand)}.{field}"
-            return f"has({text})" if test else text
+        case Select(operand=operand, field=field):
+            return f"{written(operand)}.{field}"
         case ListOf(items=items):
             return f"[{', '.join(map(written, items))}]"
         case MapOf(entries=entries):
             inside = ", ".join(f"{written(e.key)}: {written(e.value)}" for e in entries)
             return f"{{{inside}}}"
-        case Bind(variable=variable, value=value, body=body):
-            return f"cel.bind({variable}, {written(value)}, {written(body)})"
-        case Fold(kind=kind, range=range_, variables=variables, body=body):
-            return f"{written(range_)}.{kind}({', '.join(variables)}, {written(body)})"
         case Again(of=of):
             return written(of)
-        case Call():
-            return _call(node)
+        case Call() as call:
+            return _call(call)
     return "…"
 
 

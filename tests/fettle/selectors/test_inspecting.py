@@ -1,6 +1,7 @@
 """A selector over a fleet: the nearest miss in words."""
 
 import time
+from itertools import permutations
 
 import pytest
 
@@ -36,6 +37,27 @@ def test_of_what_would_not_compile_nothing_is_said() -> None:
         (f'{C}.memory.compareTo(quantity("96Gi")) >= 0', "memory 80Gi < 96Gi"),
         (f'{C}.memory.isGreaterThan(quantity("80Gi"))', "memory 80Gi <= 80Gi"),
         (f'{C}.memory == quantity("1Ti")', "memory 80Gi != 1Ti"),
+        (f'{C}.memory.compareTo(quantity("96Gi")) != -1', "memory 80Gi < 96Gi"),
+        (f'{C}.memory.compareTo(quantity("80Gi")) >= 1', "memory 80Gi <= 80Gi"),
+        (f'{C}.memory.compareTo(quantity("80Gi")) == 1', "memory 80Gi <= 80Gi"),
+        (f'{C}.memory.compareTo(quantity("80Gi")) != 0', "memory 80Gi == 80Gi"),
+        (f'0 <= {C}.memory.compareTo(quantity("96Gi"))', "memory 80Gi < 96Gi"),
+        (f'quantity("96Gi").compareTo({C}.memory) < 0', "memory 80Gi <= 96Gi"),
+        (f'1 == quantity("8Gi").compareTo({C}.memory)', "memory 80Gi >= 8Gi"),
+        (f'!quantity("96Gi").isGreaterThan({C}.memory)', "memory 80Gi < 96Gi"),
+        (f'{C}.memory.compareTo(quantity("1Gi")) > 1',
+         f'({C}.memory.compareTo(quantity("1Gi")) > 1) is not true'),
+        (f'{C}.memory.compareTo(quantity("1Gi")) == {A}.index',
+         f'({C}.memory.compareTo(quantity("1Gi")) == device… is not true'),
+        (f"5 < {A}.index", "index 3 <= 5"),
+        (f"{A}.index > {A}.links", "index 3 <= links 8"),
+        (f"!({A}.index < 5)", "index 3 < 5"),
+        (f'!({A}.model in ["A100"])', 'model "A100" is in ["A100"]'),
+        (f'{A}.model == "B200" || {A}.index > 5', 'model "A100" != "B200" and index 3 <= 5'),
+        (f"{A}.index == 1 || {A}.nope == 1 || {A}.index == 1 || {A}.index == 2 || !{A}.sound",
+         f"index 3 != 1 and no attribute {DRIVER}/nope and index 3 != 2 and …"),
+        (f'["a"].filter(x, {A}.model == x).size() > 0',
+         f'["a"].filter(x, ({A}.model == x)).size() <= 0'),
         (f'{A}.model == "B200"', 'model "A100" != "B200"'),
         (f'{A}.model in ["B200", "B100"]', 'model "A100" is not in ["B200", "B100"]'),
         (f"{A}.index > 5", "index 3 <= 5"),
@@ -50,7 +72,7 @@ def test_of_what_would_not_compile_nothing_is_said() -> None:
     ],
 )  # fmt: skip
 def test_a_miss_is_put_in_words(expression: str, words: str) -> None:
-    assert nearest(expression, [gpu()]) == words
+    assert nearest(expression, [gpu(links={"int": 8})]) == words
 
 
 def test_the_nearest_device_fails_the_fewest_conditions() -> None:
@@ -59,6 +81,29 @@ def test_the_nearest_device_fails_the_fewest_conditions() -> None:
     assert nearest(f"{expression} && {A}.index == 3 && {A}.model != 'A100'", FLEET) == (
         'model "H100" != "L4"'
     )
+
+
+@pytest.mark.parametrize(
+    ("expression", "words"),
+    [
+        (f'{C}.memory.compareTo(quantity("10Gi")) <= 0', "memory 24Gi > 10Gi"),
+        (f'{C}.memory.isGreaterThan(quantity("1Ti"))', "memory 100G <= 1Ti"),
+        (f"{A}.index < 0", "index 1 >= 0"),
+        (f"{A}.index > 9 && {A}.model != ''", "index 7 <= 9"),
+        (f"{A}.model == 'B200' && {A}.index > 9", "index 7 <= 9"),
+    ],
+)
+def test_of_devices_that_fail_the_same_condition_the_one_closest_to_meeting_it_is_nearest(
+    expression: str, words: str
+) -> None:
+    fleet = [
+        (DRIVER, device({})),
+        gpu("B200", "80Gi", index={"int": 5}),
+        gpu("B200", "24Gi", index={"int": 7}),
+        gpu("B200", "100G", index={"int": 1}),
+    ]
+    for order in permutations(fleet):
+        assert nearest(expression, order) == words
 
 
 def test_where_one_matches_nothing_is_missing() -> None:

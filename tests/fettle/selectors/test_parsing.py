@@ -33,6 +33,13 @@ NESTED = MAX_NESTING - 1
         ("{'a': 1,}", '{"a": 1}'),
         ("cel.bind(x, 1, x)", "cel.bind(x, 1, x)"),
         ("has(a.b)", "has(a.b)"),
+        ("a.filter(x, x > 1)", "a.filter(x, (x > 1))"),
+        ("a.map(x, x > 1, -x)", "a.map(x, (x > 1), -x)"),
+        ("a.transformMap(k, v, v)", "a.transformMap(k, v, v)"),
+        ("a.existsOne(k, v, v.all(w, w))", "a.existsOne(k, v, v.all(w, w))"),
+        ("a.?b.optMap(x, x + 1)", "a.?b.optMap(x, (x + 1))"),
+        ("a.optFlatMap(x, x.?y)", "a.optFlatMap(x, x.?y)"),
+        ("a.sortBy(x, x.y)[0]", "a.sortBy(x, x.y)[0]"),
     ],
 )
 def test_operators_bind_as_the_grammar_says(text: str, meaning: str) -> None:

@@ -32,7 +32,7 @@ def test_it_answers_what_it_is_asked_and_ends_with_its_input() -> None:
         assert isinstance(hear(process.stdout), Ready)
         process.stdin.write(protocol.frame(Parse('device.driver == "x"')))
         process.stdin.flush()
-        assert hear(process.stdout) == Parsed((), None)
+        assert hear(process.stdout) == Parsed((), None, driver="x")
         process.stdin.write(protocol.frame(Judge("true", (whole_row(DRIVER, GPU),) * 3)))
         process.stdin.flush()
         judged = hear(process.stdout)
