@@ -27,9 +27,13 @@ LITERALS: dict[str, tuple[str, ...]] = {
             '"0x10"',
         ),
         *('"%s and %d"', '"a\\nb"', '"10.0.0.0/8"', '"https://a.example:8080/p?q=1"'),
+        *('"redis://h1:1,h2:2/0"', '"+05:30"', '"-99:00"', '"1:5"'),
     ),
     "bytes": ('b"abc"', 'b""', 'b"\\xff"', "b'é'", 'rb"\\x"'),
-    "duration": ('duration("1h")', 'duration("90s")', 'duration("-1.5s")', 'duration("0")'),
+    "duration": (
+        *('duration("1h")', 'duration("90s")', 'duration("-1.5s")', 'duration("0")'),
+        *('duration("70us")', 'duration("1.000000003s")'),
+    ),
     "timestamp": (
         'timestamp("2024-02-29T12:30:45Z")',
         'timestamp("1970-01-01T00:00:00Z")',
@@ -46,7 +50,10 @@ LITERALS: dict[str, tuple[str, ...]] = {
     ),
     "ip": ('ip("10.0.0.1")', 'ip("127.0.0.1")', 'ip("::1")', 'ip("fe80::1")', 'ip("224.0.0.1")'),
     "cidr": ('cidr("10.0.0.0/8")', 'cidr("10.1.2.3/16")', 'cidr("2001:db8::/32")'),
-    "url": ('url("https://a.example:8080/p?q=1&q=2")', 'url("/only/path")', 'url("http://[::1]/")'),
+    "url": (
+        *('url("https://a.example:8080/p?q=1&q=2")', 'url("/only/path")', 'url("http://[::1]/")'),
+        *('url("pci://0000:db:00")', 'url("redis://h1:1,h2:2/0")'),
+    ),
     "format": (
         *("format.dns1123Label()", "format.dns1123Subdomain()", "format.dns1035Label()"),
         *("format.qualifiedName()", "format.dns1123LabelPrefix()", "format.labelValue()"),
@@ -177,8 +184,13 @@ TEMPLATES: dict[str, tuple[str, ...]] = {
         *("{semver}.patch()", "{ip}.family()", "{cidr}.prefixLength()"),
         *("{timestamp}.getFullYear()", "{timestamp}.getMonth()", "{timestamp}.getDayOfYear()"),
         *("{timestamp}.getDayOfWeek()", "{timestamp}.getDate()", "{timestamp}.getDayOfMonth()"),
-        *("{timestamp}.getHours('+02:00')", "{timestamp}.getMinutes()", "{timestamp}.getSeconds()"),
-        *("{timestamp}.getMilliseconds()", "{duration}.getHours()", "{duration}.getMinutes()"),
+        *(
+            "{timestamp}.getHours('+02:00')",
+            "{timestamp}.getHours({string})",
+            "{timestamp}.getSeconds()",
+        ),
+        *("{timestamp}.getMinutes()", "{timestamp}.getMilliseconds()"),
+        *("{duration}.getHours()", "{duration}.getMinutes()"),
         *("{duration}.getSeconds()", "{duration}.getMilliseconds()", "{ints}.first().value()"),
         *("{ints}.last().orValue({int})", "cel.bind(n, {int}, n + n)", "int({duration})"),
         "{format}.validate({string}).optMap(e, size(e)).orValue(0)",
