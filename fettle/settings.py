@@ -1,16 +1,13 @@
-"""What an operator can set: one YAML file, unknown keys refused, every default stated here."""
+"""What an operator can set, with every default and what a value must be. Read from a file by
+`settings_file`."""
 
 import re
-from collections.abc import Iterator
 from math import inf
-from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
-from fettle import own_yaml
 from fettle.allocator import gates
-from fettle.errors import SettingsError
 from fettle.policies import Policies, prefers_in_vain
 from fettle.policy import BUILT_IN, INFERENCE, Policy, RuleSeverity, Validation
 from fettle.wire.core import DEFAULT_SCHEDULER
@@ -22,7 +19,6 @@ _SCHEDULER_NAME = re.compile(r"\S{1,253}")
 """Neither the API server nor kube-scheduler asks for more."""
 _LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _LONGEST_LABEL, _LONGEST_NAME = 63, 253
-_LONGEST = 500
 BOOKMARKS_S = 60.0
 API_SERVER_WAITS_S = 3.0
 """`timeoutSeconds` in `deploy/webhook/`."""
@@ -353,58 +349,3 @@ class Settings(_Section, frozen=True, kw_only=True):
     def all_policies(self) -> Policies:
         """The built-in policies and the settings' own, which replace built-in ones by name."""
         return Policies({**BUILT_IN, **{p.name: p for p in self.policies}}, self.default_policy)
-
-
-def load(path: Path | None) -> Settings:
-    """The settings in a YAML file, or the defaults; raises SettingsError with file and field."""
-    if path is None:
-        return Settings()
-    try:
-        data: Any = own_yaml.value_of(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise SettingsError(f"settings file {path}: {error.strerror}") from error
-    except ValueError as error:
-        raise SettingsError(f"settings file {path}: invalid YAML: {error}") from error
-    try:
-        settings = msgspec.convert(_with_off(data) if data is not None else {}, Settings)
-    except msgspec.ValidationError as error:
-        raise SettingsError(f"settings file {path}: {_one_line(str(error))}") from error
-    for field in _passed_over(data, msgspec.to_builtins(settings), "$"):
-        said = f"Object contains unknown field {field}"
-        raise SettingsError(f"settings file {path}: {_one_line(said)}")
-    return settings
-
-
-def _one_line(text: str) -> str:
-    """A file may name its fields with line breaks, and at any length."""
-    text = " ".join(text.split())
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
-
-
-def _with_off(data: Any) -> Any:
-    """The data with `Off` for the severity of rules where YAML read false: unquoted, `Off` is one
-    of its words for that."""
-    if not isinstance(data, dict):
-        return data
-    policies = data.get("policies")
-    listed = policies if isinstance(policies, list) else []
-    sections = [data.get("lint"), *(p.get("validation") for p in listed if isinstance(p, dict))]
-    for section in sections:
-        rules: Any = section.get("rules") if isinstance(section, dict) else None
-        if isinstance(rules, dict):
-            rules.update({rule: RuleSeverity.OFF.value for rule in rules if rules[rule] is False})
-    return data
-
-
-def _passed_over(given: Any, read: Any, path: str) -> Iterator[str]:
-    """Fields that reading left out: a policy in the cluster may have newer ones, here it is a
-    mistake."""
-    if isinstance(given, dict) and isinstance(read, dict):
-        for key, value in given.items():
-            if key not in read:
-                yield f"{path}.{key}"
-            else:
-                yield from _passed_over(value, read[key], f"{path}.{key}")
-    elif isinstance(given, list) and isinstance(read, list | tuple):
-        for index, (value, kept) in enumerate(zip(given, read, strict=False)):
-            yield from _passed_over(value, kept, f"{path}[{index}]")

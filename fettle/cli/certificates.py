@@ -9,7 +9,8 @@ from certs import authority
 from certs.secrets import SecretStore
 from fettle.errors import CertificateError
 from fettle.kube.session import Session
-from fettle.settings import Settings, load
+from fettle.settings import Settings
+from fettle.settings_file import load
 
 
 def extender_ca(kubeconfig: Path | None, settings: Path | None, namespace: str | None) -> None:

@@ -46,7 +46,8 @@ from fettle.observing.metrics import (
     make_registry,
 )
 from fettle.selectors.engine import SelectorEngine
-from fettle.settings import Settings, load
+from fettle.settings import Settings
+from fettle.settings_file import load
 from fettle.steward.stewarding import Steward
 from fettle.verdicts.answering import Answers
 from fettle.verdicts.predictions import Predictions

@@ -12,7 +12,8 @@ from fettle.cli.linting.files import read
 from fettle.errors import SnapshotError
 from fettle.kube import discovering
 from fettle.kube.session import Session
-from fettle.settings import Settings, load
+from fettle.settings import Settings
+from fettle.settings_file import load
 from webhook import fitting
 
 KINDS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")

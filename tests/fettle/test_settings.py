@@ -3,7 +3,8 @@ from pathlib import Path
 import pytest
 
 from fettle.errors import SettingsError
-from fettle.settings import Settings, load
+from fettle.settings import Settings
+from fettle.settings_file import load
 
 
 @pytest.mark.parametrize(

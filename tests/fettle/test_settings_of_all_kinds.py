@@ -13,7 +13,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fettle.errors import SettingsError
-from fettle.settings import Settings, load
+from fettle.settings import Settings
+from fettle.settings_file import load
 
 POLICY = {
     "name": "own",

@@ -18,7 +18,8 @@ from fettle.lint.findings import Severity
 from fettle.lint.linting import Linter, levels_for
 from fettle.lint.manifests import Manifest
 from fettle.policy import Validation
-from fettle.settings import Settings, load
+from fettle.settings import Settings
+from fettle.settings_file import load
 from fettle.slicing import in_slices
 
 CLEAN, FOUND, UNUSABLE = 0, 1, 2

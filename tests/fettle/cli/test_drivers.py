@@ -6,7 +6,8 @@ import pytest
 
 from fettle.cli.drivers import check
 from fettle.errors import SettingsError
-from fettle.settings import Settings, load
+from fettle.settings import Settings
+from fettle.settings_file import load
 
 OWN = """{"driver": "own.example.com", "apiVersions": ["own.example.com/v1"],
  "features": {"Turbo": false}, "kinds": []}"""

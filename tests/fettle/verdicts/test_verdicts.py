@@ -1,48 +1,27 @@
+"""The verdict on one node: for units of device plugins, and whatever is asked for."""
+
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fettle.asks.asks import Ask, Bound, Units
-from fettle.asks.claims import Alternative, Claim, Held, Request
+from fettle.asks.asks import Ask
 from fettle.model import SOUND, State
-from fettle.policy import BUILT_IN, Policy, Unknown
-from fettle.selectors import outcomes
-from fettle.selectors.outcomes import MATCH, Outcome
+from fettle.policy import BUILT_IN, Policy
 from fettle.verdicts.acceptance import Acceptance
 from fettle.verdicts.claimed import Allocator
-from fettle.verdicts.verdicts import Verdict, judge
-from fettle.view import DeviceView, NodeView
-from fettle.wire import core
-from fettle.wire.resource import DeviceTaint, DeviceToleration
+from fettle.verdicts.verdicts import judge
+from fettle.view import NodeView
 from tests.fettle import building as b
-
-TRAINING, INFERENCE, SCAVENGER = (BUILT_IN[n] for n in ("training", "inference", "scavenger"))
-
-
-def every_device(_expression: str, _device: DeviceView) -> Outcome:
-    return MATCH
-
-
-def units(policy: Policy, count: int = 1) -> Ask:
-    return Ask(policy, units=(Units(b.RESOURCE, count),))
-
-
-def request(policy: Policy, count: int | None = 1, **fields: object) -> Ask:
-    return Ask(policy, claims=(Claim("gpu", (wanted("r", count, **fields),)),))
-
-
-def wanted(name: str, count: int | None = 1, **fields: object) -> Request:
-    if count is None:
-        fields["mode"] = "All"
-    made = Alternative(name, b.DRIVER, ("any",), count=count or 1, **fields)  # type: ignore[arg-type]
-    return Request(name, (made,))
-
-
-def verdict(ask: Ask, node: NodeView, **fields: object) -> Verdict:
-    acceptance = Acceptance(ask.policy.placement, frozenset())
-    return judge(ask, node, acceptance, Allocator(every_device), **fields)  # type: ignore[arg-type]
-
+from tests.fettle.verdicts.judged import (
+    INFERENCE,
+    SCAVENGER,
+    TRAINING,
+    every_device,
+    request,
+    units,
+    verdict,
+)
 
 # -- device plugins
 
@@ -208,171 +187,6 @@ def test_resources_counted_in_bytes_cost_no_more_than_others() -> None:
     answer = verdict(units(TRAINING, 10**26), node)
     assert answer.fits
     assert answer.value == pytest.approx(0.92)
-
-
-# -- DRA
-
-
-def test_the_first_device_in_order_is_the_one_that_is_judged() -> None:
-    node = b.node(pools=(b.pool(b.device("a", 0.5), b.device("b")),))
-    answer = verdict(request(TRAINING), node)
-    assert not answer.fits
-    assert "n/a" in answer.refusals[0]
-    assert "would not take them" in answer.refusals[1]
-
-
-def test_a_tainted_device_is_skipped_as_the_allocator_skips_it() -> None:
-    taint = (DeviceTaint(key="k", effect="NoSchedule"),)
-    node = b.node(pools=(b.pool(b.device("a", 0.0, taints=taint), b.device("b")),))
-    answer = verdict(request(TRAINING), node)
-    assert answer.fits
-    assert [c.device.device for c in answer.devices] == ["b"]
-    tolerant = request(TRAINING, tolerations=(DeviceToleration(key="k", operator="Exists"),))
-    assert not verdict(tolerant, node).fits
-
-
-def test_inference_takes_the_mean_of_the_devices_it_would_get() -> None:
-    node = b.node(pools=(b.pool(b.device("a", 0.5), b.device("b")),))
-    answer = verdict(request(INFERENCE, 2), node)
-    assert answer.fits
-    assert answer.value == pytest.approx(0.75)
-
-
-def test_two_requests_never_share_a_device() -> None:
-    node = b.node(pools=(b.pool(b.device("a"), b.device("b")),))
-    answer = verdict(Ask(TRAINING, claims=(Claim("c", (wanted("x"), wanted("y"))),)), node)
-    assert [c.device.device for c in answer.devices] == ["a", "b"]
-
-
-def test_all_takes_every_device_and_one_in_use_leaves_no_allocation() -> None:
-    whole = b.node(pools=(b.pool(b.device("a"), b.device("b")),))
-    assert len(verdict(request(TRAINING, None), whole).devices) == 2
-    part = b.node(pools=(b.pool(b.device("a"), b.device("b", allocated=True)),))
-    answer = verdict(request(TRAINING, None), part)
-    assert answer.fits  # the scheduler's own plugin refuses it; we only say what we see
-    assert "no allocation is possible" in answer.unfit[0]
-
-
-def test_an_unreadable_device_is_undecided_allowed_and_scored_low() -> None:
-    unreadable = b.device("a", 0.0, unclear="its capacity cannot be read")
-    node = b.node(pools=(b.pool(unreadable),))
-    answer = verdict(request(TRAINING), node)
-    assert answer.fits
-    assert answer.undecided
-    assert answer.score == 5
-
-
-def test_a_selector_that_cannot_be_decided_leaves_the_node_undecided() -> None:
-    def undecided(_expression: str, _device: DeviceView) -> Outcome:
-        return outcomes.undecided("uses optional types")
-
-    ask = request(TRAINING)
-    node = b.node(pools=(b.pool(b.device("a", 0.0)),))
-    answer = judge(ask, node, Acceptance(TRAINING.placement), Allocator(undecided))
-    assert answer.fits
-    assert "optional types" in answer.undecided[0]
-
-
-def test_a_claim_allocated_on_a_device_that_has_failed_since_is_refused_there() -> None:
-    bad = b.device("a", 0.1)
-    ask = Ask(INFERENCE, bound=(Bound("gpu", (Held(bad.id),)),))
-    answer = verdict(ask, b.node(pools=(b.pool(bad),)))
-    assert not answer.fits
-    assert "gpu is allocated" in answer.refusals[0]
-
-
-def test_a_claim_that_is_allocated_elsewhere_says_so() -> None:
-    field = {"key": "metadata.name", "operator": "In", "values": ["other"]}
-    raw = msgspec.json.encode({"nodeSelectorTerms": [{"matchFields": [field]}]})
-    nodes = msgspec.json.decode(raw, type=core.NodeSelector)
-    device = b.device("a", 0.1)
-    ask = Ask(INFERENCE, bound=(Bound("gpu", (Held(device.id),), nodes),))
-    answer = verdict(ask, b.node(pools=(b.pool(device),)))
-    assert answer.fits
-    assert answer.unfit == (f"claim gpu is allocated to other nodes (it holds {b.DRIVER}/n/a)",)
-    assert answer.score == 5
-
-
-def test_a_device_that_left_under_its_claim_is_named() -> None:
-    ask = Ask(INFERENCE, bound=(Bound("gpu", (Held(b.device("gone").id),)),))
-    answer = verdict(ask, b.node(pools=(b.pool(b.device("a")),)))
-    assert answer.fits
-    assert "n/gone, which is not published" in answer.notes[0]
-    assert [c.health.state for c in answer.devices] == [State.UNKNOWN]
-    assert answer.value == 0.75
-
-
-def test_a_policy_that_refuses_what_is_unknown_refuses_a_device_that_left() -> None:
-    wary = msgspec.structs.replace(INFERENCE.placement, unknown=Unknown.REFUSE)
-    ask = Ask(INFERENCE, bound=(Bound("gpu", (Held(b.device("gone").id),)),))
-    node = b.node(pools=(b.pool(b.device("a")),))
-    answer = judge(ask, node, Acceptance(wary), Allocator(every_device))
-    assert "is allocated gpu.example.com/n/gone, which is Unknown" in answer.refusals[0]
-
-
-def test_what_bars_a_pod_is_why_no_node_is_fit_for_it() -> None:
-    ask = Ask(INFERENCE, barred=("claim gpu is being deleted",))
-    answer = verdict(ask, b.node(pools=(b.pool(b.device("a", 0.1)),)))
-    assert answer.fits
-    assert answer.unfit == ("claim gpu is being deleted",)
-    assert answer.undecided == ()
-    assert answer.score == 5
-
-
-def test_what_bars_a_pod_bars_it_where_something_cannot_be_read_too() -> None:
-    ask = Ask(INFERENCE, barred=("claim gpu is being deleted",))
-    node = msgspec.structs.replace(b.node(), quarantined=("slice s: wrong",))
-    assert verdict(ask, node).unfit == ("claim gpu is being deleted",)
-
-
-def test_what_an_allocated_claim_still_waits_for_is_told() -> None:
-    device = b.device("a")
-    bound = Bound("gpu", (Held(device.id),), awaits="claim gpu is waiting for condition Ready of x")
-    answer = verdict(Ask(INFERENCE, bound=(bound,)), b.node(pools=(b.pool(device),)))
-    assert answer.fits
-    assert answer.unfit == ()
-    assert answer.notes == ("claim gpu is waiting for condition Ready of x",)
-
-
-def test_the_alternative_that_would_be_taken_is_named() -> None:
-    first = Alternative("r/first", b.DRIVER, ("any",), count=3)
-    second = Alternative("r/second", b.DRIVER, ("any",), count=1)
-    listed = Request("r", (first, second), listed=True)
-    node = b.node(pools=(b.pool(b.device("a"), b.device("b")),))
-    answer = verdict(Ask(TRAINING, claims=(Claim("gpu", (listed,)),)), node)
-    assert [c.request for c in answer.devices] == ["gpu/r/second"]
-
-
-def test_an_error_of_the_allocator_refuses_nothing_and_is_shown() -> None:
-    def aborts(_expression: str, _device: DeviceView) -> Outcome:
-        return outcomes.would_abort("no such key: model")
-
-    node = b.node(pools=(b.pool(b.device("a", 0.0)),))
-    answer = judge(request(TRAINING), node, Acceptance(TRAINING.placement), Allocator(aborts))
-    assert answer.fits
-    assert "would end in an error" in answer.unfit[0]
-    assert "no such key: model" in answer.unfit[0]
-
-
-def test_pools_that_cannot_be_gathered_are_an_error_too() -> None:
-    node = msgspec.structs.replace(b.node(), malformed="unknown operator Near")
-    assert "Near" in verdict(request(TRAINING), node).unfit[0]
-
-
-def test_devices_of_an_extended_resource_are_judged_where_claims_provide_it() -> None:
-    units_ = Units(b.RESOURCE, 1, (wanted("container-0-request-0"),))
-    node = b.node(pools=(b.pool(b.device("a", 0.1)),))
-    answer = verdict(Ask(TRAINING, units=(units_,)), node)
-    assert not answer.fits
-    assert "<extended-resources>/container-0-request-0 would get" in answer.refusals[0]
-    plugin = b.node(gpus=8, pools=(b.pool(b.device("a", 0.1)),))
-    assert verdict(Ask(TRAINING, units=(units_,)), plugin).fits
-
-
-def test_where_pods_on_their_way_fill_the_node_its_score_stays() -> None:
-    node = b.node(pools=(b.pool(b.device("a")),))
-    waiting = msgspec.structs.replace(request(TRAINING), takers=4)
-    assert verdict(waiting, node).score == verdict(request(TRAINING), node).score == 10
 
 
 # -- the breaker
