@@ -1,7 +1,9 @@
 """A cluster whose views a test lays out, and the answers over them."""
 
+import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
@@ -32,6 +34,18 @@ class Cluster:
         names = {*before.nodes, *after.nodes}
         changed = {n for n in names if before.nodes.get(n) is not after.nodes.get(n)}
         self.publisher.publish(after, frozenset(changed))
+
+
+@asynccontextmanager
+async def kept_complete(answers: Answers) -> AsyncIterator[None]:
+    """While the answers do what no request would wait for, which nothing is to end."""
+    keeping = asyncio.create_task(answers.keep_complete())
+    try:
+        yield
+        assert not keeping.done()
+    finally:
+        keeping.cancel()
+        await asyncio.wait([keeping])
 
 
 def claim_view() -> dict[str, Any]:

@@ -16,7 +16,7 @@ from fettle.verdicts import breakers
 from fettle.verdicts.answering import Answers
 from fettle.verdicts.breakers import MAX_BREAKERS
 from tests.fettle import building as b
-from tests.fettle.verdicts.clusters import Cluster
+from tests.fettle.verdicts.clusters import Cluster, kept_complete
 
 
 def scoring(min_score: float) -> Placement:
@@ -76,15 +76,14 @@ async def test_one_that_nobody_asks_with_any_more_is_told_closed_once_all_is_sou
     told.show(bad=10)
     for score in (0.5, 0.8):
         told.answers.breaker(scoring(score))
-    keeping = asyncio.ensure_future(told.answers.keep_complete())
-    for bad in (8, 0):
-        told.show(bad)
-        await asyncio.sleep(0.05)
-    await until(lambda: told.closed)
-    assert told.opened == told.closed == [0.5, 0.8]
-    assert told.shares == [0.5, 0.5, 0, 0]
-    assert not told.answers.breaker(scoring(0.5)).open
-    keeping.cancel()
+    async with kept_complete(told.answers):
+        for bad in (8, 0):
+            told.show(bad)
+            await asyncio.sleep(0.05)
+        await until(lambda: told.closed)
+        assert told.opened == told.closed == [0.5, 0.8]
+        assert told.shares == [0.5, 0.5, 0, 0]
+        assert not told.answers.breaker(scoring(0.5)).open
 
 
 async def test_counting_what_nobody_asks_with_keeps_it_no_longer(
@@ -94,13 +93,12 @@ async def test_counting_what_nobody_asks_with_keeps_it_no_longer(
     told.show(bad=10)
     told.answers.breaker(scoring(0.5))
     told.answers.breaker(scoring(0.05))  # refuses none of them
-    keeping = asyncio.ensure_future(told.answers.keep_complete())
-    told.show(bad=9)
-    await asyncio.sleep(0.05)
-    for number in range(MAX_BREAKERS - 1):
-        told.answers.breaker(scoring(0.6 + number / 1000))
-    assert told.closed == [0.5]
-    keeping.cancel()
+    async with kept_complete(told.answers):
+        told.show(bad=9)
+        await asyncio.sleep(0.05)
+        for number in range(MAX_BREAKERS - 1):
+            told.answers.breaker(scoring(0.6 + number / 1000))
+        assert told.closed == [0.5]
 
 
 @pytest.mark.parametrize("views", [1, 300])
@@ -109,10 +107,9 @@ async def test_however_many_views_were_missed_the_newest_counts(views: int, told
     told.answers.breaker(scoring(0.5))
     for _ in range(views):
         told.show(bad=0)
-    keeping = asyncio.ensure_future(told.answers.keep_complete())
-    await until(lambda: told.closed)
-    assert told.shares == [0.5, 0]
-    keeping.cancel()
+    async with kept_complete(told.answers):
+        await until(lambda: told.closed)
+        assert told.shares == [0.5, 0]
 
 
 @pytest.mark.parametrize("turns", range(25))
@@ -123,16 +120,15 @@ async def test_a_request_while_they_are_counted_in_slices_is_answered_on_the_new
     told.show(bad=10)
     told.answers.breaker(scoring(0.5))
     told.show(bad=0)
-    keeping = asyncio.ensure_future(told.answers.keep_complete())
-    for _ in range(turns):
-        await asyncio.sleep(0)
-    told.show(bad=2)
-    for _ in range(2):
-        assert told.answers.breaker(scoring(0.5)).share(b.RESOURCE) == 0.1
-        assert (told.opened, told.closed) == ([0.5], [0.5])
-        for _ in range(50):
+    async with kept_complete(told.answers):
+        for _ in range(turns):
             await asyncio.sleep(0)
-    keeping.cancel()
+        told.show(bad=2)
+        for _ in range(2):
+            assert told.answers.breaker(scoring(0.5)).share(b.RESOURCE) == 0.1
+            assert (told.opened, told.closed) == ([0.5], [0.5])
+            for _ in range(50):
+                await asyncio.sleep(0)
 
 
 async def test_views_that_turn_while_they_are_counted_in_slices_are_counted_too(
@@ -143,14 +139,13 @@ async def test_views_that_turn_while_they_are_counted_in_slices_are_counted_too(
     told.show(bad=10)
     told.answers.breaker(scoring(0.5))
     told.show(bad=9)
-    keeping = asyncio.ensure_future(told.answers.keep_complete())
-    for bad in (8, 7, 6, 1):
-        for _ in range(10):
-            await asyncio.sleep(0)
-        told.show(bad)
-    await until(lambda: told.closed)
-    assert told.shares == [0.5, 0.05]
-    keeping.cancel()
+    async with kept_complete(told.answers):
+        for bad in (8, 7, 6, 1):
+            for _ in range(10):
+                await asyncio.sleep(0)
+            told.show(bad)
+        await until(lambda: told.closed)
+        assert told.shares == [0.5, 0.05]
 
 
 async def test_a_node_that_cannot_be_counted_ends_nothing(
@@ -159,13 +154,11 @@ async def test_a_node_that_cannot_be_counted_ends_nothing(
     monkeypatch.setattr(breakers, "PAUSE_S", 0.001)
     told.show(bad=10)
     told.answers.breaker(scoring(0.5))
-    keeping = asyncio.ensure_future(told.answers.keep_complete())
-    broken: Any = None
-    with capture_logs() as logs:
-        told.cluster.show({"n0": b.node("n0", pools=(broken,))})
-        await until(lambda: logs)
-    assert logs[0]["event"] == "breakers cannot be counted"
-    told.show(bad=0)
-    await until(lambda: told.closed)
-    assert not keeping.done()
-    keeping.cancel()
+    async with kept_complete(told.answers):
+        broken: Any = None
+        with capture_logs() as logs:
+            told.cluster.show({"n0": b.node("n0", pools=(broken,))})
+            await until(lambda: logs)
+        assert logs[0]["event"] == "breakers cannot be counted"
+        told.show(bad=0)
+        await until(lambda: told.closed)
