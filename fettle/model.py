@@ -9,6 +9,9 @@ from typing import NamedTuple
 
 import msgspec
 
+OWN_PREFIX = "fettle.dev/"
+"""Of all names that Fettle writes: what has one of them is never evidence."""
+
 
 class NodeId(NamedTuple):
     """A node as a whole; what is said of it is said of every device on it."""

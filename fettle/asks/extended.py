@@ -1,6 +1,6 @@
 """Extended resources of pods: how many units a pod needs, and the DRA requests that may stand
-for them. Counted and named as the scheduler does; pure, imports only `wire`, `amounts` and
-`claims`.
+for them. Counted and named as the scheduler does; pure, imports only `wire`, `model`,
+`amounts` and `claims`.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -9,9 +9,9 @@ from functools import lru_cache
 from fettle.amounts import Unreadable, amount
 from fettle.asks import claims
 from fettle.asks.claims import Alternative, Request
+from fettle.model import OWN_PREFIX
 from fettle.wire import core, resource
 
-OWN_PREFIX = "fettle.dev/"
 MARKER = "fettle.dev/claims"
 """The extended resource that the webhook adds to pods with claims, so that we are asked."""
 IMPLICIT_CLASS_PREFIX = "deviceclass.resource.kubernetes.io/"

@@ -14,11 +14,10 @@ from fettle.evidence import naming, nvsentinel
 from fettle.evidence.reports import Fault, short
 from fettle.evidence.rules import Rules
 from fettle.evidence.rules.rows import ConditionRow, LabelRow
-from fettle.model import UNKNOWN_SCORE, Evidence, Family, Kind, NodeId, Subject, UnitId
+from fettle.model import OWN_PREFIX, UNKNOWN_SCORE, Evidence, Family, Kind, NodeId, Subject, UnitId
 from fettle.wire import core
 from fettle.wire.meta import Condition, unix_s
 
-OWN_PREFIX = "fettle.dev/"
 GAP_SOURCE = "allocatable"
 MISSED_HEARTBEATS = 3
 """So many heartbeats a producer may miss before it counts as silent."""

@@ -9,11 +9,9 @@ from collections.abc import Iterable
 
 from fettle.evidence.reports import short
 from fettle.evidence.rules import Rules
-from fettle.model import DeviceId, Evidence, Taint
+from fettle.model import OWN_PREFIX, DeviceId, Evidence, Taint
 from fettle.wire import resource
 from fettle.wire.meta import unix_s
-
-OWN_PREFIX = "fettle.dev/"
 
 
 def of_taint(

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import msgspec
 
-from fettle.model import Family, Kind
+from fettle.model import OWN_PREFIX, Family, Kind
 
 Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 Seconds = Annotated[float, msgspec.Meta(gt=0.0)]
@@ -103,6 +103,7 @@ class ConditionRow(Row, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.format not in ("", "nvsentinel"):
             raise ValueError(f'format must be "nvsentinel" or unset, not {self.format!r}')
+        _check_foreign("type", self.type)
         _check_pattern("xid", self.xid)
 
     @property
@@ -125,6 +126,9 @@ class TaintRow(Row, frozen=True, kw_only=True):
     effect: str = "*"
     kind: Kind = Kind.LEVEL
     xid: bool = False
+
+    def __post_init__(self) -> None:
+        _check_foreign("key", self.key)
 
     @property
     def is_catch_all(self) -> bool:
@@ -216,7 +220,16 @@ class LabelRow(Row, frozen=True, kw_only=True):
     remediated: bool = False
 
     def __post_init__(self) -> None:
+        _check_foreign("key", self.key.removeprefix("^").replace("\\", ""))
         _check_pattern("key", self.key, groups=1 if self.resource else 0)
+
+
+def _check_foreign(field: str, pattern: str) -> None:
+    if pattern.startswith(OWN_PREFIX):
+        raise ValueError(
+            f"{field}: names that begin with {OWN_PREFIX} are Fettle's own and never evidence, so "
+            f"this row would never count; use a name in a domain of your own"
+        )
 
 
 def _check_pattern(field: str, pattern: str, groups: int | None = None) -> None:

@@ -185,6 +185,19 @@ def test_an_empty_file_changes_nothing(tmp_path: Path) -> None:
             "recoveries, row '9': class: unknown class 'bad'",
         ),
         (
+            "taints: [{name: t, key: fettle.dev/x, family: bus, weight: 1, source: s}]",
+            "row 't': key: names that begin with fettle.dev/ are Fettle's own",
+        ),
+        (
+            "conditions: "
+            "[{name: c, type: fettle.dev/X, faulty: true, family: bus, weight: 1, source: s}]",
+            "row 'c': type: names that begin with fettle.dev/ are Fettle's own",
+        ),
+        (
+            "labels: [{name: l, key: '^fettle\\.dev/x', value: v, source: s}]",
+            "row 'l': key: names that begin with fettle.dev/ are Fettle's own",
+        ),
+        (
             "refusals: [{name: r, message: '(', provoked: false, source: s}]",
             "row 'r': message: .*regular expression",
         ),
