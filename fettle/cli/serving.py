@@ -150,7 +150,7 @@ class House:
             Inventory(HealthBook(settings.health, table), table, self._answers.profile.features),
             self._publisher,
             watched=self._kinds,
-            on_claim=predictions.claim,
+            on_put=predictions.put,
         )
         self._notes.append(self._answers.follows)
         await self._engine.start()

@@ -16,7 +16,7 @@ import structlog
 from fettle.inventory.inventory import Inventory
 from fettle.slicing import Slices
 from fettle.view import Publisher, Source
-from fettle.wire import kinds, resource
+from fettle.wire import kinds
 from fettle.wire.changes import (
     Bad,
     Change,
@@ -48,10 +48,10 @@ class Writer:
         publisher: Publisher,
         clock: Callable[[], float] = time.time,
         watched: Iterable[Kind] = kinds.KINDS,
-        on_claim: Callable[[resource.ResourceClaim], None] = lambda claim: None,
+        on_put: Callable[[WireObject], None] = lambda new: None,
     ) -> None:
-        """`on_claim` hears of each ResourceClaim before a view shows it."""
-        self._on_claim = on_claim
+        """`on_put` hears of each object before a view shows it."""
+        self._on_put = on_put
         self._inventory = inventory
         self._publisher = publisher
         self._clock = clock
@@ -132,8 +132,7 @@ class Writer:
     def _put(self, kind: Kind, new: WireObject, now: float) -> None:
         """A failure on one object must not affect the others."""
         try:
-            if isinstance(new, resource.ResourceClaim):
-                self._on_claim(new)
+            self._on_put(new)
             self._inventory.put(kind, new, now)
         except Exception as error:
             key = new.metadata.key

@@ -1,13 +1,16 @@
 """Whether the devices that pods get are those that were predicted: Fettle's check on itself.
 
 When a pod is answered its ask is remembered; when one of its claims is seen to be allocated, the
-node's record from before, which is still in the newest view, says what was predicted. Core: what
-is made of the results is the caller's. Fed by the writer, which knows claims first.
+node's record from before, which is still in the newest view, says what was predicted. An allocation
+of network devices does not say for which of their nodes it was made: it waits, with the records of
+its moment, until the pod is bound. Core: what is made of the results is the caller's. Fed by the
+writer, which knows claims and pods first.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
+from typing import NamedTuple
 
 import msgspec
 
@@ -20,12 +23,17 @@ from fettle.verdicts.answering import Answers
 from fettle.verdicts.verdicts import EXTENDED_RESOURCES, Verdict, judge
 from fettle.view import NodeView
 from fettle.wire import core, resource
+from fettle.wire.kinds import WireObject
 from fettle.wire.meta import OwnerReference
 
 REMEMBERED = 2000
+MAX_WAITING = 50
+"""Pods whose allocations wait for them to be bound; each may hold on to the records of a view."""
 BRIEF = Budget(steps=2000)
 """The writer waits for the prediction."""
 _POD_CLAIM = "resource.kubernetes.io/pod-claim-name"
+_Pool = tuple[str, str]
+"""Its driver and its name."""
 
 
 class Result(StrEnum):
@@ -44,23 +52,49 @@ class Result(StrEnum):
     UNDECIDED = "undecided"
 
 
+class _Allocation(NamedTuple):
+    """What one claim of a pod was given, and what was known just before: the nodes, the names of
+    those that had changed since the pod was answered (None: any may have), and the pools that lost
+    devices to other claims since the records were made.
+
+    `entry`: what the pod calls the claim.
+    """
+
+    entry: str
+    held: Sequence[Held]
+    nodes: Mapping[str, NodeView]
+    changed: frozenset[str] | None
+    unshown: frozenset[_Pool]
+
+    def stale(self, node: NodeView) -> bool:
+        if self.changed is None or node.name in self.changed:
+            return True
+        return any((pool.driver, pool.name) in self.unshown for pool in node.pools)
+
+
 class _Answered:
-    """A pod that was answered on the view of `basis`; `verdicts` by node, once one is needed."""
+    """A pod that was answered on the view of `basis`.
+
+    `node`: where it goes, "" until that is seen; `waiting`: what it was given before that;
+    `predicted`: by node, once needed, and whether the node's record was stale.
+    """
 
     def __init__(self, ask: Ask, pod: core.Pod, basis: int) -> None:
         self.ask = ask
         self.pod = pod
         self.basis = basis
-        self.verdicts: dict[str, tuple[Verdict, bool]] = {}
+        self.node = ""
+        self.waiting: list[_Allocation] = []
+        self.predicted: dict[str, tuple[Verdict, bool]] = {}
 
 
 class _Unshown:
-    """Allocations that the view of `basis` does not show yet: on which nodes, and of each claim
+    """Allocations that the view of `basis` does not show yet: of which pools, and of each claim
     the latest."""
 
     def __init__(self, basis: int) -> None:
         self.basis = basis
-        self.nodes: set[str] = set()
+        self.pools: set[_Pool] = set()
         self._latest: dict[tuple[str, str], resource.AllocationResult] = {}
 
     def note(self, claim: resource.ResourceClaim) -> bool:
@@ -82,6 +116,7 @@ class Predictions:
         self._answers = answers
         self._told = told
         self._answered: OrderedDict[str, _Answered] = OrderedDict()
+        self._waiting: OrderedDict[str, _Answered] = OrderedDict()
         self._unshown = _Unshown(-1)
 
     def answered(self, ask: Ask, pod: core.Pod) -> None:
@@ -89,26 +124,57 @@ class Predictions:
         if not ask.claims and not any(units.backing for units in ask.units):
             return
         key = pod.metadata.key
+        self._waiting.pop(key, None)
         self._answered[key] = _Answered(ask, pod, self._answers.view.basis)
         self._answered.move_to_end(key)
         if len(self._answered) > REMEMBERED:
             self._answered.popitem(last=False)
 
-    def claim(self, new: resource.ResourceClaim) -> None:
-        """A claim as it is now; the newest view still has it as it was before."""
-        before = self._answers.view.claims.get(new.metadata.key)
+    def put(self, new: WireObject) -> None:
+        """An object as it is now; the newest view still has it as it was before."""
+        if isinstance(new, resource.ResourceClaim):
+            self._claim(new)
+        elif isinstance(new, core.Pod):
+            self._pod(new)
+
+    def _claim(self, new: resource.ResourceClaim) -> None:
+        view = self._answers.view
+        before = view.claims.get(new.metadata.key)
         held = claims.uses(new)
         if held is None or (before is not None and claims.uses(before) is not None):
             return
-        node = self._answers.view.nodes.get(_node(new))
-        if self._unshown.basis != self._answers.view.basis:
-            self._unshown = _Unshown(self._answers.view.basis)
-        if node is None or not self._unshown.note(new):
+        if self._unshown.basis != view.basis:
+            self._unshown = _Unshown(view.basis)
+        if not self._unshown.note(new):
             return
         if (answered := self._for(new)) is not None:
-            name = _entry(new, answered.pod)
-            self._told(self._result(answered, node, name, held))
-        self._unshown.nodes.add(node.name)
+            changed = self._answers.publisher.changed_since(answered.basis)
+            entry, unshown = _entry(new, answered.pod), frozenset(self._unshown.pools)
+            answered.waiting.append(_Allocation(entry, held, view.nodes, changed, unshown))
+            answered.node = _node(new) or answered.node
+            self._compare(answered)
+        self._unshown.pools.update((h.device.driver, h.device.pool) for h in held)
+
+    def _pod(self, new: core.Pod) -> None:
+        answered = self._answered.get(new.metadata.key)
+        node = new.spec.node_name if new.spec is not None else None
+        if answered is not None and node and answered.pod.metadata.uid == new.metadata.uid:
+            answered.node = node
+            self._compare(answered)
+
+    def _compare(self, answered: _Answered) -> None:
+        """What the pod was given, once it is known where."""
+        key = answered.pod.metadata.key
+        if not answered.node:
+            self._waiting[key] = answered
+            if len(self._waiting) > MAX_WAITING:
+                self._waiting.popitem(last=False)[1].waiting.clear()
+            return
+        self._waiting.pop(key, None)
+        for allocation in answered.waiting:
+            if (node := allocation.nodes.get(answered.node)) is not None:
+                self._told(self._result(answered, node, allocation))
+        answered.waiting.clear()
 
     def _for(self, claim: resource.ResourceClaim) -> _Answered | None:
         """The pod that a claim was allocated for: its owner, or the latest of those that name it,
@@ -126,18 +192,17 @@ class Predictions:
                 return answered
         return None
 
-    def _result(
-        self, answered: _Answered, node: NodeView, name: str, held: Sequence[Held]
-    ) -> Result:
-        verdict, changed = self._predicted(answered, node)
-        predicted = {c.device for c in verdict.devices if c.request.startswith(f"{name}/")}
-        if predicted == {h.device for h in held}:
+    def _result(self, answered: _Answered, node: NodeView, given: _Allocation) -> Result:
+        verdict, stale = self._predicted(answered, node, given)
+        of_entry = f"{given.entry}/"
+        predicted = {c.device for c in verdict.devices if c.request.startswith(of_entry)}
+        if predicted == {h.device for h in given.held}:
             return Result.EXACT
         acceptance = self._answers.table(answered.ask).acceptance
         offered = {device.id: device for pool in node.pools for device in pool.devices}
         withheld = {device.id: device for pool in node.pools for device in pool.withheld}
         published = withheld | offered
-        here = [(published[h.device], h.tolerations) for h in held if h.device in published]
+        here = [(published[h.device], h.tolerations) for h in given.held if h.device in published]
         if any(
             acceptance.refusal(acceptance.tolerating(device.health, tolerations).health)
             or acceptance.requirements.of_device(device).unmet
@@ -146,25 +211,23 @@ class Predictions:
             return Result.REFUSED_DEVICE
         if verdict.undecided:
             return Result.UNDECIDED
-        known = all(h.device in offered for h in held)
-        return Result.STALE if changed or not known else Result.OTHER_SOUND
+        known = all(h.device in offered for h in given.held)
+        return Result.STALE if stale or not known else Result.OTHER_SOUND
 
-    def _predicted(self, answered: _Answered, node: NodeView) -> tuple[Verdict, bool]:
-        """The verdict, and whether the node has changed since the pod was answered.
+    def _predicted(
+        self, answered: _Answered, node: NodeView, given: _Allocation
+    ) -> tuple[Verdict, bool]:
+        """The verdict, and whether the node's record was stale.
 
         Kept for the pod's other claims: they were allocated in the same moment.
         """
-        kept = answered.verdicts.get(node.name)
-        if kept is None:
+        if (kept := answered.predicted.get(node.name)) is None:
             answers = self._answers
             acceptance = answers.table(answered.ask).acceptance
             allocator = answers.matching().allocator(answers.profile, BRIEF)
             alone = msgspec.structs.replace(answered.ask, takers=0)
-            verdict = judge(alone, node, acceptance, allocator)
-            changed = answers.publisher.changed_since(answered.basis)
-            stale = changed is None or node.name in changed or node.name in self._unshown.nodes
-            kept = (verdict, stale)
-            answered.verdicts[node.name] = kept
+            kept = judge(alone, node, acceptance, allocator), given.stale(node)
+            answered.predicted[node.name] = kept
         return kept
 
 
@@ -176,7 +239,7 @@ def _owner(claim: resource.ResourceClaim) -> OwnerReference | None:
 
 def _node(claim: resource.ResourceClaim) -> str:
     """The one node where an allocation can be used; "" where there may be several: a selector of
-    the network's devices may name nodes too, that it leaves out or beside others."""
+    network devices may name nodes too, that it leaves out or beside others."""
     allocation = claim.status.allocation if claim.status is not None else None
     selector = allocation.node_selector if allocation is not None else None
     terms = (selector.node_selector_terms or ()) if selector is not None else ()

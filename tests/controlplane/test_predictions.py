@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import time
 from collections import Counter
 from pathlib import Path
@@ -35,6 +36,7 @@ TIMED_OUT = "timed out trying to allocate devices"
 SETTLED_WITHIN_S = 40.0
 """The scheduler itself gives up on a node after 10 s, and may do so on several in turn."""
 HELD = [{"name": "example.com/wait-for-prediction"}]
+FORGIVING = {"fettle.dev/policy": "scavenger"}
 ADMIN = {"resource.k8s.io/admin-access": "true", "resource.kubernetes.io/admin-access": "true"}
 
 
@@ -55,8 +57,10 @@ class Rehearsal:
         self.folder = folder
         self.seed = seed
         self.counts: Counter[str] = Counter()
+        self.claims_answered = 0
         self.different: list[str] = []
         self.undecided: list[str] = []
+        self.nodes: list[str] = []
         self.last: tuple[str, dict[str, Foretold], list[Object]] | None = None
         self._placed: list[Placed] = []
         self._number = 0
@@ -64,6 +68,7 @@ class Rehearsal:
     async def fleet(self, random: Random, allocated: int) -> None:
         """A new fleet, and pods on it until so many were given devices."""
         fleet = Fleet(random)
+        self.nodes = [node["metadata"]["name"] for node in fleet.nodes]
         for made in (*fleet.classes, *fleet.slices):
             await self.api.create(made)
         await self._fleet_seen()
@@ -86,6 +91,7 @@ class Rehearsal:
         await self._seen(name)
         said = foretold(await self._explain(name))
         self.last = (name, said, await predictions.snapshot(self.api))
+        answered = await self._answered(name)
         await self.api.patch("pods", name, {"spec": {"schedulingGates": None}})
         pod = await waiting.wait_until(
             lambda: self.api.get("pods", name),
@@ -104,10 +110,18 @@ class Rehearsal:
             if claim["metadata"]["name"] not in placed.shared
         ]
         self._compare(name, said[node], node, got(own))
+        self.claims_answered += len(own) if answered else 0
         placed.claims = [claim["metadata"]["name"] for _, claim in own]
         self._placed.append(placed)
         await self._allocation_seen(name, predictions.held(own))
         return True
+
+    async def _answered(self, name: str) -> bool:
+        """Fettle is asked as its scheduler would, which here decides alone. Whether it was told of
+        any node: then Fettle itself compares what the pod gets."""
+        args = {"Pod": await self.api.get("pods", name), "NodeNames": self.nodes}
+        _, answer = await self.fettle.ask_extender("filter", args)
+        return bool(answer["NodeNames"])
 
     async def _ask_for(self, random: Random, fleet: Fleet, name: str) -> Placed:
         """Claims of its own or from templates, and now and then one that others use already."""
@@ -127,7 +141,7 @@ class Rehearsal:
             mine = [claim for claim in other.claims if claim.startswith(other.pod)]
             shared = [claim for claim in mine if await self._is_direct(claim)][:1]
             direct |= {f"s{i}": claim for i, claim in enumerate(shared)}
-        pod = objects.pod(name, claims=direct, templates=templates)
+        pod = objects.pod(name, claims=direct, templates=templates, annotations=FORGIVING)
         pod["spec"]["schedulingGates"] = HELD
         await self.api.create(pod)
         own = [claim for claim in direct.values() if claim not in shared]
@@ -243,7 +257,7 @@ class Rehearsal:
                     await waiting.gone(self.api, "resourceclaims", name, timeout_s=30)
             await waiting.wait_until(
                 lambda gone=gone: self.fettle.browse("/explain", pod=f"default/{gone.pod}"),  # type: ignore[misc]
-                lambda answered: answered[0] == 404,
+                _unknown,
                 what=f"Fettle knows that {gone.pod} is gone",
             )
         await self._only_held()
@@ -260,6 +274,12 @@ class Rehearsal:
         await waiting.wait_until(
             known, holding.issuperset, what="Fettle knows what has become free", every_s=0.01
         )
+
+
+def _unknown(explained: tuple[int, Any]) -> bool:
+    """Whether the pod is gone from the cluster, as far as Fettle knows."""
+    status, answer = explained
+    return status == 404 or any("the pod was deleted" in note for note in answer["notes"])
 
 
 def _settled(pod: Object) -> bool:
@@ -300,10 +320,27 @@ async def test_pods_get_the_devices_that_were_foretold(
     assert not rehearsal.different, "\n".join(rehearsal.different)
     assert len(rehearsal.undecided) <= PODS / 50, "\n".join(rehearsal.undecided)
 
+    # Fettle itself has compared them too, as it does in production.
+    own = await waiting.wait_until(
+        lambda: compared(fettle),
+        lambda own: own.total() == rehearsal.claims_answered,
+        what=f"Fettle has compared {rehearsal.claims_answered} claims",
+    )
+    with capsys.disabled():
+        print(f"by its own count: {dict(own)}")
+    assert own["exact"] >= 0.98 * own.total() > PODS / 2
+
     # What a failing run leaves behind is enough to see the same again.
     assert rehearsal.last is not None
     pod, said, snapshot = rehearsal.last
     assert await replayed(predictions.write(snapshot, tmp_path / "last"), pod) == said
+
+
+async def compared(fettle: FettleProcess) -> Counter[str]:
+    """Claims by what became of Fettle's prediction."""
+    _, metrics = await fettle.browse("/metrics")
+    lines = re.findall(r'^fettle_predictions_total\{result="(\w+)"\} (\S+)$', metrics, re.M)
+    return Counter({result: int(float(count)) for result, count in lines})
 
 
 async def replayed(folder: Path, pod: str) -> dict[str, Foretold]:

@@ -9,7 +9,7 @@ from fettle.asks.asks import Ask
 from fettle.selectors.engine import SelectorEngine
 from fettle.settings import Settings
 from fettle.verdicts.answering import Answers
-from fettle.verdicts.predictions import REMEMBERED, Predictions, Result
+from fettle.verdicts.predictions import MAX_WAITING, REMEMBERED, Predictions, Result
 from fettle.view import DeviceView, NodeView, Publisher
 from fettle.wire import core, resource
 from tests.fettle import building as b
@@ -39,10 +39,15 @@ class Cluster:
         turned = {"generation": before.generation + 1, "basis": before.basis + 1}
         self.publisher.publish(msgspec.structs.replace(view, **turned), frozenset({"n"}))
 
-    def answer(self) -> None:
-        ask = self.answers.ask(POD)
+    def answer(self, pod: str = "") -> None:
+        """The pod that all are about, or one like it."""
+        asked = POD
+        if pod:
+            metadata = msgspec.structs.replace(POD.metadata, name=pod, uid=pod)
+            asked = msgspec.structs.replace(POD, metadata=metadata)
+        ask = self.answers.ask(asked)
         assert isinstance(ask, Ask)
-        self.answers.answered(ask, POD)
+        self.answers.answered(ask, asked)
 
 
 POD: core.Pod = b.pod(
@@ -82,8 +87,27 @@ def claim(
 def test_the_device_that_was_predicted() -> None:
     cluster = Cluster(b.device("a"), b.device("b"))
     cluster.answer()
-    cluster.predictions.claim(claim("a"))
+    cluster.predictions.put(claim("a"))
     assert cluster.told == [Result.EXACT]
+
+
+def network(device: str, **of: str) -> resource.ResourceClaim:
+    """A claim that was given a device that several nodes can use."""
+    return selected(
+        claim(device, **of), {"matchExpressions": [{"key": "zone", "operator": "Exists"}]}
+    )
+
+
+def selected(allocated: resource.ResourceClaim, *terms: dict[str, Any]) -> resource.ResourceClaim:
+    """With another node selector."""
+    raw = msgspec.to_builtins(allocated)
+    raw["status"]["allocation"]["nodeSelector"] = {"nodeSelectorTerms": terms}
+    return b.claim(raw)
+
+
+def bound(node: str, **metadata: Any) -> core.Pod:
+    named = {"name": "p", "namespace": "default", "uid": "1"} | metadata
+    return b.pod({"metadata": named, "spec": {"nodeName": node}})
 
 
 @pytest.mark.parametrize(
@@ -98,44 +122,124 @@ def test_the_device_that_was_predicted() -> None:
         [],
     ],
 )
-def test_an_allocation_of_which_the_node_cannot_be_told_is_not_judged(terms: list[Any]) -> None:
+def test_an_allocation_of_which_the_node_cannot_be_told_waits_for_the_pod_to_be_bound(
+    terms: list[Any],
+) -> None:
     cluster = Cluster(b.device("a"), b.device("b"))
     cluster.answer()
-    elsewhere = claim("b")
-    assert elsewhere.status is not None
-    assert elsewhere.status.allocation is not None
-    selector = msgspec.convert({"nodeSelectorTerms": terms}, core.NodeSelector)
-    allocation = msgspec.structs.replace(elsewhere.status.allocation, node_selector=selector)
-    status = msgspec.structs.replace(elsewhere.status, allocation=allocation)
-    cluster.predictions.claim(msgspec.structs.replace(elsewhere, status=status))
+    cluster.predictions.put(selected(claim("b"), *terms))
     assert cluster.told == []
+    cluster.predictions.put(POD)
+    assert cluster.told == []
+    cluster.predictions.put(bound("n"))
+    assert cluster.told == [Result.OTHER_SOUND]
+
+
+def test_the_pod_may_be_seen_to_be_bound_before_its_network_devices() -> None:
+    cluster = Cluster(b.device("a"), b.device("b"))
+    cluster.answer()
+    cluster.predictions.put(bound("n"))
+    cluster.predictions.put(network("a"))
+    assert cluster.told == [Result.EXACT]
+
+
+def test_network_devices_are_compared_with_what_was_predicted_when_they_were_allocated() -> None:
+    cluster = Cluster(b.device("a"), b.device("b"))
+    cluster.answer()
+    cluster.predictions.put(network("a"))
+    cluster.show(b.node("n", pools=(b.pool(b.device("a", allocated=True), b.device("b")),)))
+    cluster.predictions.put(bound("n"))
+    assert cluster.told == [Result.EXACT]
+
+
+def test_a_claim_for_one_node_tells_where_the_network_devices_of_the_pod_went() -> None:
+    cluster = Cluster(b.device("a"), b.device("b"))
+    cluster.answer()
+    cluster.predictions.put(network("b"))
+    cluster.predictions.put(claim("a", claim_uid="another"))
+    assert cluster.told == [Result.OTHER_SOUND, Result.EXACT]
+    cluster.predictions.put(bound("n"))
+    assert len(cluster.told) == 2
+
+
+def test_a_prediction_is_stale_once_a_pod_on_another_node_got_some_of_the_network_devices() -> None:
+    cluster = Cluster(b.device("a"), b.device("b"))
+    cluster.answer()
+    cluster.predictions.put(claim("a", node="m", pod="faster"))
+    cluster.predictions.put(network("b"))
+    cluster.predictions.put(bound("n"))
+    assert cluster.told == [Result.STALE]
+
+
+def test_what_was_allocated_from_other_pools_does_not_make_a_prediction_stale() -> None:
+    cluster = Cluster(b.device("a"), b.device("b"))
+    cluster.answer()
+    cluster.predictions.put(claim("a", pod="faster", claim_uid="f", pool="of another node"))
+    cluster.predictions.put(claim("b"))
+    assert cluster.told == [Result.OTHER_SOUND]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [bound("n", uid="2"), bound("n", name="q"), bound("unknown")],
+    ids=["of the same name", "another", "a node that nobody knows"],
+)
+def test_another_pod_that_is_bound_tells_nothing_of_network_devices(other: core.Pod) -> None:
+    cluster = Cluster(b.device("a"))
+    cluster.answer()
+    cluster.predictions.put(network("a"))
+    cluster.predictions.put(other)
+    assert cluster.told == []
+
+
+def test_a_pod_that_is_answered_again_is_compared_with_the_latest_answer_only() -> None:
+    cluster = Cluster(b.device("a"), b.device("b"))
+    cluster.answer()
+    cluster.predictions.put(network("b"))
+    cluster.answer()
+    cluster.predictions.put(bound("n"))
+    assert cluster.told == []
+
+
+def test_however_many_pods_are_never_bound_the_records_of_few_are_kept() -> None:
+    cluster = Cluster(b.device("a"))
+    others = [f"p{number}" for number in range(MAX_WAITING)]
+    cluster.answer()
+    cluster.predictions.put(network("a"))
+    for name in others:
+        cluster.answer(name)
+        cluster.predictions.put(network("a", pod=name, uid=name, claim_uid=name))
+    cluster.predictions.put(bound("n"))
+    assert cluster.told == []
+    cluster.predictions.put(bound("n", name=others[-1], uid=others[-1]))
+    assert cluster.told == [Result.EXACT]
 
 
 def test_another_device_that_is_sound() -> None:
     cluster = Cluster(b.device("a"), b.device("b"))
     cluster.answer()
-    cluster.predictions.claim(claim("b"))
+    cluster.predictions.put(claim("b"))
     assert cluster.told == [Result.OTHER_SOUND]
 
 
 def test_a_device_that_the_policy_refuses() -> None:
     cluster = Cluster(b.device("a"), b.device("b", 0.1))
     cluster.answer()
-    cluster.predictions.claim(claim("b"))
+    cluster.predictions.put(claim("b"))
     assert cluster.told == [Result.REFUSED_DEVICE]
 
 
 def test_a_device_with_admin_access_is_a_device_that_was_got() -> None:
     cluster = Cluster(b.device("a"), b.device("b"))
     cluster.answer()
-    cluster.predictions.claim(claim("a", adminAccess=True))
+    cluster.predictions.put(claim("a", adminAccess=True))
     assert cluster.told == [Result.EXACT]
 
 
 def test_a_device_with_admin_access_that_the_policy_refuses() -> None:
     cluster = Cluster(b.device("a"), b.device("b", 0.1))
     cluster.answer()
-    cluster.predictions.claim(claim("b", adminAccess=True))
+    cluster.predictions.put(claim("b", adminAccess=True))
     assert cluster.told == [Result.REFUSED_DEVICE]
 
 
@@ -144,36 +248,36 @@ def test_a_node_that_changed_since_the_pod_was_answered() -> None:
     cluster.answer()
     busy = b.pool(b.device("a", allocated=True), b.device("b"), b.device("c"))
     cluster.show(b.node("n", pools=(busy,)))
-    cluster.predictions.claim(claim("c"))
+    cluster.predictions.put(claim("c"))
     assert cluster.told == [Result.STALE]
 
 
 def test_a_node_where_another_claim_was_allocated_that_the_view_does_not_show_yet() -> None:
     cluster = Cluster(b.device("a"), b.device("b"))
     cluster.answer()
-    cluster.predictions.claim(claim("a", pod="faster"))
-    cluster.predictions.claim(claim("b"))
+    cluster.predictions.put(claim("a", pod="faster"))
+    cluster.predictions.put(claim("b"))
     assert cluster.told == [Result.STALE]
 
 
 def test_nothing_could_be_predicted() -> None:
     cluster = Cluster(b.device("a", unclear="its capacity cannot be read"))
     cluster.answer()
-    cluster.predictions.claim(claim("a"))
+    cluster.predictions.put(claim("a"))
     assert cluster.told == [Result.UNDECIDED]
 
 
 def test_a_device_where_none_was_to_be_had_is_a_wrong_prediction() -> None:
     cluster = Cluster(b.device("a", allocated=True))
     cluster.answer()
-    cluster.predictions.claim(claim("a"))
+    cluster.predictions.put(claim("a"))
     assert cluster.told == [Result.OTHER_SOUND]
 
 
 def test_a_device_that_the_node_is_not_known_to_have_tells_nothing_of_the_search() -> None:
     cluster = Cluster(b.device("a"))
     cluster.answer()
-    cluster.predictions.claim(claim("new"))
+    cluster.predictions.put(claim("new"))
     assert cluster.told == [Result.STALE]
 
 
@@ -181,14 +285,14 @@ def test_a_device_where_none_was_to_be_had_before_the_node_changed_is_stale() ->
     cluster = Cluster(b.device("a", allocated=True))
     cluster.answer()
     cluster.show(b.node("n", pools=(b.pool(b.device("a", allocated=True), b.device("b")),)))
-    cluster.predictions.claim(claim("a"))
+    cluster.predictions.put(claim("a"))
     assert cluster.told == [Result.STALE]
 
 
 def test_a_refused_device_is_told_even_where_nothing_could_be_predicted() -> None:
     cluster = Cluster(b.device("a", 0.1, unclear="its capacity cannot be read"))
     cluster.answer()
-    cluster.predictions.claim(claim("a"))
+    cluster.predictions.put(claim("a"))
     assert cluster.told == [Result.REFUSED_DEVICE]
 
 
@@ -210,7 +314,7 @@ def test_a_refused_device_is_told_even_where_nothing_could_be_predicted() -> Non
 def test_what_was_not_predicted_is_not_counted(other: resource.ResourceClaim) -> None:
     cluster = Cluster(b.device("a"))
     cluster.answer()
-    cluster.predictions.claim(other)
+    cluster.predictions.put(other)
     assert cluster.told == []
 
 
@@ -220,7 +324,7 @@ def test_a_claim_that_was_allocated_before_is_not_counted_again() -> None:
     view = cluster.publisher.view
     known = {"claims": {"default/p-gpu-x": claim("a")}, "generation": view.generation + 1}
     cluster.publisher.publish(msgspec.structs.replace(view, **known), frozenset())
-    cluster.predictions.claim(claim("a"))
+    cluster.predictions.put(claim("a"))
     assert cluster.told == []
 
 
@@ -228,7 +332,7 @@ def test_an_allocation_that_is_written_twice_before_a_view_shows_it_is_counted_o
     cluster = Cluster(b.device("a"), b.device("b"))
     cluster.answer()
     for _ in range(3):
-        cluster.predictions.claim(claim("a"))
+        cluster.predictions.put(claim("a"))
     assert cluster.told == [Result.EXACT]
 
 
@@ -245,16 +349,16 @@ def test_another_allocation_before_the_next_view_is_counted(
     cluster = Cluster(b.device("a"), b.device("b"))
     cluster.answer()
     for new in (claim("a"), *later):
-        cluster.predictions.claim(new)
+        cluster.predictions.put(new)
     assert len(cluster.told) == 2
 
 
 def test_a_claim_that_lost_its_devices_in_a_view_and_gets_them_again_is_counted_again() -> None:
     cluster = Cluster(b.device("a"), b.device("b"))
     cluster.answer()
-    cluster.predictions.claim(claim("a"))
+    cluster.predictions.put(claim("a"))
     cluster.show(b.node("n", pools=(b.pool(b.device("a"), b.device("b")),)))
-    cluster.predictions.claim(claim("a"))
+    cluster.predictions.put(claim("a"))
     assert cluster.told == [Result.EXACT, Result.EXACT]
 
 
@@ -262,10 +366,10 @@ def test_however_many_claims_are_allocated_before_the_next_view_the_latest_are_k
     cluster = Cluster(b.device("a"))
     cluster.answer()
     for number in range(REMEMBERED + 1):
-        cluster.predictions.claim(claim("a", claim_uid=str(number)))
+        cluster.predictions.put(claim("a", claim_uid=str(number)))
     del cluster.told[:]
-    cluster.predictions.claim(claim("a", claim_uid=str(REMEMBERED)))
-    cluster.predictions.claim(claim("a", claim_uid="1"))
+    cluster.predictions.put(claim("a", claim_uid=str(REMEMBERED)))
+    cluster.predictions.put(claim("a", claim_uid="1"))
     assert cluster.told == []
 
 
@@ -283,7 +387,7 @@ def withheld(device: DeviceView) -> list[Result]:
     pool = msgspec.structs.replace(b.pool(), incomplete=True, withheld=(device,))
     cluster.show(b.node("n", pools=(pool,)))
     cluster.answer()
-    cluster.predictions.claim(claim("a"))
+    cluster.predictions.put(claim("a"))
     return cluster.told
 
 
@@ -309,7 +413,7 @@ def test_a_claim_that_pods_share_is_compared_by_the_pod_that_it_is_reserved_for(
     allocated = claim("a").status
     assert allocated is not None
     reserved = {"reservedFor": [{"resource": "pods", "name": "first", "uid": "uid-first"}]}
-    cluster.predictions.claim(
+    cluster.predictions.put(
         named("shared", allocation=msgspec.to_builtins(allocated.allocation), **reserved)
     )
     assert cluster.told == [Result.EXACT]
