@@ -27,12 +27,15 @@ def fettle(*arguments: str, **how: Any) -> subprocess.CompletedProcess[str]:
     )
 
 
+PORTS = ("--extender-listen", "--webhook-listen", "--browse-listen")
+ANYWHERE = tuple(part for port in PORTS for part in (port, "127.0.0.1:0"))
+"""On ports that nobody has, whatever else runs on this machine."""
+
+
 def started(snapshot: Path, *arguments: str) -> "subprocess.Popen[str]":
-    ports = ("--extender-listen", "--webhook-listen", "--browse-listen")
-    listen = [part for port in ports for part in (port, "127.0.0.1:0")]
     command = [sys.executable, "-m", "fettle", "serve", "--snapshot", str(snapshot)]
     return subprocess.Popen(
-        [*command, *listen, *arguments], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [*command, *ANYWHERE, *arguments], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
 
 
@@ -125,7 +128,7 @@ def test_only_the_roles_that_are_named_listen(snapshot: Path) -> None:
     ],
 )
 def test_what_keeps_it_from_starting_is_one_sentence(arguments: tuple[str, ...], says: str) -> None:
-    ended = fettle("serve", *arguments)
+    ended = fettle("serve", *ANYWHERE, *arguments)
     assert ended.returncode == 1
     last = ended.stderr.strip().splitlines()[-1]
     assert last.startswith("fettle: ")
@@ -138,7 +141,7 @@ def test_a_port_in_use_is_said(snapshot: Path) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        ended = fettle("serve", "--snapshot", str(snapshot), "--browse-listen", address)
+        ended = fettle("serve", *ANYWHERE, "--snapshot", str(snapshot), "--browse-listen", address)
     assert ended.returncode == 1
     assert f"cannot listen on {address} for the browse" in ended.stderr
 
