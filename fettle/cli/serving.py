@@ -3,7 +3,6 @@
 import asyncio
 import signal
 import ssl
-import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -17,12 +16,12 @@ from extender.app import make_connections
 from extender.browse import Browse
 from extender.connections import Connections
 from extender.verbs import Verbs
-from fettle import readiness
 from fettle.cli import securing
 from fettle.cli.drivers import check, drivers
 from fettle.cli.listening import Address, AppListener, ExtenderListener, Listener, parse
 from fettle.cli.parts import Parts
 from fettle.cli.secured import Secured
+from fettle.cli.standing import Standing
 from fettle.errors import AuthorityError, ClusterError
 from fettle.evidence import rules
 from fettle.feeds.cluster import ClusterFeed
@@ -64,7 +63,6 @@ from webhook.telling import CONTROLLER, Tell
 _LOG = structlog.get_logger(__name__)
 
 RETRY_S = 2.0
-PROBLEM_HOLDS_S = 0.02
 SLOW_S = 2.0
 """If credentials are not read by then, it is logged."""
 
@@ -124,12 +122,8 @@ class House:
         self._session: Session | None = None
         self._listeners: list[Listener] = []
         self._parts = Parts()
-        self._opening = "it is starting"
-        self._problems: list[Callable[[], str]] = [lambda: self._opening, self._no_view]
-        self._notes: list[Callable[[], list[str]]] = []
+        self._standing = Standing(self._publisher, settings.sources.silent_after_seconds)
         self._unknown: Callable[[], frozenset[str]] = frozenset
-        self._problem_now = ""
-        self._problem_until = 0.0
 
     async def open(self) -> None:
         """Start everything; raises FettleError."""
@@ -152,7 +146,7 @@ class House:
             watched=self._kinds,
             on_put=predictions.put,
         )
-        self._notes.append(self._answers.follows)
+        self._standing.notes.append(self._answers.follows)
         await self._engine.start()
         self._parts.keep("writer", writer.run())
         self._parts.keep("feed", self._feed(writer))
@@ -173,7 +167,7 @@ class House:
             _LOG.info("the steward has nothing to write to when a snapshot is served")
         elif "steward" in plan.roles and self._session is not None:
             self._parts.keep("steward", self._steward(self._session).run(), early=True)
-        self._opening = ""
+        self._standing.opening = ""
 
     async def stay(self, stopped: asyncio.Event) -> None:
         """Until asked to stop; raises the error that a part failed with."""
@@ -196,7 +190,7 @@ class House:
             return ClusterFeed(self._session, kinds=self._kinds).run(writer)
         assert self._plan.snapshot is not None
         feed = SnapshotFeed(self._plan.snapshot, kinds=self._kinds)
-        self._notes.append(
+        self._standing.notes.append(
             lambda: [f"snapshot: {text}" for text in (*feed.problems.values(), *feed.clashes)]
         )
         self._unknown = lambda: feed.unknown
@@ -204,13 +198,14 @@ class House:
 
     async def _open_session(self) -> Session:
         """Reads the credentials, which may take a credential plugin of the kubeconfig a while."""
-        before, self._opening = self._opening, "the credentials for the cluster are being read"
-        slow = asyncio.get_running_loop().call_later(SLOW_S, _LOG.warning, self._opening)
+        standing, reading = self._standing, "the credentials for the cluster are being read"
+        before, standing.opening = standing.opening, reading
+        slow = asyncio.get_running_loop().call_later(SLOW_S, _LOG.warning, reading)
         try:
             return await Session.open(self._plan.kubeconfig)
         finally:
             slow.cancel()
-            self._opening = before
+            standing.opening = before
 
     async def _open_browse(self, address: Address, recent: Mapping[str, core.Pod]) -> None:
         """First of all: probes are answered while the rest begins."""
@@ -219,8 +214,8 @@ class House:
             self._registry,
             recent,
             self._settings.sources.silent_after_seconds,
-            lambda: [why for problem in self._problems if (why := problem())],
-            lambda: [note for notes in self._notes for note in notes()],
+            self._standing.told_problems,
+            self._standing.told_notes,
             schedulers=self._settings.scheduler.names,
         )
         await self._listen(AppListener("browse", address, None, browse.make_app()), Secured(None))
@@ -233,8 +228,8 @@ class House:
             return None, {}
         metrics = ExtenderMetrics(self._registry)
         schedulers = self._settings.scheduler.names
-        verbs = Verbs(self._answers, metrics, self._problem, schedulers)
-        self._notes.append(verbs.asked.notes)
+        verbs = Verbs(self._answers, metrics, self._standing.problem, schedulers)
+        self._standing.notes.append(verbs.asked.notes)
         limit = self._settings.extender.max_body_mebibytes
         return make_connections(verbs, metrics, limit), verbs.recent
 
@@ -308,7 +303,7 @@ class House:
         """Listen as soon as there is a certificate, which may wait for the API server, or for
         somebody to mend a Secret."""
         waits_for = f"{name}: no certificate yet"
-        self._problems.append(lambda: waits_for)
+        self._standing.problems.append(lambda: waits_for)
         while True:
             try:
                 made = await secured()
@@ -325,8 +320,8 @@ class House:
     async def _listen(self, listener: Listener, secured: Secured) -> None:
         self._listeners.append(listener)  # before it is open: it may be stopped meanwhile
         await listener.start()
-        self._problems.append(secured.problem)
-        self._notes.append(lambda: [note] if (note := secured.note()) else [])
+        self._standing.problems.append(secured.problem)
+        self._standing.notes.append(lambda: [note] if (note := secured.note()) else [])
         if secured.keep is not None:
             name = f"certificates of the {listener.name}"
             self._parts.keep(name, secured.keep(), early=True)
@@ -349,27 +344,6 @@ class House:
             return frozenset(view.nodes)
         table = await self._answers.judged(ask)
         return frozenset(table.verdicts.keys() - table.refused - table.unfit)
-
-    def _problem(self) -> str:
-        """Why the extender must not refuse anything now; "" if it may. Looked at often."""
-        now = time.monotonic()
-        if now >= self._problem_until:
-            self._problem_now = self._look_for_problem()
-            self._problem_until = now + PROBLEM_HOLDS_S
-        return self._problem_now
-
-    def _look_for_problem(self) -> str:
-        found = readiness.problems(
-            self._publisher.sources.values(),
-            time.time(),
-            self._settings.sources.silent_after_seconds,
-            notes=False,
-        )
-        return found[0] if found else self._no_view()
-
-    def _no_view(self) -> str:
-        """Every source may be synced a moment before there is a view of them."""
-        return "" if self._publisher.view.synced else "the first view is being built"
 
 
 async def _until(stopped: asyncio.Event, work: Coroutine[None, None, None]) -> bool:
