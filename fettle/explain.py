@@ -98,6 +98,9 @@ def _choice(choice: Choice) -> dict[str, Any]:
     }
 
 
+CORDONED = "cordoned: the scheduler places only pods there that tolerate that"
+_CORDON = "node.kubernetes.io/unschedulable"
+"""The taint of cordoned nodes."""
 NOT_IN_VIEW = (
     "the pod was deleted, is finished, or has not been seen yet: this is about the pod as the "
     "scheduler last sent it"
@@ -120,7 +123,10 @@ def pod(
     for name, answer in sorted(verdicts.items()):
         if (node := view.nodes.get(name)) is not None:
             units = list(_units(node, resources))
-            nodes[name] = {**verdict(answer), "health": health(node.health), "units": units}
+            told = {**verdict(answer), "health": health(node.health), "units": units}
+            if any(taint.key == _CORDON for taint in node.taints):
+                told["notes"].append(CORDONED)
+            nodes[name] = told
         pause()
     return {
         "pod": key,

@@ -32,7 +32,6 @@ class Taint(Wire, frozen=True, kw_only=True):
 
 
 class NodeSpec(Wire, frozen=True, kw_only=True):
-    unschedulable: bool | None = None
     taints: tuple[Taint, ...] | None = None
 
 

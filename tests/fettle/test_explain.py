@@ -102,6 +102,20 @@ def test_a_pod_that_is_not_in_the_view_is_told_of_as_it_was() -> None:
     assert there["notes"] == []
 
 
+def test_a_cordon_is_noted_and_changes_no_verdict() -> None:
+    ask = Ask(INFERENCE, units=(Units(b.RESOURCE, 1),))
+    cordon = core.Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+    nodes = [b.node("free", gpus=1), b.node("cordoned", gpus=1)]
+    nodes[1] = msgspec.structs.replace(nodes[1], taints=(cordon,))
+    accepts, allocator = Acceptance(ask.policy.placement), Allocator(lambda *_: MATCH)
+    verdicts = {node.name: judge(ask, node, accepts, allocator) for node in nodes}
+    resolved = Policies().resolve({}, {}, {}, {})
+    answered = explain.pod("ns/p", resolved, ask, verdicts, b.view(*nodes))["nodes"]
+    assert answered["cordoned"]["score"] == answered["free"]["score"]
+    assert explain.reason(answered["free"]) == ""
+    assert explain.reason(answered["cordoned"]).startswith("cordoned: ")
+
+
 def test_evidence_names_the_object_that_says_it() -> None:
     line = evidence_lines(explain.health(b.health(0.5))["evidence"])[0]
     assert line.endswith("[node, test, Node n]")
