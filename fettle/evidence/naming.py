@@ -82,15 +82,30 @@ def _values(device: resource.Device) -> dict[str, str]:
     }
 
 
+def is_other(unit: UnitId, names: Iterable[str]) -> bool:
+    """Whether a device that shares none of a unit's names cannot be the unit: it has a UUID as
+    well, of the same form, or an address."""
+    forms = {_form(name) for name in unit.names} - {""}
+    return any(_form(name) in forms for name in names)
+
+
+def _form(name: str) -> str:
+    """What can be told apart has the same; "" for an index, which is no name of the GPU's own."""
+    kind = rank(name)[0]
+    if kind == _RANKS["index"]:
+        return ""
+    return f"{'pci' if kind else name.partition('-')[0]} {len(name)}"
+
+
 def closeness(unit: UnitId, driver: str, names: Iterable[str]) -> int | None:
     """The rank of the best name that a unit shares with a driver's device; None: it shares none."""
     shared = set(names).intersection(unit.names)
-    if not _is_same_vendor(unit.resource, driver):
+    if not is_same_vendor(unit.resource, driver):
         shared = {name for name in shared if not name.startswith("index:")}
     return min((rank(name)[0] for name in shared), default=None)
 
 
-def _is_same_vendor(resource_name: str, driver: str) -> bool:
+def is_same_vendor(resource_name: str, driver: str) -> bool:
     """`nvidia.com/gpu` belongs to the same vendor as `gpu.nvidia.com`."""
     vendor = resource_name.partition("/")[0]
     return driver == vendor or driver.endswith(f".{vendor}")

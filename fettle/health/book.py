@@ -115,10 +115,12 @@ class HealthBook:
         return judged.stay.state is afresh(judged.score, judged.latched, self._settings)
 
     def _judge(self, known: Remembered | None, subjects: tuple[Subject, ...], now: float) -> Judged:
+        """That what is said of one of the subjects is about something else is an all-clear too."""
         said = scoring.ordered(w for s in subjects for w in self._ledger.weighed(s, now))
         stay = known.stay if known is not None else START
         all_clear = known is not None and any(
-            self._ledger.eased(s) > count for s, count in known.eased.items()
+            self._ledger.eased(s) > count or (s not in subjects and self._ledger.knows(s))
+            for s, count in known.eased.items()
         )
         return memory.judge(said, stay, self._settings, now, all_clear=all_clear)
 

@@ -95,6 +95,7 @@ class Nodes:
         own = self._book.assess(placing.node, (placing.node,), now)
         healths = units.healths(placing, self._book, now)
         health = healths[placing.homeless[0]] if placing.homeless else own
+        health = placing.remarked(health, healths)
         pools, malformed = self._pools(Place(name, labels), placing, now)
         pods: Mapping[str, core.Pod] = self._stores.pods
         here = [pods[key] for key in self._pods_on.get(name, ()) if key in pods]

@@ -1,9 +1,10 @@
 """Where evidence about named units of one node counts.
 
 On the DRA devices and the device plugin's units that bear one of its names; where nothing on the
-node does, on the node as a whole, since any device of it may be the one. Decided anew whenever a
-node's record is made, by what is published and named then, so that evidence follows its device as
-that comes and goes, and no name counts that nobody says any more. Pure.
+node does, on the node as a whole, since any device of it may be the one. Unless each of them is
+known to be another: a driver that starts anew does not publish a GPU that is lost. Decided anew
+whenever a node's record is made, by what is published and named then, so that evidence follows its
+device as that comes and goes, and no name counts that nobody says any more. Pure.
 """
 
 from collections import defaultdict
@@ -15,7 +16,7 @@ import msgspec
 from fettle.evidence import naming
 from fettle.evidence.reports import short
 from fettle.inventory import divisions, pools
-from fettle.model import DeviceId, Health, NodeId, Subject, UnitId
+from fettle.model import DeviceId, Health, NodeId, Subject, UnitId, Weighed
 from fettle.published import Published
 
 Gpu = tuple[UnitId, ...]
@@ -25,8 +26,8 @@ Gpu = tuple[UnitId, ...]
 class Placing(NamedTuple):
     """Of one node: which units each DRA device is, and which there may be of each resource.
 
-    `gpus` are all of them, `homeless` the units that nothing on the node is. In `by_resource`, a
-    GPU stands once for each resource that it may be units of.
+    `gpus` are all of them, `homeless` the units that any device of the node may be, `absent` those
+    that none is. In `by_resource`, a GPU stands once for each resource that it may be units of.
     """
 
     node: NodeId
@@ -34,6 +35,7 @@ class Placing(NamedTuple):
     by_device: Mapping[DeviceId, Gpu] = {}
     by_resource: Mapping[str, tuple[Gpu, ...]] = {}
     homeless: Gpu = ()
+    absent: Gpu = ()
 
     @property
     def whole(self) -> tuple[Subject, ...]:
@@ -45,15 +47,24 @@ class Placing(NamedTuple):
         if not self.homeless:
             return health
         evidence = tuple(
-            msgspec.structs.replace(
-                w,
-                evidence=msgspec.structs.replace(w.evidence, text=_lost(subject, w.evidence.text)),
-            )
+            _worded(w, subject, "which is not a known device")
             if isinstance(subject := w.evidence.subject, UnitId) and subject in self.homeless
             else w
             for w in health.evidence
         )
         return msgspec.structs.replace(health, evidence=evidence)
+
+    def remarked(self, health: Health, by_unit: Mapping[UnitId, Health]) -> Health:
+        """The node's own health, with what is said of absent units: it weighs on nothing here."""
+        if not self.absent:
+            return health
+        remarks = tuple(
+            msgspec.structs.replace(_worded(w, unit, "which is none of its devices"), weight=0.0)
+            for unit in self.absent
+            for w in by_unit[unit].evidence
+            if w.evidence.subject == unit
+        )
+        return msgspec.structs.replace(health, evidence=health.evidence + remarks)
 
 
 def place(
@@ -70,6 +81,7 @@ def place(
     by_gpu: dict[UnitId, Gpu] = defaultdict(tuple)
     by_device: dict[DeviceId, Gpu] = defaultdict(tuple)
     homeless: Gpu = ()
+    absent: Gpu = ()
     published = [(one, frozenset(pools.aliases(one.device))) for one in devices]
     known = _known(named)
     homes: dict[UnitId, tuple[str, ...]] = {}
@@ -78,17 +90,22 @@ def place(
         names = known.get((resource, name), (name, *unit.others))
         gpu = UnitId(node, resource, names[0])
         by_gpu[gpu] += (unit,)
-        found = _devices(gpu._replace(others=names[1:]), published)
+        by_all_names = gpu._replace(others=names[1:])
+        found = _devices(by_all_names, published)
         for id_ in found:
             by_device[id_] += (unit,)
         homes[gpu] = divisions.homes(resource, resources)
-        if not homes[gpu] and not found:
+        if homes[gpu] or found:
+            continue
+        if _is_absent(by_all_names, published):
+            absent += (unit,)
+        else:
             homeless += (unit,)
     by_resource: dict[str, tuple[Gpu, ...]] = defaultdict(tuple)
     for gpu, same in by_gpu.items():
         for home in homes[gpu]:
             by_resource[home] += (same,)
-    return Placing(NodeId(node), tuple(by_gpu.values()), by_device, by_resource, homeless)
+    return Placing(NodeId(node), tuple(by_gpu.values()), by_device, by_resource, homeless, absent)
 
 
 def _order(unit: UnitId) -> tuple[str, tuple[int, str], tuple[str, ...]]:
@@ -124,5 +141,14 @@ def _devices(unit: UnitId, named: list[tuple[Published, frozenset[str]]]) -> lis
     return list(ids)
 
 
-def _lost(unit: UnitId, text: str) -> str:
-    return short(f"{unit.resource} {unit.unit}, which is not a known device: {text}")
+def _is_absent(unit: UnitId, named: list[tuple[Published, frozenset[str]]]) -> bool:
+    """Whether there are devices of the unit's vendor, and each is known to be another."""
+    alike = [names for one, names in named if naming.is_same_vendor(unit.resource, one.id.driver)]
+    return bool(alike) and all(naming.is_other(unit, names) for names in alike)
+
+
+def _worded(weighed: Weighed, unit: UnitId, what: str) -> Weighed:
+    """The same, saying of which unit it speaks."""
+    text = short(f"{unit.resource} {unit.unit}, {what}: {weighed.evidence.text}")
+    evidence = msgspec.structs.replace(weighed.evidence, text=text)
+    return msgspec.structs.replace(weighed, evidence=evidence)

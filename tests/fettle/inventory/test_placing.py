@@ -77,6 +77,12 @@ def scores(view: View) -> tuple[float, dict[str, float]]:
     }
 
 
+def bad_ones(view: View) -> set[str]:
+    """Node and devices with more than a trace of it."""
+    own, by_device = scores(view)
+    return {name for name, score in {"n": own, **by_device}.items() if score < 0.5}
+
+
 @pytest.mark.parametrize(
     ("named", "devices", "bad"),
     [
@@ -156,16 +162,71 @@ def test_a_bad_amd_gpu_counts_though_its_driver_publishes_no_index(fleet: Fleet)
 
 def test_evidence_follows_its_device_as_that_comes_and_goes(fleet: Fleet) -> None:
     """And leaves no state behind, though the fault is younger than any state's least stay."""
-    fleet.put(kinds.NODE, node(FULL))
-    fleet.put(kinds.SLICE, slice_(gpu(1)))
+    fleet.put(kinds.NODE, node("GPU:0"))
+    fleet.put(kinds.SLICE, slice_({"index": 1}))
     assert scores(fleet.look()) == (0.25, {"gpu-0": 0.25})
-    fleet.put(kinds.SLICE, slice_(gpu(1), gpu(0)))
+    fleet.put(kinds.SLICE, slice_({"index": 1}, {"index": 0}))
     assert scores(fleet.look()) == (1.0, {"gpu-0": 1.0, "gpu-1": 0.25})
-    assert fleet.view.nodes["n"].health.state is State.HEALTHY
-    fleet.put(kinds.SLICE, slice_(gpu(1)))
+    seen = fleet.view.nodes["n"]
+    assert seen.health.state is State.HEALTHY
+    assert seen.pools[0].devices[0].health.state is State.HEALTHY
+    fleet.put(kinds.SLICE, slice_({"index": 1}))
     assert scores(fleet.look()) == (0.25, {"gpu-0": 0.25})
     fleet.inventory.remove(kinds.SLICE, f"n-{NVIDIA}", fleet.now)
     assert scores(fleet.look()) == (0.25, {})
+
+
+@pytest.mark.parametrize("named", [FULL, "GPU_UUID:GPU-u0", "PCI:0000:c0:00.0"])
+def test_a_gpu_that_the_driver_publishes_no_more_counts_against_none_that_is_left(
+    fleet: Fleet, named: str
+) -> None:
+    fleet.put(kinds.NODE, node(named))
+    fleet.put(kinds.SLICE, slice_(gpu(0), gpu(1), gpu(2)))
+    assert scores(fleet.look()) == (1.0, {"gpu-0": 0.25, "gpu-1": 1.0, "gpu-2": 1.0})
+    fleet.put(kinds.SLICE, slice_(gpu(1), gpu(2)))
+    assert scores(fleet.look()) == (1.0, {"gpu-0": 1.0, "gpu-1": 1.0})
+    seen = fleet.view.nodes["n"]
+    assert {d.health.state for d in seen.pools[0].devices} == {State.HEALTHY}
+    (said,) = seen.health.evidence
+    assert said.weight == 0.0
+    assert "which is none of its devices: GpuMemWatch DCGM_FR_X: bad" in said.evidence.text
+    fleet.put(kinds.SLICE, slice_(gpu(1), gpu(2), gpu(0)))
+    assert scores(fleet.look()) == (1.0, {"gpu-0": 1.0, "gpu-1": 1.0, "gpu-2": 0.25})
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        [gpu(1), {"index": 7}],
+        [gpu(1), {"uuid": "GPU-of-another-form"}],
+        [],
+    ],
+    ids=["of one the name is not known", "names of another kind", "nothing is published"],
+)
+def test_a_gpu_that_one_of_those_left_may_be_counts_against_all(
+    fleet: Fleet, left: list[dict[str, Any]]
+) -> None:
+    fleet.put(kinds.NODE, node("GPU_UUID:GPU-u0"))
+    fleet.put(kinds.SLICE, slice_(*left))
+    assert scores(fleet.look())[0] == 0.25
+
+
+def test_devices_of_another_vendor_are_no_reason_to_think_that_a_gpu_is_gone(fleet: Fleet) -> None:
+    fleet.put(kinds.NODE, node("PCI:0000:c0:00.0"))
+    fleet.put(kinds.SLICE, slice_({PCI: "0000:17:00.0"}, driver="dra.net"))
+    assert scores(fleet.look()) == (0.25, {"gpu-0": 0.25})
+
+
+def test_what_stops_being_about_a_device_leaves_no_state_behind(fleet: Fleet) -> None:
+    """A slice with devices that could be the named one comes before the slice with that one."""
+    fleet.put(kinds.NODE, node("GPU:0"))
+    fleet.put(kinds.SLICE, slice_({"index": 2}, {"index": 1}))
+    before = fleet.look().nodes["n"].pools[0].devices
+    assert {d.health.state for d in before} == {State.UNHEALTHY}
+    fleet.put(kinds.SLICE, slice_({"index": 2}, {"index": 1}, {"index": 0}))
+    after = fleet.look().nodes["n"].pools[0].devices
+    states = [d.health.state for d in after]
+    assert states == [State.HEALTHY, State.HEALTHY, State.UNHEALTHY]
 
 
 def test_a_pool_that_is_not_complete_yet_does_not_make_its_devices_unknown(fleet: Fleet) -> None:
@@ -245,13 +306,13 @@ def test_a_unit_is_found_by_the_other_names_that_its_node_gives_it(fleet: Fleet)
     ("earlier", "now", "bad"),
     [
         # the address still tells, the index alone does not
-        (FULL, "GPU:0 PCI:0000:c0:00.0", 1.0),
-        (FULL, "GPU:0", 0.25),
-        ("PCI:0000:c9:00.0 GPU_UUID:GPU-u0", "PCI:0000:c9:00.0", 0.25),
+        (FULL, "GPU:0 PCI:0000:c0:00.0", {"gpu-0"}),
+        (FULL, "GPU:0", {"n", "gpu-0", "gpu-1"}),
+        ("PCI:0000:c9:00.0 GPU_UUID:GPU-u0", "PCI:0000:c9:00.0", set()),
     ],
 )
 def test_names_that_a_node_gave_a_gpu_earlier_are_forgotten_as_by_a_restart(
-    fleet: Fleet, looking: bool, earlier: str, now: str, bad: float
+    fleet: Fleet, looking: bool, earlier: str, now: str, bad: set[str]
 ) -> None:
     """An index, or an address, may be another GPU's by now."""
     fleet.put(kinds.SLICE, slice_(gpu(0), gpu(1)))
@@ -259,11 +320,11 @@ def test_names_that_a_node_gave_a_gpu_earlier_are_forgotten_as_by_a_restart(
     if looking:
         assert scores(fleet.look()) == (1.0, {"gpu-0": 0.25, "gpu-1": 1.0})
     fleet.put(kinds.NODE, node(now))
-    assert scores(fleet.look())[0] == pytest.approx(bad, abs=0.05)
+    assert bad_ones(fleet.look()) == bad
     restarted = Fleet()
     restarted.put(kinds.SLICE, slice_(gpu(0), gpu(1)))
     restarted.put(kinds.NODE, node(now))
-    assert scores(restarted.look())[0] == bad
+    assert bad_ones(restarted.look()) == bad
 
 
 def test_a_gpu_that_a_node_names_afresh_is_not_what_bore_its_address_before(fleet: Fleet) -> None:
