@@ -7,7 +7,7 @@ its moment, until the pod is bound. Core: what is made of the results is the cal
 writer, which knows claims and pods first.
 """
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple
@@ -19,9 +19,10 @@ from fettle.asks import claims
 from fettle.asks.asks import Ask
 from fettle.asks.claims import Held
 from fettle.asks.entries import EXTENDED_RESOURCE_CLAIM
+from fettle.verdicts.acceptance import Acceptance
 from fettle.verdicts.answering import Answers
 from fettle.verdicts.verdicts import EXTENDED_RESOURCES, Verdict, judge
-from fettle.view import NodeView
+from fettle.view import DeviceView, NodeView
 from fettle.wire import core, resource
 from fettle.wire.kinds import WireObject
 from fettle.wire.meta import OwnerReference
@@ -39,17 +40,17 @@ _Pool = tuple[str, str]
 class Result(StrEnum):
     """The outcome of a prediction.
 
-    EXACT: these very devices. REFUSED_DEVICE: others, and one of them the policy refuses.
-    UNDECIDED: others, after none could be predicted. STALE: others, and the node had changed since
-    the pod was answered, or is not known to offer one of them. OTHER_SOUND: others, which the
-    policy accepts, with no such excuse; also if none were available. The first that applies.
+    REFUSED_DEVICE: the policy refuses one of the devices, whatever was predicted. EXACT: these
+    very devices. UNDECIDED: others, after none could be predicted. STALE: others, and the node had
+    changed since the pod was answered, or is not known to offer one of them. OTHER_SOUND: others,
+    with no such excuse; also if none were available. The first that applies.
     """
 
-    EXACT = "exact"
-    OTHER_SOUND = "other_sound"
     REFUSED_DEVICE = "refused_device"
-    STALE = "stale"
+    EXACT = "exact"
     UNDECIDED = "undecided"
+    STALE = "stale"
+    OTHER_SOUND = "other_sound"
 
 
 class _Allocation(NamedTuple):
@@ -194,24 +195,23 @@ class Predictions:
 
     def _result(self, answered: _Answered, node: NodeView, given: _Allocation) -> Result:
         verdict, stale = self._predicted(answered, node, given)
-        of_entry = f"{given.entry}/"
-        predicted = {c.device for c in verdict.devices if c.request.startswith(of_entry)}
-        if predicted == {h.device for h in given.held}:
-            return Result.EXACT
-        acceptance = self._answers.table(answered.ask).acceptance
         offered = {device.id: device for pool in node.pools for device in pool.devices}
         withheld = {device.id: device for pool in node.pools for device in pool.withheld}
         published = withheld | offered
-        here = [(published[h.device], h.tolerations) for h in given.held if h.device in published]
+        acceptance = self._answers.table(answered.ask).acceptance
         if any(
-            acceptance.refusal(acceptance.tolerating(device.health, tolerations).health)
-            or acceptance.requirements.of_device(device).unmet
-            for device, tolerations in here
+            _refuses(acceptance, published[held.device], held.tolerations)
+            for held in given.held
+            if held.device in published
         ):
             return Result.REFUSED_DEVICE
+        of_entry = f"{given.entry}/"
+        predicted = Counter(c.device for c in verdict.devices if c.request.startswith(of_entry))
+        if predicted == Counter(held.device for held in given.held):
+            return Result.EXACT
         if verdict.undecided:
             return Result.UNDECIDED
-        known = all(h.device in offered for h in given.held)
+        known = all(held.device in offered for held in given.held)
         return Result.STALE if stale or not known else Result.OTHER_SOUND
 
     def _predicted(
@@ -229,6 +229,17 @@ class Predictions:
             kept = judge(alone, node, acceptance, allocator), given.stale(node)
             answered.predicted[node.name] = kept
         return kept
+
+
+def _refuses(
+    acceptance: Acceptance, device: DeviceView, tolerations: Sequence[resource.DeviceToleration]
+) -> bool:
+    """Whether a policy turns down a device that is allocated, unless its breaker is open."""
+    if device.id.driver in acceptance.open_breakers:
+        return False
+    health = acceptance.tolerating(device.health, tolerations).health
+    unmet = acceptance.requirements.of_device(device).unmet
+    return bool(acceptance.refusal(health) or unmet)
 
 
 def _owner(claim: resource.ResourceClaim) -> OwnerReference | None:

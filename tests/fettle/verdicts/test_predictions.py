@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from fettle.asks.asks import Ask
+from fettle.policy import BUILT_IN
 from fettle.selectors.engine import SelectorEngine
 from fettle.settings import Settings
 from fettle.verdicts.answering import Answers
@@ -30,12 +31,12 @@ class Cluster:
         self.answers.on_answered = self.predictions.answered
         self.show(b.node("n", pools=(b.pool(*devices),)))
 
-    def show(self, node: NodeView) -> None:
+    def show(self, *nodes: NodeView) -> None:
         before = self.publisher.view
         template = b.template(
             {"metadata": {"name": "t", "namespace": "default"}, "spec": {"spec": TEMPLATE}}
         )
-        view = b.view(node, templates={"default/t": template}, classes={"all": ALL})
+        view = b.view(*nodes, templates={"default/t": template}, classes={"all": ALL})
         turned = {"generation": before.generation + 1, "basis": before.basis + 1}
         self.publisher.publish(msgspec.structs.replace(view, **turned), frozenset({"n"}))
 
@@ -227,6 +228,24 @@ def test_a_device_that_the_policy_refuses() -> None:
     cluster.answer()
     cluster.predictions.put(claim("b"))
     assert cluster.told == [Result.REFUSED_DEVICE]
+
+
+def test_a_refused_device_is_told_even_where_it_is_predicted_by_now() -> None:
+    cluster = Cluster(b.device("a"), b.device("b", 0.1))
+    cluster.answer()
+    cluster.show(b.node("n", pools=(b.pool(b.device("a", allocated=True), b.device("b", 0.1)),)))
+    cluster.predictions.put(claim("b"))
+    assert cluster.told == [Result.REFUSED_DEVICE]
+
+
+def test_while_a_breaker_is_open_the_policy_refuses_no_device() -> None:
+    cluster = Cluster()
+    bad = b.pool(b.device("a", 0.1))
+    cluster.show(*(b.node(name, pools=(bad,)) for name in "abcdefghijklmn"))
+    cluster.answer()
+    assert b.DRIVER in cluster.answers.breaker(BUILT_IN["inference"].placement).open
+    cluster.predictions.put(claim("a"))
+    assert cluster.told == [Result.EXACT]
 
 
 def test_a_device_with_admin_access_is_a_device_that_was_got() -> None:
