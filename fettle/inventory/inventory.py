@@ -179,6 +179,7 @@ class Inventory:
             self._forget_node(name, now)
         report = gathering.of_node(new, self._rules, now)
         self._nodes.names(name, report.units)
+        self._nodes.counted(name, new)
         self._report(report, now)
 
     def _salvage(self, bad: Bad, now: float) -> None:
@@ -279,6 +280,7 @@ class Inventory:
         if isinstance(old, core.Node):
             self._nodes.dirty.add(key)
             self._nodes.names(key, frozenset())
+            self._nodes.counted(key, None)
             self._forget_node(key, now)
         elif isinstance(old, resource.ResourceSlice):
             self._take(self._devices.drop_slice(old), now)

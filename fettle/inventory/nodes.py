@@ -10,6 +10,7 @@ from fettle.affinity import Place
 from fettle.health import HealthBook
 from fettle.inventory import records, shapes, units
 from fettle.inventory.devices import Devices
+from fettle.inventory.peers import Peers
 from fettle.inventory.placing import Placing
 from fettle.inventory.placing import place as place_units
 from fettle.inventory.pools import Gathered, PoolId
@@ -36,6 +37,7 @@ class Nodes:
         self._quarantine = quarantine
         self._network_views: dict[PoolId, PoolView] = {}
         self._named: dict[str, frozenset[UnitId]] = {}
+        self._peers = Peers()
         self.records: dict[str, NodeView] = {}
         self._pods_on: dict[str, set[str]] = defaultdict(set)
         self.dirty: set[str] = set()
@@ -53,6 +55,13 @@ class Nodes:
             self._named[node] = units
         else:
             self._named.pop(node, None)
+
+    def counted(self, name: str, node: core.Node | None) -> None:
+        """A Node as it is now, None if it is gone: it tells what to expect of its peers."""
+        found = units.resources(node) if node is not None else ()
+        labels = (node.metadata.labels or {}) if node is not None else {}
+        capacities = {one.resource: one.capacity for one in found if one.capacity}
+        self.dirty |= self._peers.put(name, labels, capacities)
 
     def pod_came(self, node: str, key: str) -> None:
         """A pod is on a node, by name; it may name one that does not exist."""
@@ -99,11 +108,12 @@ class Nodes:
         pools, malformed = self._pools(Place(name, labels), placing, now)
         pods: Mapping[str, core.Pod] = self._stores.pods
         here = [pods[key] for key in self._pods_on.get(name, ()) if key in pods]
+        known = units.Known(healths, health, here, labels, self._peers.missing(name))
         return NodeView(
             name=name,
             labels=labels,
             health=health,
-            plugins=units.plugins(resources, placing, units.Known(healths, health, here, labels)),
+            plugins=units.plugins(resources, placing, known),
             pools=pools,
             quarantined=self._quarantine.of_node(name),
             malformed=malformed,

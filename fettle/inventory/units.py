@@ -1,9 +1,10 @@
 """What a view says of a node's extended resources: the device plugin's units that evidence names.
 
-Which units the plugin has withdrawn it tells nobody, only how many (capacity less allocatable). So
-they are taken to be those that the kubelet calls Unhealthy, then the worst of those that are worse
-than Healthy: what a plugin withdraws is a GPU in trouble, and a light trace is none. A unit is
-never taken for withdrawn against the kubelet's word. Pure.
+Which units the plugin has withdrawn it tells nobody, only how many: capacity less allocatable, and
+once it has started anew without a lost GPU, fewer than the nodes of this kind have. So they are
+taken to be those that the kubelet calls Unhealthy, then the worst of those that are worse than
+Healthy: what a plugin withdraws is a GPU in trouble, and a light trace is none. A unit is never
+taken for withdrawn against the kubelet's word. Pure.
 """
 
 from collections import Counter, defaultdict
@@ -24,12 +25,14 @@ _HEALTHY = "Healthy"
 
 
 class Known(NamedTuple):
-    """What else is known of a node: health by unit and its own, its live pods, its labels."""
+    """What else is known of a node: health by unit and its own, its live pods, its labels, how many
+    units its peers have more."""
 
     healths: Mapping[UnitId, Health]
     own: Health
     pods: Iterable[core.Pod] = ()
     labels: Mapping[str, str] = {}
+    missing: Mapping[str, int] = {}
 
 
 def resources(node: core.Node) -> tuple[PluginView, ...]:
@@ -89,6 +92,9 @@ class _Units:
             self._ids[resource].add(id_)
         for unit in (unit for gpu in self._homes for unit in gpu):
             self._ids[unit.resource].add(unit.unit)
+        for resource, number in known.missing.items():
+            if number <= sum(map(self._ails, placing.by_resource.get(resource, ()))):
+                self._gaps[resource] += number  # else the node is divided otherwise, or built so
 
     def named(self) -> dict[str, tuple[UnitView, ...]]:
         """By resource, in the order of their names."""
