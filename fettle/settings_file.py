@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from fettle import own_yaml
+from fettle import choices, own_yaml
 from fettle.errors import SettingsError
 from fettle.policy import RuleSeverity
 from fettle.settings import Settings
@@ -27,7 +27,7 @@ def load(path: Path | None) -> Settings:
     try:
         settings = msgspec.convert(_with_off(data) if data is not None else {}, Settings)
     except msgspec.ValidationError as error:
-        raise SettingsError(f"settings file {path}: {_one_line(str(error))}") from error
+        raise SettingsError(f"settings file {path}: {_one_line(choices.told(error, Settings))}") from error
     for field in _passed_over(data, msgspec.to_builtins(settings), "$"):
         said = f"Object contains unknown field {field}"
         raise SettingsError(f"settings file {path}: {_one_line(said)}")

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import msgspec
 
-from fettle import own_yaml
+from fettle import choices, own_yaml
 from fettle.errors import SettingsError
 from fettle.evidence.rules import rows
 from fettle.evidence.rules.rows import ConditionRow, Row
@@ -116,7 +116,8 @@ def _row(table: str, entry: Any, position: int, where: str) -> Row:
     try:
         return msgspec.convert({**entry, "name": name}, _TABLES[table])
     except msgspec.ValidationError as error:
-        raise SettingsError(f"{where}: {table}, row {name!r}: {error}") from error
+        said = choices.told(error, _TABLES[table])
+        raise SettingsError(f"{where}: {table}, row {name!r}: {said}") from error
 
 
 def _check_signals(own: Mapping[str, Row], shipped: Mapping[str, Row], where: str) -> None:
