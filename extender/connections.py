@@ -26,6 +26,9 @@ LINGER_S = 0.5
 """How long idle connections are kept when we stop. A request may be on its way on each of them, and
 a POST that meets a closed connection is lost; so those that ask meanwhile are answered, and told
 that it is the last time, and only the quiet ones are closed."""
+DISCARD_S = 2.0
+"""How long the rest of a refused request is still taken, and thrown away: to close while the client
+writes would reset the connection, and the client would not see why it was refused."""
 RECEIVE_S = 30.0
 """A request that was begun must have arrived whole within this."""
 
@@ -124,6 +127,7 @@ class Connection(asyncio.Protocol):
         self._requests: deque[_Request] = deque()
         self._answering: asyncio.Task[None] | None = None
         self._refusal: Answer | None = None
+        self._discarding = False
         self._timer: asyncio.TimerHandle | None = None
         self._due_at: float | None = None
 
@@ -153,6 +157,8 @@ class Connection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def data_received(self, data: bytes) -> None:
+        if self._discarding:
+            return
         if not self._begun:
             self._begun = True
             self._expect_within(RECEIVE_S)
@@ -185,7 +191,7 @@ class Connection(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         self._head_done = True
-        if self._expects and not self._transport.is_closing():
+        if self._expects and not self._closing:
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, body: bytes) -> None:
@@ -211,7 +217,7 @@ class Connection(asyncio.Protocol):
 
     def _next(self) -> None:
         """Answer what has come whole, in turn."""
-        while self._requests and self._answering is None and not self._transport.is_closing():
+        while self._requests and self._answering is None and not self._closing:
             request = self._requests.popleft()
             answer = self._answer(request)
             if isinstance(answer, Answer):
@@ -221,14 +227,14 @@ class Connection(asyncio.Protocol):
                 self._transport.pause_reading()
                 later = self._write_later(answer, keep=request.keep)
                 self._answering = self._loop.create_task(later)
-        if self._answering is None and not self._transport.is_closing() and self._refusal:
-            self._write(self._refusal, keep=False)
+        if self._answering is None and not self._closing and self._refusal:
+            self._write_refusal(self._refusal)
 
     async def _write_later(self, answer: Awaitable[Answer], *, keep: bool) -> None:
         answered = await answer
         self._answering = None
         self._write(answered, keep=keep)
-        if not self._transport.is_closing():
+        if not self._closing:
             self._transport.resume_reading()
             self._next()
 
@@ -255,6 +261,15 @@ class Connection(asyncio.Protocol):
         else:
             self._transport.close()
 
+    def _write_refusal(self, answer: Answer) -> None:
+        """And close once the client has seen it, or has had the time to."""
+        self._transport.writelines((_head(answer, keep=False), answer.body))
+        self._discarding = True
+        self._body.clear()
+        if self._transport.can_write_eof():
+            self._transport.write_eof()
+        self._loop.call_later(DISCARD_S, self._transport.close)
+
     def _refuse(self, answer: Answer) -> None:
         """Answer before the request was read whole, and close: the rest cannot be told apart. What
         came before it is answered first."""
@@ -263,12 +278,17 @@ class Connection(asyncio.Protocol):
         if self._answering is not None:
             self._refusal = answer
         else:
-            self._write(answer, keep=False)
+            self._write_refusal(answer)
+
+    @property
+    def _closing(self) -> bool:
+        """Whether nothing more can be answered."""
+        return self._discarding or self._transport.is_closing()
 
     @property
     def _ended(self) -> bool:
         """Whether nothing that still comes is read."""
-        return self._refusal is not None or self._transport.is_closing()
+        return self._refusal is not None or self._closing
 
     def _too_large_head(self) -> None:
         self._refuse(problem(431, "the request headers are too large"))

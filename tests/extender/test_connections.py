@@ -215,6 +215,30 @@ async def test_what_is_wrong_is_said(
     assert says in body
 
 
+async def test_who_writes_on_after_a_refusal_is_not_cut_off_before_it_is_read(
+    server: Server,
+) -> None:
+    client = await server.connect()
+    size = 32 * 2**20
+    await client.send(b"POST /echo HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % size)
+    for _ in range(32):
+        await client.send(bytes(2**20))
+    status, body = await client.answer()
+    assert (status, b"1 MiB" in body) == (413, True)
+    assert await client.closed()
+
+
+async def test_who_never_ends_what_was_refused_is_cut_off(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "DISCARD_S", 0.05)
+    client = await server.connect()
+    await client.send(b"POST /echo HTTP/1.1\r\nContent-Length: 9999999\r\n\r\n")
+    assert (await client.answer())[0] == 413
+    async with asyncio.timeout(5):
+        await server.connections.emptied.wait()
+
+
 @pytest.mark.parametrize(
     "request_",
     [
