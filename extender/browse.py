@@ -36,7 +36,6 @@ class Browse:
         silent_after_s: float,
         extra_problems: Callable[[], list[str]] = list,
         notes: Callable[[], list[str]] = list,
-        clock: Callable[[], float] = time.time,
         schedulers: Collection[str] = (core.DEFAULT_SCHEDULER,),
     ) -> None:
         self._answers = answers
@@ -45,7 +44,6 @@ class Browse:
         self._silent_after_s = silent_after_s
         self._extra_problems = extra_problems
         self._notes = notes
-        self._clock = clock
         self._schedulers = schedulers
 
     def make_app(self) -> web.Application:
@@ -148,7 +146,7 @@ class Browse:
     async def readyz(self, request: web.Request) -> web.Response:
         """200 once the view is complete and fresh, else 503; ?verbose says it by source, with names
         of objects for callers on this host only."""
-        now = self._clock()
+        now = time.monotonic()
         sources = self._answers.publisher.sources.values()
         found = [
             *readiness.problems(sources, now, self._silent_after_s),

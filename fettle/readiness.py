@@ -10,8 +10,9 @@ def problems(
 ) -> list[str]:
     """One sentence for each source that keeps Fettle from being ready; empty: ready.
 
-    A quiet source (bookmarks, no events) is ready, a silent one is not. Without `notes`, which say
-    why and change between tries, a sentence is fit for a pod's condition.
+    `now` is `time.monotonic`, as in `Source.contact_at`. A quiet source (bookmarks, no events) is
+    ready, a silent one is not. Without `notes`, which say why and change between tries, a sentence
+    is fit for a pod's condition.
     """
     found = []
     for source in sources:
@@ -34,7 +35,7 @@ def report(sources: Iterable[Source], now: float) -> list[str]:
         elif not source.synced:
             state = f"not synced {source.note}".rstrip()
         else:
-            state = f"synced, last contact {max(0.0, now - source.contact_at):.1f} s ago"
+            state = f"synced, last contact {now - source.contact_at:.1f} s ago"
             state += f"; lost: {source.note}" if source.note else ""
         lines.append(f"{source.name}: {state}")
     return lines

@@ -27,7 +27,8 @@ def load(path: Path | None) -> Settings:
     try:
         settings = msgspec.convert(_with_off(data) if data is not None else {}, Settings)
     except msgspec.ValidationError as error:
-        raise SettingsError(f"settings file {path}: {_one_line(choices.told(error, Settings))}") from error
+        said = choices.told(error, Settings)
+        raise SettingsError(f"settings file {path}: {_one_line(said)}") from error
     for field in _passed_over(data, msgspec.to_builtins(settings), "$"):
         said = f"Object contains unknown field {field}"
         raise SettingsError(f"settings file {path}: {_one_line(said)}")

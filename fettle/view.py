@@ -133,7 +133,8 @@ class NodeView(msgspec.Struct, frozen=True, gc=False):
 
 
 class Source(NamedTuple):
-    """How fresh one source is: `contact_at` is the last event or bookmark, Unix seconds.
+    """How fresh one source is: `contact_at` is the last event or bookmark, in seconds of
+    `time.monotonic`, as the wall clock may be set meanwhile.
 
     Without one that is not `needed` there are views all the same.
     """

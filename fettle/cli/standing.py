@@ -39,7 +39,7 @@ class Standing:
 
     def _look(self) -> str:
         sources = self._publisher.sources.values()
-        found = readiness.problems(sources, time.time(), self._silent_after_s, notes=False)
+        found = readiness.problems(sources, time.monotonic(), self._silent_after_s, notes=False)
         return found[0] if found else self._no_view()
 
     def _no_view(self) -> str:

@@ -3,8 +3,7 @@ not affect the others. First step of *watch → inventory → health → verdict
 """
 
 import asyncio
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import structlog
 
@@ -20,13 +19,11 @@ class ClusterFeed:
     def __init__(
         self,
         session: Session,
-        clock: Callable[[], float] = time.time,
         kinds: Sequence[Kind] = KINDS,
         *,
         restart_s: float = 5.0,
     ) -> None:
         self._session = session
-        self._clock = clock
         self._kinds = kinds
         self._restart_s = restart_s
 
@@ -39,7 +36,7 @@ class ClusterFeed:
     async def _keep(self, kind: Kind, sink: Sink) -> None:
         while True:
             try:
-                await Reflector(self._session, kind, sink, self._clock).run()
+                await Reflector(self._session, kind, sink).run()
             except Exception:
                 log.exception("reflector failed, restarting", kind=kind.name)
                 await sink.send([Lost(kind, f"reading {kind.name} failed; retrying")])

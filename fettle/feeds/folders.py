@@ -7,6 +7,7 @@ feed is.
 
 import hashlib
 import os
+import stat
 from collections.abc import Mapping, Set
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -149,13 +150,14 @@ class Folder:
 
 
 def _stamp(entry: os.DirEntry[str]) -> _Stamp | None:
+    """None for what is there and is no file."""
     try:
-        if not entry.is_file():
-            return None
-        stat = entry.stat()
+        found = entry.stat()
     except OSError:
         return _Stamp(0, 0, 0)  # reading it will say what is wrong
-    return _Stamp(stat.st_mtime_ns, stat.st_size, stat.st_ino)
+    if not stat.S_ISREG(found.st_mode):
+        return None
+    return _Stamp(found.st_mtime_ns, found.st_size, found.st_ino)
 
 
 def _content(path: Path, stamp: _Stamp, held: _Content | None) -> _Content:
@@ -164,7 +166,10 @@ def _content(path: Path, stamp: _Stamp, held: _Content | None) -> _Content:
     try:
         text = path.read_bytes()
     except OSError as error:
-        raise SnapshotError(f"it cannot be read: {error.strerror}") from error
+        why = error.strerror
+        if isinstance(error, FileNotFoundError) and path.is_symlink():
+            why = "the file that it is a link to does not exist"
+        raise SnapshotError(f"it cannot be read: {why}") from error
     if not text.strip():
         # As `kubectl get … > file` leaves it until the answer is there.
         raise SnapshotError("it is empty; delete it if its objects are gone")

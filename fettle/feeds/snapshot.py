@@ -4,8 +4,7 @@ the cluster's feed in nothing but the source.
 """
 
 import asyncio
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -29,12 +28,10 @@ class SnapshotFeed:
     def __init__(
         self,
         folder: Path,
-        clock: Callable[[], float] = time.time,
         poll_s: float = 0.2,
         kinds: Sequence[Kind] = KINDS,
     ) -> None:
         self._folder = Folder(folder)
-        self._clock = clock
         self._poll_s = poll_s
         self._kinds = kinds
         self._told: Mapping[Key, bytes] = {}
@@ -112,9 +109,7 @@ class SnapshotFeed:
         if version == kind.api_version:
             change = read(kind, raw)
         else:
-            change = bad(
-                kind, raw, f"{kind.name}: its apiVersion is {version}, not {kind.api_version}"
-            )
+            change = bad(kind, raw, f"its apiVersion is {version}, not {kind.api_version}")
         self._unreadable.discard(key)
         if isinstance(change, Bad):
             self._unreadable.add(key)
@@ -122,8 +117,7 @@ class SnapshotFeed:
 
     async def _contact(self, sink: Sink) -> None:
         self._contact_due_s = _now_s() + _CONTACT_EVERY_S
-        at = self._clock()
-        await sink.send([Contact(kind, at) for kind in self._kinds])
+        await sink.send([Contact(kind) for kind in self._kinds])
 
     async def _lost(self, sink: Sink, note: str) -> None:
         if note != self._note:

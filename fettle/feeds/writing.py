@@ -50,7 +50,8 @@ class Writer:
         watched: Iterable[Kind] = kinds.KINDS,
         on_put: Callable[[WireObject], None] = lambda new: None,
     ) -> None:
-        """`on_put` hears of each object before a view shows it."""
+        """`clock` is compared with times of API objects, in Unix seconds. `on_put` hears of each
+        object before a view shows it."""
         self._on_put = on_put
         self._inventory = inventory
         self._publisher = publisher
@@ -121,9 +122,9 @@ class Writer:
                 self._inventory.begin_list(kind)
             case ListEnded(kind):
                 self._inventory.end_list(kind, now)
-                self._note(kind, synced=True, served=True, contact_at=now, note="")
-            case Contact(kind, at):
-                self._note(kind, contact_at=at, note="")
+                self._heard(kind, synced=True, served=True)
+            case Contact(kind):
+                self._heard(kind)
             case Lost(kind, note):
                 self._lost(kind, note)
             case Unserved(kind, note):
@@ -152,6 +153,9 @@ class Writer:
         source = self._publisher.sources[kind.name]
         self._publisher.sources[kind.name] = source._replace(**fields)  # type: ignore[arg-type]
 
+    def _heard(self, kind: Kind, *, note: str = "", **fields: object) -> None:
+        self._note(kind, contact_at=time.monotonic(), note=note, **fields)
+
     def _lost(self, kind: Kind, note: str) -> None:
         if self._publisher.sources[kind.name].note != note:
             _LOG.warning("source lost", kind=kind.name, reason=note)
@@ -162,7 +166,7 @@ class Writer:
             _LOG.info("not served by this cluster", kind=kind.name, reason=note)
             self._inventory.begin_list(kind)
             self._inventory.end_list(kind, now)
-        self._note(kind, synced=True, served=False, contact_at=now, note=note)
+        self._heard(kind, synced=True, served=False, note=note)
 
 
 async def _in_slices(steps: Iterable[None]) -> None:

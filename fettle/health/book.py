@@ -83,7 +83,7 @@ class HealthBook:
         """Keys whose health time alone has changed since they were assessed, or of which there is
         nothing left to say."""
         moved: set[Subject] = set()
-        if now - self._swept_at >= SWEEP_EVERY_S:
+        if not 0 <= now - self._swept_at < SWEEP_EVERY_S:  # a clock may be set back
             self._swept_at = now
             moved |= self._sweep(now)
         for key, known in self._memory.items():

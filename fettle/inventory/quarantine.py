@@ -56,8 +56,8 @@ class Quarantine:
     def add(self, bad: Bad, now: float) -> tuple[Report, Entry]:
         """Evidence that makes its node Unknown; none where no node is named."""
         name = f"{bad.kind.name} {bad.key}"
-        text = short(f"{name}: {bad.reason}")
-        doubt = f"{name} cannot be read, and {_MAY[bad.kind.name]}" if bad.pools else ""
+        text = short(f"{name.rstrip()}: {bad.reason}")
+        doubt = f"{name.rstrip()} cannot be read, and {_MAY[bad.kind.name]}" if bad.pools else ""
         entry = self._entries[name] = Entry(bad.kind, text, bad.node, bad.pools, doubt)
         self._in_order = None
         self._doubts.pop(name, None)

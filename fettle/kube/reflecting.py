@@ -7,7 +7,6 @@ went silent. First step of *watch → inventory → health → verdict → answe
 import asyncio
 import random
 import time
-from collections.abc import Callable
 from contextlib import aclosing
 
 import msgspec
@@ -79,7 +78,6 @@ class Reflector:
         session: Session,
         kind: Kind,
         sink: Sink,
-        clock: Callable[[], float] = time.time,
         *,
         silence_s: float = _SILENCE_S,
         probe_s: float = _PROBE_S,
@@ -87,7 +85,6 @@ class Reflector:
         self._session = session
         self._kind = kind
         self._sink = sink
-        self._clock = clock
         self._silence_s = silence_s
         self._probe_s = probe_s
         self._events = Events(kind)
@@ -141,9 +138,6 @@ class Reflector:
         allowed_before = bool(self._version)
         return isinstance(error, Forbidden) and allowed_before and self._backoff.tries <= _STARTING
 
-    def _contact(self) -> Contact:
-        return Contact(self._kind, self._clock())
-
     async def _list(self) -> None:
         """The whole list in pages, each decoded in slices."""
         slices = Slices(self._sink)
@@ -153,7 +147,7 @@ class Reflector:
             for item in page.items or ():
                 raw = bytes(item)  # a copy, or one object would keep its whole page alive
                 await slices.add(read(self._kind, raw), len(raw))
-            await slices.add(self._contact())
+            await slices.add(Contact(self._kind))
             await slices.flush()
             if not page.metadata.continue_:
                 break
@@ -223,7 +217,7 @@ class Reflector:
     async def _accepted(self) -> None:
         """That the server takes up our watch, at a version it still has, is news of it too."""
         started: list[Change] = [ListStarted(self._kind)] if self._listing else []
-        await self._sink.send([*started, self._contact()])
+        await self._sink.send([*started, Contact(self._kind)])
 
     async def _take(self, lines: list[bytes]) -> bool:
         """Tell what these events say; whether there were any."""
@@ -236,7 +230,7 @@ class Reflector:
             raise
         if lines:
             self._backoff.reset()
-            await slices.add(self._contact())
+            await slices.add(Contact(self._kind))
         await slices.flush()
         return bool(lines)
 

@@ -96,7 +96,7 @@ def _read(manifest: Manifest) -> tuple[Policy | None, str]:
     try:
         decoded = kinds.POLICY.decode(msgspec.json.encode(manifest.object))
     except (BadInput, TypeError, ValueError, OverflowError, RecursionError) as error:
-        return None, str(error).removeprefix(f"{kinds.POLICY.name}: ")
+        return None, str(error)
     assert isinstance(decoded, DevicePolicy)
     return decoded.policy(), ""
 

@@ -133,26 +133,24 @@ class BreakerMetrics:
 class ViewMetrics(Collector):
     """The newest view, counted when it is scraped."""
 
-    def __init__(self, publisher: Publisher, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, publisher: Publisher) -> None:
         self._publisher = publisher
-        self._clock = clock
 
     def collect(self) -> Iterator[Metric]:
-        view, now = self._publisher.view, self._clock()
+        view, ages = self._publisher.view, self._ages()
         yield GaugeMetricFamily(
             "fettle_view_generation", "Views published since start.", value=view.generation
         )
         yield GaugeMetricFamily(
             "fettle_view_age_seconds",
             "Seconds since the last contact with the source that has been quiet the longest.",
-            value=max((now - at for at in self._contacts()), default=0.0),
+            value=max(ages.values(), default=0.0),
         )
         age = GaugeMetricFamily(
             "fettle_source_age_seconds", "Seconds since the last contact.", labels=["source"]
         )
-        for source in self._publisher.sources.values():
-            if source.synced and source.served:
-                age.add_metric([source.name], max(0.0, now - source.contact_at))
+        for name, age_s in ages.items():
+            age.add_metric([name], age_s)
         yield age
         yield GaugeMetricFamily(
             "fettle_quarantined_objects",
@@ -161,9 +159,9 @@ class ViewMetrics(Collector):
         )
         yield self._states()
 
-    def _contacts(self) -> list[float]:
-        sources = self._publisher.sources.values()
-        return [s.contact_at for s in sources if s.synced and s.served]
+    def _ages(self) -> dict[str, float]:
+        now, sources = time.monotonic(), self._publisher.sources.values()
+        return {s.name: now - s.contact_at for s in sources if s.synced and s.served}
 
     def _states(self) -> Metric:
         counts: dict[tuple[str, str], int] = {}

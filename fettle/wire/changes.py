@@ -69,10 +69,9 @@ class ListEnded(NamedTuple):
 
 
 class Contact(NamedTuple):
-    """The source of this kind spoke (event or bookmark) at `at`, Unix seconds."""
+    """The source of this kind spoke (event or bookmark)."""
 
     kind: Kind
-    at: float
 
 
 class Lost(NamedTuple):

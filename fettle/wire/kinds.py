@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from fettle import choices
 from fettle.errors import BadInput
 from fettle.wire import core, lenient, nvidia, policies, resource
 from fettle.wire.probing import probe
@@ -53,8 +54,10 @@ class Kind(NamedTuple):
         """One object from its JSON; raises BadInput with the field's path and what is wrong."""
         try:
             decoded: WireObject = lenient.decode(_DECODERS[self.name], raw)
+        except msgspec.ValidationError as error:
+            raise BadInput(choices.told(error, self.struct)) from error
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise BadInput(f"{self.name}: {error}") from error
+            raise BadInput(str(error)) from error
         if (probe := _PROBES.get(self.name)) is not None and (unknown := probe(raw)):
             decoded = _noting(decoded, unknown)
         return decoded

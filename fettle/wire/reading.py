@@ -28,7 +28,7 @@ def read(kind: Kind, raw: bytes) -> Put | Bad:
     except BadInput as error:
         return bad(kind, raw, str(error))
     if not decoded.metadata.name:
-        return bad(kind, raw, f"{kind.name}: it has no metadata.name")
+        return bad(kind, raw, "it has no metadata.name")
     return Put(kind, decoded)
 
 

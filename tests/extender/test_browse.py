@@ -1,5 +1,6 @@
 """What the second listener tells its callers, by where they are."""
 
+import time
 from typing import Any
 
 import msgspec
@@ -11,7 +12,7 @@ from extender.browse import Browse
 from fettle.selectors.engine import SelectorEngine
 from fettle.settings import Settings
 from fettle.verdicts.answering import Answers
-from fettle.view import Publisher
+from fettle.view import Publisher, Source
 from fettle.wire import core
 from tests.fettle import building as b
 
@@ -58,6 +59,21 @@ async def test_others_are_told_how_many_objects_cannot_be_read_and_none_of_their
 
 async def test_others_are_told_of_no_quarantine_where_there_is_none() -> None:
     assert "quarantined" not in await readyz("192.0.2.7", {})
+
+
+@pytest.mark.parametrize("step_s", [3600, -3600])
+async def test_how_long_ago_a_source_spoke_does_not_depend_on_the_wall_clock(
+    monkeypatch: pytest.MonkeyPatch, step_s: float
+) -> None:
+    publisher, wall = Publisher(), time.time
+    publisher.sources["Node"] = Source("Node", True, True, time.monotonic() - 40)
+    answers = Answers(publisher, SelectorEngine(), Settings())
+    monkeypatch.setattr(time, "time", lambda: wall() + step_s)
+    request: Any = make_mocked_request("GET", "/readyz?verbose").clone(remote="127.0.0.1")
+    fresh = (await Browse(answers, CollectorRegistry(), {}, 60.0).readyz(request)).text or ""
+    stale = (await Browse(answers, CollectorRegistry(), {}, 20.0).readyz(request)).text or ""
+    assert fresh.startswith("ok\nNode: synced, last contact 4")
+    assert stale.startswith("not ready: Node has been silent for more than 20 s\n")
 
 
 async def notes(scheduler: str | None, *, named: tuple[str, ...], asked: bool = False) -> list[str]:

@@ -87,7 +87,8 @@ def test_whatever_stands_in_a_field_it_is_read_or_the_field_is_named(
     path: tuple[str | int, ...], value: Any
 ) -> None:
     said = refusal(yaml.safe_dump(_with(WHOLE, path, value), allow_unicode=True))
-    assert not said or any(str(key) in said for key in path)
+    no_yaml = "invalid YAML: line "  # as with half a surrogate pair
+    assert not said or said.startswith(no_yaml) or any(str(key) in said for key in path)
 
 
 @given(st.sampled_from(sorted(_paths(WHOLE), key=str)), st.text(st.characters(), min_size=1))

@@ -153,7 +153,7 @@ def _of_folder(path: Path, settings: Settings, evaluator: Evaluator) -> Surround
         inventory.quarantine(change, 0.0)
         unknown.add(kind.name)
         who = f"snapshot file {folder.file_of(key)}: {key.kind} {key.key}"
-        notes.append(f"{who} is skipped: {change.reason.removeprefix(f'{key.kind}: ')}")
+        notes.append(f"{who} is skipped: {change.reason}")
     for _ in inventory.refresh(0.0):
         pass
     held = {key.kind for key in folder.objects}

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from fettle.wire.changes import (
     Bad,
     Change,
-    Contact,
     Gone,
     ListEnded,
     ListStarted,
@@ -83,6 +82,3 @@ class Recorder:
 
     def count(self, type_: type[Change], kind: str) -> int:
         return sum(isinstance(c, type_) and c.kind.name == kind for c in self.changes)
-
-    def contacts(self, kind: str) -> list[float]:
-        return [c.at for c in self.changes if isinstance(c, Contact) and c.kind.name == kind]

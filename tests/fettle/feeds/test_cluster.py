@@ -16,7 +16,7 @@ from tests.fettle.kube.fake_api import FakeApi, fake_api
 @asynccontextmanager
 async def feeding(folder: Path, recorder: Recorder, api: FakeApi) -> AsyncIterator[None]:
     async with await Session.open(api.kubeconfig(folder)) as session:
-        feed = ClusterFeed(session, clock=lambda: 42.0, restart_s=0.01)
+        feed = ClusterFeed(session, restart_s=0.01)
         task = asyncio.create_task(feed.run(recorder))
         try:
             yield
@@ -34,7 +34,6 @@ async def test_every_kind_is_followed_at_its_own_pace(tmp_path: Path) -> None:
         api.put("namespaces", {"metadata": {"name": "ns"}})
         await recorder.until(lambda r: r.names("Pod") == {"ns/p"})
         await recorder.until(lambda r: r.names("Namespace") == {"ns"})
-        assert set(recorder.contacts("Pod")) == {42.0}
 
 
 async def test_a_cluster_without_dra_is_read_as_far_as_it_goes(tmp_path: Path) -> None:

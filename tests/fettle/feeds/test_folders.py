@@ -180,12 +180,59 @@ def test_a_file_that_is_too_large_is_refused_unread(
 
 def test_a_file_that_may_not_be_read_is_a_problem(tmp_path: Path) -> None:
     (tmp_path / "loop.yaml").symlink_to(tmp_path / "loop.yaml")
-    (tmp_path / "dangling.yaml").symlink_to(tmp_path / "nowhere")
     write(tmp_path / "a.yaml", node("a"))
     folder = Folder(tmp_path)
     folder.look()
     assert len(folder.objects) == 1
     assert folder.problems["loop.yaml"].startswith("loop.yaml: it cannot be read: Too many levels")
+
+
+def test_a_link_to_a_file_that_does_not_exist_is_a_problem_until_it_does(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").symlink_to(tmp_path / "nowhere")
+    folder = Folder(tmp_path)
+    for _ in range(2):
+        folder.look()
+        assert folder.problems == {
+            "a.yaml": "a.yaml: it cannot be read: the file that it is a link to does not exist"
+        }
+    write(tmp_path / "nowhere", node("a"))
+    rewritten(folder, tmp_path / "nowhere")
+    assert (len(folder.objects), folder.problems) == (1, {})
+
+
+def test_a_link_whose_file_vanishes_keeps_what_it_held_and_one_that_is_deleted_does_not(
+    tmp_path: Path,
+) -> None:
+    """As in the volume of a ConfigMap, where a link may point nowhere for a moment."""
+    data, link = tmp_path / "..data", tmp_path / "a.yaml"
+    data.mkdir()
+    write(data / "a.yaml", node("a"))
+    link.symlink_to("..data/a.yaml")
+    folder = Folder(tmp_path)
+    folder.look()
+    folder.look()
+    data.rename(tmp_path / "..old")
+    assert not folder.look(), "it may be there again at the next look"
+    assert folder.look()
+    assert folder.objects.keys() == {Key("Node", "a")}
+    assert folder.problems["a.yaml"].endswith("does not exist; its previous objects are kept")
+    (tmp_path / "..old").rename(data)
+    folder.look()
+    assert folder.look()
+    assert (len(folder.objects), folder.problems) == (1, {})
+    link.unlink()
+    folder.look()
+    assert folder.look()
+    assert (folder.objects, folder.problems) == ({}, {})
+
+
+def test_what_is_called_like_a_file_and_is_none_is_no_problem(tmp_path: Path) -> None:
+    (tmp_path / "folder.yaml").mkdir()
+    (tmp_path / "link.yaml").symlink_to("folder.yaml")
+    os.mkfifo(tmp_path / "pipe.yaml")
+    folder = Folder(tmp_path)
+    folder.look()
+    assert (folder.objects, folder.problems) == ({}, {})
 
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)

@@ -1,6 +1,7 @@
 """Kinds that are read where the settings ask for them."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -64,10 +65,9 @@ async def test_nothing_waits_for_them(house: House) -> None:
     view = await house.view()
     assert view.synced
     assert (view.quotas, view.compute_domains) == (None, None)
-    assert readiness.problems(house.publisher.sources.values(), 0.0, 150.0) == []
-    assert "ResourceQuota: not synced forbidden" in readiness.report(
-        house.publisher.sources.values(), 0.0
-    )
+    sources, now = house.publisher.sources.values(), time.monotonic()
+    assert readiness.problems(sources, now, 150.0) == []
+    assert "ResourceQuota: not synced forbidden" in readiness.report(sources, now)
 
 
 async def test_what_is_read_of_them_is_in_the_views(house: House) -> None:
