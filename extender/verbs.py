@@ -14,6 +14,7 @@ from typing import NamedTuple
 import structlog
 
 from extender.asked import Asked
+from extender.overlooked import Overlooked
 from extender.replies import Edition, Replies
 from fettle.asks.asks import Ask
 from fettle.errors import FettleError
@@ -80,6 +81,7 @@ class Verbs:
         self._unasked = 0
         self._warned_of_nodes = False
         self.asked = Asked(metrics, schedulers)
+        self.overlooked = Overlooked(schedulers)
         self.recent: OrderedDict[str, core.Pod] = OrderedDict()
 
     def filter(self, body: bytes) -> bytes | Awaitable[bytes]:
@@ -97,6 +99,7 @@ class Verbs:
         if ask is None:
             return self._echo(args)
         if problem:
+            self.overlooked.asked(args.pod)
             self._metrics.decided("filter", "not_ready")
             return wire.filter_reply(None, error=f"fettle: not ready: {problem}")
         if args.node_names is None:
@@ -236,6 +239,7 @@ class Verbs:
 
     def _remember(self, pod: core.Pod) -> None:
         self.asked.about(pod)
+        self.overlooked.asked(pod)
         self.recent[pod.metadata.key] = pod
         self.recent.move_to_end(pod.metadata.key)
         if len(self.recent) > REMEMBERED_PODS:

@@ -15,8 +15,10 @@ from fettle.model import DeviceId, Health
 from fettle.policies import Resolved
 from fettle.slicing import pause
 from fettle.verdicts.parts import Choice
+from fettle.verdicts.taken import counted, lacking
 from fettle.verdicts.verdicts import Verdict
 from fettle.view import DeviceView, NodeView, UnitView, View
+from fettle.wire import core
 
 
 def health(value: Health) -> dict[str, Any]:
@@ -119,11 +121,17 @@ def pod(
     units that the pod may be given and of which something is said; `notes` are about all of it."""
     placement = resolved.policy.placement
     resources = [units.resource for units in asked.units] if asked is not None else []
+    taken = counted(view.pods.values()) if resources else {}
     nodes = {}
     for name, answer in sorted(verdicts.items()):
         if (node := view.nodes.get(name)) is not None:
             units = list(_units(node, resources))
-            told = {**verdict(answer), "health": health(node.health), "units": units}
+            why = tuple(lacking(asked, node, taken)) if asked is not None else ()
+            told = {
+                **verdict(_lacking(answer, why, node)),
+                "health": health(node.health),
+                "units": units,
+            }
             if any(taint.key == _CORDON for taint in node.taints):
                 told["notes"].append(CORDONED)
             nodes[name] = told
@@ -139,9 +147,28 @@ def pod(
             "warnings": list(resolved.warnings),
         },
         "ask": ask(asked) if asked is not None else None,
-        "notes": [*([] if key in view.pods else [NOT_IN_VIEW]), *notes],
+        "notes": [*_whereabouts(view.pods.get(key)), *notes],
         "nodes": nodes,
     }
+
+
+def _lacking(answer: Verdict, why: tuple[str, ...], node: NodeView) -> Verdict:
+    """The verdict where the scheduler finds too few units; as long as the node can be read."""
+    if node.quarantined:
+        return msgspec.structs.replace(answer, undecided=(*answer.undecided, *why))
+    return msgspec.structs.replace(answer, unfit=(*answer.unfit, *why))
+
+
+def _whereabouts(pod: core.Pod | None) -> list[str]:
+    """What there is to know of a pod that does not wait for a node as the view has it."""
+    if pod is None:
+        return [NOT_IN_VIEW]
+    node = pod.spec.node_name if pod.spec is not None else None
+    if not node:
+        return []
+    runs = pod.status is not None and pod.status.phase == "Running"
+    where = f"runs on {node}" if runs else f"is bound to {node} and does not run yet"
+    return [f"the pod {where}: the verdicts are for another pod like it"]
 
 
 def unasked(scheduler: str, named: Collection[str]) -> str:

@@ -27,6 +27,11 @@ def fetch(server: str, path: str, query: dict[str, str] | None = None) -> Any:
         ) from error
 
 
+LEFT_OUT = (
+    "node selectors, taints, cpu and memory are not looked at: the scheduler goes by them too"
+)
+
+
 def explain_pod(server: str, name: str, output: str) -> None:
     """Print a pod's verdicts node by node."""
     data = fetch(server, "/explain", {"pod": name})
@@ -46,6 +51,8 @@ def explain_pod(server: str, name: str, output: str) -> None:
         out.print("needs no devices: every node is allowed")
         return
     out.print(verdict_table(data["nodes"]))
+    if any(verdict["fits"] for verdict in data["nodes"].values()):
+        out.print(f"[dim]{LEFT_OUT}[/]")
     print_evidence(out, data["nodes"])
 
 

@@ -47,13 +47,14 @@ from fettle.observing.metrics import (
 from fettle.selectors.engine import SelectorEngine
 from fettle.settings import Settings
 from fettle.settings_file import load
+from fettle.steward.allowing import Allowing
 from fettle.steward.stewarding import Steward
 from fettle.verdicts.answering import Answers
 from fettle.verdicts.predictions import Predictions
 from fettle.verdicts.requirements import Engines
-from fettle.view import Publisher, View
+from fettle.view import Publisher
 from fettle.wire import core
-from fettle.wire.kinds import read_with
+from fettle.wire.kinds import WireObject, read_with
 from webhook.app import make_app as make_webhook
 from webhook.gates import EVERYTHING, Gates, Probe
 from webhook.metrics import EventMetrics
@@ -124,6 +125,7 @@ class House:
         self._parts = Parts()
         self._standing = Standing(self._publisher, settings.sources.silent_after_seconds)
         self._unknown: Callable[[], frozenset[str]] = frozenset
+        self._on_put: list[Callable[[WireObject], None]] = []
 
     async def open(self) -> None:
         """Start everything; raises FettleError."""
@@ -140,11 +142,12 @@ class House:
             self._session = await self._open_session()
         predictions = Predictions(self._answers, PredictionMetrics(self._registry).told)
         self._answers.on_answered = predictions.answered
+        self._on_put.append(predictions.put)
         writer = Writer(
             Inventory(HealthBook(settings.health, table), table, self._answers.profile.features),
             self._publisher,
             watched=self._kinds,
-            on_put=predictions.put,
+            on_put=self._on_put,
         )
         self._standing.notes.append(self._answers.follows)
         await self._engine.start()
@@ -229,7 +232,8 @@ class House:
         metrics = ExtenderMetrics(self._registry)
         schedulers = self._settings.scheduler.names
         verbs = Verbs(self._answers, metrics, self._standing.problem, schedulers)
-        self._standing.notes.append(verbs.asked.notes)
+        self._standing.notes += [verbs.asked.notes, verbs.overlooked.notes]
+        self._on_put.append(verbs.overlooked.put)
         limit = self._settings.extender.max_body_mebibytes
         return make_connections(verbs, metrics, limit), verbs.recent
 
@@ -330,20 +334,11 @@ class House:
         return Steward(
             session,
             self._publisher,
-            self._allowed,
+            Allowing(self._answers).allowed,
             namespace=self._settings.namespace or session.namespace,
             identity=identity(),
             settings=self._settings.steward,
         )
-
-    async def _allowed(self, pod: core.Pod, view: View) -> frozenset[str]:
-        """Nodes that a waiting pod could be placed on: the scheduler's own checks keep it from the
-        unfit ones, so that to wake it for these would be in vain."""
-        ask = self._answers.ask(pod)
-        if ask is None:
-            return frozenset(view.nodes)
-        table = await self._answers.judged(ask)
-        return frozenset(table.verdicts.keys() - table.refused - table.unfit)
 
 
 async def _until(stopped: asyncio.Event, work: Coroutine[None, None, None]) -> bool:

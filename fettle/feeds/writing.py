@@ -8,7 +8,7 @@ second whatever time alone has changed.
 import asyncio
 import gc
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 import msgspec
 import structlog
@@ -48,9 +48,9 @@ class Writer:
         publisher: Publisher,
         clock: Callable[[], float] = time.time,
         watched: Iterable[Kind] = kinds.KINDS,
-        on_put: Callable[[WireObject], None] = lambda new: None,
+        on_put: Collection[Callable[[WireObject], None]] = (),
     ) -> None:
-        """`clock` is compared with times of API objects, in Unix seconds. `on_put` hears of each
+        """`clock` is compared with times of API objects, in Unix seconds. `on_put` hear of each
         object before a view shows it."""
         self._on_put = on_put
         self._inventory = inventory
@@ -133,7 +133,8 @@ class Writer:
     def _put(self, kind: Kind, new: WireObject, now: float) -> None:
         """A failure on one object must not affect the others."""
         try:
-            self._on_put(new)
+            for hear in self._on_put:
+                hear(new)
             self._inventory.put(kind, new, now)
         except Exception as error:
             key = new.metadata.key

@@ -83,6 +83,7 @@ DEFAULT_SCHEDULER = "default-scheduler"
 class PodSpec(Wire, frozen=True, kw_only=True):
     scheduler_name: str | None = None
     node_name: str | None = None
+    priority: int | None = None
     containers: tuple[Container, ...] | None = None
     init_containers: tuple[Container, ...] | None = None
     resource_claims: tuple[PodResourceClaim, ...] | None = None

@@ -1,5 +1,6 @@
 """What is shipped in `deploy/`, as far as it can be checked without a cluster."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,17 @@ def test_the_scheduler_sends_names_only_and_only_pods_with_devices() -> None:
     names = {r["name"]: r.get("ignoredByScheduler", False) for r in entry["managedResources"]}
     assert names[extended.MARKER] is True
     assert all(extended.is_device_resource(n) for n in names if n != extended.MARKER)
+
+
+def test_shared_and_divided_gpus_are_sent_too_and_no_resource_is_listed_twice() -> None:
+    """A scheduler does not start with a name that is there twice."""
+    names = [r["name"] for r in extender()["managedResources"]]
+    assert len(set(names)) == len(names)
+    assert "nvidia.com/gpu.shared" in names
+    divided = [name for name in names if name.startswith("nvidia.com/mig-")]
+    assert {"nvidia.com/mig-1g.5gb", "nvidia.com/mig-1g.10gb"} <= set(divided)
+    whole_profile = re.compile(r"nvidia\.com/mig-[1-7]g\.\d+gb")
+    assert all(whole_profile.fullmatch(name) for name in divided)
 
 
 def test_the_extender_binds_nothing_and_is_advice() -> None:

@@ -102,6 +102,61 @@ def test_a_pod_that_is_not_in_the_view_is_told_of_as_it_was() -> None:
     assert there["notes"] == []
 
 
+@pytest.mark.parametrize(
+    ("phase", "where"),
+    [
+        ("Running", "the pod runs on n1: "),
+        ("Pending", "the pod is bound to n1 and does not run yet: "),
+        ("", "the pod is bound to n1 and does not run yet: "),
+    ],
+)
+def test_where_a_pod_is_that_has_a_node_is_told(phase: str, where: str) -> None:
+    raw = b.gpu_pod()
+    raw["spec"]["nodeName"] = "n1"
+    bound = b.pod({**raw, "status": {"phase": phase}})
+    resolved = Policies().resolve({}, {}, {}, {})
+    view = b.view(b.node("n1", gpus=1), pods={"ns/p": bound})
+    (note,) = explain.pod("ns/p", resolved, None, {}, view)["notes"]
+    assert note == f"{where}the verdicts are for another pod like it"
+
+
+def explained(node: NodeView, count: int, *pods: core.Pod) -> dict[str, Any]:
+    """A node's answer to a pod that wants so many units, beside pods that are there already."""
+    ask = Ask(INFERENCE, units=(Units(b.RESOURCE, count),))
+    answer = judge(ask, node, Acceptance(ask.policy.placement), Allocator(lambda *_: MATCH))
+    resolved = Policies().resolve({}, {}, {}, {})
+    view = b.view(node, pods={f"ns/{i}": pod for i, pod in enumerate(pods)})
+    (told,) = explain.pod("ns/p", resolved, ask, {node.name: answer}, view)["nodes"].values()
+    assert isinstance(told, dict)
+    return told
+
+
+def holding(count: int, node: str) -> core.Pod:
+    raw = b.gpu_pod(count)
+    raw["spec"]["nodeName"] = node
+    return b.pod({**raw, "status": {"phase": "Running"}})
+
+
+def test_a_node_whose_units_are_taken_does_not_fit() -> None:
+    """kube-scheduler: Insufficient example.com/gpu."""
+    node = b.node("n1", gpus=8)
+    value = explained(node, 2, holding(7, "n1"))
+    assert (explain.word(value), value["fits"], value["allowed"]) == ("no fit", False, True)
+    assert explain.reason(value) == (
+        f"{b.RESOURCE}: 7 of 8 are taken by pods, 2 requested, which the scheduler's own check "
+        "refuses"
+    )
+    assert explain.word(explained(node, 1, holding(7, "n1"))) == "fits"
+    assert explain.word(explained(node, 8, holding(8, "n2"))) == "fits"
+
+
+def test_where_a_node_cannot_be_read_taken_units_decide_nothing() -> None:
+    node = msgspec.structs.replace(b.node("n1", gpus=8), quarantined=("Node n1: no object",))
+    value = explained(node, 1, holding(8, "n1"))
+    assert explain.word(value) == "undecided"
+    assert any("8 of 8 are taken" in why for why in value["undecided"])
+
+
 def test_a_cordon_is_noted_and_changes_no_verdict() -> None:
     ask = Ask(INFERENCE, units=(Units(b.RESOURCE, 1),))
     cordon = core.Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")

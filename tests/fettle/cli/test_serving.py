@@ -206,6 +206,20 @@ def test_explaining_says_which_node_gives_what_and_why(served: Served) -> None:
     assert "refused" in line
 
 
+@pytest.mark.parametrize(("gpus", "fit"), [(1, True), (99, False)])
+def test_what_the_verdicts_leave_out_is_said_to_people_where_a_node_fits(
+    served: Served, gpus: int, fit: bool
+) -> None:
+    served.filter(asks.plugin_pod("inference", gpus), ["hgx-01"])
+    ask = ("explain", "pod", "ml/inference-plugin", "--server", served.browse)
+    told, data = fettle(*ask), fettle(*ask, "--output", "json")
+    said = [line for line in told.stdout.splitlines() if "are not looked at" in line]
+    assert bool(said) is fit
+    assert all("node selectors" in line and "cpu" in line for line in said)
+    assert "are not looked at" not in data.stdout
+    assert json.loads(data.stdout)["nodes"]
+
+
 def test_devices_lists_what_evidence_speaks_of(served: Served) -> None:
     told = fettle("devices", "--server", served.browse)
     assert told.returncode == 0, told.stderr

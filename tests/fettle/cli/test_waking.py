@@ -71,3 +71,35 @@ async def test_a_node_that_does_not_fit_the_pod_is_no_gain_and_one_that_recovers
         assert wakes(api) == 0
         api.put("nodes", node("gpu-1", gpus=8))
         await until(lambda: wakes(api) > 0)
+
+
+def running(name: str, node: str, gpus: int, priority: int = 0) -> dict[str, Any]:
+    container = {"name": "main", "resources": {"limits": {GPU: str(gpus)}}}
+    spec = {"nodeName": node, "containers": [container], "priority": priority}
+    return {
+        "metadata": {"name": name, "namespace": "ml", "uid": name},
+        "spec": spec,
+        "status": {"phase": "Running"},
+    }
+
+
+async def test_a_node_whose_units_are_taken_is_no_gain_until_one_is_free(
+    api: FakeApi, tmp_path: Path
+) -> None:
+    api.put("nodes", node("gpu-1", gpus=8))
+    api.put("pods", running("most", "gpu-1", 7))
+    last = api.put("pods", running("last", "gpu-1", 1))
+    api.put("pods", refused("first"))
+    async with steward(api, tmp_path):
+        await asyncio.sleep(0.5)
+        assert wakes(api) == 0
+        api.put("pods", {**last, "status": {"phase": "Succeeded"}})
+        await until(lambda: wakes(api) > 0)
+
+
+async def test_a_pod_is_woken_for_units_that_it_may_preempt(api: FakeApi, tmp_path: Path) -> None:
+    api.put("nodes", node("gpu-1", gpus=8))
+    api.put("pods", running("low", "gpu-1", 8, priority=-1))
+    api.put("pods", refused("first"))
+    async with steward(api, tmp_path):
+        await until(lambda: wakes(api) > 0)

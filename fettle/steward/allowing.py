@@ -1,0 +1,45 @@
+"""Which nodes a waiting pod could be placed on: those that neither Fettle nor the scheduler's own
+checks of devices refuse, since to wake it for others would be in vain.
+"""
+
+from collections.abc import Set
+
+from fettle.asks.asks import Ask, Units
+from fettle.slicing import in_slices
+from fettle.verdicts.answering import Answers
+from fettle.verdicts.taken import Taken, counted, full, priority
+from fettle.view import View
+from fettle.wire import core
+
+
+class Allowing:
+    """For one steward, which looks at all waiting pods of a view before it goes on to the next."""
+
+    def __init__(self, answers: Answers) -> None:
+        self._answers = answers
+        self._generation = -1
+        self._taken: Taken = {}
+        self._full: dict[tuple[tuple[Units, ...], int], frozenset[str]] = {}
+
+    async def allowed(self, pod: core.Pod, view: View) -> Set[str]:
+        """Names of nodes. Units of pods that it may preempt are as good as free."""
+        ask = self._answers.ask(pod)
+        if ask is None:
+            return frozenset(view.nodes)
+        table = await self._answers.judged(ask)
+        unsuited = table.refused | table.unfit
+        if ask.units:
+            unsuited |= await self._full_nodes(ask, pod, view)
+        return frozenset(table.verdicts.keys() - unsuited)
+
+    async def _full_nodes(self, ask: Ask, pod: core.Pod, view: View) -> frozenset[str]:
+        if view.generation != self._generation:
+            self._taken = await in_slices(lambda: counted(view.pods.values()))
+            self._generation = view.generation
+            self._full.clear()
+        alike = ask.units, priority(pod)
+        if alike not in self._full:
+            self._full[alike] = await in_slices(
+                lambda: full(ask, view.nodes.values(), self._taken, preemptor=pod)
+            )
+        return self._full[alike]

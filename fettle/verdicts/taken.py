@@ -1,0 +1,68 @@
+"""Units of device plugins that pods have taken on each node, as the scheduler counts them.
+
+Records of nodes do not follow each binding, which would overtake verdicts again and again. A
+request of the scheduler needs none of it, being about nodes that have enough; who looks at all
+nodes counts here. Pure.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+
+from fettle.asks.asks import Ask
+from fettle.asks.extended import device_units
+from fettle.slicing import pause
+from fettle.view import NodeView
+from fettle.wire import core
+
+Taken = Mapping[tuple[str, str], Mapping[int, int]]
+"""By node and resource: how many units pods of each priority have taken."""
+
+
+def counted(pods: Iterable[core.Pod]) -> Taken:
+    """What these pods have taken."""
+    taken: dict[tuple[str, str], Counter[int]] = defaultdict(Counter)
+    for pod in pods:
+        if pod.spec is not None and pod.spec.node_name and not pod.terminal:
+            for resource, count in device_units(pod):
+                taken[pod.spec.node_name, resource][priority(pod)] += count
+        pause()
+    return dict(taken)
+
+
+def lacking(
+    ask: Ask, node: NodeView, taken: Taken, *, preemptor: core.Pod | None = None
+) -> Iterator[str]:
+    """Why the scheduler does not place the pod here, of units that would be enough if all were
+    free. A `preemptor` has those of pods that it may evict.
+    """
+    for units in ask.units:
+        plugin = node.plugins.get(units.resource)
+        if plugin is None or plugin.allocatable < units.count:
+            continue
+        number = sum(
+            count
+            for level, count in taken.get((node.name, units.resource), {}).items()
+            if preemptor is None or level >= priority(preemptor)
+        )
+        if plugin.allocatable - number < units.count:
+            yield (
+                f"{units.resource}: {min(number, plugin.allocatable)} of {plugin.allocatable} are "
+                f"taken by pods, {units.count} requested, which the scheduler's own check refuses"
+            )
+
+
+def full(
+    ask: Ask, nodes: Iterable[NodeView], taken: Taken, *, preemptor: core.Pod | None = None
+) -> frozenset[str]:
+    """Names of the nodes of which `lacking` says anything."""
+    found = []
+    for node in nodes:
+        if any(lacking(ask, node, taken, preemptor=preemptor)):
+            found.append(node.name)
+        pause()
+    return frozenset(found)
+
+
+def priority(pod: core.Pod) -> int:
+    """As the API server has set it."""
+    return (pod.spec.priority if pod.spec is not None else None) or 0

@@ -1,0 +1,209 @@
+"""How an operator sees that a scheduler places pods by a resource that it never asks about."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from extender.overlooked import LATELY_S, Overlooked
+from fettle.asks.extended import MARKER
+from fettle.wire import core
+from tests.extender.conftest import Extender
+from tests.fettle import building as b
+
+GPU, MIG = "nvidia.com/gpu", "nvidia.com/mig-1g.10gb"
+NAMES = ("default-scheduler", "second")
+
+
+class Cluster:
+    """Pods as the watch tells of them, and a clock."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.overlooked = Overlooked(NAMES, lambda: self.now)
+
+    def asked(self, name: str, **asks: Any) -> None:
+        self.overlooked.asked(pod(name, **asks))
+
+    def placed(self, name: str, **asks: Any) -> None:
+        """It is seen to wait, and to have a node then."""
+        self.overlooked.put(pod(name, **asks))
+        self.overlooked.put(pod(name, node="n1", **asks))
+
+    @property
+    def notes(self) -> list[str]:
+        return self.overlooked.notes()
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return Cluster()
+
+
+def pod(
+    name: str,
+    *resources: str,
+    by: str = GPU,
+    count: str = "1",
+    node: str = "",
+    scheduler: str = "default-scheduler",
+    claims: bool = False,
+    namespace: str = "ml",
+) -> core.Pod:
+    limits = dict.fromkeys(resources or ([by] if by else []), count)
+    spec: dict[str, Any] = {
+        "schedulerName": scheduler,
+        "containers": [{"name": "main", "resources": {"limits": limits}}],
+    }
+    if node:
+        spec["nodeName"] = node
+    if claims:
+        spec["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": "one"}]
+    created = datetime.now(UTC).isoformat()
+    metadata = {"name": name, "namespace": namespace, "uid": name, "creationTimestamp": created}
+    return b.pod({"metadata": metadata, "spec": spec})
+
+
+def test_a_resource_that_is_never_asked_about_is_told_with_a_pod_and_what_to_do(
+    cluster: Cluster,
+) -> None:
+    cluster.asked("asked")
+    cluster.placed("asked")
+    with capture_logs() as logs:
+        cluster.placed("mig-a", by=MIG)
+        cluster.placed("mig-b", by=MIG)
+    (log,) = logs
+    assert (log["log_level"], log["resource"], log["pod"]) == ("warning", MIG, "ml/mig-a")
+    assert "managedResources" in log["event"]
+    (note,) = cluster.notes
+    assert note.startswith("extender: ")
+    for said in (MIG, "ml/mig-a", "managedResources", "kube-scheduler-config.yaml"):
+        assert said in note
+
+
+def test_the_note_is_withdrawn_once_a_scheduler_asks(cluster: Cluster) -> None:
+    cluster.asked("asked")
+    cluster.placed("mig-a", by=MIG)
+    assert cluster.notes
+    cluster.asked("mig-b", by=MIG)
+    assert cluster.notes == []
+    cluster.placed("mig-b", by=MIG)
+    assert cluster.notes == []
+
+
+@pytest.mark.parametrize("silent_s", [None, LATELY_S + 1])
+def test_a_replica_that_is_not_asked_lately_tells_nothing(
+    cluster: Cluster, silent_s: float | None
+) -> None:
+    """A Service keeps a scheduler's connection on one of them."""
+    if silent_s is not None:
+        cluster.asked("asked")
+        cluster.now += silent_s
+    with capture_logs() as logs:
+        cluster.placed("mig-a", by=MIG)
+    assert (cluster.notes, logs) == ([], [])
+
+
+def test_what_was_bound_while_nobody_asked_is_not_told_of_later(cluster: Cluster) -> None:
+    cluster.asked("asked")
+    cluster.overlooked.put(pod("mig-a", by=MIG))
+    cluster.now += LATELY_S + 1
+    cluster.overlooked.put(pod("mig-a", by=MIG, node="n1"))
+    cluster.asked("asked")
+    cluster.overlooked.put(pod("mig-a", by=MIG, node="n1"))
+    assert cluster.notes == []
+
+
+def test_a_pod_that_had_its_node_when_it_was_first_seen_is_not_told_of(cluster: Cluster) -> None:
+    """Static pods, and those that somebody else placed or that are older than this process."""
+    cluster.asked("asked")
+    cluster.overlooked.put(pod("mig-a", by=MIG, node="n1"))
+    assert cluster.notes == []
+
+
+def test_a_pod_that_waited_before_anybody_asked_is_not_told_of(cluster: Cluster) -> None:
+    """The process before this one may have been asked about it."""
+    cluster.overlooked.put(pod("mig-a", by=MIG))
+    cluster.asked("asked")
+    cluster.overlooked.put(pod("mig-a", by=MIG, node="n1"))
+    assert cluster.notes == []
+
+
+def test_each_scheduler_is_known_by_what_it_asks_itself(cluster: Cluster) -> None:
+    """Another one may ask another replica, or have another configuration."""
+    cluster.asked("asked")
+    cluster.placed("a", by=MIG, scheduler="second")
+    assert cluster.notes == []
+    cluster.asked("b", by=MIG, scheduler="second")
+    cluster.placed("c", by=MIG)
+    (note,) = cluster.notes
+    assert "default-scheduler" in note
+
+
+def test_pods_of_schedulers_that_do_not_ask_are_not_told_of(cluster: Cluster) -> None:
+    cluster.asked("a", scheduler="third")
+    cluster.placed("b", by=MIG, scheduler="third")
+    assert cluster.notes == []
+
+
+def test_one_resource_that_is_asked_about_is_enough_for_a_pod(cluster: Cluster) -> None:
+    cluster.asked("asked")
+    cluster.overlooked.put(pod("both", GPU, "rdma/hca"))
+    cluster.overlooked.put(pod("both", GPU, "rdma/hca", node="n1"))
+    assert cluster.notes == []
+
+
+@pytest.mark.parametrize(("by", "count"), [("", "1"), ("cpu", "1"), (MIG, "0")])
+def test_pods_without_devices_are_not_told_of(cluster: Cluster, by: str, count: str) -> None:
+    cluster.asked("asked")
+    cluster.placed("plain", by=by, count=count)
+    assert cluster.notes == []
+
+
+def test_a_pod_with_claims_that_is_never_asked_about_lacks_the_marker(cluster: Cluster) -> None:
+    cluster.asked("asked")
+    with capture_logs() as logs:
+        cluster.placed("claiming", by="", claims=True)
+    (log,) = logs
+    (note,) = cluster.notes
+    for said in (note, log["event"]):
+        assert MARKER in said
+        assert "deploy/webhook" in said
+    assert "ml/claiming" in note
+    cluster.asked("marked", by=MARKER, claims=True)
+    assert cluster.notes == []
+
+
+@pytest.mark.parametrize("namespace", ["kube-system", "fettle-system"])
+def test_claims_in_namespaces_that_the_webhook_leaves_alone_are_not_told_of(
+    cluster: Cluster, namespace: str
+) -> None:
+    cluster.asked("asked")
+    cluster.placed("driver", by="", claims=True, namespace=namespace)
+    assert cluster.notes == []
+    cluster.placed("mig-a", by=MIG, namespace=namespace)
+    assert len(cluster.notes) == 1
+
+
+def test_a_resource_by_the_name_of_a_class_goes_by_the_marker(cluster: Cluster) -> None:
+    cluster.asked("asked")
+    cluster.placed("by-class", by="deviceclass.resource.kubernetes.io/gpu.example.com")
+    (note,) = cluster.notes
+    assert MARKER in note
+
+
+@pytest.mark.parametrize("ready", [True, False])
+async def test_what_the_extender_is_asked_about_counts_whatever_it_answers(
+    extender: Extender, ready: bool
+) -> None:
+    extender.show(b.node("n1", gpus=8))
+    extender.problem = "" if ready else "the first view is being built"
+    raw = b.gpu_pod()
+    await extender.filter(raw, "n1")
+    overlooked = extender.verbs.overlooked
+    for name, by in (("gpu", b.RESOURCE), ("mig", MIG)):
+        overlooked.put(pod(name, by=by))
+        overlooked.put(pod(name, by=by, node="n1"))
+    (note,) = overlooked.notes()
+    assert MIG in note
