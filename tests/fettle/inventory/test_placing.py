@@ -247,6 +247,50 @@ def test_a_fault_that_is_over_leaves_the_node(fleet: Fleet) -> None:
     assert scores(fleet.look()) == (1.0, {"gpu-0": 1.0})
 
 
+NAMED = ("", "GPU:0", "GPU:1", FULL, "GPU_UUID:GPU-u0", "GPU_UUID:GPU-u1", "PCI:0000:c1:00.0")
+PUBLISHED: tuple[tuple[dict[str, Any], ...], ...] = (
+    (),
+    (gpu(0), gpu(1)),
+    (gpu(1), gpu(0)),
+    (gpu(0),),
+    (gpu(1), gpu(2)),
+    ({"index": 0}, {"index": 1}),
+    ({"index": 1}, gpu(2)),
+    (gpu(0), mig(1, 1), mig(2, 1)),
+)
+CHANGES = st.lists(
+    st.tuples(
+        st.sampled_from(NAMED),
+        st.sampled_from(PUBLISHED),
+        st.sampled_from((0, 7, 8)),
+        st.sampled_from((0.0, 1.0, 3600.0)),
+    ),
+    max_size=8,
+)
+
+
+@given(CHANGES)
+def test_nothing_is_ill_of_which_nobody_says_that_it_is(
+    changes: list[tuple[str, tuple[dict[str, Any], ...], int, float]],
+) -> None:
+    """The monitor says of each GPU that it names no more that it is well."""
+    fleet = Fleet()
+    for named, devices, gpus, seconds in changes:
+        if named:
+            fleet.put(kinds.NODE, node(named, gpus=gpus))
+        else:
+            fleet.put(kinds.NODE, node(gpus=gpus) | {"status": {"conditions": [healthy()]}})
+        fleet.put(kinds.SLICE, slice_(*devices))
+        fleet.now += seconds
+        seen = fleet.look().nodes["n"]
+        devices_seen = [device.health for pool in seen.pools for device in pool.devices]
+        units = [unit.health for plugin in seen.plugins.values() for unit in plugin.units]
+        for health in (seen.health, *devices_seen, *units):
+            assert health.state is State.HEALTHY or health.score < 0.9  # by traces, if need be
+            if any(w.weight > 0.5 for w in health.evidence):
+                assert health.state is State.UNHEALTHY
+
+
 def healthy() -> dict[str, Any]:
     return {"type": "GpuMemWatch", "status": "False", "message": "No Health Failures"}
 
