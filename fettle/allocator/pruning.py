@@ -68,7 +68,7 @@ def _hopeless(
     for constraint in claim.constraints:
         bound = [p for p in single if constraint.concerns(p.request.name, p.name) and p.count]
         if _unsatisfiable(constraint, [(p.count, able[id(p)]) for p in bound], books):
-            return f"too few devices satisfy the constraint on {constraint.attribute}"
+            return f"claim {claim.name}: {_too_few(constraint)}"
     return ""
 
 
@@ -107,8 +107,12 @@ def _contended(
             if not constraint.distinct and not _servable(
                 constraint, needs, concerned, shared, books
             ):
-                return f"too few devices satisfy the constraint on {constraint.attribute}"
+                return f"claim {claim.name}: {_too_few(constraint)}"
     return ""
+
+
+def _too_few(constraint: Constraint) -> str:
+    return f"too few devices satisfy the constraint on {constraint.attribute}"
 
 
 def _drained(needs: Sequence[Need], shared: frozenset[int], books: Books) -> str:

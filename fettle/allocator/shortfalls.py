@@ -1,15 +1,19 @@
 """Why nothing can be allocated on a node, in words: for explanations only, never for an answer.
 
 A search that found nothing knows only that. Here each request is checked against every device by
-itself, with the checks of `taking`, and the causes that rule devices out are counted.
+itself, with the checks of `taking`, and the causes that rule devices out are counted; then each
+constraint, against the devices that its requests could have.
 """
 
 from collections import Counter
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from fettle.allocator import capacities
 from fettle.allocator import plans as planning
+from fettle.allocator.agreeing import Value, most, values_of
 from fettle.allocator.constraints import attribute
+from fettle.allocator.contending import Need
 from fettle.allocator.counters import Counters
 from fettle.allocator.outcomes import Aborted, Unclear
 from fettle.allocator.plans import Plan, Plans
@@ -18,8 +22,24 @@ from fettle.allocator.pruning import hopeless
 from fettle.allocator.searching import PAUSE
 from fettle.allocator.taking import Books, Match
 from fettle.allocator.tolerating import tolerated
-from fettle.asks.claims import ALL, Claim
+from fettle.asks.claims import ALL, Claim, Constraint
 from fettle.view import PoolView
+
+
+class _Reach(NamedTuple):
+    """What an alternative could have if nothing else were asked for.
+
+    `obstacles` says by candidate, of those that match, what keeps it away, "" where nothing does;
+    `reason`, why too few of them are left, "" where enough are.
+    """
+
+    plan: Plan
+    obstacles: Mapping[int, str]
+    reason: str = ""
+
+    @property
+    def free(self) -> list[int]:
+        return [at for at, obstacle in self.obstacles.items() if not obstacle]
 
 
 def shortfall(
@@ -31,36 +51,44 @@ def shortfall(
     """
     books = Books(claims, pools, match, profile)
     plans = planning.lay_out(claims, len(books.candidates))
+    reaches: list[list[list[_Reach]]] = []
     try:
         for requests in plans:
+            reaches.append([])
             for alternatives in requests:
-                reasons: dict[str, list[Plan]] = {}
+                alone = []
                 for plan in alternatives:
-                    reason = yield from _alone(plan, books, profile)
-                    reasons.setdefault(reason, []).append(plan)
-                if "" not in reasons:
-                    return "; ".join((*_told(reasons), *_lacking(alternatives, pools)))
+                    reach = yield from _alone(plan, books, profile)
+                    alone.append(reach)
+                if all(reach.reason for reach in alone):
+                    return "; ".join((*_told(alone), *_lacking(alternatives, pools)))
+                reaches[-1].append([reach for reach in alone if not reach.reason])
         known = yield from hopeless(claims, plans, books, profile)
     except (Aborted, Unclear) as error:
         return str(error)
-    return _without_attribute(claims, plans, books) or known or _together(claims, plans, books)
+    return (
+        _without_attribute(claims, plans, books)
+        or (yield from _constrained(claims, reaches, books, profile))
+        or known
+        or _together(claims, reaches, books)
+    )
 
 
-def _told(reasons: Mapping[str, Sequence[Plan]]) -> Iterator[str]:
-    for reason, plans in reasons.items():
+def _told(reaches: Sequence[_Reach]) -> Iterator[str]:
+    by_reason: dict[str, list[Plan]] = {}
+    for plan, _, reason in reaches:
+        by_reason.setdefault(reason, []).append(plan)
+    for reason, plans in by_reason.items():
         yield f"{', '.join(plan.told for plan in plans)}: {reason}"
 
 
-def _alone(plan: Plan, books: Books, profile: Profile) -> Generator[None, None, str]:
-    """Why an alternative cannot be met even if nothing else is asked for; "" if it can."""
-    obstacles: Counter[str] = Counter()
-    matching: list[int] = []
+def _alone(plan: Plan, books: Books, profile: Profile) -> Generator[None, None, _Reach]:
+    obstacles: dict[int, str] = {}
     in_use = 0
     for at in range(len(books.candidates)):
         try:
             if books.selectable(plan, at):
-                matching.append(at)
-                obstacles[_obstacle(plan, at, books, profile)] += 1
+                obstacles[at] = _obstacle(plan, at, books, profile)
         except (Aborted, Unclear):
             if plan.admin or not books.candidates[at].device.allocated:
                 raise
@@ -68,22 +96,34 @@ def _alone(plan: Plan, books: Books, profile: Profile) -> Generator[None, None, 
         if at % PAUSE == PAUSE - 1:
             yield
     books.exhaust()
-    free = obstacles.pop("", 0)
-    everything = plan.alternative.mode == ALL
-    if everything:
-        plan.everything = matching
-        plan.count = len(matching)
-    if matching and free >= plan.count:
-        return ""
-    if not matching and in_use:
+    if plan.alternative.mode == ALL:
+        plan.everything = [at for at in obstacles if books.could_fit(plan, at)]
+        plan.count = len(plan.everything)
+        obstacles = {at: obstacles[at] for at in plan.everything or obstacles}
+    reach = _Reach(plan, obstacles)
+    if len(reach.free) >= plan.count and plan.everything != []:
+        return reach
+    return reach._replace(reason=_too_few(reach, in_use, books))
+
+
+def _too_few(reach: _Reach, in_use: int, books: Books) -> str:
+    """`in_use` are the allocated devices that cannot be told to match or not."""
+    plan, obstacles, _ = reach
+    if not obstacles and in_use:
         held = f"{in_use} {'device is' if in_use == 1 else 'devices are'} allocated"
         return f"{held}, and no other device on this node matches"
-    if not matching:
+    if not obstacles:
         return "no device on this node matches" if books.candidates else "there are no devices here"
+    everything = plan.alternative.mode == ALL
     asked = "all" if everything else plan.count
-    counted = ", ".join(f"{number} {why}" for why, number in obstacles.most_common())
-    match = f"{len(matching)} {'device matches' if len(matching) == 1 else 'devices match'}"
-    return f"{asked} requested, {match}" + (f": {counted}" if counted else "")
+    match = f"{len(obstacles)} {'device matches' if len(obstacles) == 1 else 'devices match'}"
+    counted = _counted(filter(None, obstacles.values()))
+    once = not everything and not books.shareable().isdisjoint(reach.free)
+    return (
+        f"{asked} requested, {match}"
+        + (f": {counted}" if counted else "")
+        + (" (a request takes at most one share of each device)" if once else "")
+    )
 
 
 def _obstacle(plan: Plan, at: int, books: Books, profile: Profile) -> str:
@@ -107,11 +147,12 @@ def _obstacle(plan: Plan, at: int, books: Books, profile: Profile) -> str:
             return "of a kind that is disabled (DRAPartitionableDevices)"
         if not Counters(profile.quirks).reserve(pool, device):
             return f"for which the counters of pool {pool.name} do not suffice"
-    if features.device_taints and not tolerated(device.taints, plan.alternative.tolerations):
+    taints = device.taints if features.device_taints else ()
+    if not features.device_taint_rules:
+        taints = taints[: len(published.device.taints or ())]  # the slice's own
+    if not tolerated(taints, plan.alternative.tolerations):
         keys = dict.fromkeys(
-            taint.key
-            for taint in device.taints
-            if not tolerated((taint,), plan.alternative.tolerations)
+            taint.key for taint in taints if not tolerated((taint,), plan.alternative.tolerations)
         )
         return f"tainted ({', '.join(keys)})"
     return ""
@@ -155,18 +196,84 @@ def _without_attribute(claims: Sequence[Claim], plans: Plans, books: Books) -> s
     return ""
 
 
-def _together(claims: Sequence[Claim], plans: Plans, books: Books) -> str:
-    """Of requests that could each be met alone: what it may be that they do not share."""
-    every = [plan for requests in plans for alternatives in requests for plan in alternatives]
-    meant = [
-        candidate
-        for at, candidate in enumerate(books.candidates)
-        if any(plan.matches[at] for plan in every)
+def _constrained(
+    claims: Sequence[Claim],
+    reaches: Sequence[Sequence[Sequence[_Reach]]],
+    books: Books,
+    profile: Profile,
+) -> Generator[None, None, str]:
+    """A constraint that cannot be met even if nothing else were asked for; "" if none is plain."""
+    for claim, requests in zip(claims, reaches, strict=True):
+        for constraint in claim.constraints:
+            if constraint.distinct and profile.quirks.distinct_by_request:
+                continue  # then some values may come twice
+            concerned = [
+                alternatives
+                for alternatives in requests
+                if all(constraint.concerns(r.plan.request.name, r.plan.name) for r in alternatives)
+            ]
+            lists = profile.features.list_type_attributes
+            if why := (yield from _short_of(constraint, concerned, books, lists=lists)):
+                return why
+    return ""
+
+
+def _short_of(
+    constraint: Constraint, concerned: Sequence[Sequence[_Reach]], books: Books, *, lists: bool
+) -> Generator[None, None, str]:
+    """How few devices go together by a constraint of the requests `concerned`, "" if enough do.
+
+    Of a list of alternatives, the one that needs least may have whatever any of them may have.
+    """
+    needs = [
+        Need(min(r.plan.count for r in a), sorted({at for r in a for at in r.free}))
+        for a in concerned
     ]
+    reaches = [reach for alternatives in concerned for reach in alternatives]
+    obstacles = {at: why for reach in reaches for at, why in reach.obstacles.items()}
+    obstacles |= {at: "" for need in needs for at in need.able}
+    values: dict[int, Collection[Value]] = {}
+    for looked, at in enumerate(obstacles):
+        if looked % PAUSE == PAUSE - 1:
+            yield
+        found = values_of(constraint, books.candidates[at].device, lists=lists)
+        if found is None:
+            return ""
+        values[at] = found
+    best = yield from most(constraint, needs, values, books.shareable())
+    requested = sum(need.number for need in needs)
+    if best.number >= requested:
+        return ""
+    causes = [why for at, why in obstacles.items() if why and best.wanted & set(values[at])]
+    causes += ["without the attribute" for at, why in obstacles.items() if not (why or values[at])]
+    details = [] if best.value is None else [f"value {best.value}"]
+    details += [_counted(causes, more=best.number > 0)] if causes else []
+    varied = requested < sum(max(r.plan.count for r in a) for a in concerned)
+    return (
+        f"{', '.join(reach.plan.told for reach in reaches)}: "
+        f"{'at least ' if varied else ''}{requested} requested with "
+        f"{'different values' if constraint.distinct else 'a common value'} of "
+        f"{constraint.attribute}, {f'at most {best.number}' if best.number else 'none'} available"
+        + (f" ({'; '.join(details)})" if details else "")
+    )
+
+
+def _counted(obstacles: Iterable[str], *, more: bool = False) -> str:
+    counts = Counter(obstacles).most_common()
+    return ", ".join(f"{number} {'more ' if more else ''}{why}" for why, number in counts)
+
+
+def _together(
+    claims: Sequence[Claim], reaches: Sequence[Sequence[Sequence[_Reach]]], books: Books
+) -> str:
+    """Of requests that could each be met alone: what it may be that they do not share."""
+    every = [reach for requests in reaches for alternatives in requests for reach in alternatives]
+    meant = [books.candidates[at] for at in sorted({at for reach in every for at in reach.free})]
     causes = dict.fromkeys(
         (
             *(
-                f"{'distinctAttribute' if c.distinct else 'matchAttribute'} {c.attribute}"
+                f"{'distinctAttribute' if c.distinct else 'matchAttribute'} {c.attribute} "
+                f"of claim {claim.name}"
                 for claim in claims
                 for c in claim.constraints
             ),
@@ -174,6 +281,6 @@ def _together(claims: Sequence[Claim], plans: Plans, books: Books) -> str:
             *(f"capacity of {d.id}" for _, d in meant if d.published.multiple),
         )
     )
-    single = sum(len(requests) for requests in plans) == 1
+    single = sum(len(requests) for requests in reaches) == 1
     subject = "too few devices fit together" if single else "not all requests can be met together"
     return f"{subject} ({', '.join(causes) or 'they compete for the same devices'})"

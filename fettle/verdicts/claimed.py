@@ -2,7 +2,7 @@
 worth. Pure; `allocator` knows which, `acceptance` knows whether a policy takes them.
 """
 
-from collections.abc import Callable, Collection, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from functools import partial
 
 import msgspec
@@ -14,7 +14,7 @@ from fettle.allocator.committing import after
 from fettle.allocator.profiles import CURRENT, Profile
 from fettle.asks.asks import Bound
 from fettle.asks.claims import ALL, Alternative, Claim
-from fettle.model import UNKNOWN_SCORE, Health, State
+from fettle.model import UNKNOWN_SCORE, DeviceId, Health, State
 from fettle.verdicts import ranking
 from fettle.verdicts.acceptance import Acceptance
 from fettle.verdicts.parts import UNDECIDED_VALUE, Choice, Part, unfit_part
@@ -40,10 +40,9 @@ def bound_part(bound: Bound, node: NodeView, acceptance: Acceptance) -> Part:
     """A claim that is allocated already pins the pod: its very devices are judged."""
     part = Part(frozenset(h.device.driver for h in bound.held))
     if not is_usable(bound, node):
-        devices = ", ".join(str(held.device) for held in bound.held[:MOST_TOLD])
-        more = ", …" if len(bound.held) > MOST_TOLD else ""
+        devices = _listed([held.device for held in bound.held])
         told = f"claim {bound.name} is allocated to other nodes"
-        return unfit_part(f"{told} (it holds {devices}{more})" if devices else told, node)
+        return unfit_part(f"{told} (it holds {devices})" if devices else told, node)
     wanted = {held.device for held in bound.held}
     pools = {(id_.driver, id_.pool) for id_ in wanted}
     here = [
@@ -69,11 +68,17 @@ def bound_part(bound: Bound, node: NodeView, acceptance: Acceptance) -> Part:
     return _judged(part, given, acceptance, how="is allocated")
 
 
+def _listed(devices: Sequence[DeviceId]) -> str:
+    more = ", …" if len(devices) > MOST_TOLD else ""
+    return ", ".join(map(str, devices[:MOST_TOLD])) + more
+
+
 class Allocator(msgspec.Struct, frozen=True):
     """What allocating needs besides the claims and the node.
 
     `driver` tells the driver whose devices alone an expression can match, "" where it may be any.
-    `explains`: it is worth the time to find out why nothing can be allocated.
+    `explains`: it is worth the time to find out why nothing can be allocated, or what a claim that
+    can be allocated would then wait for.
     """
 
     match: Match
@@ -151,6 +156,8 @@ def claims_part(
         )
         predicted = msgspec.structs.replace(predicted, reason=why)
     part = _predicted_part(claims, predicted, node, acceptance)
+    if allocator.explains:
+        part.notes += _awaited(claims, predicted)
     if part.refusals or part.required:
         feasible = yield from allocator.searching(claims, node, acceptance)
         if feasible.found is Found.FITS:
@@ -168,6 +175,17 @@ def claims_part(
     if takers:
         part.notes.append(f"up to {takers} pods with the same needs may be placed here first")
     return part
+
+
+def _awaited(claims: Sequence[Claim], predicted: Allocated) -> Iterator[str]:
+    """The binding conditions that the pod waits for once it has these devices."""
+    devices: dict[tuple[str, tuple[str, ...]], dict[DeviceId, None]] = {}
+    for taken in predicted.devices:
+        if conditions := taken.device.device.binding_conditions:
+            devices.setdefault((claims[taken.claim].name, conditions), {})[taken.device.id] = None
+    for (name, conditions), found in devices.items():
+        awaited = f"{'condition' if len(conditions) == 1 else 'conditions'} {', '.join(conditions)}"
+        yield f"claim {name} would wait for {awaited} of {_listed(list(found))}"
 
 
 def _worth_later(

@@ -1,8 +1,10 @@
 """What holds for every allocation, whatever the node and whatever is asked for."""
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 
+import msgspec
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -17,7 +19,7 @@ from fettle.allocator import (
     shortfall,
 )
 from fettle.allocator.committing import after
-from fettle.allocator.profiles import CURRENT
+from fettle.allocator.profiles import CURRENT, Profile
 from fettle.allocator.taking import Acceptable
 from fettle.allocator.tolerating import tolerated
 from fettle.allocator.versions import of_version
@@ -28,6 +30,7 @@ from tests.fettle.allocator.cases import Raw
 from tests.fettle.allocator.wild import cases
 
 BUDGET = Budget(steps=3000, seconds=60.0)
+PROFILES = [CURRENT, *map(of_version, ("v1.36.1", "v1.36.3"))]
 
 
 def allocation(
@@ -147,3 +150,26 @@ def test_where_nothing_is_found_there_are_words_for_it(case: Raw) -> None:
     found = allocation(case)
     assume(found.found is Found.NONE or found.on_node)
     assert run(shortfall(wanted(case), seen(case), match(), CURRENT))
+
+
+@given(cases(), st.sampled_from(PROFILES))
+def test_what_is_told_of_requests_keeps_them_from_being_met_by_themselves(
+    case: Raw, profile: Profile
+) -> None:
+    asked, pools = wanted(case), seen(case)
+    found = allocate(asked, pools, match(), profile, budget=BUDGET)
+    assume(found.found is Found.NONE or found.on_node)
+    said = run(shortfall(asked, pools, match(), profile))
+    told = set(re.findall(r"\b([cd])/(r\d)", said.split(": ")[0]))
+    assume(told)
+    alone = [
+        msgspec.structs.replace(
+            claim,
+            requests=tuple(r for r in claim.requests if (claim.name, r.name) in told),
+            constraints=claim.constraints
+            if "constraint" in said or "requested with" in said
+            else (),
+        )
+        for claim in asked
+    ]
+    assert allocate(alone, pools, match(), profile, budget=BUDGET).found is not Found.FITS

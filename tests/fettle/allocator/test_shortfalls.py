@@ -1,11 +1,17 @@
 """The words for why nothing can be allocated on a node."""
 
+import re
+from itertools import product
 from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
 
-from fettle.allocator import AMPLE, Found, allocate, run, shortfall
+from fettle.allocator import AMPLE, Budget, Found, allocate, run, shortfall
+from fettle.allocator.profiles import CURRENT, Features, Profile
+from fettle.allocator.versions import of_version
 from fettle.amounts import amount
 from fettle.asks.claims import ALL, Alternative, Claim, Constraint, Request
 from fettle.model import DeviceId
@@ -29,11 +35,13 @@ def request(name: str = "g", count: int = 1, **fields: Any) -> Request:
     return Request(name, (Alternative(name, b.DRIVER, **fields),))
 
 
-def why(*pools: PoolView, requests: tuple[Request, ...], **fields: Any) -> str:
+def why(
+    *pools: PoolView, requests: tuple[Request, ...], profile: Profile = CURRENT, **fields: Any
+) -> str:
     claims = (Claim("k", requests, **fields),)
-    found = allocate(claims, pools, match, budget=AMPLE)
+    found = allocate(claims, pools, match, profile, budget=AMPLE)
     assert found.found is Found.NONE or found.on_node, found
-    return run(shortfall(claims, pools, match))
+    return run(shortfall(claims, pools, match, profile))
 
 
 def partition(name: str, takes: int) -> DeviceView:
@@ -46,14 +54,28 @@ def partition(name: str, takes: int) -> DeviceView:
     return DeviceView(published, (), b.health(1.0))
 
 
-def nic(size: str, used: str = "0") -> DeviceView:
+def nic(size: str, used: str = "0", name: str = "nic") -> DeviceView:
     capacities = {"bw": Capacity(amount(size), None)}
-    raw = resource.Device(name="nic", allow_multiple_allocations=True)
-    id_ = DeviceId(b.DRIVER, "n", "nic")
+    raw = resource.Device(name=name, allow_multiple_allocations=True)
+    id_ = DeviceId(b.DRIVER, "n", name)
     published = Published(id_, raw, capacities=capacities, plain=False)
     return DeviceView(
         published, (), b.health(1.0), shared=used != "0", consumed={"bw": amount(used).nano}
     )
+
+
+def numa(name: str, *values: object, **fields: Any) -> DeviceView:
+    """With the attribute `numa`: one value, a list of numbers, or none."""
+    if not values:
+        return b.device(name, **fields)
+    kind = {int: "int_", str: "string", bool: "bool_"}[type(values[0])]
+    numa = {"ints": values} if len(values) > 1 else {kind: values[0]}
+    return b.device(name, attributes={"numa": DeviceAttribute(**numa)}, **fields)
+
+
+NUMA = f"{b.DRIVER}/numa"
+SAME, DISTINCT = Constraint(NUMA), Constraint(NUMA, distinct=True)
+LISTS = Profile(Features(list_type_attributes=True))
 
 
 def test_devices_that_match_are_counted_by_what_keeps_them_away() -> None:
@@ -157,7 +179,9 @@ def test_an_attribute_that_devices_do_not_share_or_do_not_have_is_named() -> Non
     pool = b.pool(b.device("a", attributes=numa[0]), b.device("b", attributes=numa[1]))
     constraint = Constraint(f"{b.DRIVER}/numa")
     said = why(pool, requests=(request(count=2),), constraints=(constraint,))
-    assert said == f"too few devices satisfy the constraint on {b.DRIVER}/numa"
+    assert said == (
+        f"k/g: 2 requested with a common value of {b.DRIVER}/numa, at most 1 available (value 0)"
+    )
     bare = b.pool(b.device("a"), b.device("b"))
     said = why(bare, requests=(request(count=2),), constraints=(constraint,))
     assert said.startswith(f"k/g: no matching device has the attribute {b.DRIVER}/numa")
@@ -184,3 +208,218 @@ def test_alternatives_that_fail_alike_are_told_once() -> None:
     assert said == (
         "k/g/2, k/g/3, k/g/4: there are no devices here; pool n4 is incomplete: 1 of 2 slices"
     )
+
+
+# -- constraints
+
+
+def test_what_keeps_more_devices_of_a_common_value_away_is_told() -> None:
+    free = (numa("a", 0), numa("b", 0), numa("c", 1), numa("d", 1))
+    pool = b.pool(*free, numa("e", 1, taints=XID), numa("f", 0))
+    said = why(pool, requests=(request(count=4),), constraints=(SAME,))
+    assert said == (
+        f"k/g: 4 requested with a common value of {NUMA}, at most 3 available (value 0)"
+    )
+    said = why(b.pool(*pool.devices[:5]), requests=(request(count=3),), constraints=(SAME,))
+    assert said == (
+        f"k/g: 3 requested with a common value of {NUMA}, at most 2 available "
+        "(value 1; 1 more tainted (xid))"
+    )
+
+
+def test_the_claim_and_the_requests_of_a_constraint_are_told() -> None:
+    pool = b.pool(numa("a", 0), numa("b", 1), numa("c", "x"), numa("d", True))
+    other = Claim("other", (request(),))
+    constraint = Constraint(NUMA, requests=frozenset(("x", "y")))
+    constrained = Claim("k", (request("x"), request("y"), request("z")), (constraint,))
+    for claims in ((constrained, other), (other, constrained)):
+        assert run(shortfall(claims, (pool,), match)) == (
+            f"k/x, k/y: 2 requested with a common value of {NUMA}, at most 1 available (value 0)"
+        )
+
+
+def test_devices_without_the_attribute_are_told() -> None:
+    pool = b.pool(numa("a", "x"), numa("b"), numa("c"), numa("d", "x", allocated=True))
+    said = why(pool, requests=(request(count=2),), constraints=(SAME,))
+    assert said == (
+        f"k/g: 2 requested with a common value of {NUMA}, at most 1 available "
+        '(value "x"; 2 more without the attribute, 1 more allocated)'
+    )
+    pool = b.pool(numa("a"), numa("b", True, taints=XID))
+    said = why(pool, requests=(request(),), constraints=(SAME,))
+    assert said == (
+        f"k/g: 1 requested with a common value of {NUMA}, none available "
+        "(1 tainted (xid), 1 without the attribute)"
+    )
+
+
+def test_different_values_are_counted() -> None:
+    pool = b.pool(*(numa(n, 0) for n in "ab"), numa("c", 1), numa("d", 2, taints=XID))
+    said = why(pool, requests=(request("x", 2), request("y")), constraints=(DISTINCT,))
+    assert said == (
+        f"k/x, k/y: 3 requested with different values of {NUMA}, at most 2 available "
+        "(1 more tainted (xid))"
+    )
+
+
+def test_of_lists_the_values_are_counted() -> None:
+    pool = b.pool(numa("a", 0, 1), numa("b", 1, 2), numa("c", 2), numa("d", 1, taints=XID))
+    said = why(pool, requests=(request(count=3),), constraints=(SAME,), profile=LISTS)
+    assert said == (
+        f"k/g: 3 requested with a common value of {NUMA}, at most 2 available "
+        "(value 1; 1 more tainted (xid))"
+    )
+    pool = b.pool(numa("a", 0, 1), numa("b", 1), numa("c", 0))
+    said = why(pool, requests=(request(count=3),), constraints=(DISTINCT,), profile=LISTS)
+    assert said == (f"k/g: 3 requested with different values of {NUMA}, at most 2 available")
+
+
+def test_alternatives_that_need_different_numbers_need_at_least_the_smallest() -> None:
+    listed = tuple(Alternative(f"g/{n}", b.DRIVER, (GPU,), count=n) for n in (2, 3, 9))
+    pool = b.pool(numa("a", 0), numa("b", 1), numa("c", 2))
+    said = why(pool, requests=(Request("g", listed, listed=True),), constraints=(SAME,))
+    assert said == (
+        f"k/g/2, k/g/3: at least 2 requested with a common value of {NUMA}, "
+        "at most 1 available (value 0)"
+    )
+
+
+def test_a_constraint_that_is_not_plainly_at_fault_is_told_with_its_claim() -> None:
+    pool = b.pool(numa("a", 0, 1), numa("b", 1, 2), numa("c", 0, 2))
+    said = why(pool, requests=(request(count=2),), constraints=(DISTINCT,), profile=LISTS)
+    assert said == f"too few devices fit together (distinctAttribute {NUMA} of claim k)"
+
+
+# -- shares
+
+
+def test_a_request_takes_at_most_one_share_of_a_device() -> None:
+    wanted = request(count=3, capacity=(("bw", amount("4")),))
+    pool = b.pool(nic("8", name="a"), nic("2", name="b"))
+    assert why(pool, requests=(wanted,)) == (
+        "k/g: 3 requested, 2 devices match: 1 with too little capacity "
+        "(a request takes at most one share of each device)"
+    )
+
+
+def test_mode_all_leaves_out_what_is_too_small() -> None:
+    everything = request("x", mode=ALL, capacity=(("bw", amount("4")),))
+    pool = b.pool(nic("8", name="a"), nic("2", name="b"))
+    said = why(pool, requests=(everything, request("y", 3)))
+    assert said.startswith("k/y: 3 requested, 2 devices match")
+    small = b.pool(nic("2", name="a"))
+    assert why(small, requests=(everything,)) == (
+        "k/x: all requested, 1 device matches: 1 with too little capacity"
+    )
+
+
+def test_taints_of_rules_count_where_the_scheduler_sees_rules() -> None:
+    pool = b.pool(b.device("a", taints=XID))
+    blind = Profile(Features(device_taint_rules=False))
+    said = why(pool, requests=(request(count=2),), profile=blind)
+    assert said == "k/g: 2 requested, 1 device matches"
+
+
+# -- what is told is true
+
+VALUES = st.sampled_from([(), (0,), (0,), (1,), (1,), ("x",), (True,)])
+LISTED = st.one_of(VALUES, st.sampled_from([(0, 1), (1, 2), (0, 2)]))
+PROFILES = [CURRENT, LISTS, of_version("v1.36.1"), of_version("v1.36.3")]
+ANY, EVEN = "any", "even"
+EXHAUSTIVE = Budget(steps=200_000, seconds=60.0, prune_after=None)
+TOLD = re.compile(r"(.+): (?:at least )?(\d+) requested with .*, (?:at most (\d+)|none) available")
+
+
+def by_number(expression: str, device: DeviceView) -> Outcome:
+    return NO_MATCH if expression == EVEN and int(device.id.device[1:]) % 2 else MATCH
+
+
+@st.composite
+def requests(draw: st.DrawFn, name: str) -> Request:
+    names = draw(st.sampled_from([[name], [name], [f"{name}/a", f"{name}/b"]]))
+    alternatives = tuple(
+        Alternative(
+            each,
+            b.DRIVER,
+            (draw(st.sampled_from([ANY, EVEN])),),
+            count=draw(st.integers(1, 3)),
+            capacity=draw(st.sampled_from([None, None, (("bw", amount("2")),)])),
+        )
+        for each in names
+    )
+    return Request(name, alternatives, listed=len(names) > 1)
+
+
+@st.composite
+def nodes(draw: st.DrawFn, profile: Profile) -> PoolView:
+    values = LISTED if profile.features.list_type_attributes else VALUES
+    devices = []
+    for number in range(draw(st.integers(2, 6))):
+        state: dict[str, Any] = draw(
+            st.sampled_from([{}, {}, {}, {"taints": XID}, {"allocated": True}])
+        )
+        device = numa(f"d{number}", *draw(values), **state)
+        devices.append(shareable(device) if draw(st.integers(0, 4)) == 0 else device)
+    return b.pool(*devices)
+
+
+def shareable(device: DeviceView) -> DeviceView:
+    raw = msgspec.structs.replace(device.device, allow_multiple_allocations=True)
+    capacities = {"bw": Capacity(amount("4"), None)}
+    return msgspec.structs.replace(
+        device,
+        published=msgspec.structs.replace(
+            device.published, device=raw, capacities=capacities, plain=False
+        ),
+    )
+
+
+def fits(requests: list[Request], constraint: Constraint, pool: PoolView, profile: Profile) -> bool:
+    claims = (Claim("k", tuple(requests), (constraint,)),)
+    found = allocate(claims, (pool,), by_number, profile, budget=EXHAUSTIVE).found
+    assert found in (Found.FITS, Found.NONE)
+    return found is Found.FITS
+
+
+@settings(suppress_health_check=[HealthCheck.filter_too_much])
+@given(st.data(), st.sampled_from(PROFILES), st.booleans())
+def test_no_search_finds_more_devices_that_agree_than_are_told(
+    data: st.DataObject, profile: Profile, distinct: bool
+) -> None:
+    pool = data.draw(nodes(profile))
+    asked = [data.draw(requests(name)) for name in "xyz"[: data.draw(st.integers(1, 3))]]
+    only = data.draw(st.sampled_from([(), ("x",), ("x", "y")]))
+    constraint = Constraint(NUMA, distinct=distinct, requests=frozenset(only))
+    assume(not fits(asked, constraint, pool, profile))
+    claims = (Claim("k", tuple(asked), (constraint,)),)
+    told = TOLD.match(run(shortfall(claims, (pool,), by_number, profile)))
+    assume(told is not None)
+    assert told is not None
+    names = {each.removeprefix("k/") for each in told[1].split(", ")}
+    meant = [[a for a in request.alternatives if a.name in names] for request in asked]
+    fewest = [min((a.count for a in alternatives), default=0) for alternatives in meant]
+    requested, most = int(told[2]), int(told[3] or 0)
+    assert most < requested == sum(fewest)
+
+    def reachable(number: int) -> bool:
+        """Whether a search finds so many devices for parts of these requests."""
+        parts = [
+            [None, *((a, count) for a in alternatives for count in range(1, least + 1))]
+            for alternatives, least in zip(meant, fewest, strict=True)
+        ]
+        return any(
+            fits([_part(*part) for part in chosen if part], constraint, pool, profile)
+            for chosen in product(*parts)
+            if sum(part[1] for part in chosen if part) == number
+        )
+
+    assert not reachable(most + 1)
+    shared = any(device.published.multiple for device in pool.devices)
+    listed = any(len(alternatives) > 1 for alternatives in meant)
+    exact = not listed and not shared and not (distinct and profile is LISTS)
+    assert not exact or reachable(most)
+
+
+def _part(alternative: Alternative, count: int) -> Request:
+    name, *_ = alternative.name.split("/")
+    return Request(name, (msgspec.structs.replace(alternative, count=count),))

@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from fettle.allocator.profiles import Features, Profile
 from fettle.asks.asks import Ask, Bound, Units
 from fettle.asks.claims import Alternative, Claim, Held, Request
 from fettle.model import State
@@ -145,6 +146,38 @@ def test_what_an_allocated_claim_still_waits_for_is_told() -> None:
     assert answer.fits
     assert answer.unfit == ()
     assert answer.notes == ("claim gpu is waiting for condition Ready of x",)
+
+
+def binding(name: str, *conditions: str) -> DeviceView:
+    view = b.device(name)
+    raw = msgspec.structs.replace(view.device, binding_conditions=conditions)
+    return msgspec.structs.replace(
+        view, published=msgspec.structs.replace(view.published, device=raw)
+    )
+
+
+def test_what_a_claim_would_wait_for_once_it_is_allocated_is_told_where_that_is_asked_for() -> None:
+    devices = (*(binding(name, "Ready") for name in "abcd"), binding("e", "Ready", "Up"))
+    pool = b.pool(*devices, b.device("f"))
+    ask = Ask(INFERENCE, claims=(Claim("gpu", (wanted("x", 6),)), Claim("c")))
+    node = b.node(pools=(pool,))
+    acceptance = Acceptance(INFERENCE.placement)
+    explaining = Allocator(every_device, explains=True)
+    assert judge(ask, node, acceptance, explaining).notes == (
+        "claim gpu would wait for condition Ready of "
+        "gpu.example.com/n/a, gpu.example.com/n/b, gpu.example.com/n/c, …",
+        "claim gpu would wait for conditions Ready, Up of gpu.example.com/n/e",
+    )
+    assert judge(ask, node, acceptance, Allocator(every_device)).notes == ()
+
+
+def test_where_binding_conditions_are_off_no_claim_would_wait_for_any() -> None:
+    off = Profile(Features(device_binding_and_status=False))
+    node = b.node(pools=(b.pool(binding("a", "Ready"), b.device("b")),))
+    allocator = Allocator(every_device, off, explains=True)
+    answer = judge(request(INFERENCE), node, Acceptance(INFERENCE.placement), allocator)
+    assert [choice.device.device for choice in answer.devices] == ["b"]
+    assert answer.notes == ()
 
 
 def test_the_alternative_that_would_be_taken_is_named() -> None:
