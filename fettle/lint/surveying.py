@@ -29,7 +29,9 @@ class Evaluator(Protocol):
 
     def reads(self, expression: str) -> Reads: ...
 
-    async def nearest(self, expression: str, devices: Sequence[tuple[str, Device]]) -> str: ...
+    async def nearest(
+        self, expressions: Iterable[str], devices: Sequence[tuple[str, Device]]
+    ) -> str: ...
 
     async def evaluate(
         self, expressions: Iterable[str], devices: Iterable[tuple[str, Device]]

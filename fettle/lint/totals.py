@@ -38,8 +38,7 @@ async def nearest_miss(selection: Selection, survey: Survey, evaluator: Evaluato
         await slices.pause()
     missed = [survey.missed[-at] for _, at in sorted(sizes, reverse=True)]
     devices = [(device.id.driver, device.device) for device in missed]
-    found = [await evaluator.nearest(e, devices) for e in selection.of_request]
-    return " and ".join(filter(None, found))
+    return await evaluator.nearest(selection.of_request, devices)
 
 
 def _size(device: DeviceView, reads: Iterable[Read]) -> list[tuple[int, ...]]:

@@ -4,6 +4,6 @@
 `tokens` and `parsing` (with `macros`) make a tree, `checking` and `validating` refuse what
 Kubernetes' compiler refuses, `compiling` makes a program of it, `evaluating` runs that on a row.
 `declarations` collects the functions of the libraries, `inspecting` says for people what the
-nearest device lacks. All of these run only in the worker process; nothing on the loop's side
-imports them.
+nearest device lacks, in the words of `shortfalls`. All of these run only in the worker process;
+nothing on the loop's side imports them.
 """

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from fettle.selectors.containers import MAPS, ordered
+from fettle.selectors.conversions import key_text, type_name
 from fettle.selectors.values import NOTHING, CelError, Frame, Optional, Run, Uint, Value
 
 KEYS = (str, int, Uint, bool, float)
@@ -26,14 +27,14 @@ def look(value: Value, key: Value) -> Value:
     if isinstance(value, MAPS):
         found = value.find(key, _MISSING)
         if found is _MISSING:
-            raise CelError(f"no such key: {key}")
+            raise CelError(f"no such key: {key_text(key)}")
         return found
     if isinstance(value, list):
         at = _position(key)
         if not 0 <= at < len(value):
-            raise CelError(f"index out of bounds: {key}")
+            raise CelError(f"index out of bounds: {key_text(key)}")
         return ordered(value)[at]
-    raise CelError(f"no such key: {key}")
+    raise CelError(f"no such key: {key_text(key)}")
 
 
 def peek(value: Value, key: Value) -> Value:
@@ -51,7 +52,9 @@ def _position(key: Value) -> int:
         return int(key)
     if type(key) is float and key.is_integer() and abs(key) < 2**63:
         return int(key)
-    raise CelError(f"unsupported index {key!r} in list")
+    if isinstance(key, (int, float)) and type(key) is not bool:
+        raise CelError(f"unsupported index value {key_text(key)} in list")
+    raise CelError(f"unsupported index type '{type_name(key)}' in list")
 
 
 def strict(base: Run, keys: Sequence[str | Value]) -> Run:
@@ -114,5 +117,5 @@ def _walk(frame: Frame, value: Value, steps: Sequence[Step]) -> Value:
 
 def _key(key: Value) -> Value:
     if type(key) not in KEYS:
-        raise CelError(f"invalid qualifier type: {type(key).__name__}")
+        raise CelError(f"invalid qualifier type: {type_name(key)}")
     return key

@@ -58,24 +58,19 @@ class Code(NamedTuple):
 
 
 class Program(NamedTuple):
-    """A compiled expression; `tree` is kept for analysis, `terms` are the sides of its `&&`s."""
+    """A compiled expression; `tree` is kept for analysis."""
 
     run: Run
     slots: int
     tree: Node
 
-    def terms(self) -> list[tuple[Node, "Program"]]:
-        """What must all be true for the whole to be, each as a program of its own."""
-        return [
-            (term, Program(_Compiler().code(term).run, self.slots, term))
-            for term in _conjuncts(self.tree)
-        ]
+    def terms(self) -> list[Node]:
+        """What must all be true for the whole to be."""
+        return syntax.operands(self.tree, syntax.AND)
 
-
-def _conjuncts(node: Node) -> list[Node]:
-    if isinstance(node, Call) and node.function == syntax.AND:
-        return [term for arg in node.args for term in _conjuncts(arg)]
-    return [node]
+    def part(self, node: Node) -> "Program":
+        """A part of it as a program of its own."""
+        return Program(_Compiler().code(node).run, self.slots, node)
 
 
 def build(source: str, environment: Environment = STORED) -> Program:

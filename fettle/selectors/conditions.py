@@ -1,17 +1,19 @@
-"""A condition that compares something with something else: its sides, and what holds instead.
+"""What kind of condition a part of an expression is, and which values of the device it is about.
 
-Runs where expressions are compiled. Nothing is evaluated here.
+Runs in the worker.
 """
 
 import math
 from typing import NamedTuple, TypeGuard
 
-from fettle.selectors import quantities, rows, syntax
+from fettle.selectors import syntax
+from fettle.selectors.amounts import Held
+from fettle.selectors.comparing import NUMBERS
 from fettle.selectors.reading import path
-from fettle.selectors.rows import Read
-from fettle.selectors.syntax import Call, Literal, Node
+from fettle.selectors.rows import Field, Read
+from fettle.selectors.syntax import Again, Call, Ident, Literal, Node, Select
+from fettle.selectors.trials import Trial
 from fettle.selectors.values import Uint
-from fettle.wire.resource import Device, DeviceAttribute
 
 _ORDERS = frozenset((-1, 0, 1))
 """How one side may stand to the other: below, equal, above."""
@@ -25,7 +27,7 @@ _TRUE_FOR = {
     "isLessThan": {-1},
     "isGreaterThan": {1},
 }
-_WORDS = {
+_SIGNS = {
     frozenset((0,)): "==",
     frozenset((-1, 1)): "!=",
     frozenset((-1,)): "<",
@@ -33,53 +35,71 @@ _WORDS = {
     frozenset((1,)): ">",
     frozenset((0, 1)): ">=",
 }
+_VERBS = {
+    syntax.IN: ("is in", "is not in"),
+    "startsWith": ("starts with", "does not start with"),
+    "endsWith": ("ends with", "does not end with"),
+    "contains": ("contains", "does not contain"),
+    "includes": ("includes", "does not include"),
+    "matches": ("matches", "does not match"),
+}
+"""What is said of the two where the condition is true, and where it is false."""
 
 
 class Sides(NamedTuple):
-    """`holds`: what is true between the two where the condition is not ("<", "is not in")."""
+    """Two sides, and what is said between them: "<", "is not in"."""
 
     left: Node
-    holds: str
+    relation: str
     right: Node
 
+    @property
+    def are_compared(self) -> bool:
+        return self.relation in _SIGNS.values()
 
-def sides(term: Node, *, negated: bool = False) -> Sides | None:
-    """The sides of a comparison, with the device's value on the left if one side is one."""
-    if not isinstance(term, Call):
+
+def sides(condition: Node, *, true: bool) -> Sides | None:
+    """How the sides of a comparison stand to each other where it is true, or false; with the
+    device's value on the left if one side is one."""
+    if not isinstance(condition, Call):
         return None
-    if term.function == syntax.NOT:
-        return sides(term.args[0], negated=not negated)
-    if term.function == syntax.IN:
-        return Sides(term.args[0], "is in" if negated else "is not in", term.args[1])
-    if term.function not in _TRUE_FOR:
+    operands = _operands(condition)
+    if condition.function in _VERBS and len(operands) == 2:
+        return Sides(operands[0], _VERBS[condition.function][not true], operands[1])
+    if condition.function not in _TRUE_FOR:
         return None
-    left, right = _operands(term)
-    true_for = _ORDERS & _TRUE_FOR[term.function]
+    left, right = operands
+    orders = _ORDERS & _TRUE_FOR[condition.function]
+    orders = orders if true else _ORDERS - orders
+    return _compared(left, orders, right) or _related(left, orders, right)
+
+
+def _compared(left: Node, orders: frozenset[int], right: Node) -> Sides | None:
+    """The two that `compareTo` compares, where its result is compared with a number."""
     if _is_number(left):
-        left, right, true_for = right, left, _mirrored(true_for)
-    if _is_compared(left):
-        if not _is_number(right):
-            return None
-        than = right.value
-        true_for = frozenset(o for o in _ORDERS if (o > than) - (o < than) in true_for)
-        left, right = _operands(left)
-    instead = true_for if negated else _ORDERS - true_for
-    if read(left) is None and read(right) is not None:
-        left, right, instead = right, left, _mirrored(instead)
-    return Sides(left, _WORDS[instead], right) if instead in _WORDS else None
+        left, right, orders = right, left, _mirrored(orders)
+    if not _is_number(right) or not isinstance(left, Call) or left.function != "compareTo":
+        return None
+    than = right.value
+    orders = frozenset(o for o in _ORDERS if (o > than) - (o < than) in orders)
+    one, other = _operands(left)
+    return _related(one, orders, other)
 
 
-def _operands(term: Call) -> tuple[Node, Node]:
-    left, right = term.args if term.target is None else (term.target, *term.args)
-    return left, right
+def _related(left: Node, orders: frozenset[int], right: Node) -> Sides | None:
+    if (read(right) is not None and read(left) is None) or (
+        is_constant(left) and not is_constant(right)
+    ):
+        left, right, orders = right, left, _mirrored(orders)
+    return Sides(left, _SIGNS[orders], right) if orders in _SIGNS else None
+
+
+def _operands(call: Call) -> list[Node]:
+    return call.args if call.target is None else [call.target, *call.args]
 
 
 def _is_number(node: Node) -> TypeGuard[Literal]:
     return isinstance(node, Literal) and type(node.value) in (int, float, Uint)
-
-
-def _is_compared(node: Node) -> TypeGuard[Call]:
-    return isinstance(node, Call) and node.function == "compareTo" and len(node.args) == 1
 
 
 def _mirrored(orders: frozenset[int]) -> frozenset[int]:
@@ -90,39 +110,63 @@ def read(node: Node) -> Read | None:
     """The one value of the device that a part stands for, if it does."""
     if isinstance(node, Call) and node.function == "orValue" and node.target is not None:
         return read(node.target)
-    to = path(node, {})
-    if to is None or len(to) != 4 or to[1] not in ("attributes", "capacity"):
-        return None
-    return Read("attributes" if to[1] == "attributes" else "capacity", to[2], to[3])
+    place = None if isinstance(node, Select) and node.test else _place(path(node, {}))
+    return place if place is not None and place.name else None
 
 
-def distance(term: Node, driver: str, device: Device) -> float:
-    """How far the two sides of a comparison of numbers or quantities are apart, to be compared
-    with other devices' for the same condition; infinite where that is not known."""
-    compared = sides(term)
+def presence(node: Node) -> Read | None:
+    """The value, or with no name the domain, that a condition asks for the presence of."""
+    if isinstance(node, Select) and node.test:
+        return _place(path(node, {}))
+    if isinstance(node, Call) and node.function == syntax.IN:
+        key, within = node.args
+        to = path(within, {})
+        if isinstance(key, Literal) and type(key.value) is str and key.value and to is not None:
+            return _place((*to, key.value))
+    return None
+
+
+def is_constant(node: Node) -> bool:
+    """Whether it is the same on every device."""
+    if isinstance(node, Ident):
+        return node.slot is not None or node.type.name == "type"
+    return not isinstance(node, Again) and all(map(is_constant, syntax.children(node)))
+
+
+def scalar(node: Node) -> str:
+    """The name of the field that a part stands for, where the device has it outright."""
+    to = None if isinstance(node, Select) and node.test else path(node, {})
+    return to[1] if to is not None and len(to) == 2 and to[1] not in _FIELDS else ""
+
+
+_FIELDS: dict[str, Field] = {"attributes": "attributes", "capacity": "capacity"}
+
+
+def _place(to: tuple[str, ...] | None) -> Read | None:
+    match to:
+        case ("device", field, domain) if field in _FIELDS:
+            return Read(_FIELDS[field], domain, "")
+        case ("device", field, domain, name) if field in _FIELDS:
+            return Read(_FIELDS[field], domain, name)
+    return None
+
+
+def distance(condition: Node, trial: Trial) -> float:
+    """How far the two sides of a comparison of numbers or quantities are apart on a device, to be
+    compared with other devices' for the same condition; infinite where that is not known."""
+    compared = sides(condition, true=True)
     if compared is None:
         return math.inf
-    left = _number(compared.left, driver, device)
-    right = _number(compared.right, driver, device)
+    left, right = (_number(side, trial) for side in (compared.left, compared.right))
     return math.inf if left is None or right is None else float(abs(left - right))
 
 
-def _number(node: Node, driver: str, device: Device) -> int | float | None:
+def _number(node: Node, trial: Trial) -> int | float | None:
     """A number, or a quantity in units of 1e-9."""
-    if _is_number(node):
-        number: int | float = node.value
-        return number
-    where = read(node)
-    value = None if where is None else rows.look(where, driver, device)
-    if isinstance(value, DeviceAttribute):
-        return value.int_
-    if isinstance(node, Call) and node.function == "quantity" and isinstance(node.args[0], Literal):
-        value = node.args[0].value
-    return None if value is None else _nano(str(value).strip())
-
-
-def _nano(text: str) -> int | None:
-    try:
-        return quantities.parse(text).nano
-    except (ValueError, quantities.Unsure):
-        return None
+    for value in trial.value(node):
+        if isinstance(value, Held):
+            return value.nano
+        if type(value) in NUMBERS:
+            number: int | float = value
+            return number
+    return None

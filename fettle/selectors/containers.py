@@ -8,7 +8,6 @@ from typing import Any, NoReturn
 
 from fettle.selectors.values import (
     Address,
-    CelError,
     Duration,
     Ended,
     Format,
@@ -189,17 +188,8 @@ class Entries:
 MAPS = (Map, Entries)
 
 
-def items(value: Value) -> Any:
-    """What a macro of one variable goes over; raises CelError where it cannot."""
-    if isinstance(value, (list, *MAPS)):
-        return list(value)
-    raise CelError(f"got {type(value).__name__}, expected iterable type")
-
-
 def pairs(value: Value) -> Any:
-    """What a macro of two variables goes over; raises CelError where it cannot."""
+    """What a macro of two variables goes over: indices and items, or keys and values."""
     if isinstance(value, list):
         return list(enumerate(ordered(value)))
-    if isinstance(value, MAPS):
-        return [(key, value.get(key)) for key in value]
-    raise CelError(f"unsupported comprehension range type: {type(value).__name__}")
+    return [(key, value.get(key)) for key in value]

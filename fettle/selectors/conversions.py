@@ -94,6 +94,12 @@ def type_of_value(value: Value) -> Type:
     raise Undecidable("a value of an unknown type")
 
 
+def type_name(value: Value) -> str:
+    """The type of a value at run time, for messages."""
+    name = type_of_value(value).name
+    return "null" if name == NULL.name else name
+
+
 def fits(type_: Type, value: Value) -> bool:
     """Whether Kubernetes takes a value for one of a type as it runs: it looks at a first item."""
     if type_ == DYN or type_.parameter:
@@ -140,6 +146,13 @@ def text(value: Value) -> str:
             return times.duration_text(value)
         case _:
             raise CelError("type conversion error to 'string'")
+
+
+def key_text(key: Value) -> str:
+    """A map's key or an index, for messages."""
+    if type(key) is str:
+        return key
+    return text(key) if type(key) in (bool, int, Uint, float) else type_name(key)
 
 
 def _float_text(number: float) -> str:

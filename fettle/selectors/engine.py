@@ -138,19 +138,26 @@ class SelectorEngine:
         """Never forget these, as far as they are known, until others stand in their place."""
         self._memory.stand(expressions)
 
-    async def nearest(self, expression: str, devices: Sequence[tuple[str, Device]]) -> str:
-        """What the nearest of a few devices lacks ("memory 80Gi < 96Gi"); "" if it cannot tell, or
-        the expression has proved costly, or ended the worker."""
-        entry = self._memory.look(expression)
-        if len(expression) > MAX_EXPRESSION or (entry is not None and entry.suspect):
+    async def nearest(
+        self, expressions: Iterable[str], devices: Sequence[tuple[str, Device]]
+    ) -> str:
+        """What the nearest of a few devices lacks ("memory 80Gi < 96Gi") for expressions that are
+        all to be true; "" if it cannot tell. Those that have proved costly, or ended the worker,
+        are left out."""
+        asked = tuple(expression for expression in expressions if self._is_sound(expression))
+        if not asked:
             return ""
         try:
             async with self._turns.turn((Level.COSTLY, 0.0)):
-                inspected = await self._worker.ask(Inspect(expression, tuple(devices[:_INSPECTED])))
+                inspected = await self._worker.ask(Inspect(asked, tuple(devices[:_INSPECTED])))
         except WorkerError:
             return ""
         assert isinstance(inspected, Inspected)
         return inspected.nearest
+
+    def _is_sound(self, expression: str) -> bool:
+        entry = self._memory.look(expression)
+        return len(expression) <= MAX_EXPRESSION and (entry is None or not entry.suspect)
 
     async def evaluate(
         self,

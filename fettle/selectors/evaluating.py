@@ -10,6 +10,7 @@ from fettle.selectors import quantities, versions
 from fettle.selectors.amounts import Held
 from fettle.selectors.compiling import Program, build
 from fettle.selectors.containers import Entries
+from fettle.selectors.conversions import type_name
 from fettle.selectors.environments import STORED, Environment
 from fettle.selectors.outcomes import MATCH, NO_MATCH, Outcome, undecided, would_abort
 from fettle.selectors.reading import driver, reads
@@ -54,9 +55,7 @@ def judge(prepared: Prepared, row: Row) -> Outcome:
         assert prepared.outcome is not None
         return prepared.outcome
     try:
-        subject = node(row) if prepared.variable == "node" else device(row)
-        frame = Frame(subject, prepared.program.slots)
-        result = prepared.program.run(frame)
+        result = evaluate(prepared, row)
     except (CelError, Ended) as error:
         return would_abort(str(error))
     except Undecidable as reason:
@@ -68,8 +67,15 @@ def judge(prepared: Prepared, row: Row) -> Outcome:
     while type(result) is Optional and result.values:
         (result,) = result.values
     if type(result) is not bool:
-        return would_abort(f"it is not a bool on this device, but a {type(result).__name__}")
+        return would_abort(f"it is of type {type_name(result)} on this device, not bool")
     return MATCH if result else NO_MATCH
+
+
+def evaluate(prepared: Prepared, row: Row) -> Value:
+    """What a program comes to on a row; raises what its parts do."""
+    assert prepared.program is not None
+    subject = node(row) if prepared.variable == "node" else device(row)
+    return prepared.program.run(Frame(subject, prepared.program.slots))
 
 
 def _unforeseen(error: Exception) -> str:

@@ -6,9 +6,12 @@ over indices and items, or keys and values. `cost` is what one turn counts.
 
 from collections.abc import Callable, Iterator
 
-from fettle.selectors.containers import MAPS, Map, items, like, pairs
+from fettle.selectors.containers import MAPS, Map, like, pairs
+from fettle.selectors.conversions import type_name
 from fettle.selectors.operators import inserted
 from fettle.selectors.values import NO_OVERLOAD, CelError, Frame, Run, Value
+
+_CONTAINERS = (list, *MAPS)
 
 
 def turns(slots: tuple[int, ...], cost: int) -> Callable[[Frame, Value], Iterator[None]]:
@@ -16,13 +19,17 @@ def turns(slots: tuple[int, ...], cost: int) -> Callable[[Frame, Value], Iterato
 
     def one(frame: Frame, container: Value) -> Iterator[None]:
         (slot,) = slots
-        for item in items(container):
+        if not isinstance(container, _CONTAINERS):
+            raise CelError(f"got '{type_name(container)}', expected iterable type")
+        for item in list(container):
             frame.spend(cost)
             frame.slots[slot] = item
             yield
 
     def two(frame: Frame, container: Value) -> Iterator[None]:
         first, second = slots
+        if not isinstance(container, _CONTAINERS):
+            raise CelError(f"unsupported comprehension range type: {type_name(container)}")
         for key, value in pairs(container):
             frame.spend(cost)
             frame.slots[first], frame.slots[second] = key, value

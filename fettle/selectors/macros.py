@@ -40,7 +40,8 @@ def expand(name: str, target: Node | None, args: list[Node]) -> Node | None:
 
 
 def _has(argument: Node) -> Node:
-    if not isinstance(argument, Select) or argument.test:
+    """The test for a field; of such a test, once more the same."""
+    if not isinstance(argument, Select):
         raise Refused("invalid argument to has() macro")
     return Select(argument.operand, argument.field, test=True)
 

@@ -301,6 +301,6 @@ def measured(runs: Sequence[Run], at: int, kind: str) -> list[Run]:
 def inserted(frame: Frame, made: Map, key: Value, value: Value) -> None:
     """What `transformMap` does with each entry."""
     if key in made:
-        raise CelError(f"insert failed: key {key} already exists")
+        raise CelError(f"insert failed: key {conversions.key_text(key)} already exists")
     frame.spend(1)
     made.put(key, value)

@@ -31,9 +31,9 @@ class Judge(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class Inspect(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """Asks what the nearest of these devices, each with its driver, lacks for an expression."""
+    """Asks what the nearest of these devices, each with its driver, lacks for all expressions."""
 
-    expression: str
+    expressions: tuple[str, ...]
     devices: tuple[tuple[str, Device], ...]
 
 

@@ -116,6 +116,13 @@ class Bind(Node):
     slot: int = 0
 
 
+def operands(node: Node, function: str) -> list[Node]:
+    """What an operator joins, through others of the same; anything else by itself."""
+    if isinstance(node, Call) and node.function == function:
+        return [operand for arg in node.args for operand in operands(arg, function)]
+    return [node]
+
+
 def children(node: Node) -> list[Node]:
     """What is directly below a node, as written, and each part once."""
     match node:

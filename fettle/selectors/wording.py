@@ -1,11 +1,15 @@
-"""A part of an expression, and what a device has instead, in words for people.
+"""Parts of expressions and values, in words for people.
 
 Runs where expressions are compiled. Nothing is evaluated here.
 """
 
-from fettle.selectors import rows, syntax
-from fettle.selectors.conditions import read, sides
-from fettle.selectors.reading import path
+from fettle.selectors import conversions, syntax
+from fettle.selectors.amounts import Held
+from fettle.selectors.conditions import read
+from fettle.selectors.containers import Concatenated, Growing
+from fettle.selectors.quoting import ESCAPES
+from fettle.selectors.rows import Value as Published
+from fettle.selectors.signatures import Type
 from fettle.selectors.syntax import (
     Again,
     Call,
@@ -16,129 +20,132 @@ from fettle.selectors.syntax import (
     Node,
     Select,
 )
-from fettle.wire.resource import Device, DeviceAttribute
+from fettle.selectors.values import Duration, Optional, Timestamp, Uint, Value
+from fettle.selectors.versions import Version
+from fettle.wire.resource import DeviceAttribute
 
 _LONGEST = 80
-_MOST_ALTERNATIVES = 3
-_SHOWN = {"quantity", "semver"}
+_LISTS = (list, Growing, Concatenated)
+_UNIT = 10**9
+_SUFFIXES = ((60, "Ei"), (50, "Pi"), (40, "Ti"), (30, "Gi"), (20, "Mi"), (10, "Ki"))
 
 
-def shortfall(term: Node, driver: str, device: Device) -> str:
-    """Why a device does not meet one condition: "memory 80Gi < 96Gi"."""
-    if isinstance(term, Call) and term.function == syntax.OR:
-        return _all_of([shortfall(arg, driver, device) for arg in term.args])
-    lacking = _lacking(term, driver, device)
-    if lacking:
-        return lacking
-    compared = sides(term)
-    if compared is not None:
-        left, right = (_with_value(s, driver, device) for s in (compared.left, compared.right))
-        return f"{left} {compared.holds} {right}"
-    negated, inner = False, term
-    if isinstance(term, Call) and term.function == syntax.NOT:
-        negated, inner = True, term.args[0]
-    if read(inner) is not None and not (isinstance(inner, Select) and inner.test):
-        return _with_value(inner, driver, device)
-    return f"{_short(inner)} is {'true' if negated else 'not true'}"
+def published(value: Published) -> str:
+    """What a device publishes: quantities and versions as they are written there."""
+    if not isinstance(value, DeviceAttribute):
+        return str(value)
+    if value.version is not None:
+        return value.version
+    if value.versions is not None:
+        return _cut(f"[{', '.join(value.versions)}]")
+    known = (value.int_, value.bool_, value.string, value.ints, value.bools, value.strings)
+    found = next(each for each in known if each is not None)
+    return _cut(_literal(list(found) if isinstance(found, tuple) else found))
 
 
-def _all_of(parts: list[str]) -> str:
-    """What is lacking of each alternative, the first few of them."""
-    distinct = list(dict.fromkeys(parts))
-    more = ["…"] if len(distinct) > _MOST_ALTERNATIVES else []
-    return " and ".join(distinct[:_MOST_ALTERNATIVES] + more)
+def computed(value: Value) -> str:
+    """What a part of an expression came to; "" where there are no short words for it."""
+    return _cut(_worded(value))
 
 
-def _lacking(term: Node, driver: str, device: Device) -> str:
-    """The first value that a condition looks at and the device does not have."""
-    left = [term]
-    while left:
-        node = left.pop(0)
-        where = read(node)
-        if where is None:
-            left.extend(syntax.children(node))
-        elif rows.look(where, driver, device) is None and not _is_lenient(node):
-            kind = "attribute" if where.field == "attributes" else "capacity"
-            return f"no {kind} {where.domain}/{where.name}"
-    return ""
+def _worded(value: Value) -> str:
+    match value:
+        case Version(major, minor, patch, _, pre):
+            ids = ".".join(text or str(number) for _, number, text in pre)
+            return f"{major}.{minor}.{patch}{'-' if pre else ''}{ids}"
+        case Held(nano=nano):
+            return _quantity(nano)
+        case Type(name=name):
+            return name
+        case Duration() | Timestamp():
+            return conversions.text(value)
+        case Optional(values=()):
+            return "optional.none()"
+        case Optional(values=(inner,)):
+            text = _worded(inner)
+            return text and f"optional.of({text})"
+    if type(value) in _LISTS:
+        texts = [_worded(item) for item in value[:_LONGEST]]
+        return f"[{', '.join(texts)}]" if all(texts) else ""
+    return _literal(value) if type(value) in _SIMPLE else ""
 
 
-def _is_lenient(node: Node) -> bool:
-    """Whether an expression minds that a value is missing."""
-    if isinstance(node, Select):
-        return node.test
-    return isinstance(node, Call) and node.function != syntax.INDEX
+_SIMPLE = (bool, int, Uint, float, str, bytes, type(None))
 
 
-def _with_value(node: Node, driver: str, device: Device) -> str:
-    where = read(node)
-    if where is None:
-        return _plain(node, driver)
-    return f"{where.name} {_value(rows.look(where, driver, device))}"
+def _quantity(nano: int) -> str:
+    whole, rest = divmod(abs(nano), _UNIT)
+    sign = "-" if nano < 0 else ""
+    if rest:
+        return f"{sign}{whole}.{rest:09d}".rstrip("0")
+    for bits, suffix in _SUFFIXES:
+        if whole and not whole % 2**bits:
+            return f"{sign}{whole >> bits}{suffix}"
+    return f"{sign}{whole}"
 
 
-def _plain(node: Node, driver: str) -> str:
-    if _scalar(node) == "driver":
-        return f'driver "{driver}"'
-    if isinstance(node, Call) and node.function in _SHOWN and isinstance(node.args[0], Literal):
-        return str(node.args[0].value)
-    return _short(node)
-
-
-def _scalar(node: Node) -> str:
-    to = path(node, {})
-    return to[1] if to is not None and len(to) == 2 else ""
-
-
-def _value(value: object) -> str:
-    if isinstance(value, DeviceAttribute):
-        for known in (value.int_, value.version, value.ints, value.bools, value.versions):
-            if known is not None:
-                return _literal(list(known)) if isinstance(known, tuple) else str(known)
-        if value.bool_ is not None:
-            return _literal(value.bool_)
-        return _literal(list(value.strings) if value.strings is not None else value.string)
-    return "(none)" if value is None else str(value)
-
-
-def _literal(value: object) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, list):
-        return f"[{', '.join(map(_literal, value))}]"
-    if isinstance(value, str):
-        return f'"{value}"'
+def _literal(value: Value) -> str:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case Uint():
+            return f"{int(value)}u"
+        case float():
+            return conversions.text(value)
+        case str():
+            return f'"{value.translate(ESCAPES)}"'
+        case bytes():
+            return f'b"{value.decode("latin-1").translate(_BYTES)}"'
+        case list():
+            return f"[{', '.join(map(_literal, value))}]"
     return "null" if value is None else str(value)
 
 
-def _short(node: Node) -> str:
-    text = written(node)
+_BYTES = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 256))} | ESCAPES
+
+
+def brief(node: Node) -> str:
+    """A part as one might have written it, with bare names for the values of the device."""
+    return _cut(written(node, bare=True))
+
+
+def _cut(text: str) -> str:
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 
 
-def written(node: Node) -> str:
-    """A part as one might have written it."""
+def written(node: Node, *, bare: bool = False) -> str:
+    """A part as one might have written it; `bare`: with names alone for what a device publishes."""
+    if bare and (where := read(node)) is not None and not _is_alternative(node):
+        return where.name
     match node.origin or node:
+        case Literal(value=float() as value):
+            text = _literal(value)
+            return f"{text}.0" if text.lstrip("-").isdigit() else text
         case Literal(value=value):
             return _literal(value)
         case Ident(name=name):
             return name
         case Select(operand=operand, field=field):
-            return f"{written(operand)}.{field}"
+            return f"{written(operand, bare=bare)}.{field}"
         case ListOf(items=items):
-            return f"[{', '.join(map(written, items))}]"
+            return f"[{', '.join(written(item, bare=bare) for item in items)}]"
         case MapOf(entries=entries):
-            inside = ", ".join(f"{written(e.key)}: {written(e.value)}" for e in entries)
+            parts = [(written(e.key, bare=bare), written(e.value, bare=bare)) for e in entries]
+            inside = ", ".join(f"{key}: {value}" for key, value in parts)
             return f"{{{inside}}}"
         case Again(of=of):
-            return written(of)
+            return written(of, bare=bare)
         case Call() as call:
-            return _call(call)
+            return _call(call, bare=bare)
     return "…"
 
 
-def _call(node: Call) -> str:
-    args = [written(arg) for arg in node.args]
+def _is_alternative(node: Node) -> bool:
+    return isinstance(node, Call) and node.function == "orValue"
+
+
+def _call(node: Call, *, bare: bool) -> str:
+    args = [written(arg, bare=bare) for arg in node.args]
     name = node.function
     match name:
         case syntax.INDEX:
@@ -156,4 +163,4 @@ def _call(node: Call) -> str:
     if name.startswith("_") and name.endswith("_"):
         return f"({f' {name[1:-1]} '.join(args)})"
     call = f"{name}({', '.join(args)})"
-    return call if node.target is None else f"{written(node.target)}.{call}"
+    return call if node.target is None else f"{written(node.target, bare=bare)}.{call}"

@@ -75,9 +75,9 @@ def answer(request: Request) -> Reply:
                     break
             _deadline(0)
             return Judged(tuple(outcomes), time.process_time() - started)
-        case Inspect(expression, devices):
+        case Inspect(expressions, devices):
             _deadline(INSPECT_DEADLINE_S)
-            words = nearest(expression, devices)
+            words = nearest(expressions, devices)
             _deadline(0)
             return Inspected(words)
 

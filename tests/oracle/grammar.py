@@ -287,7 +287,11 @@ WORDS: dict[str, tuple[str, ...]] = {
     "name": ("model", "index", "mig", "driverVersion", "links", "numa", "nosuch", "uuid"),
     "name_text": ('"model"', '"index"', '"tags"', '"nosuch"', '"memory"'),
     "amount": ("memory", "share", "slots", "nosuch"),
-    "fields": ("device.attributes[{domain}].{name}", "device.capacity[{domain}].{amount}"),
+    "fields": (
+        *("device.attributes[{domain}].{name}", "device.capacity[{domain}].{amount}"),
+        *("device.attributes[{domain}].{name}", "device.{part}", "has({fields})"),
+    ),
+    "part": ("driver", "attributes", "capacity", "allowMultipleAllocations"),
     "pattern": (
         *(
             '"a"',

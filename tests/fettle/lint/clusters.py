@@ -37,8 +37,10 @@ class InProcess:
     def reads(self, expression: str) -> Reads:
         return _prepared(expression).reads
 
-    async def nearest(self, expression: str, devices: Sequence[tuple[str, Device]]) -> str:
-        return inspecting.nearest(expression, devices)
+    async def nearest(
+        self, expressions: Iterable[str], devices: Sequence[tuple[str, Device]]
+    ) -> str:
+        return inspecting.nearest(expressions, devices)
 
     async def evaluate(
         self, expressions: Iterable[str], devices: Iterable[tuple[str, Device]]

@@ -172,6 +172,19 @@ async def test_the_nearest_of_devices_that_lack_as_much_has_the_largest_value(
     assert nearest in survey.nearest
 
 
+async def test_the_nearest_miss_is_one_device_for_all_selectors_of_a_request() -> None:
+    large = f'device.capacity["{GPU}"].memory.compareTo(quantity("96Gi")) >= 0'
+    hopper = f'device.attributes["{GPU}"].productName.endsWith("H100")'
+    made = [gpu(0, "L4", "24Gi"), gpu(1, "A100", "80Gi"), gpu(2, "H100", "40Gi")]
+    for devices, nearest in (
+        (made, "memory 40Gi < 96Gi"),
+        (made[:2], 'memory 80Gi < 96Gi and productName "NVIDIA A100" does not end with "H100"'),
+    ):
+        view = view_of([api.node("n"), api.resource_slice("n", devices, driver=GPU)])
+        survey = await surveyed(Fleet(InProcess()), view, Selection((CLASS,), (large, hopper)))
+        assert survey.nearest == nearest
+
+
 async def test_a_pool_that_waits_for_slices_leaves_it_undecided() -> None:
     half = api.resource_slice("gpu-a", 2, driver=GPU, slices=2)
     survey = await surveyed(Fleet(InProcess()), view_of([api.node("gpu-a"), half]), ALL_GPUS)

@@ -103,7 +103,7 @@ async def test_the_row_over_which_the_worker_dies_each_time_is_given_up_and_the_
         starts = selectors.worker_starts
         assert starts <= 1 + 2 * 3  # three deaths for each of the two expressions
         await selectors.evaluate([UUID, SOUND], devices)
-        assert await selectors.nearest(SOUND, [(DEADLY, GPU)]) == ""
+        assert await selectors.nearest([SOUND], [(DEADLY, GPU)]) == ""
         assert selectors.worker_starts == starts
         assert selectors.given_up_until([UUID], now) == GIVEN_UP_S
     finally:

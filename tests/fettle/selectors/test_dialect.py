@@ -44,6 +44,8 @@ TRUE = [
     # names
     f"{A}.`model` == 'A100' && !has({A}.`a-b`)",
     "has(device.attributes.nope) && .device.driver != ''",
+    "has(has(device.driver)) && has(has(has(device.attributes)))",
+    f"has(has({A}.model)) && !has(has({A}.nope)) && !has((has(device.attributes['nope'].x)))",
     # types and comparison
     "type(1) == int && type(dyn('a')) == string && type([]) == list && type({}) == map",
     "type(type(1)) == type && type(null) == null_type && type(optional.of(1)) == optional_type",
@@ -205,6 +207,11 @@ REFUSED = [
     "1e400 > 0.0",
     "18446744073709551616u > 0u",
     "has(device)",
+    "has(has(device))",
+    "has(!has(device.driver))",
+    "has(has(device.driver).x)",
+    f"has({A}.?model)",
+    f"has({A}['model'])",
     "Foo{a: 1}",
     # types
     "2 == 2.0",
@@ -338,6 +345,35 @@ def test_it_fails_as_it_runs_and_says_why(expression: str) -> None:
     assert outcome.kind is Kind.WOULD_ABORT
     assert outcome.reason
     assert "compile" not in outcome.reason
+
+
+@pytest.mark.parametrize(
+    ("expression", "reason"),
+    [
+        (f"{A}.model", "it is of type string on this device, not bool"),
+        (f"{A}.tags", "it is of type list on this device, not bool"),
+        ("dyn(null)", "it is of type null on this device, not bool"),
+        (f"dyn({A})", "it is of type map on this device, not bool"),
+        (f"{A}.driverVersion", "it is of type kubernetes.Semver on this device, not bool"),
+        ("dyn(null).all(x, true)", "got 'null', expected iterable type"),
+        (f"{A}.model.exists(x, true)", "got 'string', expected iterable type"),
+        ("dyn(1.5).all(k, v, true)", "unsupported comprehension range type: double"),
+        ("dyn({})[true] == 1", "no such key: true"),
+        ("dyn({})[1.0] == 1", "no such key: 1"),
+        ("dyn({})[0.0 / 0.0] == 1", "no such key: NaN"),
+        ("dyn({})[-1.0 / 0.0] == 1", "no such key: -Inf"),
+        ("dyn(1)[true] == 1", "no such key: true"),
+        ("dyn([])[dyn(1.0)] == 1", "index out of bounds: 1"),
+        ("dyn([])[dyn('a')] == 1", "unsupported index type 'string' in list"),
+        ("dyn([])[dyn(-0.5)] == 1", "unsupported index value -0.5 in list"),
+        ("dyn({})[[dyn(null)][0]] == 1", "invalid qualifier type: null"),
+        (f"{A}.tags[{A}.tags] == 1", "invalid qualifier type: list"),
+        ("{'a': 1, 'b': 2}.transformMapEntry(k, v, {true: v}) == {}",
+         "insert failed: key true already exists"),
+    ],
+)  # fmt: skip
+def test_reasons_speak_of_types_and_values_as_kubernetes_does(expression: str, reason: str) -> None:
+    assert judged(expression) == (Kind.WOULD_ABORT, reason)
 
 
 UNDECIDED = [

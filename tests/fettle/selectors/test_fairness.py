@@ -135,8 +135,8 @@ async def test_what_proved_costly_is_not_looked_at_for_its_nearest_miss() -> Non
     try:
         cheap, dear = f'{A}.uuid == "x"', f'{costly(0)} && {A}.uuid == "x"'
         await engine.evaluate([cheap, dear], DEVICES[:3])
-        assert await engine.nearest(cheap, DEVICES[:3]) == 'uuid "GPU-0" != "x"'
-        assert await engine.nearest(dear, DEVICES[:3]) == ""
+        assert await engine.nearest([cheap], DEVICES[:3]) == 'uuid "GPU-0" != "x"'
+        assert await engine.nearest([dear], DEVICES[:3]) == ""
     finally:
         await engine.close()
 

@@ -33,6 +33,7 @@ NESTED = MAX_NESTING - 1
         ("{'a': 1,}", '{"a": 1}'),
         ("cel.bind(x, 1, x)", "cel.bind(x, 1, x)"),
         ("has(a.b)", "has(a.b)"),
+        ("has(has(a.b))", "has(has(a.b))"),
         ("a.filter(x, x > 1)", "a.filter(x, (x > 1))"),
         ("a.map(x, x > 1, -x)", "a.map(x, (x > 1), -x)"),
         ("a.transformMap(k, v, v)", "a.transformMap(k, v, v)"),
