@@ -142,9 +142,16 @@ def _devices(unit: UnitId, named: list[tuple[Published, frozenset[str]]]) -> lis
 
 
 def _is_absent(unit: UnitId, named: list[tuple[Published, frozenset[str]]]) -> bool:
-    """Whether there are devices of the unit's vendor, and each is known to be another."""
-    alike = [names for one, names in named if naming.is_same_vendor(unit.resource, one.id.driver)]
-    return bool(alike) and all(naming.is_other(unit, names) for names in alike)
+    """Whether drivers of the unit's vendor publish GPUs by name, and each is known to be another.
+
+    A driver that names none publishes other things, such as ComputeDomains.
+    """
+    others: dict[str, list[bool]] = defaultdict(list)
+    for one, names in named:
+        if naming.is_same_vendor(unit.resource, one.id.driver):
+            others[one.id.driver].append(naming.is_other(unit, names))
+    of_gpus = [told for told in others.values() if any(told)]
+    return bool(of_gpus) and all(map(all, of_gpus))
 
 
 def _worded(weighed: Weighed, unit: UnitId, what: str) -> Weighed:

@@ -23,7 +23,7 @@ _LACKING = (
 
 
 class SelectorMatchesNothing(Rule):
-    """The selectors of a request match no device of its class."""
+    """The selectors of a request match no device of its class; told is what the nearest lacks."""
 
     id = "FTL004"
     seen = True

@@ -194,6 +194,18 @@ def test_a_gpu_that_the_driver_publishes_no_more_counts_against_none_that_is_lef
     assert scores(fleet.look()) == (1.0, {"gpu-0": 1.0, "gpu-1": 1.0, "gpu-2": 0.25})
 
 
+def test_a_driver_of_the_vendor_that_publishes_no_gpus_does_not_hide_that_one_is_gone(
+    fleet: Fleet,
+) -> None:
+    channels = slice_({"type": "channel", "id": 0}, driver="compute-domain.nvidia.com")
+    channels["spec"]["pool"]["name"] = "channels"
+    fleet.put(kinds.SLICE, channels)
+    fleet.put(kinds.NODE, node(FULL))
+    assert scores(fleet.look())[0] == 0.25
+    fleet.put(kinds.SLICE, slice_(gpu(1), gpu(2)))
+    assert scores(fleet.look())[0] == 1.0
+
+
 @pytest.mark.parametrize(
     "left",
     [
