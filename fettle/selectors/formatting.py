@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from fettle.selectors import conversions, times
+from fettle.selectors import conversions, quoting, times
 from fettle.selectors.containers import MAPS, ordered
 from fettle.selectors.signatures import Type
 from fettle.selectors.values import (
@@ -129,9 +129,10 @@ def _literal(value: Value) -> str:
 
 
 def _quoted(text: str) -> str:
-    if not text.isprintable():
-        raise Undecidable("quoting text that cannot be printed")
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    quoted = quoting.quoted(text)
+    if quoted is None:
+        raise Undecidable("quoting a character that Unicode may not have")
+    return quoted
 
 
 def _decimal(value: Value, _clause: Clause) -> str:

@@ -3,6 +3,8 @@
 Runs in the worker.
 """
 
+import unicodedata
+
 ESCAPES = str.maketrans(
     {
         "\a": "\\a",
@@ -16,9 +18,19 @@ ESCAPES = str.maketrans(
         '"': '\\"',
     }
 )
-_HEX = {code: f"\\x{code:02x}" for code in (*range(32), 127)} | ESCAPES
+_ASCII = {code: f"\\x{code:02x}" for code in (*range(32), 127)} | ESCAPES
 
 
 def quoted(text: str) -> str | None:
-    """Go's `%q`; None for other than ASCII, where what can be printed depends on Go's release."""
-    return f'"{text.translate(_HEX)}"' if text.isascii() else None
+    """Go's `%q`; None where a character is none of Unicode's, or newer than Python knows it."""
+    text = text.translate(_ASCII)
+    if not text.isprintable():
+        strange = {char for char in text if not char.isprintable()}
+        if any(unicodedata.category(char) == "Cn" for char in strange):
+            return None
+        text = text.translate({ord(char): _escaped(ord(char)) for char in strange})
+    return f'"{text}"'
+
+
+def _escaped(code: int) -> str:
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

@@ -49,7 +49,11 @@ class Token(NamedTuple):
 
 def tokens(source: str) -> list[Token]:
     """The tokens, with one of kind "" at the end; raises Refused or Unsupported."""
-    if len(source.encode(errors="surrogatepass")) > MAX_BYTES:
+    try:
+        size = len(source.encode())
+    except UnicodeEncodeError as error:
+        raise Refused(f"syntax error at {error.start}: half a surrogate pair") from None
+    if size > MAX_BYTES:
         raise Unsupported(f"it is longer than {MAX_BYTES // 1024} KiB")
     found: list[Token] = []
     position = 0

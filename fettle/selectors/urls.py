@@ -91,11 +91,11 @@ def _parsed(text: str, *, request: bool) -> Url:
         user, host, rest = *_authority(scheme, authority), slash + path
     escape = _BAD_ESCAPE.search(rest)
     if escape is not None:
-        shown = quoted(rest[escape.start() : escape.start() + 3])
+        shown = rest[escape.start() : escape.start() + 3]
         raise (
-            CelError("invalid URL escape")
-            if shown is None
-            else Worded(f"invalid URL escape {shown}")
+            Worded(f"invalid URL escape {quoted(shown)}")
+            if shown.isascii()
+            else CelError("invalid URL escape")  # Go cuts three bytes
         )
     return Url(scheme, "", user, host, rest, query, bare_query=bare)
 

@@ -161,7 +161,11 @@ def test_what_is_too_long_is_not_read() -> None:
 
 @pytest.mark.parametrize(
     ("text", "says"),
-    [("a &&", "syntax error at 4: unexpected end of text"), ("a ) b", "at 2: unexpected '[)]'")],
+    [
+        ("a &&", "syntax error at 4: unexpected end of text"),
+        ("a ) b", "at 2: unexpected '[)]'"),
+        ("'\ud800' == ''", "syntax error at 1: half a surrogate pair"),
+    ],
 )
 def test_what_is_wrong_is_told_with_where_it_is(text: str, says: str) -> None:
     with pytest.raises(Refused, match=says):
