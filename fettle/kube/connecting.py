@@ -18,7 +18,7 @@ from kubernetes.aio.config.kube_config import KubeConfigLoader, KubeConfigMerger
 
 from fettle import __version__, key_files
 from fettle.errors import SettingsError
-from fettle.kube import kubeconfigs, plugins
+from fettle.kube import kubeconfigs, plugins, proxies
 
 DEFAULT_NAMESPACE = "fettle-system"
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -179,6 +179,8 @@ def _in_cluster(account: Path) -> Connection:
 
 
 def _client(configuration: Any) -> Any:
+    configuration.client_session_kwargs = {"trust_env": False}
+    configuration.proxy = configuration.proxy or proxies.of_environment(configuration.host)
     client = ApiClient(configuration)
     client.user_agent = f"fettle/{__version__}"
     return client

@@ -22,8 +22,8 @@ def check(cluster: Any, user: Any) -> None:
     """Called before any credentials are requested; what is not a mapping is reported elsewhere."""
     cluster = cluster if isinstance(cluster, Mapping) else {}
     user = user if isinstance(user, Mapping) else {}
-    _check_url("server", cluster.get("server"), "https://10.0.0.1:6443")
-    _check_url("proxy-url", cluster.get("proxy-url"), "http://proxy:3128")
+    check_url("server", cluster.get("server"), "https://10.0.0.1:6443")
+    check_url("proxy-url", cluster.get("proxy-url"), "http://proxy:3128")
     if not isinstance(name := cluster.get("tls-server-name"), str | None):
         raise ConfigException(f"tls-server-name must be a string, not {_shown(name)}")
     if not isinstance(skip := cluster.get("insecure-skip-tls-verify"), bool | None):
@@ -49,6 +49,25 @@ def check_certificates(configuration: Any, user: Any) -> None:
         context.load_cert_chain(configuration.cert_file, configuration.key_file, password="")
     except (ssl.SSLError, OSError, ValueError) as error:
         raise ConfigException(_unusable(configuration, user, error)) from error
+
+
+def check_url(field: str, url: Any, example: str) -> None:
+    """Checks what is to be a URL of a server; no URL at all may be."""
+    if not url:
+        return
+    if not isinstance(url, str):
+        raise ConfigException(f"{field} {_shown(url)} is not a valid URL, such as {example}")
+    if not url.isprintable():
+        raise ConfigException(f"its {field} contains a non-printable character")
+    if not url.startswith(("http://", "https://")):
+        raise ConfigException(f"{field} {_shown(url)} must begin with http:// or https://")
+    try:
+        parts = urlsplit(url)
+        usable = parts.hostname and parts.port != 0
+    except ValueError as error:
+        raise ConfigException(f"{field} {_shown(url)} is not a valid URL: {error}") from error
+    if not usable:
+        raise ConfigException(f"{field} {_shown(url)} is not a valid URL, such as {example}")
 
 
 def unreadable(path: Path) -> str:
@@ -77,24 +96,6 @@ def _unusable(configuration: Any, user: Any, error: Exception) -> str:
 
 def _has(user: Any, field: str) -> bool:
     return isinstance(user, Mapping) and bool(user.get(field) or user.get(f"{field}-data"))
-
-
-def _check_url(field: str, url: Any, example: str) -> None:
-    if not url:
-        return
-    if not isinstance(url, str):
-        raise ConfigException(f"{field} {_shown(url)} is not a valid URL, such as {example}")
-    if not url.isprintable():
-        raise ConfigException(f"its {field} contains a non-printable character")
-    if not url.startswith(("http://", "https://")):
-        raise ConfigException(f"{field} {_shown(url)} must begin with http:// or https://")
-    try:
-        parts = urlsplit(url)
-        usable = parts.hostname and parts.port != 0
-    except ValueError as error:
-        raise ConfigException(f"{field} {_shown(url)} is not a valid URL: {error}") from error
-    if not usable:
-        raise ConfigException(f"{field} {_shown(url)} is not a valid URL, such as {example}")
 
 
 def _check_base64(field: str, data: Any) -> None:

@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from kubernetes.aio.config import ConfigException
+
+from fettle.kube.proxies import of_environment
+from fettle.kube.session import Session
+from tests.fettle.kube.fake_api import FakeApi
+
+SERVER = "https://10.96.0.1:443"
+PROXY = "http://proxy.example:3128"
+NAMES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY")
+
+
+@pytest.fixture(autouse=True)
+def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in NAMES:
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+
+
+def test_without_a_proxy_the_server_is_asked_itself() -> None:
+    assert of_environment(SERVER) is None
+
+
+@pytest.mark.parametrize("name", ["HTTPS_PROXY", "https_proxy"])
+def test_the_proxy_of_the_servers_scheme_counts(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://other:1")
+    monkeypatch.setenv(name, PROXY)
+    assert of_environment(SERVER) == PROXY
+    monkeypatch.delenv(name)
+    assert of_environment(SERVER) is None
+
+
+def test_a_proxy_may_be_named_without_a_scheme(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "proxy.example:3128")
+    assert of_environment(SERVER) == PROXY
+
+
+@pytest.mark.parametrize(
+    ("server", "left_out"),
+    [
+        (SERVER, "10.96.0.1"),
+        (SERVER, "10.0.0.0/8"),
+        (SERVER, "example.com, 10.0.0.0/8"),
+        (SERVER, "*"),
+        ("https://[fd00::1]:6443", "fd00::/8"),
+        ("https://kubernetes.default.svc", ".svc"),
+        ("https://kubernetes.default.svc:443", "svc,example.com"),
+    ],
+)
+def test_servers_that_are_left_out_are_asked_themselves(
+    server: str, left_out: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", PROXY)
+    monkeypatch.setenv("NO_PROXY", left_out)
+    assert of_environment(server) is None
+
+
+@pytest.mark.parametrize("left_out", ["", "10.97.0.0/16", "not an address/8", "example.com"])
+def test_other_servers_are_asked_through_it(left_out: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", PROXY)
+    monkeypatch.setenv("NO_PROXY", left_out)
+    assert of_environment(SERVER) == PROXY
+
+
+@pytest.mark.parametrize("server", ["https://localhost:6443", "https://127.0.0.1", "https://[::1]"])
+def test_a_server_on_this_machine_is_asked_itself(
+    server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", PROXY)
+    assert of_environment(server) is None
+
+
+@pytest.mark.parametrize("proxy", ["socks5://proxy:1080", "http://[::1", "http://:3128"])
+def test_what_cannot_be_a_proxy_is_told_with_the_variable(
+    proxy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", proxy)
+    with pytest.raises(ConfigException, match=r"\$HTTPS_PROXY 'http|\$HTTPS_PROXY 'socks"):
+        of_environment(SERVER)
+
+
+async def test_a_netrc_is_not_for_api_servers(
+    api: FakeApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    netrc = tmp_path / "netrc"
+    netrc.write_text("default login somebody password secret\n")
+    monkeypatch.setenv("NETRC", str(netrc))
+    api.token = "right"
+    async with await Session.open(api.kubeconfig(tmp_path, token="right")) as session:
+        await session.get("/api/v1/nodes")
+    assert [asked.verb for asked in api.asked] == ["list"]
+
+
+async def test_the_server_is_asked_through_the_proxy(
+    api: FakeApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What stands for the proxy is the server itself, on a name that nobody resolves."""
+    kubeconfig = json.loads(api.kubeconfig(tmp_path).read_text())
+    cluster = kubeconfig["clusters"][0]["cluster"]
+    monkeypatch.setenv("HTTP_PROXY", cluster["server"])
+    cluster["server"] = "http://api.example.invalid"
+    file = tmp_path / "through"
+    file.write_text(json.dumps(kubeconfig))
+    async with await Session.open(file) as session:
+        await session.get("/api/v1/nodes")
+    assert [asked.verb for asked in api.asked] == ["list"]
