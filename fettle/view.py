@@ -8,6 +8,7 @@ was computed for an older view can be kept for all others.
 import asyncio
 from collections import deque
 from collections.abc import Mapping
+from itertools import islice
 from typing import NamedTuple
 
 import msgspec
@@ -213,10 +214,10 @@ class Publisher:
         """Names of the nodes that changed after that basis; None: too long ago to say."""
         if basis == self.view.basis:
             return frozenset()
-        newer = [names for since, names in self._changes if since > basis]
-        if len(newer) != self.view.basis - basis:
+        newer = list(islice(reversed(self._changes), self.view.basis - basis))
+        if not newer or newer[-1][0] != basis + 1:
             return None
-        return frozenset().union(*newer)
+        return frozenset().union(*(names for _, names in newer))
 
     async def newer_than(self, generation: int) -> View:
         """The newest view once it is newer than `generation`."""

@@ -76,6 +76,8 @@ class Nodes:
     def refresh_one(self, now: float) -> None:
         """Bring the record of one dirty node up to date."""
         name = self.dirty.pop()
+        if not self.dirty:
+            self.dirty = set()  # one that held the whole fleet stays as large, and slow to pop from
         node = self._stores.nodes.get(name)
         if node is None:
             self._devices.not_seen_by(name)
