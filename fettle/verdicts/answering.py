@@ -8,7 +8,7 @@ they are missing, `waiting` waits for them within a bound. Used by extender, ste
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import inf
 
 import msgspec
@@ -28,8 +28,8 @@ from fettle.verdicts.breaker import Breaker
 from fettle.verdicts.breakers import Breakers
 from fettle.verdicts.readying import Readying
 from fettle.verdicts.requirements import Engines, Requirements
-from fettle.verdicts.tables import Matching, Table, budget_after
-from fettle.verdicts.unseen import Unseen
+from fettle.verdicts.tables import FEW, Matching, Table, budget_after
+from fettle.verdicts.unseen import STEPS, Unseen
 from fettle.verdicts.verdicts import Verdict, judging
 from fettle.verdicts.waiting import Evaluations
 from fettle.view import NodeView, Publisher, View
@@ -38,6 +38,8 @@ from fettle.wire import core
 _LOG = structlog.get_logger(__name__)
 
 MAX_TABLES = 512
+BATCH = 200
+"""So many names at a time are taken over from another table."""
 
 
 class Answers:
@@ -163,7 +165,7 @@ class Answers:
                 )
                 table.clear()
             table.basis = self.view.basis
-            if not table.complete(self.view.nodes):
+            if table.lags(self.view.nodes):
                 self._is_behind(ask)
         return table
 
@@ -230,13 +232,11 @@ class Answers:
 
     def _judged_in_a_slice(self, table: Table, names: list[str]) -> bool:
         """Judge these nodes; false where that takes longer, or waits for a selector."""
-        match, nodes = self.matching(), self.view.nodes
         started = self._clock()
-        for name in names:
-            for _ in _turns(table.judging(nodes[name], match)):
-                if (spent := self._clock() - started) > SLICE_S:
-                    table.spent_s += spent
-                    return False
+        for name in self._judging(table, names, self.matching()):
+            if (spent := self._clock() - started) > SLICE_S:
+                table.spent_s += spent
+                return False
             if name in table.provisional:
                 return False
         return True
@@ -303,19 +303,52 @@ class Answers:
                 started = self._clock()
         return verdicts
 
-    async def _judge(self, table: Table, names: Iterable[str], match: Matching) -> bool:
+    async def _judge(self, table: Table, names: Sequence[str], match: Matching) -> bool:
         """Judge these nodes in short slices; false if the view turned meanwhile."""
-        basis, nodes = self.view.basis, self.view.nodes
+        basis = self.view.basis
         started = self._clock()
-        for name in names:
-            for _ in _turns(table.judging(nodes[name], match)):
-                if (spent := self._clock() - started) > SLICE_S:
-                    table.spent_s += spent
-                    await asyncio.sleep(0)
-                    if self.view.basis != basis:
-                        return False
-                    started = self._clock()
+        for _ in self._judging(table, names, match):
+            if (spent := self._clock() - started) > SLICE_S:
+                table.spent_s += spent
+                await asyncio.sleep(0)
+                if self.view.basis != basis:
+                    return False
+                started = self._clock()
         return True
+
+    def _judging(self, table: Table, names: Sequence[str], match: Matching) -> Iterator[str]:
+        """Judge nodes of the newest view, with a pause after each and whenever one takes long: the
+        name of the one that is, or was, being judged."""
+        nodes = self.view.nodes
+        if (sibling := self._sibling(table, names)) is not None:
+            for start in range(0, len(names), BATCH):
+                for first, *others in sibling.alike(names[start : start + BATCH]):
+                    for _ in table.judging(nodes[first], match):
+                        yield first
+                    table.follow(first, [name for name in others if name not in table.verdicts])
+                    yield first
+            names = [name for name in names if name not in table.verdicts]
+        for name in names:
+            for _ in table.judging(nodes[name], match):
+                yield name
+            yield name
+
+    def _sibling(self, table: Table, names: Sequence[str]) -> Table | None:
+        """A table of the same needs beside another number of takers, as new as this one: the same
+        nodes look alike to it. None where it is not worth looking for, or where these names have
+        verdicts already."""
+        if len(names) <= FEW or not table.verdicts.keys().isdisjoint(names):
+            return None
+        for takers in STEPS:
+            other = self._tables.get(msgspec.structs.replace(table.ask, takers=takers))
+            if (
+                other is not None
+                and other is not table
+                and other.basis == table.basis
+                and other.acceptance.open_breakers == table.acceptance.open_breakers
+            ):
+                return other
+        return None
 
     async def _settle(self, table: Table, names: Iterable[str]) -> None:
         """Wait, within the bound, for selectors that are not evaluated, and judge those again."""
@@ -325,9 +358,3 @@ class Answers:
         table = self.table(table.ask)
         known = [n for n in open_names if n in self.view.nodes]
         await self._judge(table, known, self.matching())
-
-
-def _turns(work: Iterator[None]) -> Iterator[None]:
-    """The pauses of some work, and one at its end."""
-    yield from work
-    yield

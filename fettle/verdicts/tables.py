@@ -5,7 +5,7 @@ its names up in few and small sets, since between two requests other processes h
 processor's caches. Pure; what goes in and out of date is decided in `answering`.
 """
 
-from collections.abc import Collection, Generator, Hashable, Iterable
+from collections.abc import Collection, Generator, Hashable, Iterable, Sequence
 from itertools import filterfalse
 from math import inf
 from typing import NamedTuple
@@ -34,6 +34,8 @@ SHORT = Budget(steps=200)
 MANY = 100
 """Lists up to this length, the scheduler's in clusters as small, are always given whole: they cost
 next to nothing, and people read them."""
+FEW = 32
+"""So many nodes that changed may wait for a request that names them."""
 NOT_EVALUATED = undecided("its selector is not evaluated yet")
 
 
@@ -129,6 +131,24 @@ class Table:
         for kept in self._sets():
             kept.difference_update(names)
 
+    def alike(self, names: Iterable[str]) -> Collection[list[str]]:
+        """Those of the names that have settled verdicts, in groups that share one."""
+        groups: dict[int, list[str]] = {}
+        for name in names:
+            verdict = self.verdicts.get(name)
+            if verdict is not None and name not in self.provisional:
+                groups.setdefault(id(verdict), []).append(name)
+        return groups.values()
+
+    def follow(self, first: str, others: Sequence[str]) -> None:
+        """Give nodes that have no verdict that of one which looks like them."""
+        verdict = self.verdicts[first]
+        self.verdicts.update(dict.fromkeys(others, verdict))
+        self.entries.update((name, host_priority(name, verdict.score)) for name in others)
+        for kept in self._sets():
+            if first in kept:
+                kept.update(others)
+
     def judge(self, node: NodeView, match: "Matching") -> None:
         """Judge one node; provisional where a selector has not been evaluated yet."""
         run(self.judging(node, match))
@@ -179,6 +199,12 @@ class Table:
         if self._unjudged is None or self._unjudged:
             self._unjudged = set()
         return not self.provisional
+
+    def lags(self, nodes: Collection[str]) -> bool:
+        """Whether more is open than the requests that it concerns may well do themselves."""
+        if self.complete(nodes):
+            return False
+        return bool(self.provisional) or self._unjudged is None or len(self._unjudged) > FEW
 
     def open_among(self, names: Iterable[str], nodes: Collection[str]) -> list[str]:
         """Those of the names that the view knows and that have no settled verdict yet."""
