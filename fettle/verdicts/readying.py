@@ -94,6 +94,7 @@ class Readying:
         self, wanted_in: Callable[[View], Wanted], done: Callable[[View, Wanted], None]
     ) -> None:
         generation, basis, known = 0, -1, Wanted(frozenset())
+        seen: View | None = None
         ready: dict[str, list[Columns]] = {}
         retry = _Retry()
         while True:
@@ -103,7 +104,9 @@ class Readying:
             if view.basis == basis and not again:
                 continue
             changed = self._publisher.changed_since(basis) if basis >= 0 else None
-            wanted = wanted_in(view)
+            same = seen is not None and _stands_as(seen, view)
+            wanted = known if same else wanted_in(view)
+            seen = view
             if changed is None or _has_more(wanted, known):
                 changed = frozenset(view.nodes)
                 ready.clear()
@@ -147,6 +150,15 @@ class Readying:
                     ready.pop(node.name, None)
             await asyncio.sleep(0)
         return complete
+
+
+def _stands_as(before: View, now: View) -> bool:
+    """Whether what selectors stand in is the same."""
+    return (
+        now.classes is before.classes
+        and now.templates is before.templates
+        and now.policies is before.policies
+    )
 
 
 def _of_classes(view: View) -> frozenset[str]:
