@@ -16,10 +16,11 @@ from fettle.selectors.engine import SelectorEngine
 from fettle.settings import Settings
 from fettle.slicing import SLICE_S
 from fettle.verdicts.answering import Answers
+from fettle.verdicts.tables import FEW
 from fettle.view import DeviceView, NodeView, Publisher
 from fettle.wire import core, resource
 from tests.fettle import building as b
-from tests.fettle.verdicts.clusters import POD, Cluster, anything, claim_view
+from tests.fettle.verdicts.clusters import POD, Cluster, anything, claim_view, kept_complete
 
 TRAINING = Ask(BUILT_IN["training"], units=(Units(b.RESOURCE, 4),))
 
@@ -86,6 +87,32 @@ async def test_nodes_that_were_not_asked_about_are_judged_in_the_background() ->
     while table.refused != {"b"}:
         await asyncio.sleep(0)
     work.cancel()
+
+
+@pytest.mark.parametrize(("changed", "judged"), [(FEW, 0), (FEW + 1, FEW + 1)])
+async def test_of_the_nodes_that_changed_only_many_are_judged_in_the_background(
+    changed: int, judged: int
+) -> None:
+    cluster = Cluster()
+    nodes = {f"n{i}": b.node(f"n{i}", gpus=8) for i in range(10 * FEW)}
+    worse = {f"n{i}": b.node(f"n{i}", gpus=8, own=b.health(0.1)) for i in range(changed)}
+    cluster.show(nodes)
+    async with kept_complete(cluster.answers):
+        await cluster.answers.judged(TRAINING)
+        await turns()
+        assert cluster.answers.at_once(TRAINING, ["n0"])
+        cluster.show(nodes | worse)
+        table = cluster.answers.at_once(TRAINING, [f"n{changed}"])
+        await turns()
+        assert table is not None
+        assert len(table.refused) == judged
+        assert (await cluster.answers.judged(TRAINING, list(nodes))).refused == set(worse)
+
+
+async def turns() -> None:
+    """What is ready to run has run."""
+    for _ in range(20):
+        await asyncio.sleep(0)
 
 
 async def test_a_node_that_changed_is_judged_within_the_request() -> None:
