@@ -104,6 +104,10 @@ class Overlooked:
                 scheduler=scheduler,
             )
 
+    def found(self) -> list[tuple[str, str]]:
+        """Each scheduler with a resource that it does not ask about."""
+        return list(self._found)
+
     def notes(self) -> list[str]:
         """For `/readyz?verbose`."""
         return [

@@ -38,6 +38,7 @@ from fettle.observing import logs
 from fettle.observing.metrics import (
     BreakerMetrics,
     ExtenderMetrics,
+    OverlookedMetrics,
     PolicyMetrics,
     PredictionMetrics,
     SelectorMetrics,
@@ -234,6 +235,7 @@ class House:
         verbs = Verbs(self._answers, metrics, self._standing.problem, schedulers)
         self._standing.notes += [verbs.asked.notes, verbs.overlooked.notes]
         self._on_put.append(verbs.overlooked.put)
+        self._registry.register(OverlookedMetrics(verbs.overlooked.found))
         limit = self._settings.extender.max_body_mebibytes
         return make_connections(verbs, metrics, limit), verbs.recent
 

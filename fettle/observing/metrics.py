@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter as Tally
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 
 import structlog
@@ -219,6 +219,26 @@ class PolicyMetrics(Collector):
             "Requirements of policies that are ignored, since they do not compile.",
             value=self._ignored_requirements(),
         )
+
+
+class OverlookedMetrics(Collector):
+    """What schedulers do not ask about, counted when it is scraped: few, or the cluster is set up
+    wrongly."""
+
+    def __init__(self, overlooked: Callable[[], Iterable[tuple[str, str]]]) -> None:
+        """`overlooked`: each scheduler with a resource."""
+        self._overlooked = overlooked
+
+    def collect(self) -> Iterator[Metric]:
+        family = GaugeMetricFamily(
+            "fettle_overlooked_resources",
+            "Resources that a scheduler placed pods for without asking, 1 each; "
+            "/readyz?verbose says what to do.",
+            labels=["scheduler", "resource"],
+        )
+        for scheduler, resource in self._overlooked():
+            family.add_metric([scheduler, resource], 1)
+        yield family
 
 
 def make_registry() -> CollectorRegistry:

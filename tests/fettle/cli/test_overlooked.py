@@ -20,7 +20,7 @@ def pod(name: str, resource: str, node: str = "") -> dict[str, Any]:
     return {"metadata": {"name": name, "namespace": "ml", "uid": name}, "spec": spec}
 
 
-async def test_a_pod_that_is_placed_without_asking_is_told_by_readyz(
+async def test_a_pod_that_is_placed_without_asking_is_told_by_readyz_and_a_metric(
     api: FakeApi, tmp_path: Path
 ) -> None:
     extender, browse = free_port(), free_port()
@@ -45,8 +45,12 @@ async def test_a_pod_that_is_placed_without_asking_is_told_by_readyz(
             api.put("pods", pod("mig", MIG))
             api.put("pods", pod("mig", MIG, "n1"))
             text = await until(MIG)
+            async with client.get(f"http://127.0.0.1:{browse}/metrics") as reply:
+                metrics = await reply.text()
     finally:
         await house.close()
     (line,) = [line for line in text.splitlines() if MIG in line]
     assert "managedResources" in line
     assert "ml/mig" in line
+    sample = f'fettle_overlooked_resources{{resource="{MIG}",scheduler="default-scheduler"}} 1.0'
+    assert sample in metrics.splitlines()
