@@ -38,6 +38,10 @@ from fettle.wire import core
 _LOG = structlog.get_logger(__name__)
 
 MAX_TABLES = 512
+MAX_VERDICTS = 500_000
+"""In all tables together, at about 350 bytes each."""
+SHARED = 2
+"""So many pods that were told of nodes make an ask worth judging for all nodes."""
 BATCH = 200
 """So many names at a time are taken over from another table."""
 
@@ -111,6 +115,10 @@ class Answers:
         """The pod was told of nodes that suit it, so it may be placed any moment."""
         self._unseen.note(ask, pod, self._clock())
         self.on_answered(ask, pod)
+        if (table := self._tables.get(ask)) is not None:
+            table.pods += 1
+            if table.pods == SHARED and table.lags(self.view.nodes):
+                self._is_behind(ask)
 
     def follow(self, version: str) -> None:
         """Predict as that version of Kubernetes ("v1.37.1") allocates."""
@@ -143,8 +151,7 @@ class Answers:
                 requirements=Requirements(placement.requires, self._engines),
             )
             table = self._tables[ask] = Table(ask, acceptance, self.profile)
-            if len(self._tables) > MAX_TABLES:
-                self._tables.popitem(last=False)
+            self._forget_oldest()
         self._tables.move_to_end(ask)
         table.rest(self._clock())
         if table.may_try_again:
@@ -165,9 +172,16 @@ class Answers:
                 )
                 table.clear()
             table.basis = self.view.basis
-            if table.lags(self.view.nodes):
+            if table.pods >= SHARED and table.lags(self.view.nodes):
                 self._is_behind(ask)
         return table
+
+    def _forget_oldest(self) -> None:
+        """Down to as many tables as may be, and as much in them; never the one asked for last."""
+        kept = sum(len(table.verdicts) for table in self._tables.values())
+        while len(self._tables) > 1 and (len(self._tables) > MAX_TABLES or kept > MAX_VERDICTS):
+            _, oldest = self._tables.popitem(last=False)
+            kept -= len(oldest.verdicts)
 
     def _is_behind(self, ask: Ask) -> None:
         self._behind.add(ask)
@@ -194,10 +208,11 @@ class Answers:
             group.create_task(self._breakers.keep())
 
     async def _keep_tables(self) -> None:
-        """Judge the nodes that an ask has not been asked about yet.
+        """Judge the nodes that an ask has not been asked about yet, once a second pod has it.
 
         A scheduler samples its nodes, other ones each time; and a table that is complete need not
-        look each name up to know that it is settled.
+        look each name up to know that it is settled. For a pod that nobody shares an ask with, as
+        where its claim is allocated already, that would be the work of a whole fleet for one reply.
         """
         while True:
             await self._fell_behind.wait()
@@ -214,6 +229,7 @@ class Answers:
         basis = self.view.basis
         try:
             table = await self.judged(table.ask)
+            self._forget_oldest()
             if table.may_try_again:
                 names = [name for name in table.try_again() if name in self.view.nodes]
                 await self._judge(table, names, self.matching())

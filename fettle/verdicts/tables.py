@@ -68,6 +68,8 @@ class Table:
         self.failed_on = -1
         """The basis of a view that it could not be completed on: the same would fail again."""
         self.acceptance = acceptance
+        self.pods = 0
+        """How many times a pod was told of nodes by it."""
         self.verdicts: dict[str, Verdict] = {}
         self._unjudged: set[str] | None = None
         """Names dropped since all nodes had a verdict; None before they had."""

@@ -13,7 +13,7 @@ from fettle.asks.claims import Alternative, Claim, Constraint, Request
 from fettle.policy import BUILT_IN
 from fettle.selectors.engine import SelectorEngine
 from fettle.settings import Settings
-from fettle.verdicts.answering import Answers
+from fettle.verdicts.answering import SHARED, Answers
 from fettle.view import NodeView, Publisher
 from tests.fettle import building as b
 
@@ -46,6 +46,13 @@ async def kept_complete(answers: Answers) -> AsyncIterator[None]:
     finally:
         keeping.cancel()
         await asyncio.wait([keeping])
+
+
+def share(answers: Answers, ask: Ask) -> None:
+    """As many pods were told of nodes as make the ask worth judging for all of them."""
+    answers.table(ask)
+    for _ in range(SHARED):
+        answers.answered(ask, POD)
 
 
 def claim_view() -> dict[str, Any]:

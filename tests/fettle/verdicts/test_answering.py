@@ -15,12 +15,13 @@ from fettle.policy import BUILT_IN
 from fettle.selectors.engine import SelectorEngine
 from fettle.settings import Settings
 from fettle.slicing import SLICE_S
+from fettle.verdicts import answering
 from fettle.verdicts.answering import Answers
 from fettle.verdicts.tables import FEW
 from fettle.view import DeviceView, NodeView, Publisher
 from fettle.wire import core, resource
 from tests.fettle import building as b
-from tests.fettle.verdicts.clusters import POD, Cluster, anything, claim_view, kept_complete
+from tests.fettle.verdicts.clusters import POD, Cluster, anything, claim_view, kept_complete, share
 
 TRAINING = Ask(BUILT_IN["training"], units=(Units(b.RESOURCE, 4),))
 
@@ -80,6 +81,7 @@ async def test_nodes_that_were_not_asked_about_are_judged_in_the_background() ->
     cluster.show({n: b.node(n, gpus=8) for n in ("a", "b")})
     work = asyncio.ensure_future(cluster.answers.keep_complete())
     table = await cluster.answers.judged(TRAINING, ["a"])
+    share(cluster.answers, TRAINING)
     while len(table.verdicts) < 2:
         await asyncio.sleep(0)
     cluster.show({"a": b.node("a", gpus=8), "b": b.node("b", gpus=8, own=b.health(0.1))})
@@ -99,6 +101,7 @@ async def test_of_the_nodes_that_changed_only_many_are_judged_in_the_background(
     cluster.show(nodes)
     async with kept_complete(cluster.answers):
         await cluster.answers.judged(TRAINING)
+        share(cluster.answers, TRAINING)
         await turns()
         assert cluster.answers.at_once(TRAINING, ["n0"])
         cluster.show(nodes | worse)
@@ -107,6 +110,36 @@ async def test_of_the_nodes_that_changed_only_many_are_judged_in_the_background(
         assert table is not None
         assert len(table.refused) == judged
         assert (await cluster.answers.judged(TRAINING, list(nodes))).refused == set(worse)
+
+
+async def test_for_one_pod_alone_no_other_nodes_are_judged() -> None:
+    cluster = Cluster()
+    cluster.show({n: b.node(n, gpus=8) for n in ("a", "b")})
+    async with kept_complete(cluster.answers):
+        for number in range(3):
+            ask = msgspec.structs.replace(TRAINING, unsettled=(f"claim {number} is not seen",))
+            await cluster.answers.judged(ask, ["a"])
+            cluster.answers.answered(ask, POD)
+            await turns()
+            assert set(cluster.answers.table(ask).verdicts) == {"a"}
+        cluster.answers.answered(ask, POD)
+        await turns()
+        assert set(cluster.answers.table(ask).verdicts) == {"a", "b"}
+
+
+async def test_all_tables_together_are_kept_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answering, "MAX_VERDICTS", 10)
+    cluster = Cluster()
+    cluster.show({str(n): b.node(str(n), gpus=8) for n in range(4)})
+    asks = [msgspec.structs.replace(TRAINING, unsettled=(str(number),)) for number in range(4)]
+    tables = [await cluster.answers.judged(ask) for ask in asks]
+    tables.append(await cluster.answers.judged(asks[0]))
+    assert [len(table.verdicts) for table in tables] == [4] * 5
+    again = [cluster.answers.table(ask) for ask in (asks[0], asks[3], asks[1])]
+    assert again[0] is tables[4]
+    assert again[0] is not tables[0]
+    assert again[1] is tables[3]
+    assert again[2] is not tables[1]
 
 
 async def turns() -> None:
@@ -271,9 +304,10 @@ def test_another_version_of_kubernetes_is_predicted_from_then_on() -> None:
 async def test_an_ask_that_cannot_be_judged_costs_no_other() -> None:
     cluster = Cluster()
     cluster.show({"a": b.node("a", gpus=8)})
-    hopeless = msgspec.structs.replace(TRAINING, units=(None,))
+    units = msgspec.structs.replace(TRAINING.units[0], count="many")
+    hopeless = msgspec.structs.replace(TRAINING, units=(units,))
     for ask in (hopeless, TRAINING):
-        cluster.answers.table(ask)
+        share(cluster.answers, ask)
     work = asyncio.ensure_future(cluster.answers.keep_complete())
     for _ in range(20):
         await asyncio.sleep(0)

@@ -21,7 +21,7 @@ from fettle.view import NodeView
 from fettle.wire.resource import DeviceAttribute
 from tests.fettle import building as b
 from tests.fettle.selectors.test_engine import worker
-from tests.fettle.verdicts.clusters import Cluster
+from tests.fettle.verdicts.clusters import Cluster, share
 from tests.fettle.verdicts.test_costly_selectors import Clock, answers
 from tests.fettle.verdicts.test_costly_selectors import ask as ask_for
 
@@ -152,6 +152,7 @@ async def test_nodes_that_nobody_asks_about_are_judged_again_too(
 ) -> None:
     ask = ask_for(SELECTOR)
     work = asyncio.ensure_future(cluster.answers.keep_complete())
+    share(cluster.answers, ask)
     try:
         async with asyncio.timeout(20):
             while cluster.answers.at_once(ask, NAMES) is None:
