@@ -23,6 +23,9 @@ AllowedNodes = Callable[[core.Pod, View], Set[str] | Awaitable[Set[str]]]
 """Names of the nodes that pod could be placed on now, as far as Fettle can tell."""
 
 _RETRY_S = 10.0
+REST = 4.0
+"""A look is followed by a pause of so many times as long: many pods that wait, each with an ask of
+its own, are as many times the work of a whole fleet."""
 
 log = structlog.get_logger(__name__)
 
@@ -69,8 +72,9 @@ class Steward:
         interval_s = self._settings.wake_interval_seconds
         waking, view = Waking(interval_s), self._publisher.view
         while True:
-            pause_s = interval_s
+            began_s = self._now()
             waking.look(await self._look(view), self._now())
+            pause_s = max(interval_s, REST * (self._now() - began_s))
             if not await self._wake(waking, view):
                 pause_s = max(pause_s, self._retry_s)
             await asyncio.sleep(pause_s)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import re
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
@@ -13,7 +14,7 @@ import pytest
 from fettle.kube.session import Session
 from fettle.model import SOUND
 from fettle.settings import StewardSettings
-from fettle.steward.stewarding import AllowedNodes, Steward
+from fettle.steward.stewarding import REST, AllowedNodes, Steward
 from fettle.view import EMPTY, NodeView, Publisher, View
 from fettle.wire import core
 from tests.fettle.feeds.recorder import PATIENCE_S
@@ -160,6 +161,23 @@ async def test_nothing_is_asked_or_written_while_no_pod_waits(
         cluster.publish([pod()])
         await cluster.wrote(1)
         assert all(waiting == pod() for waiting in asked)
+
+
+async def test_looks_that_take_long_are_made_less_often(cluster: Cluster, tmp_path: Path) -> None:
+    looks: list[tuple[float, float]] = []
+
+    async def slowly(_: core.Pod, __: View) -> frozenset[str]:
+        began_s = asyncio.get_running_loop().time()
+        await asyncio.sleep(0.02)
+        looks.append((began_s, asyncio.get_running_loop().time()))
+        cluster.publish([pod()])
+        return frozenset()
+
+    cluster.publish([pod()])
+    async with steward(cluster, tmp_path, slowly):
+        await until(lambda: len(looks) == 3)
+    for (began_s, ended_s), (next_s, _) in itertools.pairwise(looks):
+        assert next_s - ended_s >= REST * (ended_s - began_s)
 
 
 async def test_without_dra_a_node_is_annotated(cluster: Cluster, tmp_path: Path) -> None:
