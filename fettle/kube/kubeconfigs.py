@@ -4,6 +4,7 @@ names the field that is wrong. Raises `ConfigException`; pure except for reading
 
 import base64
 import binascii
+import re
 import ssl
 import stat
 from collections.abc import Mapping
@@ -16,6 +17,8 @@ from kubernetes.aio.config import ConfigException
 FILES = ("certificate-authority", "client-certificate", "client-key")
 """Fields that name a file, which the same field with `-data` can hold instead."""
 _LONGEST = 100
+_PASSWORD = re.compile(r"(://)[^/@]*@")
+"""Who asks, in a URL, and with which password."""
 
 
 def check(cluster: Any, user: Any) -> None:
@@ -109,5 +112,5 @@ def _check_base64(field: str, data: Any) -> None:
 
 
 def _shown(value: Any) -> str:
-    text = repr(value)
+    text = _PASSWORD.sub(r"\1…@", repr(value))
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

@@ -84,6 +84,13 @@ def test_what_cannot_be_a_proxy_is_told_with_the_variable(
         of_environment(SERVER)
 
 
+def test_a_password_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "socks5://somebody:secret@proxy:1080")
+    with pytest.raises(ConfigException, match=r"'socks5://…@proxy:1080'") as raised:
+        of_environment(SERVER)
+    assert "secret" not in str(raised.value)
+
+
 async def test_a_netrc_is_not_for_api_servers(
     api: FakeApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
