@@ -82,7 +82,7 @@ class RuleSeverity(StrEnum):
     OFF = "Off"
 
 
-class Section(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class Section(msgspec.Struct, frozen=True, kw_only=True, rename="camel", cache_hash=True):
     """Part of a policy. Fields of newer versions are ignored, as in all API objects."""
 
 

@@ -40,7 +40,7 @@ class Bound(msgspec.Struct, frozen=True, gc=False):
     awaits: str = ""
 
 
-class Ask(msgspec.Struct, frozen=True, gc=False):
+class Ask(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     """What a pod needs. `claims` are yet to be allocated, `bound` are allocated already.
 
     `barred` are reasons why the scheduler places the pod nowhere now, such as a claim that is being
@@ -63,6 +63,11 @@ class Ask(msgspec.Struct, frozen=True, gc=False):
         names += [a.class_name for c in self.claims for a in c.alternatives() if a.class_name]
         names += [h.device.driver for b in self.bound for h in b.held]
         return tuple(dict.fromkeys(names)) or ("resource claims",)
+
+    @property
+    def allocates(self) -> bool:
+        """Whether the scheduler allocates devices for it, which takes until others see it."""
+        return bool(self.claims) or any(units.backing for units in self.units)
 
     def alternatives(self) -> Iterator[Alternative]:
         """All that could be asked of the allocator."""

@@ -17,6 +17,7 @@ import structlog
 from fettle.allocator import versions
 from fettle.allocator.versions import of_version
 from fettle.asks import asks
+from fettle.asks.alike import AlikeAsks
 from fettle.asks.allocated import Binding
 from fettle.asks.asks import Ask
 from fettle.policy import Placement, Policy
@@ -72,6 +73,7 @@ class Answers:
         self._settings = settings
         self._clock = clock
         self._now = now
+        self._asks = AlikeAsks(self._ask_of)
         self._unseen = Unseen()
         self.on_answered: Callable[[Ask, core.Pod], None] = lambda ask, pod: None
         """Hears of each pod that was told of nodes that suit it."""
@@ -93,6 +95,9 @@ class Answers:
 
     def ask(self, pod: core.Pod) -> Ask | None:
         """The pod's ask in the newest view; None where it needs no devices."""
+        return self._asks.of(pod, self.view)
+
+    def _ask_of(self, pod: core.Pod) -> Ask | None:
         features = self.profile.features
         binding = Binding(
             self._now(),
@@ -106,7 +111,7 @@ class Answers:
     def ask_now(self, pod: core.Pod) -> Ask | None:
         """As `ask`, beside the pods that were answered a moment ago and are not visible yet."""
         ask = self.ask(pod)
-        if ask is None or not (ask.claims or ask.units):
+        if ask is None or not ask.allocates:
             return ask
         takers = self._unseen.number(ask, pod, self.view, self._clock())
         return msgspec.structs.replace(ask, takers=takers) if takers else ask
@@ -126,6 +131,7 @@ class Answers:
         if (profile := of_version(version, self._gates)) != self.profile:
             self.profile = profile
             self._profiles_followed += 1
+            self._asks.clear()
             self._tables.clear()
 
     def follows(self) -> list[str]:

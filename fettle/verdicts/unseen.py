@@ -38,7 +38,7 @@ class Unseen:
 
     def note(self, ask: Ask, pod: core.Pod, now: float) -> None:
         """The pod may be placed now."""
-        if not _allocates(ask):
+        if not ask.allocates:
             return
         pods = self._by_needs[_needs(ask)]
         pods[pod.metadata.key] = _Answered(now, pod, _claims(ask, pod))
@@ -48,7 +48,7 @@ class Unseen:
 
     def number(self, ask: Ask, pod: core.Pod, view: View, now: float) -> int:
         """How many others' claims are on their way, rounded up to one of STEPS."""
-        if not _allocates(ask):
+        if not ask.allocates:
             return 0
         pods = self._by_needs.get(_needs(ask))
         if pods is None:
@@ -73,10 +73,6 @@ class Unseen:
         for needs, pods in list(self._by_needs.items()):
             if all(now - answered.at > SECONDS for answered in pods.values()):
                 del self._by_needs[needs]
-
-
-def _allocates(ask: Ask) -> bool:
-    return bool(ask.claims) or any(units.backing for units in ask.units)
 
 
 def _needs(ask: Ask) -> _Needs:
