@@ -14,6 +14,7 @@ from typing import NamedTuple
 import structlog
 
 from extender.asked import Asked
+from extender.names import Names
 from extender.overlooked import Overlooked
 from extender.replies import Edition, Replies
 from fettle.asks.asks import Ask
@@ -77,6 +78,7 @@ class Verbs:
         self._metrics = metrics
         self._problem = problem
         self._replies = Replies()
+        self._names = Names()
         self._foreseen: Foreseen | None = None
         self._unasked = 0
         self._warned_of_nodes = False
@@ -112,13 +114,17 @@ class Verbs:
             return self._filter_later(ask, args.node_names)
         narrowed = table.narrow(args.node_names)
         passed = wire.encode_names(narrowed.passed)
-        reply = wire.filter_reply(passed, narrowed.refused, refusal_text(ask))
+        reply = wire.filter_reply(passed, narrowed.refused, refusal_text(table))
         # The rest is done once the reply is sent: the scheduler waits for nothing of it.
         done = Filtered(body, edition, args.pod, ask, table, narrowed, passed, reply)
         asyncio.get_running_loop().call_soon(self._afterwards, done)
         return reply
 
     def _afterwards(self, done: Filtered) -> None:
+        self._conclude(done)
+        self._names.free(done.narrowed)
+
+    def _conclude(self, done: Filtered) -> None:
         self._foreseen = None
         self._remember(done.pod)
         result = self._count(done.table, done.narrowed)
@@ -142,7 +148,7 @@ class Verbs:
         narrowed = table.narrow(names)
         self._count(table, narrowed)
         passed = wire.encode_names(narrowed.passed)
-        return wire.filter_reply(passed, narrowed.refused, refusal_text(ask))
+        return wire.filter_reply(passed, narrowed.refused, refusal_text(table))
 
     def prioritize(self, body: bytes) -> bytes | Awaitable[bytes]:
         """ExtenderArgs → HostPriorityList. Raises BadInput, NotReady."""
@@ -217,7 +223,7 @@ class Verbs:
         self._count(table, narrowed)
         refused = set(narrowed.refused)
         passed = [raw for name, raw in nodes if name not in refused]
-        return wire.filter_reply(None, narrowed.refused, refusal_text(ask), nodes=passed)
+        return wire.filter_reply(None, narrowed.refused, refusal_text(table), nodes=passed)
 
     def _echo(self, args: wire.Args) -> bytes:
         self._metrics.decided("filter", "echoed")
@@ -246,9 +252,9 @@ class Verbs:
             self.recent.popitem(last=False)
 
 
-def refusal_text(ask: Ask) -> str:
+def refusal_text(table: Table) -> str:
     """The one text of a reply: it depends on the ask alone, so it stays the same between tries."""
-    return f"fettle: no sound devices ({', '.join(ask.kinds)})"
+    return f"fettle: no sound devices ({table.kinds})"
 
 
 def _result(asked: int, refused: int) -> str:

@@ -47,6 +47,7 @@ def budget_after(spent_s: float) -> Budget:
 class Narrowed(NamedTuple):
     """The names of a request: those that may go on, in their order, and those refused."""
 
+    names: list[str]
     passed: list[str]
     refused: list[str]
 
@@ -63,6 +64,7 @@ class Table:
 
     def __init__(self, ask: Ask, acceptance: Acceptance, profile: Profile = CURRENT) -> None:
         self.ask = ask
+        self.kinds = ", ".join(ask.kinds)
         self.profile = profile
         self.basis = -1
         self.failed_on = -1
@@ -75,6 +77,7 @@ class Table:
         """Names dropped since all nodes had a verdict; None before they had."""
         self.provisional: set[str] = set()
         self.refused: set[str] = set()
+        self._refusing: frozenset[str] | None = None
         self.undecided: set[str] = set()
         self.unfit: set[str] = set()
         self.cut_short: set[str] = set()
@@ -96,6 +99,7 @@ class Table:
             kept.clear()
         for names in self._sets():
             names.clear()
+        self._refusing = None
 
     def _sets(self) -> tuple[set[str], ...]:
         kinds = self.provisional, self.refused, self.undecided, self.unfit, self.cut_short
@@ -132,6 +136,7 @@ class Table:
             self.entries.pop(name, None)
         for kept in self._sets():
             kept.difference_update(names)
+        self._refusing = None
 
     def alike(self, names: Iterable[str]) -> Collection[list[str]]:
         """Those of the names that have settled verdicts, in groups that share one."""
@@ -150,6 +155,7 @@ class Table:
         for kept in self._sets():
             if first in kept:
                 kept.update(others)
+        self._refusing = None
 
     def judge(self, node: NodeView, match: "Matching") -> None:
         """Judge one node; provisional where a selector has not been evaluated yet."""
@@ -186,6 +192,7 @@ class Table:
             (self.cut_short, _is_cut_short(verdict, budget)),
         ):
             (kept.add if belongs else kept.discard)(node.name)
+        self._refusing = None
 
     def _known(self, shape: Hashable | None, budget: Budget) -> Verdict | None:
         """The verdict of a node that looks alike, where no longer search is allowed by now."""
@@ -224,9 +231,17 @@ class Table:
 
     def narrow(self, names: list[str]) -> Narrowed:
         """Split names by their verdicts; names without one pass."""
-        if not (refused := self.refused.intersection(names)):
-            return Narrowed(names, [])
-        return Narrowed(list(filterfalse(refused.__contains__, names)), list(refused))
+        if not (refused := self.refusing.intersection(names)):
+            return Narrowed(names, names, [])
+        passed = list(filterfalse(refused.__contains__, names))
+        return Narrowed(names, passed, list(refused))
+
+    @property
+    def refusing(self) -> frozenset[str]:
+        """`refused` as it is now, in half the memory: a set that grew is mostly empty."""
+        if self._refusing is None:
+            self._refusing = frozenset(self.refused)
+        return self._refusing
 
     def score(self, names: list[str]) -> list[bytes]:
         """The names' entries in their order; names without a verdict have the score of Unknown.

@@ -265,26 +265,21 @@ def filter_reply(
 ) -> bytes:
     """ExtenderFilterResult, with names as JSON; refusals are always unresolvable, all with one
     text."""
-    node_list = {"metadata": {}, "items": nodes} if nodes is not None else None
-    return b"".join(
-        (
-            b'{"Nodes":',
-            msgspec.json.encode(node_list),
-            b',"NodeNames":',
-            names if names is not None else b"null",
-            b',"FailedNodes":{},"FailedAndUnresolvableNodes":',
-            _refusals(refused, text),
-            b',"Error":',
-            msgspec.json.encode(error),
-            b"}",
-        )
+    return _FILTER_REPLY % (
+        msgspec.json.encode({"metadata": {}, "items": nodes}) if nodes is not None else b"null",
+        names if names is not None else b"null",
+        _refusals(refused, text) if refused else b"{}",
+        msgspec.json.encode(error) if error else b'""',
     )
+
+
+_FILTER_REPLY = (
+    b'{"Nodes":%b,"NodeNames":%b,"FailedNodes":{},"FailedAndUnresolvableNodes":%b,"Error":%b}'
+)
 
 
 def _refusals(names: Sequence[str], text: str) -> bytes:
     """FailedNodesMap; in a list of names that is encoded, quotes stand only around them."""
-    if not names:
-        return b"{}"
     told = b":" + msgspec.json.encode(text)
     listed = msgspec.json.encode(names)[1:-1]
     if listed.count(b'"') != 2 * len(names):  # no node is named so

@@ -76,6 +76,26 @@ async def test_only_the_nodes_asked_about_are_judged() -> None:
     assert set(table.verdicts) == {"b"}
 
 
+async def test_names_are_refused_by_what_a_table_holds_at_that_moment() -> None:
+    cluster = Cluster()
+    bad = {n: b.node(n, gpus=8, own=b.health(0.1)) for n in ("a", "c", "d")}
+    cluster.show({"b": b.node("b", gpus=8)} | bad)
+
+    def refused() -> list[str]:
+        return sorted(table.narrow(["a", "b", "c", "d"]).refused)
+
+    table = await cluster.answers.judged(TRAINING, ["b"])
+    assert refused() == []
+    await cluster.answers.judged(TRAINING, ["a"])
+    assert refused() == ["a"]
+    table.follow("a", ["c"])
+    assert refused() == ["a", "c"]
+    table.drop(frozenset({"a"}))
+    assert refused() == ["c"]
+    table.clear()
+    assert refused() == []
+
+
 async def test_nodes_that_were_not_asked_about_are_judged_in_the_background() -> None:
     cluster = Cluster()
     cluster.show({n: b.node(n, gpus=8) for n in ("a", "b")})

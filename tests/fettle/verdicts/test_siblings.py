@@ -55,7 +55,7 @@ async def test_a_table_that_took_over_from_another_is_the_same_as_one_of_its_own
     cluster.show(fleet(kinds))
     for number in takers:
         some = data.draw(st.none() | st.sets(st.sampled_from(sorted(cluster.answers.view.nodes))))
-        await cluster.answers.judged(anything(takers=number), some)
+        assert said(await cluster.answers.judged(anything(takers=number), some))
     for number in takers:
         alone = Cluster()
         alone.show(fleet(kinds))
@@ -73,6 +73,7 @@ async def test_a_table_that_took_over_follows_the_next_view(
         cluster.show(fleet(kinds))
         for number in (0, 2):
             table = await cluster.answers.judged(anything(takers=number))
+            assert said(table)
     fresh.show(fleet(after))
     assert said(table) == said(await fresh.answers.judged(anything(takers=2)))
 
