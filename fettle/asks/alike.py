@@ -1,4 +1,4 @@
-"""Pods that say the same have the same ask, which is made once for each view.
+"""Pods that say the same have the same ask, which is made once for each basis of a view.
 
 Pods of one workload come one after another. What an ask is made from is looked up in many places,
 and between two requests other processes have had the processor's caches, so that making it anew
@@ -18,18 +18,18 @@ MOST = 1000
 
 
 class AlikeAsks:
-    """The asks of one view's pods. `make` has to go by what a pod says of its policy and by what
-    its containers need, unless there are claims for the pod."""
+    """The asks of pods in the newest view. `make` has to go by the view, by what a pod says of its
+    policy and by what its containers need, unless there are claims for the pod."""
 
     def __init__(self, make: Callable[[core.Pod], Ask | None]) -> None:
         self._make = make
-        self._view: View | None = None
+        self._basis = -1
         self._asks: dict[bytes, Ask | None] = {}
 
     def of(self, pod: core.Pod, view: View) -> Ask | None:
-        if view is not self._view or len(self._asks) >= MOST:
+        if view.basis != self._basis or len(self._asks) >= MOST:
             self.clear()
-            self._view = view
+            self._basis = view.basis
         said = _said(pod, view)
         if said is None:
             return self._make(pod)
