@@ -105,13 +105,10 @@ class Verbs:
             self._metrics.decided("filter", "not_ready")
             return wire.filter_reply(None, error=f"fettle: not ready: {problem}")
         if args.node_names is None:
-            self._remember(args.pod)
             return self._filter_nodes(args, ask)
         table = self._answers.at_once(ask, args.node_names)
         if table is None:
-            self._remember(args.pod)
-            self._answers.answered(ask, args.pod)
-            return self._filter_later(ask, args.node_names)
+            return self._filter_later(args.pod, ask, args.node_names)
         narrowed = table.narrow(args.node_names)
         passed = wire.encode_names(narrowed.passed)
         reply = wire.filter_reply(passed, narrowed.refused, refusal_text(table))
@@ -143,10 +140,8 @@ class Verbs:
             reply = wire.prioritize_reply(table.score(names))
             self._foreseen = Foreseen(request, done.edition, reply)
 
-    async def _filter_later(self, ask: Ask, names: list[str]) -> bytes:
-        table = await self._answers.judged(ask, names)
-        narrowed = table.narrow(names)
-        self._count(table, narrowed)
+    async def _filter_later(self, pod: core.Pod, ask: Ask, names: list[str]) -> bytes:
+        table, narrowed = await self._narrowed(pod, ask, names)
         passed = wire.encode_names(narrowed.passed)
         return wire.filter_reply(passed, narrowed.refused, refusal_text(table))
 
@@ -218,12 +213,19 @@ class Verbs:
             )
         nodes = args.nodes or []
         names = [name for name, _ in nodes]
-        table = await self._answers.judged(ask, names)
-        narrowed = table.narrow(names)
-        self._count(table, narrowed)
+        table, narrowed = await self._narrowed(args.pod, ask, names)
         refused = set(narrowed.refused)
         passed = [raw for name, raw in nodes if name not in refused]
         return wire.filter_reply(None, narrowed.refused, refusal_text(table), nodes=passed)
+
+    async def _narrowed(self, pod: core.Pod, ask: Ask, names: list[str]) -> tuple[Table, Narrowed]:
+        """The names once they can be narrowed, and by which table."""
+        self._remember(pod)
+        table = await self._answers.judged(ask, names)
+        narrowed = table.narrow(names)
+        if self._count(table, narrowed) != REFUSED:
+            self._answers.answered(ask, pod)
+        return table, narrowed
 
     def _echo(self, args: wire.Args) -> bytes:
         self._metrics.decided("filter", "echoed")

@@ -42,7 +42,7 @@ MAX_TABLES = 512
 MAX_VERDICTS = 500_000
 """In all tables together, at about 350 bytes each."""
 SHARED = 2
-"""So many pods that were told of nodes make an ask worth judging for all nodes."""
+"""So often pods were told of nodes by an ask that is worth judging for all nodes."""
 BATCH = 200
 """So many names at a time are taken over from another table."""
 
@@ -122,7 +122,7 @@ class Answers:
         self.on_answered(ask, pod)
         if (table := self._tables.get(ask)) is not None:
             table.pods += 1
-            if table.pods == SHARED and table.lags(self.view.nodes):
+            if table.pods == SHARED and table.lags(self.view):
                 self._is_behind(ask)
 
     def follow(self, version: str) -> None:
@@ -178,16 +178,16 @@ class Answers:
                 )
                 table.clear()
             table.basis = self.view.basis
-            if table.pods >= SHARED and table.lags(self.view.nodes):
+            if table.pods >= SHARED and table.lags(self.view):
                 self._is_behind(ask)
         return table
 
     def _forget_oldest(self) -> None:
         """Down to as many tables as may be, and as much in them; never the one asked for last."""
-        kept = sum(len(table.verdicts) for table in self._tables.values())
+        kept = sum(table.size for table in self._tables.values())
         while len(self._tables) > 1 and (len(self._tables) > MAX_TABLES or kept > MAX_VERDICTS):
             _, oldest = self._tables.popitem(last=False)
-            kept -= len(oldest.verdicts)
+            kept -= oldest.size
 
     def _is_behind(self, ask: Ask) -> None:
         self._behind.add(ask)
@@ -249,7 +249,7 @@ class Answers:
         if ask.claims:
             self._engine.use(ask.selectors)
         table = self.table(ask)
-        missing = table.open_among(names, self.view.nodes)
+        missing = table.open_among(names, self.view)
         return table if not missing or self._judged_in_a_slice(table, missing) else None
 
     def _judged_in_a_slice(self, table: Table, names: list[str]) -> bool:
@@ -264,21 +264,28 @@ class Answers:
         return True
 
     async def judged(self, ask: Ask, names: Iterable[str] | None = None) -> Table:
-        """The ask's table with a verdict for each of these nodes (None: all) the view knows."""
-        wanted = self.view.nodes if names is None else names
-        match = self.matching()
+        """The ask's table with a verdict for each of these nodes (None: all) the view knows.
+
+        Waits once, within a bound, for selectors that are not evaluated. What was open until then
+        is judged again, whatever views turn up meanwhile; `again` is how much of it is left.
+        """
+        match, waited = self.matching(), False
+        again: set[str] = set()
         while True:
             table = self.table(ask)
-            missing = [
-                name
-                for name in table.open_among(wanted, self.view.nodes)
-                if name not in table.verdicts
-            ]
-            if not missing or await self._judge(table, missing, match):
-                break
-        if table.provisional and not table.provisional.isdisjoint(wanted):
-            await self._settle(table, wanted)
-        return table
+            nodes = self.view.nodes
+            again &= table.provisional
+            still_open = table.open_among(nodes if names is None else names, self.view)
+            if missing := [name for name in still_open if name not in table.verdicts]:
+                await self._judge(table, missing, match)
+            elif again:
+                await self._judge(table, list(again), match, again)
+            elif waited or not still_open:
+                return table
+            else:
+                await self._evaluations.wait(ask, [nodes[name] for name in still_open])
+                match, waited = self.matching(), True
+                again.update(still_open)
 
     async def explained(self, ask: Ask) -> dict[str, Verdict]:
         """A verdict for each node that names its own devices; nothing is kept of it."""
@@ -325,34 +332,42 @@ class Answers:
                 started = self._clock()
         return verdicts
 
-    async def _judge(self, table: Table, names: Sequence[str], match: Matching) -> bool:
-        """Judge these nodes in short slices; false if the view turned meanwhile."""
+    async def _judge(
+        self,
+        table: Table,
+        names: Sequence[str],
+        match: Matching,
+        left: set[str] | None = None,
+    ) -> None:
+        """Judge these nodes in short slices, until the view turns. Takes those that were judged
+        from `left`."""
         basis = self.view.basis
         started = self._clock()
-        for _ in self._judging(table, names, match):
+        for name in self._judging(table, names, match):
+            if left and name is not None:
+                left.discard(name)
             if (spent := self._clock() - started) > SLICE_S:
                 table.spent_s += spent
                 await asyncio.sleep(0)
                 if self.view.basis != basis:
-                    return False
+                    return
                 started = self._clock()
-        return True
 
-    def _judging(self, table: Table, names: Sequence[str], match: Matching) -> Iterator[str]:
-        """Judge nodes of the newest view, with a pause after each and whenever one takes long: the
-        name of the one that is, or was, being judged."""
+    def _judging(self, table: Table, names: Sequence[str], match: Matching) -> Iterator[str | None]:
+        """Judge nodes of the newest view: the name of each once it is judged, and None whenever
+        one takes long."""
         nodes = self.view.nodes
         if (sibling := self._sibling(table, names)) is not None:
             for start in range(0, len(names), BATCH):
                 for first, *others in sibling.alike(names[start : start + BATCH]):
                     for _ in table.judging(nodes[first], match):
-                        yield first
+                        yield None
                     table.follow(first, [name for name in others if name not in table.verdicts])
                     yield first
             names = [name for name in names if name not in table.verdicts]
         for name in names:
             for _ in table.judging(nodes[name], match):
-                yield name
+                yield None
             yield name
 
     def _sibling(self, table: Table, names: Sequence[str]) -> Table | None:
@@ -371,12 +386,3 @@ class Answers:
             ):
                 return other
         return None
-
-    async def _settle(self, table: Table, names: Iterable[str]) -> None:
-        """Wait, within the bound, for selectors that are not evaluated, and judge those again."""
-        nodes = self.view.nodes
-        open_names = [n for n in names if n in table.provisional and n in nodes]
-        await self._evaluations.wait(table.ask, [nodes[n] for n in open_names])
-        table = self.table(table.ask)
-        known = [n for n in open_names if n in self.view.nodes]
-        await self._judge(table, known, self.matching())

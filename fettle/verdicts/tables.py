@@ -22,7 +22,7 @@ from fettle.verdicts.claimed import Allocator, is_usable
 from fettle.verdicts.ranking import MAX_SCORE, host_score
 from fettle.verdicts.requirements import Requirements
 from fettle.verdicts.verdicts import Verdict, judging
-from fettle.view import DeviceView, NodeView
+from fettle.view import DeviceView, NodeView, View
 from fettle.wire.extender import host_priority
 
 MAX_ALIKE = 4096
@@ -90,6 +90,7 @@ class Table:
         self._rested_at = 0.0
         self._alike: dict[Hashable, Verdict] = {}
         self._alike_cut_short: dict[Hashable, Verdict] = {}
+        self._alike_open: tuple[Matching | None, dict[Hashable, Verdict]] = (None, {})
 
     def clear(self) -> None:
         self.spent_s = 0.0
@@ -97,6 +98,7 @@ class Table:
         self._unjudged = None
         for kept in (self.verdicts, self.entries, self._alike, self._alike_cut_short):
             kept.clear()
+        self._alike_open = (None, {})
         for names in self._sets():
             names.clear()
         self._refusing = None
@@ -104,6 +106,12 @@ class Table:
     def _sets(self) -> tuple[set[str], ...]:
         kinds = self.provisional, self.refused, self.undecided, self.unfit, self.cut_short
         return kinds + self._scored
+
+    @property
+    def size(self) -> int:
+        """How many verdicts it keeps, of nodes and of what nodes look like."""
+        kept = self.verdicts, self._alike, self._alike_cut_short, self._alike_open[1]
+        return sum(len(each) for each in kept)
 
     def rest(self, now: float) -> None:
         """Pay off, for the time since the last call. To be called at each look, also where nothing
@@ -135,7 +143,7 @@ class Table:
             self.verdicts.pop(name, None)
             self.entries.pop(name, None)
         for kept in self._sets():
-            kept.difference_update(names)
+            kept.difference_update(kept & names)  # which goes over the smaller one of them
         self._refusing = None
 
     def alike(self, names: Iterable[str]) -> Collection[list[str]]:
@@ -168,17 +176,16 @@ class Table:
         shape = self._shape(node, match)
         budget = budget_after(self.spent_s)
         verdict = self._known(shape, budget)
+        if verdict is None and (verdict := self._open(match).get(shape)) is not None:
+            match.missing = True
         if verdict is None:
             allocator, began = match.allocator(self.profile, budget), match.now()
             verdict = yield from judging(self.ask, node, self.acceptance, allocator)
             match.missing = match.missing or missed != self.acceptance.requirements.missed
             until = match.given_up_until(self.ask, self.acceptance.requirements, began)
             self.given_up_until = min(self.given_up_until, until)
-            if shape is not None and not match.missing:
-                alike = self._alike_cut_short if _is_cut_short(verdict, budget) else self._alike
-                if len(alike) > MAX_ALIKE:
-                    alike.clear()
-                alike[shape] = verdict
+            if shape is not None:
+                self._remember(shape, verdict, match, budget)
         if (before := self.verdicts.get(node.name)) is not None:
             self._scored[before.score].discard(node.name)
         self._scored[verdict.score].add(node.name)
@@ -194,6 +201,23 @@ class Table:
             (kept.add if belongs else kept.discard)(node.name)
         self._refusing = None
 
+    def _remember(
+        self, shape: Hashable, verdict: Verdict, match: "Matching", budget: Budget
+    ) -> None:
+        if match.missing:
+            alike = self._open(match)
+        else:
+            alike = self._alike_cut_short if _is_cut_short(verdict, budget) else self._alike
+        if len(alike) > MAX_ALIKE:
+            alike.clear()
+        alike[shape] = verdict
+
+    def _open(self, match: "Matching") -> dict[Hashable, Verdict]:
+        """Verdicts that wait for a selector, by look: whoever asks next may know more."""
+        if self._alike_open[0] is not match:
+            self._alike_open = (match, {})
+        return self._alike_open[1]
+
     def _known(self, shape: Hashable | None, budget: Budget) -> Verdict | None:
         """The verdict of a node that looks alike, where no longer search is allowed by now."""
         if shape is None:
@@ -201,24 +225,28 @@ class Table:
         verdict = self._alike.get(shape)
         return self._alike_cut_short.get(shape) if not verdict and budget is SHORT else verdict
 
-    def complete(self, nodes: Collection[str]) -> bool:
-        """Whether each of the view's nodes has a settled verdict."""
-        if len(self.verdicts) < len(nodes):  # there are verdicts on nodes of the view only
+    def complete(self, view: View) -> bool:
+        """Whether each of the nodes has a settled verdict. The view is the one that the table was
+        brought up to date with: there are verdicts on its nodes only."""
+        assert self.basis == view.basis
+        if len(self.verdicts) < len(view.nodes):
             return False
         if self._unjudged is None or self._unjudged:
             self._unjudged = set()
         return not self.provisional
 
-    def lags(self, nodes: Collection[str]) -> bool:
-        """Whether more is open than the requests that it concerns may well do themselves."""
-        if self.complete(nodes):
+    def lags(self, view: View) -> bool:
+        """Whether more is open than the requests that it concerns may well do themselves. Not in
+        a view that is newer than the table, of which the next request finds out."""
+        if self.basis != view.basis or self.complete(view):
             return False
         return bool(self.provisional) or self._unjudged is None or len(self._unjudged) > FEW
 
-    def open_among(self, names: Iterable[str], nodes: Collection[str]) -> list[str]:
+    def open_among(self, names: Iterable[str], view: View) -> list[str]:
         """Those of the names that the view knows and that have no settled verdict yet."""
-        if self.complete(nodes):
+        if self.complete(view):
             return []
+        nodes = view.nodes
         without: Iterable[str]
         if self._unjudged is None:
             without = filterfalse(self.verdicts.__contains__, names)
@@ -265,7 +293,8 @@ class Table:
         """What this ask sees of a node, names left out; None where it sees more than that."""
         allocates = bool(self.ask.claims)
         requirements = self.acceptance.requirements
-        seen: list[Hashable] = [node.health, node.quarantined, requirements.labels(node)]
+        labels = requirements.labels(node)
+        seen: list[Hashable] = [node.health, node.quarantined, node.unread, labels]
         for units in self.ask.units:
             plugin = node.plugins.get(units.resource)
             if units.backing and (plugin is None or plugin.allocatable == 0):

@@ -3,7 +3,8 @@
 import asyncio
 import contextlib
 import io
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import aiohttp
@@ -24,11 +25,13 @@ from tests.fettle import building as b
 class Extender:
     """POSTs as the scheduler would; `problem` makes it not ready."""
 
-    def __init__(self, max_body_mebibytes: int = 64) -> None:
+    def __init__(
+        self, max_body_mebibytes: int = 64, clock: Callable[[], float] = time.perf_counter
+    ) -> None:
         self.publisher = Publisher()
         self.problem = ""
         self.registry = CollectorRegistry()
-        self.answers = Answers(self.publisher, SelectorEngine(), Settings())
+        self.answers = Answers(self.publisher, SelectorEngine(), Settings(), clock)
         metrics = ExtenderMetrics(self.registry)
         self.verbs = Verbs(self.answers, metrics, lambda: self.problem)
         self.connections = make_connections(self.verbs, metrics, max_body_mebibytes)

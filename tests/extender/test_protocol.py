@@ -4,14 +4,17 @@ The rows are what a running Kubernetes 1.37.1 was seen to do with each form of r
 them is tested on the real one in `tests/controlplane/`.
 """
 
+import itertools
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 import pytest
 
+from fettle.slicing import SLICE_S
 from fettle.verdicts.tables import MANY
 from fettle.view import NodeView
-from tests.extender.conftest import Extender
+from tests.extender.conftest import Extender, listening
 from tests.fettle import building as b
 
 POD = b.gpu_pod()
@@ -50,6 +53,28 @@ async def test_a_name_is_either_passed_or_refused_and_none_is_dropped(fleet: Ext
     refused = set(reply["FailedAndUnresolvableNodes"])
     assert refused == {"worn", "dead"}
     assert {*reply["NodeNames"], *refused} == {"good", "worn", "dead", "new"}
+
+
+AT_ONCE = itertools.repeat(0.0)
+LATER = itertools.count(0.0, 2 * SLICE_S)
+"""Clocks by which there is time for every verdict, and for none without a pause."""
+
+
+@pytest.mark.parametrize("clock", [AT_ONCE, LATER], ids=["at once", "later"])
+@pytest.mark.parametrize("form", ["names", "nodes"])
+async def test_only_who_was_told_of_nodes_is_expected_to_take_devices(
+    clock: Iterator[float], form: str
+) -> None:
+    async with listening(Extender(clock=clock.__next__)) as extender:
+        expected = []
+        extender.answers.on_answered = lambda ask, pod: expected.append(pod.metadata.name)
+        extender.show(b.node("good", gpus=8), b.node("dead", gpus=8, own=b.health(0.1)))
+        for pod, node in (("goes", "good"), ("waits", "dead")):
+            items = [{"metadata": {"name": node}}]
+            about = {"NodeNames": [node]} if form == "names" else {"Nodes": {"items": items}}
+            status, _ = await extender.post("filter", {"Pod": b.gpu_pod(name=pod), **about})
+            assert status == 200
+        assert expected == ["goes"]
 
 
 async def test_no_name_is_answered_that_was_not_asked_about(fleet: Extender) -> None:

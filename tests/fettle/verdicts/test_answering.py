@@ -104,10 +104,6 @@ async def test_nodes_that_were_not_asked_about_are_judged_in_the_background() ->
     share(cluster.answers, TRAINING)
     while len(table.verdicts) < 2:
         await asyncio.sleep(0)
-    cluster.show({"a": b.node("a", gpus=8), "b": b.node("b", gpus=8, own=b.health(0.1))})
-    table = cluster.answers.table(TRAINING)
-    while table.refused != {"b"}:
-        await asyncio.sleep(0)
     work.cancel()
 
 
@@ -160,6 +156,19 @@ async def test_all_tables_together_are_kept_small(monkeypatch: pytest.MonkeyPatc
     assert again[0] is not tables[0]
     assert again[1] is tables[3]
     assert again[2] is not tables[1]
+
+
+async def test_what_tables_keep_by_the_looks_of_nodes_counts_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(answering, "MAX_VERDICTS", 50)
+    cluster = Cluster()
+    for number in range(60):
+        cluster.show({"a": b.node("a", gpus=8, own=b.health(1 - number / 1000))})
+        first = await cluster.answers.judged(TRAINING)
+    assert cluster.answers.table(TRAINING) is first
+    await cluster.answers.judged(msgspec.structs.replace(TRAINING, takers=1))
+    assert cluster.answers.table(TRAINING) is not first
 
 
 async def turns() -> None:
@@ -250,6 +259,14 @@ async def test_a_node_whose_pools_cannot_be_gathered_is_not_like_one_whose_can()
     table = await cluster.answers.judged(anything())
     assert not table.verdicts["a"].unfit
     assert "no such operator" in table.verdicts["b"].unfit[0]
+
+
+async def test_a_node_that_was_never_read_as_a_whole_is_not_like_one_that_was() -> None:
+    cluster = Cluster()
+    unread = msgspec.structs.replace(b.node("b", gpus=8), unread=True)
+    cluster.show({"a": b.node("a", gpus=8), "b": unread})
+    table = await cluster.answers.judged(TRAINING)
+    assert table.verdicts["a"] is not table.verdicts["b"]
 
 
 async def test_a_pool_without_digests_shares_nothing() -> None:

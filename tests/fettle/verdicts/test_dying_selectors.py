@@ -157,6 +157,7 @@ async def test_nodes_that_nobody_asks_about_are_judged_again_too(
         async with asyncio.timeout(20):
             while cluster.answers.at_once(ask, NAMES) is None:
                 await refused(cluster.answers, ask)
+                await asyncio.sleep(0.001)
         well.touch()
         clock.now += GIVEN_UP_S
         await cluster.answers.judged(ask, NAMES[:1])

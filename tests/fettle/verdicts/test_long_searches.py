@@ -120,10 +120,8 @@ async def test_what_an_ask_costs_is_owed_whatever_time_passed_before() -> None:
         clock.now += 3600.0
         cluster.show({name: msgspec.structs.replace(node, name=name)})
         began = clock.now
-        cost = (await cluster.answers.judged(ask)).spent_s
-        assert cost > ASK_SECONDS
-        owed = cluster.answers.table(ask).spent_s
-        assert owed == pytest.approx(cost - REST * (clock.now - began), abs=0.1)
+        owed = (await cluster.answers.judged(ask)).spent_s
+        assert ASK_SECONDS < owed < (1 - REST) * (clock.now - began)
 
 
 def test_an_ask_pays_a_fifth_of_a_second_off_in_each_second() -> None:

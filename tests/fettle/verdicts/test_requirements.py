@@ -205,7 +205,7 @@ async def test_requirements_are_evaluated_before_any_pod_asks(
     work.cancel()
     await engine.close()
     table = await answers.judged(Ask(policy, claims=GPU))
-    assert table.complete(answers.view.nodes)
+    assert table.complete(answers.view)
     assert table.refused == {"bad"}
 
 

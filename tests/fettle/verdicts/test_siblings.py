@@ -87,4 +87,4 @@ async def test_what_is_known_for_other_takers_is_answered_within_a_slice(nodes: 
     await cluster.answers.judged(anything())
     table = cluster.answers.at_once(anything(takers=1), names)
     assert table is not None
-    assert table.complete(cluster.answers.view.nodes)
+    assert table.complete(cluster.answers.view)

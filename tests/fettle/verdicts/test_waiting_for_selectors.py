@@ -59,6 +59,27 @@ async def test_what_was_not_evaluated_in_time_is_known_a_moment_later() -> None:
         await engine.close()
 
 
+async def test_nodes_alike_are_judged_once_for_each_time_that_their_selector_is_asked_for() -> None:
+    cluster, engine = Cluster(), SelectorEngine()
+    cluster.answers = Answers(cluster.publisher, engine, waiting(0.0))
+    try:
+        devices = {name: b.device("x", pool=name) for name in ("n", "o")}
+        pools = {name: b.looked_at(b.pool(d, name=name)) for name, d in devices.items()}
+        cluster.show({n: b.node(n, pools=(pool,)) for n, pool in pools.items()}, **claim_view())
+        ask = cluster.answers.ask(POD)
+        assert ask is not None
+        table, first = cluster.answers.table(ask), cluster.answers.matching()
+        for name in ("n", "o"):
+            table.judge(cluster.answers.view.nodes[name], first)
+        assert table.provisional == {"n", "o"}
+        open_verdict = table.verdicts["n"]
+        assert table.verdicts["o"] is open_verdict
+        table.judge(cluster.answers.view.nodes["o"], cluster.answers.matching())
+        assert table.verdicts["o"] is not open_verdict
+    finally:
+        await engine.close()
+
+
 async def test_an_explanation_waits_for_selectors_that_the_verdict_did_without() -> None:
     """The search never looks at a device that it has taken; who explains why, does."""
     cluster = Cluster()
