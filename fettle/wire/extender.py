@@ -265,17 +265,19 @@ def filter_reply(
 ) -> bytes:
     """ExtenderFilterResult, with names as JSON; refusals are always unresolvable, all with one
     text."""
-    return _FILTER_REPLY % (
-        msgspec.json.encode({"metadata": {}, "items": nodes}) if nodes is not None else b"null",
-        names if names is not None else b"null",
-        _refusals(refused, text) if refused else b"{}",
-        msgspec.json.encode(error) if error else b'""',
+    return b"".join(
+        (
+            b'{"Nodes":',
+            msgspec.json.encode({"metadata": {}, "items": nodes}) if nodes is not None else b"null",
+            b',"NodeNames":',
+            names if names is not None else b"null",
+            b',"FailedNodes":{},"FailedAndUnresolvableNodes":',
+            _refusals(refused, text) if refused else b"{}",
+            b',"Error":',
+            msgspec.json.encode(error) if error else b'""',
+            b"}",
+        )
     )
-
-
-_FILTER_REPLY = (
-    b'{"Nodes":%b,"NodeNames":%b,"FailedNodes":{},"FailedAndUnresolvableNodes":%b,"Error":%b}'
-)
 
 
 def _refusals(names: Sequence[str], text: str) -> bytes:
