@@ -152,8 +152,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The cluster as Fettle knows it at one moment.
 
     `generation` counts every view; `basis` only those in which something changed that verdicts
-    rest on (nodes, devices, health, claims, templates, classes, namespaces, policies, and which of
-    them cannot be read), not mere pods.
+    rest on (nodes, devices, health, claims, templates, classes, namespaces, policies, which of them
+    cannot be read, and which breakers are open), not mere pods.
     Mappings are by name (`namespace/name` where namespaced); `pods` holds only pods that use
     devices; `extended_claims` are those of `claims` that the scheduler made for extended resources,
     by the UID of their pod; `served` says by kind whether the cluster serves it.
@@ -209,6 +209,12 @@ class Publisher:
         self.view = view
         turned, self._turned = self._turned, asyncio.Event()
         turned.set()
+
+    def turn(self) -> None:
+        """Publish the newest view once more, since what verdicts rest on beside it changed."""
+        view = self.view
+        again = msgspec.structs.replace(view, generation=view.generation + 1, basis=view.basis + 1)
+        self.publish(again, frozenset())
 
     def changed_since(self, basis: int) -> frozenset[str] | None:
         """Names of the nodes that changed after that basis; None: too long ago to say."""

@@ -1,20 +1,23 @@
-"""A breaker for each placement that pods ask with, counted on the newest view.
+"""A breaker for each placement that pods ask with, all counted on the newest view.
 
-Between `breaker`, which counts for one placement, and `answering`, which asks for them. Says where
-breakers open and close, also where nobody asks with their placement any more.
+Between `breaker`, which counts, and `answering`, which asks for them. Nodes are counted in slices
+as views turn, while requests are answered by what was counted before: for so long, usually some
+milliseconds, a breaker may open or close late. If one does, the view turns once more, so that
+whatever was answered meanwhile is answered anew. Says where breakers open and close, also where
+nobody asks with their placement any more.
 """
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable
-from typing import NamedTuple, NoReturn
+from collections.abc import Callable, Collection
+from typing import NoReturn
 
 import structlog
 
 from fettle.policy import Placement
 from fettle.settings import BreakerSettings
-from fettle.slicing import Slices
-from fettle.verdicts.breaker import Breaker
+from fettle.slicing import Slices, in_slices
+from fettle.verdicts.breaker import Breaker, Census
 from fettle.view import Publisher
 
 _LOG = structlog.get_logger(__name__)
@@ -22,16 +25,7 @@ _LOG = structlog.get_logger(__name__)
 MAX_BREAKERS = 64
 """One for each placement, and minimum scores in annotations are any number."""
 PAUSE_S = 1.0
-"""Breakers that nobody asks for are counted this often at most."""
-
-
-class _Kept(NamedTuple):
-    """A breaker, counted on the view of `basis` at least; `told` are the pools where it was told
-    open."""
-
-    basis: int
-    breaker: Breaker
-    told: frozenset[str] = frozenset()
+"""After nodes could not be counted."""
 
 
 class Breakers:
@@ -48,75 +42,80 @@ class Breakers:
         self._publisher = publisher
         self._settings = settings
         self._turned = turned
-        self._kept: OrderedDict[Placement, _Kept] = OrderedDict()
+        self._census = Census()
+        self._basis = -1
+        """Of the view that the census is of, -1 for none."""
+        self._keeping = False
+        self._kept: OrderedDict[Placement, Breaker] = OrderedDict()
         """The latest asked for last."""
+        self._late = False
+        """Whether one opened, closed or was forgotten since the view turned because of that."""
 
     def of(self, placement: Placement) -> Breaker:
-        """The breaker of a placement, counted on the newest view."""
+        """The breaker of a placement: on the newest view, or as it was last counted, if `keep`
+        does."""
+        if not self._keeping and self._basis != self._publisher.view.basis:
+            self._count()
         if placement not in self._kept:
-            return self._new(placement)
+            if len(self._kept) >= MAX_BREAKERS:
+                self._forget_oldest()
+            self._kept[placement] = Breaker(placement, self._settings, self._census)
         self._kept.move_to_end(placement)
-        return self._counted(placement)
+        self._judge(placement)
+        return self._kept[placement]
 
     async def keep(self) -> NoReturn:
-        """Count those that are open as views turn, until cancelled: who watches them is to know
-        that they closed, even if no pod asks with their placement."""
+        """Count as views turn, until cancelled: neither those who ask nor those who watch are to
+        depend on whether a pod asks."""
         generation = 0
-        while True:
-            generation = (await self._publisher.newer_than(generation)).generation
-            try:
-                for placement, kept in list(self._kept.items()):
-                    if kept.told:
-                        await self._count_in_slices(placement, kept)
-            except Exception:  # requests that ask for one are told of it themselves
-                _LOG.exception("breakers cannot be counted")
-            await asyncio.sleep(PAUSE_S)
+        self._keeping = True
+        try:
+            while True:
+                generation = (await self._publisher.newer_than(generation)).generation
+                try:
+                    await self._follow()
+                except Exception:
+                    _LOG.exception("breakers cannot be counted")
+                    await asyncio.sleep(PAUSE_S)
+        finally:
+            self._keeping = False
 
-    async def _count_in_slices(self, placement: Placement, kept: _Kept) -> None:
-        """As far as no request counts it meanwhile, or displaces it."""
-        view, slices = self._publisher.view, Slices()
-        breaker, names = self._to_count(placement, kept)
-        for name in names:
-            if self._kept.get(placement) is not kept:
-                return
-            breaker.update((name,), view.nodes)
+    async def _follow(self) -> None:
+        if self._basis == self._publisher.view.basis:
+            return
+        await in_slices(self._count)
+        slices = Slices()
+        for placement in list(self._kept):
+            if placement in self._kept:
+                self._judge(placement)
             await slices.pause()
-        if self._kept.get(placement) is kept:
-            self._keep(placement, _Kept(view.basis, breaker, kept.told))
+        if self._late:
+            self._late = False
+            self._publisher.turn()
 
-    def _counted(self, placement: Placement) -> Breaker:
-        kept, view = self._kept[placement], self._publisher.view
-        if kept.basis != view.basis:
-            breaker, names = self._to_count(placement, kept)
-            breaker.update(names, view.nodes)
-            self._keep(placement, _Kept(view.basis, breaker, kept.told))
-        return self._kept[placement].breaker
+    def _count(self) -> None:
+        """Bring the census up to the newest view there is now."""
+        view, changed = self._publisher.view, self._changed()
+        self._basis = -1  # in case that this ends in the middle
+        self._census.update(changed, view.nodes)
+        self._basis = view.basis
 
-    def _to_count(self, placement: Placement, kept: _Kept) -> tuple[Breaker, frozenset[str]]:
-        """A breaker, and the nodes to count for it to know the newest view."""
-        changed = self._publisher.changed_since(kept.basis)
-        if changed is None:
-            return Breaker(placement, self._settings), frozenset(self._publisher.view.nodes)
-        return kept.breaker, changed
+    def _changed(self) -> Collection[str]:
+        """Nodes that are to be counted for the newest view."""
+        changed = self._publisher.changed_since(self._basis)
+        return {*self._publisher.view.nodes, *self._census.nodes} if changed is None else changed
 
-    def _new(self, placement: Placement) -> Breaker:
-        view = self._publisher.view
-        if self._kept:
-            latest = self._counted(next(reversed(self._kept)))
-            breaker = latest.for_placement(placement, view.nodes)
-        else:
-            breaker = Breaker(placement, self._settings)
-            breaker.update(view.nodes, view.nodes)
-        if len(self._kept) >= MAX_BREAKERS:
-            displaced, forgotten = self._kept.popitem(last=False)
-            for pool in forgotten.told:
-                self._turned(pool, displaced, False, forgotten.breaker.share(pool))
-        self._keep(placement, _Kept(view.basis, breaker))
-        return breaker
+    def _judge(self, placement: Placement) -> None:
+        """Say where it opens or closes by what is counted now."""
+        breaker = self._kept[placement]
+        before = breaker.open
+        if breaker.judge():
+            self._late = True
+            for pool in before ^ breaker.open:
+                self._turned(pool, placement, pool in breaker.open, breaker.share(pool))
 
-    def _keep(self, placement: Placement, counted: _Kept) -> None:
-        """Say where it opened or closed since that was told."""
-        breaker = counted.breaker
-        for pool in counted.told ^ breaker.open:
-            self._turned(pool, placement, pool in breaker.open, breaker.share(pool))
-        self._kept[placement] = counted._replace(told=breaker.open)
+    def _forget_oldest(self) -> None:
+        placement, breaker = self._kept.popitem(last=False)
+        self._late = True
+        for pool in breaker.open:
+            self._turned(pool, placement, False, breaker.share(pool))

@@ -1,17 +1,28 @@
 import pickle
+from collections.abc import Iterator
 from itertools import permutations
 
 from fettle.policy import BUILT_IN
 from fettle.settings import BreakerSettings
 from fettle.verdicts.acceptance import refusal
-from fettle.verdicts.breaker import Breaker
-from fettle.view import NodeView
+from fettle.verdicts.breaker import Breaker, Census
+from fettle.view import DeviceView, NodeView, PoolView
 from fettle.wire import kinds
 from tests.fettle import building as b
 from tests.fettle.inventory import fleets
 from tests.fettle.inventory.fleets import Fleet
 
 TRAINING = BUILT_IN["training"].placement
+
+
+class Walked(tuple[DeviceView, ...]):
+    """Devices, and how often somebody went through them."""
+
+    times = 0
+
+    def __iter__(self) -> Iterator[DeviceView]:
+        self.times += 1
+        return super().__iter__()
 
 
 def fleet(bad: int, *, total: int = 20, held: bool = False) -> dict[str, NodeView]:
@@ -79,6 +90,22 @@ def test_a_device_of_the_network_counts_once_however_many_nodes_see_it() -> None
     assert breaker.share(b.DRIVER) == 0
 
 
+def test_however_many_nodes_share_a_pool_its_devices_are_walked_a_few_times() -> None:
+    walked = []
+    for number in (10, 100):
+        devices = Walked([b.device("bad", 0.1, local=""), b.device("good", local="")])
+        fabric = PoolView(b.DRIVER, "fabric", devices)
+        nodes = {f"n{i}": b.node(f"n{i}", pools=(fabric,)) for i in range(number)}
+        breaker = Breaker(TRAINING, BreakerSettings())
+        breaker.update(nodes, nodes)
+        assert breaker.share(b.DRIVER) == 1 / 2
+        changed = {name: b.node(name, gpus=8, pools=(fabric,)) for name in nodes}
+        breaker.update(changed, changed)
+        breaker.update(changed, {})
+        walked.append(devices.times)
+    assert walked[0] == walked[1] <= 4
+
+
 def test_devices_of_the_network_that_came_and_went_take_no_memory() -> None:
     breaker = Breaker(TRAINING, BreakerSettings())
     sizes = []
@@ -98,9 +125,11 @@ def test_it_counts_the_same_for_another_placement_as_if_that_had_come_first() ->
         **{f"s{i}": b.node(f"s{i}", pools=(b.pool(*fabric),)) for i in range(10)},
     }
     for first, second in permutations([p.placement for p in BUILT_IN.values()], 2):
-        breaker = Breaker(first, BreakerSettings())
+        census = Census()
+        breaker = Breaker(first, BreakerSettings(), census)
         breaker.update(nodes, nodes)
-        derived = breaker.for_placement(second, nodes)
+        derived = Breaker(second, BreakerSettings(), census)
+        derived.judge()
         fresh = Breaker(second, BreakerSettings())
         fresh.update(nodes, nodes)
         later = {**nodes, "n0": b.node("n0", gpus=8), "n9": b.node("n9", gpus=8, own=b.health(0))}

@@ -1,6 +1,7 @@
 """One breaker for each placement, as pods ask with them and as they are forgotten."""
 
 import asyncio
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -9,12 +10,14 @@ import pytest
 from structlog.testing import capture_logs
 
 from fettle import slicing
+from fettle.asks.asks import Ask, Units
 from fettle.policy import BUILT_IN, Placement
 from fettle.selectors.engine import SelectorEngine
 from fettle.settings import Settings
 from fettle.verdicts import breakers
 from fettle.verdicts.answering import Answers
 from fettle.verdicts.breakers import MAX_BREAKERS
+from fettle.view import NodeView
 from tests.fettle import building as b
 from tests.fettle.verdicts.clusters import Cluster, kept_complete
 
@@ -51,6 +54,19 @@ def told() -> Told:
     return Told()
 
 
+def fabric(degraded: int) -> dict[str, NodeView]:
+    """Fifty nodes that see the same devices of the network."""
+    devices = [b.device(f"f{i}", 0.6 if i < degraded else 1.0, local="") for i in range(50)]
+    shared = b.pool(*devices, name="fabric")
+    return {f"n{i}": b.node(f"n{i}", pools=(shared,)) for i in range(50)}
+
+
+async def a_while() -> None:
+    """As many turns as it takes to count what these tests show, one node a turn."""
+    for _ in range(500):
+        await asyncio.sleep(0)
+
+
 async def until(holds: Callable[[], object]) -> None:
     async with asyncio.timeout(20):
         while not holds():
@@ -67,6 +83,14 @@ def test_of_ever_new_minimum_scores_the_longest_unasked_are_told_closed_by_their
         told.answers.breaker(scoring(scores[0]))
     assert told.opened == scores
     assert told.closed == scores[1:11]
+
+
+def test_what_nodes_see_is_kept_once_for_all_minimum_scores(told: Told) -> None:
+    told.cluster.show(fabric(degraded=1))
+    scores = [0.3 + number / 1000 for number in range(MAX_BREAKERS)]
+    kept = [told.answers.breaker(scoring(score)) for score in scores]
+    assert all(breaker.share(b.DRIVER) == 1 / 50 for breaker in kept)
+    assert len(pickle.dumps(kept)) < len(pickle.dumps(kept[:1])) + 1000 * len(kept)
 
 
 async def test_one_that_nobody_asks_with_any_more_is_told_closed_once_all_is_sound(
@@ -113,22 +137,22 @@ async def test_however_many_views_were_missed_the_newest_counts(views: int, told
 
 
 @pytest.mark.parametrize("turns", range(25))
-async def test_a_request_while_they_are_counted_in_slices_is_answered_on_the_newest_view(
+async def test_a_request_while_they_are_counted_in_slices_is_answered_as_a_whole_view_had_it(
     turns: int, told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(slicing, "SLICE_S", 0.0)  # after each node others have their turn
     told.show(bad=10)
-    told.answers.breaker(scoring(0.5))
-    told.show(bad=0)
     async with kept_complete(told.answers):
-        for _ in range(turns):
-            await asyncio.sleep(0)
-        told.show(bad=2)
-        for _ in range(2):
-            assert told.answers.breaker(scoring(0.5)).share(b.RESOURCE) == 0.1
-            assert (told.opened, told.closed) == ([0.5], [0.5])
-            for _ in range(50):
+        await a_while()
+        assert told.answers.breaker(scoring(0.5)).open
+        shares = []
+        for bad, asked in ((0, turns), (2, 100)):
+            told.show(bad)
+            for _ in range(asked):
+                shares.append(told.answers.breaker(scoring(0.5)).share(b.RESOURCE))
                 await asyncio.sleep(0)
+        assert [*dict.fromkeys([0.5, *shares])] in ([0.5, 0.0, 0.1], [0.5, 0.1])
+        assert (told.opened, told.closed) == ([0.5], [0.5])
 
 
 async def test_views_that_turn_while_they_are_counted_in_slices_are_counted_too(
@@ -146,6 +170,58 @@ async def test_views_that_turn_while_they_are_counted_in_slices_are_counted_too(
             told.show(bad)
         await until(lambda: told.closed)
         assert told.shares == [0.5, 0.05]
+
+
+async def test_others_have_their_turn_while_a_request_finds_all_nodes_changed(
+    told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slicing, "SLICE_S", 0.0)
+    told.cluster.show(fabric(degraded=1))
+    async with kept_complete(told.answers):
+        await a_while()
+        assert told.answers.breaker(scoring(0.8)).share(b.DRIVER) == 1 / 50
+        told.cluster.show(fabric(degraded=2))
+        asked = 0
+        while told.answers.breaker(scoring(0.8)).share(b.DRIVER) == 1 / 50:
+            asked += 1
+            await asyncio.sleep(0)
+        assert asked >= 50
+
+
+async def test_a_breaker_that_opens_once_all_is_counted_turns_the_view(
+    told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slicing, "SLICE_S", 0.0)
+    ask = Ask(BUILT_IN["training"], units=(Units(b.RESOURCE, 8),))
+    told.show(bad=0)
+    async with kept_complete(told.answers):
+        await a_while()
+        told.show(bad=10)
+        edition = told.answers.edition
+        assert len((await told.answers.judged(ask)).refused) == 10
+        await until(lambda: told.answers.edition != edition)
+        assert told.opened == [ask.policy.placement.min_score]
+        assert not (await told.answers.judged(ask)).refused
+
+
+async def test_a_breaker_that_would_open_turns_the_view_where_it_was_forgotten_meanwhile(
+    told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slicing, "SLICE_S", 0.0)
+    ask = Ask(BUILT_IN["training"], units=(Units(b.RESOURCE, 8),))
+    degraded = {f"n{i}": b.node(f"n{i}", gpus=8, own=b.health(0.6)) for i in range(20)}
+    told.show(bad=0)
+    async with kept_complete(told.answers):
+        await a_while()
+        told.cluster.show(degraded)
+        assert len((await told.answers.judged(ask)).refused) == 20
+        for number in range(MAX_BREAKERS):
+            told.answers.breaker(
+                msgspec.structs.replace(BUILT_IN["inference"].placement, min_score=number / 1000)
+            )
+        await a_while()
+        assert not told.opened
+        assert not (await told.answers.judged(ask)).refused
 
 
 async def test_a_node_that_cannot_be_counted_ends_nothing(
