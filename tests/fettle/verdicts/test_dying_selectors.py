@@ -132,6 +132,7 @@ async def test_what_was_given_up_is_settled_for_a_time_and_then_judged_again(
     async with asyncio.timeout(20):
         while cluster.answers.at_once(ask, NAMES) is None:
             assert await refused(cluster.answers, ask) == set()
+            await asyncio.sleep(0.001)
     table = cluster.answers.table(ask)
     assert table.undecided == set(NAMES)
 
