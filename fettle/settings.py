@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from fettle.allocator import gates
+from fettle.allocator import gates, versions
 from fettle.policies import Policies, prefers_in_vain
 from fettle.policy import BUILT_IN, INFERENCE, Policy, RuleSeverity, Validation
 from fettle.wire.core import DEFAULT_SCHEDULER
@@ -84,12 +84,14 @@ class SchedulerSettings(_Section, frozen=True, kw_only=True):
 
     `names` are the `spec.schedulerName` of pods whose scheduler has Fettle's `extenders` entry, as
     all profiles of one configuration do. Only pods of these get the marker `fettle.dev/claims`,
-    since any other scheduler finds no node for it. `feature_gates` as its `--feature-gates` has
-    them ("DRAPrioritizedList=false"): those that concern DRA and differ from the defaults of the
-    server's version. `binding_timeout_seconds` is `bindingTimeout` of its DynamicResourcesArgs.
+    since any other scheduler finds no node for it. `version` is their version ("v1.36.3"); "": that
+    of the API server, or the newest known where none is asked. `feature_gates` as their
+    `--feature-gates` has them ("DRAPrioritizedList=false"): those that concern DRA and differ from
+    the defaults of that version. `binding_timeout_seconds` is `bindingTimeout` of its DynamicResourcesArgs.
     """
 
     names: tuple[str, ...] = (DEFAULT_SCHEDULER,)
+    version: str = ""
     feature_gates: str = ""
     binding_timeout_seconds: float = 600.0
 
@@ -102,6 +104,11 @@ class SchedulerSettings(_Section, frozen=True, kw_only=True):
                 f"{DEFAULT_SCHEDULER}",
             )
             _check("scheduler.names", name not in self.names[:index], f"{name!r} is given twice")
+        _check(
+            "scheduler.version",
+            not self.version or bool(versions.release(self.version)),
+            f"{self.version[:_LONGEST_NAME]!r} must be kube-scheduler's version, such as v1.36.3",
+        )
         try:
             gates.parse(self.feature_gates)
         except ValueError as error:

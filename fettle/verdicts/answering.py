@@ -64,8 +64,8 @@ class Answers:
         self.publisher = publisher
         self.policies = settings.all_policies()
         self._gates = settings.scheduler.gates
-        self._version = ""
-        self.profile = of_version("", self._gates)
+        self._version = settings.scheduler.version
+        self.profile = of_version(self._version, self._gates)
         """Of the version of Kubernetes that allocates, with the gates that are set."""
         self._profiles_followed = 0
         self._engine = engine
@@ -126,9 +126,10 @@ class Answers:
                 self._is_behind(ask)
 
     def follow(self, version: str) -> None:
-        """Predict as that version of Kubernetes ("v1.37.1") allocates."""
-        self._version = version
-        if (profile := of_version(version, self._gates)) != self.profile:
+        """Predict as the server's version of Kubernetes ("v1.37.1") allocates, unless the settings
+        say that the scheduler has another."""
+        self._version = self._settings.scheduler.version or version
+        if (profile := of_version(self._version, self._gates)) != self.profile:
             self.profile = profile
             self._profiles_followed += 1
             self._asks.clear()

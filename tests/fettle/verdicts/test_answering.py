@@ -365,6 +365,15 @@ def test_a_gate_that_is_set_holds_for_whatever_version() -> None:
     ]
 
 
+def test_the_version_that_the_settings_say_counts_more_than_the_server_s() -> None:
+    settings = msgspec.convert({"scheduler": {"version": "v1.36.1"}}, Settings)
+    answers = Answers(Publisher(), SelectorEngine(), settings)
+    assert answers.profile.quirks.undoes_in_part
+    answers.follow("v1.37.1")
+    assert answers.profile.quirks.undoes_in_part
+    assert answers.follows() == ["allocations are predicted as of Kubernetes v1.36.1"]
+
+
 def test_the_time_of_day_decides_whether_an_allocation_has_waited_too_long() -> None:
     now = [1_000_000_000.0]
     result = {"request": "r", "driver": "d", "pool": "p", "device": "x", "bindingConditions": ["R"]}
