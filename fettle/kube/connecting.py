@@ -7,6 +7,7 @@ import base64
 import binascii
 import os
 from contextlib import ExitStack
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +24,7 @@ from fettle.kube import kubeconfigs, plugins, proxies
 DEFAULT_NAMESPACE = "fettle-system"
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Where a pod finds its service account: `token`, `ca.crt`, `namespace`."""
+_READ_TOKEN_EVERY = timedelta(minutes=1)
 _BROKEN = (
     config.ConfigException,
     yaml.YAMLError,
@@ -41,11 +43,13 @@ _BROKEN = (
 class Connection(NamedTuple):
     """The official client, and the namespace we live in or work in by default.
 
+    `authority`: where the certificates that we trust servers by are from, for people.
     `expires_at`: when the credentials end, Unix seconds, as far as it is known beforehand.
     """
 
     client: Any
     namespace: str
+    authority: str
     expires_at: float = float("inf")
 
 
@@ -101,7 +105,8 @@ async def _read(paths: str, files: ExitStack) -> Connection:
     client = _client(configuration)
     if not isinstance(namespace, str) or not namespace:
         namespace = DEFAULT_NAMESPACE
-    return Connection(client, namespace, loader.expires_at)
+    authority = "certificate-authority in the kubeconfig"
+    return Connection(client, namespace, authority, loader.expires_at)
 
 
 class _Loader(KubeConfigLoader):  # type: ignore[misc]
@@ -163,7 +168,7 @@ def _paths(named: str) -> list[Path]:
 def _in_cluster(account: Path) -> Connection:
     configuration = Configuration()
     try:
-        InClusterConfigLoader(account / "token", account / "ca.crt").load_and_set(configuration)
+        _AccountLoader(account / "token", account / "ca.crt").load_and_set(configuration)
         configuration.ssl_ca_cert = str(account / "ca.crt")
         client = _client(configuration)
     except _BROKEN as error:
@@ -175,7 +180,22 @@ def _in_cluster(account: Path) -> Connection:
         namespace = (account / "namespace").read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError):
         namespace = ""
-    return Connection(client, namespace or DEFAULT_NAMESPACE)
+    authority = f"the service account's {account / 'ca.crt'}"
+    return Connection(client, namespace or DEFAULT_NAMESPACE, authority)
+
+
+class _AccountLoader(InClusterConfigLoader):  # type: ignore[misc]
+    """Reads a service account, and its token again and again; the file may end with a line."""
+
+    def _read_token_file(self) -> None:
+        file: Path = self._token_filename
+        token = file.read_text(encoding="utf-8", errors="surrogateescape").strip()
+        if not token:
+            raise config.ConfigException(f"{file} is empty")
+        if not token.isprintable():
+            raise config.ConfigException(f"{file} contains a non-printable character")
+        self.token = f"Bearer {token}"
+        self.token_expires_at = datetime.now() + _READ_TOKEN_EVERY
 
 
 def _client(configuration: Any) -> Any:

@@ -47,6 +47,10 @@ class _Call(NamedTuple):
         return f"{self.method} {self.path}"
 
 
+class _Untrusted(Unreachable):
+    """The server's certificate is from no authority that we trust; ours may be outdated."""
+
+
 class Session:
     """Paths are URL paths below the server's, such as `/api/v1/nodes`; answers are the raw body.
 
@@ -59,6 +63,7 @@ class Session:
     ) -> None:
         self.namespace = connection.namespace
         self._client = connection.client
+        self._authority = connection.authority
         self._expires_at = connection.expires_at
         self._retired: Any = None
         self._reconnect = reconnect
@@ -184,7 +189,7 @@ class Session:
         client = self._client
         try:
             return await self._ask(client, call, limits)
-        except Unauthorized:
+        except (Unauthorized, _Untrusted):
             if not await self._renewed(client):
                 raise
         return await self._ask(self._client, call, limits)
@@ -210,7 +215,8 @@ class Session:
         except (ConfigException, FileNotFoundError, PermissionError) as error:
             # The token file, which the client reads again and again.
             raise Unauthorized(
-                f"the credentials for {self.server} can no longer be used: {error}"
+                f"the credentials for {self.server} can no longer be used: {error}; "
+                "put a valid token there"
             ) from error
         except _BROKEN as error:
             raise self._unreachable(error) from error
@@ -229,9 +235,9 @@ class Session:
 
     def _unreachable(self, error: BaseException) -> Unreachable:
         if isinstance(error, aiohttp.ClientConnectorCertificateError):
-            return Unreachable(
+            return _Untrusted(
                 f"{self.server} presents a certificate that is not trusted "
-                f"({error.certificate_error}); check certificate-authority in the kubeconfig"
+                f"({error.certificate_error}); check {self._authority}"
             )
         said = self._late() if isinstance(error, TimeoutError) else " ".join(str(error).split())
         return Unreachable(f"{self.server} cannot be reached: {said or type(error).__name__}")
@@ -265,6 +271,7 @@ class Session:
             self._renewed_at = _now_s()
         # Calls and watches under way may end in peace.
         ended, self._retired, self._client = self._retired, self._client, connection.client
+        self._authority = connection.authority
         self._expires_at = connection.expires_at
         if ended is not None:
             await ended.close()

@@ -35,9 +35,32 @@ def test_the_proxy_of_the_servers_scheme_counts(name: str, monkeypatch: pytest.M
     assert of_environment(SERVER) is None
 
 
-def test_a_proxy_may_be_named_without_a_scheme(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HTTPS_PROXY", "proxy.example:3128")
+@pytest.mark.parametrize("lower", ["http://other:1", ""])
+def test_a_variable_in_capitals_counts_before_the_other(
+    lower: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", PROXY)
+    monkeypatch.setenv("https_proxy", lower)
     assert of_environment(SERVER) == PROXY
+
+
+def test_an_empty_variable_in_capitals_leaves_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "")
+    monkeypatch.setenv("https_proxy", PROXY)
+    assert of_environment(SERVER) == PROXY
+
+
+@pytest.mark.parametrize("proxy", ["proxy.example:3128", "HTTP://proxy.example:3128"])
+def test_a_proxys_scheme_may_be_left_out_or_in_capitals(
+    proxy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", proxy)
+    assert of_environment(SERVER) == PROXY
+
+
+def test_a_password_keeps_its_capitals(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "HTTP://Me:P%40ss@proxy.example:3128")
+    assert of_environment(SERVER) == "http://Me:P%40ss@proxy.example:3128"
 
 
 @pytest.mark.parametrize(
@@ -50,6 +73,21 @@ def test_a_proxy_may_be_named_without_a_scheme(monkeypatch: pytest.MonkeyPatch) 
         ("https://[fd00::1]:6443", "fd00::/8"),
         ("https://kubernetes.default.svc", ".svc"),
         ("https://kubernetes.default.svc:443", "svc,example.com"),
+        ("https://api.corp.example.com:6443", "*.example.com"),
+        ("https://api.corp.example.com:6443", "foo,*"),
+        ("https://api.corp.example.com:6443", "api.corp.example.com:6443"),
+        ("https://api.corp.example.com:6443", "Corp.EXAMPLE.com"),
+        ("https://api.corp.example.com", "api.corp.example.com:443"),
+        ("https://api.corp.example.com.:6443", "corp.example.com."),
+        ("https://10.1.2.3:6443", "localhost, *"),
+        ("https://10.1.2.3:6443", "10.1.2.3:6443"),
+        ("https://10.1.2.3:6443", "10.1.2.5/24"),
+        ("https://10.1.2.3", "10.1.2.3:443"),
+        ("https://10.1.2.3", "::ffff:10.1.2.3"),
+        ("https://[::ffff:10.1.2.3]", "10.0.0.0/8"),
+        ("https://[fd00::1]:6443", "fd00:0::1"),
+        ("https://[fd00::1]:6443", "[fd00:0::1]:6443"),
+        ("https://[FD00::1]:6443", "fd00::/16"),
     ],
 )
 def test_servers_that_are_left_out_are_asked_themselves(
@@ -60,14 +98,41 @@ def test_servers_that_are_left_out_are_asked_themselves(
     assert of_environment(server) is None
 
 
-@pytest.mark.parametrize("left_out", ["", "10.97.0.0/16", "not an address/8", "example.com"])
-def test_other_servers_are_asked_through_it(left_out: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("server", "left_out"),
+    [
+        (SERVER, ""),
+        (SERVER, "10.97.0.0/16"),
+        (SERVER, "10.0.0.0/255.0.0.0"),
+        (SERVER, "not an address/8"),
+        (SERVER, "example.com"),
+        (SERVER, "96.0.1"),
+        (SERVER, ":443"),
+        ("https://example.com:6443", ".example.com"),
+        ("https://example.com:6443", "*.example.com"),
+        ("https://notexample.com:6443", "example.com"),
+        ("https://api.corp.example.com:6443", "api.corp.example.com:443"),
+        ("https://api.corp.example.com:6443", "*:6443"),
+        ("https://api.corp.example.com.:6443", "corp.example.com"),
+        ("https://10.1.2.3:6443", "10.1.2.3:443"),
+        ("https://[fd00::1]:6443", "[fd00::1]"),
+        ("https://[fd00::1]:6443", "[fd00::1]:443"),
+        ("https://[fd00::1]:6443", "0.0.0.0/0"),
+        ("https://[::ffff:10.1.2.3]", "::/0"),
+    ],
+)
+def test_other_servers_are_asked_through_it(
+    server: str, left_out: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HTTPS_PROXY", PROXY)
     monkeypatch.setenv("NO_PROXY", left_out)
-    assert of_environment(SERVER) == PROXY
+    assert of_environment(server) == PROXY
 
 
-@pytest.mark.parametrize("server", ["https://localhost:6443", "https://127.0.0.1", "https://[::1]"])
+@pytest.mark.parametrize(
+    "server",
+    ["https://localhost:6443", "https://127.0.0.1", "https://[::1]", "https://[::ffff:127.0.0.1]"],
+)
 def test_a_server_on_this_machine_is_asked_itself(
     server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,6 +6,7 @@ import ssl
 import tempfile
 from collections.abc import Callable
 from contextlib import aclosing
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ from fettle.errors import (
     Unauthorized,
     Unreachable,
 )
+from fettle.kube import connecting
+from fettle.kube.connecting import Connection, connect
 from fettle.kube.session import Session
 from tests.controlplane import kubeconfigs
 from tests.controlplane.certificates import Authority, Pair
@@ -36,6 +39,17 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"):
         monkeypatch.delenv(name, raising=False)
     return tmp_path
+
+
+@pytest.fixture
+def account(api: FakeApi, home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The service account of a pod whose API server is the fake one, over TLS."""
+    folder = home / "account"
+    folder.mkdir()
+    (folder / "token").write_text("right")
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(api.port))
+    return folder
 
 
 async def test_objects_are_created_read_changed_and_deleted(session: Session) -> None:
@@ -155,6 +169,64 @@ async def test_only_a_server_whose_authority_is_trusted_is_talked_to(
         await api.stop()
 
 
+async def test_a_server_whose_authority_a_pod_does_not_trust_is_told_with_its_file(
+    api: FakeApi, account: Path
+) -> None:
+    await _serve_tls(api, Authority("theirs"), account)
+    (account / "ca.crt").write_bytes(Authority("ours").certificate)
+    async with await Session.open(account=account) as session:
+        with pytest.raises(Unreachable, match=f"check the service account's {account}/ca.crt$"):
+            await session.get("/api/v1/nodes")
+
+
+async def test_a_pods_authority_is_read_again_when_the_servers_certificate_is_from_another(
+    api: FakeApi, account: Path
+) -> None:
+    old, new = Authority("old"), Authority("new")
+    await _serve_tls(api, old, account)
+    (account / "ca.crt").write_bytes(old.certificate)
+    async with await Session.open(account=account) as session:
+        await session.get("/api/v1/nodes")
+        await _serve_tls(api, new, account)
+        (account / "ca.crt").write_bytes(old.certificate + new.certificate)
+        await asyncio.gather(*(session.get("/api/v1/nodes") for _ in range(4)))
+
+
+async def test_a_kubeconfigs_authority_is_read_again_when_the_servers_certificate_is_from_another(
+    api: FakeApi, tmp_path: Path
+) -> None:
+    old, new = Authority("old"), Authority("new")
+    await _serve_tls(api, old, tmp_path)
+    path = tmp_path / "config"
+    kubeconfigs.write(kubeconfigs.by_token(api.url, old.certificate, "right"), path)
+    async with await Session.open(path) as session:
+        await session.get("/api/v1/nodes")
+        await _serve_tls(api, new, tmp_path)
+        both = old.certificate + new.certificate
+        kubeconfigs.write(kubeconfigs.by_token(api.url, both, "right"), path)
+        await session.get("/api/v1/nodes")
+
+
+async def test_a_server_that_stays_untrusted_does_not_have_credentials_read_with_each_call(
+    api: FakeApi, tmp_path: Path
+) -> None:
+    await _serve_tls(api, Authority("theirs"), tmp_path)
+    config = kubeconfigs.by_token(api.url, Authority("ours").certificate, "right")
+    path = kubeconfigs.write(config, tmp_path / "config")
+    reads = 0
+
+    async def reconnect() -> Connection:
+        nonlocal reads
+        reads += 1
+        return await connect(path)
+
+    async with Session(await connect(path), reconnect) as session:
+        for _ in range(3):
+            with pytest.raises(Unreachable, match="a certificate that is not trusted"):
+                await session.get("/api/v1/nodes")
+    assert reads == 1
+
+
 @pytest.mark.parametrize("by", ["data", "plugin"])
 async def test_no_key_is_left_on_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str
@@ -195,6 +267,14 @@ def _plugin(folder: Path, pair: Pair) -> dict[str, Any]:
         "args": ["-c", f"cd '{folder}'; {script}"],
         "provideClusterInfo": True,
     }
+
+
+async def _serve_tls(api: FakeApi, authority: Authority, folder: Path) -> None:
+    """From now on, on the port it has; callers need no certificate."""
+    await api.stop()
+    api.tls = _server_tls(authority, folder)
+    api.tls.verify_mode = ssl.CERT_NONE
+    await api.start()
 
 
 def _server_tls(authority: Authority, folder: Path) -> ssl.SSLContext:
@@ -249,6 +329,52 @@ async def test_a_pod_without_a_token_is_told_what_to_set(
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
     with pytest.raises(SettingsError, match="automountServiceAccountToken"):
         await Session.open()
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+async def test_a_pods_token_may_end_with_a_line(api: FakeApi, account: Path, end: str) -> None:
+    authority = Authority()
+    await _serve_tls(api, authority, account)
+    (account / "ca.crt").write_bytes(authority.certificate)
+    (account / "token").write_bytes(f"right{end}".encode())
+    api.token = "right"
+    async with await Session.open(account=account) as session:
+        await session.get("/api/v1/nodes")
+
+
+@pytest.mark.parametrize(
+    ("token", "wrong"),
+    [
+        (b"\n", "is empty"),
+        (b"ri\nght", "contains a non-printable character"),
+        (b"\xff", "contains a non-printable character"),
+    ],
+)
+async def test_a_pods_token_that_cannot_be_sent_is_named(
+    account: Path, token: bytes, wrong: str
+) -> None:
+    (account / "ca.crt").write_bytes(Authority().certificate)
+    (account / "token").write_bytes(token)
+    with pytest.raises(SettingsError, match=f"{account}/token {wrong}"):
+        await Session.open(account=account)
+
+
+async def test_a_pods_token_that_can_no_longer_be_sent_is_named_until_it_can(
+    api: FakeApi, account: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connecting, "_READ_TOKEN_EVERY", timedelta(0))
+    authority = Authority()
+    await _serve_tls(api, authority, account)
+    (account / "ca.crt").write_bytes(authority.certificate)
+    async with await Session.open(account=account) as session:
+        await session.get("/api/v1/nodes")
+        (account / "token").write_text("ne\nw")
+        for _ in range(2):
+            with pytest.raises(Unauthorized, match=f"{account}/token contains.*valid token"):
+                await session.get("/api/v1/nodes")
+        (account / "token").write_text("new\n")
+        api.token = "new"
+        await session.get("/api/v1/nodes")
 
 
 def _broken(change: Callable[[dict[str, Any]], object]) -> str:
