@@ -7,6 +7,7 @@ went silent. First step of *watch → inventory → health → verdict → answe
 import asyncio
 import random
 import time
+from collections.abc import Callable
 from contextlib import aclosing
 
 import msgspec
@@ -52,6 +53,9 @@ _PROBE_S = 30.0  # one small request; a CRD is often applied just after we start
 _TOO_SHORT_S = 1.0
 _STARTING = 3  # tries, in all about half a second
 _BETWEEN_S = 0.1  # so that watches which keep ending do not become a busy loop
+_CALM_S = 60.0  # without a list, until the next one need not wait; less than a silence
+_LONGEST_PAUSE_S = 30.0
+_TOO_MANY = 5  # lists in a row, within some two seconds
 _INITIAL_END = "k8s.io/initial-events-end"
 
 
@@ -66,6 +70,35 @@ class _Page(msgspec.Struct, frozen=True):
 
 
 _PAGE = msgspec.json.Decoder(_Page)
+
+
+class Pacing:
+    """Lists that follow each other closely wait ever longer: each is a whole list to the server,
+    and whatever made it useless, such as a version that is forgotten at once, may stay. `row`: how
+    many there were without a calm between them.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._last_s = float("-inf")
+        self.row = 0
+
+    def began(self) -> None:
+        """The server began to answer a list."""
+        now = self._clock()
+        self.row = self.row + 1 if now - self._last_s < _CALM_S else 1
+        self._last_s = now
+
+    def ended(self) -> None:
+        """It is complete: what follows within a calm follows closely, however long it took."""
+        self._last_s = self._clock()
+
+    def pause_s(self) -> float:
+        """Seconds to wait before the next list; none after a single one."""
+        if self.row < 2 or self._clock() - self._last_s >= _CALM_S:
+            return 0.0
+        wait_s = min(_LONGEST_PAUSE_S, _BETWEEN_S * 2.0 ** min(self.row - 1, 20))
+        return wait_s * random.uniform(0.5, 1.0)  # noqa: S311 (jitter is no secret)
 
 
 class Reflector:
@@ -92,6 +125,7 @@ class Reflector:
         self._listing = False
         self._pages = False  # the server cannot stream a list through a watch
         self._backoff = Backoff()
+        self._lists = Pacing()
 
     async def run(self) -> None:
         while True:
@@ -103,6 +137,8 @@ class Reflector:
 
     async def _follow(self) -> None:
         """One watch from its start to its end, with what must come before it."""
+        if not self._version:
+            await asyncio.sleep(self._lists.pause_s())
         if not self._version and self._pages:
             await self._list()
         try:
@@ -121,6 +157,8 @@ class Reflector:
         """Tell that the kind cannot be read; how long to wait before the next try."""
         if isinstance(error, Expired):
             self._version = ""
+            if self._lists.row == _TOO_MANY:
+                await self._sink.send([Lost(self._kind, self._useless_lists(error))])
             return self._backoff.next_s(error)
         missing = isinstance(error, NotServed) and self._kind.optional
         if not missing:
@@ -133,6 +171,13 @@ class Reflector:
         await self._sink.send([Unserved(self._kind, note)])
         return self._probe_s * random.uniform(0.8, 1.2)  # noqa: S311 (jitter is no secret)
 
+    def _useless_lists(self, error: Expired) -> str:
+        return (
+            f"{error}; so it was after each of the last {_TOO_MANY} lists of {self._kind.path}, "
+            "which are made ever more rarely now: check whether a proxy answers lists from a "
+            f"cache, or the API servers behind {self._session.server} do not share one etcd"
+        )
+
     def _may_be_starting(self, error: ClusterError) -> bool:
         """An API server that has just started refuses for a moment, until it has read its roles."""
         allowed_before = bool(self._version)
@@ -143,6 +188,7 @@ class Reflector:
         slices = Slices(self._sink)
         await slices.add(ListStarted(self._kind))
         page = await self._page("")
+        self._lists.began()
         while True:
             for item in page.items or ():
                 raw = bytes(item)  # a copy, or one object would keep its whole page alive
@@ -157,6 +203,7 @@ class Reflector:
             raise Unreachable(
                 f"{self._session.server} lists {self._kind.path} without a resourceVersion"
             )
+        self._lists.ended()
         self._backoff.reset()
         await self._sink.send([ListEnded(self._kind)])
 
@@ -216,7 +263,10 @@ class Reflector:
 
     async def _accepted(self) -> None:
         """That the server takes up our watch, at a version it still has, is news of it too."""
-        started: list[Change] = [ListStarted(self._kind)] if self._listing else []
+        started: list[Change] = []
+        if self._listing:
+            self._lists.began()
+            started = [ListStarted(self._kind)]
         await self._sink.send([*started, Contact(self._kind)])
 
     async def _take(self, lines: list[bytes]) -> bool:
@@ -269,6 +319,7 @@ class Reflector:
             await slices.add(Gone(self._kind, key_of(metadata)))
         elif self._listing and _ends_initial_events(metadata.get("annotations")):
             self._listing = False
+            self._lists.ended()
             await slices.add(ListEnded(self._kind))
         self._advance(metadata.get("resourceVersion"))
 

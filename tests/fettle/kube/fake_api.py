@@ -64,6 +64,8 @@ class FakeApi:
         self.pages: set[str] = set()
         self.token: str | None = None
         self.expire_by_event = False
+        self.forgets_at_once = False
+        """Whatever version was listed, a watch of it is expired."""
         self.raw_event: bytes | None = None
         self.version = 100
         self.git_version = "v1.37.1"
@@ -207,7 +209,8 @@ class FakeApi:
         if asks_list and not self.watch_list:
             text = "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch"
             return _status(422, "Invalid", text)
-        expired = bool(version) and int(version) < self._oldest
+        forgotten = self.forgets_at_once or (version and int(version) < self._oldest)
+        expired = bool(version and forgotten)
         if expired and not self.expire_by_event:
             return _status(410, "Expired", "too old resource version")
         response = web.StreamResponse()
@@ -218,6 +221,9 @@ class FakeApi:
                 await _send(response, "ERROR", _status_body(410, "Expired", "too old"))
                 return response
             seen = int(version) if version else await self._initial(response, plural, asks_list)
+            if self.forgets_at_once:
+                await _send(response, "ERROR", _status_body(410, "Expired", "too old"))
+                return response
             await self._follow(response, plural, seen)
         finally:
             self._watches.remove(request)

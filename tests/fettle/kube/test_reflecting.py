@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fettle.kube import reflecting
-from fettle.kube.reflecting import GATHER_S, PAGE, Reflector
+from fettle.kube.reflecting import GATHER_S, PAGE, Pacing, Reflector
 from fettle.kube.session import Session
 from fettle.wire import kinds
 from fettle.wire.changes import Contact, ListEnded, ListStarted, Lost, Put, Unserved
@@ -141,6 +141,47 @@ async def test_a_forgotten_version_is_listed_again(
         await recorder.until(lambda r: r.names("Node") == {"b", "c"})
         assert recorder.count(ListEnded, "Node") == 2
         assert recorder.count(Lost, "Node") == 0
+
+
+@pytest.mark.parametrize("streamed", [True, False], ids=["watch-list", "pages"])
+async def test_a_server_that_forgets_every_list_at_once_is_said_to_after_a_few_lists(
+    api: FakeApi, session: Session, streamed: bool
+) -> None:
+    api.watch_list = streamed
+    api.put(NODES, node("a"))
+    api.forgets_at_once = True
+    async with following(session) as recorder:
+        await recorder.until(lambda r: r.count(Lost, "Node") > 0)
+        assert recorder.count(ListEnded, "Node") == 5
+        (note,) = recorder.notes("Node")
+        assert f"{api.url} no longer knows that resourceVersion" in note
+        assert "each of the last 5 lists of /api/v1/nodes" in note
+        api.forgets_at_once = False
+        api.put(NODES, node("b"))
+        await recorder.until(lambda r: "b" in r.names("Node"))
+        assert recorder.count(Lost, "Node") == 1
+
+
+def test_lists_in_a_row_wait_ever_longer_and_no_more_after_a_calm() -> None:
+    now = 0.0
+    pacing = Pacing(lambda: now)
+    assert pacing.pause_s() == 0.0, "the first list"
+    pacing.began()
+    assert pacing.pause_s() == 0.0, "one that is useless is made again at once"
+    waits = []
+    for _ in range(50):
+        pacing.began()
+        now += 100.0
+        pacing.ended()
+        waits.append(pacing.pause_s())
+        now += waits[-1]
+    assert 0.0 < waits[0] <= 0.2
+    assert sum(waits[:3]) < 2.0
+    assert all(15.0 <= wait <= 30.0 for wait in waits[20:])
+    now += 60.0
+    assert pacing.pause_s() == 0.0
+    pacing.began()
+    assert pacing.pause_s() == 0.0
 
 
 async def test_a_silent_server_is_asked_anew(api: FakeApi, session: Session) -> None:
