@@ -35,7 +35,10 @@ class Key(NamedTuple):
 
 
 class _Stamp(NamedTuple):
+    """`changed_ns` also moves with the rights to a file."""
+
     modified_ns: int
+    changed_ns: int
     size: int
     inode: int
 
@@ -65,24 +68,28 @@ class Folder:
         self.clashes: list[str] = []
 
     def look(self) -> bool:
-        """Read what changed; whether anything did. Raises SnapshotError if there is no folder.
+        """Read what changed; whether anything is other than it was. Raises SnapshotError if there
+        is no folder.
 
         A change counts when a second look finds it at rest, so that a file is not read while it
-        is being written; the first look takes what is there, and the second makes sure.
+        is being written; the first look takes what is there, and the second makes sure. A file
+        that cannot be read is tried again at each look.
         """
         now = self._stamps()
         before, self._before = self._before, now
-        changed = [
+        due = [
             name
             for name in sorted(now.keys() | self._contents.keys())
             if name not in now or now[name] != self._read.get(name)
             if before is None or now.get(name) == before.get(name)
         ]
-        for name in changed:
+        contents = dict(self._contents)
+        for name in due:
             self._take(name, now.get(name), settled=before is not None)
+        changed = self._contents != contents
         if changed:
             self._merge()
-        return bool(changed)
+        return changed
 
     @property
     def files(self) -> Set[str]:
@@ -111,15 +118,16 @@ class Folder:
         return stamps
 
     def _take(self, name: str, stamp: _Stamp | None, *, settled: bool) -> None:
+        self._read.pop(name, None)
         if stamp is None:
-            self._read.pop(name, None)
             self._contents.pop(name, None)
             return
-        if settled:
-            self._read[name] = stamp
         held = self._contents.get(name)
         try:
-            self._contents[name] = _content(self._path / name, stamp, held)
+            text = _text(self._path / name, stamp)
+            if settled:
+                self._read[name] = stamp
+            self._contents[name] = _content(name, text, held)
         except SnapshotError as error:
             kept = "; its previous objects are kept" if held and held.objects else ""
             problem = f"{name}: {error}{kept}"
@@ -154,30 +162,33 @@ def _stamp(entry: os.DirEntry[str]) -> _Stamp | None:
     try:
         found = entry.stat()
     except OSError:
-        return _Stamp(0, 0, 0)  # reading it will say what is wrong
+        return _Stamp(0, 0, 0, 0)  # reading it will say what is wrong
     if not stat.S_ISREG(found.st_mode):
         return None
-    return _Stamp(found.st_mtime_ns, found.st_size, found.st_ino)
+    return _Stamp(found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino)
 
 
-def _content(path: Path, stamp: _Stamp, held: _Content | None) -> _Content:
+def _text(path: Path, stamp: _Stamp) -> bytes:
     if stamp.size > LARGEST_BYTES:
         raise SnapshotError(f"it is larger than {LARGEST_BYTES} bytes; split it into several files")
     try:
-        text = path.read_bytes()
+        return path.read_bytes()
     except OSError as error:
         why = error.strerror
         if isinstance(error, FileNotFoundError) and path.is_symlink():
             why = "the file that it is a link to does not exist"
         raise SnapshotError(f"it cannot be read: {why}") from error
+
+
+def _content(name: str, text: bytes, held: _Content | None) -> _Content:
     if not text.strip():
         # As `kubectl get … > file` leaves it until the answer is there.
         raise SnapshotError("it is empty; delete it if its objects are gone")
     digest = hashlib.sha256(text).digest()
     if held is not None and held.digest == digest:
         return held
-    found = objects_of_json(text) if path.suffix == ".json" else objects_of_yaml(text)
-    return _taken(path.name, digest, found)
+    found = objects_of_json(text) if name.endswith(".json") else objects_of_yaml(text)
+    return _taken(name, digest, found)
 
 
 def _taken(name: str, digest: bytes, found: list[Found]) -> _Content:

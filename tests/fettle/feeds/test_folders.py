@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import os
 from pathlib import Path
@@ -185,6 +186,41 @@ def test_a_file_that_may_not_be_read_is_a_problem(tmp_path: Path) -> None:
     folder.look()
     assert len(folder.objects) == 1
     assert folder.problems["loop.yaml"].startswith("loop.yaml: it cannot be read: Too many levels")
+
+
+def test_a_file_that_could_not_be_read_is_tried_at_every_look_and_told_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: Path) -> bytes:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    write(tmp_path / "a.yaml", node("a"))
+    folder = Folder(tmp_path)
+    with monkeypatch.context() as unreadable:
+        unreadable.setattr(Path, "read_bytes", refuse)
+        assert folder.look()
+        assert folder.problems == {"a.yaml": "a.yaml: it cannot be read: Permission denied"}
+        assert not folder.look(), "it is as it was"
+        assert not folder.look()
+    assert folder.look()
+    assert (len(folder.objects), folder.problems) == (1, {})
+    assert not folder.look()
+
+
+def test_a_file_whose_time_of_modification_is_put_back_is_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    write(path, node("a"))
+    folder = Folder(tmp_path)
+    folder.look()
+    folder.look()
+    before = path.stat()
+    write(path, node("b"))
+    while path.stat().st_ctime_ns == before.st_ctime_ns:  # the file system's clock is coarse
+        os.utime(path)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    folder.look()
+    folder.look()
+    assert folder.objects.keys() == {Key("Node", "b")}
 
 
 def test_a_link_to_a_file_that_does_not_exist_is_a_problem_until_it_does(tmp_path: Path) -> None:
