@@ -9,12 +9,13 @@ import asyncio
 import gc
 import time
 from collections.abc import Callable, Collection, Iterable
+from functools import partial
 
 import msgspec
 import structlog
 
 from fettle.inventory.inventory import Inventory
-from fettle.slicing import Slices
+from fettle.slicing import in_slices, pause
 from fettle.view import Publisher, Source
 from fettle.wire import kinds
 from fettle.wire.changes import (
@@ -80,7 +81,7 @@ class Writer:
             if not 0 <= now - aged_at < TICK_S:
                 self._inventory.age(now)
                 aged_at = now
-            await _in_slices(self._inventory.refresh(now))
+            await in_slices(partial(self._refresh, now))
             self._publish()
             published_at = time.monotonic()
             if not frozen:
@@ -91,15 +92,14 @@ class Writer:
 
     async def _fold_what_came(self, *, wait: bool = True) -> None:
         """Fold all changes that are there; wait for some, at most a tick, if none are."""
+        first: list[Change] = []
         if wait and self._queue.empty():
             try:
                 async with asyncio.timeout(TICK_S):
-                    changes = await self._queue.get()
+                    first = await self._queue.get()
             except TimeoutError:
                 return
-            await _in_slices(map(self._apply, changes))
-        while not self._queue.empty():
-            await _in_slices(map(self._apply, self._queue.get_nowait()))
+        await in_slices(partial(self._fold, first))
 
     def _publish(self) -> None:
         sources = self._publisher.sources
@@ -107,6 +107,22 @@ class Writer:
         view = self._inventory.view(self._publisher.view, synced=True, served=served)
         if view is not None:
             self._publisher.publish(view, self._inventory.settle())
+
+    def _fold(self, changes: list[Change]) -> None:
+        """These and those that wait after them, as one piece of work: many short ones in a row
+        would never end a slice."""
+        self._apply_each(changes)
+        while not self._queue.empty():
+            self._apply_each(self._queue.get_nowait())
+
+    def _apply_each(self, changes: list[Change]) -> None:
+        for change in changes:
+            self._apply(change)
+            pause()
+
+    def _refresh(self, now: float) -> None:
+        for _ in self._inventory.refresh(now):
+            pause()
 
     def _apply(self, change: Change) -> None:
         now = self._clock()
@@ -168,9 +184,3 @@ class Writer:
             self._inventory.begin_list(kind)
             self._inventory.end_list(kind, now)
         self._heard(kind, synced=True, served=False, note=note)
-
-
-async def _in_slices(steps: Iterable[None]) -> None:
-    slices = Slices()
-    for _ in steps:
-        await slices.pause()

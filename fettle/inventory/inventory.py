@@ -21,6 +21,7 @@ from fettle.inventory.pools import PoolId, pool_of
 from fettle.inventory.quarantine import Entry, Quarantine
 from fettle.inventory.stores import Stores, equal
 from fettle.model import DeviceId, NodeId, Subject
+from fettle.slicing import pause
 from fettle.view import View
 from fettle.wire import core, kinds, resource
 from fettle.wire.changes import Bad, Pools
@@ -105,12 +106,15 @@ class Inventory:
         self._seen[kind.name] = set()
 
     def end_list(self, kind: Kind, now: float) -> None:
-        """Whatever the list did not name is gone."""
+        """Whatever the list did not name is gone. That may be many objects: it goes in slices."""
         seen = self._seen.pop(kind.name, None)
         if seen is None:
             return
-        for key in (self._stores.of(kind).keys() | self._quarantine.keys(kind)) - seen:
-            self.remove(kind, key, now)
+        store = self._stores.of(kind)
+        for key in (*store, *self._quarantine.keys(kind).difference(store)):
+            if key not in seen:
+                self.remove(kind, key, now)
+            pause()
 
     def _name(self, kind: Kind, key: str) -> None:
         """Where a list is under way, it names this object."""

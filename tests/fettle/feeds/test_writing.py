@@ -1,15 +1,19 @@
 """The one writer task: changes in, views out."""
 
 import asyncio
+import itertools
 import time
 from collections.abc import AsyncIterator
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
 
+from fettle import slicing
 from fettle.evidence import rules
 from fettle.evidence.reports import Report
+from fettle.feeds import writing
 from fettle.feeds.writing import Writer
 from fettle.health import HealthBook
 from fettle.inventory.inventory import Inventory
@@ -107,6 +111,51 @@ async def test_a_deleted_object_is_gone_from_the_view(house: House) -> None:
     view = await house.sync(node("a"), node("b"))
     await house.send(Gone(kinds.NODE, "a"))
     assert list((await house.newer(view.generation)).nodes) == ["b"]
+
+
+@pytest.mark.parametrize("served", [True, False], ids=["not listed", "no longer served"])
+async def test_requests_have_their_turns_while_many_objects_go_at_once_and_see_all_or_none(
+    house: House, monkeypatch: pytest.MonkeyPatch, served: bool
+) -> None:
+    monkeypatch.setattr(slicing, "SLICE_S", 0.0)
+    monkeypatch.setattr(writing, "PUBLISH_EVERY_S", 0.0)
+    many = 200
+    view = await house.sync(*(node(f"n{i}") for i in range(many)), put(kinds.SLICE, slice_("n0")))
+    newer = asyncio.create_task(house.newer(view.generation))
+    if served:
+        await house.send(ListStarted(kinds.NODE), ListEnded(kinds.NODE))
+    else:
+        await house.send(Unserved(kinds.NODE, "404"))
+    turns, seen = 0, set()
+    while not newer.done():
+        seen.add(len(house.publisher.view.nodes))
+        turns += 1
+        await asyncio.sleep(0)
+    assert len((await newer).nodes) == 0
+    assert seen <= {many, 0}
+    assert turns >= 2 * many, "one for each object that goes, and one for each record"
+
+
+async def test_requests_have_their_turns_while_many_short_batches_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    readings = itertools.count()
+    ticking = SimpleNamespace(perf_counter=lambda: next(readings) * slicing.SLICE_S * 0.4)
+    monkeypatch.setattr(slicing, "time", ticking)
+    turn = 0
+    folded_at: list[int] = []
+    inventory = Inventory(HealthBook(HealthSettings(), RULES), RULES)
+    hear = [lambda _: folded_at.append(turn)]
+    writer = Writer(inventory, Publisher(), watched=WATCHED, on_put=hear)
+    batches = 60
+    for i in range(batches):
+        await writer.send([node(f"n{i}")])
+    task = asyncio.create_task(writer.run())
+    while len(folded_at) < batches:
+        turn += 1
+        await asyncio.sleep(0)
+    assert len(set(folded_at)) > batches / 5
+    task.cancel()
 
 
 async def test_a_malformed_object_costs_only_its_node_its_certainty(house: House) -> None:
