@@ -1,4 +1,5 @@
-"""Pods that say the same have the same ask, which is made once for each basis of a view.
+"""Pods that say the same have the same ask, which is made once as long as nothing changes that all
+asks rest on.
 
 Pods of one workload come one after another. What an ask is made from is looked up in many places,
 and between two requests other processes have had the processor's caches, so that making it anew
@@ -6,30 +7,33 @@ would cost as much as looking up 500 names.
 """
 
 from collections.abc import Callable
+from operator import is_
 
 import msgspec
 
+from fettle.asks import allocated, entries
 from fettle.asks.asks import Ask
 from fettle.policy import ANNOTATIONS
-from fettle.view import View
-from fettle.wire import core
+from fettle.view import EMPTY, View
+from fettle.wire import core, kinds, resource
 
 MOST = 1000
 
 
 class AlikeAsks:
     """The asks of pods in the newest view. `make` has to go by the view, by what a pod says of its
-    policy and by what its containers need, unless there are claims for the pod."""
+    policy and by what its containers and its claims need."""
 
     def __init__(self, make: Callable[[core.Pod], Ask | None]) -> None:
         self._make = make
-        self._basis = -1
+        self._shared = _shared(EMPTY)
         self._asks: dict[bytes, Ask | None] = {}
 
     def of(self, pod: core.Pod, view: View) -> Ask | None:
-        if view.basis != self._basis or len(self._asks) >= MOST:
+        shared = _shared(view)
+        if len(self._asks) >= MOST or not all(map(is_, shared, self._shared)):
             self.clear()
-            self._basis = view.basis
+            self._shared = shared
         said = _said(pod, view)
         if said is None:
             return self._make(pod)
@@ -43,12 +47,46 @@ class AlikeAsks:
         self._asks.clear()
 
 
+def _shared(view: View) -> tuple[object, ...]:
+    """What of a view any ask may be made from; a view has the very objects of the one before it
+    where nothing changed."""
+    return view.classes, view.templates, view.namespaces, view.policies, view.quarantined
+
+
 def _said(pod: core.Pod, view: View) -> bytes | None:
-    """All that an ask is made from; None where it is made from objects of the pod's own too."""
+    """All that an ask is made from, beside what asks share; None where there is more to it."""
     spec, metadata = pod.spec, pod.metadata
-    if spec is None or spec.resource_claims or metadata.uid in view.extended_claims:
+    if spec is None or metadata.uid in view.extended_claims:
+        return None
+    claims = _claims(pod, view) if spec.resource_claims else ()
+    if claims is None:
         return None
     given = metadata.annotations or {}
     annotations = [given.get(name) for name in ANNOTATIONS]
-    needs = (metadata.namespace, annotations, spec.containers, spec.init_containers)
+    needs = (metadata.namespace, annotations, spec.containers, spec.init_containers, claims)
     return msgspec.json.encode(needs)
+
+
+_Wanted = tuple[str, str | resource.ResourceClaimSpec | None]
+
+
+def _claims(pod: core.Pod, view: View) -> list[_Wanted] | None:
+    """What the pod calls each of its claims, and the template or the claim's spec; None where not
+    all of them are yet to be made or can be allocated."""
+    wanted: dict[str, _Wanted] = {}
+    for entry in entries.needed(pod):
+        name = entries.claim_name(pod, entry)
+        if name is None:
+            wanted[f"/{entry.name}"] = (entry.name, entry.resource_claim_template_name)
+            continue
+        key = f"{pod.metadata.namespace}/{name}"
+        claim = view.claims.get(key)
+        if (
+            claim is None
+            or key in wanted
+            or f"{kinds.CLAIM.name} {key}" in view.quarantined
+            or not allocated.can_be_allocated(entry, claim, pod)
+        ):
+            return None
+        wanted[key] = (entry.name, claim.spec)
+    return [*wanted.values()]

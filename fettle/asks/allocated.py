@@ -86,6 +86,14 @@ def use(
     )
 
 
+def can_be_allocated(
+    entry: core.PodResourceClaim, claim: resource.ResourceClaim, pod: core.Pod
+) -> bool:
+    """Whether nothing is allocated for a claim yet, and nothing keeps the pod from using it."""
+    is_allocated = claim.status is not None and claim.status.allocation is not None
+    return not is_allocated and use(entry, claim, pod, NO_TIME_LIMIT) == Use()
+
+
 def named_twice(
     first: core.PodResourceClaim,
     again: core.PodResourceClaim,

@@ -59,7 +59,7 @@ class Constraint(msgspec.Struct, frozen=True, gc=False):
         return not self.requests or request in self.requests or alternative in self.requests
 
 
-class Claim(msgspec.Struct, frozen=True, gc=False):
+class Claim(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     """A claim that is yet to be allocated; `name` is for people."""
 
     name: str

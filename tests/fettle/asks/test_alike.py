@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fettle.asks import asks
 from fettle.asks.alike import MOST, AlikeAsks
-from fettle.policy import ANNOTATION, MIN_SCORE_ANNOTATION, ON_DEVICE_FAILURE_ANNOTATION
+from fettle.policy import ANNOTATION, MIN_SCORE_ANNOTATION, ON_DEVICE_FAILURE_ANNOTATION, TRAINING
 from fettle.settings import Settings
 from fettle.view import View
 from fettle.wire import core
@@ -17,16 +17,57 @@ from tests.fettle import building as b
 
 POLICIES = Settings().all_policies()
 BACKED = b.device_class(extendedResourceName=b.RESOURCE)
+OWNED = {"kind": "Pod", "name": "p", "uid": "p", "controller": True}
+ALLOCATED = {
+    "allocation": {"devices": {"results": []}, "allocationTimestamp": "2026-01-01T00:00:00Z"}
+}
+
+
+def requesting(count: int) -> dict[str, Any]:
+    exactly = {"deviceClassName": b.DRIVER, "count": count}
+    return {"devices": {"requests": [{"name": "r", "exactly": exactly}]}}
+
+
+def stored(count: int, status: dict[str, Any] | None = None, **metadata: Any) -> Any:
+    metadata = {"name": "x", "namespace": "default", **metadata}
+    return b.claim({"metadata": metadata, "spec": requesting(count), "status": status or {}})
+
+
+def template(count: int) -> Any:
+    metadata = {"name": "x", "namespace": "default"}
+    return b.template({"metadata": metadata, "spec": {"spec": requesting(count)}})
+
+
+EMPTY = b.view()
+LABELLED = {"default": {ANNOTATION: "scavenger"}}
+TEMPLATES = {"default/x": template(1)}
+
+
+def changed(**fields: Any) -> View:
+    """A view that has the objects of the empty one but for some."""
+    return msgspec.structs.replace(EMPTY, **fields)
+
+
+def holding(x: Any, **fields: Any) -> View:
+    claims = {"default/x": x, "default/y": stored(1, name="y")}
+    return changed(claims=claims, templates=TEMPLATES, **fields)
+
+
 VIEWS = [
-    msgspec.structs.replace(view, basis=basis)
-    for basis, view in enumerate(
-        (
-            b.view(),
-            b.view(classes={b.DRIVER: BACKED}),
-            b.view(namespaces={"default": {ANNOTATION: "scavenger"}}),
-            b.view(quarantined={"DevicePolicy training": "it says nothing"}),
-        )
-    )
+    EMPTY,
+    changed(classes={b.DRIVER: BACKED}),
+    changed(namespaces=LABELLED),
+    changed(namespaces=LABELLED, policies={"scavenger": TRAINING}),
+    changed(templates=TEMPLATES),
+    changed(templates=TEMPLATES, quarantined={"ResourceClaimTemplate default/x": "why"}),
+    changed(templates={"default/x": template(2)}),
+    holding(stored(1)),
+    holding(stored(1), classes={b.DRIVER: BACKED}),
+    holding(stored(1), quarantined={"ResourceClaim default/x": "it says nothing"}),
+    holding(stored(2)),
+    holding(stored(1, ALLOCATED)),
+    holding(stored(1, deletionTimestamp="2026-01-01T00:00:00Z")),
+    holding(stored(1, ownerReferences=[OWNED])),
 ]
 
 
@@ -46,39 +87,93 @@ CONTAINERS = st.lists(
     ),
     max_size=2,
 )
-PODS = st.builds(
-    lambda name, annotations, containers, init, claims: b.pod(
+ANNOTATIONS = st.dictionaries(
+    st.sampled_from([ANNOTATION, MIN_SCORE_ANNOTATION, "team"]),
+    st.sampled_from(["training", "inference", "0.5"]),
+)
+BY_NAME, BY_TEMPLATE = "resourceClaimName", "resourceClaimTemplateName"
+CLAIMS = st.lists(st.sampled_from("xy"), max_size=2).flatmap(
+    lambda names: st.tuples(
+        *(
+            st.tuples(st.just(entry), st.sampled_from([BY_NAME, BY_TEMPLATE]), st.just(name))
+            for entry, name in zip("ab", names, strict=False)
+        )
+    )
+)
+MADE = st.lists(
+    st.fixed_dictionaries(
+        {"name": st.sampled_from("ab"), "resourceClaimName": st.sampled_from([None, "x"])}
+    ),
+    max_size=1,
+)
+
+
+def pod(
+    name: str,
+    annotations: dict[str, str] | None = None,
+    containers: Any = (),
+    init: Any = (),
+    claims: Any = (),
+    made: Any = (),
+) -> core.Pod:
+    """`claims`: what each is called, by what it is named, and that name."""
+    return b.pod(
         {
             "metadata": {
                 "name": name,
                 "namespace": "default",
                 "uid": name,
-                "annotations": annotations,
+                "annotations": annotations or {},
             },
             "spec": {
                 "containers": containers,
                 "initContainers": init,
-                "resourceClaims": [{"name": "gpu", "resourceClaimName": c} for c in claims],
+                "resourceClaims": [{"name": entry, key: named} for entry, key, named in claims],
             },
+            "status": {"resourceClaimStatuses": made},
         }
-    ),
-    st.sampled_from("pq"),
-    st.dictionaries(
-        st.sampled_from([ANNOTATION, MIN_SCORE_ANNOTATION, "team"]),
-        st.sampled_from(["training", "inference", "0.5"]),
-    ),
-    CONTAINERS,
-    CONTAINERS,
-    st.lists(st.sampled_from("xy"), max_size=1),
+    )
+
+
+NAMES = st.sampled_from("pq")
+WITH_CLAIMS = st.builds(
+    lambda name, claims, made: pod(name, claims=claims, made=made), NAMES, CLAIMS, MADE
 )
+PODS = WITH_CLAIMS | st.builds(pod, NAMES, ANNOTATIONS, CONTAINERS, CONTAINERS, CLAIMS, MADE)
 
 
 @given(st.lists(st.tuples(PODS, st.sampled_from(VIEWS)), max_size=8))
 def test_what_pods_ask_is_never_another_pods_ask(asked: list[tuple[core.Pod, View]]) -> None:
     view = VIEWS[0]
     alike = AlikeAsks(lambda pod: asks.ask_of(pod, view, POLICIES))
-    for pod, view in asked:
-        assert alike.of(pod, view) == asks.ask_of(pod, view, POLICIES)
+    for asking, view in asked:
+        assert alike.of(asking, view) == asks.ask_of(asking, view, POLICIES)
+
+
+ENTRIES = [
+    [],
+    *([(entry, key, name)] for entry in "ab" for key in (BY_NAME, BY_TEMPLATE) for name in "xy"),
+    [("a", BY_NAME, "x"), ("b", BY_NAME, "x")],
+    [("a", BY_NAME, "y"), ("b", BY_NAME, "x")],
+    [("a", BY_TEMPLATE, "x"), ("b", BY_NAME, "x")],
+]
+UNITS = [{"name": "c", "resources": {"limits": {b.RESOURCE: "1"}}}]
+IN_TURN = [
+    pod(name, claims=claims, containers=containers, made=made)
+    for claims in ENTRIES
+    for containers in ([], UNITS)
+    for made in ([], [{"name": "a"}], [{"name": "a", "resourceClaimName": "x"}])
+    for name in "pq"
+]
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_nor_where_one_view_follows_another(backwards: bool) -> None:
+    view = EMPTY
+    alike = AlikeAsks(lambda pod: asks.ask_of(pod, view, POLICIES))
+    for view in VIEWS[::-1] if backwards else VIEWS:
+        for asking in IN_TURN[::-1] if backwards else IN_TURN:
+            assert alike.of(asking, view) == asks.ask_of(asking, view, POLICIES)
 
 
 SAID = {"namespace": "default", "annotations": {}, "containers": [1], "init": []}
@@ -145,12 +240,34 @@ def test_pods_that_say_the_same_have_one_ask_until_what_they_rest_on_changes() -
     first = cluster.of(asking())
     assert first is not None
     assert cluster.of(asking(name="q")) is first
-    cluster.view = msgspec.structs.replace(cluster.view, generation=2)
+    cluster.view = msgspec.structs.replace(cluster.view, generation=2, basis=2, nodes={})
     assert cluster.of(asking(name="q")) is first
     assert cluster.made == 1
-    cluster.view = msgspec.structs.replace(cluster.view, basis=2)
+    cluster.view = msgspec.structs.replace(cluster.view, namespaces={})
     assert cluster.of(asking(name="q")) == first
     assert cluster.made == 2
+
+
+def test_pods_whose_claims_are_yet_to_be_allocated_have_one_ask_too() -> None:
+    claims = {f"default/{name}": stored(1, name=name) for name in "xy"}
+    cluster = Counted(b.view(claims=claims, templates={"default/t": template(1)}))
+    assert cluster.of(needing("p", resourceClaimTemplateName="t")) is cluster.of(
+        needing("q", resourceClaimTemplateName="t")
+    )
+    assert cluster.made == 1
+    assert cluster.of(needing("p", resourceClaimName="x")) is cluster.of(
+        needing("q", resourceClaimName="y")
+    )
+    assert cluster.made == 2
+
+
+def needing(name: str, **entry: str) -> core.Pod:
+    return b.pod(
+        {
+            "metadata": {"name": name, "namespace": "default", "uid": name},
+            "spec": {"resourceClaims": [{"name": "gpu", **entry}]},
+        }
+    )
 
 
 def test_a_claim_that_was_made_for_one_pods_resources_is_not_another_ones() -> None:
