@@ -18,7 +18,7 @@ from fettle.inventory import units
 from fettle.inventory.devices import Devices, Effect
 from fettle.inventory.nodes import Nodes
 from fettle.inventory.pools import PoolId, pool_of
-from fettle.inventory.quarantine import Entry, Quarantine
+from fettle.inventory.quarantine import Quarantine
 from fettle.inventory.stores import Stores, equal
 from fettle.model import DeviceId, NodeId, Subject
 from fettle.slicing import pause
@@ -92,15 +92,15 @@ class Inventory:
 
     def _doubt(self, bad: Bad, now: float) -> None:
         before = self._quarantine.release(bad.kind, bad.key)
-        report, entry = self._quarantine.add(bad, now)
-        if before is not None or entry.node:
-            self._report(report, now)
-        if before is None or before[1] != entry:
+        added = self._quarantine.add(bad, now)
+        if before is not None or added.entry.node:
+            self._report(added.report, now)
+        if before is None or before.entry != added.entry:
             self._stores.touch(bad.kind)
             self._stores.touched.add(_QUARANTINED)
-            self._concern(entry)
+            self._concern(added.entry.node, added.pools)
             if before is not None:
-                self._concern(before[1])
+                self._concern(before.entry.node, before.pools)
 
     def begin_list(self, kind: Kind) -> None:
         self._seen[kind.name] = set()
@@ -310,13 +310,12 @@ class Inventory:
         released = self._quarantine.release(kind, key)
         if released is None:
             return False
-        all_clear, entry = released
         if kind is kinds.NODE:
             self._nodes.partial.discard(key)
         self._stores.touch(kind)
         self._stores.touched.add(_QUARANTINED)
-        self._report(all_clear, now)
-        self._concern(entry)
+        self._report(released.report, now)
+        self._concern(released.entry.node, released.pools)
         return True
 
     # -- what a change concerns
@@ -340,11 +339,12 @@ class Inventory:
         else:
             self._nodes.dirty.update(nodes)
 
-    def _concern(self, entry: Entry) -> None:
-        """The nodes of an object that cannot be read, or can be again."""
-        if entry.node:
-            self._nodes.dirty.add(entry.node)
-        for pools in entry.pools:
+    def _concern(self, node: str, doubted: Iterable[Pools]) -> None:
+        """An object that cannot be read, or can be again, is of this node ("" if of none), and is
+        what is told of these pools."""
+        if node:
+            self._nodes.dirty.add(node)
+        for pools in doubted:
             if pools.anywhere:
                 self._nodes.soil_all()
             for pool in self._devices.among(pools):

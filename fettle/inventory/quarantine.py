@@ -2,7 +2,11 @@
 that it leaves in doubt. Pure.
 """
 
-from collections.abc import Container
+from bisect import bisect_left, insort
+from collections import defaultdict
+from collections.abc import Container, Iterator
+from itertools import product
+from operator import itemgetter
 from typing import NamedTuple
 
 from fettle.evidence.reports import Report, short
@@ -14,21 +18,31 @@ from fettle.wire.changes import Bad, Pools
 
 
 class Entry(NamedTuple):
-    """`doubt` is what is said of its pools."""
+    """`name` is by kind and key ("Node n1"); `doubt` is what is said of its pools."""
 
+    name: str
     kind: kinds.Kind
     text: str
     node: str
     pools: tuple[Pools, ...]
     doubt: str
 
-    def touches(self, pool: Gathered) -> bool:
-        """Whether a pool that a node sees may be other than it seems there."""
-        is_open = pool.rests_elsewhere if self.kind is kinds.SLICE else bool(pool.devices)
-        return any(
-            (is_open or pools.anywhere) and pools.include(pool.id.driver, pool.id.pool)
-            for pools in self.pools
-        )
+
+class Released(NamedTuple):
+    """The all-clear, what it concerns, and the pools that were in doubt for this above all."""
+
+    report: Report
+    entry: Entry
+    pools: tuple[Pools, ...]
+
+
+class Added(NamedTuple):
+    """Evidence that makes its node Unknown, none where no node is named; what it concerns, and the
+    pools that are in doubt for this above all now."""
+
+    report: Report
+    entry: Entry
+    pools: tuple[Pools, ...]
 
 
 class Unseen(NamedTuple):
@@ -43,75 +57,101 @@ class Unseen(NamedTuple):
     why: str
 
 
+class _Doubted(NamedTuple):
+    """Pools, and whether what cannot be read are slices: those matter to other pools."""
+
+    pools: Pools
+    by_slices: bool
+
+
 class Quarantine:
-    """Add and release by kind and key; each answers with what it says about a node."""
+    """Add and release by kind and key. Of all that leave the same pools in doubt the first by name
+    is told, so that neither their number nor which came first matters to a node."""
 
     def __init__(self) -> None:
         self._entries: dict[str, Entry] = {}
-        self._doubts: dict[str, Entry] = {}
-        """Those of the entries that leave pools in doubt."""
-        self._in_order: tuple[tuple[str, Entry], ...] | None = None
-        """The same by name, so that it does not matter which came first."""
+        self._of_node: dict[str, set[str]] = defaultdict(set)
+        self._doubting: dict[_Doubted, list[str]] = defaultdict(list)
+        """Names, in order."""
 
-    def add(self, bad: Bad, now: float) -> tuple[Report, Entry]:
-        """Evidence that makes its node Unknown; none where no node is named."""
+    def add(self, bad: Bad, now: float) -> Added:
+        """Put in what is not in yet."""
         name = f"{bad.kind.name} {bad.key}"
         text = short(f"{name.rstrip()}: {bad.reason}")
         doubt = f"{name.rstrip()} cannot be read, and {_MAY[bad.kind.name]}" if bad.pools else ""
-        entry = self._entries[name] = Entry(bad.kind, text, bad.node, bad.pools, doubt)
-        self._in_order = None
-        self._doubts.pop(name, None)
-        if bad.pools:
-            self._doubts[name] = entry
+        entry = self._entries[name] = Entry(name, bad.kind, text, bad.node, bad.pools, doubt)
+        if bad.node:
+            self._of_node[bad.node].add(name)
+        for doubted in _doubted(entry):
+            insort(self._doubting[doubted], name)
         reporter = _reporter(bad.kind, bad.key)
         evidence = (_unreadable(reporter, text, bad.node, now),) if bad.node else ()
-        return Report(reporter, evidence, absent_is_clear=True), entry
+        return Added(Report(reporter, evidence, absent_is_clear=True), entry, self._told_of(entry))
 
-    def release(self, kind: kinds.Kind, key: str) -> tuple[Report, Entry] | None:
-        """The all-clear and what it concerns; None if nothing was wrong."""
-        if not self._entries:
-            return None
-        self._in_order = None
-        self._doubts.pop(f"{kind.name} {key}", None)
-        entry = self._entries.pop(f"{kind.name} {key}", None)
+    def release(self, kind: kinds.Kind, key: str) -> Released | None:
+        """None if nothing was wrong."""
+        entry = self._entries.get(f"{kind.name} {key}")
         if entry is None:
             return None
-        return Report(_reporter(kind, key), (), absent_is_clear=True), entry
+        told = self._told_of(entry)
+        del self._entries[entry.name]
+        if entry.node:
+            self._of_node[entry.node].remove(entry.name)
+            if not self._of_node[entry.node]:
+                del self._of_node[entry.node]
+        for doubted in _doubted(entry):
+            names = self._doubting[doubted]
+            del names[bisect_left(names, entry.name)]
+            if not names:
+                del self._doubting[doubted]
+        return Released(Report(_reporter(kind, key), (), absent_is_clear=True), entry, told)
+
+    def _told_of(self, entry: Entry) -> tuple[Pools, ...]:
+        """The pools of an entry of which it is the one that is told."""
+        return tuple(d.pools for d in _doubted(entry) if self._doubting[d][0] == entry.name)
 
     @property
     def doubts_pools(self) -> bool:
-        return bool(self._doubts)
+        return bool(self._doubting)
 
     def doubt(self, pool: Gathered) -> str:
         """Why a pool that a node sees may be other than it seems there; "" if it may not."""
-        return next((e.doubt for _, e in self._by_name() if e.touches(pool)), "")
+        found = []
+        for by_slices in (True, False):
+            is_open = pool.rests_elsewhere if by_slices else bool(pool.devices)
+            for anywhere in (True, False) if is_open else (True,):
+                for driver, name in product((pool.id.driver, None), (pool.id.pool, None)):
+                    doubted = _Doubted(Pools(driver, name, anywhere), by_slices)
+                    if names := self._doubting.get(doubted):
+                        found.append(names[0])
+        return self._entries[min(found)].doubt if found else ""
 
     def unseen(self, known: Container[PoolId]) -> list[Unseen]:
         """Pools that any node may have besides those that are `known`, each once."""
         found: dict[PoolId, Unseen] = {}
-        for name, entry in self._by_name():
-            for driver, pool, anywhere in entry.pools:
-                id_ = PoolId(driver or SOME_DRIVER, pool or name)
-                if anywhere and id_ not in known:
-                    earliest = PoolId(driver or "", (pool or "") if driver else "")
-                    found.setdefault(id_, Unseen(id_, earliest, entry.doubt))
+        anywhere = ((names[0], d.pools) for d, names in self._doubting.items() if d.pools.anywhere)
+        for name, (driver, pool, _) in sorted(anywhere, key=itemgetter(0)):
+            id_ = PoolId(driver or SOME_DRIVER, pool or name)
+            if id_ not in known:
+                earliest = PoolId(driver or "", (pool or "") if driver else "")
+                found.setdefault(id_, Unseen(id_, earliest, self._entries[name].doubt))
         return list(found.values())
-
-    def _by_name(self) -> tuple[tuple[str, Entry], ...]:
-        if self._in_order is None:
-            self._in_order = tuple(sorted(self._doubts.items()))
-        return self._in_order
 
     def keys(self, kind: kinds.Kind) -> set[str]:
         prefix = f"{kind.name} "
         return {key.removeprefix(prefix) for key in self._entries if key.startswith(prefix)}
 
     def texts(self) -> dict[str, str]:
-        """A sentence each, by kind and key ("Node n1"), in that order."""
-        return {key: entry.text for key, entry in sorted(self._entries.items())}
+        """A sentence each, by name, in that order."""
+        return {name: entry.text for name, entry in sorted(self._entries.items())}
 
     def of_node(self, node: str) -> tuple[str, ...]:
-        return tuple(sorted(entry.text for entry in self._entries.values() if entry.node == node))
+        return tuple(sorted(self._entries[name].text for name in self._of_node.get(node, ())))
+
+
+def _doubted(entry: Entry) -> Iterator[_Doubted]:
+    for pools in entry.pools:
+        yield _Doubted(pools, entry.kind is kinds.SLICE)
 
 
 _MAY = {

@@ -139,6 +139,41 @@ def test_a_pool_without_devices_is_in_doubt_by_slices_alone(fleet: Fleet) -> Non
     assert ["ResourceSlice more" in why for why in doubts(fleet)["n"]] == [True]
 
 
+def test_however_many_leave_the_same_in_doubt_only_the_first_by_name_is_told(
+    fleet: Fleet,
+) -> None:
+    """Another one where that can be read again, or is gone."""
+
+    def told() -> set[tuple[str, ...]]:
+        return {tuple(why.split()[1] for why in whys) for whys in doubts(fleet).values()}
+
+    for name in "cabd":
+        fleet.take(kinds.SLICE, {"metadata": {"name": name}, "spec": 5})
+    assert told() == {("a", "a")}
+    assert [p.name for p in fleet.view.nodes["n"].pools] == ["ResourceSlice a", "n"]
+    fleet.inventory.remove(kinds.SLICE, "d", fleet.now)
+    fleet.look()
+    assert not fleet.changed
+    fleet.inventory.remove(kinds.SLICE, "a", fleet.now)
+    assert told() == {("b", "b")}
+    fleet.take(kinds.SLICE, slice_("n") | {"metadata": {"name": "b"}})
+    assert told() == {("c", "c")}
+    assert len(fleet.view.quarantined) == 1
+    fleet.inventory.remove(kinds.SLICE, "c", fleet.now)
+    assert told() == {()}
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_of_what_differs_in_which_pools_it_leaves_in_doubt_too(fleet: Fleet, first: int) -> None:
+    of_any_pool = {**broken_claim(), "status": 5}
+    both = [(kinds.CLAIM, of_any_pool), (kinds.TAINT_RULE, broken_rule())]
+    for kind, raw in (both[first], both[1 - first]):
+        fleet.take(kind, raw)
+    found = doubts(fleet)
+    assert "DeviceTaintRule r" in found["n"][0]
+    assert "ResourceClaim d/c" in found["other"][0]
+
+
 def of_both(on: str, generation: int = 1, count: int = 2, **more: Any) -> Any:
     """A node's slice of a pool that two nodes share."""
     made: Any = slice_(on, generation=generation)
