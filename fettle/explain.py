@@ -4,7 +4,9 @@ Reasons are made where they are found, and put together here. The dictionaries a
 and `/devices` answer and what the command line prints.
 """
 
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -17,7 +19,7 @@ from fettle.slicing import pause
 from fettle.verdicts.parts import Choice
 from fettle.verdicts.taken import counted, lacking
 from fettle.verdicts.verdicts import Verdict
-from fettle.view import DeviceView, NodeView, UnitView, View
+from fettle.view import DeviceView, NodeView, PoolView, UnitView, View
 from fettle.wire import core
 
 
@@ -281,7 +283,7 @@ def _given_devices(value: dict[str, Any]) -> Iterator[str]:
         if "/" in choice["request"]:
             chosen = f" (alternative {choice['alternative']})" if choice["alternative"] else ""
             got.setdefault(choice["request"] + chosen, []).append(choice["device"])
-        elif not any(choice["device"] in note for note in value["notes"]):
+        elif not any(f"holds {choice['device']}, " in note for note in value["notes"]):
             held.append(choice["device"])
     if held:
         yield f"holds {', '.join(held)}"
@@ -293,7 +295,7 @@ def _given_devices(value: dict[str, Any]) -> Iterator[str]:
 
 def devices(view: View, *, only_unsound: bool = False) -> list[dict[str, Any]]:
     """Every node with its resources and own devices; with `only_unsound`, those that there is
-    evidence about.
+    evidence about. `withheld` is why a device cannot be taken now, None if its pool is whole.
 
     Network devices belong to no node (`network_devices`).
     """
@@ -306,35 +308,70 @@ def devices(view: View, *, only_unsound: bool = False) -> list[dict[str, Any]]:
 
 
 def network_devices(view: View, *, only_unsound: bool = False) -> list[dict[str, Any]]:
-    """Each device that does not belong to a single node, once, with the nodes that can use it."""
-    nodes: dict[DeviceId, list[str]] = {}
+    """Each device that does not belong to a single node, once, with the nodes that can use it;
+    where it is `withheld` from all of them, with the nodes that it is published for.
+    """
     found: dict[DeviceId, DeviceView] = {}
+    able: dict[DeviceId, list[str]] = defaultdict(list)
+    unable: dict[DeviceId, list[str]] = defaultdict(list)
+    reasons: dict[DeviceId, str] = {}
     for name, node in sorted(view.nodes.items()):
-        for device in (d for pool in node.pools for d in pool.devices):
-            if device.published.local or (only_unsound and not device.health.evidence):
-                continue
+        for device, withheld in _published(node, local=False, only_unsound=only_unsound):
             found.setdefault(device.id, device)
-            seen = nodes.setdefault(device.id, [])
-            if device.here:
-                seen.append(name)
+            if withheld:
+                unable[device.id].append(name)
+                reasons.setdefault(device.id, withheld)
+            elif device.here:
+                able[device.id].append(name)
         pause()
     return [
         {
             "device": str(id_),
-            "nodes": nodes[id_],
+            "nodes": able[id_] or unable[id_],
             "allocated": device.allocated,
+            "withheld": None if able[id_] else reasons.get(id_),
             **health(device.health),
         }
         for id_, device in sorted(found.items())
     ]
 
 
+def _published(
+    node: NodeView, *, local: bool, only_unsound: bool
+) -> Iterator[tuple[DeviceView, str | None]]:
+    """A node's own devices, or those of the network that it sees, with why each is withheld."""
+    for pool in node.pools:
+        why = _withheld(pool, node) if pool.withheld else None
+        for device, withheld in chain(
+            ((device, None) for device in pool.devices),
+            ((device, why) for device in pool.withheld),
+        ):
+            is_wanted = device.health.evidence or not only_unsound
+            if is_wanted and bool(device.published.local) == local:
+                yield device, withheld
+
+
+def _withheld(pool: PoolView, node: NodeView) -> str:
+    """Why devices that the pool publishes for this node cannot be taken now."""
+    if pool.invalid:
+        return f"pool invalid: {pool.invalid}"
+    if pool.incomplete:
+        seen, wanted = pool.slices
+        return f"pool incomplete: {seen} of {wanted} slices"
+    if node.malformed:
+        return f"the scheduler's attempts here end in an error: {node.malformed}"
+    return "pool between generations: its driver is replacing its slices"
+
+
 def _node(node: NodeView, *, only_unsound: bool) -> dict[str, Any] | None:
     listed = [
-        {"device": str(d.id), "allocated": d.allocated, **health(d.health)}
-        for pool in node.pools
-        for d in pool.devices
-        if d.published.local and (d.health.evidence or not only_unsound)
+        {
+            "device": str(device.id),
+            "allocated": device.allocated,
+            "withheld": withheld,
+            **health(device.health),
+        }
+        for device, withheld in _published(node, local=True, only_unsound=only_unsound)
     ]
     resources = [
         {

@@ -158,6 +158,20 @@ def devices(server: str, output: str, *, everything: bool) -> None:
         click.echo(json.dumps(data, indent=2))
         return
     from rich.markup import escape
+
+    table = device_table(data, everything=everything)
+    out = console()
+    if table.row_count:
+        out.print(table)
+    else:
+        out.print("no evidence concerns any device: all are sound")
+    for text in data["quarantined"].values():
+        out.print(f"[yellow]cannot be read: {escape(text)}[/]")
+
+
+def device_table(data: dict[str, Any], *, everything: bool) -> Any:
+    """Nodes, units and devices, with what is special of each and its evidence."""
+    from rich.markup import escape
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
@@ -171,16 +185,10 @@ def devices(server: str, output: str, *, everything: bool) -> None:
     rows += [(_used_by(device["nodes"]), device["device"], device) for device in data["network"]]
     for where, what, health in rows:
         said = [e["text"] for e in health["evidence"]]
-        why = "; ".join(filter(None, (health.get("about"), *said)))
+        why = "; ".join(filter(None, (health.get("about"), health.get("withheld"), *said)))
         score = f"{health['score']:.2f}"
         table.add_row(escape(where), escape(what), score, health["state"], escape(why))
-    out = console()
-    if table.row_count:
-        out.print(table)
-    else:
-        out.print("no evidence concerns any device: all are sound")
-    for text in data["quarantined"].values():
-        out.print(f"[yellow]cannot be read: {escape(text)}[/]")
+    return table
 
 
 def _used_by(nodes: list[str]) -> str:

@@ -68,7 +68,7 @@ def bound_part(bound: Bound, node: NodeView, acceptance: Acceptance) -> Part:
     return _judged(part, given, acceptance, how="is allocated")
 
 
-def _listed(devices: Sequence[DeviceId]) -> str:
+def _listed(devices: Sequence[object]) -> str:
     more = ", …" if len(devices) > MOST_TOLD else ""
     return ", ".join(map(str, devices[:MOST_TOLD])) + more
 
@@ -165,16 +165,35 @@ def claims_part(
                 "acceptable devices exist here, but the scheduler would not take them"
             )
         return part
+    worst: Part | None = None
     for _ in range(takers if part.value is not None else 0):
         if predicted.found is not Found.FITS:
             break
         node = msgspec.structs.replace(node, pools=after(node.pools, predicted.devices))
         predicted = yield from allocator.predicting(claims, node)
         if predicted.found is Found.FITS:
-            part.value = min(part.value or 0.0, _worth_later(claims, predicted, node, acceptance))
+            later = _predicted_part(claims, predicted, node, acceptance)
+            if (value := _worth_later(later)) < (part.value or 0.0):
+                part.value, worst = value, later
     if takers:
-        part.notes.append(f"up to {takers} pods with the same needs may be placed here first")
+        told = _then(part, worst) if allocator.explains and worst is not None else ""
+        part.notes.append(_expected(takers) + told)
     return part
+
+
+def _expected(takers: int) -> str:
+    pods = "1 pod" if takers == 1 else f"up to {takers} pods"
+    return f"{pods} with the same needs may be placed here first"
+
+
+def _then(now: Part, later: Part) -> str:
+    """What a pod that is worth less here once others were served would get then."""
+    for refusal in (*later.refusals, *later.required):
+        return f": then {refusal}"
+    best = max(choice.health.score for choice in now.devices)
+    worse = {c.device: c.health.score for c in later.devices if c.health.score < best}
+    named = [f"{device} ({worse[device]:.2f})" for device in sorted(worse, key=worse.__getitem__)]
+    return f": this one may then get {_listed(named)}" if named else ""
 
 
 def _awaited(claims: Sequence[Claim], predicted: Allocated) -> Iterator[str]:
@@ -188,14 +207,11 @@ def _awaited(claims: Sequence[Claim], predicted: Allocated) -> Iterator[str]:
         yield f"claim {name} would wait for {awaited} of {_listed(list(found))}"
 
 
-def _worth_later(
-    claims: Sequence[Claim], predicted: Allocated, node: NodeView, acceptance: Acceptance
-) -> float:
+def _worth_later(later: Part) -> float:
     """What a node is worth once others were served there: nothing, where it would be refused.
 
     They may as well be served elsewhere; so this lowers a score, and refuses nothing.
     """
-    later = _predicted_part(claims, predicted, node, acceptance)
     refused = later.refusals or later.required
     return 0.0 if refused or later.value is None else later.value
 

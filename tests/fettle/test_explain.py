@@ -26,7 +26,8 @@ INFERENCE = BUILT_IN["inference"]
 
 def told(ask: Ask, node: NodeView) -> dict[str, Any]:
     """A node's answer as `/explain` has it."""
-    answer = judge(ask, node, Acceptance(ask.policy.placement), Allocator(lambda *_: MATCH))
+    allocator = Allocator(lambda *_: MATCH, explains=True)
+    answer = judge(ask, node, Acceptance(ask.policy.placement), allocator)
     return {**explain.verdict(answer), "health": explain.health(node.health), "units": []}
 
 
@@ -84,6 +85,63 @@ def test_the_alternative_that_would_be_taken_is_told() -> None:
     listed = Request("g", (wanted("g/four", 4), wanted("g/one")), listed=True)
     value = told(asking(listed), NODE)
     assert explain.reason(value) == "would get gpu.example.com/n/a for k/g (alternative one)"
+
+
+def in_a_burst(policy: str, takers: int, *requests: Request) -> Ask:
+    return Ask(BUILT_IN[policy], claims=(Claim("k", requests),), takers=takers)
+
+
+def test_the_device_by_which_a_score_is_lower_in_a_burst_is_told() -> None:
+    node = b.node(pools=(b.pool(b.device("a"), b.device("b", 0.85), b.device("c")),))
+    value = told(in_a_burst("inference", 2, Request("g", (wanted("g"),))), node)
+    assert value["score"] == 8
+    assert explain.reason(value) == (
+        "would get gpu.example.com/n/a; up to 2 pods with the same needs may be placed here first: "
+        "this one may then get gpu.example.com/n/b (0.85)"
+    )
+
+
+def test_of_many_devices_those_are_told_that_are_worse_the_worst_first() -> None:
+    scores = {"a": 1.0, "b": 1.0, "c": 0.9, "d": 0.85}
+    node = b.node(pools=(b.pool(*(b.device(name, score) for name, score in scores.items())),))
+    value = told(in_a_burst("inference", 1, Request("g", (wanted("g", 2),))), node)
+    assert value["notes"] == [
+        "1 pod with the same needs may be placed here first: this one may then get "
+        "gpu.example.com/n/d (0.85), gpu.example.com/n/c (0.90)"
+    ]
+    node = b.node(pools=(b.pool(*(b.device(name) for name in "abc"), b.device("d", 0.85)),))
+    value = told(in_a_burst("training", 1, Request("g", (wanted("g", 2),))), node)
+    assert value["notes"][0].endswith("may then get gpu.example.com/n/d (0.85)")
+
+
+def test_a_device_that_the_policy_would_refuse_after_others_is_told_with_the_refusal() -> None:
+    node = b.node(pools=(b.pool(b.device("a"), b.device("b", 0.1)),))
+    value = told(in_a_burst("training", 4, Request("g", (wanted("g"),))), node)
+    assert (value["fits"], value["score"]) == (True, 0)
+    assert value["notes"] == [
+        "up to 4 pods with the same needs may be placed here first: then k/g would get "
+        "gpu.example.com/n/b, which is Unhealthy (0.10): a fault"
+    ]
+
+
+@pytest.mark.parametrize("devices", ["a", "abcdef"], ids=["none are left", "they are as good"])
+def test_where_others_before_it_lower_no_score_no_more_is_told_than_that_they_may_come(
+    devices: str,
+) -> None:
+    node = b.node(pools=(b.pool(*map(b.device, devices)),))
+    value = told(in_a_burst("training", 4, Request("g", (wanted("g"),))), node)
+    assert value["score"] == 10
+    assert value["notes"] == ["up to 4 pods with the same needs may be placed here first"]
+
+
+def test_a_device_that_a_claim_holds_is_told_beside_one_whose_name_begins_alike() -> None:
+    held = bound("d1").bound
+    ask = in_a_burst("inference", 1, Request("g", (wanted("g"),)))
+    taken = b.device("d1", allocated=True)
+    node = b.node(pools=(b.pool(taken, b.device("a"), b.device("d10", 0.8)),))
+    reason = explain.reason(told(msgspec.structs.replace(ask, bound=held), node))
+    assert reason.startswith("holds gpu.example.com/n/d1; would get gpu.example.com/n/a for k/g; ")
+    assert reason.endswith("may then get gpu.example.com/n/d10 (0.80)")
 
 
 def test_what_nothing_provides_does_not_fit_and_what_is_not_known_is_undecided() -> None:

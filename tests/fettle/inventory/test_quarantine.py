@@ -124,7 +124,7 @@ def test_a_pool_that_nobody_sees_comes_as_early_as_it_may(fleet: Fleet) -> None:
     for name, network in (("s", "zoo"), ("t", "0"), ("u", None)):
         spec = {"driver": b.DRIVER, "allNodes": True, "pool": {"name": network}, "devices": 5}
         fleet.take(kinds.SLICE, {"metadata": {"name": name}, "spec": spec})
-    assert [p.name for p in fleet.look().nodes["n"].pools] == ["ResourceSlice u", "0", "zoo", "n"]
+    assert [p.name for p in fleet.look().nodes["n"].pools] == ["of unknown name", "0", "zoo", "n"]
 
 
 def test_a_pool_without_devices_is_in_doubt_by_slices_alone(fleet: Fleet) -> None:
@@ -150,7 +150,7 @@ def test_however_many_leave_the_same_in_doubt_only_the_first_by_name_is_told(
     for name in "cabd":
         fleet.take(kinds.SLICE, {"metadata": {"name": name}, "spec": 5})
     assert told() == {("a", "a")}
-    assert [p.name for p in fleet.view.nodes["n"].pools] == ["ResourceSlice a", "n"]
+    assert [p.name for p in fleet.view.nodes["n"].pools] == ["of unknown name", "n"]
     fleet.inventory.remove(kinds.SLICE, "d", fleet.now)
     fleet.look()
     assert not fleet.changed
@@ -341,13 +341,26 @@ def test_a_claim_that_we_fail_on_holds_nothing_of_what_it_held(
     assert not any(d.allocated for d in fleet.look().nodes["n"].pools[0].devices)
 
 
+WANTED = Claim("c", (Request("r", (Alternative("r", selectors=("true",)),)),))
+
+
+@pytest.mark.parametrize("spec", [5, {"driver": b.DRIVER, "allNodes": True, "pool": 5}])
+def test_a_pool_of_which_the_name_cannot_be_read_either_is_told_of_in_plain_words(
+    fleet: Fleet, spec: Any
+) -> None:
+    fleet.take(kinds.SLICE, {"metadata": {"name": "s"}, "spec": spec})
+    found = allocate([WANTED], fleet.look().nodes["n"].pools, lambda _, device: MATCH)
+    assert found.reason == (
+        "pool of unknown name: ResourceSlice s cannot be read, and may publish devices of this pool"
+    )
+
+
 def test_first_fit_ends_at_a_pool_that_nobody_sees(fleet: Fleet) -> None:
-    wanted = Claim("c", (Request("r", (Alternative("r", selectors=("true",)),)),))
     spec = slice_()["spec"] | {"allNodes": True, "pool": {"name": "a", "resourceSliceCount": 1}}
     del spec["nodeName"]
     answers = []
     for devices in (spec["devices"], 5, spec["devices"]):
         fleet.take(kinds.SLICE, {"metadata": {"name": "s"}, "spec": spec | {"devices": devices}})
-        found = allocate([wanted], fleet.look().nodes["n"].pools, lambda _, device: MATCH)
+        found = allocate([WANTED], fleet.look().nodes["n"].pools, lambda _, device: MATCH)
         answers.append([taken.device.id.pool for taken in found.devices] or found.found)
     assert answers == [["a"], Found.UNDECIDED, ["a"]]

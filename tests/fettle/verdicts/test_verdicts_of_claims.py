@@ -219,3 +219,11 @@ def test_where_pods_on_their_way_fill_the_node_its_score_stays() -> None:
     node = b.node(pools=(b.pool(b.device("a")),))
     waiting = msgspec.structs.replace(request(TRAINING), takers=4)
     assert verdict(waiting, node).score == verdict(request(TRAINING), node).score == 10
+
+
+def test_which_device_a_pod_gets_after_others_is_told_only_where_it_is_explained() -> None:
+    node = b.node(pools=(b.pool(b.device("a"), b.device("b", 0.85)),))
+    waiting = msgspec.structs.replace(request(TRAINING), takers=1)
+    answer = verdict(waiting, node)
+    assert answer.value == pytest.approx(0.85)
+    assert answer.notes == ("1 pod with the same needs may be placed here first",)
