@@ -168,7 +168,13 @@ def devices(everything: bool, server: str, output: str) -> None:
     default="text",
     show_default=True,
 )
-@click.option("--fail-on", type=click.Choice(("deny", "warn")), default="deny", show_default=True)
+@click.option(
+    "--fail-on",
+    type=click.Choice(("deny", "warn", "undecided")),
+    default="deny",
+    show_default=True,
+    help="undecided: also where what the cluster has leaves a rule open.",
+)
 def lint(
     files: tuple[str, ...],
     snapshot: Path | None,

@@ -77,7 +77,10 @@ class ClassMatchesNothing(Rule):
 
     def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
         for spec in manifest.device_classes:
-            yield from self._judge(spec.at("selectors"), class_selection(spec), "this", cluster)
+            field, of_class = spec.at("selectors"), class_selection(spec)
+            yield from self._judge(field, of_class, "this", cluster)
+            if why := cluster.left_open(of_class):
+                yield self.finding(field, why, severity=Severity.UNDECIDED)
         for option in manifest.options:
             if (selection := cluster.selection(option)) is not None:
                 field = option.field.at("deviceClassName")

@@ -132,6 +132,19 @@ class Cluster:
             return None
         return self._fleet.known(selection)
 
+    def left_open(self, selection: Selection) -> str:
+        """Why it is not known whether a selection matches anything, though it should be; "" if it
+        is."""
+        if self._fleet is None or not (self.knows("Node") and self.knows("ResourceSlice")):
+            return ""
+        survey = self._fleet.known(selection)
+        if survey is None:
+            return "its selectors have not been evaluated on all devices yet"
+        if survey.decided or survey.matched:
+            return ""
+        more = survey.undecided - len(survey.left_open)
+        return "; ".join((*survey.left_open, f"and {more} more like these")[: None if more else -1])
+
     def selection(self, option: Option) -> Selection | None:
         """The selectors that choose an option's devices; None where its class is not known."""
         pause()

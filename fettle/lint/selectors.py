@@ -12,6 +12,7 @@ from fettle.selectors.rows import Read, split
 from fettle.wire.resource import Device
 
 _NO_OVERLOAD = "no such overload"
+_NOT_COMPILED = "does not compile"
 _OTHER_TYPE = (
     "versions are compared with semver(…).compareTo, quantities with quantity(…).compareTo, "
     "strings with quotes"
@@ -36,9 +37,12 @@ class SelectorMatchesNothing(Rule):
     def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
         for claim in manifest.claims:
             for request in claim.requests:
-                if unknown := next((o for o in request.options if not _known(o, cluster)), None):
-                    message = "its selectors could not be evaluated on all devices"
-                    yield self.finding(unknown.field, message, severity=Severity.UNDECIDED)
+                if any(s is not None and s.matched for s in map(cluster.survey, request.options)):
+                    continue
+                left_open = ((o, why) for o in request.options if (why := _left_open(o, cluster)))
+                if (unknown := next(left_open, None)) is not None:
+                    option, why = unknown
+                    yield self.finding(option.field, why, severity=Severity.UNDECIDED)
                 elif survey := _unmatched(request, cluster):
                     yield self.finding(
                         request.options[0].field.at("selectors"),
@@ -48,12 +52,10 @@ class SelectorMatchesNothing(Rule):
                     )
 
 
-def _known(option: Option, cluster: Cluster) -> bool:
-    """False where a survey should be there, and is not, or leaves something open."""
-    if cluster.catalogue is None or (selection := cluster.selection(option)) is None:
-        return True
-    survey = cluster.survey_of(selection)
-    return survey is not None and survey.decided
+def _left_open(option: Option, cluster: Cluster) -> str:
+    """Why it is not known whether an option matches anything, though it should be."""
+    selection = cluster.selection(option)
+    return cluster.left_open(selection) if selection is not None else ""
 
 
 def _unmatched(request: Request, cluster: Cluster) -> Survey | None:
@@ -61,8 +63,10 @@ def _unmatched(request: Request, cluster: Cluster) -> Survey | None:
     best: Survey | None = None
     for option in request.options:
         survey = cluster.survey(option)
-        if survey is None or not survey.decided or survey.matched or survey.aborted:
+        if survey is None or not survey.decided or survey.matched:
             return None
+        if survey.aborted and not survey.missed:
+            return None  # they fail wherever they are evaluated
         if survey.of_class and (best is None or survey.of_class > best.of_class):
             best = survey
     return best
@@ -97,11 +101,16 @@ class SelectorFails(Rule):
     def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
         for option in manifest.options:
             survey = cluster.survey(option)
-            if survey is None or not survey.aborted:
+            if survey is None:
+                continue
+            yield from self._fatal(option, survey)
+            if not survey.aborted:
                 continue
             first = survey.aborts[0]
             always = survey.decided and not survey.matched and not survey.missed
             texts = {text(field.value): field for field in option.selectors}
+            if _NOT_COMPILED in first.reason and first.expression in texts:
+                continue  # the API server refuses the claim
             field = texts.get(first.expression, option.field.at("deviceClassName"))
             by_class = first.expression in survey.selection.of_class
             reached = survey.looked if by_class else survey.of_class
@@ -109,9 +118,26 @@ class SelectorFails(Rule):
                 field,
                 f"fails on {survey.aborted} of {reached} devices, such as {first.device}: "
                 f"{first.reason}",
-                _OTHER_TYPE if _NO_OVERLOAD in first.reason else _LACKING,
+                _fix(first.reason),
                 possible=not always,
             )
+
+    def _fatal(self, option: Option, survey: Survey) -> Iterator[Finding]:
+        if survey.fatal:
+            first = survey.fatal_on[0]
+            yield self.finding(
+                option.field.at("deviceClassName"),
+                f"{survey.fatal} of {survey.looked} devices fail whatever is asked of them, such "
+                f"as {first.device}: {first.reason}",
+                "have their driver publish them correctly",
+                possible=True,
+            )
+
+
+def _fix(reason: str) -> str:
+    if _NOT_COMPILED in reason:
+        return "correct the selector of the class"
+    return _OTHER_TYPE if _NO_OVERLOAD in reason else _LACKING
 
 
 class WrongType(Rule):

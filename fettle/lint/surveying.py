@@ -16,7 +16,7 @@ from fettle.selectors import rows
 from fettle.selectors.outcomes import Kind, Outcome
 from fettle.selectors.rows import Key, Reads
 from fettle.slicing import Slices
-from fettle.view import DeviceView, PoolView
+from fettle.view import SOME_DRIVER, DeviceView, PoolView
 from fettle.wire.resource import Device
 
 _Value = TypeVar("_Value")
@@ -29,6 +29,8 @@ class Evaluator(Protocol):
 
     def reads(self, expression: str) -> Reads: ...
 
+    def driver(self, expression: str) -> str | None: ...
+
     async def nearest(
         self, expressions: Iterable[str], devices: Sequence[tuple[str, Device]]
     ) -> str: ...
@@ -39,12 +41,14 @@ class Evaluator(Protocol):
 
 
 class _Standing(Enum):
-    """What is known of a device before any selector: it can be judged, it is for other nodes, or
-    one of the two cannot be told."""
+    """What is known of a device before any selector: it can be judged, it is for other nodes, no
+    selector can be decided on it, any fails on it, or taking it does, whatever matches it."""
 
     SOUND = "sound"
     ELSEWHERE = "elsewhere"
     UNCLEAR = "unclear"
+    ABORTS = "aborts"
+    MISPLACED = "misplaced"
 
 
 class Makeup(msgspec.Struct, frozen=True, eq=False):
@@ -58,13 +62,13 @@ class Makeup(msgspec.Struct, frozen=True, eq=False):
 class Seen(NamedTuple):
     """What a pool holds, as one node or several see it.
 
-    `unclear`: devices may be missing. `devices` is equal where the same ones are published, and for
-    nodes that may use the same of them.
+    `unclear` is why devices may be missing, "" if none may. `devices` is equal where the same ones
+    are published, and for nodes that may use the same of them.
     """
 
     pool: PoolView
     makeup: Makeup
-    unclear: bool
+    unclear: str
     devices: Hashable
 
 
@@ -76,13 +80,28 @@ def see(pool: PoolView, alike: dict[object, Any]) -> Seen:
     if pool.columns:  # else nothing tells whether attributes are equal
         makeup = alike.setdefault((looks, standings), makeup)
     published = hash(tuple([id(device.published) for device in pool.devices]))
-    unclear = bool(pool.incomplete or pool.invalid or pool.unclear)
-    return Seen(pool, makeup, unclear, (published, makeup.standings))
+    return Seen(pool, makeup, _unclear(pool), (published, makeup.standings))
+
+
+def _unclear(pool: PoolView) -> str:
+    """Why devices of a pool may be missing; "" if none may."""
+    of = "" if pool.driver == SOME_DRIVER else f"{pool.driver} "
+    named = f"{of}pool {pool.name}"
+    if pool.unclear:
+        return f"{named}: {pool.unclear}"
+    if pool.incomplete:
+        have, wanted = pool.slices
+        return f"{named} has {have} of {wanted} slices"
+    return f"{named} is invalid: {pool.invalid}" if pool.invalid else ""
 
 
 def _standing(device: DeviceView) -> _Standing:
-    if device.misplaced or rows.problem(device.id.driver, device.device):
+    if device.published.abort:
+        return _Standing.ABORTS
+    if rows.problem(device.id.driver, device.device):
         return _Standing.UNCLEAR
+    if device.misplaced:
+        return _Standing.MISPLACED
     return _Standing.SOUND if device.here else _Standing.ELSEWHERE
 
 
@@ -105,21 +124,30 @@ that the selection reads."""
 
 class Judged(msgspec.Struct, frozen=True, gc=False):
     """Pools of one likeness under one selection, devices by their places: those that all selectors
-    match, that the class's match, and that only those match. `aborts` have expression and reason.
+    match, that the class's match, and that only those match. `undecided` have the reason, `aborts`
+    expression and reason, `fatal` are those that end scheduling whatever the expressions are.
     """
 
     matched: tuple[int, ...]
     of_class: tuple[int, ...]
     missed: tuple[int, ...]
-    undecided: int
+    undecided: tuple[tuple[int, str], ...]
     aborts: tuple[tuple[int, str, str], ...]
+    fatal: tuple[tuple[int, str], ...]
 
 
 class Judging(NamedTuple):
-    """How all pools stand to a selection: each pool's likeness, and what is found of each."""
+    """How all pools stand to a selection: each pool's likeness, and what is found of each.
+    `driver` is the one whose devices alone it can match, "" if any."""
 
     likeness: Mapping[int, Likeness]
     judged: Mapping[Likeness, Judged]
+    driver: str
+
+    def unclear(self, seen: Seen) -> str:
+        """Why devices of a pool may be missing that the selection could match."""
+        concerned = not self.driver or seen.pool.driver in (self.driver, SOME_DRIVER)
+        return seen.unclear if concerned else ""
 
 
 async def judge(
@@ -153,7 +181,8 @@ async def judge(
     for like, done in working.items():
         judged[like] = done.judged()
         await slices.pause()
-    return Judging(likeness, judged)
+    driver = evaluator.driver(expressions[0]) if expressions else ""
+    return Judging(likeness, judged, driver or "")
 
 
 class _Working:
@@ -162,12 +191,27 @@ class _Working:
     def __init__(self, seen: Seen) -> None:
         self.seen = seen
         standings = seen.makeup.standings
-        self.alive = [i for i, s in enumerate(standings) if s is _Standing.SOUND]
-        self.undecided = standings.count(_Standing.UNCLEAR)
+        self.alive = [i for i, s in enumerate(standings) if s is not _Standing.ELSEWHERE]
         self.of_class: tuple[int, ...] = ()
         self.keys: list[Key] = []
         self._missed: list[int] = []
+        self._undecided: list[tuple[int, str]] = []
         self._aborts: list[tuple[int, str, str]] = []
+        self._fatal: list[tuple[int, str]] = []
+
+    def begin(self) -> None:
+        """There is an expression: this is as far as devices get that none can be decided on."""
+        devices, standings = self.seen.pool.devices, self.seen.makeup.standings
+        alive: list[int] = []
+        for index in self.alive:
+            if standings[index] is _Standing.ABORTS:
+                self._fatal.append((index, devices[index].published.abort))
+            elif standings[index] is _Standing.UNCLEAR:
+                why = rows.problem(devices[index].id.driver, devices[index].device)
+                self._undecided.append((index, why))
+            else:
+                alive.append(index)
+        self.alive = alive
 
     def sift(self, expression: str, outcomes: Mapping[Key, Outcome | None], *, own: bool) -> None:
         """Keep what the expression matches; `own`: it is of the request, not of the class."""
@@ -175,7 +219,8 @@ class _Working:
         for index, key in zip(self.alive, self.keys, strict=True):
             outcome = outcomes[key]
             if outcome is None or outcome.undecided:
-                self.undecided += 1
+                reason = outcome.reason if outcome is not None else ""
+                self._undecided.append((index, reason or "it is not evaluated yet"))
             elif outcome.matches:
                 alive.append(index)
             elif outcome.kind is Kind.WOULD_ABORT:
@@ -186,12 +231,15 @@ class _Working:
         self.keys = []
 
     def judged(self) -> Judged:
+        devices, standings = self.seen.pool.devices, self.seen.makeup.standings
+        misplaced = {i for i in self.alive if standings[i] is _Standing.MISPLACED}
         return Judged(
-            tuple(self.alive),
+            tuple(i for i in self.alive if i not in misplaced) if misplaced else tuple(self.alive),
             self.of_class,
             tuple(self._missed),
-            self.undecided,
+            tuple(self._undecided),
             tuple(self._aborts),
+            (*self._fatal, *((i, devices[i].misplaced) for i in sorted(misplaced))),
         )
 
 
@@ -222,6 +270,7 @@ async def _sift_by(
     examples: dict[Key, Device] = {}
     for pool in pools:
         devices, driver = pool.seen.pool.devices, pool.seen.pool.driver
+        pool.begin()
         pool.keys = [rows.key(reads, driver, devices[index].device) for index in pool.alive]
         for index, key in zip(pool.alive, pool.keys, strict=True):
             examples.setdefault(key, devices[index].device)

@@ -18,7 +18,7 @@ class Selection(NamedTuple):
 
 
 class Abort(NamedTuple):
-    """An expression that fails on a device, which ends scheduling."""
+    """An expression that fails on a device, which ends scheduling; "": whichever is evaluated."""
 
     expression: str
     device: DeviceId
@@ -39,7 +39,9 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True):
 
     `looked` devices in `pools` pools were judged; all pools with matches are `local` to one node
     each, or not. `of_class` passed the class's selectors, in `pools_of_class` pools, and
-    `matched` all. `undecided` are those nothing sure can be said of. `on` has the matches by node,
+    `matched` all. On `aborted` a selector fails; `fatal` ones end scheduling whatever selectors
+    say. `undecided` are those nothing sure can be said of, or
+    pools that may lack devices; `left_open` says of some of them why. `on` has the matches by node,
     `most` how many there are on any one, `looks` one match of each look, `missed` examples of
     those that passed the class only, `taints` how many matches bear which taints. `nearest` says
     what the nearest device lacks where nothing matches. `by_count` remembers nodes by how many
@@ -54,9 +56,12 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True):
     of_class: int
     matched: int
     aborted: int
+    fatal: int
     undecided: int
+    left_open: tuple[str, ...]
     drivers: frozenset[str]
     aborts: tuple[Abort, ...]
+    fatal_on: tuple[Abort, ...]
     on: Mapping[str, tuple[DeviceView, ...]]
     looks: Mapping[Look, DeviceView]
     missed: tuple[DeviceView, ...]

@@ -17,7 +17,7 @@ from fettle.slicing import Slices
 from fettle.view import DeviceView, View
 from fettle.wire.resource import DeviceAttribute, DeviceTaint
 
-_ABORTS = 3
+_EXAMPLES = 3
 _MISSED = 1024
 """Examples among which the nearest is looked for."""
 
@@ -64,41 +64,59 @@ def _amount(value: Value | bool | None) -> tuple[int, ...]:
 
 
 class _Counted(NamedTuple):
-    """One pool as the cluster has it, whoever sees it."""
+    """One pool as the cluster has it, whoever sees it; `undecided` says why."""
 
     looked: int
     of_class: int
     matched: Collection[DeviceView]
-    undecided: int
+    undecided: Sequence[str]
     aborts: Sequence[Abort]
+    fatal: Sequence[Abort]
 
 
-def _counted(sightings: Sequence[tuple[Seen, Judged]]) -> _Counted:
+def _counted(sightings: Sequence[tuple[Seen, Judged]], judging: Judging) -> _Counted:
     """Each device once: nodes may see different ones of a pool, and may use different ones."""
     devices: dict[int, DeviceView] = {}
     of_class: set[int] = set()
     matched: dict[int, DeviceView] = {}
     aborts: dict[int, Abort] = {}
+    fatal: dict[int, Abort] = {}
     for seen, found in sightings:
         ids = [id(device.published) for device in seen.pool.devices]
         devices.update(zip(ids, seen.pool.devices, strict=True))
         of_class.update(ids[at] for at in found.of_class)
         matched.update((ids[at], seen.pool.devices[at]) for at in found.matched)
         aborts.update((ids[at], _abort(seen, at, *why)) for at, *why in found.aborts)
-    undecided = max(found.undecided + seen.unclear for seen, found in sightings)
-    return _Counted(len(devices), len(of_class), matched.values(), undecided, list(aborts.values()))
+        fatal.update((ids[at], _abort(seen, at, "", why)) for at, why in found.fatal)
+    undecided = max((_undecided(*way, judging) for way in sightings), key=len)
+    return _Counted(
+        len(devices),
+        len(of_class),
+        matched.values(),
+        undecided,
+        list(aborts.values()),
+        list(fatal.values()),
+    )
 
 
-def _counted_once(seen: Seen, found: Judged) -> _Counted:
+def _counted_once(seen: Seen, found: Judged, judging: Judging) -> _Counted:
     """The same, of a pool that all see alike."""
     devices = seen.pool.devices
     return _Counted(
         len(devices),
         len(found.of_class),
         _at(devices, found.matched),
-        found.undecided + seen.unclear,
+        _undecided(seen, found, judging),
         [_abort(seen, at, *why) for at, *why in found.aborts],
+        [_abort(seen, at, "", why) for at, why in found.fatal],
     )
+
+
+def _undecided(seen: Seen, found: Judged, judging: Judging) -> list[str]:
+    """Why nothing sure can be said: of devices that may be missing, and of each that is there."""
+    unclear = judging.unclear(seen)
+    devices = seen.pool.devices
+    return [unclear] * bool(unclear) + [f"{devices[at].id}: {why}" for at, why in found.undecided]
 
 
 def _abort(seen: Seen, at: int, expression: str, reason: str) -> Abort:
@@ -116,6 +134,8 @@ async def total(
     missed: list[DeviceView] = []
     drivers: set[str] = set()
     aborts: list[Abort] = []
+    fatal: list[Abort] = []
+    left_open: dict[str, None] = {}
     matches: dict[int, tuple[DeviceView, ...]] = {}
     noted: set[Likeness] = set()
     sightings: dict[tuple[str, str], dict[Hashable, tuple[Seen, Judged]]] = {}
@@ -132,17 +152,21 @@ async def total(
         await slices.pause()
     for (driver, _), seen_as in sightings.items():
         ways = list(seen_as.values())
-        counted = _counted_once(*ways[0]) if len(ways) == 1 else _counted(ways)
+        counted = _counted_once(*ways[0], judging) if len(ways) == 1 else _counted(ways, judging)
         sums["looked"] += counted.looked
         sums["of_class"] += counted.of_class
         sums["matched"] += len(counted.matched)
-        sums["undecided"] += counted.undecided
+        sums["undecided"] += len(counted.undecided)
         sums["aborted"] += len(counted.aborts)
+        sums["fatal"] += len(counted.fatal)
         taints.update(map(_taints, counted.matched))
         if counted.of_class:
             sums["pools_of_class"] += 1
             drivers.add(driver)
-        aborts += counted.aborts[: _ABORTS - len(aborts)]
+        aborts += counted.aborts[: _EXAMPLES - len(aborts)]
+        fatal += counted.fatal[: _EXAMPLES - len(fatal)]
+        if len(left_open) < _EXAMPLES:
+            left_open.update(dict.fromkeys(counted.undecided[:_EXAMPLES]))
         await slices.pause()
     on, local = await _by_node(matches, view, slices)
     return Survey(
@@ -154,9 +178,12 @@ async def total(
         of_class=sums["of_class"],
         matched=sums["matched"],
         aborted=sums["aborted"],
+        fatal=sums["fatal"],
         undecided=sums["undecided"],
+        left_open=tuple(left_open)[:_EXAMPLES],
         drivers=frozenset(drivers),
         aborts=tuple(aborts),
+        fatal_on=tuple(fatal),
         on=on,
         looks=looks,
         missed=tuple(missed),

@@ -13,6 +13,8 @@ _ALL: tuple[Rule | Check, ...] = (*RULES, *CHECKS)
 _NAMES = {rule.id: rule.name for rule in _ALL}
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _DOCUMENTATION = "docs/rules.md"
+_SARIF = {Severity.DENY: "error", Severity.WARN: "warning", Severity.UNDECIDED: "note"}
+_GITHUB = {**_SARIF, Severity.UNDECIDED: "notice"}
 
 
 class Report(NamedTuple):
@@ -51,7 +53,7 @@ def as_json(reports: Sequence[Report]) -> str:
 def github(reports: Sequence[Report]) -> str:
     """Workflow commands, which GitHub shows beside the lines of a pull request."""
     return "\n".join(
-        f"::{'error' if report.severity is Severity.DENY else 'warning'} "
+        f"::{_GITHUB[report.severity]} "
         f"file={_property(report.file)},line={report.line},"
         f"title={_property(f'{report.rule} {_NAMES.get(report.rule, str())}')}::"
         f"{_data(f'{report.path}: {report.message}' + (f'; {report.fix}' if report.fix else ''))}"
@@ -91,7 +93,7 @@ def _result(report: Report) -> dict[str, Any]:
     fix = f"; {report.fix}" if report.fix else ""
     return {
         "ruleId": report.rule,
-        "level": "error" if report.severity is Severity.DENY else "warning",
+        "level": _SARIF[report.severity],
         "message": {"text": f"{report.path}: {report.message}{fix}"},
         "locations": [
             {

@@ -1,6 +1,7 @@
 """Puts `fettle lint` together: the files, what is known of a cluster, the rules, a report."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -23,6 +24,12 @@ from fettle.settings_file import load
 from fettle.slicing import in_slices
 
 CLEAN, FOUND, UNUSABLE = 0, 1, 2
+FAILING = {
+    "deny": {Severity.DENY},
+    "warn": {Severity.DENY, Severity.WARN},
+    "undecided": set(Severity),
+}
+"""What `--fail-on` takes, and the severities that it means."""
 DEADLINE_S = 60.0
 """How long one object is judged."""
 _SURVEY_WAIT_S = 30.0
@@ -57,7 +64,7 @@ def run(plan: Plan) -> int:
         click.echo(_summary(found, documents), err=True)
     if problems:
         return UNUSABLE
-    failing = {Severity.DENY} if plan.fail_on == "deny" else {Severity.DENY, Severity.WARN}
+    failing = FAILING[plan.fail_on]
     return FOUND if any(report.severity in failing for report in found) else CLEAN
 
 
@@ -108,15 +115,15 @@ async def _lint(
                     fix=finding.fix,
                 )
                 for finding in findings
-                if finding.severity is not Severity.UNDECIDED
             ]
-    return found, around.notes, unjudged
+    return found, around.notes, [*around.problems, *unjudged]
 
 
 def _summary(found: Sequence[Report], documents: Sequence[Document]) -> str:
-    denied = sum(report.severity is Severity.DENY for report in found)
+    by = Counter(report.severity for report in found)
     files = len({document.file for document in documents})
+    undecided = by[Severity.UNDECIDED]
     return (
-        f"{len(documents)} objects in {files} files: {denied} to deny, {len(found) - denied} to "
-        "warn about"
+        f"{len(documents)} objects in {files} files: {by[Severity.DENY]} to deny, "
+        f"{by[Severity.WARN]} to warn about{f', {undecided} undecided' if undecided else ''}"
     )

@@ -4,8 +4,9 @@ themselves, since a template often stands beside the workload that uses it.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 CLUSTER_WAIT_S = 60.0
 _LOOK_S = 0.02
 _PATIENCE_S = 5.0
+_TOLD = 5
+"""Objects that cannot be read which are named each."""
 _NEEDED = (kinds.NODE, kinds.SLICE, kinds.CLASS, kinds.CLAIM, kinds.TEMPLATE)
 """Kinds that rules look for in a snapshot."""
 _LOOKED_UP = {
@@ -46,7 +49,8 @@ _LOOKED_UP = {
 
 class Surroundings:
     """`complete`: what is not in the view does not exist, unless its kind is `unknown`; otherwise
-    it may exist anyway. `notes` are sentences about what was skipped.
+    it may exist anyway. `notes` are sentences about what was skipped, `problems` about what could
+    not be read as it should.
     """
 
     def __init__(
@@ -57,6 +61,7 @@ class Surroundings:
         complete: bool,
         unknown: frozenset[str] = frozenset(),
         notes: tuple[str, ...] = (),
+        problems: tuple[str, ...] = (),
     ) -> None:
         self._view = view
         self.evaluator = evaluator
@@ -64,6 +69,7 @@ class Surroundings:
         self.complete = complete
         self.unknown = unknown
         self.notes = notes
+        self.problems = problems
 
     def view_with(self, manifests: Iterable[Manifest]) -> View:
         """The view as it would be with these objects applied."""
@@ -139,7 +145,7 @@ def _of_folder(path: Path, settings: Settings, evaluator: Evaluator) -> Surround
 
     folder = Folder(path)
     folder.look()
-    if folder.problems:
+    if folder.problems and not folder.objects:
         raise SnapshotError("; ".join(folder.problems.values()))
     inventory = _inventory(settings)
     notes = [f"snapshot: {clash}" for clash in folder.clashes]
@@ -158,6 +164,12 @@ def _of_folder(path: Path, settings: Settings, evaluator: Evaluator) -> Surround
         pass
     held = {key.kind for key in folder.objects}
     watched = [kind for kind in kinds.ON_DEMAND if kind.name in settings.lint.watch]
+    if folder.problems:
+        notes.append(
+            "not all of the snapshot can be read: rules that look at all of it are skipped"
+        )
+    elif unknown:
+        notes.append(_skipped(unknown))
     absent = [kind.name for kind in (*_NEEDED, *watched) if kind.name not in held]
     if absent:
         notes.append(f"the snapshot has no {', '.join(absent)}: rules that need them are skipped")
@@ -165,9 +177,10 @@ def _of_folder(path: Path, settings: Settings, evaluator: Evaluator) -> Surround
     return Surroundings(
         inventory.view(EMPTY, synced=True, served=dict.fromkeys(on_demand & held, True)) or EMPTY,
         evaluator,
-        complete=True,
+        complete=not folder.problems,
         unknown=frozenset(unknown.union(absent, on_demand - held)),
         notes=tuple(notes),
+        problems=tuple(f"snapshot file {problem}" for problem in folder.problems.values()),
     )
 
 
@@ -234,8 +247,21 @@ def _settled(source: Source, view: View, *, patient: bool) -> bool:
 def _known_of(view: View, publisher: Publisher, evaluator: Evaluator) -> Surroundings:
     unread = [kind.name for kind in kinds.ON_DEMAND if not view.served.get(kind.name)]
     told = [source.note for name in unread if (source := publisher.sources.get(name)) is not None]
-    notes = tuple(f"{note}; rules that need it are skipped" for note in told)
-    return Surroundings(view, evaluator, complete=True, unknown=frozenset(unread), notes=notes)
+    notes = [f"{note}; rules that need it are skipped" for note in told]
+    if view.quarantined:
+        notes += islice(view.quarantined.values(), _TOLD)
+        if (more := len(view.quarantined) - _TOLD) > 0:
+            notes.append(f"{more} more objects cannot be read")
+        notes.append(_skipped({key.partition(" ")[0] for key in view.quarantined}))
+    return Surroundings(
+        view, evaluator, complete=True, unknown=frozenset(unread), notes=tuple(notes)
+    )
+
+
+def _skipped(unread: Collection[str]) -> str:
+    """What follows from objects of these kinds that cannot be read."""
+    named = ", ".join(sorted(unread))
+    return f"not every {named} can be read: rules that need all of them are skipped"
 
 
 def _inventory(settings: Settings) -> Any:

@@ -116,29 +116,67 @@ def test_kinds_that_a_snapshot_does_not_have_are_not_known(tmp_path: Path) -> No
     ) in ran.stderr
 
 
-def test_a_snapshot_makes_inventory_rules_speak(tmp_path: Path) -> None:
-    (tmp_path / "class.yaml").write_text(
+H100 = CLAIM.replace("gpu.nvidia.com", "gpu.example.com").replace("40", "1") + (
+    "        selectors: [{cel: {expression: "
+    '\'device.attributes["gpu.example.com"].model == "H100"\'}}]\n'
+)
+
+
+def fleet(folder: Path, *, slices: int = 1) -> None:
+    """A node with one A100, and its class."""
+    (folder / "class.yaml").write_text(
         "apiVersion: resource.k8s.io/v1\nkind: DeviceClass\nmetadata: {name: gpu.example.com}\n"
         "spec: {selectors: [{cel: {expression: device.driver == 'gpu.example.com'}}]}\n"
     )
-    (tmp_path / "node.yaml").write_text("apiVersion: v1\nkind: Node\nmetadata: {name: n}\n")
-    (tmp_path / "slice.yaml").write_text(
+    (folder / "node.yaml").write_text("apiVersion: v1\nkind: Node\nmetadata: {name: n}\n")
+    (folder / "slice.yaml").write_text(
         "apiVersion: resource.k8s.io/v1\nkind: ResourceSlice\nmetadata: {name: s}\nspec:\n"
         "  driver: gpu.example.com\n  nodeName: n\n"
-        "  pool: {name: n, generation: 1, resourceSliceCount: 1}\n"
+        f"  pool: {{name: n, generation: 1, resourceSliceCount: {slices}}}\n"
         "  devices: [{name: gpu-0, attributes: {model: {string: A100}}}]\n"
     )
-    claim = CLAIM.replace("gpu.nvidia.com", "gpu.example.com").replace("40", "1")
-    claim += "        selectors: [{cel: {expression: "
-    claim += '\'device.attributes["gpu.example.com"].model == "H100"\'}}]\n'
-    assert findings("-", stdin=claim) == []
-    (found,) = findings("-", "--snapshot", str(tmp_path), stdin=claim)
+
+
+def test_a_snapshot_makes_inventory_rules_speak(tmp_path: Path) -> None:
+    fleet(tmp_path)
+    assert findings("-", stdin=H100) == []
+    (found,) = findings("-", "--snapshot", str(tmp_path), stdin=H100)
     assert (found["rule"], found["severity"]) == ("FTL004", "Warn")
     assert "0 of 1 devices in 1 pools of gpu.example.com match" in found["message"]
-    (strict,) = findings("-", "--snapshot", str(tmp_path), "--strict", stdin=claim)
+    (strict,) = findings("-", "--snapshot", str(tmp_path), "--strict", stdin=H100)
     assert strict["severity"] == "Deny"
     (unknown, *_) = findings("-", "--snapshot", str(tmp_path), stdin=GOOD)
     assert unknown["rule"] == "FTL001"
+
+
+def test_what_the_cluster_leaves_open_is_told_and_fails_if_asked_to(tmp_path: Path) -> None:
+    fleet(tmp_path, slices=2)
+    ran = fettle("-", "--snapshot", str(tmp_path), stdin=H100)
+    assert ran.returncode == 0
+    assert ":11: Undecided FTL004 selector-matches-nothing: ResourceClaim default/big" in ran.stdout
+    assert "gpu.example.com pool n has 1 of 2 slices" in ran.stdout
+    assert "0 to deny, 0 to warn about, 1 undecided" in ran.stderr
+    for fail_on, code in (("warn", 0), ("undecided", 1)):
+        ran = fettle("-", "--snapshot", str(tmp_path), "--fail-on", fail_on, stdin=H100)
+        assert ran.returncode == code
+    ran = fettle("-", "--snapshot", str(tmp_path), "--output", "github", stdin=H100)
+    assert ran.stdout.startswith("::notice ")
+    ran = fettle("-", "--snapshot", str(tmp_path), "--output", "sarif", stdin=H100)
+    assert json.loads(ran.stdout)["runs"][0]["results"][0]["level"] == "note"
+
+
+def test_a_snapshot_that_can_be_read_in_part_hides_no_finding_that_needs_none(
+    tmp_path: Path,
+) -> None:
+    fleet(tmp_path)
+    newer = (tmp_path / "slice.yaml").read_text().replace("k8s.io/v1\n", "k8s.io/v2\n")
+    (tmp_path / "slice.yaml").write_text(newer)
+    ran = fettle("-", "--snapshot", str(tmp_path), stdin=CLAIM + "---\n" + H100)
+    assert ran.returncode == 2
+    assert "FTL010" in ran.stdout
+    assert "FTL004" not in ran.stdout
+    assert "snapshot file slice.yaml: line 1: ResourceSlice is read as" in ran.stderr
+    assert "rules that look at all of it are skipped" in ran.stderr
 
 
 def test_settings_say_how_severe_rules_are(tmp_path: Path) -> None:

@@ -37,6 +37,9 @@ class InProcess:
     def reads(self, expression: str) -> Reads:
         return _prepared(expression).reads
 
+    def driver(self, expression: str) -> str | None:
+        return _prepared(expression).driver
+
     async def nearest(
         self, expressions: Iterable[str], devices: Sequence[tuple[str, Device]]
     ) -> str:

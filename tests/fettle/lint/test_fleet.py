@@ -24,6 +24,7 @@ from tests.fettle.lint.tables.case import claim, exactly
 CLASS = f'device.driver == "{GPU}"'
 H100 = f'device.attributes["{GPU}"].productName == "NVIDIA H100"'
 ALL_GPUS, ONLY_H100 = Selection((CLASS,)), Selection((CLASS,), (H100,))
+NIC = "nic.example.com"
 
 
 class Counting(InProcess):
@@ -189,6 +190,57 @@ async def test_a_pool_that_waits_for_slices_leaves_it_undecided() -> None:
     half = api.resource_slice("gpu-a", 2, driver=GPU, slices=2)
     survey = await surveyed(Fleet(InProcess()), view_of([api.node("gpu-a"), half]), ALL_GPUS)
     assert not survey.decided
+
+
+OF_OTHERS = {
+    "a pool that waits for slices": [api.resource_slice("gpu-a", 2, driver=NIC, slices=2)],
+    "a device of one name twice": [
+        api.resource_slice("gpu-a", [{"name": "nic"}, {"name": "nic"}], driver=NIC)
+    ],
+}
+
+
+@pytest.mark.parametrize("theirs", OF_OTHERS.values(), ids=OF_OTHERS)
+async def test_what_is_open_about_another_drivers_devices_leaves_it_decided(
+    theirs: list[Object],
+) -> None:
+    """Where the first selector asks for a driver, as those of classes do."""
+    ours = [api.node("gpu-a"), api.resource_slice("gpu-a", [gpu(0)], driver=GPU)]
+    none = Selection((CLASS,), ("false",))
+    survey = await surveyed(Fleet(InProcess()), view_of([*ours, *theirs]), none)
+    assert survey.decided
+    assert survey.missed
+    of_any = Selection(("true", CLASS))
+    survey = await surveyed(Fleet(InProcess()), view_of([*ours, *theirs]), of_any)
+    assert not survey.decided
+    assert f"{NIC} pool gpu-a" in survey.left_open[0]
+
+
+async def test_a_device_that_no_selector_can_read_would_abort_as_upstream_does() -> None:
+    """Also one of another driver: all attributes are converted before anything is evaluated."""
+    ours = [api.node("gpu-a"), api.resource_slice("gpu-a", [gpu(0)], driver=GPU)]
+    empty = {"name": "nic", "attributes": {"model": {}}}
+    theirs = api.resource_slice("gpu-a", [empty], driver=NIC)
+    view = view_of([*ours, theirs])
+    survey = await surveyed(Fleet(InProcess()), view, Selection((CLASS,), ("false",)))
+    assert (survey.decided, survey.fatal, len(survey.missed)) == (True, 1, 1)
+    assert survey.fatal_on[0].device.driver == NIC
+    assert "model" in survey.fatal_on[0].reason
+    everything = await surveyed(Fleet(InProcess()), view, Selection(()))
+    assert (everything.matched, everything.fatal) == (2, 0)
+
+
+async def test_a_device_whose_place_cannot_be_told_aborts_where_selectors_match_it() -> None:
+    term = {"matchExpressions": [{"key": "zone", "operator": "Between", "values": ["a"]}]}
+    placed = gpu(0) | {"nodeSelector": {"nodeSelectorTerms": [term]}}
+    slice_ = api.resource_slice("gpu-a", [gpu(1) | {"allNodes": True}, placed], driver=GPU)
+    slice_["spec"] = {**slice_["spec"], "perDeviceNodeSelection": True}
+    del slice_["spec"]["nodeName"]
+    view = view_of([api.node("gpu-a"), slice_])
+    survey = await surveyed(Fleet(InProcess()), view, ALL_GPUS)
+    assert (survey.matched, survey.fatal, survey.undecided) == (1, 1, 0)
+    survey = await surveyed(Fleet(InProcess()), view, Selection((CLASS,), ("false",)))
+    assert (survey.matched, survey.fatal, len(survey.missed)) == (0, 0, 2)
 
 
 async def test_devices_that_look_alike_are_evaluated_once() -> None:

@@ -1,7 +1,7 @@
 """Findings that are remembered: they hold for the cluster that they were found in."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
@@ -9,10 +9,12 @@ from fettle.lint.cluster import Cluster
 from fettle.lint.findings import Finding, Rule, Severity
 from fettle.lint.linting import Linter
 from fettle.lint.manifests import Manifest
+from fettle.policy import Validation
 from tests.controlplane import objects as api
-from tests.fettle.lint.clusters import view_of
-from tests.fettle.lint.fleets import GPU
-from tests.fettle.lint.tables.case import claim, exactly
+from tests.fettle.lint.builders import Object
+from tests.fettle.lint.clusters import lint, view_of
+from tests.fettle.lint.fleets import GPU, fleet
+from tests.fettle.lint.tables.case import FLEET, claim, device, exactly, first, option
 
 
 class Thorough(Rule):
@@ -54,3 +56,53 @@ async def test_a_class_that_cannot_be_read_is_not_called_absent() -> None:
     unread = replace(without, quarantined={f"DeviceClass {GPU}": "it cannot be read"})
     assert [f.rule for f in await linter.lint(asking, without)] == ["FTL001"]
     assert await linter.lint(asking, unread) == []
+
+
+NONE = device('productName == "B200"')
+WAITING = api.resource_slice("gpu-c", 1, driver=GPU, slices=2)
+
+
+async def undecided(object: Object, known: Sequence[Object]) -> list[str]:
+    found = await lint(object, known)
+    return [f"{f.rule} {f.message}" for f in found if f.severity is Severity.UNDECIDED]
+
+
+async def test_what_leaves_it_open_whether_anything_matches_is_told() -> None:
+    known = (*FLEET, api.node("gpu-c"), WAITING)
+    why = f"FTL004 {GPU} pool gpu-c has 1 of 2 slices"
+    assert await undecided(claim(exactly(selectors=[NONE])), known) == [why]
+    assert await undecided(claim(first("gpu", option("a", selectors=[NONE]))), known) == [why]
+    of_class = api.device_class("b200", driver=GPU, selectors=["device.driver == 'gone'", NONE])
+    assert await undecided(of_class, known) == []
+    of_class = api.device_class("b200", selectors=[f"device.driver == '{GPU}'", NONE])
+    assert await undecided(of_class, known) == [why.replace("004", "003")]
+
+
+async def test_nothing_is_open_where_something_matches() -> None:
+    known = (*FLEET, api.node("gpu-c"), WAITING)
+    assert await undecided(claim(exactly()), known) == []
+    either = first("gpu", option("a", selectors=[NONE]), option("b"))
+    assert await undecided(claim(either), known) == []
+
+
+async def test_of_many_reasons_three_are_told() -> None:
+    many = [
+        each
+        for n in range(5)
+        for each in (api.node(f"c{n}"), api.resource_slice(f"c{n}", 1, driver=GPU, slices=2))
+    ]
+    (why,) = await undecided(claim(exactly(selectors=[NONE])), [*fleet(), *many])
+    assert why.endswith("; and 2 more like these")
+    assert why.count("has 1 of 2 slices") == 3
+
+
+async def test_a_device_that_fails_every_claim_is_told_and_denies_none() -> None:
+    empty = {"name": "gpu-0", "attributes": {"model": {}}}
+    broken = api.resource_slice("gpu-c", [empty], driver="nic.example.com")
+    known = (*FLEET, api.node("gpu-c"), broken)
+    found = await lint(claim(exactly()), known, levels=Validation(strict=True))
+    assert [(f.rule, f.severity) for f in found] == [("FTL005", Severity.WARN)]
+    assert "1 of 8 devices fail whatever is asked of them" in found[0].message
+    assert "nic.example.com/gpu-c/gpu-0: attribute model has no value" in found[0].message
+    guarded = api.device_class("other", selectors=["device.driver == 'nic.example.com'"])
+    assert not [f for f in await lint(guarded, known) if f.rule == "FTL008"]

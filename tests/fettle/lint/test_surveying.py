@@ -71,8 +71,9 @@ def said_one_by_one(view: View, selection: Selection) -> tuple[Counter[str], Cou
         for pool in pools:
             counted["undecided"] += pool.incomplete
             for device in pool.devices:
-                result = "undecided" if "no version" in str(device.device) else "matched"
                 expressions = (*selection.of_class, *selection.of_request)
+                fails = expressions and "no version" in str(device.device)
+                result = "fatal" if fails else "matched"
                 for expression in expressions if result == "matched" else ():
                     outcome = evaluator.outcome(expression, pool.driver, device.device)
                     assert outcome is not None
@@ -107,7 +108,7 @@ async def test_a_survey_says_what_selectors_say_of_each_device(
         survey = known.known(selection)
         assert survey is not None
         counted, on = said_one_by_one(current, selection)
-        kinds = ("matched", "aborted", "undecided")
+        kinds = ("matched", "aborted", "fatal", "undecided")
         assert {kind: getattr(survey, kind) for kind in kinds} == {k: counted[k] for k in kinds}
         assert {name: len(found) for name, found in survey.on.items()} == on
         assert sum(survey.taints.values()) == counted["matched"]
