@@ -110,8 +110,8 @@ async def start_echo_extender(control_plane: ControlPlane) -> AsyncIterator[Star
 @pytest.fixture
 async def start_fettle(control_plane: ControlPlane) -> AsyncIterator[StartFettle]:
     """`await start_fettle("extender", settings=path, ...)`: applies deploy/rbac, starts Fettle
-    under its own service account and, unless `wait=False`, waits until it is ready. What else it
-    takes is what FettleProcess takes; an own `kubeconfig` leaves deploy/rbac alone."""
+    under the service account of its roles and, unless `wait=False`, waits until it is ready. What
+    else it takes is what FettleProcess takes; an own `kubeconfig` leaves deploy/rbac alone."""
     started: list[FettleProcess] = []
 
     async def start(
@@ -120,7 +120,7 @@ async def start_fettle(control_plane: ControlPlane) -> AsyncIterator[StartFettle
         if kubeconfig is None:
             await shipped.apply_rbac(control_plane.tester)
             kubeconfig = await control_plane.kubeconfig_for_service_account(
-                shipped.SERVICE_ACCOUNT, shipped.NAMESPACE
+                shipped.account_of(roles), shipped.NAMESPACE
             )
         how.setdefault("name", f"fettle-{len(started)}" if started else "fettle")
         fettle = FettleProcess(

@@ -16,6 +16,7 @@ from tests.controlplane.waiting import condition, wait_until
 DEPLOY = Path(__file__).parents[2] / "deploy"
 NAMESPACE = "fettle-system"
 SERVICE_ACCOUNT = "fettle"
+EXTENDER_ACCOUNT = "fettle-extender"
 
 _FIRST = ("Namespace", "CustomResourceDefinition", "ServiceAccount")
 _HTTPS_ONLY = ("enableHTTPS", "tlsConfig")
@@ -40,14 +41,20 @@ async def apply(api: Api, documents: Sequence[Object]) -> list[Object]:
     return done
 
 
+def account_of(roles: Sequence[str]) -> str:
+    """The service account that a process with these roles runs as."""
+    return EXTENDER_ACCOUNT if list(roles) == ["extender"] else SERVICE_ACCOUNT
+
+
 async def apply_rbac(api: Api, deploy: Path = DEPLOY) -> None:
-    """deploy/rbac: what Fettle's service account may do, and the account if it is not there."""
+    """deploy/rbac: what Fettle's service accounts may do, and these if they are not there."""
     documents = manifests(deploy / "rbac")
-    metadata = {"name": SERVICE_ACCOUNT, "namespace": NAMESPACE}
     needed: list[Object] = [
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}},
-        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata},
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
     ]
+    for account in (SERVICE_ACCOUNT, EXTENDER_ACCOUNT):
+        metadata = {"name": account, "namespace": NAMESPACE}
+        needed.append({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
     given = {(d["kind"], d["metadata"]["name"]) for d in documents}
     missing = [d for d in needed if (d["kind"], d["metadata"]["name"]) not in given]
     await apply(api, [*missing, *documents])

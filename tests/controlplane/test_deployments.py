@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.controlplane import shipped
 from tests.controlplane.accounts import Account
-from tests.controlplane.api import Api, Object
+from tests.controlplane.api import Api, ApiError, Object
 from tests.controlplane.certificates import Authority
 from tests.controlplane.containers import Container, Volumes
 from tests.controlplane.control_plane import ControlPlane
@@ -28,14 +28,22 @@ NOT_FOR_THE_API_SERVER = {
 }
 
 
+AccountOf = Callable[[Object], Awaitable[Account]]
+
+
 @pytest.fixture
-async def account(control_plane: ControlPlane, api: Api, tmp_path: Path) -> Account:
+async def account_of(control_plane: ControlPlane, api: Api, tmp_path: Path) -> AccountOf:
+    """The service account that a Deployment names, with the rights in deploy/rbac."""
     await shipped.apply_rbac(api)
     await define_policies(api)
-    folder = tmp_path / "serviceaccount"
-    made = Account(control_plane, folder, shipped.SERVICE_ACCOUNT, shipped.NAMESPACE)
-    await made.renew()
-    return made
+
+    async def make(deployment: Object) -> Account:
+        name = deployment["spec"]["template"]["spec"]["serviceAccountName"]
+        made = Account(control_plane, tmp_path / "serviceaccount", name, shipped.NAMESPACE)
+        await made.renew()
+        return made
+
+    return make
 
 
 @pytest.fixture
@@ -64,8 +72,6 @@ async def run(
     shipped_deployment: Object,
     volumes: Volumes,
 ) -> Container:
-    spec = shipped_deployment["spec"]["template"]["spec"]
-    assert spec["serviceAccountName"] == shipped.SERVICE_ACCOUNT
     container = Container(shipped_deployment, folder / "container", account, volumes)
     containers.append(container)
     container.start()
@@ -99,9 +105,10 @@ async def test_every_shipped_object_is_taken_by_the_api_server(
 
 
 async def test_webhook_and_steward_run_as_their_deployment_says(
-    account: Account, containers: list[Container], tmp_path: Path
+    account_of: AccountOf, containers: list[Container], tmp_path: Path
 ) -> None:
     shipped_deployment = deployment("server/fettle.yaml", "fettle")
+    account = await account_of(shipped_deployment)
     container = await run(containers, tmp_path, account, shipped_deployment, {})
     assert container.written() == []
 
@@ -134,11 +141,42 @@ async def test_the_static_pod_needs_nothing_but_the_cluster_role_bound_to_its_us
 
 
 async def test_the_extender_runs_as_its_deployment_says(
-    account: Account, containers: list[Container], tmp_path: Path
+    account_of: AccountOf, containers: list[Container], tmp_path: Path
 ) -> None:
     file = "extender/extender.yaml"
     clients = {"ca.crt": Authority("clients").certificate.decode()}
     volumes = {**config_maps(file), "fettle-extender-clients": clients}
     shipped_deployment = deployment(file, "fettle-extender")
+    account = await account_of(shipped_deployment)
     container = await run(containers, tmp_path, account, shipped_deployment, volumes)
     assert container.written() == []
+
+
+async def test_an_extender_may_write_nothing_but_its_own_authority(
+    control_plane: ControlPlane, api: Api
+) -> None:
+    await shipped.apply_rbac(api)
+    for configuration in shipped.webhook_configurations(1):
+        await api.apply(configuration)
+    account = await control_plane.api_as_service_account(
+        shipped.EXTENDER_ACCOUNT, shipped.NAMESPACE
+    )
+    secret = {"apiVersion": "v1", "kind": "Secret"}
+    own, others = "fettle-extender-ca", "fettle-webhook-ca"
+    changes = {"metadata": {"labels": {"a": "b"}}}
+    metadata = {"name": "fettle-steward", "namespace": shipped.NAMESPACE}
+    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata}
+    try:
+        for name in (own, others):
+            metadata = {"name": name, "namespace": shipped.NAMESPACE}
+            await api.apply({**secret, "metadata": metadata})
+        await account.get("secrets", own, shipped.NAMESPACE)
+        await account.list("pods")
+        with pytest.raises(ApiError, match=f'"{others}" is forbidden'):
+            await account.get("secrets", others, shipped.NAMESPACE)
+        with pytest.raises(ApiError, match="cannot patch resource"):
+            await account.patch("validatingwebhookconfigurations", "fettle", changes)
+        with pytest.raises(ApiError, match="cannot create resource"):
+            await account.create(lease)
+    finally:
+        await account.close()

@@ -37,13 +37,33 @@ CERTIFICATES = of_kind(CERT_MANAGER, "Certificate")
 ISSUERS = of_kind(CERT_MANAGER, "Issuer")
 
 
-def test_the_service_account_may_keep_the_authority_of_the_settings() -> None:
-    (role,) = of_kind(documents("rbac", "namespace.yaml"), "Role").values()
-    rules = [r for r in role["rules"] if r["resources"] == ["secrets"] and "resourceNames" in r]
-    assert [set(rule["resourceNames"]) for rule in rules] == [
-        {SHIPPED.extender.secret, SHIPPED.webhook.secret}
+@pytest.mark.parametrize(
+    ("account", "secret"),
+    [("fettle", SHIPPED.webhook.secret), ("fettle-extender", SHIPPED.extender.secret)],
+)
+def test_each_service_account_may_keep_its_own_authority_only(account: str, secret: str) -> None:
+    found = documents("rbac", "namespace.yaml")
+    (binding,) = [
+        d
+        for d in of_kind(found, "RoleBinding").values()
+        if [s["name"] for s in d["subjects"]] == [account]
     ]
+    role = of_kind(found, "Role")[binding["roleRef"]["name"]]
+    rules = [r for r in role["rules"] if r["resources"] == ["secrets"] and "resourceNames" in r]
+    assert [set(rule["resourceNames"]) for rule in rules] == [{secret}]
     assert set(rules[0]["verbs"]) == {"get", "update"}
+
+
+def test_a_drain_leaves_one_replica_of_each_deployment() -> None:
+    for folder, file in (("server", "fettle.yaml"), ("extender", "extender.yaml")):
+        found = documents(folder, file)
+        (deployment,) = of_kind(found, "Deployment").values()
+        (budget,) = of_kind(found, "PodDisruptionBudget").values()
+        (spread,) = deployment["spec"]["template"]["spec"]["topologySpreadConstraints"]
+        selected = deployment["spec"]["selector"]
+        assert budget["spec"] == {"minAvailable": 1, "selector": selected}
+        assert spread["labelSelector"] == selected
+        assert deployment["spec"]["replicas"] > budget["spec"]["minAvailable"]
 
 
 def test_the_scheduler_calls_the_service_by_a_name_that_is_in_its_certificate() -> None:
