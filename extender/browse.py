@@ -66,12 +66,14 @@ class Browse:
             return _json({"error": "specify a pod: /explain?pod=NAMESPACE/NAME"}, 400)
         pod = self._pod(key)
         if pod is None:
-            return _unknown_pod(key)
+            return self._unknown_pod(key)
         asked = self._answers.ask_now(pod)
         verdicts = await self._answers.explained(asked) if asked is not None else {}
         view = self._answers.view
         resolved = asks.resolve_policy(pod, view, self._answers.policies)
-        notes = self._notes_about(key, pod) if asked is not None else []
+        notes = self._unready()
+        if asked is not None:
+            notes += self._notes_about(key, pod)
         told = await in_slices(lambda: explain.pod(key, resolved, asked, verdicts, view, notes))
         return _json(told)
 
@@ -92,7 +94,7 @@ class Browse:
         if key := request.query.get("pod", ""):
             pod = self._pod(key)
             if pod is None:
-                return _unknown_pod(key)
+                return self._unknown_pod(key)
             resolved = asks.resolve_policy(pod, view, policies)
             ignored = await self._answers.ignored(resolved.policy)
             return _json(explain.policy(resolved, ignored))
@@ -119,12 +121,24 @@ class Browse:
             pause()
         return found
 
+    def _unready(self) -> list[str]:
+        """Why what is told may be incomplete or old."""
+        sources = self._answers.publisher.sources.values()
+        found = readiness.problems(sources, time.monotonic(), self._silent_after_s)
+        return [f"Fettle is not ready: {problem}" for problem in found]
+
+    def _unknown_pod(self, key: str) -> web.Response:
+        why = "it does not exist, uses no devices, is finished, or has not been seen yet"
+        return _json(
+            {"error": "; ".join([f"pod {key} is not known: {why}", *self._unready()])}, 404
+        )
+
     def _pod(self, key: str) -> core.Pod | None:
         return self._answers.view.pods.get(key) or self._recent.get(key)
 
     async def devices(self, request: web.Request) -> web.Response:
         """Every node with its devices, and those of the network; ?unsound=true: only those that
-        there is evidence about.
+        there is evidence about. `problems` say why more may be wrong than is known.
         """
         if not _local(request):
             return _json({"error": _LOCAL_ONLY}, 403)
@@ -133,6 +147,7 @@ class Browse:
         told = await in_slices(
             lambda: {
                 "generation": view.generation,
+                "problems": self._unready(),
                 "nodes": explain.devices(view, only_unsound=unsound),
                 "network": explain.network_devices(view, only_unsound=unsound),
                 "quarantined": dict(view.quarantined),
@@ -178,11 +193,6 @@ def _counts(view: View) -> list[str]:
     """How many objects of each kind cannot be read."""
     kinds = Counter(key.partition(" ")[0] for key in view.quarantined)
     return [f"quarantined: {count} {kind}" for kind, count in sorted(kinds.items())]
-
-
-def _unknown_pod(key: str) -> web.Response:
-    why = "it does not exist, uses no devices, is finished, or has not been seen yet"
-    return _json({"error": f"pod {key} is not known: {why}"}, 404)
 
 
 def _local(request: web.Request) -> bool:

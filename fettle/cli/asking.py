@@ -157,13 +157,20 @@ def devices(server: str, output: str, *, everything: bool) -> None:
     if output == "json":
         click.echo(json.dumps(data, indent=2))
         return
+    print_devices(data, everything=everything)
+
+
+def print_devices(data: dict[str, Any], *, everything: bool) -> None:
+    """What `/devices` answers, as a table."""
     from rich.markup import escape
 
     table = device_table(data, everything=everything)
     out = console()
+    for problem in (problems := data.get("problems", ())):
+        out.print(f"[yellow]{escape(problem)}[/]")
     if table.row_count:
         out.print(table)
-    else:
+    elif not problems:
         out.print("no evidence concerns any device: all are sound")
     for text in data["quarantined"].values():
         out.print(f"[yellow]cannot be read: {escape(text)}[/]")

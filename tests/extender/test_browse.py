@@ -9,6 +9,7 @@ from aiohttp.test_utils import make_mocked_request
 from prometheus_client import CollectorRegistry
 
 from extender.browse import Browse
+from fettle.cli import asking
 from fettle.selectors.engine import SelectorEngine
 from fettle.settings import Settings
 from fettle.verdicts.answering import Answers
@@ -116,3 +117,40 @@ async def test_a_pod_of_a_scheduler_that_asks_is_explained_without_one(
 ) -> None:
     assert await notes(scheduler, named=("default-scheduler", "second")) == []
     assert await notes(scheduler, named=("third",), asked=True) == []
+
+
+WAITING = Source("Node", False, True, 0.0, "connection refused")
+
+
+async def asked_early(path: str, pods: dict[str, core.Pod]) -> tuple[int, dict[str, Any]]:
+    """What a Fettle says that has not read its cluster yet."""
+    publisher = Publisher()
+    publisher.sources["Node"] = WAITING
+    publisher.publish(b.view(b.node("n1", gpus=1), pods=pods), frozenset())
+    browse = Browse(Answers(publisher, SelectorEngine(), Settings()), CollectorRegistry(), {}, 300)
+    request: Any = make_mocked_request("GET", path).clone(remote="127.0.0.1")
+    answer = browse.devices if path == "/devices" else browse.explain
+    reply = await answer(request)
+    assert isinstance(reply.body, bytes)
+    return reply.status, msgspec.json.decode(reply.body)
+
+
+async def test_what_is_told_before_all_is_known_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    why = "Fettle is not ready: Node is not synced: connection refused"
+    _, devices = await asked_early("/devices", {})
+    assert devices["problems"] == [why]
+    asking.print_devices(devices, everything=False)
+    assert capsys.readouterr().out.split() == why.split()
+    _, explained = await asked_early("/explain?pod=default/p", {"default/p": b.pod(b.gpu_pod())})
+    assert why in explained["notes"]
+    status, unknown = await asked_early("/explain?pod=default/p", {})
+    assert status == 404
+    assert unknown["error"].endswith(f"has not been seen yet; {why}")
+
+
+async def test_that_no_evidence_concerns_any_device_is_told_of_a_cluster_that_is_known(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    known: dict[str, Any] = {"problems": [], "nodes": [], "network": [], "quarantined": {}}
+    asking.print_devices(known, everything=False)
+    assert capsys.readouterr().out == "no evidence concerns any device: all are sound\n"
