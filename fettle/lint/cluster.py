@@ -139,7 +139,8 @@ class Cluster:
             return ""
         survey = self._fleet.known(selection)
         if survey is None:
-            return "its selectors have not been evaluated on all devices yet"
+            is_due = self.catalogue is not None
+            return "its selectors have not been evaluated on all devices yet" if is_due else ""
         if survey.decided or survey.matched:
             return ""
         more = survey.undecided - len(survey.left_open)
