@@ -23,7 +23,7 @@ _REPLICATED_JOB = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 def between(field: str, value: int | None, least: int, most: int) -> None:
     if value is not None and value < least:
-        raise ValueError(f"{field} must be {least} or more, not {_shown(value)}")
+        raise ValueError(f"{field} must be {least} or more, not {shown(value)}")
     if value is not None and value > most:
         raise ValueError(f"{field} must be {most} or less")
 
@@ -38,7 +38,7 @@ def each_once(field: str, values: Sequence[Hashable], most: int) -> None:
 
 def exit_codes(field: str, codes: tuple[int, ...]) -> None:
     if wrong := [code for code in codes if not 1 <= code <= 255]:
-        raise ValueError(f"{field}: exit codes are 1 to 255, not {_shown(wrong[0])}")
+        raise ValueError(f"{field}: exit codes are 1 to 255, not {shown(wrong[0])}")
     each_once(field, codes, 32)
 
 
@@ -47,7 +47,7 @@ def taint_key(key: str) -> None:
     short = len(key) <= _LONGEST_KEY and len(domain) <= _LONGEST_DOMAIN
     if not short or _KEY.fullmatch(key) is None:
         raise ValueError(
-            f"key {_shown(key)} must be a taint's key, name or example.com/name: at most 63 "
+            f"key {shown(key)} must be a taint's key, name or example.com/name: at most 63 "
             "letters, digits, '-', '_' and '.', after a domain of at most 253"
         )
 
@@ -55,7 +55,7 @@ def taint_key(key: str) -> None:
 def taint_value(value: str) -> None:
     if _VALUE.fullmatch(value) is None:
         raise ValueError(
-            f"value {_shown(value)} must be at most 63 letters, digits, '-', '_' and '.', "
+            f"value {shown(value)} must be at most 63 letters, digits, '-', '_' and '.', "
             "beginning and ending with a letter or digit"
         )
 
@@ -64,7 +64,7 @@ def rule_name(name: str) -> None:
     """Of a rule in a JobSet's failurePolicy."""
     if _RULE_NAME.fullmatch(name) is None:
         raise ValueError(
-            f"name {_shown(name)} must be at most 128 letters, digits, '_', ',' and ':', "
+            f"name {shown(name)} must be at most 128 letters, digits, '_', ',' and ':', "
             "starting with a letter and not ending with ',' or ':'"
         )
 
@@ -73,12 +73,12 @@ def replicated_jobs(names: Sequence[str]) -> None:
     for name in names:
         if _REPLICATED_JOB.fullmatch(name) is None:
             raise ValueError(
-                f"targetReplicatedJobs: {_shown(name)} is not a valid replicated Job name: use "
+                f"targetReplicatedJobs: {shown(name)} is not a valid replicated Job name: use "
                 "at most 63 lower-case letters, digits and '-'"
             )
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
     """A value in a message, which must not grow with it."""
     if isinstance(value, int) and value.bit_length() > 64:
         return "a number of more than 64 bits"

@@ -20,15 +20,18 @@ from prometheus_client import CollectorRegistry
 from fettle.errors import BadInput
 from fettle.lint import shapes
 from fettle.lint.linting import Linter
+from fettle.policy import ANNOTATION
 from fettle.settings import Settings, WebhookSettings
 from fettle.slicing import in_slices
 from fettle.verdicts.requirements import Engines
 from fettle.view import Publisher, View
 from fettle.wire import lenient
 from webhook import patches
+from webhook.asked import Asked
 from webhook.gates import EVERYTHING, Gates
 from webhook.metrics import Metrics
 from webhook.mutating import Means, mutate, owner_pod
+from webhook.policies import UnknownLabels
 from webhook.review import Answer, Request, decode, encode
 from webhook.sparing import Sparing
 from webhook.telling import Tell, event_of
@@ -69,6 +72,7 @@ def make_app(
     tell: Tell | None = None,
     engines: Engines | None = None,
     unknown: Callable[[], frozenset[str]] = frozenset,
+    asked: Asked | None = None,
 ) -> web.Application:
     """The application; its metrics go into `registry`, which takes them once.
 
@@ -76,6 +80,7 @@ def make_app(
     `gates` says what the cluster keeps of claims and pods; None: that is not known yet. `tell`
     takes the Events of audit mode, where there is a cluster to have them. `engines` compile what
     DevicePolicies require. `unknown` are kinds of which there may be objects that no view shows.
+    `asked` is told of each review.
     """
     policies, rows = settings.all_policies(), settings.webhook.workloads
     means = Means(policies, with_own(rows), schedulers=settings.scheduler.names)
@@ -94,6 +99,7 @@ def make_app(
         lambda: means._replace(gates=gates()),
         lambda: grounds._replace(unknown=unknown()),
         tell,
+        asked or Asked(),
     )
     app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[_in_words])
     app.add_routes(
@@ -116,6 +122,7 @@ class Webhook:
         means: Callable[[], Means],
         grounds: Callable[[], Grounds],
         tell: Tell | None,
+        asked: Asked,
     ) -> None:
         self._publisher = publisher
         self._audit = settings.mode == "audit"
@@ -124,6 +131,8 @@ class Webhook:
         self._means = means
         self._grounds = grounds
         self._tell = tell
+        self._asked = asked
+        self._labels = UnknownLabels()
         self._complaints = Sparing()
 
     async def on_mutate(self, http: web.Request) -> web.Response:
@@ -145,6 +154,7 @@ class Webhook:
                     "review not readable", webhook=webhook, reason=reason, held_back=held_back
                 )
             return _problem(error.status, reason)
+        self._asked.at[webhook] = time.monotonic()
         judged = await self._judged(webhook, request, judge)
         reply = encode(request.uid, judged.answer)
         self._count(webhook, judged, time.perf_counter() - began)
@@ -182,8 +192,8 @@ class Webhook:
         return judged
 
     async def _mutate(self, request: Request) -> Judged:
-        view = await self._knowing(request)
-        mutation = await mutate(request, view, self._means())
+        view, means = await self._knowing(request), self._means()
+        mutation = await mutate(request, view, means)
         if request.in_part and mutation.patch:
             raise BadInput(
                 f"it nests deeper than {lenient.DEEP} levels or is not valid UTF-8, "
@@ -191,6 +201,10 @@ class Webhook:
             )
         await in_slices(lambda: patches.apply(request.object, mutation.patch))
         self._metrics.unknown_policies.inc(len(mutation.unknown))
+        label = view.namespaces.get(request.namespace, {}).get(ANNOTATION)
+        if view.synced and label is not None and label in mutation.unknown:
+            known = means.policies.names(view.policies)
+            self._labels.tell(request.namespace, label, known)
         answer = Answer(patch=mutation.patch, warnings=mutation.warnings)
         undecided = [mutation.undecided] if mutation.undecided else []
         return Judged(answer, _result(answer, undecided), undecided)

@@ -6,7 +6,7 @@ result changes nothing.
 """
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fettle.asks.entries import EXTENDED_RESOURCE_CLAIM
@@ -16,7 +16,7 @@ from fettle.policy import ANNOTATION, ANNOTATIONS
 from fettle.slicing import in_slices
 from fettle.view import View
 from fettle.wire.core import DEFAULT_SCHEDULER
-from webhook import carrying, claims, jobs, jobsets, pods, stamping, trainjobs
+from webhook import annotated, carrying, claims, jobs, jobsets, pods, stamping, trainjobs
 from webhook.gates import EVERYTHING, Gates
 from webhook.injecting import Injecting
 from webhook.patches import Operation
@@ -92,7 +92,7 @@ def _pod(request: Request, pod: dict[str, Any], view: View, means: Means) -> Mut
         pods.unmark(injecting)
     elif pods.needs_marker(spec):
         pods.mark(injecting)
-    return _finished(injecting, resolved, undecided)
+    return _finished(injecting, resolved, undecided, annotated.unknown(pod))
 
 
 def _claim(request: Request, claim: dict[str, Any], view: View, means: Means) -> Mutation:
@@ -115,7 +115,10 @@ def _claim(request: Request, claim: dict[str, Any], view: View, means: Means) ->
             claims.inject(injecting, spec, lambda _: kept)
         elif any(wanted):
             injecting.warn("this cluster drops device tolerations, so none are injected")
-    return _finished(injecting, resolved, undecided, _too_early(resolved, request.kind.kind))
+    early = _too_early(resolved, request.kind.kind)
+    in_vain = (*early, *annotated.in_vain(injecting.document, request.kind.kind, workload))
+    below = _below(injecting, workload, view, means)
+    return _finished(injecting, resolved, undecided, in_vain, below)
 
 
 def _workload(
@@ -144,7 +147,9 @@ def _workload(
         for path in workload.jobs:
             jobs.warn(injecting, failure, path)
     early = () if workload.restamped else _too_early(resolved, request.kind.kind)
-    return _finished(injecting, resolved, undecided, early)
+    in_vain = (*early, *annotated.in_vain(injecting.document, request.kind.kind, workload))
+    below = _below(injecting, workload, view, means)
+    return _finished(injecting, resolved, undecided, in_vain, below)
 
 
 def _too_early(resolved: Resolved, kind: str) -> tuple[str, ...]:
@@ -187,7 +192,10 @@ def _carried(
     """What may not change keeps what it had."""
     if workload is None and kind not in claims.CLAIM_SPECS:
         return Mutation()
-    warnings = _too_late(new, old, kind[1])
+    templates = workload or Workload(())
+    stood = {*annotated.unknown(old, templates)}
+    added = (said for said in annotated.unknown(new, templates) if said not in stood)
+    warnings = (*_too_late(new, old, kind[1]), *added)
     if mapping(new, "spec") == mapping(old, "spec"):
         return Mutation(warnings=warnings)
     if kind in claims.CLAIM_SPECS:
@@ -225,12 +233,30 @@ def _resolve(
     return resolved, "namespace" if labels is None and not by_annotation else ""
 
 
+def _below(
+    injecting: Injecting, workload: Workload, view: View, means: Means
+) -> tuple[Resolved, ...]:
+    """What the annotations of its templates come to, whose warnings reach nobody once a controller
+    makes objects of them."""
+    return tuple(
+        means.policies.resolve(said, None, view.policies, view.quarantined)
+        for said in annotated.of_templates(injecting.document, workload)
+    )
+
+
 def _finished(
-    injecting: Injecting, resolved: Resolved, undecided: str, early: tuple[str, ...] = ()
+    injecting: Injecting,
+    resolved: Resolved,
+    undecided: str,
+    in_vain: Iterable[str],
+    below: Sequence[Resolved] = (),
 ) -> Mutation:
     injecting.record()
-    warnings = (*resolved.warnings, *early, *injecting.warnings)
-    return Mutation(tuple(injecting.editing.operations), warnings, undecided, resolved.unknown)
+    ignored = (warning for each in (resolved, *below) for warning in each.warnings)
+    warnings = dict.fromkeys((*ignored, *in_vain, *injecting.warnings))
+    others = dict.fromkeys(name for each in below for name in each.unknown)
+    unknown = (*resolved.unknown, *(name for name in others if name not in resolved.unknown))
+    return Mutation(tuple(injecting.editing.operations), tuple(warnings), undecided, unknown)
 
 
 def _annotations(object: Raw) -> dict[str, str]:

@@ -57,6 +57,7 @@ from fettle.view import Publisher
 from fettle.wire import core
 from fettle.wire.kinds import WireObject, read_with
 from webhook.app import make_app as make_webhook
+from webhook.asked import Asked
 from webhook.gates import EVERYTHING, Gates, Probe
 from webhook.metrics import EventMetrics
 from webhook.policies import StoredPolicies
@@ -264,7 +265,8 @@ class House:
         )
 
     def _webhook(self, registry: CollectorRegistry) -> web.Application:
-        gates = self._gates()
+        gates, asked = self._gates(), Asked()
+        self._standing.notes.append(asked.notes)
         lint = self._settings.lint
         linter = Linter(
             evaluator=self._engine,
@@ -280,6 +282,7 @@ class House:
             tell=self._tell(registry),
             engines=Engines(self._engine),
             unknown=lambda: self._unknown(),
+            asked=asked,
         )
 
     def _tell(self, registry: CollectorRegistry) -> Tell | None:

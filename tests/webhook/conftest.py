@@ -19,6 +19,7 @@ from fettle.settings import LintSettings, SchedulerSettings, Settings, WebhookSe
 from fettle.view import Publisher, View
 from tests.webhook.reviews import UID, Object, encoded, review
 from webhook.app import make_app
+from webhook.asked import Asked
 from webhook.gates import EVERYTHING, Gates
 
 
@@ -76,6 +77,7 @@ def serve(aiohttp_client: Any) -> Serve:
         unknown: frozenset[str] = frozenset(),
         lint: LintSettings | None = None,
         scheduler: SchedulerSettings | None = None,
+        asked: Asked | None = None,
         **webhook: Any,
     ) -> Served:
         publisher, registry = Publisher(), CollectorRegistry()
@@ -94,6 +96,7 @@ def serve(aiohttp_client: Any) -> Serve:
             gates=lambda: gates,
             tell=events.append,
             unknown=lambda: unknown,
+            asked=asked,
         )
         served = Served(await aiohttp_client(made), registry, publisher, events)
         if known is not None:

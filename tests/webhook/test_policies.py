@@ -1,4 +1,5 @@
-"""DevicePolicies that say something in vain: a warning when they are written, and a count."""
+"""DevicePolicies that say something in vain: a warning when they are written, and a count. Labels
+of namespaces that name no policy: a line in the log."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -9,6 +10,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
+from fettle import policy
 from fettle.lint.linting import DEFAULT_LEVELS, Linter
 from fettle.policies import Policies
 from fettle.policy import RuleSeverity
@@ -16,9 +18,10 @@ from fettle.policy import Validation as Levels
 from fettle.selectors.engine import SelectorEngine
 from fettle.verdicts.requirements import Engines
 from fettle.view import EMPTY, Publisher
-from tests.webhook.mutations import policy_of
-from tests.webhook.reviews import Object, encoded, review
-from webhook.policies import StoredPolicies
+from tests.webhook.conftest import Serve
+from tests.webhook.mutations import cluster, policy_of
+from tests.webhook.reviews import CLAIMS, Object, encoded, job, pod, review
+from webhook.policies import MOST, StoredPolicies
 from webhook.review import decode
 from webhook.validating import Grounds, Validation, validate
 
@@ -116,3 +119,46 @@ async def test_what_stored_policies_say_in_vain_is_logged_once_and_counted() -> 
         running.cancel()
     told = [(log["policy"], log["rule"]) for log in logs if log["log_level"] == "warning"]
     assert told == [("other", "FTL999"), ("own", "FTL999")]
+
+
+async def test_a_namespaces_label_that_names_no_policy_is_logged_once_and_always_counted(
+    serve: Serve,
+) -> None:
+    served = await serve(cluster({policy.ANNOTATION: "trainig"}))
+    with capture_logs() as logs:
+        for object in (pod(resourceClaims=CLAIMS), job(template={"resourceClaims": CLAIMS})):
+            await served.ask("/mutate", object)
+            await served.ask("/validate", object)
+        await served.ask("/mutate", pod())  # it uses no devices
+        await served.ask("/mutate", pod({policy.ANNOTATION: "typo"}, resourceClaims=CLAIMS))
+    (log,) = logs
+    assert log == {
+        "log_level": "warning",
+        "event": "a namespace's label fettle.dev/policy names a policy that Fettle does not know, "
+        "so pods there that name none themselves are placed by the cluster's default: correct the "
+        "label, or apply the policy",
+        "namespace": "team",
+        "policy": "trainig",
+        "known": ["inference", "scavenger", "training"],
+    }
+    assert served.counted("unknown_policies") == 4
+    served.publish(cluster({policy.ANNOTATION: "other"}))
+    with capture_logs() as logs:
+        await served.ask("/mutate", pod(resourceClaims=CLAIMS))
+    assert [log["policy"] for log in logs] == ["other"]
+
+
+async def test_a_label_that_an_annotation_overrides_is_not_logged(serve: Serve) -> None:
+    served = await serve(cluster({policy.ANNOTATION: "trainig"}))
+    with capture_logs() as logs:
+        await served.ask("/mutate", pod({policy.ANNOTATION: "training"}, resourceClaims=CLAIMS))
+    assert logs == []
+
+
+async def test_labels_that_change_again_and_again_do_not_fill_the_log(serve: Serve) -> None:
+    served = await serve()
+    with capture_logs() as logs:
+        for number in range(MOST + 5):
+            served.publish(cluster({policy.ANNOTATION: f"x{number}"}))
+            await served.ask("/mutate", pod(resourceClaims=CLAIMS))
+    assert len(logs) == MOST

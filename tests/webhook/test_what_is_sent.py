@@ -1,6 +1,7 @@
 """What the conditions of the shipped webhook configurations let through is all that Fettle would
 change or refuse, and no pod without policy and devices."""
 
+import copy
 from itertools import product
 from typing import Any
 
@@ -39,37 +40,41 @@ ANNOTATIONS: list[dict[str, str] | None] = [
     {"other": "x"},
     {policy.ANNOTATION: "training"},
     {policy.MIN_SCORE_ANNOTATION: "0.5"},
+    {policy.MIN_SCORE_ANNOTATION: "0.99x"},
+    {policy.ON_DEVICE_FAILURE_ANNOTATION: "Evikt"},
+    {"fettle.dev/polcy": "training"},
 ]
 
 
-async def is_changed(object: Object, *, labelled: bool) -> bool:
+async def is_answered(object: Object, *, labelled: bool) -> bool:
+    """Whether it would be changed, or its author warned."""
     labels = {policy.ANNOTATION: "training"} if labelled else {}
     known = msgspec.structs.replace(view.EMPTY, synced=True, namespaces={"team": labels})
     done = await mutate(decode(encoded(review(object))), known, MEANS)
-    return bool(done.patch)
+    return bool(done.patch or done.warnings)
 
 
 @pytest.mark.parametrize("labelled", [False, True])
-async def test_every_pod_that_would_be_changed_is_sent(labelled: bool) -> None:
-    changed = 0
+async def test_every_pod_that_would_be_changed_or_warned_of_is_sent(labelled: bool) -> None:
+    answered = 0
     for spec, annotations in product(SPECS, ANNOTATIONS):
         made = pod(annotations, **spec)
-        if await is_changed(made, labelled=labelled):
+        if await is_answered(made, labelled=labelled):
             assert sent("pods", made, labelled=labelled), made
-            changed += 1
-    assert 0 < changed < len(SPECS) * len(ANNOTATIONS)
+            answered += 1
+    assert 0 < answered < len(SPECS) * len(ANNOTATIONS)
 
 
 @pytest.mark.parametrize("labelled", [False, True])
-async def test_every_job_that_would_be_changed_is_sent(labelled: bool) -> None:
-    changed = 0
-    for spec, annotations, on_template in product(SPECS, ANNOTATIONS, ANNOTATIONS[2:4]):
+async def test_every_job_that_would_be_changed_or_warned_of_is_sent(labelled: bool) -> None:
+    answered = 0
+    for spec, annotations, on_template in product(SPECS[::3], ANNOTATIONS, ANNOTATIONS[2:]):
         made = job(annotations, template=spec)
         made["spec"]["template"]["metadata"]["annotations"] = on_template
-        if await is_changed(made, labelled=labelled):
+        if await is_answered(made, labelled=labelled):
             assert sent("jobs", made, labelled=labelled), made
-            changed += 1
-    assert 0 < changed < len(SPECS) * len(ANNOTATIONS) * 2
+            answered += 1
+    assert 0 < answered < len(SPECS[::3]) * len(ANNOTATIONS) * len(ANNOTATIONS[2:])
 
 
 @pytest.mark.parametrize("labelled", [False, True])
@@ -159,6 +164,7 @@ async def test_the_life_of_a_claim_is_not_sent_but_its_original_applied_again_is
 # --- mutated workloads
 
 TRAINING = {policy.ANNOTATION: "training"}
+TYPO = {"fettle.dev/polcy": "training"}
 
 
 def resource_of(kind: str) -> str:
@@ -177,6 +183,57 @@ def test_a_workload_that_names_a_policy_is_sent_once(kind: str, labelled: bool) 
 def test_a_workload_without_policy_and_devices_is_never_sent(kind: str, labelled: bool) -> None:
     made = workload(kind, KINDS[kind][0], {"x": "y"})
     assert not sent(resource_of(kind), made, labelled=labelled)
+
+
+@pytest.mark.parametrize("labelled", [False, True])
+@pytest.mark.parametrize("kind", [*KINDS, "trainer.kubeflow.org/TrainJob"])
+def test_a_workload_or_claim_with_an_annotation_that_fettle_does_not_have_is_sent_once(
+    kind: str, labelled: bool
+) -> None:
+    spec = KINDS[kind][0] if kind in KINDS else {}
+    made = workload(kind, spec, TYPO)
+    assert sent(resource_of(kind), made, labelled=labelled)
+    without = workload(kind, spec, {"x": "y"})
+    assert sent(resource_of(kind), made, labelled=labelled, old=without)
+    assert not sent(resource_of(kind), {**made, "status": {}}, labelled=labelled, old=made)
+    assert sent("resourceclaims", whole_claim(annotations=TYPO), labelled=labelled)
+
+
+@pytest.mark.parametrize("labelled", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "around"),
+    [
+        *((kind, ["template"]) for kind, (spec, _) in KINDS.items() if "template" in spec),
+        ("batch/CronJob", ["jobTemplate"]),
+        ("batch/CronJob", ["jobTemplate", "spec", "template"]),
+    ],
+)
+def test_a_workload_of_kubernetes_is_sent_for_what_only_its_template_says(
+    kind: str, around: list[str], labelled: bool
+) -> None:
+    for said, expected in ((TYPO, True), ({policy.MIN_SCORE_ANNOTATION: "x"}, True), ({}, False)):
+        made = workload(kind, copy.deepcopy(KINDS[kind][0]), {"x": "y"})
+        template_ = made["spec"]
+        for key in around:
+            template_ = template_[key]
+        template_["metadata"] = {"annotations": {"x": "y", **said}}
+        assert sent(resource_of(kind), made, labelled=labelled) is expected
+
+
+async def test_a_jobset_that_got_its_policy_by_label_is_sent_once_when_it_is_applied_again() -> (
+    None
+):
+    kind = "jobset.x-k8s.io/JobSet"
+    template_ = {"spec": {"containers": [CONTAINERS[2]]}}
+    jobs = [{"name": "a", "template": {"spec": {"template": template_}}}]
+    made = workload(kind, {"replicatedJobs": jobs}, {"x": "y"})
+    record = {"x": "y", policy.INJECTED: "{}"}
+    old = {**made, "metadata": {**made["metadata"], "annotations": record}}
+    changed = {**old, "spec": {**made["spec"], "suspend": True}}
+    assert sent("jobsets", changed, labelled=True, old=old)
+    replaced = {**changed, "metadata": made["metadata"]}
+    assert sent("jobsets", replaced, labelled=True, old=old)
+    assert passes("labelled-jobsets.mutate.fettle.dev", old)  # called again in the same request
 
 
 @pytest.mark.parametrize("labelled", [False, True])
