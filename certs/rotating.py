@@ -104,7 +104,7 @@ class SelfSigning:
         *,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """Refresh for ever, handing each new leaf to `swap`; trouble is logged and tried again."""
+        """Refresh for ever, handing each new leaf to `swap`; after `trouble` it tries again."""
         pause_s = min(POLL_S, self._lifetimes.leaf_s / 10)
         while True:
             await sleep(pause_s)
@@ -114,8 +114,6 @@ class SelfSigning:
                     _log.info("new leaf", expires_at=issuing.expires_at(leaf.certificate))
                 self.trouble = ""
             except (ClusterError, CertificateError) as error:
-                if str(error) != self.trouble:
-                    _log.warning("certificate not refreshed", reason=str(error))
                 self.trouble = str(error)
 
     def rejection(self, live_bundle: bytes) -> str:

@@ -8,6 +8,7 @@ would break that context for every client.
 
 import ssl
 
+from certs import validity
 from certs.issuing import Pair
 from fettle import key_files
 from fettle.errors import CertificateError
@@ -17,12 +18,14 @@ class Serving:
     """`context` is what a listener is started with; `swap` changes what it serves from then on.
 
     With a `client_ca` (PEM), callers must present a certificate signed by it. Whether they must is
-    settled at the start; which authority it is can be swapped too.
+    settled at the start; which authority it is can be swapped too. `validity` is that of the
+    certificate that is served.
     """
 
     def __init__(self, pair: Pair, client_ca: bytes | None = None) -> None:
         self._mutual = client_ca is not None
         self._current = _context(pair, client_ca)
+        self.validity = validity.read(pair.certificate)
         self.pair = pair
         self.client_ca = client_ca
         self.context = _blank(self._mutual)
@@ -38,7 +41,8 @@ class Serving:
         if client_ca is not None and not self._mutual:
             raise CertificateError("client certificates cannot be required after startup")
         client_ca = client_ca if client_ca is not None else self.client_ca
-        self._current = _context(pair, client_ca)
+        context, valid = _context(pair, client_ca), validity.read(pair.certificate)
+        self._current, self.validity = context, valid
         self.pair, self.client_ca = pair, client_ca
 
     def _choose(

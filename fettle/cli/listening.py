@@ -3,6 +3,7 @@
 import asyncio
 import ipaddress
 import logging
+import os
 import socket
 import ssl
 from abc import ABC, abstractmethod
@@ -26,29 +27,45 @@ UNPACED = b"reno"
 """A congestion control that every Linux has and everybody may choose."""
 
 
+_ALL = ipaddress.IPv6Address("::")
+
+
 class Address(NamedTuple):
-    """Host and port; IPv6 hosts without brackets."""
+    """Host and port; IPv6 hosts without brackets. `::` means all interfaces, also of IPv4."""
 
     host: str
     port: int
 
     @property
     def loopback(self) -> bool:
-        if self.host == "localhost":
-            return True
+        return self.host == "localhost" or (self._ip is not None and self._ip.is_loopback)
+
+    @property
+    def unspecified(self) -> bool:
+        return self._ip is not None and self._ip.is_unspecified
+
+    @property
+    def bound(self) -> str | None:
+        """What to listen on; None: event loops then bind a socket for IPv4 and one for IPv6, each
+        where the kernel has it. One socket for both would show IPv4 callers as `::ffff:…`.
+        """
+        return None if self._ip == _ALL else self.host
+
+    @property
+    def _ip(self) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         try:
-            return ipaddress.ip_address(self.host).is_loopback
+            return ipaddress.ip_address(self.host)
         except ValueError:
-            return False
+            return None
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 def parse(text: str, flag: str) -> Address:
-    """`HOST:PORT`, `[V6]:PORT` or `:PORT` (all interfaces); raises SettingsError."""
+    """`HOST:PORT`, `[V6]:PORT` or `:PORT` (the same as `[::]:PORT`); raises SettingsError."""
     host, colon, port = text.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]") or "0.0.0.0"  # noqa: S104 (asked for)
+    host = host.removeprefix("[").removesuffix("]") or str(_ALL)
     if not colon or not port.isdecimal() or int(port) > 65535:
         raise SettingsError(f"{flag} {text!r}: write HOST:PORT, such as 127.0.0.1:8088")
     return Address(host, int(port))
@@ -69,7 +86,8 @@ class Listener(ABC):
         except OSError as error:
             await self.stop()
             raise SettingsError(
-                f"cannot listen on {self.address} for the {self.name}: {error.strerror}"
+                f"cannot listen on {self.address} for the {self.name} listener: "
+                f"{_reason(error).lower()}; set another address with --{self.name}-listen"
             ) from error
         scheme = "http" if self.context is None else "https"
         _LOG.info("listening", what=self.name, url=f"{scheme}://{self.address}")
@@ -112,9 +130,12 @@ class AppListener(Listener):
 
     async def _open(self) -> None:
         await self._runner.setup()
-        host, port = self.address
         await web.TCPSite(
-            self._runner, host, port, ssl_context=self.context, backlog=BACKLOG
+            self._runner,
+            self.address.bound,
+            self.address.port,
+            ssl_context=self.context,
+            backlog=BACKLOG,
         ).start()
 
     async def stop(self) -> None:
@@ -150,7 +171,7 @@ class ExtenderListener(Listener):
     async def _open(self) -> None:
         self._server = await asyncio.get_running_loop().create_server(
             self._connections,
-            self.address.host,
+            self.address.bound,
             self.address.port,
             ssl=self.context,
             backlog=BACKLOG,
@@ -163,6 +184,14 @@ class ExtenderListener(Listener):
         if self._server is not None:
             self._server.close()
             await self._connections.drain(DRAIN_S)
+
+
+def _reason(error: OSError) -> str:
+    """Without the address, which event loops repeat; that of a name that does not resolve is no
+    errno."""
+    if error.errno is None or isinstance(error, socket.gaierror):
+        return error.strerror or str(error)
+    return os.strerror(error.errno)
 
 
 def _unpaced(listening: socket.socket) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import ssl
+import time
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
@@ -15,17 +16,20 @@ from fettle.settings import TLSSettings
 _LOG = structlog.get_logger(__name__)
 
 FILES_POLL_S = 10.0
+TOLD_POLL_S = 5.0
+LASTING_LOOKS = 2
+"""What is over sooner, such as half of a pair being replaced, is not worth a warning."""
 
 
 class Secured(NamedTuple):
     """`keep` runs for as long as the listener does and keeps its certificate fresh. `problem` says
-    why the listener is not ready, `note` what people should know; "" if nothing.
+    why the listener is not ready, "" if it is; `notes` what else people should know.
     """
 
     serving: Serving | None
     keep: Callable[[], Awaitable[None]] | None = None
     problem: Callable[[], str] = str
-    note: Callable[[], str] = str
+    notes: Callable[[], list[str]] = list
 
     @property
     def context(self) -> ssl.SSLContext | None:
@@ -33,26 +37,95 @@ class Secured(NamedTuple):
         return self.serving.context if self.serving is not None else None
 
 
-def from_files(tls: TLSSettings) -> Secured:
-    """Raises CertificateError while a file is missing or they do not fit together."""
-    files = FromFiles(tls)
+class Told:
+    """Logs a certificate's problem and notes if they last: once, and again only after they were
+    mended.
+    """
 
-    async def reload() -> None:
-        if await asyncio.to_thread(files.reload):
-            _LOG.info("certificate reloaded", file=tls.certificate_file)
+    def __init__(self, secured: Secured) -> None:
+        self._secured = secured
+        self._looks: dict[str, int] = {}
 
-    return Secured(files.serving, lambda: keep_reloading(reload))
+    async def keep(self) -> None:
+        """For ever."""
+        while True:
+            self.look()
+            await asyncio.sleep(TOLD_POLL_S)
+
+    def look(self) -> None:
+        found = [text for text in (self._secured.problem(), *self._secured.notes()) if text]
+        self._looks = {text: self._looks.get(text, 0) + 1 for text in found}
+        for text, looks in self._looks.items():
+            if looks == LASTING_LOOKS:
+                _LOG.warning(text)
 
 
-async def keep_reloading(reload: Callable[[], Awaitable[None]]) -> None:
-    """For ever; files may fit together only a moment after the first of them was replaced."""
-    said = ""
-    while True:
-        await asyncio.sleep(FILES_POLL_S)
+class Reloading:
+    """Reads files again and again. `trouble` is why what they hold now cannot be taken, which may
+    be only because one of them was replaced a moment before the others; "" if it was.
+    """
+
+    def __init__(self, reload: Callable[[], Awaitable[None]]) -> None:
+        self._reload = reload
+        self.trouble = ""
+
+    async def keep(self) -> None:
+        """For ever."""
+        while True:
+            await asyncio.sleep(FILES_POLL_S)
+            await self.turn()
+
+    async def turn(self) -> None:
         try:
-            await reload()
-            said = ""
+            await self._reload()
+            self.trouble = ""
         except CertificateError as error:
-            if str(error) != said:
-                _LOG.warning("certificate not reloaded, the old one stays", reason=str(error))
-            said = str(error)
+            self.trouble = str(error)
+
+    def notes(self, what: str) -> list[str]:
+        """`what`: what the files are read for."""
+        if not self.trouble:
+            return []
+        return [f"{what} not reloaded, the old one stays: {self.trouble}"]
+
+
+class FileCertificate:
+    """Mode files. Raises CertificateError while a file is missing or they do not fit together."""
+
+    def __init__(
+        self, listener: str, tls: TLSSettings, *, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._listener = listener
+        self._file = tls.certificate_file
+        self._clock = clock
+        self._files = FromFiles(tls)
+        self._reloading = Reloading(self._reload)
+
+    def secured(self) -> Secured:
+        return Secured(self._files.serving, self._reloading.keep, self._problem, self._notes)
+
+    async def turn(self) -> None:
+        """Take what the files hold now."""
+        await self._reloading.turn()
+
+    async def _reload(self) -> None:
+        if await asyncio.to_thread(self._files.reload):
+            _LOG.info("certificate reloaded", of=self._listener, file=self._file)
+
+    def _problem(self) -> str:
+        lapse = self._files.serving.validity.lapse(self._clock())
+        if not lapse:
+            return ""
+        return (
+            f"{self._what} {lapse}, so callers reject it: replace it and its key, which takes "
+            f"effect within {FILES_POLL_S:g} s, or set this machine's clock if that is wrong"
+        )
+
+    def _notes(self) -> list[str]:
+        ending = self._files.serving.validity.ending(self._clock())
+        soon = [f"{self._what} {ending}: replace it and its key before then"] if ending else []
+        return [*self._reloading.notes(f"{self._listener}: certificate"), *soon]
+
+    @property
+    def _what(self) -> str:
+        return f"{self._listener}: the certificate in {self._file}"

@@ -1,7 +1,7 @@
 """Which certificates the two listeners are served with, and what may be served without any."""
 
 from fettle.cli.listening import Address
-from fettle.cli.secured import Secured, from_files
+from fettle.cli.secured import FileCertificate, Secured
 from fettle.cli.self_signed import SelfSignedExtender, SelfSignedWebhook
 from fettle.errors import SettingsError
 from fettle.kube.session import Session
@@ -26,7 +26,7 @@ async def extender(address: Address, settings: Settings, session: Session | None
             "127.0.0.1"
         )
     if settings.extender.certificates == "files":
-        return from_files(tls)
+        return FileCertificate("extender", tls).secured()
     if not signs_for_extender(settings.extender):
         return Secured(None)
     if session is None:
@@ -43,7 +43,7 @@ async def webhook(address: Address, settings: Settings, session: Session | None)
     Without a cluster only this host can call: plain HTTP on loopback.
     """
     if settings.webhook.certificates == "files":
-        return from_files(settings.webhook.tls)
+        return FileCertificate("webhook", settings.webhook.tls).secured()
     if session is None:
         if not address.loopback:
             raise SettingsError(

@@ -5,9 +5,8 @@ extender's is for people to give to kube-scheduler, and stays for ten years.
 """
 
 import asyncio
-import ipaddress
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 import structlog
@@ -18,7 +17,7 @@ from certs.rotating import POLL_S, Lifetimes, LongLived, Rotation, SelfSigning
 from certs.secrets import Bundles, SecretStore
 from certs.serving import Serving
 from fettle.cli.listening import Address
-from fettle.cli.secured import Secured, keep_reloading
+from fettle.cli.secured import Reloading, Secured
 from fettle.errors import CertificateError, ClusterError
 from fettle.kube.leasing import identity, lead
 from fettle.kube.session import Session
@@ -34,14 +33,23 @@ LEASE = "fettle-certificates"
 class SelfSignedExtender:
     """Mode self: a leaf of our own, under an authority that people give to kube-scheduler."""
 
-    def __init__(self, address: Address, settings: Settings, session: Session) -> None:
+    def __init__(
+        self,
+        address: Address,
+        settings: Settings,
+        session: Session,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         namespace = settings.namespace or session.namespace
         own = settings.extender
         self._tls = own.tls
+        self._clock = clock
+        self._clients = Reloading(self._reload_client_authority)
         self._signing = LongLived(
             SecretStore(session, namespace, own.secret),
             _names(own.service, namespace, own.extra_names, address),
-            clock=time.time,
+            clock=clock,
             lifetimes=Lifetimes(issuing.EXTENDER_ROOT_S, own.certificate_lifetime_seconds),
         )
 
@@ -50,13 +58,12 @@ class SelfSignedExtender:
         leaf = await self._signing.refresh()
         assert leaf is not None
         self._serving = Serving(leaf, client_ca)
-        return Secured(self._serving, self._keep, self._problem, self._note)
+        return Secured(self._serving, self._keep, self._problem, self._notes)
 
     async def _keep(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._signing.keep(self._serving.swap))
-            tasks.create_task(keep_reloading(self._reload_client_authority))
-            tasks.create_task(self._warn())
+            tasks.create_task(self._clients.keep())
 
     async def _reload_client_authority(self) -> None:
         client_ca = await asyncio.to_thread(client_authority, self._tls)
@@ -65,29 +72,24 @@ class SelfSignedExtender:
             _LOG.info("client CA reloaded", file=self._tls.client_ca_file)
 
     def _problem(self) -> str:
-        """Such as a leaf that expired while the Secret could not be read."""
+        if lapsed := _lapsed("extender", self._serving, self._signing, self._clock()):
+            return lapsed
         rejection = self._signing.rejection(self._signing.bundle or b"")
         return f"extender: {rejection}" if rejection else ""
 
-    def _note(self) -> str:
-        return _stale("extender", self._signing) or self._handover()
+    def _notes(self) -> list[str]:
+        stale = _stale("extender", self._signing)
+        return [*stale, *self._clients.notes("extender: client CA"), *self._handover()]
 
-    def _handover(self) -> str:
+    def _handover(self) -> list[str]:
         if (at := self._signing.handover_at) is None:
-            return ""
+            return []
         day = datetime.fromtimestamp(at, UTC).date().isoformat()
-        return (
+        return [
             f"extender: a new certificate authority signs from {day} on: before then, give each "
             "kube-scheduler the output of `fettle certificates extender-ca` as its caFile, and "
             "restart it"
-        )
-
-    async def _warn(self) -> None:
-        while True:
-            if note := self._handover():
-                _LOG.warning(note)
-                return
-            await asyncio.sleep(POLL_S)
+        ]
 
 
 class SelfSignedWebhook:
@@ -95,7 +97,14 @@ class SelfSignedWebhook:
     date.
     """
 
-    def __init__(self, address: Address, settings: Settings, session: Session) -> None:
+    def __init__(
+        self,
+        address: Address,
+        settings: Settings,
+        session: Session,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         namespace = settings.namespace or session.namespace
         own = settings.webhook
         names = _names(own.service, namespace, own.extra_names, address)
@@ -103,7 +112,8 @@ class SelfSignedWebhook:
         self._namespace = namespace
         self._store = SecretStore(session, namespace, own.secret)
         self._bundles = Bundles(session, own.configuration)
-        self._signing = SelfSigning(self._store, names, clock=time.time)
+        self._clock = clock
+        self._signing = SelfSigning(self._store, names, clock=clock)
         self._rejection = ""
 
     async def secured(self) -> Secured:
@@ -126,16 +136,18 @@ class SelfSignedWebhook:
                     )
                 )
 
-        return Secured(
-            serving, keep, lambda: self._rejection, lambda: _stale("webhook", self._signing)
-        )
+        def problem() -> str:
+            lapsed = _lapsed("webhook", serving, self._signing, self._clock())
+            return lapsed or self._rejection
+
+        return Secured(serving, keep, problem, lambda: _stale("webhook", self._signing))
 
     async def _maintain(self) -> None:
         """The leader's part, until cancelled."""
         rotation = Rotation(
             SecretStore(self._session, self._namespace, self._store.name),
             self._signing.common_name,
-            clock=time.time,
+            clock=self._clock,
         )
         turned_at = float("-inf")
         bundle: bytes | None = None
@@ -167,10 +179,19 @@ class SelfSignedWebhook:
             await asyncio.sleep(BUNDLE_POLL_S)
 
 
-def _stale(listener: str, signing: SelfSigning) -> str:
-    """That the certificate serves on but would not be renewed; "" if it would."""
+def _lapsed(listener: str, serving: Serving, signing: SelfSigning, now_s: float) -> str:
+    """That the certificate expired, such as after the Secret could not be read for days."""
+    lapse = serving.validity.lapse(now_s)
+    if not lapse:
+        return ""
+    why = f"it cannot be renewed: {signing.trouble}" if signing.trouble else "it is being renewed"
+    return f"{listener}: the certificate {lapse}, so callers reject it, and {why}"
+
+
+def _stale(listener: str, signing: SelfSigning) -> list[str]:
+    """That the certificate serves on but would not be renewed."""
     trouble = signing.trouble
-    return f"{listener}: certificate not refreshed: {trouble}" if trouble else ""
+    return [f"{listener}: certificate not refreshed: {trouble}"] if trouble else []
 
 
 def _names(service: str, namespace: str, extra: Sequence[str], address: Address) -> list[str]:
@@ -178,13 +199,6 @@ def _names(service: str, namespace: str, extra: Sequence[str], address: Address)
     names = issuing.service_names(service, namespace, extra)
     if address.loopback:
         names.append("localhost")
-    if not _unspecified(address.host):
+    if not address.unspecified:
         names.append(address.host)
     return list(dict.fromkeys(names))
-
-
-def _unspecified(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_unspecified
-    except ValueError:
-        return False

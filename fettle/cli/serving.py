@@ -20,7 +20,7 @@ from fettle.cli import securing
 from fettle.cli.drivers import check, drivers
 from fettle.cli.listening import Address, AppListener, ExtenderListener, Listener, parse
 from fettle.cli.parts import Parts
-from fettle.cli.secured import Secured
+from fettle.cli.secured import Secured, Told
 from fettle.cli.standing import Standing
 from fettle.errors import AuthorityError, ClusterError
 from fettle.evidence import rules
@@ -37,6 +37,7 @@ from fettle.lint.linting import Linter
 from fettle.observing import logs
 from fettle.observing.metrics import (
     BreakerMetrics,
+    CertificateMetrics,
     ExtenderMetrics,
     OverlookedMetrics,
     PolicyMetrics,
@@ -116,6 +117,7 @@ class House:
         self._kinds = read_with(settings.lint.watch)
         self._engine = SelectorEngine()
         self._registry = make_registry()
+        self._expirations = CertificateMetrics(self._registry)
         self._answers = Answers(
             self._publisher,
             self._engine,
@@ -330,10 +332,13 @@ class House:
         self._listeners.append(listener)  # before it is open: it may be stopped meanwhile
         await listener.start()
         self._standing.problems.append(secured.problem)
-        self._standing.notes.append(lambda: [note] if (note := secured.note()) else [])
+        self._standing.notes.append(secured.notes)
+        if (serving := secured.serving) is not None:
+            self._expirations.serves(listener.name, lambda: serving.validity.ends_at)
         if secured.keep is not None:
             name = f"certificates of the {listener.name}"
             self._parts.keep(name, secured.keep(), early=True)
+            self._parts.keep(f"warnings about {name}", Told(secured).keep(), early=True)
 
     def _steward(self, session: Session) -> Steward:
         return Steward(

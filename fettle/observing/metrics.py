@@ -130,6 +130,22 @@ class BreakerMetrics:
             log.warning("breaker closed: refusals count again")
 
 
+class CertificateMetrics:
+    """The certificates that listeners serve; none for plain HTTP."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._expiration = Gauge(
+            "fettle_certificate_expiration_timestamp_seconds",
+            "When the certificate that a listener serves expires, in Unix seconds.",
+            ["listener"],
+            registry=registry,
+        )
+
+    def serves(self, listener: str, expires_at: Callable[[], float]) -> None:
+        """`expires_at` is asked at each scrape."""
+        self._expiration.labels(listener).set_function(expires_at)
+
+
 class ViewMetrics(Collector):
     """The newest view, counted when it is scraped."""
 

@@ -6,14 +6,18 @@ import asyncio
 import socket
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
+from types import ModuleType
 
 import pytest
+import uvloop
 from aiohttp import ClientSession, web
 
 from extender.connections import Answer, Connection, Connections
 from fettle.cli import listening
-from fettle.cli.listening import Address, AppListener, ExtenderListener
+from fettle.cli.listening import Address, AppListener, ExtenderListener, Listener, parse
+from fettle.errors import SettingsError
 from tests.controlplane.processes import free_port
 
 
@@ -52,6 +56,118 @@ async def test_replies_on_loopback_are_not_spread_by_the_hosts_congestion_contro
 
 async def _echo(request: web.Request) -> web.Response:
     return web.Response(body=await request.read())
+
+
+def _extender(address: Address) -> Listener:
+    return ExtenderListener("extender", address, None, _Kept())
+
+
+def _webhook(address: Address) -> Listener:
+    app = web.Application()
+    app.router.add_get("/", _remote)
+    return AppListener("webhook", address, None, app)
+
+
+async def _remote(request: web.Request) -> web.Response:
+    return web.Response(text=request.remote)
+
+
+def _has_ipv6() -> bool:
+    try:
+        with socket.socket(socket.AF_INET6) as probe:
+            probe.bind(("::1", 0))
+    except OSError:
+        return False
+    return True
+
+
+needs_ipv6 = pytest.mark.skipif(not _has_ipv6(), reason="this machine has no IPv6")
+
+
+async def _answers(host: str, port: int) -> bool:
+    try:
+        _, writer = await asyncio.open_connection(host, port)
+    except OSError:
+        return False
+    writer.close()
+    return True
+
+
+@needs_ipv6
+@pytest.mark.parametrize("make", [_extender, _webhook])
+@pytest.mark.parametrize(
+    ("host", "answering"),
+    [
+        ("", {"127.0.0.1", "::1"}),
+        ("[::]", {"127.0.0.1", "::1"}),
+        ("[0::0]", {"127.0.0.1", "::1"}),
+        ("0.0.0.0", {"127.0.0.1"}),
+        ("[::1]", {"::1"}),
+    ],
+)
+@pytest.mark.parametrize("loop", [asyncio, uvloop])
+def test_a_port_without_a_host_is_listened_on_by_ipv4_and_ipv6(
+    make: Callable[[Address], Listener], host: str, answering: set[str], loop: ModuleType
+) -> None:
+    async def reached() -> set[str]:
+        port = free_port()
+        listener = make(parse(f"{host}:{port}", "--flag"))
+        await listener.start()
+        try:
+            return {host for host in ("127.0.0.1", "::1") if await _answers(host, port)}
+        finally:
+            await listener.stop()
+
+    assert loop.run(reached()) == answering
+
+
+async def test_a_caller_over_ipv4_is_seen_by_its_ipv4_address() -> None:
+    """By which the browse listener tells who is on this host."""
+    address = parse(f":{free_port()}", "--flag")
+    listener = _webhook(address)
+    await listener.start()
+    try:
+        async with (
+            ClientSession() as client,
+            client.get(f"http://127.0.0.1:{address.port}/") as reply,
+        ):
+            assert await reply.text() == "127.0.0.1"
+    finally:
+        await listener.stop()
+
+
+@pytest.mark.parametrize(
+    ("host", "loopback"),
+    [("127.0.0.1", True), ("[::1]", True), ("localhost", True)]
+    + [(host, False) for host in ("", "[::]", "0.0.0.0", "192.0.2.7", "fettle.example")],
+)
+def test_only_what_this_host_alone_reaches_is_loopback(host: str, loopback: bool) -> None:
+    assert parse(f"{host}:8088", "--flag").loopback is loopback
+
+
+@pytest.mark.parametrize(
+    ("host", "reason"),
+    [
+        ("127.0.0.1", "address already in use"),
+        ("192.0.2.7", "cannot assign requested address"),
+        ("nowhere.invalid", "name or service not known"),
+    ],
+)
+@pytest.mark.parametrize("make", [_extender, _webhook])
+async def test_an_address_that_cannot_be_used_is_told_with_the_flag_that_changes_it(
+    make: Callable[[Address], Listener], host: str, reason: str
+) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = Address(host, taken.getsockname()[1])
+        listener = make(address)
+        with pytest.raises(SettingsError) as caught:
+            await listener.start()
+    assert str(caught.value) == (
+        f"cannot listen on {address} for the {listener.name} listener: {reason}; "
+        f"set another address with --{listener.name}-listen"
+    )
 
 
 async def _serving(app: web.Application) -> AppListener:

@@ -10,8 +10,12 @@ from typing import Any
 import aiohttp
 import msgspec
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from structlog.testing import capture_logs
+from structlog.typing import EventDict
 
 from certs import issuing, rotating
+from certs.issuing import DAY_S
 from fettle.cli import serving
 from fettle.cli.serving import House
 from fettle.settings import Settings
@@ -35,7 +39,17 @@ class Opened:
         self.extender, self.webhook, self._browse = extender, webhook, browse
 
     async def readyz(self) -> tuple[int, str]:
-        url = f"http://127.0.0.1:{self._browse}/readyz?verbose"
+        return await self._get("/readyz?verbose")
+
+    async def expirations(self) -> dict[str, float]:
+        """When each listener's certificate expires, as /metrics says it."""
+        _, told = await self._get("/metrics")
+        families = {family.name: family for family in text_string_to_metric_families(told)}
+        found = families["fettle_certificate_expiration_timestamp_seconds"].samples
+        return {sample.labels["listener"]: sample.value for sample in found}
+
+    async def _get(self, path: str) -> tuple[int, str]:
+        url = f"http://127.0.0.1:{self._browse}{path}"
         async with aiohttp.ClientSession() as client, client.get(url) as reply:
             return reply.status, await reply.text()
 
@@ -122,3 +136,44 @@ async def test_a_secret_that_is_spoilt_meanwhile_is_noted_while_the_old_certific
             return not await noted()
 
         await until(forgotten)
+
+
+async def logged_already(logged: list[EventDict], said: str) -> bool:
+    return any(said in entry["event"] for entry in logged)
+
+
+async def test_when_each_certificate_expires_is_a_metric(api: FakeApi, tmp_path: Path) -> None:
+    async with opened(api, tmp_path, settings(tmp_path)) as ports:
+        for port in (ports.webhook, ports.extender):
+            await until(lambda port=port: is_open(port))  # type: ignore[misc]
+        expirations = await ports.expirations()
+    assert set(expirations) == {"webhook", "extender"}
+    for at in expirations.values():
+        assert at == pytest.approx(time.time() + 7 * DAY_S, abs=60)
+
+
+async def test_an_expired_certificate_from_a_file_is_served_and_told(
+    api: FakeApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fettle.cli.secured.TOLD_POLL_S", 0.02)
+    now_s = time.time()
+    root = issuing.root("test CA", now_s=now_s - 9 * DAY_S, lifetime_s=99 * DAY_S)
+    old = issuing.leaf(root, ["localhost"], now_s=now_s - 2 * DAY_S, lifetime_s=DAY_S)
+    file, key = tmp_path / "tls.crt", tmp_path / "tls.key"
+    file.write_bytes(old.certificate)
+    key.write_bytes(old.key)
+    tls = {"certificateFile": str(file), "keyFile": str(key)}
+    given = msgspec.convert({"webhook": {"certificates": "files", "tls": tls}}, Settings)
+    with capture_logs() as logged:
+        async with opened(api, tmp_path, given) as ports:
+            await until(lambda: is_open(ports.webhook))
+            said = f"webhook: the certificate in {file} expired on "
+
+            async def told() -> bool:
+                status, text = await ports.readyz()
+                return status == 503 and f"not ready: {said}" in text
+
+            await until(told)
+            await until(lambda: logged_already(logged, said))
+            assert await ports.expirations() == {"webhook": issuing.expires_at(old.certificate)}
+    assert [entry["log_level"] for entry in logged if said in entry["event"]] == ["warning"]

@@ -15,9 +15,11 @@ from certs import issuing, rotating
 from fettle.cli import certificates, secured, securing
 from fettle.cli.listening import Address, parse
 from fettle.cli.secured import Secured
+from fettle.cli.self_signed import SelfSignedExtender, SelfSignedWebhook
 from fettle.errors import CertificateError, ClusterError, SettingsError
 from fettle.kube.session import Session
 from fettle.settings import Settings
+from tests.certs.replicas import Clock
 from tests.fettle.kube.fake_api import FakeApi
 
 SECRET = "fettle-system/fettle-extender-ca"
@@ -94,7 +96,8 @@ async def test_replicas_sign_for_the_service_under_one_authority_that_people_can
     assert b"PRIVATE KEY" not in printed
     now_s = time.time()
     for one in replicas:
-        assert one.problem() == one.note() == ""
+        assert one.problem() == ""
+        assert one.notes() == []
         for name in ("fettle-extender.fettle-system.svc", "10.0.0.7"):
             assert issuing.rejection(leaf(one), printed, name, now_s=now_s) == ""
     assert leaf(replicas[0]) != leaf(replicas[1])
@@ -148,12 +151,17 @@ async def test_a_new_client_authority_is_read_and_a_broken_one_is_not(
     other = issuing.root("other", now_s=time.time(), lifetime_s=3600).certificate
     async with kept(served):
         clients.write_bytes(b"broken")
-        await asyncio.sleep(0.1)
+        async with asyncio.timeout(5):
+            while not served.notes():
+                await asyncio.sleep(0.01)
+        (note,) = served.notes()
+        assert note.startswith("extender: client CA not reloaded, the old one stays: the client CA")
         assert served.serving.client_ca not in (b"broken", other)
         clients.write_bytes(other)
         async with asyncio.timeout(5):
             while served.serving.client_ca != other:
                 await asyncio.sleep(0.01)
+    assert served.notes() == []
     assert leaf(served) == before
 
 
@@ -179,3 +187,33 @@ async def test_certificates_are_kept_fresh_after_a_proxy_answered_for_a_while(
         async with asyncio.timeout(5):
             while leaf(served) == before:
                 await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("kind", [SelfSignedExtender, SelfSignedWebhook])
+async def test_a_certificate_that_expires_since_it_cannot_be_renewed_is_told_with_the_reason(
+    api: FakeApi,
+    session: Session,
+    clients: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: type[SelfSignedExtender | SelfSignedWebhook],
+) -> None:
+    monkeypatch.setattr(rotating, "POLL_S", 0.01)
+    clock = Clock()
+    served = await kind(ANYWHERE, self_signed(clients), session, clock=clock).secured()
+    assert served.problem() == ""
+    api.forbidden.add(("get", "secrets"))
+    listener = "extender" if kind is SelfSignedExtender else "webhook"
+    async with kept(served):
+        clock.now_s += 8 * issuing.DAY_S
+        async with asyncio.timeout(5):
+            while not served.notes():
+                await asyncio.sleep(0.01)
+        said = served.problem()
+        assert said.startswith(f"{listener}: the certificate expired on 2027-01-22 08:00 UTC")
+        assert "it cannot be renewed: " in said
+        assert "secrets" in said
+        api.forbidden.clear()
+        async with asyncio.timeout(5):
+            while served.notes():
+                await asyncio.sleep(0.01)
+        assert served.problem() == ""

@@ -17,6 +17,8 @@ from fettle.cli.calling import call, call_json
 from fettle.cli.demo import asks
 from fettle.cli.demo.served import Served
 from fettle.errors import FettleError
+from tests.fettle.cli.houses import free_port
+from tests.fettle.cli.without_ipv6 import SOCKET_CALL, forbid_ipv6
 
 
 def fettle(*arguments: str, **how: Any) -> subprocess.CompletedProcess[str]:
@@ -124,7 +126,9 @@ def test_only_the_roles_that_are_named_listen(snapshot: Path) -> None:
         (("--settings", "/nowhere/settings.yaml"), "/nowhere/settings.yaml"),
         (("--snapshot", ".", "--extender-listen", "here"), "--extender-listen 'here'"),
         (("--snapshot", ".", "--extender-listen", "0.0.0.0:0"), "extender.tls.clientCaFile"),
+        (("--snapshot", ".", "--extender-listen", ":0"), "extender.tls.clientCaFile"),
         (("--snapshot", ".", "--webhook-listen", "0.0.0.0:0"), "webhook.certificates"),
+        (("--snapshot", ".", "--webhook-listen", "[::]:0"), "webhook.certificates"),
     ],
 )
 def test_what_keeps_it_from_starting_is_one_sentence(arguments: tuple[str, ...], says: str) -> None:
@@ -143,7 +147,28 @@ def test_a_port_in_use_is_said(snapshot: Path) -> None:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         ended = fettle("serve", *ANYWHERE, "--snapshot", str(snapshot), "--browse-listen", address)
     assert ended.returncode == 1
-    assert f"cannot listen on {address} for the browse" in ended.stderr
+    assert (
+        f"cannot listen on {address} for the browse listener: address already in use; "
+        in ended.stderr
+    )
+
+
+@pytest.mark.skipif(SOCKET_CALL is None, reason="only for processors whose calls are known")
+def test_where_the_kernel_has_no_ipv6_all_interfaces_are_those_of_ipv4(snapshot: Path) -> None:
+    port = free_port()
+    command = [sys.executable, "-m", "fettle", "serve", "webhook", "--snapshot", str(snapshot)]
+    process = subprocess.Popen(
+        [*command, "--webhook-listen", "127.0.0.1:0", "--browse-listen", f":{port}"],
+        preexec_fn=forbid_ipv6,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    while f"[::]:{port}" not in process.stderr.readline():
+        assert process.poll() is None
+    assert call(f"http://127.0.0.1:{port}/livez") == b"ok\n"
+    process.terminate()
+    process.communicate(timeout=10)
 
 
 def test_a_changed_file_turns_verdicts_as_a_change_in_a_cluster_does(
@@ -268,6 +293,7 @@ def test_probes_tell_the_truth(served: Served) -> None:
     assert text.startswith("ok\n")
     assert "ResourceSlice: synced" in text
     assert "\nextender: " in text
+    assert "\nwebhook: " in text
     assert call(f"{served.browse}/livez") == b"ok\n"
 
 
