@@ -120,6 +120,8 @@ class SelfSigning:
         """Why an API server with this caBundle would not accept us; "" if it would."""
         if self.leaf is None:
             return "there is no certificate yet"
+        if not live_bundle:
+            return "no caBundle is written yet"
         return issuing.rejection(
             self.leaf.certificate, live_bundle, self._names[0], now_s=self._clock()
         )

@@ -30,6 +30,7 @@ async def test_the_first_replica_makes_the_authority_and_a_leaf_that_its_bundle_
     assert await first.refresh() is not None
     assert first.bundle is not None
     assert first.rejection(first.bundle) == ""
+    assert first.rejection(b"") == "no caBundle is written yet"
     assert set(content(shared)) == {"ca.crt", "ca.key"}
 
 
