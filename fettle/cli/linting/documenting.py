@@ -27,10 +27,11 @@ creates them would retry again and again, so the place to refuse is what they ar
 in `fettle lint` without `--snapshot` or `--kubeconfig`. In a cluster, quotas (FTL055) and \
 ComputeDomains (FTL024) are read only if `lint.watch` in the settings names them, with the \
 rights in `deploy/rbac/optional/lint.yaml`.
-- Where devices may be missing, such as those of a pool that waits for slices, or a selector cannot \
-be decided, `fettle lint` says `Undecided` and why, if nothing else matches; `--fail-on undecided` \
-makes that an error. The webhook lets it pass and counts it in `fettle_webhook_undecided_total`. \
-Pools of other drivers do not count for selectors that begin with `device.driver == "…"`.
+- Where devices may be missing, such as those of a pool that waits for slices, or a selector \
+cannot be decided, `fettle lint` says `Undecided` and why, if nothing else matches; `--fail-on \
+undecided` makes that an error. The webhook lets it pass and counts it in \
+`fettle_webhook_undecided_total`. Pools of other drivers do not count for selectors that begin \
+with `device.driver == "…"`.
 - A real Kubernetes 1.37.1 accepted the objects that each rule catches; with a ✓, they were then \
 seen to fail there as the table says. With a †, it is a driver or a kubelet that fails, on the \
 node: claims were seen to be allocated and their pods bound without complaint, and the rest is \
