@@ -353,11 +353,8 @@ def _published(
 
 def _withheld(pool: PoolView, node: NodeView) -> str:
     """Why devices that the pool publishes for this node cannot be taken now."""
-    if pool.invalid:
-        return f"pool invalid: {pool.invalid}"
-    if pool.incomplete:
-        seen, wanted = pool.slices
-        return f"pool incomplete: {seen} of {wanted} slices"
+    if pool.flaw:
+        return f"pool {pool.flaw}"
     if node.malformed:
         return f"the scheduler's attempts here end in an error: {node.malformed}"
     return "pool between generations: its driver is replacing its slices"

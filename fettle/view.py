@@ -72,6 +72,15 @@ class PoolView(msgspec.Struct, frozen=True, gc=False):
     look: bytes = b""
     columns: Mapping[tuple[str, str], bytes] = {}
 
+    @property
+    def flaw(self) -> str:
+        """Why the allocator does without its devices, such as "incomplete: 1 of 2 slices"; "" if it
+        does not."""
+        if self.invalid:
+            return f"invalid: {self.invalid}"
+        seen, wanted = self.slices
+        return f"incomplete: {seen} of {wanted} slices" if self.incomplete else ""
+
 
 class UnitView(msgspec.Struct, frozen=True, gc=False):
     """A device of a device plugin that some evidence names.

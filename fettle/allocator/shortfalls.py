@@ -167,17 +167,10 @@ def _lacking(alternatives: Sequence[Plan], pools: Sequence[PoolView]) -> list[st
     text = " ".join(e for plan in alternatives for e in plan.alternative.selectors)
     named = any(pool.driver in text for pool in pools) or "device.driver" in text
     return [
-        f"pool {pool.name} is {_state(pool)}"
+        f"pool {pool.name} is {pool.flaw}"
         for pool in pools
-        if (pool.incomplete or pool.invalid) and (pool.driver in text or not named)
+        if pool.flaw and (pool.driver in text or not named)
     ]
-
-
-def _state(pool: PoolView) -> str:
-    if pool.invalid:
-        return f"invalid: {pool.invalid}"
-    seen, wanted = pool.slices
-    return f"incomplete: {seen} of {wanted} slices"
 
 
 def _without_attribute(claims: Sequence[Claim], plans: Plans, books: Books) -> str:

@@ -89,10 +89,7 @@ def _unclear(pool: PoolView) -> str:
     named = f"{of}pool {pool.name}"
     if pool.unclear:
         return f"{named}: {pool.unclear}"
-    if pool.incomplete:
-        have, wanted = pool.slices
-        return f"{named} has {have} of {wanted} slices"
-    return f"{named} is invalid: {pool.invalid}" if pool.invalid else ""
+    return f"{named} is {pool.flaw}" if pool.flaw else ""
 
 
 def _standing(device: DeviceView) -> _Standing:

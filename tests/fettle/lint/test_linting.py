@@ -69,7 +69,7 @@ async def undecided(object: Object, known: Sequence[Object]) -> list[str]:
 
 async def test_what_leaves_it_open_whether_anything_matches_is_told() -> None:
     known = (*FLEET, api.node("gpu-c"), WAITING)
-    why = f"FTL004 {GPU} pool gpu-c has 1 of 2 slices"
+    why = f"FTL004 {GPU} pool gpu-c is incomplete: 1 of 2 slices"
     assert await undecided(claim(exactly(selectors=[NONE])), known) == [why]
     assert await undecided(claim(first("gpu", option("a", selectors=[NONE]))), known) == [why]
     of_class = api.device_class("b200", driver=GPU, selectors=["device.driver == 'gone'", NONE])
@@ -93,7 +93,7 @@ async def test_of_many_reasons_three_are_told() -> None:
     ]
     (why,) = await undecided(claim(exactly(selectors=[NONE])), [*fleet(), *many])
     assert why.endswith("; and 2 more like these")
-    assert why.count("has 1 of 2 slices") == 3
+    assert why.count("is incomplete: 1 of 2 slices") == 3
 
 
 async def test_a_device_that_fails_every_claim_is_told_and_denies_none() -> None:
