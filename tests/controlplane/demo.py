@@ -15,6 +15,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from fettle.cli.demo import ending
 from tests.controlplane import building, objects, shipped, waiting
 from tests.controlplane.api import Api
 from tests.controlplane.control_plane import ControlPlane
@@ -145,4 +146,5 @@ async def heal(api: Api) -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(asyncio.run(main()))
+    with ending.in_order():
+        sys.exit(asyncio.run(main()))

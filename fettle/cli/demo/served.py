@@ -25,7 +25,7 @@ class Served:
         self.browse = f"http://127.0.0.1:{browse}"
         self._log = log
         self._command = [
-            *(sys.executable, "-m", "fettle", "serve", "extender", "webhook"),
+            *(sys.executable, "-m", "fettle.cli.demo.server", "serve", "extender", "webhook"),
             *("--snapshot", str(snapshot)),
             *("--extender-listen", f"127.0.0.1:{extender}"),
             *("--webhook-listen", f"127.0.0.1:{webhook}"),
@@ -39,6 +39,7 @@ class Served:
             self._wait_until_ready()
         except BaseException:
             self._process.kill()
+            self._process.wait()
             raise
         return self
 

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from fettle import explain
 from fettle.cli.asking import fetch
-from fettle.cli.demo import asks, fleet
+from fettle.cli.demo import asks, ending, fleet
 from fettle.cli.demo.served import Served
 from fettle.errors import FettleError
 
@@ -32,7 +32,7 @@ class Scene(NamedTuple):
 def tell(*, stay: bool) -> int:
     """Tell the story; the process exit code: 0 if Fettle did what it is for."""
     console = Console(highlight=False, width=WIDTH, soft_wrap=False)
-    with tempfile.TemporaryDirectory(prefix="fettle-demo-") as scratch:
+    with ending.in_order(), tempfile.TemporaryDirectory(prefix="fettle-demo-") as scratch:
         snapshot = Path(scratch, "snapshot")
         snapshot.mkdir()
         fleet.write(snapshot, datetime.now(UTC))

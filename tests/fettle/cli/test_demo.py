@@ -1,8 +1,19 @@
+from __future__ import annotations
+
 import os
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
 
 DEMO = [sys.executable, "-m", "fettle", "demo"]
+UP = "Ctrl-C ends it."
+Start = Callable[..., subprocess.Popen[str]]
 
 
 def test_the_demo_succeeds_fits_a_hundred_columns_and_has_no_colours_in_a_pipe() -> None:
@@ -18,3 +29,96 @@ def test_the_demo_needs_no_cluster_and_no_network() -> None:
     environment = {**os.environ, "KUBECONFIG": "/nowhere", "HTTP_PROXY": "http://127.0.0.1:9"}
     told = subprocess.run(DEMO, capture_output=True, text=True, timeout=60, env=environment)
     assert told.returncode == 0, told.stdout + told.stderr
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts the demo and waits until it says something; its files are in `tmp_path`."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(
+        *arguments: str, until: str = UP, ignored: int | None = None
+    ) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [*DEMO, *arguments],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "TMPDIR": str(tmp_path)},
+            preexec_fn=None if ignored is None else lambda: ignore(ignored),
+        )
+        started.append(process)
+        assert process.stdout is not None
+        assert any(until in line for line in process.stdout), "it ended before"
+        return process
+
+    yield start
+    for process in started:
+        left = descendants(process.pid) if process.poll() is None else []
+        process.kill()
+        process.communicate()
+        for pid in left:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def ignore(number: int) -> None:
+    signal.signal(number, signal.SIG_IGN)
+
+
+def descendants(pid: int) -> list[int]:
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [one for child in map(int, children) for one in (child, *descendants(child))]
+
+
+def are_gone(pids: list[int]) -> bool:
+    until = time.monotonic() + 10
+    while any(Path(f"/proc/{pid}").exists() for pid in pids):
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 0), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
+def test_a_demo_that_is_ended_takes_its_server_and_its_files_along(
+    start: Start, tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    demo = start("--serve")
+    server = descendants(demo.pid)
+    assert server
+    assert list(tmp_path.iterdir())
+    demo.send_signal(number)
+    assert demo.wait(20) == code
+    assert are_gone(server)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("said", ["Fettle on a fleet", "1. Device plugin"])
+def test_a_demo_that_is_ended_in_its_story_leaves_nothing_behind(
+    start: Start, tmp_path: Path, said: str
+) -> None:
+    demo = start(until=said)
+    server = descendants(demo.pid)
+    demo.terminate()
+    assert demo.wait(20) == 143
+    assert are_gone(server)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_demo_outlives_the_terminal_that_it_was_detached_from(start: Start) -> None:
+    demo = start("--serve", ignored=signal.SIGHUP)
+    demo.send_signal(signal.SIGHUP)
+    time.sleep(0.5)
+    assert demo.poll() is None
+    demo.terminate()
+    assert demo.wait(20) == 143
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child")
+def test_the_server_of_a_demo_that_is_killed_ends_too(start: Start) -> None:
+    demo = start("--serve")
+    server = descendants(demo.pid)
+    demo.kill()
+    assert are_gone(server)
