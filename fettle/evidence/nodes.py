@@ -112,6 +112,12 @@ def _kubelet(node: core.Node) -> Condition | None:
     return next((c for c in conditions if c.type == "Ready"), None)
 
 
+def _told(condition: Condition, reason: str = "") -> str:
+    why = f" ({reason.strip()})" if reason.strip() else ""
+    message = f": {condition.message}" if condition.message.strip() else ""
+    return f"{condition.type} is {condition.status}{why}{message}"
+
+
 def _source(condition: Condition) -> str:
     return f"condition {condition.type}"
 
@@ -131,7 +137,7 @@ class _ConditionReader:
         self, condition: Condition, row: ConditionRow, *, is_stale: bool
     ) -> Iterator[Evidence]:
         if row.unknown_counts:
-            text = f"{condition.type} is {condition.status}: {condition.message}"
+            text = _told(condition)
             if is_stale:
                 since = f"{condition.last_heartbeat_time:%Y-%m-%d %H:%M:%SZ}"
                 text = (
@@ -152,7 +158,7 @@ class _ConditionReader:
             yield Fault("", self.whole_node(condition, row))
 
     def whole_node(self, condition: Condition, row: ConditionRow) -> Evidence:
-        text = f"{condition.type} is {condition.status} ({condition.reason}): {condition.message}"
+        text = _told(condition, condition.reason)
         family, kind, weight = row.family, row.kind, row.weight
         if row.xid and (found := re.search(row.xid, condition.reason)) is not None:
             xid = self._rules.xid(found[found.re.groups], condition.message)
@@ -190,7 +196,8 @@ class _ConditionReader:
         least = action.least if action is not None else 0.0
         advice = f" (recommended: {entry.action})" if entry.action else ""
         codes = " ".join(entry.codes)
-        said = f"{condition.type} {codes}".strip() + f": {entry.text}{advice}"
+        what = f": {entry.text}" if entry.text else ""
+        said = f"{condition.type} {codes}".strip() + f"{what}{advice}"
         readings = [(row.family, row.kind, row.weight, said)]
         if row.xid and (xids := [c for c in entry.codes if c.isdigit()]):
             found = [self._rules.xid(code, entry.text) for code in xids]

@@ -79,6 +79,30 @@ def test_a_condition_is_a_fault_by_its_own_polarity(
     assert f"condition {type_}" not in unclear.settled
 
 
+@pytest.mark.parametrize(
+    ("reason", "message", "text"),
+    [
+        ("DockerHung", "task blocked", "KernelDeadlock is True (DockerHung): task blocked"),
+        ("DockerHung", "", "KernelDeadlock is True (DockerHung)"),
+        ("", "task blocked", "KernelDeadlock is True: task blocked"),
+        ("", "", "KernelDeadlock is True"),
+        (" ", "\n", "KernelDeadlock is True"),
+    ],
+)
+def test_what_a_condition_leaves_empty_is_left_out(reason: str, message: str, text: str) -> None:
+    assert only(report(condition("KernelDeadlock", "True", reason, message))).text == text
+
+
+@pytest.mark.parametrize(
+    ("message", "text"),
+    [("no heartbeat", "Ready is Unknown: no heartbeat"), ("", "Ready is Unknown")],
+)
+def test_an_unknown_condition_without_a_message_ends_with_its_status(
+    message: str, text: str
+) -> None:
+    assert only(report(condition("Ready", "Unknown", "", message))).text == text
+
+
 @pytest.mark.parametrize("type_", ["MemoryPressure", "NetworkUnavailable", "example.org/Custom"])
 def test_a_condition_without_a_rule_says_nothing(type_: str) -> None:
     assert report(condition(type_, "True"), condition(type_, "False")).evidence == ()

@@ -157,3 +157,18 @@ def test_xid_154_is_read_down_to_its_recovery_action() -> None:
     assert said.subject == UnitId("gpu-1", "nvidia.com/gpu", UUID, ("pci:0008:01:00.0",))
     assert (said.kind, said.weight) == (Kind.LATCHED, 1.0)
     assert said.text.startswith("XID 154: the GPU must be reset; SysLogsXIDError 154")
+
+
+@pytest.mark.parametrize(
+    ("message", "text"),
+    [
+        (
+            "ErrorCode:7 GPU:6 Recommended Action=RESTART_BM;",
+            "GpuMemWatch 7 (recommended: RESTART_BM)",
+        ),
+        ("ErrorCode:7 GPU:6 ;", "GpuMemWatch 7"),
+    ],
+)
+def test_an_entry_without_a_text_has_its_code_and_its_advice(message: str, text: str) -> None:
+    said = report(condition("GpuMemWatch", "True", "GpuMemWatchIsNotHealthy", message))
+    assert text in [evidence.text for evidence in said.evidence]

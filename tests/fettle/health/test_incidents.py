@@ -153,7 +153,7 @@ def test_failures_of_different_kinds_are_counted_and_the_latest_is_told(book: He
     tell(book, node(condition("Ready", "False", "KubeletDown", at=at)), at)
     tell(book, node(condition("Ready", "True", "KubeletReady", at=at)), at + MINUTE)
     told = [w.evidence.text for w in of(book, NODE, at + MINUTE).evidence]
-    assert "was until recently: Ready is False (KubeletDown): (the latest of 3)" in told
+    assert "was until recently: Ready is False (KubeletDown) (the latest of 3)" in told
 
 
 def test_flapping_alone_never_makes_a_node_unhealthy(book: HealthBook) -> None:
