@@ -108,8 +108,7 @@ class Folder:
                 for entry in entries:
                     if entry.name.startswith(".") or not entry.name.endswith(_SUFFIXES):
                         continue
-                    if stamp := _stamp(entry):
-                        stamps[entry.name] = stamp
+                    stamps[entry.name] = _stamp(entry)
         except OSError as error:
             raise SnapshotError(
                 f"snapshot folder {self._path}: {error.strerror}; "
@@ -157,14 +156,11 @@ class Folder:
         return f"{key.kind} {key.key} is defined {where}, with differences; the last one counts"
 
 
-def _stamp(entry: os.DirEntry[str]) -> _Stamp | None:
-    """None for what is there and is no file."""
+def _stamp(entry: os.DirEntry[str]) -> _Stamp:
     try:
         found = entry.stat()
     except OSError:
         return _Stamp(0, 0, 0, 0)  # reading it will say what is wrong
-    if not stat.S_ISREG(found.st_mode):
-        return None
     return _Stamp(found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino)
 
 
@@ -172,12 +168,16 @@ def _text(path: Path, stamp: _Stamp) -> bytes:
     if stamp.size > LARGEST_BYTES:
         raise SnapshotError(f"it is larger than {LARGEST_BYTES} bytes; split it into several files")
     try:
-        return path.read_bytes()
+        mode = path.stat().st_mode
+        if stat.S_ISREG(mode):  # opening a pipe would wait for somebody to write into it
+            return path.read_bytes()
     except OSError as error:
         why = error.strerror
         if isinstance(error, FileNotFoundError) and path.is_symlink():
             why = "the file that it is a link to does not exist"
         raise SnapshotError(f"it cannot be read: {why}") from error
+    kind = "a directory" if stat.S_ISDIR(mode) else "not a regular file"
+    raise SnapshotError(f"it cannot be read: it is {kind}")
 
 
 def _content(name: str, text: bytes, held: _Content | None) -> _Content:

@@ -262,13 +262,38 @@ def test_a_link_whose_file_vanishes_keeps_what_it_held_and_one_that_is_deleted_d
     assert (folder.objects, folder.problems) == ({}, {})
 
 
-def test_what_is_called_like_a_file_and_is_none_is_no_problem(tmp_path: Path) -> None:
+def test_what_is_called_like_a_file_and_is_none_is_a_problem_until_it_is_one(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "folder.yaml").mkdir()
     (tmp_path / "link.yaml").symlink_to("folder.yaml")
     os.mkfifo(tmp_path / "pipe.yaml")
     folder = Folder(tmp_path)
+    assert folder.look()
+    assert not folder.look(), "it is told once"
+    assert folder.problems == {
+        "folder.yaml": "folder.yaml: it cannot be read: it is a directory",
+        "link.yaml": "link.yaml: it cannot be read: it is a directory",
+        "pipe.yaml": "pipe.yaml: it cannot be read: it is not a regular file",
+    }
+    (tmp_path / "folder.yaml").rmdir()
+    (tmp_path / "pipe.yaml").unlink()
+    write(tmp_path / "folder.yaml", node("a"))
     folder.look()
-    assert (folder.objects, folder.problems) == ({}, {})
+    folder.look()
+    assert (len(folder.objects), folder.problems) == (1, {})
+
+
+def test_a_file_that_turns_into_a_pipe_keeps_what_it_held(tmp_path: Path) -> None:
+    write(tmp_path / "a.yaml", node("a"))
+    folder = Folder(tmp_path)
+    folder.look()
+    (tmp_path / "a.yaml").unlink()
+    os.mkfifo(tmp_path / "a.yaml")
+    folder.look()
+    folder.look()
+    assert folder.objects.keys() == {Key("Node", "a")}
+    assert folder.problems["a.yaml"].endswith("a regular file; its previous objects are kept")
 
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
