@@ -1,16 +1,19 @@
 """Where the cluster is and who we are there: a kubeconfig or the pod's service account, read by the
 official client, which owns their formats and TLS settings. Nothing here contacts a server, except
-by a kubeconfig's credential plugin.
+by a kubeconfig's credential plugin, or to renew an id-token.
 """
 
 import base64
 import binascii
 import os
+import re
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import aiohttp
 import yaml
 from kubernetes.aio import config
 from kubernetes.aio.client import ApiClient, Configuration
@@ -19,11 +22,13 @@ from kubernetes.aio.config.kube_config import KubeConfigLoader, KubeConfigMerger
 
 from fettle import __version__, key_files
 from fettle.errors import SettingsError
-from fettle.kube import kubeconfigs, plugins, proxies
+from fettle.kube import impersonating, kubeconfigs, plugins, proxies
 
 DEFAULT_NAMESPACE = "fettle-system"
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Where a pod finds its service account: `token`, `ca.crt`, `namespace`."""
+_SHOWN_ENTRY = re.compile(r"/\{.*\}")
+"""Where the official client shows a whole entry of a kubeconfig, credentials and all."""
 _READ_TOKEN_EVERY = timedelta(minutes=1)
 _BROKEN = (
     config.ConfigException,
@@ -95,14 +100,17 @@ async def _from_files(named: str, said: str) -> Connection:
 async def _read(paths: str, files: ExitStack) -> Connection:
     configuration = Configuration(host="")
     loader = _Loader(KubeConfigMerger(paths).config, files)
+    if loader.user is None:
+        raise config.ConfigException("its current context has no user that is among its users")
     kubeconfigs.check(loader.cluster, loader.user)
+    headers = impersonating.headers(loader.user)
     await loader.load_and_set(configuration)
     if token := configuration.api_key.get("BearerToken"):
         configuration.api_key["BearerToken"] = token.strip()  # of a file that ends with a line
     namespace = loader.current_context["context"].get("namespace")
     _check(configuration)
     kubeconfigs.check_certificates(configuration, loader.user)
-    client = _client(configuration)
+    client = _client(configuration, headers)
     if not isinstance(namespace, str) or not namespace:
         namespace = DEFAULT_NAMESPACE
     authority = "certificate-authority in the kubeconfig"
@@ -128,10 +136,60 @@ class _Loader(KubeConfigLoader):  # type: ignore[misc]
     def user(self) -> Any:
         return getattr(self._user, "value", self._user)
 
+    @property
+    def _folder(self) -> Path:
+        """Where the kubeconfig is that the user is in."""
+        return Path(self._get_base_path(self._user.path))
+
+    async def _load_authentication(self) -> None:
+        """Of several credentials, those that client-go takes; a client certificate is loaded
+        with the cluster.
+        """
+        user = self.user
+        if not user:
+            return
+        if not isinstance(user, Mapping):
+            raise config.ConfigException("the user of its current context has no fields")
+        if user.get("token") or user.get("tokenFile"):
+            self.token = f"Bearer {self._user_token(user)}"
+        elif name := user.get("username"):
+            pair = f"{name}:{user.get('password') or ''}".encode(errors="replace")
+            self.token = f"Basic {base64.b64encode(pair).decode()}"
+        elif user.get("auth-provider") is not None:
+            await self._load_id_token()
+        elif user.get("exec") is not None and not kubeconfigs.has(user, "client-certificate"):
+            await self.load_from_exec_plugin()
+
+    def _user_token(self, user: Mapping[str, Any]) -> Any:
+        """That of its file, if there is one."""
+        token = user.get("token")
+        if not user.get("tokenFile"):
+            return token
+        file = self._folder / user["tokenFile"]
+        try:
+            read = file.read_text(encoding="utf-8", errors="surrogateescape").strip()
+        except OSError:
+            if token:
+                return token
+            raise
+        if not read and not token:
+            raise config.ConfigException(f"the user's tokenFile {file} is empty")
+        return read or token
+
+    async def _load_id_token(self) -> None:
+        try:
+            await self._load_oid_token()
+        except (*_BROKEN, aiohttp.ClientError) as error:
+            # Other texts may hold what is secret.
+            why = f" ({error})" if isinstance(error, OSError) else ""
+            raise config.ConfigException(
+                f"auth-provider {kubeconfigs.OIDC!r} of the user gives no id-token{why}; "
+                "renew it with kubectl, or use exec with a credential plugin"
+            ) from error
+
     async def load_from_exec_plugin(self) -> bool:
-        plugin = plugins.read(self._user["exec"].value)
-        folder = Path(self._get_base_path(self._user.path))
-        found = await plugins.run(plugin, folder, self._cluster.value)
+        plugin = plugins.read(self.user["exec"])
+        found = await plugins.run(plugin, self._folder, self._cluster.value)
         self.expires_at = found.expires_at
         if found.token:
             self.token = f"Bearer {found.token}"
@@ -198,8 +256,9 @@ class _AccountLoader(InClusterConfigLoader):  # type: ignore[misc]
         self.token_expires_at = datetime.now() + _READ_TOKEN_EVERY
 
 
-def _client(configuration: Any) -> Any:
-    configuration.client_session_kwargs = {"trust_env": False}
+def _client(configuration: Any, headers: Sequence[tuple[str, str]] = ()) -> Any:
+    """`headers` go along with every request."""
+    configuration.client_session_kwargs = {"trust_env": False, "headers": headers}
     configuration.proxy = configuration.proxy or proxies.of_environment(configuration.host)
     client = ApiClient(configuration)
     client.user_agent = f"fettle/{__version__}"
@@ -208,6 +267,7 @@ def _client(configuration: Any) -> Any:
 
 def _said(error: Exception) -> str:
     text = " ".join(str(error).encode("utf-8", "replace").decode().split())
+    text = _SHOWN_ENTRY.sub("", text)
     known = isinstance(error, config.ConfigException | yaml.YAMLError | OSError)
     shape = "it is not a kubeconfig with clusters, users, contexts and current-context"
     return text if known else shape

@@ -16,6 +16,10 @@ from kubernetes.aio.config import ConfigException
 
 FILES = ("certificate-authority", "client-certificate", "client-key")
 """Fields that name a file, which the same field with `-data` can hold instead."""
+OIDC = "oidc"
+"""The only auth-provider that Kubernetes clients still have."""
+_REMOVED = {"gcp": "gke-gcloud-auth-plugin", "azure": "kubelogin"}
+"""Former auth-providers, and the credential plugins that came in their place."""
 _LONGEST = 100
 _PASSWORD = re.compile(r"(://)[^/@]*@")
 """Who asks, in a URL, and with which password."""
@@ -33,9 +37,43 @@ def check(cluster: Any, user: Any) -> None:
         raise ConfigException(f"insecure-skip-tls-verify must be true or false, not {_shown(skip)}")
     for field in (f"{name}-data" for name in FILES):
         _check_base64(field, cluster.get(field) or user.get(field))
-    certificate, key = (_has(user, field) for field in ("client-certificate", "client-key"))
+    certificate, key = (has(user, field) for field in ("client-certificate", "client-key"))
     if key and not certificate:
         raise ConfigException("the user has a client-key without a client-certificate")
+    _check_methods(user)
+
+
+def _check_methods(user: Mapping[str, Any]) -> None:
+    """Ways to authenticate that client-go refuses, by themselves or together, and a password
+    alone, which it would leave out.
+    """
+    name, password = user.get("username"), user.get("password")
+    if (user.get("token") or user.get("tokenFile")) and (name or password):
+        raise ConfigException("the user has a token and a username or password; keep one")
+    if not isinstance(name, str | None):
+        raise ConfigException(f"username must be a string, not {_shown(name)}")
+    if not isinstance(password, str | None):
+        raise ConfigException("password must be a string; put it in quotes")
+    if password and not name:
+        raise ConfigException("the user has a password without a username")
+    if (provider := user.get("auth-provider")) is None:
+        return
+    if user.get("exec") is not None:
+        raise ConfigException("the user has exec and auth-provider; keep one")
+    _check_provider(provider.get("name") if isinstance(provider, Mapping) else None)
+
+
+def _check_provider(name: Any) -> None:
+    if not name:
+        raise ConfigException("auth-provider of the user has no name")
+    if name == OIDC:
+        return
+    said = f"auth-provider {_shown(name)} of the user"
+    if isinstance(name, str) and (plugin := _REMOVED.get(name)):
+        raise ConfigException(
+            f"{said} was removed from Kubernetes clients in 1.26; use exec with {plugin}"
+        )
+    raise ConfigException(f"{said} is unknown; use exec with a credential plugin")
 
 
 def check_certificates(configuration: Any, user: Any) -> None:
@@ -87,7 +125,7 @@ def unreadable(path: Path) -> str:
 
 
 def _unusable(configuration: Any, user: Any, error: Exception) -> str:
-    if not _has(user, "client-certificate"):
+    if not has(user, "client-certificate"):
         return f"the certificate from its credential plugin cannot be used ({error})"
     if not configuration.key_file:
         return "the user has a client-certificate without a client-key"
@@ -97,7 +135,8 @@ def _unusable(configuration: Any, user: Any, error: Exception) -> str:
     )
 
 
-def _has(user: Any, field: str) -> bool:
+def has(user: Any, field: str) -> bool:
+    """Whether the user has what the field names, as a file or as data."""
     return isinstance(user, Mapping) and bool(user.get(field) or user.get(f"{field}-data"))
 
 

@@ -10,6 +10,8 @@ from fettle import errors
 
 _LONGEST = 400
 
+_FOLLOWING = 'the verbs "get", "list" and "watch"'
+"""What it takes to follow a resource; the server names only the one that it refused."""
 _FORBIDDEN = re.compile(
     r'[Uu]ser "(?P<user>[^"]*)" cannot (?P<verb>\S+) '
     r'(?:resource "(?P<resource>[^"]*)" in API group "(?P<group>[^"]*)"|path "(?P<path>[^"]*)")'
@@ -80,17 +82,30 @@ _KINDS: dict[int, type[errors.ClusterError]] = {
 
 
 def _grant(server: str, message: str) -> str:
+    """What is missing, by what the API server said; "" if it is not a right."""
     found = _FORBIDDEN.search(message)
     if not found:
         return ""
+    user, verb = found["user"], found["verb"]
+    if user == "system:anonymous":
+        return (
+            f"{server} takes us for {user}, for want of credentials that it accepts; give the "
+            "kubeconfig's user a token, exec or a client certificate (an API server takes no "
+            "username and password)"
+        )
+    denied = f"{server} denied access by RBAC:"
+    if verb.startswith("impersonate"):  # or a verb that stands for it and what was asked
+        return (
+            f"{denied} {user} may not impersonate whom the kubeconfig's user names with `as`; "
+            f'grant the verb "impersonate" on them to {user}, or leave out `as`'
+        )
     if found["path"]:
-        what = f'the path "{found["path"]}"'
-    else:
-        group = f'the API group "{found["group"]}"' if found["group"] else "the core API group"
-        where = f'the namespace "{found["namespace"]}"' if found["namespace"] else "all namespaces"
-        what = f'the resource "{found["resource"]}" of {group} in {where}'
-    grant = f'grant the verb "{found["verb"]}" on {what} to {found["user"]}'
-    return f"{server} denied access by RBAC: {grant}"
+        return f'{denied} grant the verb "{verb}" on the path "{found["path"]}" to {user}'
+    group = f'the API group "{found["group"]}"' if found["group"] else "the core API group"
+    where = f'the namespace "{found["namespace"]}"' if found["namespace"] else "all namespaces"
+    verbs = _FOLLOWING if verb in ("list", "watch") else f'the verb "{verb}"'
+    what = f'the resource "{found["resource"]}" of {group} in {where}'
+    return f"{denied} grant {verbs} on {what} to {user}; deploy/rbac/ has the roles"
 
 
 def _too_large_version(status: Status) -> bool:

@@ -7,6 +7,7 @@ import base64
 import json
 import sys
 from collections.abc import Callable
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +97,7 @@ async def test_a_pod_is_its_service_account_and_follows_its_token(
         assert session.server == control_plane.server
         assert json.loads(await session.get(NODES))["kind"] == "NodeList"
         with pytest.raises(
-            Forbidden, match=r'grant the verb "list".*"secrets".*fettle-system:fettle'
+            Forbidden, match=r'"get", "list" and "watch".*"secrets".*fettle-system:fettle'
         ):
             await session.get("/api/v1/secrets")
         await _goes_on_with_a_new_token(control_plane, in_a_pod, session)
@@ -149,6 +150,53 @@ async def test_a_client_certificate_of_a_plugin_is_shown(
     path = kubeconfig(control_plane, tmp_path / "kubeconfig", plugin(tmp_path, body))
     async with await Session.open(path) as session:
         assert json.loads(await session.get("/api/v1/secrets"))["kind"] == "SecretList"
+
+
+async def test_a_kubeconfig_that_impersonates_has_the_rights_of_whom_it_names(
+    control_plane: ControlPlane, api: Api, tmp_path: Path
+) -> None:
+    await shipped.apply_rbac(api)
+    administrator = _inline(control_plane._authority.client("someone", ["system:masters"]))
+    name = f"system:serviceaccount:{shipped.NAMESPACE}:{shipped.SERVICE_ACCOUNT}"
+    groups = ["system:serviceaccounts", "system:authenticated"]
+    extra = {"example.com/Why": ["a test", "another"]}
+    user = administrator | {"as": name, "as-uid": "7", "as-groups": groups, "as-user-extra": extra}
+    path = kubeconfig(control_plane, tmp_path / "kubeconfig", user)
+    async with await Session.open(path) as session:
+        review = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+        kind = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+        answer = json.loads(await session.create(review, kind))
+        assert answer["status"]["userInfo"] == {
+            "username": name,
+            "uid": "7",
+            "groups": groups,
+            "extra": {"example.com/why": ["a test", "another"]},
+        }
+        async with aclosing(session.stream(NODES, {"watch": True})) as chunks:
+            assert await anext(chunks) == b""
+        with pytest.raises(Forbidden, match=f'the resource "secrets".* to {name}'):
+            await session.get("/api/v1/secrets")
+
+
+async def test_who_may_not_impersonate_is_told_the_right_for_it(
+    control_plane: ControlPlane, tmp_path: Path
+) -> None:
+    user = _inline(control_plane._authority.client("someone")) | {"as": "eve"}
+    path = kubeconfig(control_plane, tmp_path / "kubeconfig", user)
+    async with await Session.open(path) as session:
+        with pytest.raises(Forbidden) as caught:
+            await session.get(NODES)
+    assert "someone may not impersonate whom the kubeconfig's user names" in str(caught.value)
+
+
+async def test_a_password_is_told_not_to_be_taken(
+    control_plane: ControlPlane, tmp_path: Path
+) -> None:
+    user = {"username": "admin", "password": "secret"}
+    path = kubeconfig(control_plane, tmp_path / "kubeconfig", user)
+    async with await Session.open(path) as session:
+        with pytest.raises(Forbidden, match=r"takes us for system:anonymous.*a token, exec or"):
+            await session.get(NODES)
 
 
 async def test_a_token_that_was_never_good_is_refused_in_one_sentence(

@@ -32,7 +32,7 @@ async def reading(api: FakeApi, folder: Path, settings: Settings | None = None) 
 
 async def test_the_right_that_is_missing_is_named(api: FakeApi, tmp_path: Path) -> None:
     api.forbidden = {("watch", "pods"), ("list", "pods")}
-    with pytest.raises(ClusterError, match='grant the verb "watch" on the resource "pods"') as said:
+    with pytest.raises(ClusterError, match='"list" and "watch" on the resource "pods"') as said:
         await reading(api, tmp_path)
     assert "other kinds" not in str(said.value)
 
@@ -42,7 +42,7 @@ async def test_one_of_many_rights_that_are_missing_is_named_and_the_others_are_c
 ) -> None:
     for kind in kinds.KINDS:
         api.forbidden |= {("watch", kind.plural), ("list", kind.plural)}
-    with pytest.raises(ClusterError, match='grant the verb "watch" on the resource') as said:
+    with pytest.raises(ClusterError, match='"list" and "watch" on the resource') as said:
         await reading(api, tmp_path)
     assert str(said.value).endswith(f"; other kinds that cannot be read: {len(kinds.KINDS) - 1}")
 

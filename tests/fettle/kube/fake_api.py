@@ -8,7 +8,7 @@ import asyncio
 import copy
 import json
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -37,6 +37,8 @@ class Asked(NamedTuple):
     verb: str
     target: Target
     query: dict[str, str]
+    headers: Mapping[str, str]
+    """A header that came several times has its values joined by commas."""
 
 
 class _Change(NamedTuple):
@@ -107,13 +109,23 @@ class FakeApi:
             if request.transport is not None:
                 request.transport.abort()
 
-    def kubeconfig(self, folder: Path, *, token: str = "", namespace: str = "") -> Path:
+    def kubeconfig(
+        self,
+        folder: Path,
+        *,
+        token: str = "",
+        namespace: str = "",
+        user: Mapping[str, Any] | None = None,
+    ) -> Path:
+        """`user` are its fields, if it is not just a token."""
         context = {"cluster": "fake", "user": "fake"}
+        if user is None:
+            user = {"token": token} if token else {}
         config = {
             "apiVersion": "v1",
             "kind": "Config",
             "clusters": [{"name": "fake", "cluster": {"server": self.url}}],
-            "users": [{"name": "fake", "user": {"token": token} if token else {}}],
+            "users": [{"name": "fake", "user": user}],
             "contexts": [{"name": "fake", "context": context}],
             "current-context": "fake",
         }
@@ -175,7 +187,7 @@ class FakeApi:
         if target is None:
             return web.Response(status=404, text="404 page not found\n")
         verb = _verb(request, target)
-        self.asked.append(Asked(verb, target, dict(request.query)))
+        self.asked.append(Asked(verb, target, dict(request.query), _headers(request)))
         if self.answers_nothing:
             await asyncio.Event().wait()
         if self.token and request.headers.get("Authorization") != f"Bearer {self.token}":
@@ -317,6 +329,10 @@ def _verb(request: web.Request, target: Target) -> str:
 
 async def _send(response: web.StreamResponse, type_: str, thing: Object) -> None:
     await response.write(json.dumps({"type": type_, "object": thing}).encode() + b"\n")
+
+
+def _headers(request: web.Request) -> Mapping[str, str]:
+    return {name: ",".join(request.headers.getall(name)) for name in request.headers}
 
 
 def _status_body(

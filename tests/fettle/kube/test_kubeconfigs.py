@@ -38,6 +38,13 @@ SERVERS = st.sampled_from(
         *("http://127.0.0.1:1/\ud800", "http://\ud800"),
     ]
 )
+AS = {"as": "a", "as-uid": "1", "as-groups": ["g"], "as-user-extra": {"k": ["v"]}}
+CERTIFICATE = {"client-certificate-data": "", "client-key-data": ""}
+USERS: list[dict[str, Any]] = [
+    {"token": "t", "tokenFile": "/absent", **CERTIFICATE, **AS},
+    {"username": "n", "password": "p", **CERTIFICATE},
+    {"auth-provider": {"name": "oidc", "config": {"id-token": "a.e30.c"}}},
+]
 WHOLE: dict[str, Any] = {
     "apiVersion": "v1",
     "kind": "Config",
@@ -54,23 +61,11 @@ WHOLE: dict[str, Any] = {
             },
         }
     ],
-    "users": [
-        {
-            "name": "u",
-            "user": {
-                "token": "t",
-                "tokenFile": "/absent",
-                "username": "n",
-                "password": "p",
-                "client-certificate-data": "",
-                "client-key-data": "",
-                "auth-provider": {"name": "oidc", "config": {"id-token": "a.e30.c"}},
-            },
-        }
-    ],
+    "users": [{"name": "u", "user": USERS[0]}],
     "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u", "namespace": "n"}}],
     "current-context": "x",
 }
+WHOLES = [WHOLE | {"users": [{"name": "u", "user": user}]} for user in USERS]
 PLAIN_USER = {"name": "u", "user": {"token": "t"}}
 
 
@@ -120,11 +115,15 @@ def one_line(said: str) -> str:
     return said
 
 
-@given(st.sampled_from(sorted(paths(WHOLE), key=str)), ANY, st.booleans())
+FIELDS = [(whole, path) for whole in WHOLES for path in sorted(paths(whole), key=str)]
+
+
+@given(st.sampled_from(FIELDS), ANY, st.booleans())
 async def test_whatever_stands_in_a_field_it_is_one_sentence(
-    path: tuple[str | int, ...], value: Any, plain: bool
+    field: tuple[Any, tuple[str | int, ...]], value: Any, plain: bool
 ) -> None:
-    spoilt = replaced(WHOLE, path, value)
+    whole, path = field
+    spoilt = replaced(whole, path, value)
     if plain and path and path[0] != "users":  # one whose credentials are read
         spoilt = replaced(spoilt, ("users",), [PLAIN_USER])
     assert await refusal(yaml.safe_dump(spoilt, allow_unicode=True))

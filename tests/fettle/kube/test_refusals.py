@@ -48,20 +48,67 @@ def test_a_version_from_the_future_has_us_list_again() -> None:
     assert type(error(504, reason="Timeout", details={"causes": causes})) is errors.Expired
 
 
-def test_cluster_scope_is_all_namespaces() -> None:
+def forbidden(verb: str, resource: str, where: str, user: str = "eve") -> str:
+    """What is said of an API server's refusal; `resource` is `plural.group`."""
+    plural, _, group = resource.partition(".")
     message = (
-        'nodes is forbidden: User "eve" cannot list resource "nodes" '
-        'in API group "" at the cluster scope'
+        f'{resource} is forbidden: User "{user}" cannot {verb} resource "{plural}" '
+        f'in API group "{group}" {where}'
     )
-    assert str(error(403, message=message)) == (
-        f'{SERVER} denied access by RBAC: grant the verb "list" on the resource "nodes" of the '
-        "core API group in all namespaces to eve"
+    return str(error(403, message=message))
+
+
+@pytest.mark.parametrize("verb", ["list", "watch"])
+def test_who_may_not_read_all_is_told_every_verb_that_following_needs(verb: str) -> None:
+    assert forbidden(verb, "nodes", "at the cluster scope") == (
+        f'{SERVER} denied access by RBAC: grant the verbs "get", "list" and "watch" on the '
+        'resource "nodes" of the core API group in all namespaces to eve; '
+        "deploy/rbac/ has the roles"
+    )
+
+
+@pytest.mark.parametrize(
+    ("verb", "resource"),
+    [
+        ("get", "secrets"),
+        ("create", "leases.coordination.k8s.io"),
+        ("update", "leases.coordination.k8s.io"),
+        ("create", "events.events.k8s.io"),
+        ("patch", "events.events.k8s.io"),
+        ("patch", "mutatingwebhookconfigurations.admissionregistration.k8s.io"),
+        ("delete", "resourceclaims.resource.k8s.io"),
+    ],
+)
+def test_who_may_not_touch_one_object_is_told_the_verb(verb: str, resource: str) -> None:
+    plural, _, group = resource.partition(".")
+    said = f'the API group "{group}"' if group else "the core API group"
+    assert forbidden(verb, resource, 'in the namespace "ns"') == (
+        f'{SERVER} denied access by RBAC: grant the verb "{verb}" on the resource "{plural}" of '
+        f'{said} in the namespace "ns" to eve; deploy/rbac/ has the roles'
+    )
+
+
+@pytest.mark.parametrize("verb", ["impersonate", "impersonate-on:user-info:list"])
+def test_who_may_not_impersonate_is_told_the_right_for_it(verb: str) -> None:
+    assert forbidden(verb, "nodes", "at the cluster scope") == (
+        f"{SERVER} denied access by RBAC: eve may not impersonate whom the kubeconfig's user names "
+        'with `as`; grant the verb "impersonate" on them to eve, or leave out `as`'
+    )
+
+
+def test_who_is_taken_for_nobody_is_told_to_show_credentials() -> None:
+    assert forbidden("list", "nodes", "at the cluster scope", "system:anonymous") == (
+        f"{SERVER} takes us for system:anonymous, for want of credentials that it accepts; give "
+        "the kubeconfig's user a token, exec or a client certificate (an API server takes no "
+        "username and password)"
     )
 
 
 def test_a_path_that_is_no_resource_is_named() -> None:
     message = 'forbidden: User "eve" cannot get path "/metrics"'
-    assert 'grant the verb "get" on the path "/metrics" to eve' in str(error(403, message=message))
+    assert str(error(403, message=message)) == (
+        f'{SERVER} denied access by RBAC: grant the verb "get" on the path "/metrics" to eve'
+    )
 
 
 def test_a_refusal_that_is_not_rbacs_keeps_its_reason() -> None:

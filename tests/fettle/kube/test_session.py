@@ -88,7 +88,8 @@ async def test_a_refusal_by_rbac_names_verb_resource_namespace_and_user(
         await session.create(LEASES, {"metadata": {"name": "a"}})
     assert str(caught.value) == (
         f'{api.url} denied access by RBAC: grant the verb "create" on the resource "leases" of the '
-        f'API group "coordination.k8s.io" in the namespace "ns" to {USER}'
+        f'API group "coordination.k8s.io" in the namespace "ns" to {USER}; '
+        "deploy/rbac/ has the roles"
     )
 
 
