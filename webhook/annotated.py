@@ -5,25 +5,17 @@ template overrule. Sentences for the author, of an object and the templates in i
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from fettle.evidence.gathering import HOLD
+from fettle.annotations import is_unknown
 from fettle.injectable import shown
-from fettle.lint.names import listed, nearest
+from fettle.lint.names import listed
+from fettle.lint.policies import UNKNOWN, correction
 from fettle.lint.raw import mapping, strings
-from fettle.model import OWN_PREFIX
-from fettle.policy import ANNOTATION, ANNOTATIONS, INJECTED
+from fettle.policy import ANNOTATION, ANNOTATIONS
 from fettle.slicing import pause
 from webhook.places import Place, places, value_at
-from webhook.pods import JOB_EXIT_CODES
 from webhook.workloads import Workload
 
-KNOWN = frozenset(
-    # The last two are the steward's, on the claim by which it wakes pods.
-    (*ANNOTATIONS, INJECTED, JOB_EXIT_CODES, HOLD, "fettle.dev/woken-at", "fettle.dev/purpose")
-)
-"""All annotations that Fettle reads or writes, on any object."""
-
 _NO_TEMPLATES = Workload(())
-_THOSE_READ = f"for this, Fettle reads {', '.join(ANNOTATIONS[:-1])} and {ANNOTATIONS[-1]}"
 _MOST = 5
 _LONGEST_KEY = 100
 _OF_JOBS = "(podFailurePolicy, backoffLimit)"
@@ -45,16 +37,11 @@ def unknown(document: Any, workload: Workload = _NO_TEMPLATES) -> Iterator[str]:
     """A sentence for each annotation that Fettle does not have."""
     found: dict[str, list[str]] = {}
     for metadata in (Place().at("metadata"), *_templates(document, workload)):
-        for key in _annotations(document, metadata).keys() - KNOWN:
-            if key.startswith(OWN_PREFIX):
-                found.setdefault(key, []).append(metadata.name)
+        for key in filter(is_unknown, _annotations(document, metadata)):
+            found.setdefault(key, []).append(metadata.name)
     for key in sorted(found)[:_MOST]:
         where = "" if "metadata" in found[key] else f" in {listed(found[key])}"
-        near = nearest(key, ANNOTATIONS)
-        yield (
-            f"fettle: annotation {key[:_LONGEST_KEY]}{where}: Fettle has no such annotation, so it "
-            f"is ignored; {f'write {near} if that is meant' if near else _THOSE_READ}"
-        )
+        yield (f"fettle: annotation {key[:_LONGEST_KEY]}{where}: {UNKNOWN}; {correction(key)}")
     if (more := len(found) - _MOST) > 0:
         yield f"fettle: {more} more annotations that Fettle does not have are ignored"
 

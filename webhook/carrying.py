@@ -9,6 +9,7 @@ import re
 from functools import partial
 from typing import Any
 
+from fettle.annotations import JOB_EXIT_CODES
 from fettle.lint.raw import mapping
 from fettle.policy import ANNOTATIONS as POLICY_ANNOTATIONS
 from fettle.policy import INJECTED
@@ -17,7 +18,6 @@ from webhook.claims import Wanted
 from webhook.injecting import ANNOTATIONS, Injecting, record_of
 from webhook.patches import Editing
 from webhook.places import Place, called, value_at
-from webhook.pods import JOB_EXIT_CODES
 
 Object = dict[str, Any]
 

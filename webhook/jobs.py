@@ -10,11 +10,11 @@ the same time: still six incidents. All of it is immutable once the Job exists, 
 podFailurePolicy of its own is left as its author wrote it.
 """
 
+from fettle.annotations import JOB_EXIT_CODES
 from fettle.lint.raw import Raw, integer, mapping, mappings, text
 from fettle.policy import DEVICE_FAILED, Failure
 from webhook.injecting import Injecting
 from webhook.places import Place, places, value_at
-from webhook.pods import JOB_EXIT_CODES
 
 DEFAULT_BACKOFF_LIMIT = 6
 DEFAULT_REPLACEMENT = "TerminatingOrFailed"

@@ -8,6 +8,7 @@ only pods of those that ask get it. The kubelet drops extended resources its nod
 
 from collections.abc import Sequence
 
+from fettle.annotations import JOB_EXIT_CODES
 from fettle.asks.extended import IMPLICIT_CLASS_PREFIX, MARKER
 from fettle.lint.raw import Raw, integer, mapping, mappings, strings, text
 from fettle.policy import Tolerations
@@ -16,8 +17,6 @@ from webhook.places import Place
 
 MIRROR = "kubernetes.io/config.mirror"
 """The annotation of a static pod's mirror: the kubelet owns it, and a change would recreate it."""
-JOB_EXIT_CODES = "fettle.dev/job-exit-codes"
-"""The annotation of pods by which their Job keeps exit codes to its own podFailurePolicy."""
 DEFAULT_TOLERATION_SECONDS = 300
 """What the API server's DefaultTolerationSeconds adds; equal to it counts as not written."""
 

@@ -7,6 +7,7 @@ times that the API does not give.
 from collections.abc import Iterable, Iterator
 from functools import cache
 
+from fettle.annotations import HOLD
 from fettle.evidence import attributes, claims, nodes, pods, rules, taints
 from fettle.evidence.claims import speaks_of_devices
 from fettle.evidence.pods import claims_meant
@@ -28,8 +29,6 @@ __all__ = [
     "speaks_of_devices",
 ]
 
-HOLD = "fettle.dev/hold"
-"""Annotation on a Node or ResourceSlice: an operator keeps its devices from use; the reason."""
 HOLD_SOURCE = f"annotation {HOLD}"
 
 

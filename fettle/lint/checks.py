@@ -86,6 +86,13 @@ WRONG_TYPE = Check(
     "A value of the wrong type, such as a quoted number.",
     "The API server cannot decode the object and refuses it.",
 )
+UNKNOWN_ANNOTATION = Check(
+    "FTL109",
+    "unknown-annotation",
+    Severity.WARN,
+    "An annotation `fettle.dev/...` that Fettle does not have.",
+    "It is ignored; the webhook warns.",
+)
 CHECKS = (
     IGNORED,
     INVALID_POLICY,
@@ -95,6 +102,7 @@ CHECKS = (
     WRONG_TYPE,
     NO_EFFECT,
     PREFERS_IN_VAIN,
+    UNKNOWN_ANNOTATION,
 )
 IDS = frozenset({*(rule.id for rule in RULES), *(check.id for check in CHECKS)})
 """All that a policy and the settings can name."""

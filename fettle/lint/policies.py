@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from fettle.annotations import is_unknown
 from fettle.errors import BadInput
 from fettle.lint import shapes
 from fettle.lint.checks import (
@@ -14,6 +15,7 @@ from fettle.lint.checks import (
     INVALID_POLICY,
     NO_EFFECT,
     PREFERS_IN_VAIN,
+    UNKNOWN_ANNOTATION,
     UNKNOWN_RULE,
 )
 from fettle.lint.fields import Field
@@ -119,6 +121,24 @@ def ignored(
             if key in given:
                 resolved = policies.resolve({key: given[key]}, None, installed)
                 yield from _told(annotations.at(key), resolved, policies.names(installed))
+
+
+UNKNOWN = "Fettle has no such annotation, so it is ignored"
+
+
+def unknown(manifest: Manifest) -> Iterator[Finding]:
+    """Annotations that look like Fettle's and are none."""
+    for annotations in _annotations(manifest):
+        for key in filter(is_unknown, annotations.strings()):
+            yield UNKNOWN_ANNOTATION.finding(annotations.at(key), UNKNOWN, correction(key))
+
+
+def correction(key: str) -> str:
+    """What to write instead of an annotation that there is not."""
+    if near := nearest(key, ANNOTATIONS):
+        return f"write {near} if that is meant"
+    *others, last = ANNOTATIONS
+    return f"for this, Fettle reads {', '.join(others)} and {last}"
 
 
 def _told(field: Field, resolved: Resolved, names: Iterable[str]) -> Iterator[Finding]:

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 
+from fettle.annotations import PURPOSE, WOKEN_AT
 from fettle.errors import Conflict, NotFound
 from fettle.kube.session import Session
 from fettle.view import View
 
-WOKEN_AT = "fettle.dev/woken-at"
 _NO_CLASS = "never-allocated.fettle.dev"
 
 
@@ -47,7 +47,7 @@ class Nudge:
                 "name": self._name,
                 "labels": {"app.kubernetes.io/name": "fettle"},
                 "annotations": {
-                    "fettle.dev/purpose": "Its annotation wakes pods that Fettle refused. "
+                    PURPOSE: "Its annotation wakes pods that Fettle refused. "
                     "No pod uses it, so it is never allocated."
                 },
             },

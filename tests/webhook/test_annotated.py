@@ -6,15 +6,12 @@ from typing import Any
 import pytest
 
 from fettle import policy
-from fettle.evidence.gathering import HOLD
-from fettle.steward.nudging import WOKEN_AT
+from fettle.annotations import HOLD, JOB_EXIT_CODES, KNOWN, WOKEN_AT
 from tests.webhook.mutations import cluster, means, mutation
 from tests.webhook.reviews import Object, job, pod
 from tests.webhook.test_claims import claim, template
 from tests.webhook.test_workloads import JOBSET, KINDS, T, workload
-from webhook.annotated import KNOWN
 from webhook.mutating import Mutation
-from webhook.pods import JOB_EXIT_CODES
 
 TRAINING = {policy.ANNOTATION: "training"}
 SCAVENGER = {policy.ANNOTATION: "scavenger"}

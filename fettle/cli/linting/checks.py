@@ -50,6 +50,7 @@ def _found(
 ) -> Iterator[Finding]:
     yield from mismatches(manifest)
     yield from policies.ignored(manifest, known, installed)
+    yield from policies.unknown(manifest)
     yield from policies.invalid(manifest)
     yield from policies.in_vain(manifest, engines, thresholds)
     if engines is None:

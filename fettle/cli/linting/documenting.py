@@ -43,7 +43,7 @@ _BESIDE = """\
 
 What `fettle lint` reports about DevicePolicies and about what the API server refuses anyway. \
 There these are set to `Deny`, `Warn` or `Off` as rules are; the webhook warns about FTL101, \
-FTL104, FTL105, FTL107 and FTL108 whatever they are set to.
+FTL104, FTL105 and FTL107 to FTL109 whatever they are set to.
 
 | | | mistake | what Kubernetes does |
 |-|-|-|-|"""

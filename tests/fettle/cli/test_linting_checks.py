@@ -104,3 +104,36 @@ def test_every_one_of_them_is_told_in_sarif() -> None:
     (run,) = json.loads(ran.stdout)["runs"]
     ids = [rule["id"] for rule in run["tool"]["driver"]["rules"]]
     assert ids == ["FTL104", "FTL105", "FTL106"]
+
+
+def test_an_annotation_that_fettle_does_not_have_is_told_on_objects_and_their_templates() -> None:
+    job = """\
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: j
+  annotations: {fettle.dev/polcy: training, fettle.dev/injected: "{}"}
+spec:
+  template:
+    metadata:
+      annotations:
+        fettle.dev/gpus: "8"
+        example.com/fettle.dev: theirs
+    spec: {restartPolicy: Never, containers: [{name: main, image: x}]}
+"""
+    found = findings("-", stdin=job)
+    assert [(f["rule"], f["severity"], f["line"]) for f in found] == [
+        ("FTL109", "Warn", 5),
+        ("FTL109", "Warn", 10),
+    ]
+    assert found[0]["fix"] == "write fettle.dev/policy if that is meant"
+    assert found[1]["fix"] == (
+        "for this, Fettle reads fettle.dev/policy, fettle.dev/min-score and "
+        "fettle.dev/on-device-failure"
+    )
+    held = """\
+apiVersion: v1
+kind: Node
+metadata: {name: n, annotations: {fettle.dev/hold: "a look"}}
+"""
+    assert findings("-", stdin=held) == []
