@@ -78,6 +78,12 @@ async def test_what_leaves_it_open_whether_anything_matches_is_told() -> None:
     assert await undecided(of_class, known) == [why.replace("004", "003")]
 
 
+async def test_a_pool_of_another_driver_that_waits_for_slices_leaves_nothing_open() -> None:
+    known = (*FLEET, api.resource_slice("gpu-a", 1, driver="net.example.com", slices=2))
+    found = await lint(claim(exactly(selectors=[NONE])), known)
+    assert [(f.rule, f.severity) for f in found] == [("FTL004", Severity.WARN)]
+
+
 async def test_nothing_is_open_where_something_matches() -> None:
     known = (*FLEET, api.node("gpu-c"), WAITING)
     assert await undecided(claim(exactly()), known) == []
@@ -106,3 +112,12 @@ async def test_a_device_that_fails_every_claim_is_told_and_denies_none() -> None
     assert "nic.example.com/gpu-c/gpu-0: attribute model has no value" in found[0].message
     guarded = api.device_class("other", selectors=["device.driver == 'nic.example.com'"])
     assert not [f for f in await lint(guarded, known) if f.rule == "FTL008"]
+
+
+async def test_of_a_selector_that_does_not_compile_only_the_classes_own_is_told() -> None:
+    """The API server takes neither; one of a class may be there from a time when it compiled."""
+    of_class = (*FLEET, api.device_class("broken", selectors=["device.nosuch"]))
+    (found,) = await lint(claim(exactly(device_class="broken")), of_class)
+    assert (found.rule, found.fix) == ("FTL005", "correct the selector of the class")
+    assert "it does not compile" in found.message
+    assert await lint(claim(exactly(selectors=["device.nosuch"])), FLEET) == []

@@ -15,7 +15,6 @@ from tests.fettle.lint.tables.case import (
 
 UNGUARDED = api.device_class("unguarded", selectors=[device('productName == "NVIDIA H100"')])
 
-WAITING = api.resource_slice("gpu-a", 1, driver=NIC, slices=2)
 CASES = [
     Case(
         "FTL001",
@@ -94,13 +93,6 @@ CASES = [
     ),
     Case(
         "FTL004",
-        "beside a pool of another driver that waits for slices",
-        claim(exactly(selectors=[device('productName == "NVIDIA B200"')])),
-        "0 of 6 devices in 2 pools of gpu.nvidia.com match",
-        known=(*FLEET, WAITING),
-    ),
-    Case(
-        "FTL004",
         "one alternative is there",
         claim(first("gpu", option("a", selectors=[device('productName == "B200"')]), option("b"))),
     ),
@@ -133,19 +125,6 @@ CASES = [
         claim(exactly(selectors=[device('driverVersion > "550.1.2"')])),
         "no such overload",
         "versions are compared with semver(…).compareTo",
-    ),
-    Case(
-        "FTL005",
-        "a class that does not compile",
-        claim(exactly(device_class="broken")),
-        "it does not compile",
-        "correct the selector of the class",
-        known=(*FLEET, api.device_class("broken", selectors=["device.nosuch"])),
-    ),
-    Case(
-        "FTL005",
-        "what does not compile is refused by the API server",
-        claim(exactly(selectors=["device.nosuch"])),
     ),
     Case(
         "FTL005",
