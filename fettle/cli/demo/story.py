@@ -40,8 +40,7 @@ def tell(*, stay: bool) -> int:
         with Served(snapshot, Path(scratch, "log")) as served:
             failures = _scenes(console, served, snapshot)
             if stay:
-                _invite(console, served, snapshot)
-                _wait(served)
+                _stay(console, served, snapshot)
     for failure in failures:
         console.print(f"[red]not as expected:[/] {escape(failure)}")
     return 1 if failures else 0
@@ -134,6 +133,16 @@ def _expect(failures: list[str], scene: Scene, policy: str, *, refuses: set[str]
         failures.append(f"{policy} was not kept off {', '.join(sorted(missing))}")
 
 
+def _stay(console: Console, served: Served, snapshot: Path) -> None:
+    """Ctrl-C ends it from the moment that the invitation says so, so that is in the `try` too."""
+    try:
+        _invite(console, served, snapshot)
+        served.wait()
+    except KeyboardInterrupt:
+        return
+    raise FettleError("fettle serve exited on its own")
+
+
 def _invite(console: Console, served: Served, snapshot: Path) -> None:
     console.print(
         f"[bold]It stays up.[/] Try, in another terminal:\n"
@@ -144,11 +153,3 @@ def _invite(console: Console, served: Served, snapshot: Path) -> None:
         f"Ctrl-C ends it.",
         soft_wrap=True,
     )
-
-
-def _wait(served: Served) -> None:
-    try:
-        served.wait()
-    except KeyboardInterrupt:
-        return
-    raise FettleError("fettle serve exited on its own")
