@@ -6,10 +6,12 @@ swap. A pair that does not fit is refused before the swap; loading it into a liv
 would break that context for every client.
 """
 
+import math
 import ssl
 
 from certs import validity
 from certs.issuing import Pair
+from certs.validity import Validity
 from fettle import key_files
 from fettle.errors import CertificateError
 
@@ -19,13 +21,14 @@ class Serving:
 
     With a `client_ca` (PEM), callers must present a certificate signed by it. Whether they must is
     settled at the start; which authority it is can be swapped too. `validity` is that of the
-    certificate that is served.
+    certificate that is served, `client_ca_validities` those of the client CA's certificates.
     """
 
     def __init__(self, pair: Pair, client_ca: bytes | None = None) -> None:
         self._mutual = client_ca is not None
         self._current = _context(pair, client_ca)
         self.validity = validity.read(pair.certificate)
+        self.client_ca_validities = _authorities(self._current)
         self.pair = pair
         self.client_ca = client_ca
         self.context = _blank(self._mutual)
@@ -43,7 +46,13 @@ class Serving:
         client_ca = client_ca if client_ca is not None else self.client_ca
         context, valid = _context(pair, client_ca), validity.read(pair.certificate)
         self._current, self.validity = context, valid
+        self.client_ca_validities = _authorities(context)
         self.pair, self.client_ca = pair, client_ca
+
+    @property
+    def client_ca_ends_at(self) -> float:
+        """When the last of them expires, Unix seconds; NaN if none is an authority's."""
+        return max((each.ends_at for each in self.client_ca_validities), default=math.nan)
 
     def _choose(
         self, connection: ssl.SSLSocket | ssl.SSLObject, name: str | None, outer: ssl.SSLContext
@@ -101,6 +110,14 @@ def _context(pair: Pair, client_ca: bytes | None) -> ssl.SSLContext:
                 f"the client CA is not a valid PEM certificate: {error}"
             ) from error
     return context
+
+
+def _authorities(context: ssl.SSLContext) -> list[Validity]:
+    to_s = ssl.cert_time_to_seconds
+    return [
+        Validity(to_s(str(found["notBefore"])), to_s(str(found["notAfter"])))
+        for found in context.get_ca_certs()
+    ]
 
 
 def _refuse_encrypted() -> str:

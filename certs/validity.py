@@ -2,6 +2,7 @@
 Unix seconds.
 """
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -44,6 +45,14 @@ def read(certificate: bytes) -> Validity:
     except ValueError as error:
         raise CertificateError(f"not a readable PEM certificate: {error}") from error
     return Validity(starts.timestamp(), ends.timestamp())
+
+
+def longest(validities: Iterable[Validity], now_s: float) -> Validity | None:
+    """Of those that hold now the one that does so for longest, else the last to hold; None of none.
+
+    One of several authorities that are trusted is enough.
+    """
+    return max(validities, key=lambda v: (not v.lapse(now_s), v.ends_at), default=None)
 
 
 def _moment(unix_s: float) -> str:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import structlog
 
+from certs import validity
 from certs.files import FromFiles
 from certs.serving import Serving
 from fettle.errors import CertificateError
@@ -89,6 +90,38 @@ class Reloading:
         return [f"{what} not reloaded, the old one stays: {self.trouble}"]
 
 
+class ClientAuthority:
+    """What is said of the validity of the client CA, without which nobody can call."""
+
+    def __init__(
+        self, listener: str, file: str | None, serving: Serving, clock: Callable[[], float]
+    ) -> None:
+        self._what = f"{listener}: the client CA in {file}"
+        self._serving = serving
+        self._clock = clock
+
+    def problem(self) -> str:
+        now_s = self._clock()
+        longest = validity.longest(self._serving.client_ca_validities, now_s)
+        if longest is None or not (lapse := longest.lapse(now_s)):
+            return ""
+        return (
+            f"{self._what} {lapse}, so every caller is rejected: put another one into that file, "
+            f"which takes effect within {FILES_POLL_S:g} s, and give kube-scheduler a certificate "
+            "that it signed; or set this machine's clock if that is wrong"
+        )
+
+    def notes(self) -> list[str]:
+        now_s = self._clock()
+        longest = validity.longest(self._serving.client_ca_validities, now_s)
+        if longest is None or not (ending := longest.ending(now_s)):
+            return []
+        return [
+            f"{self._what} {ending}: before then, put the next one beside it into that file, and "
+            "give kube-scheduler a certificate that it signed"
+        ]
+
+
 class FileCertificate:
     """Mode files. Raises CertificateError while a file is missing or they do not fit together."""
 
@@ -100,6 +133,7 @@ class FileCertificate:
         self._clock = clock
         self._files = FromFiles(tls)
         self._reloading = Reloading(self._reload)
+        self._clients = ClientAuthority(listener, tls.client_ca_file, self._files.serving, clock)
 
     def secured(self) -> Secured:
         return Secured(self._files.serving, self._reloading.keep, self._problem, self._notes)
@@ -115,7 +149,7 @@ class FileCertificate:
     def _problem(self) -> str:
         lapse = self._files.serving.validity.lapse(self._clock())
         if not lapse:
-            return ""
+            return self._clients.problem()
         return (
             f"{self._what} {lapse}, so callers reject it: replace it and its key, which takes "
             f"effect within {FILES_POLL_S:g} s, or set this machine's clock if that is wrong"
@@ -124,7 +158,8 @@ class FileCertificate:
     def _notes(self) -> list[str]:
         ending = self._files.serving.validity.ending(self._clock())
         soon = [f"{self._what} {ending}: replace it and its key before then"] if ending else []
-        return [*self._reloading.notes(f"{self._listener}: certificate"), *soon]
+        stale = self._reloading.notes(f"{self._listener}: certificate")
+        return [*stale, *soon, *self._clients.notes()]
 
     @property
     def _what(self) -> str:

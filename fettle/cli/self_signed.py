@@ -17,7 +17,7 @@ from certs.rotating import POLL_S, Lifetimes, LongLived, Rotation, SelfSigning
 from certs.secrets import Bundles, SecretStore
 from certs.serving import Serving
 from fettle.cli.listening import Address
-from fettle.cli.secured import Reloading, Secured
+from fettle.cli.secured import ClientAuthority, Reloading, Secured
 from fettle.errors import CertificateError, ClusterError
 from fettle.kube.leasing import identity, lead
 from fettle.kube.session import Session
@@ -45,7 +45,7 @@ class SelfSignedExtender:
         own = settings.extender
         self._tls = own.tls
         self._clock = clock
-        self._clients = Reloading(self._reload_client_authority)
+        self._reloading = Reloading(self._reload_client_authority)
         self._signing = LongLived(
             SecretStore(session, namespace, own.secret),
             _names(own.service, namespace, own.extra_names, address),
@@ -58,12 +58,14 @@ class SelfSignedExtender:
         leaf = await self._signing.refresh()
         assert leaf is not None
         self._serving = Serving(leaf, client_ca)
+        file = self._tls.client_ca_file
+        self._clients = ClientAuthority("extender", file, self._serving, self._clock)
         return Secured(self._serving, self._keep, self._problem, self._notes)
 
     async def _keep(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._signing.keep(self._serving.swap))
-            tasks.create_task(self._clients.keep())
+            tasks.create_task(self._reloading.keep())
 
     async def _reload_client_authority(self) -> None:
         client_ca = await asyncio.to_thread(client_authority, self._tls)
@@ -75,11 +77,11 @@ class SelfSignedExtender:
         if lapsed := _lapsed("extender", self._serving, self._signing, self._clock()):
             return lapsed
         rejection = self._signing.rejection(self._signing.bundle or b"")
-        return f"extender: {rejection}" if rejection else ""
+        return f"extender: {rejection}" if rejection else self._clients.problem()
 
     def _notes(self) -> list[str]:
-        stale = _stale("extender", self._signing)
-        return [*stale, *self._clients.notes("extender: client CA"), *self._handover()]
+        stale = [*_stale("extender", self._signing), *self._reloading.notes("extender: client CA")]
+        return [*stale, *self._clients.notes(), *self._handover()]
 
     def _handover(self) -> list[str]:
         if (at := self._signing.handover_at) is None:

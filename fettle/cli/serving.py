@@ -335,6 +335,8 @@ class House:
         self._standing.notes.append(secured.notes)
         if (serving := secured.serving) is not None:
             self._expirations.serves(listener.name, lambda: serving.validity.ends_at)
+            if serving.client_ca is not None:
+                self._expirations.trusts(listener.name, lambda: serving.client_ca_ends_at)
         if secured.keep is not None:
             name = f"certificates of the {listener.name}"
             self._parts.keep(name, secured.keep(), early=True)

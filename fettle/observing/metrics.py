@@ -131,7 +131,7 @@ class BreakerMetrics:
 
 
 class CertificateMetrics:
-    """The certificates that listeners serve; none for plain HTTP."""
+    """The certificates that listeners serve, and those of who may call; none for plain HTTP."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._expiration = Gauge(
@@ -141,9 +141,20 @@ class CertificateMetrics:
             registry=registry,
         )
 
+        self._client_ca_expiration = Gauge(
+            "fettle_client_ca_expiration_timestamp_seconds",
+            "When the last certificate of the client CA expires, in Unix seconds.",
+            ["listener"],
+            registry=registry,
+        )
+
     def serves(self, listener: str, expires_at: Callable[[], float]) -> None:
         """`expires_at` is asked at each scrape."""
         self._expiration.labels(listener).set_function(expires_at)
+
+    def trusts(self, listener: str, expires_at: Callable[[], float]) -> None:
+        """`expires_at` of the client CA is asked at each scrape."""
+        self._client_ca_expiration.labels(listener).set_function(expires_at)
 
 
 class ViewMetrics(Collector):

@@ -47,5 +47,13 @@ def test_its_end_is_told_in_its_last_seven_days_or_tenth(lifetime_s: float, soon
     assert some.ending(ends_at) != ""
 
 
+def test_of_several_the_longest_that_holds_counts_else_the_last_to_hold() -> None:
+    short, long, later = lasting(HOUR_S), lasting(DAY_S), Validity(NOON_S + HOUR_S, NOON_S + 9e9)
+    assert validity.longest([long, short], NOON_S) == long
+    assert validity.longest([later, short], NOON_S) == short
+    assert validity.longest([short, long], NOON_S + 2 * DAY_S) == long
+    assert validity.longest([], NOON_S) is None
+
+
 def test_an_end_that_has_come_is_no_longer_told_as_one_to_come() -> None:
     assert lasting(DAY_S).ending(NOON_S + DAY_S + 1) == ""

@@ -41,11 +41,11 @@ class Opened:
     async def readyz(self) -> tuple[int, str]:
         return await self._get("/readyz?verbose")
 
-    async def expirations(self) -> dict[str, float]:
+    async def expirations(self, of: str = "certificate") -> dict[str, float]:
         """When each listener's certificate expires, as /metrics says it."""
         _, told = await self._get("/metrics")
         families = {family.name: family for family in text_string_to_metric_families(told)}
-        found = families["fettle_certificate_expiration_timestamp_seconds"].samples
+        found = families[f"fettle_{of}_expiration_timestamp_seconds"].samples
         return {sample.labels["listener"]: sample.value for sample in found}
 
     async def _get(self, path: str) -> tuple[int, str]:
@@ -162,7 +162,9 @@ async def test_an_expired_certificate_from_a_file_is_served_and_told(
     file, key = tmp_path / "tls.crt", tmp_path / "tls.key"
     file.write_bytes(old.certificate)
     key.write_bytes(old.key)
-    tls = {"certificateFile": str(file), "keyFile": str(key)}
+    clients = tmp_path / "clients.crt"
+    clients.write_bytes(root.certificate)
+    tls = {"certificateFile": str(file), "keyFile": str(key), "clientCaFile": str(clients)}
     given = msgspec.convert({"webhook": {"certificates": "files", "tls": tls}}, Settings)
     with capture_logs() as logged:
         async with opened(api, tmp_path, given) as ports:
@@ -176,4 +178,7 @@ async def test_an_expired_certificate_from_a_file_is_served_and_told(
             await until(told)
             await until(lambda: logged_already(logged, said))
             assert await ports.expirations() == {"webhook": issuing.expires_at(old.certificate)}
+            assert await ports.expirations("client_ca") == {
+                "webhook": issuing.expires_at(root.certificate)
+            }
     assert [entry["log_level"] for entry in logged if said in entry["event"]] == ["warning"]

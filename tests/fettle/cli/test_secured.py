@@ -20,6 +20,7 @@ class Kept:
     def __init__(self, folder: Path) -> None:
         self.clock = Clock()
         self.file, self.key = folder / "tls.crt", folder / "tls.key"
+        self.clients = folder / "clients.crt"
         self._root = issuing.root(
             "test CA", now_s=self.clock.now_s - 99 * DAY_S, lifetime_s=9999 * DAY_S
         )
@@ -36,8 +37,19 @@ class Kept:
         self.file.write_bytes(pair.certificate)
         self.key.write_bytes(pair.key)
 
+    def put_clients(self, *lifetimes_s: float) -> None:
+        """A client CA's certificates, made now."""
+        made = (
+            issuing.root("clients", now_s=self.clock.now_s, lifetime_s=lifetime_s).certificate
+            for lifetime_s in lifetimes_s
+        )
+        self.clients.write_bytes(b"".join(made))
+
     def opened(self, listener: str = "webhook") -> FileCertificate:
-        tls = TLSSettings(certificate_file=str(self.file), key_file=str(self.key))
+        clients = str(self.clients) if self.clients.exists() else None
+        tls = TLSSettings(
+            certificate_file=str(self.file), key_file=str(self.key), client_ca_file=clients
+        )
         return FileCertificate(listener, tls, clock=self.clock)
 
 
@@ -111,6 +123,26 @@ def test_one_that_expires_soon_is_noted_and_serves_on(kept: Kept) -> None:
     kept.clock.now_s += 7 * DAY_S
     assert secured.notes() == []
     assert secured.problem() != ""
+
+
+async def test_the_end_of_a_client_authority_is_noted_before_and_a_problem_after(
+    kept: Kept,
+) -> None:
+    kept.put_clients(DAY_S, 30 * DAY_S)
+    files = kept.opened("extender")
+    secured = files.secured()
+    kept.clock.now_s += 26 * DAY_S
+    assert secured.notes() == []
+    kept.clock.now_s += 2 * DAY_S
+    (note,) = secured.notes()
+    assert note.startswith(f"extender: the client CA in {kept.clients} expires on 2027-02-14 ")
+    kept.clock.now_s += 3 * DAY_S
+    assert secured.notes() == []
+    assert secured.problem().startswith(f"extender: the client CA in {kept.clients} expired on ")
+    assert "every caller is rejected" in secured.problem()
+    kept.put_clients(DAY_S)
+    await files.turn()
+    assert secured.problem() == ""
 
 
 async def test_files_that_cannot_be_served_are_noted_for_as_long_as_they_are_there(

@@ -29,7 +29,8 @@ ANYWHERE, LOOPBACK = parse(":8088", "--extender-listen"), parse("127.0.0.1:8088"
 @pytest.fixture
 def clients(tmp_path: Path) -> Path:
     file = tmp_path / "clients.crt"
-    file.write_bytes(issuing.root("clients", now_s=time.time(), lifetime_s=3600).certificate)
+    made = issuing.root("clients", now_s=time.time(), lifetime_s=3650 * issuing.DAY_S)
+    file.write_bytes(made.certificate)
     return file
 
 
@@ -163,6 +164,24 @@ async def test_a_new_client_authority_is_read_and_a_broken_one_is_not(
                 await asyncio.sleep(0.01)
     assert served.notes() == []
     assert leaf(served) == before
+
+
+async def test_a_client_authority_that_expires_keeps_the_extender_from_being_ready(
+    session: Session, clients: Path
+) -> None:
+    clock = Clock()
+    made = issuing.root("clients", now_s=clock.now_s, lifetime_s=3600)
+    clients.write_bytes(made.certificate)
+    served = await SelfSignedExtender(
+        ANYWHERE, self_signed(clients), session, clock=clock
+    ).secured()
+    assert served.problem() == ""
+    clock.now_s += 3500
+    (note,) = served.notes()
+    assert note.startswith(f"extender: the client CA in {clients} expires on ")
+    clock.now_s += 200
+    assert served.notes() == []
+    assert served.problem().startswith(f"extender: the client CA in {clients} expired on ")
 
 
 @pytest.mark.parametrize("secure", [securing.extender, securing.webhook])
