@@ -40,7 +40,13 @@ class Selector:
         ]
 
     def matches(self, place: Place) -> bool:
-        return any(all(test(place) for test in term) for term in self._terms)
+        for term in self._terms:
+            for test in term:
+                if not test(place):
+                    break
+            else:
+                return True
+        return False
 
 
 @lru_cache(maxsize=512)

@@ -42,31 +42,42 @@ class Capacity(msgspec.Struct, frozen=True, gc=False):
 
 
 class Target:
-    """The nodes that something is for, by the three ways the API has to say it."""
+    """The nodes that something is for, by the three ways the API has to say it, of which the first
+    counts: by `name`, all of them, or those that a selector selects. Equal if they say the same.
+    """
 
-    __slots__ = ("_all", "_name", "_selector", "problem")
+    __slots__ = ("_hash", "_said", "_selector", "name", "problem")
 
     def __init__(
         self, name: str | None, all_nodes: bool | None, selector: core.NodeSelector | None
     ) -> None:
-        self._name = name or ""
-        self._all = bool(all_nodes)
+        self.name = name or ""
+        everywhere = bool(all_nodes) and not self.name
+        selects = selector if not self.name and not everywhere else None
+        self._said = (self.name, everywhere, selects)
+        self._hash = hash(self._said)
         self._selector: Selector | None = None
         self.problem = ""
-        if selector is not None and not self._name and not self._all:
+        if selects is not None:
             try:
-                self._selector = Selector(selector)
+                self._selector = Selector(selects)
             except Malformed as error:
                 self.problem = f"the node selector cannot be parsed: {error}"
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Target) and self._said == other._said
+
+    def __hash__(self) -> int:
+        return self._hash
+
     def includes(self, place: Place) -> bool:
-        if self._name:
-            return place.name == self._name
-        return self._all or (self._selector is not None and self._selector.matches(place))
+        if self.name:
+            return place.name == self.name
+        return self.is_everywhere or (self._selector is not None and self._selector.matches(place))
 
     @property
     def is_everywhere(self) -> bool:
-        return self._all and not self._name
+        return self._said[1]
 
 
 class Published(msgspec.Struct, frozen=True, gc=False):

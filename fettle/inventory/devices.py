@@ -3,7 +3,7 @@ holds what. Says which nodes a change concerns; knows nothing of health, pods or
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from typing import NamedTuple
 
 import msgspec
@@ -15,49 +15,85 @@ from fettle.inventory import pools, shapes
 from fettle.inventory.generations import standing
 from fettle.inventory.holdings import Holdings
 from fettle.inventory.pools import Gathered, PoolId
+from fettle.inventory.regions import Region, Regions
 from fettle.inventory.tainting import Tainting
 from fettle.model import DeviceId
-from fettle.published import Published, Slice
+from fettle.published import Published, Slice, Target
 from fettle.wire import resource
 from fettle.wire.changes import Pools
 
 
 class Effect(NamedTuple):
-    """What a change of slices concerns: `everywhere` means all nodes, for devices of the network.
+    """What a change of slices concerns: of the pool, what these `nodes` see of it (None: all).
 
     `gone` and `come` are devices, `rules` the DeviceTaintRules that may now select other ones.
     """
 
-    nodes: set[str]
-    everywhere: bool
+    pool: PoolId
+    nodes: frozenset[str] | None
     gone: set[DeviceId]
     come: set[DeviceId]
     rules: set[str]
 
 
+class Vantage(NamedTuple):
+    """What of a pool a node sees depends on this alone: its name, if slices name it, else "", and
+    which of the pool's regions it is in."""
+
+    node: str
+    regions: frozenset[Region]
+
+
 class _Pool:
     """All slices that carry one pool's name, and what nodes see of them.
 
-    `nodes` are named by slices; `network`: a slice names none; `common`: all nodes see the same.
+    `nodes` are named by slices, `regions` those of the slices that name none and of their devices.
     """
 
     def __init__(self) -> None:
         self.slices: dict[str, Slice] = {}
         self.nodes: frozenset[str] = frozenset()
-        self.network = False
-        self.common = False
+        self.regions: frozenset[Region] = frozenset()
         self.ids: frozenset[DeviceId] = frozenset()
-        self.seen: dict[str, tuple[Place, Gathered | None]] = {}
+        self.seen: dict[Vantage, Gathered | None] = {}
+        self._held: dict[str, list[Region]] = {}
+
+    def put(self, new: Slice, regions: Regions) -> None:
+        before = self._held.get(new.name, ())
+        self._held[new.name] = [regions.hold(target) for target in _targets(new)]
+        for region in before:
+            regions.release(region)
+        self.slices[new.name] = new
+
+    def drop(self, name: str, regions: Regions) -> None:
+        if self.slices.pop(name, None) is not None:
+            for region in self._held.pop(name):
+                regions.release(region)
 
     def settle(self) -> None:
         """Note what follows from the slices, after they changed."""
         slices = [self.slices[name] for name in sorted(self.slices)]
         self.slices = {s.name: s for s in slices}
         self.nodes = frozenset(s.node for s in slices if s.node)
-        self.network = any(not s.node for s in slices)
-        self.common = all(s.target is not None and s.target.is_everywhere for s in slices)
+        self.regions = frozenset(region for held in self._held.values() for region in held)
         self.ids = frozenset(p.id for _, devices in standing(slices) for p in devices)
         self.seen.clear()
+
+    def reach(self) -> frozenset[str] | None:
+        """The nodes that may see something of it; None: all."""
+        if any(region.everywhere for region in self.regions):
+            return None
+        return self.nodes.union(*(region.nodes for region in self.regions))
+
+
+def _targets(slice_: Slice) -> Iterator[Target]:
+    """The nodes that a slice of the network is for, or each of its devices."""
+    if slice_.node:
+        return
+    if slice_.target is not None:
+        yield slice_.target
+    elif slice_.per_device:
+        yield from {p.target for p in slice_.devices if p.target is not None}
 
 
 class Devices:
@@ -69,13 +105,20 @@ class Devices:
         self._features = features
         self._pools: dict[PoolId, _Pool] = {}
         self._on_node: dict[str, set[PoolId]] = defaultdict(set)
-        self._network: set[PoolId] = set()
+        self._everywhere: set[PoolId] = set()
+        self._regions = Regions()
 
-    def pools_on(self, place: Place) -> list[Gathered]:
-        """All pools with devices for this node, in the allocator's order."""
-        wanted = self._on_node.get(place.name, set()) | self._network
-        gathered = (self._gather(pool, place) for pool in wanted)
-        return sorted((g for g in gathered if g is not None), key=lambda g: g.order)
+    def pools_on(self, place: Place) -> list[tuple[Gathered, Vantage]]:
+        """All pools with devices for this node, in the allocator's order. Nodes with equal vantages
+        see the same of a pool."""
+        around = self._regions.around(place)
+        wanted = self._on_node.get(place.name, _NONE) | self._everywhere
+        seen = []
+        for pool in wanted.union(*(region.pools for region in around)):
+            vantage, gathered = self._gather(pool, place, around)
+            if gathered is not None:
+                seen.append((gathered, vantage))
+        return sorted(seen, key=lambda one: one[0].order)
 
     def published_by(self, node: str) -> Iterator[Published]:
         """Devices of slices that name this node, whether or not their pools are complete."""
@@ -86,19 +129,16 @@ class Devices:
 
     def not_seen_by(self, node: str) -> None:
         """The node is gone: nothing is kept of what it saw."""
-        for pool in self._on_node.get(node, set()) | self._network:
-            self._pools[pool].seen.pop(node, None)
-
-    def is_common(self, pool: PoolId) -> bool:
-        """Whether all nodes see the same of a pool."""
-        return pool in self._pools and self._pools[pool].common
+        self._regions.forget(node)
+        for pool in self._on_node.get(node, _NONE):
+            seen = self._pools[pool].seen
+            for vantage in [one for one in seen if one.node == node]:
+                del seen[vantage]
 
     def nodes_of(self, pool: PoolId) -> frozenset[str] | None:
-        """The nodes that a pool's slices name; None: some are of the network, so all of them."""
+        """The nodes that may see something of a pool; None: all."""
         known = self._pools.get(pool)
-        if known is None:
-            return frozenset()
-        return None if known.network else known.nodes
+        return known.reach() if known is not None else frozenset()
 
     def put_slice(
         self, old: resource.ResourceSlice | None, new: resource.ResourceSlice
@@ -136,39 +176,56 @@ class Devices:
             if pool in self._pools:
                 yield from self._pools[pool].ids
 
-    def _gather(self, pool: PoolId, place: Place) -> Gathered | None:
+    def _gather(
+        self, pool: PoolId, place: Place, around: Set[Region]
+    ) -> tuple[Vantage, Gathered | None]:
         known = self._pools[pool]
-        key = "" if known.common else place.name
-        seen = known.seen.get(key)
-        if seen is None or (seen[0] != place and not known.common):
+        named = place.name if place.name in known.nodes else ""
+        vantage = Vantage(named, known.regions & around)
+        if vantage not in known.seen:
             gathered = pools.gather(pool, list(known.slices.values()), place, self._features)
             if gathered is not None:
                 look, columns = shapes.fixed(gathered)
                 gathered = msgspec.structs.replace(gathered, look=look, columns=columns)
-            seen = known.seen[key] = (place, gathered)
-        return seen[1]
+            known.seen[vantage] = gathered
+        return vantage, known.seen[vantage]
 
     def _change(self, pool: PoolId, name: str, new: resource.ResourceSlice | None) -> Effect:
         known = self._pools.setdefault(pool, _Pool())
-        nodes, network, before = known.nodes, known.network, known.ids
+        nodes, regions, ids = known.nodes, known.regions, known.ids
+        saw = known.reach()
         if new is not None:
-            known.slices[name] = published.read(new)
+            known.put(published.read(new), self._regions)
         else:
-            known.slices.pop(name, None)
+            known.drop(name, self._regions)
         known.settle()
+        see = known.reach()
+        self._index(pool, nodes, regions)
+        if not known.slices:
+            del self._pools[pool]
+        return Effect(
+            pool=pool,
+            nodes=saw | see if saw is not None and see is not None else None,
+            gone=set(ids - known.ids),
+            come=set(known.ids - ids),
+            rules=self.taints.rules_for(pool) if ids != known.ids else set(),
+        )
+
+    def _index(self, pool: PoolId, nodes: frozenset[str], regions: frozenset[Region]) -> None:
+        """Of a pool that had these `nodes` and `regions` before."""
+        known = self._pools[pool]
         for node in nodes - known.nodes:
             self._on_node[node].discard(pool)
             if not self._on_node[node]:
                 del self._on_node[node]
-        for node in known.nodes:
+        for node in known.nodes - nodes:
             self._on_node[node].add(pool)
-        (self._network.add if known.network else self._network.discard)(pool)
-        if not known.slices:
-            del self._pools[pool]
-        return Effect(
-            nodes=set(nodes | known.nodes),
-            everywhere=network or known.network,
-            gone=set(before - known.ids),
-            come=set(known.ids - before),
-            rules=self.taints.rules_for(pool) if before != known.ids else set(),
-        )
+        for region in regions - known.regions:
+            region.pools.discard(pool)
+        for region in known.regions - regions:
+            region.pools.add(pool)
+        everywhere = any(region.everywhere for region in known.regions)
+        (self._everywhere.add if everywhere else self._everywhere.discard)(pool)
+
+
+_NONE: frozenset[PoolId] = frozenset()

@@ -326,18 +326,12 @@ class Inventory:
         self._book.forget({NodeId(name)}, now)
 
     def _take(self, effect: Effect, now: float) -> None:
-        self._nodes.dirty.update(effect.nodes)
-        if effect.everywhere:
-            self._nodes.soil_all()
+        self._nodes.soil_pool(effect.pool, effect.nodes)
         self._book.forget(effect.gone | effect.come, now)
         self._restless_rules.update(effect.rules)
 
     def _dirty_pool(self, pool: PoolId) -> None:
-        nodes = self._devices.nodes_of(pool)
-        if nodes is None:
-            self._nodes.soil_all()
-        else:
-            self._nodes.dirty.update(nodes)
+        self._nodes.soil_pool(pool, self._devices.nodes_of(pool))
 
     def _concern(self, node: str, doubted: Iterable[Pools]) -> None:
         """An object that cannot be read, or can be again, is of this node ("" if of none), and is

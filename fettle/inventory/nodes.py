@@ -1,7 +1,7 @@
 """The record of each node as views show it, made anew where something it rests on changed. Pure."""
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from operator import itemgetter
 
 import structlog
@@ -9,7 +9,7 @@ import structlog
 from fettle.affinity import Place
 from fettle.health import HealthBook
 from fettle.inventory import records, shapes, units
-from fettle.inventory.devices import Devices
+from fettle.inventory.devices import Devices, Vantage
 from fettle.inventory.peers import Peers
 from fettle.inventory.placing import Placing
 from fettle.inventory.placing import place as place_units
@@ -35,7 +35,7 @@ class Nodes:
         self._devices = devices
         self._book = book
         self._quarantine = quarantine
-        self._network_views: dict[PoolId, PoolView] = {}
+        self._shared_views: dict[PoolId, dict[Vantage, PoolView]] = {}
         self._named: dict[str, frozenset[UnitId]] = {}
         self._peers = Peers()
         self.records: dict[str, NodeView] = {}
@@ -44,9 +44,14 @@ class Nodes:
         self.changed: set[str] = set()
         self.partial: set[str] = set()
 
+    def soil_pool(self, pool: PoolId, nodes: Iterable[str] | None) -> None:
+        """What these nodes see of a pool may have changed; None: all nodes."""
+        self._shared_views.pop(pool, None)
+        self.dirty.update(nodes if nodes is not None else (*self._stores.nodes, *self.records))
+
     def soil_all(self) -> None:
-        """Something changed that every node may see."""
-        self._network_views.clear()
+        """Something changed that every node may see, of any pool."""
+        self._shared_views.clear()
         self.dirty.update(self._stores.nodes, self.records)
 
     def names(self, node: str, units: frozenset[UnitId]) -> None:
@@ -128,15 +133,18 @@ class Nodes:
         self, place: Place, placing: Placing, now: float
     ) -> tuple[tuple[PoolView, ...], str]:
         """The pools of a node; and why the allocator cannot gather them, "" if it can."""
+        seen = self._devices.pools_on(place)
+        gathered, vantages = [pool for pool, _ in seen], {pool.id: at for pool, at in seen}
         views = []
-        gathered = self._devices.pools_on(place)
         for pool in self._doubted(gathered):
-            view = self._network_views.get(pool.id)
-            if view is None:
-                view = records.pool(pool, self._devices, self._book, placing, now)
-                if self._devices.is_common(pool.id):
-                    self._network_views[pool.id] = view
-            views.append(view)
+            vantage = vantages.get(pool.id)
+            if vantage is None or vantage.node:
+                views.append(records.pool(pool, self._devices, self._book, placing, now))
+                continue
+            shared = self._shared_views.setdefault(pool.id, {})
+            if vantage not in shared:
+                shared[vantage] = records.pool(pool, self._devices, self._book, placing, now)
+            views.append(shared[vantage])
         return tuple(views), next((pool.malformed for pool in gathered if pool.malformed), "")
 
     def _doubted(self, gathered: list[Gathered]) -> list[Gathered]:

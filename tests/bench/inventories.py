@@ -19,6 +19,8 @@ from tests.controlplane.api import Object
 from tests.controlplane.objects import DRIVER, device_class, node
 
 NOW = 1_000_000.0
+FABRIC = "fabric.example.com"
+PORTS = 16
 
 Devices = Callable[[int], list[Object]]
 """The devices of the node of this number, as in a ResourceSlice."""
@@ -89,15 +91,29 @@ def write_snapshot(folder: Path, devices: Devices, nodes: int = fleets.NODES) ->
 
 
 def view(devices: Devices, nodes: int = fleets.NODES) -> View:
+    return look(of_nodes(devices, nodes), EMPTY)
+
+
+def of_nodes(devices: Devices, nodes: int = fleets.NODES, racks: int = 0) -> Inventory:
+    """Where there are racks, each has a fabric with devices that its nodes share."""
     inventory = Inventory(HealthBook(HealthSettings(), RULES), RULES)
     for number in range(nodes):
         name = fleets.name_of(number)
-        _put(inventory, kinds.NODE, {"metadata": {"name": name}, "status": {}})
-        _put(inventory, kinds.SLICE, _slice(name, devices(number)))
+        labels = {"rack": str(number % racks)} if racks else {}
+        put(inventory, kinds.NODE, {"metadata": {"name": name, "labels": labels}, "status": {}})
+        put(inventory, kinds.SLICE, _slice(name, devices(number)))
+    for rack in range(racks):
+        put(inventory, kinds.SLICE, _fabric(rack))
+    return inventory
+
+
+def look(inventory: Inventory, previous: View) -> View:
+    """As the writer task makes a view, at once."""
     for _ in inventory.refresh(NOW):
         pass
-    made = inventory.view(EMPTY, synced=True, served={})
+    made = inventory.view(previous, synced=True, served={})
     assert made is not None
+    inventory.settle()
     return made
 
 
@@ -113,7 +129,34 @@ def _slice(node: str, devices: list[Object]) -> Object:
     }
 
 
-def _put(inventory: Inventory, kind: kinds.Kind, raw: Object) -> None:
+def _fabric(rack: int) -> Object:
+    here = {"key": "rack", "operator": "In", "values": [str(rack)]}
+    return {
+        "metadata": {"name": f"fabric-{rack}"},
+        "spec": {
+            "driver": FABRIC,
+            "nodeSelector": {"nodeSelectorTerms": [{"matchExpressions": [here]}]},
+            "pool": {"name": f"fabric-{rack}", "generation": 1, "resourceSliceCount": 1},
+            "devices": [{"name": f"port-{number}"} for number in range(PORTS)],
+        },
+    }
+
+
+def claim_of_port(rack: int, port: int) -> Object:
+    held = {
+        "request": "port",
+        "driver": FABRIC,
+        "pool": f"fabric-{rack}",
+        "device": f"port-{port}",
+    }
+    return {
+        "metadata": {"name": f"port-{rack}-{port}", "namespace": "default"},
+        "spec": {},
+        "status": {"allocation": {"devices": {"results": [held]}}},
+    }
+
+
+def put(inventory: Inventory, kind: kinds.Kind, raw: Object) -> None:
     inventory.put(kind, kind.decode(msgspec.json.encode(raw)), NOW)
 
 

@@ -27,6 +27,7 @@ from fettle.selectors.engine import SelectorEngine
 from fettle.settings import Settings
 from fettle.verdicts.answering import Answers
 from fettle.view import EMPTY, NodeView, PluginView, Publisher, View
+from fettle.wire import kinds
 from tests.bench import fleets, inventories
 from tests.bench.figures import Figure
 from tests.bench.houses import House
@@ -34,6 +35,7 @@ from tests.controlplane.objects import DRIVER, GPU
 
 ROUNDS = 7
 SHAPES = 40
+RACKS = 100
 SELECTOR = f'device.driver == "{DRIVER}"'
 
 
@@ -65,6 +67,12 @@ async def measure(_house: House) -> list[Figure]:
                 target=60,
             ),
             Figure("one node changed, 5000 names", await _turned_ms(engine, unlike), "ms"),
+            Figure(
+                f"a claim of a device that {fleets.NODES // RACKS} of {fleets.NODES} nodes share, "
+                "new view",
+                _shared_ms(),
+                "ms",
+            ),
         ]
     finally:
         await engine.close()
@@ -98,6 +106,19 @@ async def _turned_ms(engine: SelectorEngine, view: View) -> float:
         answers.publisher.publish(view, frozenset([changed.name]))
         began = time.perf_counter()
         await answers.judged(ask, names)
+        took_ms.append((time.perf_counter() - began) * 1000)
+    return median(took_ms)
+
+
+def _shared_ms() -> float:
+    """A device of a rack's fabric is allocated: all nodes of that rack see it."""
+    inventory = inventories.of_nodes(inventories.alike, racks=RACKS)
+    view = inventories.look(inventory, EMPTY)
+    took_ms = []
+    for rack in range(ROUNDS):
+        inventories.put(inventory, kinds.CLAIM, inventories.claim_of_port(rack, 0))
+        began = time.perf_counter()
+        view = inventories.look(inventory, view)
         took_ms.append((time.perf_counter() - began) * 1000)
     return median(took_ms)
 

@@ -82,7 +82,7 @@ def seen(case: dict[str, Any]) -> list[PoolView]:
     book = HealthBook(HealthSettings(), _shipped())
     place = place_of(case)
     alone = Placing(NodeId(place.name))
-    pools = devices.pools_on(place)
+    pools = [pool for pool, _ in devices.pools_on(place)]
     if malformed := next((pool.malformed for pool in pools if pool.malformed), ""):
         raise Malformed(malformed)
     return [records.pool(pool, devices, book, alone, 0.0) for pool in pools]

@@ -34,11 +34,11 @@ def held_by(root: object) -> int:
     return count
 
 
-def seen_by_selector(name: str) -> Any:
+def seen_by_selector(name: str, others: str = "another") -> Any:
     """A slice of the network, of which each node sees what its name lets it see."""
     slice_of_network: Any = slice_(name)
     del slice_of_network["spec"]["nodeName"]
-    unlike = {"key": "metadata.name", "operator": "NotIn", "values": ["another"]}
+    unlike = {"key": "metadata.name", "operator": "NotIn", "values": [others]}
     slice_of_network["spec"]["nodeSelector"] = {"nodeSelectorTerms": [{"matchFields": [unlike]}]}
     return slice_of_network
 
@@ -54,6 +54,8 @@ def come_and_go(fleet: Fleet, name: str) -> None:
         (kinds.NODE, saying.ill(name)),
         (kinds.SLICE, slice_(name)),
         (kinds.SLICE, network),
+        (kinds.SLICE, seen_by_selector(f"region-{name}", f"a-{name}")),
+        (kinds.SLICE, seen_by_selector(f"region-{name}", f"b-{name}")),
         (kinds.POD, saying.unit_said_ill(f"unit-{name}", name)),
         (kinds.POD, saying.device_said_ill(f"device-{name}", name)),
         (kinds.POD, saying.refused(f"refused-{name}", name)),
