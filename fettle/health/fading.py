@@ -30,6 +30,7 @@ class Fading(msgspec.Struct, gc=False):
 
     def add(self, event: Evidence, now: float) -> None:
         """One more event, which may be older than those before it."""
+        self._set_back(now)
         when = min(event.observed_at, now)
         if when >= self.at:
             self.strength = self._strength(when) + event.weight
@@ -42,6 +43,7 @@ class Fading(msgspec.Struct, gc=False):
 
     def renew(self, evidence: Evidence, now: float) -> None:
         """The same fact, left by another messenger or another time: it is fresh, not worse."""
+        self._set_back(now)
         other = starting(evidence, now)
         at = max(self.at, other.at)
         self.strength = max(self._strength(at), other._strength(at))
@@ -66,8 +68,13 @@ class Fading(msgspec.Struct, gc=False):
         return self.at + self.evidence.half_life_s * halvings
 
     def _strength(self, now: float) -> float:
-        age_s = max(0.0, now - self.at)
+        self._set_back(now)
+        age_s = now - self.at
         return self.strength * math.exp2(-age_s / self.evidence.half_life_s)
+
+    def _set_back(self, now: float) -> None:
+        """A clock that was ahead when this was heard of may be right by now."""
+        self.at = min(self.at, now)
 
     def _latest(self, other: Evidence) -> Evidence:
         latest = max(self.evidence, other, key=lambda e: (e.observed_at, e.reporter, e.text))

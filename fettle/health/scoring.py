@@ -1,6 +1,7 @@
 """The score: the worst of each family, what is left across families.
 
 `score = Π (1 − worst weight of the family)`. Unknown takes a score down to 0.75 and no further.
+Of the traces of what is over, the heaviest counts: a reboot or a repair shows in several families.
 Evidence that has a witness is corroborated by other witnesses, within a bound that holds across
 families too: what tenants could bring about takes no more than that from what else is known.
 """
@@ -8,6 +9,7 @@ families too: what tenants could bring about takes no more than that from what e
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
+from fettle.health.fading import is_trace
 from fettle.model import UNKNOWN_SCORE, Evidence, Family, Kind, Weighed
 
 DIGITS = 4
@@ -33,6 +35,7 @@ def _rank(one: Weighed) -> tuple[float, bool, str, str, str, str]:
 def known_score(said: Iterable[Weighed]) -> float:
     """The score by what is known, whatever is unknown beside it."""
     worst: dict[Family, float] = defaultdict(float)
+    traces: dict[Family, float] = defaultdict(float)
     words: dict[tuple[Family, str], list[Weighed]] = defaultdict(list)
     for one in said:
         evidence = one.evidence
@@ -41,7 +44,12 @@ def known_score(said: Iterable[Weighed]) -> float:
         if evidence.witness:
             words[evidence.family, evidence.source].append(one)
         else:
-            worst[evidence.family] = max(worst[evidence.family], one.weight)
+            of_kind = traces if is_trace(evidence) else worst
+            of_kind[evidence.family] = max(of_kind[evidence.family], one.weight)
+    over = [(weight, family) for family, weight in traces.items() if weight > worst[family]]
+    if over:
+        heaviest, family = max(over)
+        worst[family] = heaviest
     score = _left(worst)
     if words:
         bound = max(one.evidence.together for about in words.values() for one in about)

@@ -41,6 +41,36 @@ def test_families_multiply() -> None:
     assert score(evidence(Family.LINK, 0.5), evidence(Family.MEMORY, 0.4)) == 0.3
 
 
+def test_of_what_is_over_the_heaviest_trace_counts_beside_what_stands() -> None:
+    traces = [
+        fading.trace(evidence(family), weight, 0.5, 3600.0, NOW)
+        for family, weight in ((Family.BUS, 0.12), (Family.NODE, 0.1), (Family.DRIVER, 0.11))
+    ]
+    assert score(*traces) == 0.88
+    assert score(*traces, evidence(Family.BUS, 0.5)) == pytest.approx(0.5 * 0.89)
+    assert score(*traces, evidence(Family.LINK, 0.5)) == 0.44
+    assert score(*traces, *(evidence(family) for family in Family)) == score(
+        *(evidence(family) for family in Family)
+    )
+
+
+def test_a_clock_that_was_ahead_and_is_set_back_keeps_nothing_from_fading() -> None:
+    ahead = NOW + 86_400
+    one = fading.starting(evidence(weight=0.4, at=ahead, kind=Kind.DECAYING), ahead)
+    assert one.weighed(NOW).weight == 0.4
+    assert one.weighed(NOW + 3600).weight == pytest.approx(0.2)
+
+
+def test_an_event_after_a_clock_was_set_back_counts_in_full() -> None:
+    ahead = NOW + 86_400
+    for renew in (False, True):
+        one = fading.starting(evidence(weight=0.1, at=ahead, kind=Kind.DECAYING), ahead)
+        event = evidence(weight=0.4, at=NOW, kind=Kind.DECAYING)
+        (one.renew if renew else one.add)(event, NOW)
+        assert one.weighed(NOW).weight == pytest.approx(0.4 if renew else 0.5)
+        assert one.weighed(NOW + 3600).weight == pytest.approx(0.2 if renew else 0.25)
+
+
 def word(
     of: str, weight: float = 0.35, source: str = "s", family: Family = Family.DRIVER
 ) -> Evidence:
