@@ -108,6 +108,15 @@ def test_a_condition_without_a_rule_says_nothing(type_: str) -> None:
     assert report(condition(type_, "True"), condition(type_, "False")).evidence == ()
 
 
+@pytest.mark.parametrize(
+    "type_",
+    ["AcceleratedHardwareReady", "GPUMissing", "NebiusGPUError", "AMDGPUProblem"],
+)
+def test_a_check_of_gpus_that_cannot_tell_makes_its_node_unknown(type_: str) -> None:
+    evidence = only(report(condition(type_, "Unknown", "", "not checked yet")))
+    assert (evidence.kind, evidence.subject) == (Kind.UNKNOWN, NODE)
+
+
 def test_a_node_that_is_not_heard_from_is_unknown() -> None:
     evidence = only(report(condition("Ready", "Unknown", "NodeStatusUnknown")))
     assert evidence.kind is Kind.UNKNOWN
