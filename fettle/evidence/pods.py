@@ -18,6 +18,7 @@ from fettle.wire.meta import unix_s
 
 SOURCE = "allocatedResourcesStatus"
 REFUSED = "UnexpectedAdmissionError"
+REFUSALS, READMISSIONS = "kubelet refusals", "kubelet refusals of pods that had run"
 _CLAIM = "claim:"
 """Begins the name of an entry about DRA devices: `claim:<claim>/<request>`."""
 _REJECTED = re.compile(r"^Pod (was rejected: )?")
@@ -76,19 +77,22 @@ def _refusal(
     if not node or status is None:
         return
     row = rules.refusal(status.message)
+    name, aside = "admission", ""
     if row is not None:
-        provoked, aside = row.provoked, ""
-    else:
-        provoked = not _was_scheduled(pod, before)
-        aside = ", which no scheduler was seen to place" if provoked else ""
-    signal = rules.signals["provoked" if provoked else "admission"]
+        name = "provoked" if row.provoked else name
+    elif _had_run(pod, before):
+        name, aside = "readmission", ", which had run there"
+    elif not _was_scheduled(pod, before):
+        name, aside = "provoked", ", which no scheduler was seen to place"
+    signal = rules.signals[name]
+    provoked = name == "provoked"
     message = _REJECTED.sub("", status.message)
     yield Evidence(
         subject=NodeId(node),
         family=signal.family,
         kind=Kind.DECAYING,
         weight=signal.weight,
-        source="kubelet refusals",
+        source=READMISSIONS if name == "readmission" else REFUSALS,
         reporter=f"Pod {pod.metadata.key}",
         text=short(f"kubelet refused pod {pod.metadata.key}{aside}: {message}"),
         observed_at=_dated(pod, before, status.start_time, now),
@@ -97,6 +101,13 @@ def _refusal(
         witness=f"namespace {pod.metadata.namespace}" if provoked else "",
         together=signal.together,
     )
+
+
+def _had_run(pod: core.Pod, before: core.Pod | None) -> bool:
+    """Whether it ran when it was last seen: its node has restarted, or the kubelet has."""
+    if before is None or before.metadata.uid != pod.metadata.uid or before.status is None:
+        return False
+    return before.status.phase == "Running"
 
 
 def _was_scheduled(pod: core.Pod, before: core.Pod | None) -> bool:

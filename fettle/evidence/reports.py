@@ -31,7 +31,8 @@ class Report(NamedTuple):
     sources. Where none of these applies, silence is not an all-clear: a level fault that is no
     longer reported decays, and so does one of those `left` by a reporter that fell silent, at its
     `observed_at`. Under another `uid` a reporter is another object of the same name. A changed
-    `boot` id clears what was latched and is not said again. `remediated`, where the object tells of
+    `boot` id clears what was latched and is not said again, and what others told of the boot
+    before: each (subject, source) `of_boot`. `remediated`, where the object tells of
     a remediation, are the faults that it has dealt with, if they did not come after.
     """
 
@@ -42,6 +43,7 @@ class Report(NamedTuple):
     settled: frozenset[str] = frozenset()
     uid: str = ""
     boot: str = ""
+    of_boot: frozenset[tuple[Subject, str]] = frozenset()
     left: tuple[Evidence, ...] = ()
     remediated: tuple[Fault, ...] | None = None
 

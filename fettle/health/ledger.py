@@ -30,6 +30,7 @@ class Ledger:
         self._rules = rules
         self._orphan_half_life_s = orphan_half_life_s
         self._reporters: dict[str, Reporter] = {}
+        self._boots: dict[str, str] = {}
         self._standing, self._events = Words(), Words()
         self._fading = Sums()
         self._eased: dict[Subject, int] = {}
@@ -42,7 +43,9 @@ class Ledger:
     def report(self, report: Report, now: float) -> set[Subject]:
         """What one object says now; returns the subjects whose evidence changed."""
         self._begin()
-        known = self._reporters.get(report.reporter) or Reporter(report.reporter)
+        known = self._reporters.get(report.reporter) or Reporter(
+            report.reporter, boot=self._boots.get(report.reporter, "")
+        )
         if known.uid and report.uid and known.uid != report.uid:
             self._silence(known, now)
             known.remediated = None
@@ -55,13 +58,16 @@ class Ledger:
                 self._note(left.subject)
             self._leave(known, left, now)
         self._end(known, report, saying, now)
-        for subject, source in report.cleared:
+        rebooted = reporters.is_rebooted(known, report)
+        for subject, source in report.cleared | (report.of_boot if rebooted else frozenset()):
             self._clear_others(subject, source, now)
         for said, evidence in saying.items():
             if evidence.kind is Kind.DECAYING:
                 self._count(known, said, evidence, now)
             else:
                 self._stand(known, said, evidence)
+        if report.boot:
+            self._boots[report.reporter] = report.boot
         known.absent_is_clear = report.absent_is_clear
         known.uid, known.boot, known.gone = report.uid, report.boot, False
         self._keep(known)
@@ -70,6 +76,7 @@ class Ledger:
     def vanish(self, reporter: str, now: float) -> set[Subject]:
         """The messenger is gone: what it said fades, or is clear where its silence says so."""
         self._begin()
+        self._boots.pop(reporter, None)
         if (known := self._reporters.get(reporter)) is not None:
             self._silence(known, now)
             known.gone, known.remediated = True, None

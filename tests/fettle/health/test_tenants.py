@@ -14,6 +14,7 @@ from tests.fettle.evidence.objects import (
     claim,
     condition,
     node,
+    pod,
     refused_pod,
     waiting_pod,
 )
@@ -43,6 +44,41 @@ def test_a_node_swallows_pods(book: HealthBook) -> None:
     book.moving(day_later)
     assert of(book, NODE, day_later).score > 0.9
     assert of(book, NODE, day_later).state is State.HEALTHY
+
+
+def test_a_node_that_swallowed_pods_is_tried_again_after_a_reboot(book: HealthBook) -> None:
+    ready = condition("Ready", "True", "KubeletReady")
+    tell(book, node(ready), NOW)
+
+    def refuse(names: str, at: float) -> Health:
+        for name in names:
+            book.report(of_pod(refused_pod(name, at), at, lambda _: None, RULES), at)
+        return of(book, NODE, at)
+
+    assert refuse("abcdefgh", NOW).state is State.UNHEALTHY
+    tell(book, node(ready, boot="boot-2"), NOW + HOUR)
+    after = of(book, NODE, NOW + HOUR)
+    assert (after.state, after.score) == (State.HEALTHY, 0.9)
+    assert "was until recently: kubelet refused pod" in after.evidence[0].evidence.text
+    assert refuse("abcdefgh", NOW + HOUR) is after  # they are still listed
+    assert refuse("ij", NOW + HOUR + MINUTE).state is State.UNHEALTHY
+
+
+def test_pods_that_had_run_and_are_refused_as_their_node_restarts_weigh_little(
+    book: HealthBook,
+) -> None:
+    """The kubelet takes them up again before the device plugin is there."""
+    for name in "abcdefgh":
+        refused = refused_pod(name, NOW, message=NONE_AVAILABLE)
+        ran = pod(name, namespace="ml", phase="Running")
+        book.report(of_pod(refused, NOW, lambda _: None, RULES, ran), NOW)
+    after = of(book, NODE, NOW)
+    assert (after.state, after.score) == (State.HEALTHY, 0.9)
+    assert "which had run there" in after.evidence[0].evidence.text
+    lost = refused_pod("i", NOW)  # by its message, a GPU is lost
+    ran = pod("i", namespace="ml", phase="Running")
+    book.report(of_pod(lost, NOW, lambda _: None, RULES, ran), NOW)
+    assert of(book, NODE, NOW).state is State.DEGRADED
 
 
 def test_three_refusals_within_the_hour_are_enough_however_they_are_spread(
