@@ -107,9 +107,10 @@ async def test_every_shipped_object_is_taken_by_the_api_server(
 async def test_webhook_and_steward_run_as_their_deployment_says(
     account_of: AccountOf, containers: list[Container], tmp_path: Path
 ) -> None:
-    shipped_deployment = deployment("server/fettle.yaml", "fettle")
+    file = "server/fettle.yaml"
+    shipped_deployment = deployment(file, "fettle")
     account = await account_of(shipped_deployment)
-    container = await run(containers, tmp_path, account, shipped_deployment, {})
+    container = await run(containers, tmp_path, account, shipped_deployment, config_maps(file))
     assert container.written() == []
 
 
