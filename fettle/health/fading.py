@@ -17,6 +17,7 @@ NEGLIGIBLE = 0.005
 _LATELY = ", lately"
 """Ends the source of a trace."""
 NOT_CLEARED, NOT_REPORTED = "; not cleared since", "; no longer reported"
+LATCHED = f"{NOT_REPORTED}, latched until it is cleared"
 """End the text of what is not said any more, yet counts."""
 
 
@@ -117,7 +118,7 @@ def trace(
 
 def as_said(text: str) -> str:
     """A text without what was added when it was not said any more."""
-    return text.removesuffix(NOT_REPORTED).removesuffix(NOT_CLEARED)
+    return text.removesuffix(LATCHED).removesuffix(NOT_REPORTED).removesuffix(NOT_CLEARED)
 
 
 def is_trace(evidence: Evidence) -> bool:

@@ -172,8 +172,8 @@ class Ledger:
                 self._replace(evidence, saying[said.counterpart])
             elif settles(report, said) or (rebooted and said.latched):
                 self._clear(known, said, now)
-            elif not said.latched:
-                self._orphan(known, said, now)
+            else:
+                self._unsaid(known, said, now)
 
     def _replace(self, old: Evidence, new: Evidence) -> None:
         self._note(old.subject)
@@ -185,6 +185,8 @@ class Ledger:
         if old is not None:
             if reporters.is_same(evidence, old):
                 return  # said again: it stands since it was first said
+            if evidence.text == fading.as_said(old.text):
+                evidence = msgspec.structs.replace(evidence, observed_at=old.observed_at)
             self._replace(old, evidence)
         known.left.discard(said)
         known.standing[said] = evidence
@@ -246,8 +248,22 @@ class Ledger:
         self._traced.add(mark)
         return True
 
+    def _unsaid(self, known: Reporter, said: Said, now: float) -> None:
+        """No longer said, and no all-clear: it fades, or stands if it is latched."""
+        if said.latched:
+            self._latch(known, said)
+        else:
+            self._orphan(known, said, now)
+
+    def _latch(self, known: Reporter, said: Said) -> None:
+        before = known.standing[said]
+        text = fading.as_said(before.text) + fading.LATCHED
+        if text != before.text:
+            known.standing[said] = latched = msgspec.structs.replace(before, text=text)
+            self._standing.put(known, said, latched)
+            self._note(said.subject)
+
     def _orphan(self, known: Reporter, said: Said, now: float) -> None:
-        """No longer said, and no all-clear: it fades."""
         evidence = self._withdraw(known, said)
         if evidence is None:
             return
@@ -270,11 +286,11 @@ class Ledger:
             self._fade(left, now, renew=True)
 
     def _silence(self, known: Reporter, now: float) -> None:
-        for said, evidence in known.by_weight():
+        for said, _ in known.by_weight():
             if known.absent_is_clear:
                 self._clear(known, said, now)
-            elif evidence.kind is not Kind.LATCHED:
-                self._orphan(known, said, now)
+            else:
+                self._unsaid(known, said, now)
         for said in list(known.events):
             self._uncount(known, said)
 

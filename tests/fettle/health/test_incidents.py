@@ -81,6 +81,29 @@ def test_nvsentinel_is_uninstalled_and_a_reboot_clears_what_it_latched(book: Hea
     assert of(book, gpu, NOW + 101 * HOUR).state is State.HEALTHY
 
 
+def test_what_is_latched_and_no_longer_reported_says_so_until_it_is_reported_again(
+    book: HealthBook,
+) -> None:
+    message = f"ErrorCode:79 GPU_UUID:{UUID} gone Recommended Action=RESTART_BM;"
+    xid = condition("SysLogsXIDError", "True", "x", message, at=NOW)
+    gpu = UnitId("gpu-1", "nvidia.com/gpu", UUID)
+
+    def told(at: float) -> tuple[str, float]:
+        evidence = of(book, gpu, at).evidence[0].evidence
+        return evidence.text, evidence.observed_at
+
+    tell(book, node(xid), NOW)
+    text, since = told(NOW)
+    for minute in (1, 2):
+        tell(book, node(), NOW + minute * MINUTE)
+        unsaid = f"{text}; no longer reported, latched until it is cleared"
+        assert told(NOW + minute * MINUTE) == (unsaid, since)
+    tell(book, node(xid), NOW + 3 * MINUTE)
+    assert told(NOW + 3 * MINUTE) == (text, since)
+    book.vanish("Node gpu-1", NOW + 4 * MINUTE)
+    assert told(NOW + 4 * MINUTE) == (unsaid, since)
+
+
 def test_a_monitor_is_uninstalled_and_its_last_fault_fades(book: HealthBook) -> None:
     problem = condition("AMDGPUProblem", "True", "AMDGPUIsUnhealthy", "RAS error", at=NOW)
     tell(book, node(condition("Ready", "True"), problem), NOW)
