@@ -153,7 +153,7 @@ class House:
             watched=self._kinds,
             on_put=self._on_put,
         )
-        self._standing.notes.append(self._answers.follows)
+        self._standing.notes += [self._answers.follows, self._answers.open_breakers]
         await self._engine.start()
         self._parts.keep("writer", writer.run())
         self._parts.keep("feed", self._feed(writer))

@@ -1,7 +1,6 @@
 """Prometheus metrics: aggregates only, never a series per device, node or pod."""
 
 import time
-from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 
@@ -19,9 +18,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from fettle.model import DeviceId, State
-from fettle.policy import Placement
 from fettle.slicing import pause
 from fettle.verdicts import draws
+from fettle.verdicts.alarms import Alarm
 from fettle.view import Publisher
 
 _LOG = structlog.get_logger(__name__)
@@ -100,34 +99,29 @@ class PredictionMetrics:
 
 
 class BreakerMetrics:
-    """Pools in which refusals are set aside; each turn is logged too."""
+    """Pools in which policies only score; each turn is logged too."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._open = Gauge(
             "fettle_breaker_open",
-            "Policies that only score a driver's or resource's devices, since their refusals "
-            "would exclude too many of them.",
+            "Policies that pods were placed by within an hour and that only score a driver's or "
+            "resource's devices, since their refusals would exclude too many of them.",
             ["pool"],
             registry=registry,
         )
-        self._policies: Tally[str] = Tally()
 
-    def turned(self, pool: str, placement: Placement, is_open: bool, share: float) -> None:
-        self._policies[pool] += 1 if is_open else -1
-        self._open.labels(pool).set(max(0, self._policies[pool]))
-        log = _LOG.bind(
-            pool=pool,
-            share=round(share, 2),
-            min_score=placement.min_score,
-            degraded=placement.degraded.value,
-            unknown=placement.unknown.value,
-        )
-        if is_open:
-            log.error(
-                "breaker open: policies like this would refuse too much of it, they only score"
-            )
+    def turned(self, alarm: Alarm, ended: str) -> None:
+        """An alarm begins, or has `ended` for this reason."""
+        log = _LOG.bind(policy=alarm.policy, pool=alarm.pool, share=round(alarm.share, 3))
+        if ended:
+            self._open.labels(alarm.pool).dec()
+            log.warning(f"breaker closed: {ended}")
         else:
-            log.warning("breaker closed: refusals count again")
+            self._open.labels(alarm.pool).inc()
+            log.error(
+                "breaker open: refusals by this policy are off in this pool, since they would "
+                "exclude too much of it"
+            )
 
 
 class CertificateMetrics:

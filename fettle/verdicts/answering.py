@@ -25,6 +25,7 @@ from fettle.selectors.engine import SelectorEngine
 from fettle.settings import Settings
 from fettle.slicing import SLICE_S
 from fettle.verdicts.acceptance import Acceptance
+from fettle.verdicts.alarms import Alarm
 from fettle.verdicts.breaker import Breaker
 from fettle.verdicts.breakers import Breakers
 from fettle.verdicts.readying import Readying
@@ -56,11 +57,11 @@ class Answers:
         engine: SelectorEngine,
         settings: Settings,
         clock: Callable[[], float] = time.perf_counter,
-        on_breaker: Callable[[str, Placement, bool, float], None] = lambda *_: None,
+        on_breaker: Callable[[Alarm, str], None] = lambda *_: None,
         now: Callable[[], float] = time.time,
     ) -> None:
         """`clock` measures work; `now` is the time of day, in seconds since the Unix epoch.
-        `on_breaker` is told of each pool whose breaker opens or closes, as by `Breakers`."""
+        `on_breaker` is told what operators are to know of breakers, as by `Alarms`."""
         self.publisher = publisher
         self.policies = settings.all_policies()
         self._gates = settings.scheduler.gates
@@ -82,7 +83,7 @@ class Answers:
         self._fell_behind = asyncio.Event()
         self._evaluations = Evaluations(self._engines, settings.extender.wait_seconds)
         self._readying = Readying(publisher, self._engines, self.policies)
-        self._breakers = Breakers(publisher, settings.breaker, on_breaker)
+        self._breakers = Breakers(publisher, settings.breaker, self.policies, on_breaker, clock)
 
     @property
     def view(self) -> View:
@@ -119,6 +120,7 @@ class Answers:
     def answered(self, ask: Ask, pod: core.Pod) -> None:
         """The pod was told of nodes that suit it, so it may be placed any moment."""
         self._unseen.note(ask, pod, self._clock())
+        self._breakers.alarms.placed_by(ask.policy)
         self.on_answered(ask, pod)
         if (table := self._tables.get(ask)) is not None:
             table.pods += 1
@@ -138,6 +140,10 @@ class Answers:
     def follows(self) -> list[str]:
         """Sentences on whose allocations are predicted, for people."""
         return versions.told(self._version, self._gates, self.profile)
+
+    def open_breakers(self) -> list[str]:
+        """Sentences on policies whose refusals are off, for people."""
+        return self._breakers.alarms.notes()
 
     def matching(self) -> Matching:
         """Looks selector outcomes up in the engine's memory."""

@@ -3,7 +3,8 @@
 A pool is all devices of one DRA driver, or all allocatable units of one extended resource. They are
 counted by health, once for all placements, and again only where a node changed; a placement then
 looks up how many of them it refuses. A device of the network counts once, however many nodes see
-it, and what nodes share of a pool is walked once for all of them. Pure.
+it, and what nodes share of a pool is walked once for all of them. Nodes that the scheduler leaves
+out by itself do not count: a refusal takes them from nobody. Pure.
 """
 
 from bisect import bisect_left
@@ -22,9 +23,18 @@ from fettle.view import NodeView, PoolView
 
 _Key = TypeVar("_Key")
 
+_LEFT_OUT = (
+    "node.kubernetes.io/unschedulable",
+    "node.kubernetes.io/not-ready",
+    "node.kubernetes.io/unreachable",
+)
+"""Taints of nodes that are cordoned or lost. With any other a node counts: one like
+`nvidia.com/gpu` is on every node with GPUs, and tolerated by their pods."""
+_KEEPS_OFF = ("NoSchedule", "NoExecute")
+
 
 class Tally(NamedTuple):
-    """A pool: on how many nodes it is, how many devices it has, and how healthy they are.
+    """A pool: on how many nodes it is, how many devices it has there, and how healthy they are.
 
     `ranked` has, for each state, the healths other than sound, worst first, and how many devices
     are among the first 0, 1, 2... of them. `disputed` are devices of the network that nodes see
@@ -109,7 +119,8 @@ _NONE = _Counted((), ())
 
 
 class Census:
-    """The devices of all nodes by health; `tallies` are by pool, as the last `update` left them."""
+    """The devices of all nodes, but those left out, by health; `tallies` are by pool, as the last
+    `update` left them."""
 
     def __init__(self) -> None:
         self.tallies: Mapping[str, Tally] = {}
@@ -126,7 +137,7 @@ class Census:
 
     @property
     def nodes(self) -> Collection[str]:
-        """The names of those that are counted."""
+        """The names of those that count."""
         return self._by_node.keys()
 
     def update(self, names: Iterable[str], nodes: Mapping[str, NodeView]) -> None:
@@ -158,7 +169,7 @@ class Census:
 
     def _count(self, name: str, node: NodeView | None) -> None:
         before = self._by_node.pop(name, _NONE)
-        if node is not None:
+        if node is not None and not _is_left_out(node):
             counted = self._by_node[name] = self._counted(node)
             self._add(counted, 1)
         self._add(before, -1)
@@ -226,7 +237,7 @@ class Breaker:
     def __init__(
         self, placement: Placement, settings: BreakerSettings, census: Census | None = None
     ) -> None:
-        self._placement = placement
+        self.placement = placement
         self._settings = settings
         self._census = census if census is not None else Census()
         self._tallies: Mapping[str, Tally] = {}
@@ -248,11 +259,16 @@ class Breaker:
     def share(self, pool: str) -> float:
         """The share (0..1) of a pool's devices that this placement refuses."""
         tally = self._tallies.get(pool)
-        return tally.share(self._placement) if tally is not None else 0.0
+        return tally.share(self.placement) if tally is not None else 0.0
 
     def _tripped(self, pool: str) -> bool:
         enough_nodes = self._tallies[pool].nodes >= self._settings.min_nodes
         return enough_nodes and self.share(pool) > self._settings.max_excluded_share
+
+
+def _is_left_out(node: NodeView) -> bool:
+    """Whether the scheduler places no pods there, whatever Fettle says."""
+    return any(taint.key in _LEFT_OUT and taint.effect in _KEEPS_OFF for taint in node.taints)
 
 
 def _local(devices: int, healths: Iterable[tuple[Health, int]]) -> _Local:

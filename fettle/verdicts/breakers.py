@@ -3,20 +3,22 @@
 Between `breaker`, which counts, and `answering`, which asks for them. Nodes are counted in slices
 as views turn, while requests are answered by what was counted before: for so long, usually some
 milliseconds, a breaker may open or close late. If one does, the view turns once more, so that
-whatever was answered meanwhile is answered anew. Says where breakers open and close, also where
-nobody asks with their placement any more.
+whatever was answered meanwhile is answered anew. What operators are told of it is in `alarms`.
 """
 
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from typing import NoReturn
 
 import structlog
 
+from fettle.policies import Policies
 from fettle.policy import Placement
 from fettle.settings import BreakerSettings
 from fettle.slicing import Slices, in_slices
+from fettle.verdicts.alarms import Alarm, Alarms
 from fettle.verdicts.breaker import Breaker, Census
 from fettle.view import Publisher
 
@@ -26,23 +28,25 @@ MAX_BREAKERS = 64
 """One for each placement, and minimum scores in annotations are any number."""
 PAUSE_S = 1.0
 """After nodes could not be counted."""
+LOOK_S = 60.0
+"""So often alarms are looked at where no view turns."""
 
 
 class Breakers:
-    """Those asked for lately. `turned` is told of each pool whose breaker opens or closes: the
-    pool, the placement, whether it is open, and the share (0..1) of the pool's devices that the
-    placement would refuse."""
+    """Those asked for lately. `turned` and `clock` are as for `Alarms`."""
 
     def __init__(
         self,
         publisher: Publisher,
         settings: BreakerSettings,
-        turned: Callable[[str, Placement, bool, float], None],
+        policies: Policies,
+        turned: Callable[[Alarm, str], None],
+        clock: Callable[[], float],
     ) -> None:
         self._publisher = publisher
         self._settings = settings
-        self._turned = turned
         self._census = Census()
+        self.alarms = Alarms(publisher, settings, self._census, policies, turned, clock)
         self._basis = -1
         """Of the view that the census is of, -1 for none."""
         self._keeping = False
@@ -61,8 +65,9 @@ class Breakers:
                 self._forget_oldest()
             self._kept[placement] = Breaker(placement, self._settings, self._census)
         self._kept.move_to_end(placement)
-        self._judge(placement)
-        return self._kept[placement]
+        breaker = self._kept[placement]
+        self._late |= breaker.judge()
+        return breaker
 
     async def keep(self) -> NoReturn:
         """Count as views turn, until cancelled: neither those who ask nor those who watch are to
@@ -71,23 +76,30 @@ class Breakers:
         self._keeping = True
         try:
             while True:
-                generation = (await self._publisher.newer_than(generation)).generation
+                generation = await self._newer_than(generation)
                 try:
                     await self._follow()
+                    await self.alarms.look()
                 except Exception:
                     _LOG.exception("breakers cannot be counted")
                     await asyncio.sleep(PAUSE_S)
         finally:
             self._keeping = False
 
+    async def _newer_than(self, generation: int) -> int:
+        """The newest view's generation, once it is newer or after a while."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LOOK_S):
+                await self._publisher.newer_than(generation)
+        return self._publisher.view.generation
+
     async def _follow(self) -> None:
         if self._basis == self._publisher.view.basis:
             return
         await in_slices(self._count)
         slices = Slices()
-        for placement in list(self._kept):
-            if placement in self._kept:
-                self._judge(placement)
+        for breaker in list(self._kept.values()):
+            self._late |= breaker.judge()
             await slices.pause()
         if self._late:
             self._late = False
@@ -105,17 +117,6 @@ class Breakers:
         changed = self._publisher.changed_since(self._basis)
         return {*self._publisher.view.nodes, *self._census.nodes} if changed is None else changed
 
-    def _judge(self, placement: Placement) -> None:
-        """Say where it opens or closes by what is counted now."""
-        breaker = self._kept[placement]
-        before = breaker.open
-        if breaker.judge():
-            self._late = True
-            for pool in before ^ breaker.open:
-                self._turned(pool, placement, pool in breaker.open, breaker.share(pool))
-
     def _forget_oldest(self) -> None:
-        placement, breaker = self._kept.popitem(last=False)
+        self._kept.popitem(last=False)
         self._late = True
-        for pool in breaker.open:
-            self._turned(pool, placement, False, breaker.share(pool))

@@ -11,7 +11,7 @@ from fettle.observing.metrics import (
     SelectorMetrics,
     ViewMetrics,
 )
-from fettle.policy import Degraded, Placement
+from fettle.verdicts.alarms import Alarm
 from fettle.view import Publisher, Source
 from tests.fettle import building as b
 
@@ -96,17 +96,20 @@ def test_each_start_of_the_selectors_worker_is_counted() -> None:
     assert registry.get_sample_value("fettle_selector_worker_starts_total") == 3
 
 
-def test_a_breaker_says_for_what_kind_of_policy_it_opened() -> None:
+def test_a_breaker_says_for_which_policy_and_pool_it_opened_and_why_it_closed() -> None:
     registry = CollectorRegistry()
     breakers = BreakerMetrics(registry)
-    strict, mild = Placement(min_score=0.7, degraded=Degraded.REFUSE), Placement()
     with capture_logs() as logs:
-        breakers.turned("gpu.example.com", strict, True, 0.25)
-        breakers.turned("gpu.example.com", mild, True, 0.21)
-        breakers.turned("gpu.example.com", strict, False, 0.1)
-    assert [(log["event"].split(":")[0], log["min_score"], log["degraded"]) for log in logs] == [
-        ("breaker open", 0.7, "Refuse"),
-        ("breaker open", 0.3, "Allow"),
-        ("breaker closed", 0.7, "Refuse"),
+        breakers.turned(Alarm("strict", "gpu.example.com", 0.25), "")
+        breakers.turned(Alarm("mild", "gpu.example.com", 0.2104), "")
+        breakers.turned(Alarm("strict", "gpu.example.com", 0.1), "refusals count again")
+    told = [(log["log_level"], log["event"].split(":")[0], log["policy"]) for log in logs]
+    assert told == [
+        ("error", "breaker open", "strict"),
+        ("error", "breaker open", "mild"),
+        ("warning", "breaker closed", "strict"),
     ]
+    assert {log["pool"] for log in logs} == {"gpu.example.com"}
+    assert [log["share"] for log in logs] == [0.25, 0.21, 0.1]
+    assert logs[2]["event"].endswith(": refusals count again")
     assert registry.get_sample_value("fettle_breaker_open", {"pool": "gpu.example.com"}) == 1

@@ -2,12 +2,15 @@ import pickle
 from collections.abc import Iterator
 from itertools import permutations
 
+import msgspec
+import pytest
+
 from fettle.policy import BUILT_IN
 from fettle.settings import BreakerSettings
 from fettle.verdicts.acceptance import refusal
 from fettle.verdicts.breaker import Breaker, Census
 from fettle.view import DeviceView, NodeView, PoolView
-from fettle.wire import kinds
+from fettle.wire import core, kinds
 from tests.fettle import building as b
 from tests.fettle.inventory import fleets
 from tests.fettle.inventory.fleets import Fleet
@@ -67,6 +70,90 @@ def test_a_node_that_left_counts_no_more() -> None:
     del nodes["n0"]
     breaker.update(("n0",), nodes)
     assert breaker.share(b.RESOURCE) == 4 / 19
+
+
+UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
+NOT_READY = "node.kubernetes.io/not-ready"
+UNREACHABLE = "node.kubernetes.io/unreachable"
+
+
+def tainted(node: NodeView, key: str = UNSCHEDULABLE, effect: str = "NoSchedule") -> NodeView:
+    return msgspec.structs.replace(node, taints=(core.Taint(key=key, effect=effect),))
+
+
+@pytest.mark.parametrize("effect", ["NoSchedule", "NoExecute"])
+@pytest.mark.parametrize("key", [UNSCHEDULABLE, NOT_READY, UNREACHABLE])
+def test_nodes_that_the_scheduler_leaves_out_itself_do_not_count(key: str, effect: str) -> None:
+    nodes = fleet(4, total=15)
+    nodes |= {name: tainted(nodes[name], key, effect) for name in ("n1", "n2", "n3")}
+    breaker = Breaker(TRAINING, BreakerSettings())
+    breaker.update(nodes, nodes)
+    assert breaker.share(b.RESOURCE) == 1 / 12
+    assert breaker.open == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("key", "effect"),
+    [
+        ("nvidia.com/gpu", "NoSchedule"),
+        ("example.com/maintenance", "NoExecute"),
+        (UNSCHEDULABLE, "PreferNoSchedule"),
+    ],
+)
+def test_taints_that_pods_may_tolerate_leave_a_node_in_the_count(key: str, effect: str) -> None:
+    nodes = {name: tainted(node, key, effect) for name, node in fleet(5).items()}
+    assert opened(nodes) == {b.RESOURCE}
+
+
+def test_a_node_counts_again_once_it_is_uncordoned() -> None:
+    nodes = fleet(5)
+    cordoned = {**nodes, **{name: tainted(nodes[name]) for name in ("n0", "n1")}}
+    breaker = Breaker(TRAINING, BreakerSettings())
+    breaker.update(nodes, cordoned)
+    assert breaker.share(b.RESOURCE) == 3 / 18
+    assert breaker.update(("n0", "n1"), nodes)
+    assert breaker.open == {b.RESOURCE}
+    assert breaker.update(("n0", "n1"), cordoned)
+    assert breaker.open == frozenset()
+
+
+def test_a_pool_of_which_all_nodes_are_cordoned_is_not_judged() -> None:
+    nodes = fleet(20)
+    breaker = Breaker(TRAINING, BreakerSettings(min_nodes=0))
+    assert breaker.update(nodes, nodes)
+    assert breaker.update(nodes, {name: tainted(node) for name, node in nodes.items()})
+    assert breaker.open == frozenset()
+    assert breaker.share(b.RESOURCE) == 0
+
+
+def test_a_pool_is_small_if_few_of_its_nodes_can_be_scheduled_to() -> None:
+    nodes = fleet(3, total=12)
+    assert opened(nodes) == {b.RESOURCE}
+    cordoned = {name: tainted(nodes[name]) for name in ("n9", "n10", "n11")}
+    assert opened({**nodes, **cordoned}) == frozenset()
+
+
+def test_a_device_of_the_network_that_only_cordoned_nodes_see_does_not_count() -> None:
+    shared = b.pool(b.device("good", local=""), name="shared")
+    apart = b.pool(b.device("bad", 0.1, local=""), name="apart")
+    nodes = {f"n{i}": b.node(f"n{i}", pools=(shared,)) for i in range(10)}
+    nodes["apart"] = tainted(b.node("apart", pools=(shared, apart)))
+    assert opened(nodes) == frozenset()
+
+
+def test_cordoned_and_lost_nodes_of_a_cluster_do_not_free_its_dead_ones() -> None:
+    cluster = Fleet()
+    lost = {"type": "AcceleratedHardwareReady", "status": "False", "reason": "NvidiaXID79Error"}
+    for i in range(15):
+        node = fleets.node(f"n{i}", status={"conditions": [lost] if i < 4 else []})
+        if i in (1, 2):
+            taint = {"key": UNSCHEDULABLE, "effect": "NoSchedule"}
+            node["spec"] = {"unschedulable": True, "taints": [taint]}
+        if i == 3:
+            keys = {"NoSchedule": UNREACHABLE, "NoExecute": UNREACHABLE}
+            node["spec"] = {"taints": [{"key": k, "effect": e} for e, k in keys.items()]}
+        cluster.put(kinds.NODE, node)
+    assert opened(dict(cluster.look().nodes)) == frozenset()
 
 
 def test_single_bad_units_count_as_units() -> None:

@@ -6,30 +6,37 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from fettle import slicing
 from fettle.model import SOUND, DeviceId, Health, State
-from fettle.policy import BUILT_IN, Placement, Unknown
+from fettle.policies import Policies
+from fettle.policy import BUILT_IN, Policy, Unknown
 from fettle.settings import BreakerSettings
 from fettle.verdicts import draws
 from fettle.verdicts.acceptance import refusal
+from fettle.verdicts.alarms import Alarm
 from fettle.verdicts.breakers import Breakers
 from fettle.view import NodeView, PluginView, PoolView, Publisher, UnitView
+from fettle.wire import core
 from tests.fettle import building as b
 
 SETTINGS = BreakerSettings(min_nodes=2)
 NAMES = [f"n{i}" for i in range(5)]
 NIC = "nic.example.com"
+CORDONED = core.Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 POOLS = (b.RESOURCE, b.DRIVER, NIC)
-PLACEMENTS = [
-    *(policy.placement for policy in BUILT_IN.values()),
-    *(msgspec.structs.replace(BUILT_IN["inference"].placement, min_score=s) for s in (0, 0.6, 1)),
-    msgspec.structs.replace(BUILT_IN["training"].placement, unknown=Unknown.REFUSE),
-]
+TRAINING, INFERENCE = BUILT_IN["training"], BUILT_IN["inference"]
+POLICIES = dict(BUILT_IN) | {
+    name: Policy(name=name, placement=placement)
+    for name, placement in (
+        *((f"min-{s}", replace(INFERENCE.placement, min_score=s)) for s in (0, 0.6, 1)),
+        ("known", replace(TRAINING.placement, unknown=Unknown.REFUSE)),
+    )
+}
 HEALTHS = (
     SOUND,
     Health(1.0, State.HEALTHY),
@@ -45,16 +52,18 @@ HEALTHS = (
 Shares = dict[str, float]
 
 
-def plain_count(nodes: Mapping[str, NodeView], placement: Placement) -> tuple[Shares, set[str]]:
+def plain_count(nodes: Mapping[str, NodeView], policy: Policy) -> tuple[Shares, set[str]]:
     """The share of each pool that is refused, and the pools that are open, by the rules alone."""
     refused: dict[str, list[bool]] = defaultdict(list)
     network: dict[str, set[tuple[DeviceId, bool]]] = defaultdict(set)
     on: dict[str, set[str]] = defaultdict(set)
 
     def is_refused(health: Health) -> bool:
-        return not health.held and bool(refusal(health, placement))
+        return not health.held and bool(refusal(health, policy.placement))
 
     for node in nodes.values():
+        if CORDONED in node.taints:
+            continue
         for plugin in node.plugins.values():
             if plugin.allocatable:
                 on[plugin.resource].add(node.name)
@@ -83,7 +92,7 @@ def pool_views(draw: st.DrawFn, *local: str) -> PoolView:
     driver, devices = draw(st.sampled_from((b.DRIVER, NIC))), []
     for i, of in enumerate(draw(st.lists(st.sampled_from(local), max_size=4))):
         device = b.device(f"{of}-{i}", driver=driver, pool="", local=of)
-        devices.append(msgspec.structs.replace(device, health=draw(healths)))
+        devices.append(replace(device, health=draw(healths)))
     return PoolView(driver, "", tuple(devices))
 
 
@@ -99,7 +108,8 @@ def node_views(draw: st.DrawFn, name: str, shared: list[PoolView]) -> NodeView:
     pools = draw(st.lists(pool_views(name, ""), max_size=2))
     pools += draw(st.lists(st.sampled_from(shared), max_size=2))
     pools += map(copy.copy, draw(st.lists(st.sampled_from(shared), max_size=2)))
-    return NodeView(name, {}, draw(healths), plugins, tuple(pools))
+    taints = (CORDONED,) if draw(st.integers(0, 3)) == 3 else ()
+    return NodeView(name, {}, draw(healths), plugins, tuple(pools), taints=taints)
 
 
 @st.composite
@@ -119,17 +129,19 @@ def fleets(draw: st.DrawFn) -> list[dict[str, NodeView]]:
 
 
 class Watched:
-    """Breakers over views that are shown, and the pools that they told open, by placement."""
+    """Breakers over views that are shown, and the pools that they told open, by policy."""
 
     def __init__(self) -> None:
         self.publisher = Publisher()
-        self.told: dict[Placement, set[str]] = defaultdict(set)
-        self.breakers = Breakers(self.publisher, SETTINGS, self._turned)
+        self.told: dict[str, set[str]] = defaultdict(set)
+        self.breakers = Breakers(
+            self.publisher, SETTINGS, Policies(POLICIES), self._turned, lambda: 0.0
+        )
 
-    def _turned(self, pool: str, placement: Placement, is_open: bool, share: float) -> None:
-        assert is_open is (pool not in self.told[placement])
-        assert share > SETTINGS.max_excluded_share or not is_open
-        self.told[placement] ^= {pool}
+    def _turned(self, alarm: Alarm, ended: str) -> None:
+        assert bool(ended) is (alarm.pool in self.told[alarm.policy])
+        assert alarm.share > SETTINGS.max_excluded_share or ended
+        self.told[alarm.policy] ^= {alarm.pool}
 
     def show(self, nodes: dict[str, NodeView]) -> None:
         before = self.publisher.view
@@ -138,12 +150,13 @@ class Watched:
         changed = {n for n in names if before.nodes.get(n) is not nodes.get(n)}
         self.publisher.publish(view, frozenset(changed))
 
-    def count(self, placement: Placement) -> tuple[Shares, set[str]]:
-        breaker = self.breakers.of(placement)
+    def count(self, policy: Policy) -> tuple[Shares, set[str]]:
+        breaker = self.breakers.of(policy.placement)
+        self.breakers.alarms.placed_by(policy)
         return {pool: breaker.share(pool) for pool in POOLS}, {*breaker.open}
 
 
-asked = st.lists(st.sampled_from(PLACEMENTS), max_size=3)
+asked = st.lists(st.sampled_from(list(POLICIES.values())), max_size=3)
 
 
 @settings(max_examples=200)
@@ -154,10 +167,10 @@ def test_whichever_way_a_view_came_about_it_counts_as_a_plain_count_says(
     watched = Watched()
     for nodes in views:
         watched.show(nodes)
-        for placement in data.draw(asked):
-            expected = plain_count(nodes, placement)
-            assert watched.count(placement) == expected
-            assert watched.told[placement] == expected[1]
+        for policy in data.draw(asked):
+            expected = plain_count(nodes, policy)
+            assert watched.count(policy) == expected
+            assert watched.told[policy.name] == expected[1]
 
 
 @settings(max_examples=60)
@@ -169,24 +182,24 @@ def test_while_it_is_counted_in_slices_a_request_sees_one_view_after_another_and
         watched = Watched()
         keeping = asyncio.create_task(watched.breakers.keep())
         await asyncio.sleep(0)
-        placements = data.draw(st.lists(st.sampled_from(PLACEMENTS), min_size=1, max_size=2))
+        policies = data.draw(asked.filter(bool))
         shown: list[dict[str, NodeView]] = [{}]
-        reached = dict.fromkeys(placements, 0)
+        reached = {policy.name: 0 for policy in policies}
         for nodes in views:
-            for placement in placements:
-                count = watched.count(placement)
-                while count != plain_count(shown[reached[placement]], placement):
-                    reached[placement] += 1
+            for policy in policies:
+                count = watched.count(policy)
+                while count != plain_count(shown[reached[policy.name]], policy):
+                    reached[policy.name] += 1
             watched.show(nodes)
             shown.append(nodes)
             for _ in range(data.draw(st.integers(0, 8))):
                 await asyncio.sleep(0)
         for _ in range(500):
             await asyncio.sleep(0)
-        for placement in placements:
-            expected = plain_count(views[-1], placement)
-            assert watched.told[placement] == expected[1]
-            assert watched.count(placement) == expected
+        for policy in policies:
+            expected = plain_count(views[-1], policy)
+            assert watched.told[policy.name] == expected[1]
+            assert watched.count(policy) == expected
         keeping.cancel()
         await asyncio.wait([keeping])
 
@@ -207,17 +220,17 @@ async def test_a_count_that_is_cancelled_in_the_middle_is_begun_anew(
         await asyncio.sleep(0)
     keeping.cancel()
     await asyncio.wait([keeping])
-    assert watched.count(PLACEMENTS[0]) == plain_count(watched.publisher.view.nodes, PLACEMENTS[0])
+    assert watched.count(TRAINING) == plain_count(watched.publisher.view.nodes, TRAINING)
 
 
 def test_nodes_that_are_gone_since_too_many_views_count_no_more() -> None:
     watched = Watched()
     watched.show({name: b.node(name, gpus=1, own=b.health(0.1)) for name in NAMES})
-    assert watched.count(PLACEMENTS[0])[1] == {b.RESOURCE}
+    assert watched.count(TRAINING)[1] == {b.RESOURCE}
     nodes = {name: b.node(name, gpus=1) for name in NAMES[:2]}
     for _ in range(300):
         watched.show(nodes)
-    assert watched.count(PLACEMENTS[0]) == plain_count(nodes, PLACEMENTS[0])
+    assert watched.count(TRAINING) == plain_count(nodes, TRAINING)
 
 
 def test_nodes_that_cannot_be_counted_leave_nothing_behind() -> None:
@@ -227,9 +240,9 @@ def test_nodes_that_cannot_be_counted_leave_nothing_behind() -> None:
     for after in ({**nodes, "n3": b.node("n3")}, {"n1": b.node("n1", gpus=2)}, {}):
         watched = Watched()
         watched.show(nodes)
-        assert watched.count(PLACEMENTS[0])[1] == {b.DRIVER}
+        assert watched.count(TRAINING)[1] == {b.DRIVER}
         watched.show({**nodes, "n3": b.node("n3", pools=(fabric, no_pool))})
         with pytest.raises(AttributeError):
-            watched.count(PLACEMENTS[0])
+            watched.count(TRAINING)
         watched.show(after)
-        assert watched.count(PLACEMENTS[0]) == plain_count(after, PLACEMENTS[0])
+        assert watched.count(TRAINING) == plain_count(after, TRAINING)

@@ -11,38 +11,47 @@ from structlog.testing import capture_logs
 
 from fettle import slicing
 from fettle.asks.asks import Ask, Units
-from fettle.policy import BUILT_IN, Placement
+from fettle.policy import BUILT_IN, Placement, Policy
 from fettle.selectors.engine import SelectorEngine
 from fettle.settings import Settings
 from fettle.verdicts import breakers
+from fettle.verdicts.alarms import Alarm
 from fettle.verdicts.answering import Answers
 from fettle.verdicts.breakers import MAX_BREAKERS
 from fettle.view import NodeView
 from tests.fettle import building as b
-from tests.fettle.verdicts.clusters import Cluster, kept_complete
+from tests.fettle.verdicts.clusters import POD, Cluster, kept_complete
+
+TRAINING = BUILT_IN["training"]
 
 
 def scoring(min_score: float) -> Placement:
-    return msgspec.structs.replace(BUILT_IN["training"].placement, min_score=min_score)
+    return msgspec.structs.replace(TRAINING.placement, min_score=min_score)
 
 
 class Told:
-    """Answers over a cluster of twenty nodes, and the placements whose breakers they say opened
-    and closed, by minimum score."""
+    """Answers over a cluster of twenty nodes, and the policies whose breakers they say opened and
+    closed."""
 
     def __init__(self) -> None:
         self.cluster = Cluster()
-        self.opened: list[float] = []
-        self.closed: list[float] = []
+        self.opened: list[str] = []
+        self.closed: list[str] = []
         self.shares: list[float] = []
         self.answers = Answers(
             self.cluster.publisher, SelectorEngine(), Settings(), on_breaker=self._turned
         )
 
-    def _turned(self, pool: str, placement: Placement, is_open: bool, share: float) -> None:
-        assert pool == b.RESOURCE
-        (self.opened if is_open else self.closed).append(placement.min_score)
-        self.shares.append(share)
+    def _turned(self, alarm: Alarm, ended: str) -> None:
+        assert alarm.pool == b.RESOURCE
+        (self.closed if ended else self.opened).append(alarm.policy)
+        self.shares.append(alarm.share)
+
+    def place(self, policy: Policy = TRAINING) -> None:
+        """A pod is told of nodes by this policy."""
+        ask = Ask(policy, units=(Units(b.RESOURCE, 8),))
+        self.answers.table(ask)
+        self.answers.answered(ask, POD)
 
     def show(self, bad: int) -> None:
         nodes = [b.node(f"n{i}", gpus=8, own=b.health(0.1 if i < bad else 1.0)) for i in range(20)]
@@ -73,16 +82,15 @@ async def until(holds: Callable[[], object]) -> None:
             await asyncio.sleep(0.001)
 
 
-def test_of_ever_new_minimum_scores_the_longest_unasked_are_told_closed_by_their_own_name(
-    told: Told,
-) -> None:
+def test_of_ever_new_minimum_scores_the_longest_unasked_are_forgotten(told: Told) -> None:
     told.show(bad=10)
     scores = [0.5 + number / 1000 for number in range(MAX_BREAKERS + 10)]
+    first = {score: told.answers.breaker(scoring(score)) for score in scores[:2]}
     for score in scores:
         assert told.answers.breaker(scoring(score)).open == {b.RESOURCE}
         told.answers.breaker(scoring(scores[0]))
-    assert told.opened == scores
-    assert told.closed == scores[1:11]
+    assert told.answers.breaker(scoring(scores[0])) is first[scores[0]]
+    assert told.answers.breaker(scoring(scores[1])) is not first[scores[1]]
 
 
 def test_what_nodes_see_is_kept_once_for_all_minimum_scores(told: Told) -> None:
@@ -98,16 +106,17 @@ async def test_one_that_nobody_asks_with_any_more_is_told_closed_once_all_is_sou
 ) -> None:
     monkeypatch.setattr(breakers, "PAUSE_S", 0.001)
     told.show(bad=10)
-    for score in (0.5, 0.8):
-        told.answers.breaker(scoring(score))
+    policies = TRAINING, BUILT_IN["inference"]
+    for policy in policies:
+        told.place(policy)
     async with kept_complete(told.answers):
         for bad in (8, 0):
             told.show(bad)
             await asyncio.sleep(0.05)
-        await until(lambda: told.closed)
-        assert told.opened == told.closed == [0.5, 0.8]
+        await until(lambda: len(told.closed) == 2)
+        assert told.opened == told.closed == ["training", "inference"]
         assert told.shares == [0.5, 0.5, 0, 0]
-        assert not told.answers.breaker(scoring(0.5)).open
+        assert not any(told.answers.breaker(policy.placement).open for policy in policies)
 
 
 async def test_counting_what_nobody_asks_with_keeps_it_no_longer(
@@ -115,20 +124,21 @@ async def test_counting_what_nobody_asks_with_keeps_it_no_longer(
 ) -> None:
     monkeypatch.setattr(breakers, "PAUSE_S", 0.001)
     told.show(bad=10)
-    told.answers.breaker(scoring(0.5))
-    told.answers.breaker(scoring(0.05))  # refuses none of them
+    oldest = told.answers.breaker(scoring(0.5))
+    latest = told.answers.breaker(scoring(0.05))
     async with kept_complete(told.answers):
         told.show(bad=9)
-        await asyncio.sleep(0.05)
+        await until(lambda: oldest.share(b.RESOURCE) == 9 / 20)
         for number in range(MAX_BREAKERS - 1):
             told.answers.breaker(scoring(0.6 + number / 1000))
-        assert told.closed == [0.5]
+        assert told.answers.breaker(scoring(0.05)) is latest
+        assert told.answers.breaker(scoring(0.5)) is not oldest
 
 
 @pytest.mark.parametrize("views", [1, 300])
 async def test_however_many_views_were_missed_the_newest_counts(views: int, told: Told) -> None:
     told.show(bad=10)
-    told.answers.breaker(scoring(0.5))
+    told.place()
     for _ in range(views):
         told.show(bad=0)
     async with kept_complete(told.answers):
@@ -144,6 +154,7 @@ async def test_a_request_while_they_are_counted_in_slices_is_answered_as_a_whole
     told.show(bad=10)
     async with kept_complete(told.answers):
         await a_while()
+        told.place()
         assert told.answers.breaker(scoring(0.5)).open
         shares = []
         for bad, asked in ((0, turns), (2, 100)):
@@ -152,7 +163,7 @@ async def test_a_request_while_they_are_counted_in_slices_is_answered_as_a_whole
                 shares.append(told.answers.breaker(scoring(0.5)).share(b.RESOURCE))
                 await asyncio.sleep(0)
         assert [*dict.fromkeys([0.5, *shares])] in ([0.5, 0.0, 0.1], [0.5, 0.1])
-        assert (told.opened, told.closed) == ([0.5], [0.5])
+        assert told.opened == told.closed == ["training"]
 
 
 async def test_views_that_turn_while_they_are_counted_in_slices_are_counted_too(
@@ -161,7 +172,7 @@ async def test_views_that_turn_while_they_are_counted_in_slices_are_counted_too(
     monkeypatch.setattr(slicing, "SLICE_S", 0.0)
     monkeypatch.setattr(breakers, "PAUSE_S", 0.0)
     told.show(bad=10)
-    told.answers.breaker(scoring(0.5))
+    told.place()
     told.show(bad=9)
     async with kept_complete(told.answers):
         for bad in (8, 7, 6, 1):
@@ -192,15 +203,16 @@ async def test_a_breaker_that_opens_once_all_is_counted_turns_the_view(
     told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(slicing, "SLICE_S", 0.0)
-    ask = Ask(BUILT_IN["training"], units=(Units(b.RESOURCE, 8),))
+    ask = Ask(TRAINING, units=(Units(b.RESOURCE, 8),))
     told.show(bad=0)
+    told.place()
     async with kept_complete(told.answers):
         await a_while()
         told.show(bad=10)
         edition = told.answers.edition
         assert len((await told.answers.judged(ask)).refused) == 10
         await until(lambda: told.answers.edition != edition)
-        assert told.opened == [ask.policy.placement.min_score]
+        await until(lambda: told.opened == ["training"])
         assert not (await told.answers.judged(ask)).refused
 
 
@@ -208,7 +220,7 @@ async def test_a_breaker_that_would_open_turns_the_view_where_it_was_forgotten_m
     told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(slicing, "SLICE_S", 0.0)
-    ask = Ask(BUILT_IN["training"], units=(Units(b.RESOURCE, 8),))
+    ask = Ask(TRAINING, units=(Units(b.RESOURCE, 8),))
     degraded = {f"n{i}": b.node(f"n{i}", gpus=8, own=b.health(0.6)) for i in range(20)}
     told.show(bad=0)
     async with kept_complete(told.answers):
@@ -220,7 +232,6 @@ async def test_a_breaker_that_would_open_turns_the_view_where_it_was_forgotten_m
                 msgspec.structs.replace(BUILT_IN["inference"].placement, min_score=number / 1000)
             )
         await a_while()
-        assert not told.opened
         assert not (await told.answers.judged(ask)).refused
 
 
@@ -229,7 +240,7 @@ async def test_a_node_that_cannot_be_counted_ends_nothing(
 ) -> None:
     monkeypatch.setattr(breakers, "PAUSE_S", 0.001)
     told.show(bad=10)
-    told.answers.breaker(scoring(0.5))
+    told.place()
     async with kept_complete(told.answers):
         broken: Any = None
         with capture_logs() as logs:
