@@ -12,7 +12,7 @@ import msgspec
 
 from fettle.allocator import plans as planning
 from fettle.allocator.likeness import alike
-from fettle.allocator.outcomes import Aborted, Allocated, Found, Taken, Unclear
+from fettle.allocator.outcomes import Aborted, Allocated, Found, Taken, Unclear, Unfinished
 from fettle.allocator.plans import Plan, Plans
 from fettle.allocator.profiles import CURRENT, Profile
 from fettle.allocator.pruning import hopeless
@@ -92,7 +92,7 @@ def allocating(
             yield
             since = clock()
             if search.steps > budget.steps or spent > budget.seconds:
-                raise Unclear(f"no result within {search.steps} search steps")
+                raise Unfinished(f"no result within {search.steps} search steps")
             if ask_again is not None and search.steps >= ask_again:
                 ask_again = None
                 if why := (yield from hopeless(claims, plans, books, profile)):
@@ -104,11 +104,16 @@ def allocating(
             return Allocated(Found.UNDECIDED, reason=why, steps=search.steps)
         return Allocated(Found.ERROR, reason=str(error), steps=search.steps)
     except Unclear as reason:
-        return Allocated(Found.UNDECIDED, reason=str(reason), steps=search.steps)
+        return Allocated(
+            Found.UNDECIDED,
+            reason=str(reason),
+            steps=search.steps,
+            bounded=isinstance(reason, Unfinished) and not books.beyond,
+        )
     if search.result is None:
         return _none(pools, "no combination of devices satisfies all requests", search.steps)
     if not profile.ordered and (why := _by_chance(plans, books)):
-        return Allocated(Found.UNDECIDED, reason=why, steps=search.steps)
+        return Allocated(Found.UNDECIDED, reason=why, steps=search.steps, bounded=not books.beyond)
     if why := _unwritable(search.result):
         return Allocated(Found.ERROR, reason=why, steps=search.steps)
     return Allocated(Found.FITS, search.result, steps=search.steps)

@@ -31,7 +31,8 @@ class Allocated(msgspec.Struct, frozen=True, gc=False):
     """`devices` in the order taken, claim by claim; `reason` for all but FITS.
 
     ERROR ends the scheduler's whole attempt for the pod, unless `on_node`: then only this node
-    fails. `steps` counts the calls that Kubernetes' allocator would make.
+    fails. `steps` counts the calls that Kubernetes' allocator would make. `bounded`: it is
+    undecided, but no other devices could be taken than those that were looked at.
     """
 
     found: Found
@@ -39,6 +40,7 @@ class Allocated(msgspec.Struct, frozen=True, gc=False):
     reason: str = ""
     on_node: bool = False
     steps: int = 0
+    bounded: bool = False
 
 
 class Aborted(Exception):
@@ -47,3 +49,7 @@ class Aborted(Exception):
 
 class Unclear(Exception):
     """The search came upon something that cannot be decided; `str()` says what."""
+
+
+class Unfinished(Unclear):
+    """The search took too long."""

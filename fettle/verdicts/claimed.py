@@ -118,9 +118,8 @@ class Allocator(msgspec.Struct, frozen=True):
         """Whether there is any allocation of acceptable devices."""
 
         def acceptable(device: DeviceView, wanted: Alternative) -> bool:
-            health = acceptance.tolerating(device.health, wanted.tolerations).health
-            unmet = acceptance.requirements.of_device(device).unmet
-            return not acceptance.refusal(health) and not unmet
+            choice = _choice("", device, wanted.tolerations, acceptance)
+            return not acceptance.refusal(choice.health) and not choice.met.unmet
 
         return (
             yield from allocating(
@@ -165,6 +164,10 @@ def claims_part(
                 "acceptable devices exist here, but the scheduler would not take them"
             )
         return part
+    if predicted.bounded and any(_turned_down(claims, node, acceptance)):
+        feasible = yield from allocator.searching(claims, node, acceptance)
+        if feasible.found is Found.NONE:
+            return _whichever(part, list(_turned_down(claims, node, acceptance)), acceptance)
     worst: Part | None = None
     for _ in range(takers if part.value is not None else 0):
         if predicted.found is not Found.FITS:
@@ -178,6 +181,38 @@ def claims_part(
     if takers:
         told = _then(part, worst) if allocator.explains and worst is not None else ""
         part.notes.append(_expected(takers) + told)
+    return part
+
+
+def _turned_down(
+    claims: Sequence[Claim], node: NodeView, acceptance: Acceptance
+) -> Iterator[Choice]:
+    """The node's devices that are not acceptable with the tolerations of some claim."""
+    tolerations = {each.tolerations for claim in claims for each in claim.alternatives()}
+    for pool in node.pools:
+        for device in pool.devices:
+            for tolerated in tolerations:
+                choice = _choice("", device, tolerated, acceptance)
+                if acceptance.refusal(choice.health) or choice.met.unmet:
+                    yield choice
+                    break
+
+
+def _whichever(part: Part, turned_down: Sequence[Choice], acceptance: Acceptance) -> Part:
+    """Which devices it would get is undecided, and without any of these it can get none."""
+    refused = [choice for choice in turned_down if acceptance.refusal(choice.health)]
+    told = "which devices it would get is not decided, and there are not enough acceptable ones"
+    part.refusals, part.required = [], []
+    if refused:
+        worst = min(refused, key=lambda choice: choice.health.proven)
+        part.refusals.append(f"{told}: {worst.device} is {acceptance.refusal(worst.health)}")
+        part.keys = frozenset(choice.device.driver for choice in refused)
+        part.held = any(choice.health.held for choice in refused)
+    else:
+        first = turned_down[0]
+        part.required.append(
+            f"{told}: {first.device} does not meet the policy: {first.met.unmet[0]}"
+        )
     return part
 
 

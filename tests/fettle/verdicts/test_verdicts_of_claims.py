@@ -3,22 +3,24 @@
 import msgspec
 import pytest
 
+from fettle.allocator import Budget
 from fettle.allocator.profiles import Features, Profile
 from fettle.asks.asks import Ask, Bound, Units
-from fettle.asks.claims import Alternative, Claim, Held, Request
+from fettle.asks.claims import Alternative, Claim, Constraint, Held, Request
 from fettle.model import State
-from fettle.policy import Unknown
+from fettle.policy import Policy, Unknown
 from fettle.selectors import outcomes
 from fettle.selectors.outcomes import Outcome
 from fettle.verdicts.acceptance import Acceptance
 from fettle.verdicts.claimed import Allocator
-from fettle.verdicts.verdicts import judge
-from fettle.view import DeviceView
-from fettle.wire import core
+from fettle.verdicts.verdicts import Verdict, judge
+from fettle.view import DeviceView, NodeView
+from fettle.wire import core, resource
 from fettle.wire.resource import DeviceTaint, DeviceToleration
 from tests.fettle import building as b
 from tests.fettle.verdicts.judged import (
     INFERENCE,
+    SCAVENGER,
     TRAINING,
     every_device,
     request,
@@ -227,3 +229,64 @@ def test_which_device_a_pod_gets_after_others_is_told_only_where_it_is_explained
     answer = verdict(waiting, node)
     assert answer.value == pytest.approx(0.85)
     assert answer.notes == ("1 pod with the same needs may be placed here first",)
+
+
+def in_two_slices(*devices: DeviceView) -> NodeView:
+    pool = msgspec.structs.replace(b.pool(*devices), slices=(2, 2))
+    return b.node(pools=(pool,))
+
+
+def of_series(score: float) -> list[DeviceView]:
+    """Forty, of which the last two have a value in common."""
+    return [
+        b.device(
+            f"{score:g}-{number}",
+            score,
+            attributes={
+                "series": resource.DeviceAttribute(int_=min(number, 38) + int(100 * score))
+            },
+        )
+        for number in range(40)
+    ]
+
+
+UNORDERED = Allocator(every_device, Profile(ordered=False))
+SHORT = Allocator(every_device, budget=Budget(steps=20, prune_after=None))
+LIKE_ONES = Claim("gpu", (wanted("r", 2),), (Constraint(f"{b.DRIVER}/series"),))
+
+
+@pytest.mark.parametrize(
+    ("allocator", "claim", "why"),
+    [
+        (UNORDERED, Claim("gpu", (wanted("r"),)), "visits slices in no fixed order"),
+        (SHORT, LIKE_ONES, "no result within"),
+    ],
+)
+def test_where_it_is_undecided_which_devices_a_pod_gets_there_must_be_acceptable_ones(
+    allocator: Allocator, claim: Claim, why: str
+) -> None:
+    dead, sound = of_series(0.0), of_series(1.0)
+
+    def judged(policy: Policy, *devices: DeviceView) -> Verdict:
+        ask = Ask(policy, claims=(claim,))
+        return judge(ask, in_two_slices(*devices), Acceptance(policy.placement), allocator)
+
+    for open_ in (judged(TRAINING, *dead, *sound), judged(SCAVENGER, *sound)):
+        assert open_.fits
+        assert why in open_.undecided[0]
+    closed = judged(TRAINING, *dead)
+    assert not closed.fits
+    assert why in closed.undecided[0]
+    assert closed.refusals == (
+        "which devices it would get is not decided, and there are not enough acceptable ones: "
+        "gpu.example.com/n/0-0 is Unhealthy (0.00): a fault",
+    )
+
+
+def test_an_unclear_pool_may_hold_acceptable_devices_whatever_the_others_are() -> None:
+    unclear = msgspec.structs.replace(b.pool(name="z"), unclear="a field of the future")
+    dead = msgspec.structs.replace(b.pool(b.device("a", 0.0), b.device("b", 0.0)), slices=(2, 2))
+    node = b.node(pools=(dead, unclear))
+    answer = judge(request(TRAINING), node, Acceptance(TRAINING.placement), UNORDERED)
+    assert answer.fits
+    assert answer.undecided
