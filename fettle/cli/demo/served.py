@@ -1,5 +1,6 @@
 """A Fettle of the demo's own, in a process of its own, and the calls a scheduler would make."""
 
+import os
 import socket
 import subprocess
 import sys
@@ -25,7 +26,8 @@ class Served:
         self.browse = f"http://127.0.0.1:{browse}"
         self._log = log
         self._command = [
-            *(sys.executable, "-m", "fettle.cli.demo.server", "serve", "extender", "webhook"),
+            *(sys.executable, "-m", "fettle.cli.demo.server", str(os.getpid())),
+            *("serve", "extender", "webhook"),
             *("--snapshot", str(snapshot)),
             *("--extender-listen", f"127.0.0.1:{extender}"),
             *("--webhook-listen", f"127.0.0.1:{webhook}"),
