@@ -1,10 +1,13 @@
-"""What others on the loop get to do while something works."""
+"""What others on the loop get to do while something works, and how long it takes."""
 
 import asyncio
 from collections.abc import Awaitable
 from typing import TypeVar
 
 T = TypeVar("T")
+
+_TICK_S = 0.01
+_LONGEST_TICK_S = 0.05
 
 
 async def turns_during(work: Awaitable[T]) -> tuple[T, int]:
@@ -20,5 +23,25 @@ async def turns_during(work: Awaitable[T]) -> tuple[T, int]:
     task = asyncio.create_task(other())
     try:
         return await work, turns
+    finally:
+        task.cancel()
+
+
+async def time_taken(work: Awaitable[T]) -> tuple[T, float]:
+    """What the work comes to, and the seconds it took, of which those in which this process was not
+    run do not count: bounds on them hold on a machine that others use too."""
+    seconds = 0.0
+    clock = asyncio.get_running_loop().time
+
+    async def ticking() -> None:
+        nonlocal seconds
+        while True:
+            began = clock()
+            await asyncio.sleep(_TICK_S)
+            seconds += min(clock() - began, _LONGEST_TICK_S)
+
+    task = asyncio.create_task(ticking())
+    try:
+        return await work, seconds
     finally:
         task.cancel()

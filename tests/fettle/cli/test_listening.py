@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import socket
 import sys
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from types import ModuleType
@@ -19,6 +18,7 @@ from fettle.cli import listening
 from fettle.cli.listening import Address, AppListener, ExtenderListener, Listener, parse
 from fettle.errors import SettingsError
 from tests.controlplane.processes import free_port
+from tests.fettle.others import time_taken
 
 
 class _Kept(Connections):
@@ -179,7 +179,7 @@ async def _serving(app: web.Application) -> AppListener:
 async def test_a_review_that_comes_on_a_kept_connection_while_we_stop_is_answered_as_the_last(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(listening, "LINGER_S", 5.0)
+    monkeypatch.setattr(listening, "LINGER_S", 60.0)
     app = web.Application()
     app.router.add_post("/mutate", _echo)
     listener = await _serving(app)
@@ -201,9 +201,10 @@ async def test_an_answer_that_never_comes_does_not_hold_the_end_up(
 ) -> None:
     monkeypatch.setattr(listening, "LINGER_S", 0.1)
     monkeypatch.setattr(listening, "DRAIN_S", 2.0)
-    released = asyncio.Event()
+    asked, released = asyncio.Event(), asyncio.Event()
 
     async def stubborn(_request: web.Request) -> web.Response:
+        asked.set()
         while not released.is_set():
             with suppress(asyncio.CancelledError):
                 await released.wait()
@@ -214,9 +215,8 @@ async def test_an_answer_that_never_comes_does_not_hold_the_end_up(
     listener = await _serving(app)
     async with ClientSession() as client:
         asking = asyncio.create_task(client.get(f"http://{listener.address}/"))
-        await asyncio.sleep(0.05)
-        began = time.monotonic()
-        await listener.stop()
-        assert time.monotonic() - began < 3.5
+        await asked.wait()
+        _, seconds = await time_taken(listener.stop())
+        assert seconds < 3.5
         released.set()
         await asyncio.gather(asking, return_exceptions=True)

@@ -30,7 +30,7 @@ async def briefly() -> None:
 
 
 async def watched(parts: Parts) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         await parts.watch()
 
 

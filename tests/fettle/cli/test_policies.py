@@ -21,11 +21,11 @@ spec: {placement: {minScore: 0.99, degraded: Refuse, aggregate: Min}}
 def explained(served: Served, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "fettle", "explain", "policy", *arguments]
     return subprocess.run(
-        [*command, "--server", served.browse], capture_output=True, text=True, timeout=30
+        [*command, "--server", served.browse], capture_output=True, text=True, timeout=60
     )
 
 
-def soon(look: Callable[[], Any], timeout_s: float = 10.0) -> Any:
+def soon(look: Callable[[], Any], timeout_s: float = 30.0) -> Any:
     """What the look finds, once it is something."""
     deadline = time.monotonic() + timeout_s
     while not (found := look()):

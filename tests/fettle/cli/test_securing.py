@@ -152,14 +152,14 @@ async def test_a_new_client_authority_is_read_and_a_broken_one_is_not(
     other = issuing.root("other", now_s=time.time(), lifetime_s=3600).certificate
     async with kept(served):
         clients.write_bytes(b"broken")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while not served.notes():
                 await asyncio.sleep(0.01)
         (note,) = served.notes()
         assert note.startswith("extender: client CA not reloaded, the old one stays: the client CA")
         assert served.serving.client_ca not in (b"broken", other)
         clients.write_bytes(other)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while served.serving.client_ca != other:
                 await asyncio.sleep(0.01)
     assert served.notes() == []
@@ -203,7 +203,7 @@ async def test_certificates_are_kept_fresh_after_a_proxy_answered_for_a_while(
         assert leaf(served) == before
         api.remove("secrets", secret)
         api.pages.clear()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while leaf(served) == before:
                 await asyncio.sleep(0.01)
 
@@ -224,7 +224,7 @@ async def test_a_certificate_that_expires_since_it_cannot_be_renewed_is_told_wit
     listener = "extender" if kind is SelfSignedExtender else "webhook"
     async with kept(served):
         clock.now_s += 8 * issuing.DAY_S
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while not served.notes():
                 await asyncio.sleep(0.01)
         said = served.problem()
@@ -232,7 +232,7 @@ async def test_a_certificate_that_expires_since_it_cannot_be_renewed_is_told_wit
         assert "it cannot be renewed: " in said
         assert "secrets" in said
         api.forbidden.clear()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while served.notes():
                 await asyncio.sleep(0.01)
         assert served.problem() == ""

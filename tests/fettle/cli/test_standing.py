@@ -46,7 +46,7 @@ async def publisher(tmp_path: Path) -> AsyncIterator[Publisher]:
 
 async def silent(standing: Standing) -> str:
     """What is said once a source counts as silent."""
-    async with asyncio.timeout(4):
+    async with asyncio.timeout(20):
         while "silent" not in (said := standing.problem()):
             await asyncio.sleep(0.01)
     return said

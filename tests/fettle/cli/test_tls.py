@@ -54,7 +54,7 @@ class Secured:
         body = json.dumps({"Pod": {"metadata": {"name": "p"}}, "NodeNames": ["n"]}).encode()
         url = f"https://127.0.0.1:{self.port}/filter"
         request = urllib.request.Request(url, body)
-        with urllib.request.urlopen(request, context=context, timeout=10) as reply:
+        with urllib.request.urlopen(request, context=context, timeout=30) as reply:
             return int(reply.status)
 
     def _leaf(self, name: str, usage: Usage, issuer: Pair | None = None) -> Pair:
@@ -72,7 +72,7 @@ def secured(tmp_path: Path, snapshot: Path) -> Iterator[Secured]:
     made = Secured(tmp_path, snapshot)
     yield made
     made.process.terminate()
-    made.process.communicate(timeout=10)
+    made.process.communicate(timeout=30)
 
 
 def test_the_scheduler_is_answered_and_nobody_else(secured: Secured) -> None:
