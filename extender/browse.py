@@ -138,7 +138,8 @@ class Browse:
 
     async def devices(self, request: web.Request) -> web.Response:
         """Every node with its devices, and those of the network; ?unsound=true: only those that
-        there is evidence about. `problems` say why more may be wrong than is known.
+        there is evidence about, or that are not Healthy. `problems` say why more may be wrong than
+        is known.
         """
         if not _local(request):
             return _json({"error": _LOCAL_ONLY}, 403)

@@ -4,8 +4,10 @@ Reasons are made where they are found, and put together here. The dictionaries a
 and `/devices` answer and what the command line prints.
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
+from datetime import UTC, datetime
 from itertools import chain
 from typing import Any
 
@@ -13,13 +15,13 @@ import msgspec
 
 from fettle.asks.asks import Ask
 from fettle.asks.claims import ALL
-from fettle.model import DeviceId, Health
+from fettle.model import DeviceId, Health, State
 from fettle.policies import Resolved
 from fettle.slicing import pause
 from fettle.verdicts.parts import Choice
 from fettle.verdicts.taken import counted, lacking
 from fettle.verdicts.verdicts import Verdict
-from fettle.view import DeviceView, NodeView, PoolView, UnitView, View
+from fettle.view import DeviceView, NodeView, PluginView, PoolView, UnitView, View
 from fettle.wire import core
 
 
@@ -35,6 +37,7 @@ def health(value: Health) -> dict[str, Any]:
         "state": str(value.state),
         "since": value.since,
         "held": value.held,
+        "kept": _kept(value),
         "evidence": [
             {
                 "text": w.evidence.text,
@@ -50,6 +53,18 @@ def health(value: Health) -> dict[str, Any]:
             for w in value.evidence
         ],
     }
+
+
+_DAY_S, _YEAR_9999 = 86_400.0, 253_370_764_800.0
+
+
+def _kept(value: Health) -> str | None:
+    """What keeps a state that is worse than the score alone would make it, in words."""
+    if (kept := value.kept) is None or not value.since <= kept.until <= _YEAR_9999:
+        return str(kept) if kept is not None else None
+    whole_minute = 60.0 * math.ceil(kept.until / 60.0)
+    form = "%H:%M" if kept.until - value.since <= _DAY_S else "%Y-%m-%d %H:%M"
+    return f"{kept} until {datetime.fromtimestamp(whole_minute, UTC):{form}} UTC"
 
 
 def ask(value: Ask) -> dict[str, Any]:
@@ -184,11 +199,16 @@ def unasked(scheduler: str, named: Collection[str]) -> str:
 def _units(node: NodeView, resources: Sequence[str]) -> Iterator[dict[str, Any]]:
     for plugin in filter(None, map(node.plugins.get, resources)):
         for one in plugin.units:
-            if one.health.evidence:
-                yield {"resource": plugin.resource, **_unit(one)}
+            if _speaks(one.health):
+                yield {"resource": plugin.resource, **_unit(one, plugin)}
 
 
-def _unit(one: UnitView) -> dict[str, Any]:
+def _speaks(value: Health) -> bool:
+    """Whether there is anything to say of it: a state may outlive all evidence."""
+    return bool(value.evidence) or value.state is not State.HEALTHY
+
+
+def _unit(one: UnitView, plugin: PluginView) -> dict[str, Any]:
     """`count`: how many units of the resource it is, of which no pod is given the `withdrawn`;
     `allocated`: live pods are known to hold some. `about` says what is special of it."""
     return {
@@ -196,14 +216,15 @@ def _unit(one: UnitView) -> dict[str, Any]:
         "count": one.count,
         "withdrawn": one.withdrawn,
         "allocated": one.allocated > 0,
-        "about": _about(one),
+        "about": _about(one, plugin),
         **health(one.health),
     }
 
 
-def _about(one: UnitView) -> str:
+def _about(one: UnitView, plugin: PluginView) -> str:
     """What is special of a unit, in words; "" if nothing is."""
-    withdrawn = "withdrawn by the device plugin" if one.withdrawn else ""
+    how = "withdrawn" if plugin.counts_withdrawn else "no longer offered"
+    withdrawn = f"{how} by the device plugin" if one.withdrawn else ""
     if one.alternatives:
         units = "1 unit" if one.count == 1 else f"{one.count} units"
         return f"counts as {units}, it may be of {' or '.join(one.alternatives)} instead"
@@ -265,10 +286,12 @@ def reason(value: dict[str, Any]) -> str:
     judged = (*value["devices"], value["health"], *given)
     evidence = [e for one in judged for e in one["evidence"]]
     told = max(evidence, key=lambda e: e["weight"])["text"] if evidence else ""
+    kept = (f"{one['state']} ({one['kept']})" for one in judged if one.get("kept"))
     tolerated = dict.fromkeys(f"taint {t}" for d in value["devices"] for t in d["tolerated"])
     parts = (
         *_given_devices(value),
         f"tolerated: {', '.join(tolerated)}" if tolerated else "",
+        next(kept, ""),
         told,
         *value["notes"],
     )
@@ -295,7 +318,8 @@ def _given_devices(value: dict[str, Any]) -> Iterator[str]:
 
 def devices(view: View, *, only_unsound: bool = False) -> list[dict[str, Any]]:
     """Every node with its resources and own devices; with `only_unsound`, those that there is
-    evidence about. `withheld` is why a device cannot be taken now, None if its pool is whole.
+    evidence about, or that are not Healthy. `withheld` is why a device cannot be taken now, None
+    if its pool is whole.
 
     Network devices belong to no node (`network_devices`).
     """
@@ -346,7 +370,7 @@ def _published(
             ((device, None) for device in pool.devices),
             ((device, why) for device in pool.withheld),
         ):
-            is_wanted = device.health.evidence or not only_unsound
+            is_wanted = not only_unsound or _speaks(device.health)
             if is_wanted and bool(device.published.local) == local:
                 yield device, withheld
 
@@ -375,13 +399,13 @@ def _node(node: NodeView, *, only_unsound: bool) -> dict[str, Any] | None:
             "resource": plugin.resource,
             "capacity": plugin.capacity,
             "allocatable": plugin.allocatable,
-            "units": list(map(_unit, plugin.units)),
+            "units": [_unit(one, plugin) for one in plugin.units],
         }
         for plugin in node.plugins.values()
     ]
-    if not listed and not resources and not node.health.evidence:
+    if not listed and not resources and not _speaks(node.health):
         return None
-    speaks = node.health.evidence or listed or any(r["units"] for r in resources)
+    speaks = _speaks(node.health) or listed or any(r["units"] for r in resources)
     if only_unsound and not speaks:
         return None
     return {

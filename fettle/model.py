@@ -136,9 +136,27 @@ class Weighed(msgspec.Struct, frozen=True, gc=False):
     weight: float
 
 
+class Kept(msgspec.Struct, frozen=True, gc=False):
+    """Why a state is worse than its score alone would make it, and which state is to follow.
+
+    Hysteresis: it is left from `score` on. Else its minimum dwell, which lasts `until` then.
+    """
+
+    then: State
+    score: float = 0.0
+    until: float = 0.0
+
+    def __str__(self) -> str:
+        if self.until:
+            return "held by the minimum dwell"
+        again = " again" if self.then is State.HEALTHY else ""
+        return f"{self.then}{again} from {self.score:.2f}"
+
+
 class Health(msgspec.Struct, frozen=True, gc=False):
     """How healthy a device or node is, and why: `evidence` is sorted, the heaviest first.
 
+    `kept` is why its state is worse than the score alone would make it; None where it is not.
     `held` is true where an operator's hold takes part, which a breaker never overrides. `provoked`
     is the part of the score that is lost only to what tenants could cause: it affects the score,
     but neither the state nor what a policy refuses for.
@@ -150,6 +168,7 @@ class Health(msgspec.Struct, frozen=True, gc=False):
     evidence: tuple[Weighed, ...] = ()
     held: bool = False
     provoked: float = 0.0
+    kept: Kept | None = None
 
     @property
     def proven(self) -> float:

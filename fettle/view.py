@@ -120,6 +120,12 @@ class PluginView(msgspec.Struct, frozen=True, gc=False):
         """How many units the device plugin has withdrawn, known by name or not."""
         return max(0, self.capacity - self.allocatable)
 
+    @property
+    def counts_withdrawn(self) -> bool:
+        """Whether its capacity counts the units that are withdrawn by name: a device plugin that
+        started anew without a lost GPU has less of it."""
+        return sum(unit.withdrawn for unit in self.units) <= self.withdrawn
+
 
 class NodeView(msgspec.Struct, frozen=True, gc=False):
     """A node: its own health (every device on it inherits that), its pools and plugin resources.

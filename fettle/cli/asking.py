@@ -2,12 +2,14 @@
 
 import json
 import urllib.parse
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import click
 
 from fettle import explain
 from fettle.cli.calling import Answered, call_json, console
+from fettle.cli.grouping import badness, is_well, span, speaks, together
 from fettle.errors import FettleError
 
 
@@ -83,52 +85,87 @@ def explain_policy(server: str, name: str, output: str) -> None:
             out.print(f"{what}: {escape(', '.join(data[what]))}")
 
 
-_COLOURS = {"fits": "green", "undecided": "yellow", "no fit": "magenta", "refused": "red"}
+_COLOURS = {"refused": "red", "no fit": "magenta", "undecided": "yellow", "fits": "green"}
 
 
 def verdict_table(nodes: dict[str, Any]) -> Any:
-    """Nodes with score, verdict and reason; those that can be used first, by score."""
+    """Nodes with score, verdict and reason: the refused first, then by score, the lowest first."""
     from rich.markup import escape
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
     for column in ("NODE", "SCORE", "VERDICT", "REASON"):
         table.add_column(column, overflow="fold", justify="right" if column == "SCORE" else "left")
-    words = {name: explain.word(v) for name, v in nodes.items()}
     ranks = list(_COLOURS)
-    for name, v in sorted(
-        nodes.items(), key=lambda i: (ranks.index(words[i[0]]), -i[1]["score"], i[0])
-    ):
-        word = words[name]
-        score = str(v["score"]) if v["fits"] else "–"
-        shown = f"[{_COLOURS[word]}]{word}[/]"
-        table.add_row(escape(name), score, shown, escape(explain.reason(v)))
+    rows = [(name, explain.word(v), v, explain.reason(v)) for name, v in nodes.items()]
+    rows.sort(key=lambda row: (ranks.index(row[1]), row[2]["score"], row[0]))
+
+    def alike(row: tuple[str, str, dict[str, Any], str]) -> tuple[str, str] | None:
+        _, word, v, reason = row
+        return (word, reason) if word == "fits" and is_well(v["health"]) else None
+
+    for group in together(rows, alike):
+        name, word, v, reason = group[0]
+        where = name if len(group) == 1 else f"{len(group)} nodes"
+        score = span(str(row[2]["score"]) for row in group) if v["fits"] else "–"
+        table.add_row(escape(where), score, f"[{_COLOURS[word]}]{word}[/]", escape(reason))
     return table
 
 
+class _Told(NamedTuple):
+    """What is said of a node, or of a unit or device of it."""
+
+    what: str
+    health: dict[str, Any]
+    lines: list[str]
+    is_node: bool = False
+
+
 def print_evidence(out: Any, nodes: dict[str, Any]) -> None:
-    """The evidence about each node, and about its units and devices. A device that several nodes
-    can use is shown once.
+    """The evidence about each node, and about its units and devices, the worst first. A device that
+    several nodes can use is shown once.
     """
     from rich.markup import escape
 
+    told = [one for one in _evidence(nodes) if one.lines or one.health.get("kept")]
+    told.sort(key=lambda one: badness(one.health))
+    for group in together(told, _said):
+        first = group[0]
+        what, lines = first.what, first.lines
+        if len(group) > 1:
+            what = f"{len(group)} nodes"
+            lines = [
+                f"{e['text']}  [{e['family']}, {e['source']}]" for e in first.health["evidence"]
+            ]
+        kept = f"; {first.health['kept']}" if first.health.get("kept") else ""
+        score = span(f"{one.health['score']:.2f}" for one in group)
+        out.print(f"\n{escape(what)}: {first.health['state']} {score}{kept}")
+        for line in lines:
+            out.print("  " + escape(line))
+
+
+def _said(one: _Told) -> tuple[str, ...] | None:
+    """What a node that is well says, but for times and who says it."""
+    if not one.is_node or not is_well(one.health):
+        return None
+    return tuple(e["text"] for e in one.health["evidence"])
+
+
+def _evidence(nodes: dict[str, Any]) -> Iterator[_Told]:
     devices: set[str] = set()
     for name, v in nodes.items():
         own = evidence_lines(v["health"]["evidence"])
-        told = [(name, v["health"], own)]
+        yield _Told(name, v["health"], own, is_node=True)
         for unit in v.get("units", ()):
-            lines = _beside(own, unit)
             about = f" ({unit['about']})" if unit.get("about") else ""
-            told.append((f"{unit['resource']} {unit['unit']} on {name}{about}", unit, lines))
+            yield _Told(
+                f"{unit['resource']} {unit['unit']} on {name}{about}", unit, _beside(own, unit)
+            )
         for device in v["devices"]:
-            if device["device"] not in devices and (lines := _beside(own, device)):
+            lines = _beside(own, device)
+            if device["device"] not in devices and (lines or device.get("kept")):
                 devices.add(device["device"])
-                told.append((f"{device['device']} on {name}", device, lines))
-        for what, health, lines in told:
-            if lines:
-                out.print(f"\n{escape(what)}: {health['state']} {health['score']:.2f}")
-            for line in lines:
-                out.print("  " + escape(line))
+                yield _Told(f"{device['device']} on {name}", device, lines)
 
 
 def _beside(own: list[str], health: dict[str, Any]) -> list[str]:
@@ -176,25 +213,52 @@ def print_devices(data: dict[str, Any], *, everything: bool) -> None:
         out.print(f"[yellow]cannot be read: {escape(text)}[/]")
 
 
+class _Row(NamedTuple):
+    """`kind` is what it is counted as where many say the same; "" where it is always named."""
+
+    where: str
+    what: str
+    kind: str
+    health: dict[str, Any]
+
+    @property
+    def why(self) -> str:
+        first = (self.health.get(part) for part in ("about", "withheld", "kept"))
+        said = (e["text"] for e in self.health["evidence"])
+        return "; ".join(filter(None, (*first, *said)))
+
+
+_NODE = "(node)"
+
+
 def device_table(data: dict[str, Any], *, everything: bool) -> Any:
-    """Nodes, units and devices, with what is special of each and its evidence."""
+    """Nodes, units and devices, the worst first, with what is special of each and its evidence.
+
+    Unless everything is asked for, those that are Healthy and say the same are one row.
+    """
     from rich.markup import escape
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
     for column in ("NODE", "DEVICE", "SCORE", "STATE", "WHY"):
         table.add_column(column, overflow="fold", justify="right" if column == "SCORE" else "left")
-    rows = [
-        (node["node"], what, health)
-        for node in data["nodes"]
-        for what, health in _rows(node, everything=everything)
-    ]
-    rows += [(_used_by(device["nodes"]), device["device"], device) for device in data["network"]]
-    for where, what, health in rows:
-        said = [e["text"] for e in health["evidence"]]
-        why = "; ".join(filter(None, (health.get("about"), health.get("withheld"), *said)))
-        score = f"{health['score']:.2f}"
-        table.add_row(escape(where), escape(what), score, health["state"], escape(why))
+    rows = [row for node in data["nodes"] for row in _rows(node, everything=everything)]
+    rows += [_Row(_used_by(d["nodes"]), d["device"], "", d) for d in data["network"]]
+    rows.sort(key=lambda row: badness(row.health))
+
+    def alike(row: _Row) -> tuple[str, str] | None:
+        counted = row.kind and is_well(row.health) and not everything
+        return (row.kind, row.why) if counted else None
+
+    for group in together(rows, alike):
+        first = group[0]
+        where, what = first.where, first.what
+        if len(group) > 1:
+            nodes = {row.where for row in group}
+            where = f"{len(nodes)} nodes" if len(nodes) > 1 else where
+            what = _NODE if first.kind == _NODE else f"{len(group)} of {first.kind}"
+        score = span(f"{row.health['score']:.2f}" for row in group)
+        table.add_row(escape(where), escape(what), score, first.health["state"], escape(first.why))
     return table
 
 
@@ -202,11 +266,13 @@ def _used_by(nodes: list[str]) -> str:
     return nodes[0] if len(nodes) == 1 else f"({len(nodes)} nodes)"
 
 
-def _rows(node: dict[str, Any], *, everything: bool) -> list[tuple[str, dict[str, Any]]]:
-    rows: list[tuple[str, dict[str, Any]]] = []
-    if node["evidence"] or (everything and not node["devices"]):
-        rows.append(("(node)", node))
+def _rows(node: dict[str, Any], *, everything: bool) -> Iterator[_Row]:
+    name = node["node"]
+    if speaks(node) or (everything and not node["devices"]):
+        yield _Row(name, _NODE, _NODE, node)
     for resource in node["resources"]:
-        rows += [(f"{resource['resource']} {u['unit']}", u) for u in resource["units"]]
-    rows += [(d["device"], d) for d in node["devices"] if d["evidence"] or everything]
-    return rows
+        kind = resource["resource"]
+        yield from (_Row(name, f"{kind} {u['unit']}", kind, u) for u in resource["units"])
+    for device in node["devices"]:
+        if everything or speaks(device):
+            yield _Row(name, device["device"], device["device"].split("/")[0], device)

@@ -144,7 +144,7 @@ def policy(name: str, server: str, output: str) -> None:
 @_SERVER
 @_OUTPUT
 def devices(everything: bool, server: str, output: str) -> None:
-    """Devices that there is evidence about, with scores, states and reasons."""
+    """Devices that are not Healthy or that there is evidence about, the worst first, with why."""
     from fettle.cli import asking
 
     asking.devices(server, output, everything=everything)

@@ -43,9 +43,11 @@ from fettle.observing.metrics import (
     PolicyMetrics,
     PredictionMetrics,
     SelectorMetrics,
+    StewardMetrics,
     ViewMetrics,
     make_registry,
 )
+from fettle.observing.turns import log_turns
 from fettle.selectors.engine import SelectorEngine
 from fettle.settings import Settings
 from fettle.settings_file import load
@@ -152,6 +154,7 @@ class House:
             self._publisher,
             watched=self._kinds,
             on_put=self._on_put,
+            on_view=(log_turns,),
         )
         self._standing.notes += [self._answers.follows, self._answers.open_breakers]
         await self._engine.start()
@@ -350,6 +353,7 @@ class House:
             namespace=self._settings.namespace or session.namespace,
             identity=identity(),
             settings=self._settings.steward,
+            metrics=StewardMetrics(self._registry),
         )
 
 

@@ -16,7 +16,7 @@ import structlog
 
 from fettle.inventory.inventory import Inventory
 from fettle.slicing import in_slices, pause
-from fettle.view import Publisher, Source
+from fettle.view import Publisher, Source, View
 from fettle.wire import kinds
 from fettle.wire.changes import (
     Bad,
@@ -40,6 +40,10 @@ MAX_WAITING = 64
 """Batches of changes a feed may be ahead of the writer."""
 
 
+Follow = Callable[[View, View, frozenset[str]], None]
+"""Hears of a view: the one before, itself, and the names of the nodes that changed."""
+
+
 class Writer:
     """A `Sink`; `run` until cancelled."""
 
@@ -50,10 +54,12 @@ class Writer:
         clock: Callable[[], float] = time.time,
         watched: Iterable[Kind] = kinds.KINDS,
         on_put: Collection[Callable[[WireObject], None]] = (),
+        on_view: Collection[Follow] = (),
     ) -> None:
         """`clock` is compared with times of API objects, in Unix seconds. `on_put` hear of each
-        object before a view shows it."""
+        object before a view shows it, `on_view` of each view once it is published."""
         self._on_put = on_put
+        self._on_view = on_view
         self._inventory = inventory
         self._publisher = publisher
         self._clock = clock
@@ -82,7 +88,7 @@ class Writer:
                 self._inventory.age(now)
                 aged_at = now
             await in_slices(partial(self._refresh, now))
-            self._publish()
+            await self._publish()
             published_at = time.monotonic()
             if not frozen:
                 # What was loaded stays: collections need not walk it again and again.
@@ -101,12 +107,20 @@ class Writer:
                 return
         await in_slices(partial(self._fold, first))
 
-    def _publish(self) -> None:
+    async def _publish(self) -> None:
         sources = self._publisher.sources
         served = {name: source.synced and source.served for name, source in sources.items()}
-        view = self._inventory.view(self._publisher.view, synced=True, served=served)
-        if view is not None:
-            self._publisher.publish(view, self._inventory.settle())
+        before = self._publisher.view
+        view = self._inventory.view(before, synced=True, served=served)
+        if view is None:
+            return
+        changed = self._inventory.settle()
+        self._publisher.publish(view, changed)
+        for follow in self._on_view:
+            try:
+                await in_slices(partial(follow, before, view, changed))
+            except Exception:
+                _LOG.exception("a view cannot be followed")
 
     def _fold(self, changes: list[Change]) -> None:
         """These and those that wait after them, as one piece of work: many short ones in a row

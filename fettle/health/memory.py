@@ -70,7 +70,8 @@ def judge(
             state = State.UNKNOWN
             since = min(w.evidence.observed_at for w in said if w.evidence.kind is Kind.UNKNOWN)
     provoked = round(most - shown, scoring.DIGITS)
-    health = Health(shown, state, since, said, scoring.is_held(sure), provoked)
+    kept = states.kept(after, score, latched, settings)
+    health = Health(shown, state, since, said, scoring.is_held(sure), provoked, kept)
     return Judged(health, after, score, latched)
 
 

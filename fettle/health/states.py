@@ -8,7 +8,7 @@ hold none then, else nothing would be free at its all-clear.
 
 from typing import NamedTuple
 
-from fettle.model import State
+from fettle.model import Kept, State
 from fettle.settings import HealthSettings
 
 _SEVERITY = {State.HEALTHY: 0, State.DEGRADED: 1, State.UNHEALTHY: 2}
@@ -68,6 +68,17 @@ def following(
     if all_clear or now >= dwells_until(stay, settings):
         return Stay(state, now)
     return stay
+
+
+def kept(stay: Stay, score: float, latched: bool, settings: HealthSettings) -> Kept | None:
+    """What keeps a state that is worse than the score alone would make it; None if it is not."""
+    bound = left_at(stay.state, settings)
+    if bound is None or stay.state is afresh(score, latched, settings):
+        return None
+    then = within_bands(stay.state, score, latched, settings)
+    if then is not stay.state:
+        return Kept(then, until=dwells_until(stay, settings))
+    return Kept(within_bands(stay.state, bound, latched, settings), score=bound)
 
 
 def dwells_until(stay: Stay, settings: HealthSettings) -> float:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 
 import structlog
@@ -17,9 +18,8 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from fettle.model import DeviceId, State
-from fettle.slicing import pause
-from fettle.verdicts import draws
+from fettle.model import State
+from fettle.observing import counting
 from fettle.verdicts.alarms import Alarm
 from fettle.view import Publisher
 
@@ -41,6 +41,16 @@ LATENCY_BUCKETS_S = (
     1.0,
     2.5,
 )
+
+
+_ANY_VERB = ("passed", "echoed", "not_ready", "bad_input", "error")
+_DECISIONS = {
+    "filter": (*_ANY_VERB, "narrowed", "refused"),
+    "prioritize": _ANY_VERB,
+    "preempt": (*_ANY_VERB, "narrowed", "refused"),
+    "unknown": ("not_found",),
+}
+"""Results by verb. Each is a series from the start: `increase()` misses what begins at 1."""
 
 
 class ExtenderMetrics:
@@ -71,6 +81,11 @@ class ExtenderMetrics:
         # Kept, since finding a child by its labels costs more than counting.
         self._decision = lru_cache(maxsize=None)(decisions.labels)
         self._nodes = lru_cache(maxsize=None)(nodes.labels)
+        for verb, results in _DECISIONS.items():
+            for result in results:
+                self._decision(verb, result)
+        for result in ("allowed", "refused", "undecided", "unfit"):
+            self._nodes(result)
 
     def decided(self, verb: str, result: str) -> None:
         self._decision(verb, result).inc()
@@ -93,6 +108,8 @@ class PredictionMetrics:
             ["result"],
             registry=registry,
         )
+        for result in ("exact", "other_sound", "refused_device", "stale", "undecided"):
+            self._predictions.labels(result)
 
     def told(self, result: str) -> None:
         self._predictions.labels(result).inc()
@@ -122,6 +139,34 @@ class BreakerMetrics:
                 "breaker open: refusals by this policy are off in this pool, since they would "
                 "exclude too much of it"
             )
+
+
+class StewardMetrics:
+    """Whether this replica leads, and what it did then."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._leader = Gauge(
+            "fettle_steward_leader",
+            "1 while this replica holds the steward's lease and works, else 0.",
+            registry=registry,
+        )
+        self._wakeups = Counter(
+            "fettle_steward_wakeups",
+            "Times that pods which Fettle's refusal kept waiting were woken, some or many at once.",
+            registry=registry,
+        )
+
+    @contextmanager
+    def leading(self) -> Iterator[None]:
+        """While this replica leads."""
+        self._leader.set(1)
+        try:
+            yield
+        finally:
+            self._leader.set(0)
+
+    def woke(self) -> None:
+        self._wakeups.inc()
 
 
 class CertificateMetrics:
@@ -185,24 +230,7 @@ class ViewMetrics(Collector):
         return {s.name: now - s.contact_at for s in sources if s.synced and s.served}
 
     def _states(self) -> Metric:
-        counts: dict[tuple[str, str], int] = {}
-        network: dict[DeviceId, State] = {}
-        for node in self._publisher.view.nodes.values():
-            for plugin in node.plugins.values():
-                drawn = draws.allocatable(plugin)
-                for health, number in (*drawn.named, (node.health, drawn.rest)):
-                    key = (plugin.resource, health.state)
-                    counts[key] = counts.get(key, 0) + number
-            for pool in node.pools:
-                for device in pool.devices:
-                    if not device.published.local:  # seen by many nodes, and still one device
-                        network[device.id] = device.health.state
-                        continue
-                    key = (pool.driver, device.health.state)
-                    counts[key] = counts.get(key, 0) + 1
-            pause()
-        for id_, state in network.items():
-            counts[id_.driver, state] = counts.get((id_.driver, state), 0) + 1
+        counts = counting.devices(self._publisher.view)
         devices = GaugeMetricFamily(
             "fettle_devices",
             "Devices by kind and state; of device plugins, the units that may be allocated.",
@@ -210,7 +238,7 @@ class ViewMetrics(Collector):
         )
         for kind in sorted({k for k, _ in counts}):
             for state in State:
-                devices.add_metric([kind, state], counts.get((kind, state), 0))
+                devices.add_metric([kind, state], counts[kind, state])
         return devices
 
 

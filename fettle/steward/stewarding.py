@@ -7,12 +7,14 @@ import inspect
 import time
 from collections.abc import Awaitable, Callable, Set
 from contextlib import suppress
+from heapq import nsmallest
 
 import structlog
 
 from fettle.errors import ClusterError
 from fettle.kube.leasing import lead
 from fettle.kube.session import Session
+from fettle.observing.metrics import StewardMetrics
 from fettle.settings import StewardSettings
 from fettle.steward.nudging import Nudge
 from fettle.steward.waking import Allowed, Waking, waiting
@@ -26,6 +28,9 @@ _RETRY_S = 10.0
 REST = 4.0
 """A look is followed by a pause of so many times as long: many pods that wait, each with an ask of
 its own, are as many times the work of a whole fleet."""
+
+MOST_NAMED = 3
+"""Pods that are named in the log when they are woken."""
 
 log = structlog.get_logger(__name__)
 
@@ -42,6 +47,7 @@ class Steward:
         namespace: str,
         identity: str,
         settings: StewardSettings,
+        metrics: StewardMetrics,
         clock: Callable[[], float] = time.time,
         retry_s: float = _RETRY_S,
     ) -> None:
@@ -51,6 +57,7 @@ class Steward:
         self._namespace = namespace
         self._identity = identity
         self._settings = settings
+        self._metrics = metrics
         self._clock = clock
         self._retry_s = retry_s
         self._nudge = Nudge(session, namespace, settings.wake_claim)
@@ -68,7 +75,12 @@ class Steward:
         )
 
     async def work(self) -> None:
-        """What the leader does: at most one look and one wake-up each interval."""
+        """What the leader does."""
+        with self._metrics.leading():
+            await self._wake_as_views_turn()
+
+    async def _wake_as_views_turn(self) -> None:
+        """At most one look and one wake-up each interval."""
         interval_s = self._settings.wake_interval_seconds
         waking, view = Waking(interval_s), self._publisher.view
         while True:
@@ -104,7 +116,8 @@ class Steward:
                 log.warning("waiting pods cannot be woken", reason=self._said)
             return False
         self._said = ""
-        log.info("woke waiting pods", pods=len(due))
+        self._metrics.woke()
+        log.info("woke waiting pods", pods=len(due), names=_names(due))
         waking.woken(self._now())
         return True
 
@@ -119,3 +132,10 @@ class Steward:
             # One pod that cannot be judged must not keep the others asleep.
             log.exception("waiting pod cannot be judged", pod=pod.metadata.key)
             return frozenset()
+
+
+def _names(due: Set[str]) -> str:
+    """The first of these pods by name, and how many more there are."""
+    first = nsmallest(MOST_NAMED, due)
+    more = f" and {len(due) - len(first)} more" if len(due) > len(first) else ""
+    return ", ".join(key.rpartition("/")[0] for key in first) + more

@@ -64,4 +64,5 @@ def told(what: str, health: Health) -> str:
     """A state with the score that it is refused for and the heaviest evidence, for people."""
     proven = scoring.proven(health.evidence)
     top = f": {proven[0].evidence.text}" if proven else ""
-    return f"{what} ({health.proven:.2f}){top}"
+    kept = f"; {health.kept}" if health.kept is not None and what == health.state else ""
+    return f"{what} ({health.proven:.2f}{kept}){top}"

@@ -119,6 +119,9 @@ def _withdrawn(plugin: PluginView) -> list[str]:
     named = [unit.unit for unit in plugin.units if unit.withdrawn]
     if not named:
         return []
+    if not plugin.counts_withdrawn:
+        offers = f"no longer offered by the device plugin, which has {plugin.capacity}"
+        return [f"{plugin.resource}: {offers}: {', '.join(named)}"]
     known = sum(unit.withdrawn for unit in plugin.units)
     among = ":" if known == plugin.withdrawn else ", among them"
     count = f"{plugin.withdrawn} of {plugin.capacity} withdrawn by the device plugin"

@@ -9,8 +9,8 @@ import pytest
 from fettle import explain
 from fettle.asks.asks import Ask, Bound, Units
 from fettle.asks.claims import Alternative, Claim, Held, Request
-from fettle.cli.asking import evidence_lines, print_evidence
-from fettle.model import SOUND, Health, State, Weighed
+from fettle.cli.asking import evidence_lines, print_devices, print_evidence
+from fettle.model import SOUND, Health, Kept, State, Weighed
 from fettle.policies import Policies
 from fettle.policy import BUILT_IN
 from fettle.selectors.outcomes import MATCH
@@ -262,6 +262,92 @@ def test_a_withdrawn_unit_is_not_why_a_node_is_worth_what_it_is() -> None:
     assert "a fault" in evidence_line
 
 
+def test_units_that_a_plugin_no_longer_counts_are_not_told_as_a_part_of_what_it_has() -> None:
+    """One that started anew without a lost GPU has withdrawn none of those it has."""
+    before = b.node(gpus=7, units={"GPU-a": 0.25}, withdrawn=frozenset({"GPU-a"}))
+    plugin = msgspec.structs.replace(before.plugins[b.RESOURCE], capacity=7)
+    node = msgspec.structs.replace(before, plugins={b.RESOURCE: plugin})
+    ask = Ask(INFERENCE, units=(Units(b.RESOURCE, 1),))
+    note = f"{b.RESOURCE}: no longer offered by the device plugin, which has 7: GPU-a"
+    assert told(ask, node)["notes"] == [note]
+    (listed,) = explain.devices(b.view(node))
+    (unit,) = listed["resources"][0]["units"]
+    assert unit["about"] == "no longer offered by the device plugin"
+
+
+DWELLING = Health(1.0, State.UNHEALTHY, 50_000.0, kept=Kept(State.HEALTHY, until=50_601.0))
+BETWEEN = Health(0.85, State.DEGRADED, 50_000.0, kept=Kept(State.HEALTHY, score=0.9))
+
+
+@pytest.mark.parametrize(
+    ("health", "why"),
+    [
+        (SOUND, None),
+        (b.health(0.5), None),
+        (BETWEEN, "Healthy again from 0.90"),
+        (DWELLING, "held by the minimum dwell until 14:04 UTC"),
+        (
+            msgspec.structs.replace(DWELLING, kept=Kept(State.HEALTHY, until=200_000.0)),
+            "held by the minimum dwell until 1970-01-03 07:34 UTC",
+        ),
+        (
+            msgspec.structs.replace(DWELLING, kept=Kept(State.HEALTHY, until=1e18)),
+            "held by the minimum dwell",
+        ),
+    ],
+)
+def test_what_keeps_a_state_that_the_score_would_not_is_told(health: Health, why: str) -> None:
+    assert explain.health(health)["kept"] == why
+
+
+def test_what_is_not_healthy_is_listed_though_no_evidence_is_left(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    held = msgspec.structs.replace(b.device("gpu-0"), health=DWELLING)
+    fabric = msgspec.structs.replace(b.device("fab-0", local=""), health=DWELLING)
+    nodes = [
+        b.node("n1", own=DWELLING, gpus=1),
+        b.node("n2", pools=(b.pool(held), b.pool(fabric, name="all"))),
+        b.node("n3", gpus=1),
+    ]
+    view = b.view(*nodes)
+    data = {
+        "nodes": explain.devices(view, only_unsound=True),
+        "network": explain.network_devices(view, only_unsound=True),
+        "quarantined": {},
+    }
+    print_devices(data, everything=False)
+    heading, *rows = (line.split() for line in capsys.readouterr().out.splitlines())
+    assert heading[0] == "NODE"
+    why = ["held", "by", "the", "minimum", "dwell", "until", "14:04", "UTC"]
+    assert rows == [
+        ["n1", "(node)", "1.00", "Unhealthy", *why],
+        ["n2", "gpu.example.com/n/gpu-0", "1.00", "Unhealthy", *why],
+        ["n2", "gpu.example.com/n/fab-0", "1.00", "Unhealthy", *why],
+    ]
+
+
+def test_a_node_that_fits_says_what_keeps_it_in_a_worse_state_than_its_score() -> None:
+    value = told(Ask(INFERENCE, units=(Units(b.RESOURCE, 1),)), b.node(own=BETWEEN, gpus=8))
+    assert explain.word(value) == "fits"
+    assert explain.reason(value) == "Degraded (Healthy again from 0.90)"
+
+
+def test_the_units_of_an_ask_that_are_not_healthy_are_told_without_evidence_too() -> None:
+    plugin = PluginView(b.RESOURCE, 8, 8, (UnitView("GPU-a", DWELLING),))
+    node = msgspec.structs.replace(b.node(own=BETWEEN), plugins={b.RESOURCE: plugin})
+    ask = Ask(INFERENCE, units=(Units(b.RESOURCE, 8),))
+    answer = judge(ask, node, Acceptance(ask.policy.placement), Allocator(lambda *_: MATCH))
+    resolved = Policies().resolve({}, {}, {}, {})
+    value = explain.pod("ns/p", resolved, ask, {"n": answer}, b.view(node))["nodes"]["n"]
+    printed: list[str] = []
+    print_evidence(SimpleNamespace(print=printed.append), {"n": value})
+    assert printed == [
+        f"\n{b.RESOURCE} GPU-a on n: Unhealthy 1.00; held by the minimum dwell until 14:04 UTC",
+        "\nn: Degraded 0.85; Healthy again from 0.90",
+    ]
+
+
 @pytest.mark.parametrize(
     ("unit", "about"),
     [
@@ -281,7 +367,7 @@ def test_a_withdrawn_unit_is_not_why_a_node_is_worth_what_it_is() -> None:
     ],
 )
 def test_what_is_special_of_a_unit_is_told(unit: UnitView, about: str) -> None:
-    plugins = {"x": PluginView("x", 8, 8, (unit,))}
+    plugins = {"x": PluginView("x", 8, 8 - unit.withdrawn, (unit,))}
     node = msgspec.structs.replace(b.node(), plugins=plugins)
     (told_node,) = explain.devices(b.view(node))
     assert told_node["resources"][0]["units"][0]["about"] == about

@@ -14,7 +14,7 @@ from fettle import slicing
 from fettle.evidence import rules
 from fettle.evidence.reports import Report
 from fettle.feeds import writing
-from fettle.feeds.writing import Writer
+from fettle.feeds.writing import Follow, Writer
 from fettle.health import HealthBook
 from fettle.inventory.inventory import Inventory
 from fettle.model import State, Subject
@@ -44,11 +44,11 @@ WATCHED = (kinds.NODE, kinds.SLICE, kinds.POD)
 class House:
     """A running writer, the feed's side of it, and what it publishes."""
 
-    def __init__(self, book: HealthBook | None = None) -> None:
+    def __init__(self, book: HealthBook | None = None, *on_view: Follow) -> None:
         self.now = 1_000_000.0
         self.publisher = Publisher()
         inventory = Inventory(book or HealthBook(HealthSettings(), RULES), RULES)
-        self.writer = Writer(inventory, self.publisher, lambda: self.now, WATCHED)
+        self.writer = Writer(inventory, self.publisher, lambda: self.now, WATCHED, on_view=on_view)
 
     async def send(self, *changes: Change) -> None:
         await self.writer.send(list(changes))
@@ -246,3 +246,28 @@ async def test_an_object_that_we_fail_on_leaves_in_doubt_what_it_speaks_of() -> 
     assert not any(seen.allocated for seen in pool.devices)
     assert not other.unclear
     writing.cancel()
+
+
+async def test_whoever_follows_views_hears_of_each_with_the_one_before_and_stops_nothing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    heard: list[tuple[int, int, int, frozenset[str]]] = []
+
+    def follow(before: View, after: View, changed: frozenset[str]) -> None:
+        published = followed.publisher.view.generation
+        heard.append((before.generation, after.generation, published, changed))
+        raise RuntimeError("a bug")
+
+    followed = House(None, follow)
+    task = asyncio.create_task(followed.writer.run())
+    try:
+        await followed.sync(node("a"), node("b"))
+        await followed.send(node("b", allocatable=7))
+        await followed.newer(1)
+        async with asyncio.timeout(5):
+            while len(heard) < 2:
+                await asyncio.sleep(0.01)
+    finally:
+        task.cancel()
+    assert heard == [(0, 1, 1, frozenset({"a", "b"})), (1, 2, 2, frozenset({"b"}))]
+    assert "a bug" in capsys.readouterr().out

@@ -123,7 +123,7 @@ HEALTH: dict[str, Any] = {"score": 0.5, "state": State.UNKNOWN, "held": True, "p
 
 
 @pytest.mark.parametrize(
-    "field", [f.name for f in fields(Health) if f.name not in ("since", "evidence")]
+    "field", [f.name for f in fields(Health) if f.name not in ("since", "evidence", "kept")]
 )
 def test_every_field_of_health_that_counts_matters(field: str) -> None:
     (pool,) = FIRST.pools

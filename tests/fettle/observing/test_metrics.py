@@ -8,7 +8,9 @@ from structlog.testing import capture_logs
 from fettle.observing.metrics import (
     BreakerMetrics,
     ExtenderMetrics,
+    PredictionMetrics,
     SelectorMetrics,
+    StewardMetrics,
     ViewMetrics,
 )
 from fettle.verdicts.alarms import Alarm
@@ -113,3 +115,46 @@ def test_a_breaker_says_for_which_policy_and_pool_it_opened_and_why_it_closed() 
     assert [log["share"] for log in logs] == [0.25, 0.21, 0.1]
     assert logs[2]["event"].endswith(": refusals count again")
     assert registry.get_sample_value("fettle_breaker_open", {"pool": "gpu.example.com"}) == 1
+
+
+def counters(registry: CollectorRegistry, name: str) -> dict[tuple[str, ...], float]:
+    """The series of a counter, by the values of their labels."""
+    return {
+        tuple(sample.labels.values()): sample.value
+        for family in registry.collect()
+        for sample in family.samples
+        if sample.name == name
+    }
+
+
+def test_what_can_be_counted_is_there_before_it_happens() -> None:
+    """Else `increase()` misses the first time."""
+    registry = CollectorRegistry()
+    metrics = ExtenderMetrics(registry)
+    PredictionMetrics(registry)
+    decisions = counters(registry, "fettle_extender_decisions_total")
+    assert set(decisions.values()) == {0.0}
+    assert {verb for verb, _ in decisions} == {"filter", "prioritize", "preempt", "unknown"}
+    assert ("filter", "not_ready") in decisions
+    assert ("prioritize", "refused") not in decisions
+    nodes = counters(registry, "fettle_extender_nodes_total")
+    assert nodes == {(r,): 0.0 for r in ("allowed", "refused", "undecided", "unfit")}
+    predictions = counters(registry, "fettle_predictions_total")
+    assert ("undecided",) in predictions
+    assert len(predictions) == 5
+    metrics.decided("filter", "not_ready")
+    metrics.answered(allowed=1, refused=0, undecided=2, unfit=0)
+    assert counters(registry, "fettle_extender_nodes_total").keys() == nodes.keys()
+    assert counters(registry, "fettle_extender_decisions_total").keys() == decisions.keys()
+
+
+def test_who_leads_and_wakes_pods_is_told() -> None:
+    registry = CollectorRegistry()
+    steward = StewardMetrics(registry)
+    assert registry.get_sample_value("fettle_steward_leader") == 0
+    assert registry.get_sample_value("fettle_steward_wakeups_total") == 0
+    with steward.leading():
+        steward.woke()
+        assert registry.get_sample_value("fettle_steward_leader") == 1
+    assert registry.get_sample_value("fettle_steward_leader") == 0
+    assert registry.get_sample_value("fettle_steward_wakeups_total") == 1

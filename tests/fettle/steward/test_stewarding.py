@@ -10,9 +10,12 @@ from typing import Any
 
 import msgspec
 import pytest
+from prometheus_client import CollectorRegistry
+from structlog.testing import capture_logs
 
 from fettle.kube.session import Session
 from fettle.model import SOUND
+from fettle.observing.metrics import StewardMetrics
 from fettle.settings import StewardSettings
 from fettle.steward.stewarding import REST, AllowedNodes, Steward
 from fettle.view import EMPTY, NodeView, Publisher, View
@@ -31,6 +34,7 @@ class Cluster:
         self.api = api
         self.publisher = Publisher()
         self.allowed: frozenset[str] = frozenset()
+        self.registry = CollectorRegistry()
 
     def publish(self, pods: Iterable[core.Pod] = (), **fields: Any) -> None:
         old = self.publisher.view
@@ -93,6 +97,7 @@ async def steward(
             allowed or allowed_now,
             namespace="fettle-system",
             identity="one",
+            metrics=StewardMetrics(cluster.registry),
             settings=StewardSettings(wake_interval_seconds=0.01, lease_seconds=1.0),
             clock=lambda: 1_700_000_000.5,
             retry_s=0.02,
@@ -124,6 +129,46 @@ async def test_a_heal_annotates_a_claim_of_our_own(cluster: Cluster, tmp_path: P
         )
         (request,) = claim["spec"]["devices"]["requests"]
         assert re.fullmatch(r"[a-z0-9.-]+", request["exactly"]["deviceClassName"])
+
+
+def named(name: str) -> core.Pod:
+    metadata = msgspec.structs.replace(pod().metadata, name=name, uid=f"u-{name}")
+    return msgspec.structs.replace(pod(), metadata=metadata)
+
+
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        ("b", "ns/b"),
+        ("cab", "ns/a, ns/b, ns/c"),
+        ("edcba", "ns/a, ns/b, ns/c and 2 more"),
+    ],
+)
+async def test_pods_that_are_woken_are_named_up_to_three_and_counted(
+    cluster: Cluster, tmp_path: Path, names: str, told: str
+) -> None:
+    cluster.allowed = frozenset({"gpu-1"})
+    cluster.publish([named(name) for name in names])
+    with capture_logs() as logs:
+        async with steward(cluster, tmp_path):
+            await until(lambda: any(log["event"] == "woke waiting pods" for log in logs))
+    first = next(log for log in logs if log["event"] == "woke waiting pods")
+    assert (first["pods"], first["names"]) == (len(names), told)
+
+
+async def test_a_steward_tells_that_it_leads_and_how_often_it_woke_pods(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    def value(name: str) -> float | None:
+        return cluster.registry.get_sample_value(f"fettle_steward_{name}")
+
+    cluster.publish([pod()])
+    async with steward(cluster, tmp_path) as looks:
+        await until(lambda: bool(looks))
+        assert (value("leader"), value("wakeups_total")) == (1, 0)
+        cluster.allow("gpu-1")
+        await until(lambda: bool(value("wakeups_total")))
+    assert value("leader") == 0
 
 
 async def test_a_pod_that_still_waits_is_woken_again_later_and_later(

@@ -1,0 +1,176 @@
+"""What the log keeps of nodes and devices that turn from one state to another."""
+
+import asyncio
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+import msgspec
+import pytest
+from structlog.testing import capture_logs
+
+from fettle import slicing
+from fettle.model import SOUND, Health
+from fettle.observing.turns import MOST, log_turns
+from fettle.slicing import in_slices
+from fettle.view import EMPTY, NodeView, PluginView, UnitView, View
+from fettle.wire import kinds
+from tests.fettle import building as b
+from tests.fettle.inventory.fleets import Fleet, node, slice_
+
+ILL = b.health(0.1, text="XID 79")
+FAIR = b.health(0.6, text="hot")
+
+
+def turned(before: View, after: View, changed: Iterable[str] | None = None) -> list[dict[str, Any]]:
+    names = before.nodes.keys() | after.nodes.keys() if changed is None else changed
+    with capture_logs() as logs:
+        log_turns(before, after, frozenset(names))
+    assert {log["log_level"] for log in logs} <= {"info"}
+    return [dict(log) for log in logs]
+
+
+def lines(before: Iterable[NodeView], after: Iterable[NodeView]) -> list[tuple[str, str, str]]:
+    """Subject, before and after of each."""
+    told = turned(b.view(*before), b.view(*after))
+    return [(line["subject"], line["before"], line["after"]) for line in told]
+
+
+def units(name: str, own: Health = SOUND, **healths: Health) -> NodeView:
+    views = tuple(UnitView(unit, health) for unit, health in healths.items())
+    plugins = {b.RESOURCE: PluginView(b.RESOURCE, 8, 8, views)}
+    return msgspec.structs.replace(b.node(name, own=own), plugins=plugins)
+
+
+def devices(name: str, own: Health = SOUND, **healths: Health) -> NodeView:
+    made = tuple(
+        msgspec.structs.replace(b.device(device, pool=name, local=name), health=health)
+        for device, health in healths.items()
+    )
+    return b.node(name, own=own, pools=(b.pool(*made, name=name),))
+
+
+def test_a_turn_says_what_turned_from_what_to_what_by_which_score_and_why() -> None:
+    (line,) = turned(b.view(b.node("n1")), b.view(b.node("n1", own=ILL)))
+    assert line == {
+        "log_level": "info",
+        "event": "health turned",
+        "subject": "node n1",
+        "before": "Healthy",
+        "after": "Unhealthy",
+        "score": 0.1,
+        "why": "XID 79",
+    }
+    (back,) = turned(b.view(b.node("n1", own=ILL)), b.view(b.node("n1")))
+    assert (back["before"], back["after"], back["score"]) == ("Unhealthy", "Healthy", 1.0)
+    assert "why" not in back
+
+
+def test_what_was_not_changed_or_only_in_its_score_is_not_told() -> None:
+    worse = b.health(0.5, text="hotter")
+    assert lines([b.node("n1", own=FAIR)], [b.node("n1", own=worse)]) == []
+    assert turned(b.view(b.node("n1")), b.view(b.node("n1", own=ILL)), changed=()) == []
+
+
+def test_a_unit_that_nothing_is_said_of_is_as_well_as_its_node() -> None:
+    unit = f"{b.RESOURCE} a on n1"
+    assert lines([units("n1")], [units("n1", a=ILL)]) == [(unit, "Healthy", "Unhealthy")]
+    assert lines([units("n1", a=ILL)], [units("n1")]) == [(unit, "Unhealthy", "Healthy")]
+    assert lines([units("n1", FAIR)], [units("n1", FAIR, a=ILL)]) == [
+        (unit, "Degraded", "Unhealthy")
+    ]
+
+
+def test_devices_that_turn_with_their_node_are_not_told_beside_it() -> None:
+    before = devices("n1", a=SOUND, b=ILL)
+    assert lines([before], [devices("n1", FAIR, a=FAIR, b=ILL)]) == [
+        ("node n1", "Healthy", "Degraded")
+    ]
+
+
+def test_what_is_new_or_goes_is_told_only_if_it_is_not_healthy() -> None:
+    gpu = f"{b.DRIVER}/n1/a"
+    assert lines([b.node("n1")], [devices("n1", a=SOUND)]) == []
+    assert lines([b.node("n1")], [devices("n1", a=ILL)]) == [(gpu, "new", "Unhealthy")]
+    assert lines([devices("n1", a=ILL)], [b.node("n1")]) == [(gpu, "Unhealthy", "gone")]
+    assert lines([], [b.node("n1")]) == []
+    assert lines([b.node("n1")], []) == []
+    assert lines([], [devices("n1", ILL, a=ILL)]) == [("node n1", "new", "Unhealthy")]
+    assert lines([devices("n1", ILL, a=ILL)], []) == [("node n1", "Unhealthy", "gone")]
+
+
+def test_a_device_that_cannot_be_taken_for_a_while_has_not_gone() -> None:
+    before = devices("n1", a=ILL)
+    (pool,) = before.pools
+    hidden = msgspec.structs.replace(pool, devices=(), withheld=pool.devices)
+    assert lines([before], [msgspec.structs.replace(before, pools=(hidden,))]) == []
+
+
+def test_a_device_of_the_network_is_told_once_however_many_nodes_see_it() -> None:
+    names = [f"n{i}" for i in range(8)]
+    sound, ill = b.pool(b.device("fab", local="")), b.pool(b.device("fab", 0.1, local=""))
+    before = [b.node(n, pools=(sound,)) for n in names]
+    after = [b.node(n, pools=(ill,)) for n in names]
+    assert lines(before, after) == [(f"{b.DRIVER}/n/fab", "Healthy", "Unhealthy")]
+    apart = [b.node(n, pools=(msgspec.structs.replace(ill),)) for n in names]
+    assert lines(before, apart) == [(f"{b.DRIVER}/n/fab", "Healthy", "Unhealthy")]
+    assert lines(after, [*after, b.node("n8", pools=(ill,))]) == []
+
+
+def test_of_many_turns_the_worst_are_told_and_how_many_more_there_are() -> None:
+    names = [f"n{i:02}" for i in range(60)]
+    before = b.view(*(b.node(n) for n in names))
+    after = b.view(*(b.node(n, own=ILL if n == "n33" else FAIR) for n in names))
+    told = turned(before, after)
+    assert len(told) == MOST + 1
+    assert told[0]["subject"] == "node n33"
+    assert told[-1]["event"] == "health turned of more nodes and devices than are told"
+    assert told[-1]["more"] == 60 - MOST
+
+
+def test_of_the_first_view_only_counts_are_told() -> None:
+    nodes = [b.node("n1", own=FAIR), b.node("n2", gpus=7), devices("n3", a=ILL, b=SOUND)]
+    (line,) = turned(EMPTY, b.view(*nodes))
+    assert line["event"] == "health at the start"
+    assert line["nodes"] == {"Healthy": 2, "Degraded": 1}
+    assert line["devices"] == {"Healthy": 8, "Unhealthy": 1}
+
+
+def test_a_fault_leaves_its_traces_in_the_log_from_beginning_to_end() -> None:
+    fleet = Fleet()
+    fleet.put(kinds.NODE, node("n", gpus=0))
+    told = []
+    taint = [{"key": "gpu.nvidia.com/xid", "value": "79", "effect": "NoExecute"}]
+    for taints in ([], taint, []):
+        fleet.put(kinds.SLICE, slice_("n", 2, taints=taints))
+        before = fleet.view
+        told += turned(before, fleet.look(), fleet.changed)
+        fleet.now += 60
+    start, *rest = told
+    assert start["event"] == "health at the start"
+    assert [(line["subject"], line["after"]) for line in rest] == [
+        (f"{b.DRIVER}/n/gpu-0", "Unhealthy"),
+        (f"{b.DRIVER}/n/gpu-1", "Unhealthy"),
+        (f"{b.DRIVER}/n/gpu-0", "Healthy"),
+        (f"{b.DRIVER}/n/gpu-1", "Healthy"),
+    ]
+    assert rest[0]["why"].startswith("XID 79: GPU has fallen off the bus")
+    assert rest[2]["why"].startswith("was until recently: XID 79")
+
+
+async def test_others_have_their_turns_while_thousands_of_nodes_are_looked_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(slicing, "SLICE_S", 0.0)
+    names = [f"n{i}" for i in range(5000)]
+    before = b.view(*(b.node(n) for n in names))
+    after = b.view(*(b.node(n, own=ILL) for n in names))
+    follow = partial(log_turns, before, after, frozenset(names))
+    turns = 0
+    with capture_logs() as logs:
+        task = asyncio.create_task(in_slices(follow))
+        while not task.done():
+            turns += 1
+            await asyncio.sleep(0)
+    assert len(logs) == MOST + 1
+    assert turns >= len(names)
