@@ -3,8 +3,8 @@
 `allocating` is one allocation from beginning to end: `plans` are checked, `searching` goes through
 the candidates, `taking` decides on each with the help of `constraints`, `counters`, `capacities`
 and `tolerating`. `pruning` ends hopeless searches early; `shortfalls` says for people
-why there was nothing. What is not modelled ends in "undecided",
-never in a guess. Pure; selectors are looked up, not evaluated.
+why there was nothing. `doubts` and `chance` know what cannot be told: what is not modelled ends in
+"undecided", never in a guess. Pure; selectors are looked up, not evaluated.
 """
 
 from fettle.allocator.allocating import AMPLE, Budget, allocate, allocating, run

@@ -10,14 +10,16 @@ from typing import TypeVar
 
 import msgspec
 
+from fettle.allocator import chance
 from fettle.allocator import plans as planning
+from fettle.allocator.doubts import doubt
 from fettle.allocator.likeness import alike
 from fettle.allocator.outcomes import Aborted, Allocated, Found, Taken, Unclear, Unfinished
 from fettle.allocator.plans import Plan, Plans
 from fettle.allocator.profiles import CURRENT, Profile
 from fettle.allocator.pruning import hopeless
 from fettle.allocator.searching import MAX_RESULTS, PAUSE, Search
-from fettle.allocator.taking import Acceptable, Books, Match, told_unclear
+from fettle.allocator.taking import Acceptable, Books, Match
 from fettle.asks.claims import ALL, Claim
 from fettle.view import PoolView
 
@@ -96,11 +98,13 @@ def allocating(
             if ask_again is not None and search.steps >= ask_again:
                 ask_again = None
                 if why := (yield from hopeless(claims, plans, books, profile)):
-                    return _none(pools, why, search.steps)
+                    return _none(pools, profile, why, search.steps)
                 search.alike = alike(claims, plans, books, profile)
                 since = clock()
     except Aborted as error:
-        if not profile.ordered and (why := _by_chance(plans, books)):
+        if not profile.ordered and (
+            why := chance.which(plans, books) or chance.why_error(claims, plans, books)
+        ):
             return Allocated(Found.UNDECIDED, reason=why, steps=search.steps)
         return Allocated(Found.ERROR, reason=str(error), steps=search.steps)
     except Unclear as reason:
@@ -111,36 +115,18 @@ def allocating(
             bounded=isinstance(reason, Unfinished) and not books.beyond,
         )
     if search.result is None:
-        return _none(pools, "no combination of devices satisfies all requests", search.steps)
-    if not profile.ordered and (why := _by_chance(plans, books)):
+        known = ""
+        if not profile.ordered and (why := chance.why_nothing(claims, plans, books, profile)):
+            known = yield from hopeless(claims, plans, books, profile)
+            if not known:
+                return Allocated(Found.UNDECIDED, reason=why, steps=search.steps)
+        known = known or "no combination of devices satisfies all requests"
+        return _none(pools, profile, known, search.steps)
+    if not profile.ordered and (why := chance.which(plans, books)):
         return Allocated(Found.UNDECIDED, reason=why, steps=search.steps, bounded=not books.beyond)
     if why := _unwritable(search.result):
         return Allocated(Found.ERROR, reason=why, steps=search.steps)
     return Allocated(Found.FITS, search.result, steps=search.steps)
-
-
-def _by_chance(plans: Plans, books: Books) -> str:
-    """Why the order of slices, which is none here, may decide what is found; "" if it cannot."""
-    every = (p for claim in plans for alternatives in claim for p in alternatives)
-    choosing = [plan for plan in every if plan.everything is None and plan.count]
-    if choosing and books.beyond:
-        return f"this scheduler visits pools in no fixed order, and one is unclear: {books.beyond}"
-    slices = {(c.pool.driver, c.pool.name): c.pool.slices[0] for c in books.candidates}
-    if sum(slices.values()) < 2:
-        return ""
-    concerned = set()
-    try:
-        for plan in choosing:
-            concerned |= {
-                (pool.driver, pool.name)
-                for at, (pool, _) in enumerate(books.candidates)
-                if books.selectable(plan, at)
-            }
-    except (Aborted, Unclear) as reason:
-        return f"this scheduler visits slices in no fixed order, and on some device: {reason}"
-    if sum(slices[pool] for pool in concerned) < 2:
-        return ""
-    return "this scheduler visits slices in no fixed order, and several have such devices"
 
 
 def _unwritable(taken: Sequence[Taken]) -> str:
@@ -155,11 +141,11 @@ def _unwritable(taken: Sequence[Taken]) -> str:
     return ""
 
 
-def _none(pools: Sequence[PoolView], why: str, steps: int) -> Allocated:
+def _none(pools: Sequence[PoolView], profile: Profile, why: str, steps: int) -> Allocated:
     """Nothing fits; where a pool is invalid, the scheduler calls that an error of this node."""
     for pool in pools:
-        if pool.unclear:
-            return Allocated(Found.UNDECIDED, reason=told_unclear(pool), steps=steps)
+        if doubted := doubt(pool, profile):
+            return Allocated(Found.UNDECIDED, reason=doubted, steps=steps)
     for pool in pools:
         if pool.invalid:
             why = f"{why}; pool {pool.name} is invalid: {pool.invalid}"
@@ -182,20 +168,25 @@ def _prepare(
             for plan in alternatives:
                 planning.check(plan, profile.features)
                 if plan.alternative.mode == ALL:
-                    yield from _everything(plan, books, pools)
+                    yield from _everything(plan, books, pools, profile)
             total = planning.add_to_limit(total, request, alternatives, claim.name, MAX_RESULTS)
         for unknown in planning.unknown_constraints(claim):
             raise Aborted(unknown)
 
 
-def _everything(plan: Plan, books: Books, pools: Sequence[PoolView]) -> Iterator[None]:
+def _everything(
+    plan: Plan, books: Books, pools: Sequence[PoolView], profile: Profile
+) -> Iterator[None]:
     """Mode All: the devices that match, if every pool of the node is whole."""
     plan.everything = []
     at = 0
     for pool in pools:
-        if pool.unclear:
-            raise Unclear(told_unclear(pool))
-        state = "being updated" if pool.incomplete else pool.invalid and f"invalid: {pool.invalid}"
+        if doubted := doubt(pool, profile):
+            raise Unclear(doubted)
+        here, whole = pool.slices
+        parted = here != whole and profile.rules.pools_by_node
+        updated = "being updated" if pool.incomplete or parted else ""
+        state = updated or (pool.invalid and f"invalid: {pool.invalid}")
         if state:
             raise Aborted(
                 f"{plan.told}: all devices are requested, but pool {pool.name} is {state}"

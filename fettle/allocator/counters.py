@@ -7,6 +7,7 @@ Amounts are in 1e-9.
 from collections import defaultdict
 from collections.abc import Hashable, Mapping
 
+from fettle.allocator.outcomes import Unclear
 from fettle.allocator.profiles import Quirks
 from fettle.published import CounterId
 from fettle.view import DeviceView, PoolView
@@ -17,6 +18,7 @@ class Counters:
 
     def __init__(self, quirks: Quirks) -> None:
         self._by_name = quirks.counters_by_pool_name
+        self._uncharged = quirks.shares_uncharged
         self._left: dict[Hashable, Mapping[CounterId, int]] = {}
         self._taken: dict[Hashable, dict[CounterId, int]] = defaultdict(dict)
 
@@ -24,9 +26,12 @@ class Counters:
         """Take what the device consumes; false, and nothing is taken, where that is not left.
 
         Every counter of the pool is looked at: one that is overdrawn already blocks all devices.
+        Raises Unclear.
         """
         key = self._key(pool)
-        left = self._left.setdefault(key, pool.counters)
+        if key not in self._left:
+            self._left[key] = _uncharged(pool) if self._uncharged else pool.counters
+        left = self._left[key]
         taken = self._taken[key]
         for counter, value in device.published.consumes:
             taken[counter] = taken.get(counter, 0) + value
@@ -43,3 +48,19 @@ class Counters:
 
     def _key(self, pool: PoolView) -> Hashable:
         return pool.name if self._by_name else (pool.driver, pool.name)
+
+
+def _uncharged(pool: PoolView) -> Mapping[CounterId, int]:
+    """What is left of the counters where devices in use by shares alone are charged nothing."""
+    here, whole = pool.slices
+    if here != whole:
+        raise Unclear(
+            f"pool {pool.name}: before Kubernetes 1.36.2, devices in shared use draw nothing on "
+            "counters, and which ones on other nodes are is not known here"
+        )
+    left = dict(pool.counters)
+    for device in pool.devices:
+        if device.shared and not device.allocated:
+            for counter, value in device.published.consumes:
+                left[counter] = left.get(counter, 0) + value
+    return left

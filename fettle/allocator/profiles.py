@@ -26,7 +26,7 @@ class Features(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Quirks(msgspec.Struct, frozen=True, kw_only=True):
-    """Defects of older allocators, kept to predict what they take; all are mended in 1.37.1."""
+    """Defects of older allocators, kept to predict what they take; all are mended in 1.37.0."""
 
     undoes_in_part: bool = False
     """Turning a device down, or giving a share back, leaves counters taken, and more."""
@@ -42,10 +42,27 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     """Negative amounts, and those beyond 64 bits, are not errors; their effect is unknown."""
     all_drops_short: bool = False
     """Mode All leaves devices out that have too little capacity left."""
+    shares_uncharged: bool = False
+    """A device that is in use by shares alone, from before, is charged no counters."""
+    all_crashes: bool = False
+    """Mode All, given a device that consumes counters, ends the scheduler's process."""
+    all_strays: bool = False
+    """Mode All in an alternative goes on with the first alternative after one device."""
+
+
+class Rules(msgspec.Struct, frozen=True, kw_only=True):
+    """Rules of older allocators that are no defects; what they lead to is undecided for the most
+    part."""
+
+    pools_by_node: bool = False
+    """A node sees only its own slices of a pool, and takes devices of an incomplete one unless all
+    are requested."""
+    shares_repeat: bool = False
+    """A request may take several shares of one device."""
 
 
 class Profile(msgspec.Struct, frozen=True):
-    """What an allocator is told, and its defects.
+    """What an allocator is told, its defects, and its rules.
 
     `ordered`: it goes through pools and slices by name. The variant that serves where the newer
     gates are off ("stable") takes them as a Go map yields them.
@@ -54,11 +71,12 @@ class Profile(msgspec.Struct, frozen=True):
     features: Features = Features()
     quirks: Quirks = Quirks()
     ordered: bool = True
+    rules: Rules = Rules()
 
     @property
     def correct(self) -> "Profile":
-        """The same gates without the defects: what is possible depends on no order."""
-        return Profile(self.features)
+        """The same gates and rules without the defects: what is possible depends on no order."""
+        return Profile(self.features, rules=self.rules)
 
 
 CURRENT = Profile()

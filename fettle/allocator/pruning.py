@@ -93,8 +93,9 @@ def _contended(
     ]
     if not served(needs, shared):
         return "not all requests can be met together (they compete for the same devices)"
-    by_name = profile.quirks.counters_by_pool_name  # then another pool's counters may count
-    if not by_name and (drained := _drained(needs, shared, books)):
+    quirks = profile.quirks
+    exact = not (quirks.counters_by_pool_name or quirks.shares_uncharged)
+    if exact and (drained := _drained(needs, shared, books)):
         return f"too few devices fit together (counters of pool {drained})"
     if profile.features.list_type_attributes:
         return ""

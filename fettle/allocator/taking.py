@@ -11,6 +11,7 @@ from typing import NamedTuple
 from fettle.allocator import capacities
 from fettle.allocator.constraints import Tracked, track
 from fettle.allocator.counters import Counters
+from fettle.allocator.doubts import doubt
 from fettle.allocator.outcomes import Aborted, Taken, Unclear
 from fettle.allocator.plans import Plan
 from fettle.allocator.profiles import Profile
@@ -23,11 +24,6 @@ Match = Callable[[str, DeviceView], Outcome]
 """(expression, device) → what the selector says of it."""
 Acceptable = Callable[[DeviceView, Alternative], bool]
 """Whether a request, or an alternative of its list, may be given the device."""
-
-
-def told_unclear(pool: PoolView) -> str:
-    """What cannot be told about a pool that is unclear, for people."""
-    return f"pool {pool.name}: {pool.unclear}"
 
 
 class Candidate(NamedTuple):
@@ -47,7 +43,7 @@ class Undo(NamedTuple):
 
 class Books:
     """Who holds what during one search. `candidates` are all devices of usable pools, in order, up
-    to the first pool that is unclear; `beyond` says why more may follow ("" if none can).
+    to the first pool that is in doubt; `beyond` says why more may follow ("" if none can).
 
     `acceptable` turns devices down as a taint that nothing tolerates would.
     """
@@ -60,17 +56,18 @@ class Books:
         profile: Profile,
         acceptable: Acceptable | None = None,
     ) -> None:
-        clear = tuple(takewhile(lambda pool: not pool.unclear, pools))
+        clear = tuple(takewhile(lambda pool: not doubt(pool, profile), pools))
         self.candidates = [
             Candidate(pool, device)
             for pool in clear
             if not pool.incomplete and not pool.invalid
             for device in pool.devices
         ]
-        self.beyond = told_unclear(pools[len(clear)]) if len(clear) < len(pools) else ""
+        self.beyond = doubt(pools[len(clear)], profile) if len(clear) < len(pools) else ""
         self._match = match
         self._features = profile.features
         self._quirks = profile.quirks
+        self._rules = profile.rules
         self._acceptable = acceptable
         self._constraints: list[list[Tracked]] = [
             [track(constraint, profile) for constraint in claim.constraints] for claim in claims
@@ -134,6 +131,11 @@ class Books:
             raise Unclear(told) if outcome.undecided else Aborted(told)
         if device.misplaced:
             raise Aborted(f"{published.id}: {device.misplaced}")
+        if device.here and published.multiple and self._rules.shares_repeat:
+            raise Unclear(
+                f"{plan.told} on {published.id}: before Kubernetes 1.36, devices with "
+                "allowMultipleAllocations are given out in ways that are not modelled"
+            )
         return device.here
 
     def able(self, plan: Plan) -> Iterator[int | None]:
@@ -202,11 +204,21 @@ class Books:
             return None
         if not self._operable(device):
             return None
+        if must and self._quirks.all_strays and plan.alternative != plan.request.alternatives[0]:
+            raise Unclear(
+                f"{plan.told}: before Kubernetes 1.36, an alternative that requests all devices "
+                "is mistaken for the first of its list, and that is not modelled"
+            )
         counts = bool(device.published.device.consumes_counters)
         if counts and not self._features.partitionable_devices:
             return None
         if multiple and (self._is_shared(device) or at in self._shares):
             counts = False  # its first share has paid
+        if counts and must and self._quirks.all_crashes:
+            raise Aborted(
+                f"{plan.told}: {device.id} consumes counters, and this version of kube-scheduler "
+                "crashes where all such devices are requested; upgrade it to 1.35.6 or 1.36.2"
+            )
         if counts and not self._reserve(pool, device):
             return None
         undo = Undo(at, counts)

@@ -11,6 +11,7 @@ from fettle import affinity
 from fettle.affinity import Place
 from fettle.allocator import AMPLE, Allocated, Budget, Found, Match, allocating, shortfall
 from fettle.allocator.committing import after
+from fettle.allocator.doubts import doubt
 from fettle.allocator.profiles import CURRENT, Profile
 from fettle.asks.asks import Bound
 from fettle.asks.claims import ALL, Alternative, Claim
@@ -90,7 +91,7 @@ class Allocator(msgspec.Struct, frozen=True):
     def pools(self, claims: Sequence[Claim], node: NodeView) -> Sequence[PoolView]:
         """The node's, without unclear ones of drivers that no claim asks for: nothing is taken from
         them, whatever they hold. All of them count where all devices are requested."""
-        if not any(pool.unclear for pool in node.pools):
+        if not any(doubt(pool, self.profile) for pool in node.pools):
             return node.pools
         alternatives = [each for claim in claims for each in claim.alternatives()]
         drivers = {
@@ -98,7 +99,7 @@ class Allocator(msgspec.Struct, frozen=True):
         }
         if "" in drivers or any(each.mode == ALL for each in alternatives):
             return node.pools
-        return [pool for pool in node.pools if not _is_unclear_beside(pool, drivers)]
+        return [p for p in node.pools if not (doubt(p, self.profile) and _is_beside(p, drivers))]
 
     def predicting(
         self, claims: Sequence[Claim], node: NodeView
@@ -133,11 +134,11 @@ class Allocator(msgspec.Struct, frozen=True):
         )
 
 
-def _is_unclear_beside(pool: PoolView, drivers: Collection[str]) -> bool:
-    """Whether a pool is unclear and belongs to none of these drivers; devices that no expression
-    can be evaluated on would still end the scheduler's attempt."""
+def _is_beside(pool: PoolView, drivers: Collection[str]) -> bool:
+    """Whether a pool belongs to none of these drivers; devices that no expression can be evaluated
+    on would still end the scheduler's attempt."""
     aborts = any(device.published.abort for device in pool.devices)
-    return bool(pool.unclear) and pool.driver not in {*drivers, SOME_DRIVER} and not aborts
+    return pool.driver not in {*drivers, SOME_DRIVER} and not aborts
 
 
 def claims_part(

@@ -64,6 +64,16 @@ async def test_of_a_driver_that_is_not_asked_for_it_does_not_matter(
     assert verdict.refusals == table.verdicts["n"].refusals
 
 
+async def test_so_it_is_with_a_pool_that_is_not_whole_on_1_34(cluster: Cluster) -> None:
+    cluster.answers.follow("v1.34.2")
+    other = PoolView("net.example.com", "a", incomplete=True, slices=(1, 2))
+    table = await judged(cluster, ask(OURS), other, DEAD)
+    assert table.refused == {"n"}
+    table = await judged(cluster, ask(MODEL), other, DEAD)
+    assert not table.refused
+    assert "1 of 2 slices" in table.verdicts["n"].undecided[0]
+
+
 async def test_a_node_without_other_pools_has_nothing_for_such_an_ask(cluster: Cluster) -> None:
     table = await judged(cluster, ask(OURS), unclear())
     assert table.unfit == {"n"}
