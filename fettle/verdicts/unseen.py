@@ -5,12 +5,16 @@ visible, so what is predicted from a view is stale. How many pods with the same 
 way is known here, for a second; where they went is not. Pure; the clock is an argument.
 """
 
-from collections import OrderedDict, defaultdict
+from collections import Counter, OrderedDict, defaultdict
+from functools import lru_cache
 from typing import NamedTuple
+
+import msgspec
 
 from fettle.asks import entries
 from fettle.asks.asks import Ask
-from fettle.asks.claims import Claim
+from fettle.asks.claims import Claim, Request
+from fettle.asks.extended import in_order
 from fettle.view import View
 from fettle.wire import core
 
@@ -19,7 +23,8 @@ SECONDS = 1.0
 STEPS = (0, 1, 2, 4, 8)
 """Numbers that are told apart; more than the last one count as that."""
 
-_Needs = tuple[tuple[Claim, ...], tuple[str, ...]]
+_Needs = frozenset[tuple[Claim, int]]
+"""Claims without names, and how many of each."""
 _Claims = frozenset[str]
 """What a pod's devices are allocated to; pods that name the same claim get the same ones."""
 
@@ -75,8 +80,38 @@ class Unseen:
                 del self._by_needs[needs]
 
 
+@lru_cache(maxsize=1024)
 def _needs(ask: Ask) -> _Needs:
-    return ask.claims, tuple(units.resource for units in ask.units if units.backing)
+    """Equal where the allocator is asked for the same devices, whatever the requests are called;
+    other numbers of them are other needs."""
+    backing = in_order([request for units in ask.units for request in units.backing])
+    claims = (*ask.claims, Claim("", backing)) if backing else ask.claims
+    return frozenset(Counter(map(_unnamed, claims)).items())
+
+
+def _unnamed(claim: Claim) -> Claim:
+    """A claim without names; its constraints tell alternatives by their places."""
+    names = [
+        (request.name, each.name) for request in claim.requests for each in request.alternatives
+    ]
+    requests = tuple(
+        Request(
+            "",
+            tuple(msgspec.structs.replace(each, name="") for each in request.alternatives),
+            request.listed,
+        )
+        for request in claim.requests
+    )
+    constraints = tuple(
+        msgspec.structs.replace(
+            constraint,
+            requests=frozenset(
+                str(i) for i, each in enumerate(names) if constraint.concerns(*each)
+            ),
+        )
+        for constraint in claim.constraints
+    )
+    return Claim("", requests, constraints)
 
 
 def _claims(ask: Ask, pod: core.Pod) -> _Claims:

@@ -1,11 +1,15 @@
 from typing import Any
 
-from fettle.asks.asks import Ask, Units
-from fettle.asks.claims import Alternative, Claim, Request
+import msgspec
+import pytest
+
+from fettle.asks.asks import Ask, Units, ask_of
+from fettle.asks.claims import Alternative, Claim, Constraint, Request
+from fettle.policies import Policies
 from fettle.policy import BUILT_IN
 from fettle.verdicts.unseen import Unseen
 from fettle.view import View
-from fettle.wire import core
+from fettle.wire import core, resource
 from tests.fettle import building as b
 
 ASK = Ask(
@@ -90,6 +94,102 @@ def test_a_pod_that_waits_for_its_claim_to_be_made_is_unseen() -> None:
 def test_pods_with_other_needs_do_not_count() -> None:
     other = Ask(BUILT_IN["training"], claims=(Claim("nic"),))
     assert number(noted("a"), ask=other) == 0
+
+
+def needing(*claims: Claim) -> Ask:
+    return Ask(BUILT_IN["training"], claims=claims)
+
+
+def gpus(name: str = "r", **fields: Any) -> Request:
+    return Request(name, (Alternative(name, b.DRIVER, ("device.driver == 'a'",), **fields),))
+
+
+def same_numa(*requests: str) -> Constraint:
+    return Constraint("numa", requests=frozenset(requests))
+
+
+@pytest.mark.parametrize(
+    ("ask", "other"),
+    [
+        (needing(Claim("gpu", (gpus(),))), needing(Claim("accelerator", (gpus(),)))),
+        (needing(Claim("gpu", (gpus("a"),))), needing(Claim("gpu", (gpus("b"),)))),
+        (
+            needing(Claim("a", (gpus(),)), Claim("b", (gpus(count=2),))),
+            needing(Claim("a", (gpus(count=2),)), Claim("b", (gpus(),))),
+        ),
+        (
+            needing(Claim("gpu", (gpus("a"), gpus("b"), gpus("c")), (same_numa("a", "b"),))),
+            needing(Claim("gpu", (gpus("x"), gpus("y"), gpus("z")), (same_numa("x", "y"),))),
+        ),
+        (
+            needing(Claim("gpu", (gpus("a"), gpus("b")), (same_numa(),))),
+            needing(Claim("gpu", (gpus("a"), gpus("b")), (same_numa("a", "b"),))),
+        ),
+        (
+            needing(Claim("gpu", (Request("a", (Alternative("a/x"), Alternative("a/y"))),))),
+            needing(Claim("gpu", (Request("b", (Alternative("b/1"), Alternative("b/2"))),))),
+        ),
+    ],
+)
+def test_pods_that_need_the_same_count_whatever_that_is_called(ask: Ask, other: Ask) -> None:
+    unseen = Unseen()
+    unseen.note(other, pod("a"), 0.0)
+    assert number(unseen, ask=ask) == 1
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Claim("gpu", (gpus(count=2), gpus("s"))),
+        Claim("gpu", (gpus(), gpus("s"))),
+        Claim("gpu", (gpus(), gpus("s")), (same_numa("r"),)),
+        Claim("gpu", (gpus(), gpus("s")), (Constraint("numa", distinct=True),)),
+        Claim("gpu", (gpus(mode="All"), gpus("s")), (same_numa(),)),
+        Claim("gpu", (gpus(tolerations=(resource.DeviceToleration(),)), gpus("s")), (same_numa(),)),
+        Claim("gpu", (Request("r", (Alternative("r", b.DRIVER),)), gpus("s")), (same_numa(),)),
+        Claim("gpu", (Request("r", (Alternative("r", "class"),)), gpus("s")), (same_numa(),)),
+        Claim("gpu", (msgspec.structs.replace(gpus(), listed=True), gpus("s")), (same_numa(),)),
+    ],
+)
+def test_pods_whose_requests_differ_do_not_count(other: Claim) -> None:
+    unseen = Unseen()
+    unseen.note(needing(other), pod("a"), 0.0)
+    assert number(unseen, ask=needing(Claim("gpu", (gpus(), gpus("s")), (same_numa(),)))) == 0
+
+
+def test_pods_with_more_claims_do_not_count() -> None:
+    unseen = Unseen()
+    unseen.note(needing(Claim("a", (gpus(),)), Claim("b", (gpus(),))), pod("a"), 0.0)
+    assert number(unseen, ask=needing(Claim("a", (gpus(),)))) == 0
+
+
+BACKED = {"gpu": b.device_class("gpu", "device.driver == 'a'", extendedResourceName=b.RESOURCE)}
+
+
+def of_units(name: str, units: int, **other: str) -> tuple[Ask, core.Pod]:
+    """A pod that needs an extended resource which a device class stands behind."""
+    limits = {b.RESOURCE: str(units), **other}
+    container = {"name": "c", "image": "i", "resources": {"limits": limits}}
+    metadata = {"name": name, "namespace": "default"}
+    made = b.pod({"metadata": metadata, "spec": {"containers": [container]}})
+    ask = ask_of(made, b.view(classes=BACKED), Policies())
+    assert ask is not None
+    return ask, made
+
+
+def test_pods_count_that_need_as_many_units_backed_by_a_device_class() -> None:
+    unseen = Unseen()
+    unseen.note(*of_units("a", 3, cpu="1"), 0.0)
+    three, one = of_units("x", 3), of_units("y", 1)
+    assert unseen.number(*three, b.view(), 0.5) == 1
+    assert unseen.number(*one, b.view(), 0.5) == 0
+
+
+def test_it_is_the_same_to_need_devices_by_a_claim_or_as_units_backed_by_their_class() -> None:
+    unseen = Unseen()
+    wanted = Request("r", (Alternative("r", "gpu", ("device.driver == 'a'",), count=2),))
+    unseen.note(needing(Claim("gpu", (wanted,))), pod("a"), 0.0)
+    assert unseen.number(*of_units("x", 2), b.view(), 0.5) == 1
 
 
 def test_units_of_device_plugins_are_nobody_else_s_to_take() -> None:
