@@ -3,16 +3,12 @@
 Runs in the worker.
 """
 
-import math
 from typing import NamedTuple, TypeGuard
 
 from fettle.selectors import syntax
-from fettle.selectors.amounts import Held
-from fettle.selectors.comparing import NUMBERS
 from fettle.selectors.reading import path
 from fettle.selectors.rows import Field, Read
 from fettle.selectors.syntax import Again, Call, Ident, Literal, Node, Select
-from fettle.selectors.trials import Trial
 from fettle.selectors.values import Uint
 
 _ORDERS = frozenset((-1, 0, 1))
@@ -148,25 +144,4 @@ def _place(to: tuple[str, ...] | None) -> Read | None:
             return Read(_FIELDS[field], domain, "")
         case ("device", field, domain, name) if field in _FIELDS:
             return Read(_FIELDS[field], domain, name)
-    return None
-
-
-def distance(condition: Node, trial: Trial) -> float:
-    """How far the two sides of a comparison of numbers or quantities are apart on a device, to be
-    compared with other devices' for the same condition; infinite where that is not known."""
-    compared = sides(condition, true=True)
-    if compared is None:
-        return math.inf
-    left, right = (_number(side, trial) for side in (compared.left, compared.right))
-    return math.inf if left is None or right is None else float(abs(left - right))
-
-
-def _number(node: Node, trial: Trial) -> int | float | None:
-    """A number, or a quantity in units of 1e-9."""
-    for value in trial.value(node):
-        if isinstance(value, Held):
-            return value.nano
-        if type(value) in NUMBERS:
-            number: int | float = value
-            return number
     return None

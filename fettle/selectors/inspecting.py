@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from fettle.selectors import rows
-from fettle.selectors.conditions import distance
+from fettle.selectors.distances import Distance, distance
 from fettle.selectors.evaluating import judge, prepare
 from fettle.selectors.outcomes import Kind
 from fettle.selectors.rows import Key
@@ -47,12 +47,7 @@ class _Miss(NamedTuple):
 
     failing: int
     named: Sequence[tuple[Node, Trial]]
-    distance: float
-
-    def is_nearer(self, other: "_Miss") -> bool:
-        if self.failing != other.failing or self.named[0][0] is not other.named[0][0]:
-            return self.failing < other.failing
-        return self.distance < other.distance
+    distance: Distance
 
 
 class _Misses:
@@ -96,9 +91,14 @@ class _Misses:
         named = [each for each, kind in judged if kind in (Kind.NO_MATCH, Kind.WOULD_ABORT)]
         if not named:
             return
-        miss = _Miss(len(failing), named, distance(*named[0]))
-        if self._nearest is None or miss.is_nearer(self._nearest):
-            self._nearest = miss
+        best = self._nearest
+        if best is not None:
+            is_same = named[0][0] is best.named[0][0]
+            if len(failing) > best.failing or (len(failing) == best.failing and not is_same):
+                return
+        apart = distance(*named[0])
+        if best is None or (len(failing), apart) < (best.failing, best.distance):
+            self._nearest = _Miss(len(failing), named, apart)
 
     def words(self) -> str:
         """What the nearest miss lacks; "" where there is none."""

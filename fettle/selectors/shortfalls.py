@@ -36,6 +36,12 @@ def shortfall(conditions: Sequence[tuple[Node, Trial]]) -> str:
     return joint.join(facts)
 
 
+def failing(parts: Iterable[Node], trial: Trial, *, wanted: bool) -> list[Node]:
+    """Those that surely are not as wanted."""
+    kinds = (Kind.WOULD_ABORT, Kind.NO_MATCH if wanted else Kind.MATCH)
+    return [part for part in parts if trial.outcome(part).kind in kinds]
+
+
 def _why(condition: Node, trial: Trial, *, wanted: bool) -> list[str]:
     """What is so on the device, which keeps a condition from being true, or false."""
     match condition:
@@ -47,7 +53,7 @@ def _why(condition: Node, trial: Trial, *, wanted: bool) -> list[str]:
                 return _why_none(parts, trial, wanted=wanted)
             return [
                 fact
-                for part in _failing(parts, trial, wanted=wanted)
+                for part in failing(parts, trial, wanted=wanted)
                 for fact in _why(part, trial, wanted=wanted)
             ]
         case Call(function=syntax.EITHER, args=[test, yes, no]):
@@ -68,12 +74,6 @@ def _why_none(alternatives: Sequence[Node], trial: Trial, *, wanted: bool) -> li
     return [_NEITHER + " nor ".join(_bounded(claims))]
 
 
-def _failing(parts: Iterable[Node], trial: Trial, *, wanted: bool) -> list[Node]:
-    """Those that surely are not as wanted."""
-    kinds = (Kind.WOULD_ABORT, Kind.NO_MATCH if wanted else Kind.MATCH)
-    return [part for part in parts if trial.outcome(part).kind in kinds]
-
-
 def _claim(condition: Node, trial: Trial, *, holds: bool) -> str:
     """That a condition is true, or false, with the values of the device: so or not."""
     match condition:
@@ -83,7 +83,7 @@ def _claim(condition: Node, trial: Trial, *, holds: bool) -> str:
             parts = syntax.operands(condition, operator)
             together = holds is (operator == syntax.AND)
             if together:
-                parts = _failing(parts, trial, wanted=holds) or parts
+                parts = failing(parts, trial, wanted=holds) or parts
             claims = _bounded(_distinct(_claim(part, trial, holds=holds) for part in parts))
             joined = (" and " if together else " or ").join(claims)
             return f"({joined})" if len(claims) > 1 else joined

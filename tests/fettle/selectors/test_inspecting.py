@@ -24,8 +24,11 @@ A = f'device.attributes["{DRIVER}"]'
 C = f'device.capacity["{DRIVER}"]'
 
 
-def gpu(model: str = "A100", memory: str = "80Gi", **more: object) -> tuple[str, Device]:
-    attributes = {"model": {"string": model}, "index": {"int": 3}, "sound": {"bool": True}, **more}
+def gpu(
+    model: str | dict[str, object] = "A100", memory: str = "80Gi", **more: object
+) -> tuple[str, Device]:
+    named = {"string": model} if isinstance(model, str) else model
+    attributes = {"model": named, "index": {"int": 3}, "sound": {"bool": True}, **more}
     return DRIVER, device(attributes, {"memory": {"value": memory}})
 
 
@@ -212,7 +215,7 @@ conditions = st.recursive(
 def is_so(words: str, claims: dict[str, bool]) -> bool:
     for claim in sorted(claims, key=len, reverse=True):
         words = words.replace(claim, str(claims[claim]))
-    words = re.sub(r" (?:and|or|nor) (?:…|\d more)", "", words)
+    words = re.sub(r",? (?:and|or|nor) (?:…|\d more)", "", words)
     facts = words.split(", and ") if "neither" in words else [words]
     return all(_is_so(fact) for fact in facts)
 
@@ -245,7 +248,7 @@ def test_something_is_said_of_any_miss_in_the_words_of_kubernetes(seed: int) -> 
             continue
         words = missing(expression, [(made["driver"], of)])
         assert words, expression
-        unquoted = re.sub(r'"(?:[^"\\]|\\.)*"', "", words)
+        unquoted = re.sub(r'"(?:[^"\\]|\\.)*"|\w*…', "", words)
         assert not re.search(r"\b(?:True|False|None|NoneType|str|nan|inf)\b", unquoted), words
 
 
@@ -293,6 +296,80 @@ def test_of_devices_that_fail_the_same_condition_the_one_closest_to_meeting_it_i
         gpu("B200", "100G", index={"int": 1}),
     ]
     for order in permutations(fleet):
+        assert missing(expression, order) == words
+
+
+@pytest.mark.parametrize(
+    ("expression", "words"),
+    [
+        (f"{A}.index < 1", "index 1 >= 1"),
+        (f"!({A}.index >= 1)", "index 1 >= 1"),
+        (f"!!({A}.index < 1)", "index 1 >= 1"),
+        (f"!({A}.index != 6)", "index 5 != 6"),
+        (f"{A}.index == 6 || {A}.index == 7", "neither index 5 == 6 nor index 5 == 7"),
+        (f"{A}.index == 100 || {A}.index == 6", "neither index 5 == 100 nor index 5 == 6"),
+        (f"{A}.index < 0 || {A}.index > 100", "neither index 1 < 0 nor index 1 > 100"),
+        (f"!({A}.index != 6 && {A}.index != -9)", "neither index 5 == 6 nor index 5 == -9"),
+        (f"!({A}.index > 6 || {A}.index < 6)", "index 5 < 6"),
+        (f"!({A}.index >= 1 || {A}.sound)", "index 9 >= 1"),
+        (f"{A}.index in [6, 3]", "index 5 is not in [6, 3]"),
+        (f"({A}.index == 8 && {A}.sound) || {A}.index == 20",
+         "neither index 5 == 8 nor index 5 == 20"),
+        (f"({A}.index > 6 && {A}.sound) || ({A}.index > 6 && {A}.index < 9)",
+         "neither sound true nor index 9 < 9"),
+    ],
+)  # fmt: skip
+def test_numbers_are_nearest_by_the_alternative_they_are_closest_to_and_under_negations(
+    expression: str, words: str
+) -> None:
+    fleet = [gpu(index={"int": n}, sound={"bool": n < 9}) for n in (1, 5, 9)]
+    for order in permutations(fleet):
+        assert missing(expression, order) == words
+
+
+@pytest.mark.parametrize(
+    ("expression", "words"),
+    [
+        (f'{A}.model == "h200"', 'model "h100" != "h200"'),
+        (f'"h200" == {A}.model', 'model "h100" != "h200"'),
+        (f'{A}.model == "L40"', 'model "l4" != "L40"'),
+        (f'!({A}.model != "h200")', 'model "h100" != "h200"'),
+        (f'{A}.model == "h200" || {A}.model == "b200"',
+         'neither model "h100" == "h200" nor model "h100" == "b200"'),
+        (f'{A}.model in ["b300", "h200"]', 'model "h100" is not in ["b300", "h200"]'),
+        (f'{A}.model.startsWith("h2")', 'model "h100" does not start with "h2"'),
+        (f'{A}.model.lowerAscii() == "h200"', 'model.lowerAscii() "h100" != "h200"'),
+        (f'{A}.model == "h200" && {A}.index == 9', 'model "h100" != "h200" and index 3 != 9'),
+    ],
+)  # fmt: skip
+def test_texts_are_nearest_that_are_most_alike(expression: str, words: str) -> None:
+    for order in permutations([gpu("a100"), gpu("h100"), gpu("l4")]):
+        assert missing(expression, order) == words
+
+
+def test_of_texts_that_are_as_much_alike_the_first_is_named() -> None:
+    for order in permutations([gpu("h100"), gpu("h300"), gpu("l4")]):
+        first = next(each for each in order if each != gpu("l4"))[1].attributes
+        assert first is not None
+        said = f'model "{first["model"].string}" != "h200"'
+        assert missing(f'{A}.model == "h200"', order) == said
+
+
+@pytest.mark.parametrize(
+    ("expression", "words"),
+    [
+        (f'{A}.model == "h200"', 'model "L4" != "h200"'),
+        (f"{A}.model == 9", "model 7 != 9"),
+        (f"{A}.model == true", "model false != true"),
+        (f'{A}.model == "h200" || {A}.model == "b200"',
+         'neither model "L4" == "h200" nor model "L4" == "b200"'),
+        (f'{A}.model in ["h200"]', 'model "L4" is not in ["h200"]'),
+        (f"!({A}.model != 9)", "model 7 != 9"),
+    ],
+)  # fmt: skip
+def test_values_of_the_type_that_is_asked_for_are_nearest(expression: str, words: str) -> None:
+    others = [gpu(model={"int": 7}), gpu(model={"bool": False}), gpu(model={"version": "1.2.3"})]
+    for order in permutations([gpu("L4"), *others]):
         assert missing(expression, order) == words
 
 
