@@ -25,7 +25,7 @@ class Client:
         await self._writer.drain()
 
     async def answer(self) -> tuple[int, bytes]:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             head = await self._reader.readuntil(b"\r\n\r\n")
             lines = head.split(b"\r\n")
             sizes = [int(x.split(b":")[1]) for x in lines if x.startswith(b"Content-Length:")]
@@ -33,12 +33,12 @@ class Client:
             return int(lines[0].split()[1]), body
 
     async def head(self) -> tuple[int, list[bytes]]:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             lines = (await self._reader.readuntil(b"\r\n\r\n")).split(b"\r\n")
         return int(lines[0].split()[1]), lines[1:]
 
     async def body(self, size: int) -> bytes:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             return await self._reader.readexactly(size)
 
     async def close(self) -> None:
@@ -47,7 +47,7 @@ class Client:
             await self._writer.wait_closed()
 
     async def closed(self) -> bool:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             return await self._reader.read() == b""
 
 
@@ -235,7 +235,7 @@ async def test_who_never_ends_what_was_refused_is_cut_off(
     client = await server.connect()
     await client.send(b"POST /echo HTTP/1.1\r\nContent-Length: 9999999\r\n\r\n")
     assert (await client.answer())[0] == 413
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         await server.connections.emptied.wait()
 
 

@@ -1,7 +1,8 @@
 """What others on the loop get to do while something works, and how long it takes."""
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -27,9 +28,10 @@ async def turns_during(work: Awaitable[T]) -> tuple[T, int]:
         task.cancel()
 
 
-async def time_taken(work: Awaitable[T]) -> tuple[T, float]:
-    """What the work comes to, and the seconds it took, of which those in which this process was not
-    run do not count: bounds on them hold on a machine that others use too."""
+@asynccontextmanager
+async def own_time() -> AsyncIterator[Callable[[], float]]:
+    """A clock, in seconds, that stands still while this process is not run: upper bounds on what it
+    shows hold on a machine that others use too."""
     seconds = 0.0
     clock = asyncio.get_running_loop().time
 
@@ -42,6 +44,12 @@ async def time_taken(work: Awaitable[T]) -> tuple[T, float]:
 
     task = asyncio.create_task(ticking())
     try:
-        return await work, seconds
+        yield lambda: seconds
     finally:
         task.cancel()
+
+
+async def time_taken(work: Awaitable[T]) -> tuple[T, float]:
+    """What the work comes to, and how much of our own time it took."""
+    async with own_time() as clock:
+        return await work, clock()

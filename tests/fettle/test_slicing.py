@@ -1,25 +1,31 @@
 """Long work, and what others get to do meanwhile."""
 
 import asyncio
-import time
+import itertools
+from types import SimpleNamespace
 
 import pytest
 
+from fettle import slicing
 from fettle.slicing import SLICE_S, in_slices, pause
 from tests.fettle.others import turns_during
 
 
-def _spin(seconds: float) -> str:
-    until = time.perf_counter() + seconds
-    while time.perf_counter() < until:
-        pause()
-    return "done"
+async def test_others_have_their_turn_while_long_work_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    readings = itertools.count()
+    clock = SimpleNamespace(perf_counter=lambda: next(readings) * SLICE_S * 0.4)
+    monkeypatch.setattr(slicing, "time", clock)
 
+    def work() -> str:
+        for _ in range(100):
+            pause()
+        return "done"
 
-async def test_others_have_their_turn_while_long_work_goes_on() -> None:
-    done, turns = await turns_during(in_slices(lambda: _spin(100 * SLICE_S)))
+    done, turns = await turns_during(in_slices(work))
     assert done == "done"
-    assert turns >= 10
+    assert 10 <= turns <= 100
 
 
 async def test_a_deadline_ends_the_work_where_it_is() -> None:
@@ -27,7 +33,8 @@ async def test_a_deadline_ends_the_work_where_it_is() -> None:
 
     def work() -> None:
         try:
-            _spin(60)
+            while True:
+                pause()
         finally:
             ended.append("cleaned up")
 
@@ -46,12 +53,19 @@ async def test_errors_of_the_work_are_those_of_the_caller() -> None:
 
 
 async def test_several_works_take_turns() -> None:
-    began = time.perf_counter()
-    long = asyncio.create_task(in_slices(lambda: _spin(0.5)))
-    assert await in_slices(lambda: _spin(0.001)) == "done"
-    assert time.perf_counter() - began < 0.3
+    ended = asyncio.Event()
+
+    def longer() -> str:
+        while not ended.is_set():
+            pause()
+        return "longer"
+
+    long = asyncio.create_task(in_slices(longer))
+    await asyncio.sleep(0)
+    assert await in_slices(lambda: "short") == "short"
     assert not long.done()
-    assert await long == "done"
+    ended.set()
+    assert await long == "longer"
 
 
 def test_outside_of_such_work_a_pause_does_nothing() -> None:

@@ -149,7 +149,7 @@ async def test_a_request_of_another_shape_is_no_claim(api: ApiServer, probe: Pro
 async def test_the_latest_answer_is_kept(api: ApiServer, probe: Probe) -> None:
     running = asyncio.create_task(probe.run())
     try:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while (latest := probe.gates) is None:
                 await asyncio.sleep(0.01)
     finally:

@@ -104,7 +104,7 @@ async def test_what_stored_policies_say_in_vain_is_logged_once_and_counted() -> 
         publisher.publish(view, frozenset())
 
     async def count_is(number: int) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while registry.get_sample_value("fettle_webhook_ignored_rules") != number:
                 await asyncio.sleep(0.01)
 

@@ -44,11 +44,11 @@ class House:
     async def view(self) -> View:
         for kind in kinds.KINDS:
             await self.writer.send([ListStarted(kind), ListEnded(kind)])
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             return await self.publisher.newer_than(0)
 
     async def newer(self, view: View) -> View:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             return await self.publisher.newer_than(view.generation)
 
 
@@ -100,7 +100,7 @@ async def test_a_snapshot_tells_of_them_only_where_they_are_asked_for(tmp_path: 
         sink = Noting()
         feed = SnapshotFeed(tmp_path, kinds=kinds.read_with(asked_for))
         task = asyncio.create_task(feed.run(sink))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             await sink.listed.wait()
         task.cancel()
         assert len(sink.puts) == told

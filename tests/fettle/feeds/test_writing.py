@@ -60,7 +60,7 @@ class House:
         return await self.newer(0)
 
     async def newer(self, generation: int) -> View:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             return await self.publisher.newer_than(generation)
 
 

@@ -157,7 +157,7 @@ async def test_a_name_that_no_object_can_have_is_not_kept(api: FakeApi, told: To
 async def test_it_writes_by_itself(api: FakeApi, told: Told) -> None:
     running = asyncio.create_task(told.recorder.run())
     told.tell()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(20):
         while not events(api):
             await asyncio.sleep(0.01)
     running.cancel()

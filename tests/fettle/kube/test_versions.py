@@ -16,7 +16,7 @@ async def test_a_version_is_told_once_and_again_when_it_changes(
     told: list[str] = []
     following = asyncio.create_task(versions.follow(session, told.append, every_s=0.01))
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(20):
             while not told:
                 await asyncio.sleep(0.01)
             api.git_version = "v1.38.0"
@@ -40,7 +40,7 @@ async def test_a_cluster_that_does_not_say_is_asked_again(api: FakeApi, session:
     await asyncio.sleep(0.1)
     assert told == []
     api.git_version = "v1.36.3"
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(20):
         while not told:
             await asyncio.sleep(0.01)
     following.cancel()

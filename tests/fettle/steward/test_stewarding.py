@@ -98,7 +98,7 @@ async def steward(
             namespace="fettle-system",
             identity="one",
             metrics=StewardMetrics(cluster.registry),
-            settings=StewardSettings(wake_interval_seconds=0.01, lease_seconds=1.0),
+            settings=StewardSettings(wake_interval_seconds=0.01, lease_seconds=600.0),
             clock=lambda: 1_700_000_000.5,
             retry_s=0.02,
         )
@@ -175,15 +175,26 @@ async def test_a_pod_that_still_waits_is_woken_again_later_and_later(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     """Whether views turn meanwhile or not."""
-    cluster.publish([pod()])
-    async with steward(cluster, tmp_path) as looks:
+    metadata = msgspec.structs.replace(pod().metadata, name="other", uid="other")
+    other = msgspec.structs.replace(pod(), metadata=metadata)
+    looks: list[int] = []
+
+    def allowed(waiting: core.Pod, view: View) -> frozenset[str]:
+        if waiting.metadata.name != "other":
+            return cluster.allowed
+        looks.append(view.generation)
+        return frozenset()
+
+    cluster.publish([pod(), other])
+    async with steward(cluster, tmp_path, allowed):
         cluster.allow("gpu-1")
         await cluster.wrote(2 + 4)
         await cluster.looked(looks)
-        cluster.publish([pod(node="gpu-1")])
-        await asyncio.sleep(0.1)
+        cluster.publish([pod(node="gpu-1"), other])
+        await cluster.looked(looks)
         before = len(cluster.writes)
         await asyncio.sleep(0.3)
+        await cluster.looked(looks)
         assert len(cluster.writes) == before
 
 
