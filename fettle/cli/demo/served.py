@@ -14,6 +14,8 @@ from fettle.errors import FettleError
 
 READY_WITHIN_S = 30.0
 STOPS_WITHIN_S = 5.0
+SETTINGS = "extender: {waitSeconds: 10}\n"
+"""What it is asked is to be decided, also on a machine that is slow or has much to do."""
 
 
 class Served:
@@ -25,16 +27,18 @@ class Served:
         self.webhook = f"http://127.0.0.1:{webhook}"
         self.browse = f"http://127.0.0.1:{browse}"
         self._log = log
+        self._settings = log.with_suffix(".settings.yaml")
         self._command = [
             *(sys.executable, "-m", "fettle.cli.demo.server", str(os.getpid())),
             *("serve", "extender", "webhook"),
-            *("--snapshot", str(snapshot)),
+            *("--snapshot", str(snapshot), "--settings", str(self._settings)),
             *("--extender-listen", f"127.0.0.1:{extender}"),
             *("--webhook-listen", f"127.0.0.1:{webhook}"),
             *("--browse-listen", f"127.0.0.1:{browse}"),
         ]
 
     def __enter__(self) -> Self:
+        self._settings.write_text(SETTINGS, encoding="utf-8")
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(self._command, stderr=log, stdout=log)  # noqa: S603 (our own program)
         try:

@@ -31,6 +31,26 @@ def test_the_demo_needs_no_cluster_and_no_network() -> None:
     assert told.returncode == 0, told.stdout + told.stderr
 
 
+SLOWLY = """
+import signal, sys, time
+if "fettle.selectors.worker" in sys.orig_argv:
+    at_once = signal.setitimer
+    def slowly(*given):
+        time.sleep(0.5)
+        return at_once(*given)
+    signal.setitimer = slowly
+"""
+"""Each deadline that the process sets for its selectors takes it so long."""
+
+
+def test_the_demo_succeeds_on_a_machine_that_evaluates_selectors_slowly(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(SLOWLY)
+    path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))
+    environment = {**os.environ, "PYTHONPATH": path}
+    told = subprocess.run(DEMO, capture_output=True, text=True, timeout=120, env=environment)
+    assert told.returncode == 0, told.stdout + told.stderr
+
+
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
     """Starts the demo and waits until it says something; its files are in `tmp_path`."""
