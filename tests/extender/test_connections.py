@@ -53,13 +53,14 @@ class Client:
 
 class Server:
     def __init__(self) -> None:
-        self.slow = asyncio.Event()
+        self.asked, self.slow = asyncio.Event(), asyncio.Event()
         routes: Any = {"/echo": lambda body: Answer(200, body), "/slow": self._slow}
         self.connections = Connections(routes, max_body_bytes=2**20)
         self.port = 0
         self._clients: list[Client] = []
 
     async def _slow(self, body: bytes) -> Answer:
+        self.asked.set()
         await self.slow.wait()
         return Answer(200, b"slow:" + body)
 
@@ -86,7 +87,8 @@ async def serving() -> AsyncIterator[Server]:
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[Server]:
+async def server(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Server]:
+    monkeypatch.setattr(connections, "DISCARD_S", 20.0)
     async with serving() as made:
         yield made
 
@@ -264,7 +266,7 @@ async def test_what_is_wrong_with_a_request_is_not_said_in_answer_to_the_one_bef
 ) -> None:
     client = await server.connect()
     await client.send(post(b"/slow", b"1") + b"nonsense\r\n\r\n")
-    await asyncio.sleep(0.05)
+    await server.asked.wait()
     server.slow.set()
     assert await client.answer() == (200, b"slow:1")
     assert (await client.answer())[0] == 400
@@ -292,8 +294,8 @@ async def test_an_idle_connection_is_closed_in_the_end(
 async def test_draining_gives_the_answer_under_way_and_closes_the_idle(server: Server) -> None:
     busy, idle = await server.connect(), await server.connect()
     await busy.send(post(b"/slow", b"x"))
-    await asyncio.sleep(0.05)
-    draining = asyncio.create_task(server.connections.drain(5))
+    await server.asked.wait()
+    draining = asyncio.create_task(server.connections.drain(60))
     assert await idle.closed()
     server.slow.set()
     assert await busy.answer() == (200, b"slow:x")
@@ -303,11 +305,11 @@ async def test_draining_gives_the_answer_under_way_and_closes_the_idle(server: S
 async def test_draining_answers_what_still_comes_on_a_kept_connection_and_says_that_it_closes(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "LINGER_S", 5.0)
+    monkeypatch.setattr(connections, "LINGER_S", 60.0)
     kept = await server.connect()
     await kept.send(post(b"/echo", b"before"))
     assert await kept.answer() == (200, b"before")
-    draining = asyncio.create_task(server.connections.drain(5))
+    draining = asyncio.create_task(server.connections.drain(60))
     await asyncio.sleep(0.05)
     await kept.send(post(b"/echo", b"meanwhile"))
     status, headers = await kept.head()
@@ -323,13 +325,13 @@ async def test_draining_waits_for_nobody_who_is_not_connected(server: Server) ->
     await client.close()
     await server.connections.emptied.wait()
     async with asyncio.timeout(connections.LINGER_S / 2):
-        await server.connections.drain(5)
+        await server.connections.drain(60)
 
 
 async def test_no_request_of_a_client_that_asks_all_the_time_is_lost_by_draining(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "LINGER_S", 5.0)
+    monkeypatch.setattr(connections, "LINGER_S", 60.0)
 
     async def ask() -> None:
         client = await server.connect()
@@ -343,14 +345,14 @@ async def test_no_request_of_a_client_that_asks_all_the_time_is_lost_by_draining
 
     asking = [asyncio.create_task(ask()) for _ in range(4)]
     await asyncio.sleep(0.1)
-    await server.connections.drain(5)
+    await server.connections.drain(60)
     await asyncio.gather(*asking)
 
 
 async def test_draining_ends_even_if_an_answer_does_not(server: Server) -> None:
     busy = await server.connect()
     await busy.send(post(b"/slow", b"x"))
-    await asyncio.sleep(0.05)
+    await server.asked.wait()
     await server.connections.drain(0.05)
     assert not server.connections.open
 
