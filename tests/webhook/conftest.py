@@ -10,6 +10,7 @@ from aiohttp import ClientResponse
 from aiohttp.test_utils import TestClient
 from prometheus_client import CollectorRegistry
 
+from fettle import settings
 from fettle.kube.recording import Event
 from fettle.lint.findings import Rule
 from fettle.lint.linting import Linter
@@ -67,8 +68,16 @@ class Served:
 Serve = Callable[..., Awaitable[Served]]
 
 
+PATIENCE_S = 60.0
+
+
 @pytest.fixture
-def serve(aiohttp_client: Any) -> Serve:
+def serve(aiohttp_client: Any, monkeypatch: pytest.MonkeyPatch) -> Serve:
+    """The deadline is far off, beyond what may be set, where a test does not set it: how fast this
+    machine is decides nothing.
+    """
+    monkeypatch.setattr(settings, "API_SERVER_WAITS_S", 2 * PATIENCE_S)
+
     async def start(
         known: View | None = None,
         rules: tuple[Rule, ...] = RULES,
@@ -83,7 +92,7 @@ def serve(aiohttp_client: Any) -> Serve:
         publisher, registry = Publisher(), CollectorRegistry()
         events: list[Event] = []
         chosen = Settings(
-            webhook=WebhookSettings(**{"deadline_seconds": 2.5, **webhook}),
+            webhook=WebhookSettings(**{"deadline_seconds": PATIENCE_S, **webhook}),
             policies=policies,
             lint=lint or LintSettings(),
             scheduler=scheduler or SchedulerSettings(),

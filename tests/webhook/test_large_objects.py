@@ -6,7 +6,7 @@ import time
 import pytest
 
 from fettle import policy
-from fettle.settings import LintSettings
+from fettle.settings import API_SERVER_WAITS_S, LintSettings
 from tests.fettle.lint.builders import claim, exactly, knowing
 from tests.fettle.lint.builders import pod as claiming_pod
 from tests.webhook.conftest import Serve
@@ -33,7 +33,9 @@ def job_set(jobs: int) -> Object:
 
 async def test_a_job_set_of_thousands_of_jobs_is_judged_within_the_deadline(serve: Serve) -> None:
     served = await serve(knowing())
+    began = time.process_time()  # what is worked, whoever else uses the machine
     response = await served.ask("/validate", job_set(2000))
+    assert time.process_time() - began < API_SERVER_WAITS_S
     assert "FTL039" in response["status"]["message"]
 
 
@@ -43,15 +45,16 @@ async def test_others_are_answered_while_a_large_object_is_judged(
     serve: Serve, path: str, large: Object
 ) -> None:
     served = await serve(knowing())
+    started = time.process_time()  # what is worked meanwhile, whoever else uses the machine
     judging = asyncio.create_task(served.ask(path, large))
     slowest = 0.0
     while not judging.done():
-        began = time.process_time()  # what is worked meanwhile, whoever else uses the machine
+        began = time.process_time()
         assert (await served.ask("/validate", TOO_MANY))["allowed"] is False
         slowest = max(slowest, time.process_time() - began)
         await asyncio.sleep(0.01)
     assert (await judging)["uid"]
-    assert slowest < 0.4
+    assert slowest < (time.process_time() - started) / 4
 
 
 @pytest.mark.parametrize("path", ["/mutate", "/validate"])

@@ -15,6 +15,7 @@ from tests.webhook.mutations import cluster, policy_of
 from tests.webhook.reviews import CLAIMS, UID, job, patch_of, pod
 from tests.webhook.test_claims import OWN, knowing_worker, owned
 from tests.webhook.test_claims import claim as whole_claim
+from webhook import app
 from webhook.gates import Gates
 from webhook.sparing import Sparing
 
@@ -106,7 +107,10 @@ async def test_where_fettle_acts_there_are_no_events(serve: Serve) -> None:
 # --- claims and their pods
 
 
-async def test_a_claim_waits_for_the_pod_it_was_made_for(serve: Serve) -> None:
+async def test_a_claim_waits_for_the_pod_it_was_made_for(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(app, "OWNER_WAIT_S", 20.0)
     served = await serve(cluster(), policies=(TOLERANT,))
     asked = asyncio.create_task(served.ask("/mutate", owned()))
     await asyncio.sleep(0.02)
