@@ -110,7 +110,11 @@ async def test_a_spoilt_secret_keeps_only_its_own_listener_from_opening_until_it
         assert f"no certificate yet: Secret fettle-system/{name}: ca.crt: not a readable" in said
         assert OUT in said
         assert not await is_open(waits)
-        assert "fettle-system/fettle-steward" in api.objects["leases"]
+
+        async def leads() -> bool:
+            return "fettle-system/fettle-steward" in api.objects.get("leases", {})
+
+        await until(leads)
         api.remove("secrets", f"fettle-system/{name}")
         await until(lambda: is_open(waits))
 

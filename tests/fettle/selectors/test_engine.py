@@ -181,7 +181,7 @@ async def test_a_worker_killed_in_flight_costs_no_outcome() -> None:
 
 
 async def test_a_worker_that_stands_still_is_replaced() -> None:
-    async with engine(wait_s=0.3) as selectors:
+    async with engine(wait_s=1.0) as selectors:
         await selectors.start()
         assert selectors.worker_pid is not None
         os.kill(selectors.worker_pid, signal.SIGSTOP)

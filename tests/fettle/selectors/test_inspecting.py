@@ -379,6 +379,6 @@ def test_where_one_matches_nothing_is_missing() -> None:
 
 def test_a_hostile_expression_ends_within_its_bound() -> None:
     hostile = f"{A}.map(k, k).exists(a, lists.range(20000).exists(b, a == string(b)))"
-    started = time.monotonic()
+    started = time.process_time()
     assert missing(hostile, [gpu(uuid={"string": str(n)}) for n in range(2000)]) == ""
-    assert time.monotonic() - started < 10
+    assert time.process_time() - started < 10
