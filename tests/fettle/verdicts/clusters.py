@@ -12,10 +12,13 @@ from fettle.asks.asks import Ask
 from fettle.asks.claims import Alternative, Claim, Constraint, Request
 from fettle.policy import BUILT_IN
 from fettle.selectors.engine import SelectorEngine
-from fettle.settings import Settings
+from fettle.settings import ExtenderSettings, Settings
 from fettle.verdicts.answering import SHARED, Answers
 from fettle.view import NodeView, Publisher
 from tests.fettle import building as b
+
+PATIENT = Settings(extender=ExtenderSettings(wait_seconds=10.0))
+"""With which calls wait for selectors, however slow this machine is."""
 
 
 class Cluster:

@@ -23,6 +23,7 @@ from fettle.verdicts.verdicts import Verdict
 from fettle.view import NodeView, Publisher
 from fettle.wire.resource import DeviceAttribute
 from tests.fettle import building as b
+from tests.fettle.verdicts.clusters import PATIENT
 
 VERSION = f'device.attributes["{b.DRIVER}"].driverVersion'
 RECENT = Requirement(
@@ -69,9 +70,7 @@ async def engine() -> AsyncIterator[SelectorEngine]:
 
 @pytest.fixture
 def answers(engine: SelectorEngine) -> Answers:
-    """Which wait for the engine, however slow this machine is."""
-    patient = msgspec.structs.replace(Settings().extender, wait_seconds=10.0)
-    return Answers(Publisher(), engine, msgspec.structs.replace(Settings(), extender=patient))
+    return Answers(Publisher(), engine, PATIENT)
 
 
 async def verdicts(answers: Answers, ask: Ask, *nodes: NodeView) -> dict[str, Verdict]:

@@ -19,7 +19,7 @@ from fettle.policies import Policies
 from fettle.policy import BUILT_IN
 from fettle.selectors.engine import SelectorEngine
 from fettle.selectors.outcomes import MATCH
-from fettle.settings import HealthSettings, Settings
+from fettle.settings import HealthSettings
 from fettle.verdicts.acceptance import Acceptance
 from fettle.verdicts.answering import Answers
 from fettle.verdicts.claimed import Allocator
@@ -30,6 +30,7 @@ from fettle.wire import kinds
 from fettle.wire.kinds import Kind
 from fettle.wire.resource import DeviceToleration
 from tests.fettle import building as b
+from tests.fettle.verdicts.clusters import PATIENT
 
 TABLE = rules.load()
 Raw = dict[str, Any]
@@ -277,7 +278,7 @@ async def test_nodes_share_a_verdict_only_where_the_same_is_left_of_their_eviden
     engine = SelectorEngine()
     await engine.start()
     try:
-        answers = Answers(publisher, engine, Settings())
+        answers = Answers(publisher, engine, PATIENT)
         publisher.publish(view, frozenset(view.nodes))
         table = await answers.judged(ask(view))
         assert table.verdicts["a"] is table.verdicts["c"]

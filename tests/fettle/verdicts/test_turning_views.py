@@ -7,20 +7,18 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 
-import msgspec
 import pytest
 
 from fettle.asks.asks import Ask, Units
 from fettle.asks.claims import Alternative, Claim, Request
 from fettle.policy import BUILT_IN
 from fettle.selectors.engine import SelectorEngine
-from fettle.settings import Settings
 from fettle.verdicts.answering import SHARED, Answers
 from fettle.verdicts.tables import Table
 from fettle.view import NodeView
 from fettle.wire.resource import DeviceAttribute
 from tests.fettle import building as b
-from tests.fettle.verdicts.clusters import POD, Cluster, kept_complete
+from tests.fettle.verdicts.clusters import PATIENT, POD, Cluster, kept_complete
 
 PLUGIN = Ask(BUILT_IN["training"], units=(Units(b.RESOURCE, 4),))
 MODEL = f'device.attributes["{b.DRIVER}"].model != "none"'
@@ -43,10 +41,7 @@ async def selecting_cluster() -> AsyncIterator[Cluster]:
     """With a worker for selectors, and requests that wait long for it."""
     cluster, engine = Cluster(), SelectorEngine()
     await engine.start()
-    settings = Settings()
-    patient = msgspec.structs.replace(settings.extender, wait_seconds=10.0)
-    settings = msgspec.structs.replace(settings, extender=patient)
-    cluster.answers = Answers(cluster.publisher, engine, settings)
+    cluster.answers = Answers(cluster.publisher, engine, PATIENT)
     try:
         yield cluster
     finally:

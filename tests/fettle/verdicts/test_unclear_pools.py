@@ -10,13 +10,12 @@ from fettle.asks.asks import Ask
 from fettle.asks.claims import ALL, Alternative, Claim, Request
 from fettle.policy import BUILT_IN
 from fettle.selectors.engine import SelectorEngine
-from fettle.settings import Settings
 from fettle.verdicts.answering import Answers
 from fettle.verdicts.tables import Table
 from fettle.view import SOME_DRIVER, PoolView
 from fettle.wire.resource import DeviceAttribute
 from tests.fettle import building as b
-from tests.fettle.verdicts.clusters import Cluster
+from tests.fettle.verdicts.clusters import PATIENT, Cluster
 
 OURS = f'device.driver == "{b.DRIVER}"'
 MODEL = f'device.attributes["{b.DRIVER}"].model == "A100"'
@@ -40,9 +39,7 @@ def ask(*selectors: str, mode: str = "ExactCount") -> Ask:
 @pytest.fixture
 async def cluster() -> AsyncIterator[Cluster]:
     cluster, engine = Cluster(), SelectorEngine()
-    patient = msgspec.structs.replace(Settings().extender, wait_seconds=10.0)
-    settings = msgspec.structs.replace(Settings(), extender=patient)
-    cluster.answers = Answers(cluster.publisher, engine, settings)
+    cluster.answers = Answers(cluster.publisher, engine, PATIENT)
     await engine.start()
     yield cluster
     await engine.close()

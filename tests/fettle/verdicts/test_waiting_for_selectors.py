@@ -16,7 +16,7 @@ from fettle.verdicts.requirements import Engines
 from fettle.verdicts.tables import MANY
 from fettle.verdicts.waiting import Evaluations
 from tests.fettle import building as b
-from tests.fettle.verdicts.clusters import POD, Cluster, claim_view
+from tests.fettle.verdicts.clusters import PATIENT, POD, Cluster, claim_view
 
 
 def waiting(seconds: float) -> Settings:
@@ -28,7 +28,7 @@ def waiting(seconds: float) -> Settings:
 async def test_an_ask_waits_for_its_selector_to_be_evaluated() -> None:
     cluster = Cluster()
     engine = SelectorEngine()
-    cluster.answers = Answers(cluster.publisher, engine, waiting(10.0))
+    cluster.answers = Answers(cluster.publisher, engine, PATIENT)
     await engine.start()
     try:
         bad = b.node("n", pools=(b.pool(b.device("a", 0.1)),))
@@ -84,9 +84,7 @@ async def test_an_explanation_waits_for_selectors_that_the_verdict_did_without()
     """The search never looks at a device that it has taken; who explains why, does."""
     cluster = Cluster()
     engine = SelectorEngine()
-    patient = msgspec.structs.replace(Settings().extender, wait_seconds=10.0)
-    settings = msgspec.structs.replace(Settings(), extender=patient)
-    cluster.answers = Answers(cluster.publisher, engine, settings)
+    cluster.answers = Answers(cluster.publisher, engine, PATIENT)
     await engine.start()
     try:
         device = b.device("a")
@@ -117,7 +115,7 @@ async def test_without_an_answer_in_time_the_node_is_undecided_and_allowed() -> 
 
 async def test_scores_of_many_nodes_are_told_apart_once_their_selector_is_evaluated() -> None:
     cluster, engine = Cluster(), SelectorEngine()
-    cluster.answers = Answers(cluster.publisher, engine, waiting(10.0))
+    cluster.answers = Answers(cluster.publisher, engine, PATIENT)
     await engine.start()
     try:
         undecided = 5
