@@ -16,7 +16,8 @@ import aiohttp
 from tests.controlplane.processes import Process, ProcessFailed, free_port
 
 REPOSITORY = Path(__file__).parents[2]
-STOPS_WITHIN_S = 5.0
+STOPS_WITHIN_S = 30.0
+"""What Kubernetes gives a pod to stop in."""
 
 
 class FettleProcess:
@@ -62,7 +63,7 @@ class FettleProcess:
         assert self._process is None or not self._process.running, "running already"
         self._process = Process(self.name, self.command, self.folder, env=self._env)
 
-    async def ready(self, timeout_s: float = 20.0) -> float:
+    async def ready(self, timeout_s: float = 60.0) -> float:
         """Seconds until /readyz answered 200."""
         return await self.process.ready(f"{self.browse_url}/readyz", timeout_s=timeout_s)
 

@@ -98,7 +98,7 @@ class Remote:
         await asyncio.sleep(0.3)  # else it may write a request before it sees the connection's end
         accepted = self.relay.accepted
         await self.plane.tester.create(objects.pod(pod, gpus=1))
-        await waiting.bound(self.plane.tester, pod, timeout_s=5)
+        await waiting.bound(self.plane.tester, pod, timeout_s=30)
         assert self.relay.accepted > accepted
         events = await self.plane.tester.events_about(pod)
         assert [e["message"] for e in events if e["reason"] == "FailedScheduling"] == []
@@ -189,14 +189,12 @@ async def test_certificates_are_replaced_under_a_running_scheduler_without_a_fai
     await create_gpu_nodes(api, "w0", gpus=100)
     await remote.register(await remote.start(certificate_lifetime_s=10))
     shown = {(await remote.served()).serial_number}
-    began = time.monotonic()
     pods = 0
-    while time.monotonic() - began < 16:
-        await remote.schedule(f"pod-{pods}")
-        pods += 1
-        shown.add((await remote.served()).serial_number)
-    assert len(shown) >= 3
-    assert pods >= 5
+    async with asyncio.timeout(120):
+        while len(shown) < 3 or pods < 5:
+            await remote.schedule(f"pod-{pods}")
+            pods += 1
+            shown.add((await remote.served()).serial_number)
 
 
 async def test_the_shipped_files_of_an_extender_fit_together(api: Api, tmp_path: Path) -> None:

@@ -283,5 +283,5 @@ asyncio.run(run())
         return [name for name, pid in pids.items() if alive(pid)]
 
     await waiting.wait_until(
-        survivors, lambda names: not names, what="etcd and the API server ended", timeout_s=5
+        survivors, lambda names: not names, what="etcd and the API server ended", timeout_s=30
     )

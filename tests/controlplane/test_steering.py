@@ -132,7 +132,7 @@ async def test_a_pod_refused_everywhere_says_why_and_is_bound_when_the_fault_cle
 
     # A slice that changes wakes no pod that an extender refused: only the steward does.
     await heal(api)
-    assert await waiting.bound(api, "waits", timeout_s=3) == "w0"
+    assert await waiting.bound(api, "waits", timeout_s=30) == "w0"
     assert fettle.process.running
 
 

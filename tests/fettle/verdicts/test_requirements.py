@@ -17,7 +17,7 @@ from fettle.asks.claims import Alternative, Claim, Held, Request
 from fettle.policies import Resolved
 from fettle.policy import BUILT_IN, Placement, Policy, Requirement
 from fettle.selectors.engine import SelectorEngine
-from fettle.settings import BreakerSettings, Settings
+from fettle.settings import BreakerSettings
 from fettle.verdicts.answering import Answers
 from fettle.verdicts.verdicts import Verdict
 from fettle.view import NodeView, Publisher
@@ -246,7 +246,8 @@ async def test_nodes_alike_in_what_is_required_share_a_verdict(answers: Answers)
 
 async def test_a_breaker_overrules_no_requirement(engine: SelectorEngine) -> None:
     breaker = BreakerSettings(min_nodes=1)
-    answers = Answers(Publisher(), engine, Settings(breaker=breaker))
+    settings = msgspec.structs.replace(PATIENT, breaker=breaker)
+    answers = Answers(Publisher(), engine, settings)
     ill = [node(name, "535.1.2", score=0.1) for name in "abc"]
     health = Ask(BUILT_IN["inference"], claims=GPU)
     found = await verdicts(answers, health, *ill)
