@@ -249,12 +249,12 @@ async def test_restarted_and_further_replicas_serve_under_the_same_authority(
 async def test_at_its_end_an_authority_is_followed_by_the_one_that_was_announced(
     api: Api, remote: Remote
 ) -> None:
-    """Made long ago, so that it has 30 s left, and its leaves live 10 s."""
+    """Made long ago, so that it has 45 s left, and its leaves live 20 s."""
     await create_gpu_nodes(api, "w0", gpus=100)
     await remote.plane.create_namespace(shipped.NAMESPACE)
-    old = issuing.root("old", now_s=time.time() - 600, lifetime_s=630)
+    old = issuing.root("old", now_s=time.time() - 600, lifetime_s=645)
     await api.create(secret({"ca.crt": old.certificate, "ca.key": old.key}))
-    fettle = await remote.start(certificate_lifetime_s=10)
+    fettle = await remote.start(certificate_lifetime_s=20)
 
     _, told = await fettle.browse("/readyz", verbose="")
     assert told.startswith("ok")
@@ -268,7 +268,7 @@ async def test_at_its_end_an_authority_is_followed_by_the_one_that_was_announced
     while signers.count(1) < 3:
         await remote.schedule(f"pod-{len(signers)}")
         signers.append(signer(await remote.served(), both))
-        assert time.time() < issuing.expires_at(old.certificate)
+        assert signers[-1] == 1 or time.time() < issuing.expires_at(old.certificate)
     assert signers[0] == 0
     assert "a new certificate authority signs from" in fettle.process.log.read_text()
     assert signers == sorted(signers)
