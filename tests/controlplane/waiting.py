@@ -15,6 +15,10 @@ from tests.controlplane.api import Api, ApiError, Object
 
 T = TypeVar("T")
 
+PATIENCE_S = 30.0
+"""More than anything takes on a slow machine; schedulers look at pods again by themselves after
+minutes only."""
+
 
 class NotInTime(AssertionError):
     """What was waited for did not come true."""
@@ -25,7 +29,7 @@ async def wait_until(
     holds: Callable[[T], Any] = bool,
     *,
     what: str,
-    timeout_s: float = 10.0,
+    timeout_s: float = PATIENCE_S,
     every_s: float = 0.05,
 ) -> T:
     """Look again and again; the first look for which it holds is the result."""
@@ -45,7 +49,9 @@ async def wait_until(
         await asyncio.sleep(every_s)
 
 
-async def bound(api: Api, pod: str, *, namespace: str = "default", timeout_s: float = 10.0) -> str:
+async def bound(
+    api: Api, pod: str, *, namespace: str = "default", timeout_s: float = PATIENCE_S
+) -> str:
     """The name of the node that the pod was bound to."""
     seen = await wait_until(
         lambda: api.get("pods", pod, namespace),
@@ -61,7 +67,7 @@ async def refused(
     pod: str,
     *,
     namespace: str = "default",
-    timeout_s: float = 10.0,
+    timeout_s: float = PATIENCE_S,
     saying: str = "",
 ) -> str:
     """The scheduler's message once it could not place the pod; with `saying`, once it says that."""
@@ -84,7 +90,7 @@ async def stays_pending(api: Api, pod: str, *, for_s: float, namespace: str = "d
 
 
 async def in_phase(
-    api: Api, pod: str, phase: str, *, namespace: str = "default", timeout_s: float = 10.0
+    api: Api, pod: str, phase: str, *, namespace: str = "default", timeout_s: float = PATIENCE_S
 ) -> Object:
     return await wait_until(
         lambda: api.get("pods", pod, namespace),
@@ -95,7 +101,7 @@ async def in_phase(
 
 
 async def gone(
-    api: Api, resource: str, name: str, *, namespace: str = "default", timeout_s: float = 10.0
+    api: Api, resource: str, name: str, *, namespace: str = "default", timeout_s: float = PATIENCE_S
 ) -> None:
     await wait_until(
         lambda: api.find(resource, name, namespace),
