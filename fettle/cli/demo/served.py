@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -22,7 +23,7 @@ class Served:
     """`fettle serve` on a snapshot folder, from entering the context to leaving it."""
 
     def __init__(self, snapshot: Path, log: Path) -> None:
-        extender, webhook, browse = (_free_port() for _ in range(3))
+        extender, webhook, browse = _free_ports(3)
         self.extender = f"http://127.0.0.1:{extender}"
         self.webhook = f"http://127.0.0.1:{webhook}"
         self.browse = f"http://127.0.0.1:{browse}"
@@ -99,7 +100,10 @@ class Served:
         raise FettleError(f"fettle serve is not ready after {READY_WITHIN_S:g} s: {last}")
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def _free_ports(count: int) -> list[int]:
+    """All of them different: the kernel may give a port again once it is closed."""
+    with ExitStack() as probes:
+        bound = [probes.enter_context(socket.socket()) for _ in range(count)]
+        for probe in bound:
+            probe.bind(("127.0.0.1", 0))
+        return [int(probe.getsockname()[1]) for probe in bound]
