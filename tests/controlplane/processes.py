@@ -28,16 +28,23 @@ class ProcessFailed(AssertionError):
     """A process ended, or did not get ready; the message carries the end of its log."""
 
 
+_given: set[int] = set()
+
+
 def free_port() -> int:
+    """One that nobody has, and that was not given before: it may be listened on later only."""
     while True:
         port = random.randrange(20000, 32000)
+        if port in _given:
+            continue
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind(("127.0.0.1", port))
             except OSError:
                 continue
-            return port
+        _given.add(port)
+        return port
 
 
 class Process:

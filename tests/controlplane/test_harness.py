@@ -18,6 +18,7 @@ from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.fettle_process import REPOSITORY
 from tests.controlplane.fleet import create_dra_node, create_gpu_nodes, load
 from tests.controlplane.kubelet import Kubelet
+from tests.controlplane.processes import free_port
 
 GPU_OF_CLASS = {"gpu": "one-gpu"}
 
@@ -28,6 +29,11 @@ def alive(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+def test_no_port_is_given_twice() -> None:
+    ports = [free_port() for _ in range(500)]
+    assert len(set(ports)) == 500
 
 
 async def test_a_pod_is_scheduled_without_an_extender(

@@ -2,18 +2,10 @@
 
 import asyncio
 import contextlib
-import socket
 from pathlib import Path
 
 from fettle.cli.commands import ROLES
 from fettle.cli.serving import Plan
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
 
 
 def planned(

@@ -19,7 +19,8 @@ from certs.issuing import DAY_S
 from fettle.cli import serving
 from fettle.cli.serving import House
 from fettle.settings import Settings
-from tests.fettle.cli.houses import free_port, is_open, planned
+from tests.controlplane.processes import free_port
+from tests.fettle.cli.houses import is_open, planned
 from tests.fettle.kube.fake_api import FakeApi, fake_api
 
 WEBHOOK, EXTENDER = "fettle-webhook-ca", "fettle-extender-ca"

@@ -8,7 +8,8 @@ import aiohttp
 
 from fettle.cli.serving import House
 from fettle.settings import Settings
-from tests.fettle.cli.houses import free_port, planned
+from tests.controlplane.processes import free_port
+from tests.fettle.cli.houses import planned
 from tests.fettle.kube.fake_api import FakeApi
 
 GPU, MIG = "nvidia.com/gpu", "nvidia.com/mig-1g.12gb"

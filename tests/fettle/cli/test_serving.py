@@ -18,7 +18,7 @@ from fettle.cli.calling import call, call_json
 from fettle.cli.demo import asks
 from fettle.cli.demo.served import Served
 from fettle.errors import FettleError
-from tests.fettle.cli.houses import free_port
+from tests.controlplane.processes import free_port
 from tests.fettle.cli.without_ipv6 import SOCKET_CALL, forbid_ipv6
 
 
@@ -82,9 +82,7 @@ def test_credentials_that_take_long_keep_neither_the_probes_nor_the_end_waiting(
     }
     config = tmp_path / "config"
     config.write_text(json.dumps(kubeconfig(user)))
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        browse = f"127.0.0.1:{probe.getsockname()[1]}"
+    browse = f"127.0.0.1:{free_port()}"
     process = subprocess.Popen(
         [
             *(sys.executable, "-m", "fettle", "serve", "--kubeconfig", str(config)),

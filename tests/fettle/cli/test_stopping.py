@@ -10,7 +10,8 @@ from fettle.cli import listening, serving
 from fettle.cli.serving import House
 from fettle.kube import leasing
 from fettle.settings import Settings
-from tests.fettle.cli.houses import free_port, is_open, planned
+from tests.controlplane.processes import free_port
+from tests.fettle.cli.houses import is_open, planned
 from tests.fettle.kube.fake_api import FakeApi
 from tests.fettle.others import time_taken
 

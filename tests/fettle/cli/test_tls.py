@@ -1,7 +1,6 @@
 """The extender off plain HTTP: the scheduler's client certificate is the proof of who calls."""
 
 import json
-import socket
 import ssl
 import subprocess
 import sys
@@ -15,6 +14,7 @@ import pytest
 
 from certs import issuing
 from certs.issuing import Pair, Usage
+from tests.controlplane.processes import free_port
 
 
 class Secured:
@@ -29,9 +29,7 @@ class Secured:
         stranger = issuing.root("stranger", now_s=now_s, lifetime_s=3600)
         self._write("stranger", self._leaf("stranger", Usage.CLIENT, stranger))
         (folder / "ca.crt").write_bytes(self.root.certificate)
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = free_port()
         settings = folder / "settings.yaml"
         tls = {
             "certificateFile": str(folder / "server.crt"),
