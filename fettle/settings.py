@@ -135,7 +135,8 @@ class BreakerSettings(_Section, frozen=True, kw_only=True):
     """Fails open to scoring when refusals would exclude too much of a pool.
 
     `max_excluded_share` (0..1) of the devices of one driver or extended resource; pools on fewer
-    than `min_nodes` nodes that can be scheduled to are not judged: one would be more than the share.
+    than `min_nodes` nodes that can be scheduled to are not judged, since one would already be more
+    than the share.
     """
 
     max_excluded_share: float = 0.20
