@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from extender.asked import scheduler_of
-from fettle import explain, readiness
+from fettle import explain, listing, readiness
 from fettle.asks import asks
 from fettle.policies import unreadable
 from fettle.policy import ANNOTATION
@@ -149,8 +149,8 @@ class Browse:
             lambda: {
                 "generation": view.generation,
                 "problems": self._unready(),
-                "nodes": explain.devices(view, only_unsound=unsound),
-                "network": explain.network_devices(view, only_unsound=unsound),
+                "nodes": listing.of_nodes(view, only_unsound=unsound),
+                "network": listing.of_network(view, only_unsound=unsound),
                 "quarantined": dict(view.quarantined),
             }
         )

@@ -1,27 +1,25 @@
 """Verdicts and health as plain data for people. Pure.
 
 Reasons are made where they are found, and put together here. The dictionaries are what `/explain`
-and `/devices` answer and what the command line prints.
+answers and what the command line prints; `listing` lists devices in them.
 """
 
 import math
-from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime
-from itertools import chain
 from typing import Any
 
 import msgspec
 
 from fettle.asks.asks import Ask
 from fettle.asks.claims import ALL
-from fettle.model import DeviceId, Health, State
+from fettle.model import Health, State
 from fettle.policies import Resolved
 from fettle.slicing import pause
 from fettle.verdicts.parts import Choice
 from fettle.verdicts.taken import counted, lacking
 from fettle.verdicts.verdicts import Verdict
-from fettle.view import DeviceView, NodeView, PluginView, PoolView, UnitView, View
+from fettle.view import NodeView, PluginView, UnitView, View
 from fettle.wire import core
 
 
@@ -199,16 +197,16 @@ def unasked(scheduler: str, named: Collection[str]) -> str:
 def _units(node: NodeView, resources: Sequence[str]) -> Iterator[dict[str, Any]]:
     for plugin in filter(None, map(node.plugins.get, resources)):
         for one in plugin.units:
-            if _speaks(one.health):
-                yield {"resource": plugin.resource, **_unit(one, plugin)}
+            if speaks(one.health):
+                yield {"resource": plugin.resource, **unit(one, plugin)}
 
 
-def _speaks(value: Health) -> bool:
+def speaks(value: Health) -> bool:
     """Whether there is anything to say of it: a state may outlive all evidence."""
     return bool(value.evidence) or value.state is not State.HEALTHY
 
 
-def _unit(one: UnitView, plugin: PluginView) -> dict[str, Any]:
+def unit(one: UnitView, plugin: PluginView) -> dict[str, Any]:
     """`count`: how many units of the resource it is, of which no pod is given the `withdrawn`;
     `allocated`: live pods are known to hold some. `about` says what is special of it."""
     return {
@@ -314,104 +312,3 @@ def _given_devices(value: dict[str, Any]) -> Iterator[str]:
         yield f"would get {', '.join(*got.values())}"
     elif got:
         yield "would get " + " and ".join(f"{', '.join(ds)} for {name}" for name, ds in got.items())
-
-
-def devices(view: View, *, only_unsound: bool = False) -> list[dict[str, Any]]:
-    """Every node with its resources and own devices; with `only_unsound`, those that there is
-    evidence about, or that are not Healthy. `withheld` is why a device cannot be taken now, None
-    if its pool is whole.
-
-    Network devices belong to no node (`network_devices`).
-    """
-    told = []
-    for _, node in sorted(view.nodes.items()):
-        if (one := _node(node, only_unsound=only_unsound)) is not None:
-            told.append(one)
-        pause()
-    return told
-
-
-def network_devices(view: View, *, only_unsound: bool = False) -> list[dict[str, Any]]:
-    """Each device that does not belong to a single node, once, with the nodes that can use it;
-    where it is `withheld` from all of them, with the nodes that it is published for.
-    """
-    found: dict[DeviceId, DeviceView] = {}
-    able: dict[DeviceId, list[str]] = defaultdict(list)
-    unable: dict[DeviceId, list[str]] = defaultdict(list)
-    reasons: dict[DeviceId, str] = {}
-    for name, node in sorted(view.nodes.items()):
-        for device, withheld in _published(node, local=False, only_unsound=only_unsound):
-            found.setdefault(device.id, device)
-            if withheld:
-                unable[device.id].append(name)
-                reasons.setdefault(device.id, withheld)
-            elif device.here:
-                able[device.id].append(name)
-        pause()
-    return [
-        {
-            "device": str(id_),
-            "nodes": able[id_] or unable[id_],
-            "allocated": device.allocated,
-            "withheld": None if able[id_] else reasons.get(id_),
-            **health(device.health),
-        }
-        for id_, device in sorted(found.items())
-    ]
-
-
-def _published(
-    node: NodeView, *, local: bool, only_unsound: bool
-) -> Iterator[tuple[DeviceView, str | None]]:
-    """A node's own devices, or those of the network that it sees, with why each is withheld."""
-    for pool in node.pools:
-        why = _withheld(pool, node) if pool.withheld else None
-        for device, withheld in chain(
-            ((device, None) for device in pool.devices),
-            ((device, why) for device in pool.withheld),
-        ):
-            is_wanted = not only_unsound or _speaks(device.health)
-            if is_wanted and bool(device.published.local) == local:
-                yield device, withheld
-
-
-def _withheld(pool: PoolView, node: NodeView) -> str:
-    """Why devices that the pool publishes for this node cannot be taken now."""
-    if pool.flaw:
-        return f"pool {pool.flaw}"
-    if node.malformed:
-        return f"the scheduler's attempts here end in an error: {node.malformed}"
-    return "pool between generations: its driver is replacing its slices"
-
-
-def _node(node: NodeView, *, only_unsound: bool) -> dict[str, Any] | None:
-    listed = [
-        {
-            "device": str(device.id),
-            "allocated": device.allocated,
-            "withheld": withheld,
-            **health(device.health),
-        }
-        for device, withheld in _published(node, local=True, only_unsound=only_unsound)
-    ]
-    resources = [
-        {
-            "resource": plugin.resource,
-            "capacity": plugin.capacity,
-            "allocatable": plugin.allocatable,
-            "units": [_unit(one, plugin) for one in plugin.units],
-        }
-        for plugin in node.plugins.values()
-    ]
-    if not listed and not resources and not _speaks(node.health):
-        return None
-    speaks = _speaks(node.health) or listed or any(r["units"] for r in resources)
-    if only_unsound and not speaks:
-        return None
-    return {
-        "node": node.name,
-        **health(node.health),
-        "resources": resources,
-        "devices": listed,
-        "quarantined": list(node.quarantined),
-    }

@@ -6,10 +6,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from fettle import explain
+from fettle import explain, listing
 from fettle.asks.asks import Ask, Bound, Units
 from fettle.asks.claims import Alternative, Claim, Held, Request
-from fettle.cli.asking import evidence_lines, print_devices, print_evidence
+from fettle.cli.asking import evidence_lines, print_evidence
 from fettle.model import SOUND, Health, Kept, State, Weighed
 from fettle.policies import Policies
 from fettle.policy import BUILT_IN
@@ -270,7 +270,7 @@ def test_units_that_a_plugin_no_longer_counts_are_not_told_as_a_part_of_what_it_
     ask = Ask(INFERENCE, units=(Units(b.RESOURCE, 1),))
     note = f"{b.RESOURCE}: no longer offered by the device plugin, which has 7: GPU-a"
     assert told(ask, node)["notes"] == [note]
-    (listed,) = explain.devices(b.view(node))
+    (listed,) = listing.of_nodes(b.view(node))
     (unit,) = listed["resources"][0]["units"]
     assert unit["about"] == "no longer offered by the device plugin"
 
@@ -300,33 +300,6 @@ def test_what_keeps_a_state_that_the_score_would_not_is_told(health: Health, why
     assert explain.health(health)["kept"] == why
 
 
-def test_what_is_not_healthy_is_listed_though_no_evidence_is_left(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    held = msgspec.structs.replace(b.device("gpu-0"), health=DWELLING)
-    fabric = msgspec.structs.replace(b.device("fab-0", local=""), health=DWELLING)
-    nodes = [
-        b.node("n1", own=DWELLING, gpus=1),
-        b.node("n2", pools=(b.pool(held), b.pool(fabric, name="all"))),
-        b.node("n3", gpus=1),
-    ]
-    view = b.view(*nodes)
-    data = {
-        "nodes": explain.devices(view, only_unsound=True),
-        "network": explain.network_devices(view, only_unsound=True),
-        "quarantined": {},
-    }
-    print_devices(data, everything=False)
-    heading, *rows = (line.split() for line in capsys.readouterr().out.splitlines())
-    assert heading[0] == "NODE"
-    why = ["held", "by", "the", "minimum", "dwell", "until", "14:04", "UTC"]
-    assert rows == [
-        ["n1", "(node)", "1.00", "Unhealthy", *why],
-        ["n2", "gpu.example.com/n/gpu-0", "1.00", "Unhealthy", *why],
-        ["n2", "gpu.example.com/n/fab-0", "1.00", "Unhealthy", *why],
-    ]
-
-
 def test_a_node_that_fits_says_what_keeps_it_in_a_worse_state_than_its_score() -> None:
     value = told(Ask(INFERENCE, units=(Units(b.RESOURCE, 1),)), b.node(own=BETWEEN, gpus=8))
     assert explain.word(value) == "fits"
@@ -346,31 +319,6 @@ def test_the_units_of_an_ask_that_are_not_healthy_are_told_without_evidence_too(
         f"\n{b.RESOURCE} GPU-a on n: Unhealthy 1.00; held by the minimum dwell until 14:04 UTC",
         "\nn: Degraded 0.85; Healthy again from 0.90",
     ]
-
-
-@pytest.mark.parametrize(
-    ("unit", "about"),
-    [
-        (UnitView("u", SOUND), ""),
-        (UnitView("u", SOUND, withdrawn=1), "withdrawn by the device plugin"),
-        (UnitView("u", SOUND, count=4), "4 units"),
-        (UnitView("u", SOUND, count=4, withdrawn=4), "withdrawn by the device plugin"),
-        (
-            UnitView("u", SOUND, count=4, withdrawn=1),
-            "4 units, 1 of them withdrawn by the device plugin",
-        ),
-        (
-            UnitView("u", SOUND, count=2, alternatives=("r",)),
-            "counts as 2 units, it may be of r instead",
-        ),
-        (UnitView("u", SOUND, alternatives=("r",)), "counts as 1 unit, it may be of r instead"),
-    ],
-)
-def test_what_is_special_of_a_unit_is_told(unit: UnitView, about: str) -> None:
-    plugins = {"x": PluginView("x", 8, 8 - unit.withdrawn, (unit,))}
-    node = msgspec.structs.replace(b.node(), plugins=plugins)
-    (told_node,) = explain.devices(b.view(node))
-    assert told_node["resources"][0]["units"][0]["about"] == about
 
 
 def test_evidence_of_a_device_of_several_nodes_and_of_a_node_is_told_once() -> None:
@@ -396,18 +344,3 @@ def test_what_a_tenant_says_is_told_as_its_word_beside_the_score_that_refusals_g
     assert "pod refused" in line
     assert "reported only by namespace team-a: lowers the score, refuses nothing" in line
     assert "reported only by" not in evidence_lines(explain.health(b.health(0.5))["evidence"])[0]
-
-
-def test_a_device_of_the_network_is_listed_once_with_the_nodes_that_can_use_it() -> None:
-    fabric = b.pool(b.device("fab-0", 0.5, local=""), b.device("fab-1", local=""), name="all")
-    own = b.pool(b.device("gpu-0", 0.5))
-    view = b.view(*(b.node(name, pools=(fabric, own)) for name in ("n1", "n2")))
-    listed = explain.network_devices(view)
-    assert [(d["device"], d["nodes"]) for d in listed] == [
-        ("gpu.example.com/n/fab-0", ["n1", "n2"]),
-        ("gpu.example.com/n/fab-1", ["n1", "n2"]),
-    ]
-    unsound = explain.network_devices(view, only_unsound=True)
-    assert [d["device"] for d in unsound] == ["gpu.example.com/n/fab-0"]
-    nodes = explain.devices(view)
-    assert [d["device"] for n in nodes for d in n["devices"]] == ["gpu.example.com/n/gpu-0"] * 2
