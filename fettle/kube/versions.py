@@ -10,7 +10,7 @@ from fettle.errors import ClusterError
 from fettle.kube.decoding import decoded
 from fettle.kube.session import Session
 
-EVERY_S = 600.0
+EVERY_S = 60.0
 _LOG = structlog.get_logger(__name__)
 
 
