@@ -1,5 +1,6 @@
 """Which files `fettle lint` reads, and what it says of those it cannot read."""
 
+import resource
 from pathlib import Path
 
 import pytest
@@ -85,8 +86,16 @@ def test_what_is_no_object_is_told(text: str, says: str) -> None:
 def test_an_alias_bomb_is_refused_in_short_time() -> None:
     levels = [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 12)]
     bomb = "\n".join(["a0: &a0 lollollollol", *levels, "kind: Pod"])
-    ran = fettle("-", stdin=bomb)  # which waits for no more than a minute
+    before_s = children_s()
+    ran = fettle("-", stdin=bomb)
     assert (ran.returncode, "aliases" in ran.stderr) == (2, True), ran.stderr
+    assert children_s() - before_s < 10
+
+
+def children_s() -> float:
+    """The processor time of processes that were waited for."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def test_a_huge_file_is_refused_by_its_size(tmp_path: Path) -> None:

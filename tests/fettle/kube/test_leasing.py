@@ -96,7 +96,7 @@ async def test_of_two_candidates_one_leads_and_the_other_takes_over_on_release(
 ) -> None:
     one = Worker(session, "one", duration_s=LONG_S)  # not by expiry, then
     await one.leads()
-    two = Worker(session, "two")
+    two = Worker(session, "two", duration_s=5.0)  # it looks as often as that lets it
     await seen(lambda: api.verbs("leases").count("get") > 3)
     assert not two.working.is_set()
     await one.end()
@@ -105,6 +105,7 @@ async def test_of_two_candidates_one_leads_and_the_other_takes_over_on_release(
     assert spec(api)["holderIdentity"] == "two"
     assert spec(api)["leaseTransitions"] == 1
     await two.end()
+    assert spec(api)["holderIdentity"] == ""
 
 
 async def test_a_lease_whose_holder_died_is_taken_over_whatever_its_clock_said(
