@@ -1,0 +1,45 @@
+"""README and docs: what they name is there."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+_HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_every_link_leads_to_a_file_and_a_heading_that_are_there(page: Path) -> None:
+    for link in _LINK.findall(page.read_text()):
+        if link.startswith(("http://", "https://")):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), f"{page.name} links to {link}"
+        if anchor:
+            anchors = {_anchor(heading) for heading in _HEADING.findall(target.read_text())}
+            assert anchor in anchors, f"{page.name} links to {link}"
+
+
+def _anchor(heading: str) -> str:
+    """As GitHub makes it."""
+    return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
+
+
+def test_every_metric_is_in_the_table_and_no_other() -> None:
+    code = "".join(
+        file.read_text()
+        for package in ("fettle", "extender", "webhook", "certs")
+        for file in (ROOT / package).rglob("*.py")
+    )
+    exported = {name.removesuffix("_total") for name in re.findall(r'"(fettle_[a-z_]+)"', code)}
+    rows = re.findall(r"^\| (`fettle_.*?) \|", (ROOT / "docs/operating.md").read_text(), re.M)
+    told = {
+        name.removesuffix("_total")
+        for row in rows
+        for name in re.findall(r"`(fettle_[a-z_]+)`", row)
+    }
+    assert told == exported
