@@ -12,6 +12,7 @@ from fettle.observing.metrics import (
     SelectorMetrics,
     StewardMetrics,
     ViewMetrics,
+    make_registry,
 )
 from fettle.verdicts.alarms import Alarm
 from fettle.view import Publisher, Source
@@ -158,3 +159,9 @@ def test_who_leads_and_wakes_pods_is_told() -> None:
         assert registry.get_sample_value("fettle_steward_leader") == 1
     assert registry.get_sample_value("fettle_steward_leader") == 0
     assert registry.get_sample_value("fettle_steward_wakeups_total") == 1
+
+
+def test_no_series_says_when_a_counter_was_made() -> None:
+    registry = make_registry()
+    ExtenderMetrics(registry)
+    assert "_created" not in generate_latest(registry).decode()
