@@ -2,6 +2,12 @@
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
+_ANY = ("allowed", "warned", "undecided", "failed", "bad_input")
+_RESULTS = {
+    "mutate": (*_ANY, "patched", "would_be_patched", "inapplicable"),
+    "validate": (*_ANY, "denied", "would_be_denied"),
+}
+"""Results by webhook. Each is a series from the start: `increase()` misses what begins at 1."""
 _SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5)
 
 
@@ -36,6 +42,10 @@ class Metrics:
             buckets=_SECONDS,
             registry=registry,
         )
+        for webhook, results in _RESULTS.items():
+            self.seconds.labels(webhook)
+            for result in results:
+                self.reviews.labels(webhook, result)
 
 
 class EventMetrics:
@@ -49,6 +59,8 @@ class EventMetrics:
             ["result"],
             registry=registry,
         )
+        for result in ("written", "counted", "held_back", "failed"):
+            self._events.labels(result)
 
     def count(self, result: str) -> None:
         self._events.labels(result).inc()

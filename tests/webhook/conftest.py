@@ -64,6 +64,13 @@ class Served:
     def counted(self, name: str, **labels: str) -> float:
         return self._registry.get_sample_value(f"fettle_webhook_{name}_total", labels) or 0.0
 
+    def series(self, name: str) -> set[tuple[str, ...]]:
+        """The labels of all series of a counter."""
+        samples = (s for family in self._registry.collect() for s in family.samples)
+        return {
+            tuple(s.labels.values()) for s in samples if s.name == f"fettle_webhook_{name}_total"
+        }
+
 
 Serve = Callable[..., Awaitable[Served]]
 

@@ -5,6 +5,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
 from fettle import policy
@@ -17,6 +18,7 @@ from tests.webhook.test_claims import OWN, knowing_worker, owned
 from tests.webhook.test_claims import claim as whole_claim
 from webhook import app
 from webhook.gates import Gates
+from webhook.metrics import EventMetrics, Metrics
 from webhook.sparing import Sparing
 
 TRAINING = {policy.ANNOTATION: "training"}
@@ -177,3 +179,27 @@ def test_what_was_held_back_is_counted_in_the_next_turn() -> None:
     assert [sparing.turn() for _ in range(3)] == [0, None, None]
     now = 10.0
     assert [sparing.turn() for _ in range(2)] == [2, None]
+
+
+# --- counting
+
+
+@pytest.mark.parametrize("webhook", ["mutate", "validate"])
+def test_results_worth_an_alert_are_counted_from_zero(webhook: str) -> None:
+    registry = CollectorRegistry()
+    Metrics(registry)
+    EventMetrics(registry)
+    name = "fettle_webhook_reviews_total"
+    for result in ("bad_input", "failed", "undecided", "allowed"):
+        assert registry.get_sample_value(name, {"webhook": webhook, "result": result}) == 0.0
+    assert registry.get_sample_value(name, {"webhook": "mutate", "result": "denied"}) is None
+    assert registry.get_sample_value("fettle_webhook_events_total", {"result": "failed"}) == 0.0
+
+
+async def test_no_review_has_a_result_that_was_not_counted_from_zero(serve: Serve) -> None:
+    served = await serve(cluster(), policies=(TOLERANT,))
+    before = served.series("reviews")
+    await served.ask("/mutate", whole_claim())
+    await served.ask("/validate", whole_claim())
+    await served.post("/mutate", b"{")
+    assert served.series("reviews") == before
