@@ -54,7 +54,7 @@ async def test_others_are_answered_while_a_large_object_is_judged(
         slowest = max(slowest, time.process_time() - began)
         await asyncio.sleep(0.01)
     assert (await judging)["uid"]
-    assert slowest < (time.process_time() - started) / 4
+    assert slowest < (time.process_time() - started) / 2
 
 
 @pytest.mark.parametrize("path", ["/mutate", "/validate"])
