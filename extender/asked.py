@@ -49,7 +49,7 @@ class Asked:
 
     def about(self, pod: core.Pod) -> None:
         """A scheduler asked about this pod, which uses devices."""
-        name = scheduler_of(pod)
+        name = pod.scheduler_name
         if name in self._schedulers or name in self._others or len(self._others) >= MOST:
             return
         self._others.add(name)
@@ -70,11 +70,6 @@ class Asked:
         if self._paths:
             found.append(f"extender: since its start asked in vain for {', '.join(self._paths)}")
         return found
-
-
-def scheduler_of(pod: core.Pod) -> str:
-    """The name of the scheduler that places it."""
-    return (pod.spec.scheduler_name if pod.spec else None) or core.DEFAULT_SCHEDULER
 
 
 def _ago(at: float | None, now: float) -> str:

@@ -10,7 +10,6 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
-from extender.asked import scheduler_of
 from fettle import explain, listing, readiness
 from fettle.asks import asks
 from fettle.policies import unreadable
@@ -79,7 +78,7 @@ class Browse:
 
     def _notes_about(self, key: str, pod: core.Pod) -> list[str]:
         """That its scheduler does not ask, unless it did, whatever the settings say."""
-        name = scheduler_of(pod)
+        name = pod.scheduler_name
         if name in self._schedulers or key in self._recent:
             return []
         return [explain.unasked(name, self._schedulers)]

@@ -14,7 +14,7 @@ from math import inf
 
 import structlog
 
-from extender.asked import MOST, scheduler_of
+from extender.asked import MOST
 from fettle.asks.extended import IMPLICIT_CLASS_PREFIX, MARKER, device_units
 from fettle.wire import core
 from fettle.wire.kinds import WireObject
@@ -60,7 +60,7 @@ class Overlooked:
 
     def asked(self, pod: core.Pod) -> None:
         """A scheduler asked about this pod."""
-        scheduler = scheduler_of(pod)
+        scheduler = pod.scheduler_name
         if (asking := self._asking.get(scheduler)) is None:
             return
         asking.at = self._clock()
@@ -70,14 +70,14 @@ class Overlooked:
 
     def put(self, new: WireObject) -> None:
         """An object as it is now."""
-        if not isinstance(new, core.Pod) or new.spec is None:
+        if not isinstance(new, core.Pod):
             return
-        asking = self._asking.get(scheduler_of(new))
+        asking = self._asking.get(new.scheduler_name)
         if asking is None:
             return
         pod = (new.metadata.key, new.metadata.uid)
         lately = self._clock() - asking.at < LATELY_S
-        if not new.spec.node_name:
+        if not new.node_name:
             if lately and _asked_by(new):
                 self._waiting[pod] = None
                 if len(self._waiting) > MOST_WAITING:
@@ -88,7 +88,7 @@ class Overlooked:
                 self._placed(new, asking)
 
     def _placed(self, pod: core.Pod, asking: _Asking) -> None:
-        resources, scheduler = _asked_by(pod), scheduler_of(pod)
+        resources, scheduler = _asked_by(pod), pod.scheduler_name
         if not asking.resources.isdisjoint(resources):
             return
         for resource in sorted(resources):
@@ -122,5 +122,4 @@ def _asked_by(pod: core.Pod) -> set[str]:
     cannot be listed there, claims and resources by a class's name, the marker stands."""
     resources = {name for name, _ in device_units(pod)}
     by_class = {name for name in resources if name.startswith(IMPLICIT_CLASS_PREFIX)}
-    claims = pod.spec is not None and pod.spec.resource_claims
-    return (resources - by_class) | ({MARKER} if claims or by_class else set())
+    return (resources - by_class) | ({MARKER} if pod.resource_claims or by_class else set())

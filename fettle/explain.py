@@ -178,11 +178,12 @@ def _whereabouts(pod: core.Pod | None) -> list[str]:
     """What there is to know of a pod that does not wait for a node as the view has it."""
     if pod is None:
         return [NOT_IN_VIEW]
-    node = pod.spec.node_name if pod.spec is not None else None
-    if not node:
+    if not pod.node_name:
         return []
     runs = pod.status is not None and pod.status.phase == "Running"
-    where = f"runs on {node}" if runs else f"is bound to {node} and does not run yet"
+    where = (
+        f"runs on {pod.node_name}" if runs else f"is bound to {pod.node_name} and does not run yet"
+    )
     return [f"the pod {where}: the verdicts are for another pod like it"]
 
 

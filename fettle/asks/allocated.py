@@ -56,13 +56,13 @@ def use(
     if not entries.is_for(pod, entry, claim):
         return Use(f"claim {name}: ResourceClaim {claim.metadata.key} was not made for this pod")
     status = claim.status
-    if status is None or status.allocation is None:
+    if status is None or (allocation := status.allocation) is None:
         return Use()
-    if problem := _problem(status.allocation):
+    if problem := _problem(allocation):
         return Use(
             f"claim {name}: the scheduler's attempt for this pod would end in an error: {problem}"
         )
-    holders, mine = _holders(claim), pod.metadata.uid
+    holders, mine = claim.reserved_for, pod.metadata.uid
     if len(holders) >= MAX_RESERVED and mine not in holders:
         return Use(
             f"claim {name} is reserved for {len(holders)} pods, the maximum: "
@@ -70,28 +70,25 @@ def use(
         )
     if not binding.observed:
         return Use()
-    failed, unmet = _conditions(status.allocation, status.devices or ())
-    if unmet and _is_late(status.allocation, binding):
+    failed, unmet = _conditions(allocation, status.devices or ())
+    if unmet and _is_late(allocation, binding):
         failed = f"{unmet} did not become true within {binding.timeout_s:g} s"
     if failed:
         return Use(f"claim {name}: {failed}; {_what_follows(len(holders - {mine}))}")
-    if status.allocation.allocation_timestamp is None and mine not in holders:
+    if allocation.allocation_timestamp is None and mine not in holders:
         return Use(
             f"claim {name} was allocated without an allocationTimestamp: the scheduler's attempt "
             "would fail when reserving it, by adding one to an allocation that cannot be changed; "
             f"{_how_to_allocate_anew(len(holders))}"
         )
-    return Use(
-        awaits=f"claim {name} is waiting for {unmet}{_since(status.allocation)}" if unmet else ""
-    )
+    return Use(awaits=f"claim {name} is waiting for {unmet}{_since(allocation)}" if unmet else "")
 
 
 def can_be_allocated(
     entry: core.PodResourceClaim, claim: resource.ResourceClaim, pod: core.Pod
 ) -> bool:
     """Whether nothing is allocated for a claim yet, and nothing keeps the pod from using it."""
-    is_allocated = claim.status is not None and claim.status.allocation is not None
-    return not is_allocated and use(entry, claim, pod, NO_TIME_LIMIT) == Use()
+    return claim.allocation is None and use(entry, claim, pod, NO_TIME_LIMIT) == Use()
 
 
 def named_twice(
@@ -101,19 +98,13 @@ def named_twice(
     pod: core.Pod,
 ) -> str:
     """Why a pod cannot have two entries for one claim; "" where it is reserved for it already."""
-    if claim is not None and pod.metadata.uid in _holders(claim):
+    if claim is not None and pod.metadata.uid in claim.reserved_for:
         return ""
     return (
         f"claims {first.name} and {again.name} are one ResourceClaim, "
         f"{pod.metadata.namespace}/{entries.claim_name(pod, again)}: the scheduler's attempt would "
         "fail when reserving it for the pod twice; list it once in spec.resourceClaims"
     )
-
-
-def _holders(claim: resource.ResourceClaim) -> set[str]:
-    """UIDs of the pods that a claim is reserved for."""
-    reserved = claim.status.reserved_for if claim.status is not None else None
-    return {entry.uid for entry in reserved or ()}
 
 
 def _problem(allocation: resource.AllocationResult) -> str:

@@ -84,9 +84,7 @@ class Ask(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
 
 def uses_devices(pod: core.Pod) -> bool:
     """Whether a pod asks for any extended resource of somebody else's, or has a claim."""
-    if pod.spec is None:
-        return False
-    return bool(pod.spec.resource_claims) or extended.needs_units(pod)
+    return bool(pod.resource_claims) or extended.needs_units(pod)
 
 
 def resolve_policy(pod: core.Pod, view: View, policies: Policies) -> Resolved:
@@ -158,18 +156,7 @@ def _left(pod: core.Pod, units: Iterable[Units], view: View) -> Iterator[str]:
 
 
 def _nodes(claim: resource.ResourceClaim) -> core.NodeSelector | None:
-    allocation = claim.status.allocation if claim.status is not None else None
-    return allocation.node_selector if allocation is not None else None
-
-
-def standing_selectors(view: View) -> Iterator[str]:
-    """The expressions of all classes and templates: what pods yet to come will be judged by."""
-    for device_class in view.classes.values():
-        if device_class.spec is not None:
-            yield from claiming.expressions(device_class.spec.selectors)
-    for template in view.templates.values():
-        for alternative in claiming.claim("", template.spec.spec, view.classes).alternatives():
-            yield from alternative.selectors
+    return claim.allocation.node_selector if claim.allocation is not None else None
 
 
 def _missing(pod: core.Pod, entry: core.PodResourceClaim) -> str:

@@ -106,7 +106,7 @@ def claim(
 def counted(name: str, device_class: resource.DeviceClass, count: int) -> Request:
     """The request that the scheduler makes for an extended resource."""
     class_ = device_class.metadata.name
-    selectors = tuple(expressions(_class_selectors(device_class)))
+    selectors = tuple(expressions(device_class.selectors))
     unclear = _unclear_class(device_class)
     return Request(name, (Alternative(name, class_, selectors, count=count, unclear=unclear),))
 
@@ -129,9 +129,9 @@ def uses(claim: resource.ResourceClaim) -> tuple[Held, ...] | None:
 def _results(
     claim: resource.ResourceClaim,
 ) -> tuple[resource.DeviceRequestAllocationResult, ...] | None:
-    if claim.status is None or claim.status.allocation is None:
+    if (allocation := claim.allocation) is None:
         return None
-    devices = claim.status.allocation.devices
+    devices = allocation.devices
     return devices.results or () if devices is not None else ()
 
 
@@ -194,7 +194,7 @@ def _alternative(
     defaulted: bool,
 ) -> Alternative:
     device_class = classes.get(written.device_class_name)
-    of_class = _class_selectors(device_class)
+    of_class = device_class.selectors if device_class is not None else ()
     capacity, unclear = _capacity(written.capacity)
     unclear = unclear or unknown or _unclear_class(device_class)
     return Alternative(
@@ -216,7 +216,7 @@ def _unclear_class(device_class: resource.DeviceClass | None) -> str:
     """What about a class is not known here, "" if nothing."""
     if device_class is None or device_class.spec is None:
         return ""
-    if any(selector.cel is None for selector in device_class.spec.selectors or ()):
+    if any(selector.cel is None for selector in device_class.selectors):
         return f"a selector of class {device_class.metadata.name} is of an unknown form"
     return device_class.spec.unknown
 
@@ -251,13 +251,6 @@ def _capacity(
         return tuple((name, amount(quantity)) for name, quantity in requests), ""
     except Unreadable as reason:
         return (), f"a requested capacity cannot be read: {reason}"
-
-
-def _class_selectors(
-    device_class: resource.DeviceClass | None,
-) -> tuple[resource.DeviceSelector, ...]:
-    spec = device_class.spec if device_class is not None else None
-    return (spec.selectors or ()) if spec is not None else ()
 
 
 def expressions(selectors: tuple[resource.DeviceSelector, ...] | None) -> Iterator[str]:

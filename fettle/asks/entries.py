@@ -15,7 +15,7 @@ EXTENDED_RESOURCE_CLAIM = "resource.kubernetes.io/extended-resource-claim"
 
 def needed(pod: core.Pod) -> Iterator[core.PodResourceClaim]:
     """A pod's entries, without those for which Kubernetes says that they need no claim."""
-    for entry in (pod.spec.resource_claims if pod.spec is not None else None) or ():
+    for entry in pod.resource_claims:
         status = _status(pod, entry)
         if (
             entry.resource_claim_name is not None
@@ -63,7 +63,7 @@ def is_left(claim: resource.ResourceClaim | None, pod: core.Pod) -> bool:
 
     The scheduler makes one as it binds a pod, and deletes one that it finds in a later attempt.
     """
-    if claim is None or (pod.spec is not None and pod.spec.node_name):
+    if claim is None or pod.node_name:
         return False
     owner = _controller(claim)
     devices = claim.spec.devices

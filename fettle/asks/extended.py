@@ -142,7 +142,7 @@ def _class_behind(
 ) -> resource.DeviceClass | None:
     if name.startswith(IMPLICIT_CLASS_PREFIX):
         return classes.get(name.removeprefix(IMPLICIT_CLASS_PREFIX))
-    named = [c for c in classes.values() if c.spec and c.spec.extended_resource_name == name]
+    named = [c for c in classes.values() if c.extended_resource_name == name]
     return min(named, key=_newest_then_first, default=None)
 
 

@@ -181,6 +181,6 @@ def _held(pods: Iterable[core.Pod]) -> dict[tuple[str, str], str]:
 def place(pod: core.Pod | None) -> tuple[str, Mapping[tuple[str, str], str]]:
     """The node of a pod, "" if it has none, and what the kubelet says of the units it holds there,
     by resource and name."""
-    if pod is None or pod.spec is None or not pod.spec.node_name:
+    if pod is None or not (node := pod.node_name):
         return "", {}
-    return pod.spec.node_name, _held((pod,))
+    return node, _held((pod,))

@@ -152,9 +152,8 @@ class Cluster:
         device_class = self.device_class(option.class_name)
         if device_class is None:
             return None
-        of_class = device_class.spec.selectors if device_class.spec is not None else None
         return Selection(
-            tuple(s.cel.expression for s in of_class or () if s.cel is not None),
+            tuple(s.cel.expression for s in device_class.selectors if s.cel is not None),
             tuple(text(expression.value) for expression in option.selectors),
         )
 

@@ -24,8 +24,7 @@ class AskedForTwice(Rule):
             classes = {option.class_name for claim in claims for option in claim.options}
             for name in classes:
                 found = cluster.device_class(name)
-                spec = found.spec if found is not None else None
-                own_name = spec.extended_resource_name if spec else None
+                own_name = found.extended_resource_name if found is not None else None
                 extended = {f"{IMPLICIT_CLASS_PREFIX}{name}", own_name}
                 for resource, field in pod.resources.items():
                     if resource in extended:
@@ -51,8 +50,7 @@ class SharedResourceName(Rule):
         for spec in manifest.device_classes:
             name = spec.text("extendedResourceName")
             for other, found in cluster.view.classes.items():
-                taken = found.spec is not None and found.spec.extended_resource_name == name
-                if name and taken and other != manifest.name:
+                if name and found.extended_resource_name == name and other != manifest.name:
                     yield self.finding(
                         spec.at("extendedResourceName"),
                         f"DeviceClass {other} has the same name; the newest of the two wins",
@@ -74,11 +72,8 @@ class NotEvicted(Rule):
         if (manifest.group, manifest.kind) != ("resource.k8s.io", "DeviceTaintRule"):
             return
         effect = manifest.root.at("spec", "taint", "effect")
-        names = sorted(
-            found.spec.extended_resource_name
-            for found in cluster.view.classes.values()
-            if found.spec is not None and found.spec.extended_resource_name
-        )
+        classes = cluster.view.classes.values()
+        names = sorted(filter(None, (found.extended_resource_name for found in classes)))
         if effect.value == "NoExecute" and names:
             yield self.finding(
                 effect,

@@ -58,7 +58,7 @@ class BypassedScheduler(Rule):
         if entry.text("resourceClaimTemplateName"):
             return True
         claim = cluster.claim(namespace, entry.text("resourceClaimName"))
-        return claim is not None and (claim.status is None or claim.status.allocation is None)
+        return claim is not None and claim.allocation is None
 
 
 class ExcludedNodes(Rule):

@@ -7,7 +7,7 @@ from collections.abc import Set
 from fettle.asks.asks import Ask, Units
 from fettle.slicing import in_slices
 from fettle.verdicts.answering import Answers
-from fettle.verdicts.taken import Taken, counted, full, priority
+from fettle.verdicts.taken import Taken, counted, full
 from fettle.view import View
 from fettle.wire import core
 
@@ -37,7 +37,7 @@ class Allowing:
             self._taken = await in_slices(lambda: counted(view.pods.values()))
             self._generation = view.generation
             self._full.clear()
-        alike = ask.units, priority(pod)
+        alike = ask.units, pod.priority
         if alike not in self._full:
             self._full[alike] = await in_slices(
                 lambda: full(ask, view.nodes.values(), self._taken, preemptor=pod)

@@ -21,7 +21,7 @@ def is_waiting(pod: core.Pod) -> bool:
     """Pending, on no node, and last refused with a text of ours in it."""
     if pod.terminal or pod.metadata.deletion_timestamp is not None:
         return False
-    if pod.spec is None or pod.spec.node_name or pod.status is None:
+    if pod.spec is None or pod.node_name or pod.status is None:
         return False
     return any(
         condition.type == "PodScheduled"

@@ -100,14 +100,13 @@ class _Unshown:
 
     def note(self, claim: resource.ResourceClaim) -> bool:
         """False if this allocation was noted before: whoever writes a claim sends it all."""
-        assert claim.status is not None
-        assert claim.status.allocation is not None
+        assert claim.allocation is not None
         of_claim = (claim.metadata.key, claim.metadata.uid)
         before = self._latest.pop(of_claim, None)
-        self._latest[of_claim] = claim.status.allocation
+        self._latest[of_claim] = claim.allocation
         if len(self._latest) > REMEMBERED:
             del self._latest[next(iter(self._latest))]
-        return before != claim.status.allocation
+        return before != claim.allocation
 
 
 class Predictions:
@@ -122,7 +121,7 @@ class Predictions:
 
     def answered(self, ask: Ask, pod: core.Pod) -> None:
         """The pod was told of nodes that suit it."""
-        if not ask.claims and not any(units.backing for units in ask.units):
+        if not ask.allocates:
             return
         key = pod.metadata.key
         self._waiting.pop(key, None)
@@ -158,9 +157,10 @@ class Predictions:
 
     def _pod(self, new: core.Pod) -> None:
         answered = self._answered.get(new.metadata.key)
-        node = new.spec.node_name if new.spec is not None else None
-        if answered is not None and node and answered.pod.metadata.uid == new.metadata.uid:
-            answered.node = node
+        if answered is None or answered.pod.metadata.uid != new.metadata.uid:
+            return
+        if new.node_name:
+            answered.node = new.node_name
             self._compare(answered)
 
     def _compare(self, answered: _Answered) -> None:
@@ -184,8 +184,7 @@ class Predictions:
         if owner := _owner(claim):
             answered = self._answered.get(f"{namespace}/{owner.name}")
             return answered if answered and answered.pod.metadata.uid == owner.uid else None
-        reserved = claim.status.reserved_for if claim.status is not None else None
-        consumers = {consumer.uid for consumer in reserved or ()}
+        consumers = claim.reserved_for
         for answered in reversed(self._answered.values()):
             pod = answered.pod
             names = pod.metadata.namespace == namespace and _entry(claim, pod)
@@ -251,8 +250,7 @@ def _owner(claim: resource.ResourceClaim) -> OwnerReference | None:
 def _node(claim: resource.ResourceClaim) -> str:
     """The one node where an allocation can be used; "" where there may be several: a selector of
     network devices may name nodes too, that it leaves out or beside others."""
-    allocation = claim.status.allocation if claim.status is not None else None
-    selector = allocation.node_selector if allocation is not None else None
+    selector = claim.allocation.node_selector if claim.allocation is not None else None
     terms = (selector.node_selector_terms or ()) if selector is not None else ()
     for wanted in (terms[0].match_fields or ()) if len(terms) == 1 else ():
         values = wanted.values or ()
@@ -267,6 +265,6 @@ def _entry(claim: resource.ResourceClaim, pod: core.Pod) -> str:
         return EXTENDED_RESOURCES
     if (name := claim.metadata.annotation(_POD_CLAIM)) is not None:
         return name
-    entries = (pod.spec.resource_claims or ()) if pod.spec is not None else ()
-    named = (e.name for e in entries if e.resource_claim_name == claim.metadata.name)
+    name = claim.metadata.name
+    named = (entry.name for entry in pod.resource_claims if entry.resource_claim_name == name)
     return next(named, "")

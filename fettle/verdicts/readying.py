@@ -10,7 +10,6 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from fettle.asks import claims as claiming
-from fettle.asks.asks import standing_selectors
 from fettle.inventory.shapes import Columns
 from fettle.policies import Policies
 from fettle.policy import Policy, Requirement
@@ -81,7 +80,10 @@ class Readying:
         return Wanted(_of_classes(view), frozenset(required))
 
     def _of_templates(self, view: View) -> Wanted:
-        return Wanted(frozenset(standing_selectors(view)) - _of_classes(view))
+        specs = (template.spec.spec for template in view.templates.values())
+        claims = (claiming.claim("", spec, view.classes) for spec in specs)
+        selectors = (e for c in claims for a in c.alternatives() for e in a.selectors)
+        return Wanted(frozenset(selectors) - _of_classes(view))
 
     def _of_administrators_done(self, view: View, wanted: Wanted) -> None:
         self._engine.stand(wanted.selectors | {r.expression for r in wanted.requirements})
@@ -162,8 +164,7 @@ def _stands_as(before: View, now: View) -> bool:
 
 
 def _of_classes(view: View) -> frozenset[str]:
-    specs = (device_class.spec for device_class in view.classes.values())
-    return frozenset(e for s in specs if s is not None for e in claiming.expressions(s.selectors))
+    return frozenset(e for c in view.classes.values() for e in claiming.expressions(c.selectors))
 
 
 def _has_more(wanted: Wanted, known: Wanted) -> bool:

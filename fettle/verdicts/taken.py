@@ -22,9 +22,9 @@ def counted(pods: Iterable[core.Pod]) -> Taken:
     """What these pods have taken."""
     taken: dict[tuple[str, str], Counter[int]] = defaultdict(Counter)
     for pod in pods:
-        if pod.spec is not None and pod.spec.node_name and not pod.terminal:
+        if pod.node_name and not pod.terminal:
             for resource, count in device_units(pod):
-                taken[pod.spec.node_name, resource][priority(pod)] += count
+                taken[pod.node_name, resource][pod.priority] += count
         pause()
     return dict(taken)
 
@@ -42,7 +42,7 @@ def lacking(
         number = sum(
             count
             for level, count in taken.get((node.name, units.resource), {}).items()
-            if preemptor is None or level >= priority(preemptor)
+            if preemptor is None or level >= preemptor.priority
         )
         if plugin.allocatable - number < units.count:
             yield (
@@ -61,8 +61,3 @@ def full(
             found.append(node.name)
         pause()
     return frozenset(found)
-
-
-def priority(pod: core.Pod) -> int:
-    """As the API server has set it."""
-    return (pod.spec.priority if pod.spec is not None else None) or 0

@@ -129,13 +129,12 @@ def _claims(ask: Ask, pod: core.Pod) -> _Claims:
 def _visible(pod: core.Pod, view: View) -> bool:
     """Whether the view shows the pod bound, or its claims allocated."""
     known = view.pods.get(pod.metadata.key)
-    if known is None or known.spec is None:
+    if known is None:
         return False
-    if known.spec.node_name:
+    if known.node_name:
         return True
     names = [entries.claim_name(known, entry) for entry in entries.needed(known)]
     claims = [view.claims.get(f"{pod.metadata.namespace}/{name}") for name in names]
     return bool(claims) and all(
-        claim is not None and claim.status is not None and claim.status.allocation is not None
-        for claim in claims
+        claim is not None and claim.allocation is not None for claim in claims
     )

@@ -132,6 +132,25 @@ class Pod(Wire, frozen=True, kw_only=True):
     status: PodStatus | None = None
 
     @property
+    def node_name(self) -> str:
+        """The node that it is bound to; "" while it is to none."""
+        return (self.spec.node_name if self.spec is not None else None) or ""
+
+    @property
+    def scheduler_name(self) -> str:
+        """The scheduler that places it."""
+        return (self.spec.scheduler_name if self.spec is not None else None) or DEFAULT_SCHEDULER
+
+    @property
+    def priority(self) -> int:
+        """As the API server has set it."""
+        return (self.spec.priority if self.spec is not None else None) or 0
+
+    @property
+    def resource_claims(self) -> tuple[PodResourceClaim, ...]:
+        return (self.spec.resource_claims if self.spec is not None else None) or ()
+
+    @property
     def terminal(self) -> bool:
         return self.status is not None and self.status.phase in ("Succeeded", "Failed")
 

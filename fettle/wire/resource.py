@@ -134,6 +134,14 @@ class DeviceClass(Wire, frozen=True, kw_only=True):
     metadata: ObjectMeta
     spec: DeviceClassSpec | None = None
 
+    @property
+    def selectors(self) -> tuple[DeviceSelector, ...]:
+        return (self.spec.selectors if self.spec is not None else None) or ()
+
+    @property
+    def extended_resource_name(self) -> str | None:
+        return self.spec.extended_resource_name if self.spec is not None else None
+
 
 class DeviceToleration(Wire, frozen=True, kw_only=True):
     key: str = ""
@@ -240,6 +248,16 @@ class ResourceClaim(Wire, frozen=True, kw_only=True):
     metadata: ObjectMeta
     spec: ResourceClaimSpec
     status: ResourceClaimStatus | None = None
+
+    @property
+    def allocation(self) -> AllocationResult | None:
+        return self.status.allocation if self.status is not None else None
+
+    @property
+    def reserved_for(self) -> set[str]:
+        """UIDs of the pods that may use it."""
+        reserved = self.status.reserved_for if self.status is not None else None
+        return {consumer.uid for consumer in reserved or ()}
 
 
 class ResourceClaimTemplateSpec(Wire, frozen=True, kw_only=True):
