@@ -18,10 +18,11 @@ from fettle.allocator.outcomes import Aborted, Allocated, Found, Taken, Unclear,
 from fettle.allocator.plans import Plan, Plans
 from fettle.allocator.profiles import CURRENT, Profile
 from fettle.allocator.pruning import hopeless
-from fettle.allocator.searching import MAX_RESULTS, PAUSE, Search
+from fettle.allocator.searching import PAUSE, Search
 from fettle.allocator.taking import Acceptable, Books, Match
 from fettle.asks.claims import ALL, Claim
 from fettle.view import PoolView
+from fettle.wire.resource import MAX_RESULTS
 
 Clock = Callable[[], float]
 T = TypeVar("T")

@@ -12,9 +12,8 @@ from typing import NamedTuple
 from fettle.allocator.outcomes import Aborted, Taken
 from fettle.allocator.plans import Plan
 from fettle.allocator.taking import Books, Undo
+from fettle.wire.resource import MAX_RESULTS
 
-MAX_RESULTS = 32
-"""`AllocationResultsMaxSize`: devices that one claim can hold."""
 PAUSE = 16
 """Devices looked at, or steps made, between two chances to pause."""
 

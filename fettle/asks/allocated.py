@@ -12,8 +12,6 @@ from fettle.asks import entries
 from fettle.wire import core, resource
 from fettle.wire.meta import Condition, unix_s
 
-MAX_RESERVED = 256
-"""`ResourceClaimReservedForMaxSize`: the API server refuses more entries in `reservedFor`."""
 BINDING_TIMEOUT_S = 600.0
 """`DynamicResourcesBindingTimeoutDefault` of the scheduler's configuration."""
 
@@ -63,7 +61,7 @@ def use(
             f"claim {name}: the scheduler's attempt for this pod would end in an error: {problem}"
         )
     holders, mine = claim.reserved_for, pod.metadata.uid
-    if len(holders) >= MAX_RESERVED and mine not in holders:
+    if len(holders) >= resource.MAX_RESERVED and mine not in holders:
         return Use(
             f"claim {name} is reserved for {len(holders)} pods, the maximum: "
             "the scheduler's attempt would fail when reserving it for one more"

@@ -16,6 +16,7 @@ import structlog
 
 from fettle.errors import ClusterError, Conflict, NotFound, Unreachable
 from fettle.kube.session import Session
+from fettle.wire.meta import micro_time
 
 Spec = dict[str, Any]
 RELEASE_S = 2.0
@@ -192,7 +193,7 @@ class Candidate:
 
     async def _write(self, lease: dict[str, Any] | None, old: Spec) -> None:
         """Ours from now on; the API server refuses it if the lease changed since `lease`."""
-        now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+        now = micro_time(datetime.now(UTC))
         spec = old | {
             "holderIdentity": self._identity,
             "leaseDurationSeconds": max(1, round(self._duration_s)),

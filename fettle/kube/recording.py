@@ -16,6 +16,7 @@ import structlog
 
 from fettle.errors import ClusterError, NotFound, Unreachable
 from fettle.kube.session import Session
+from fettle.wire.meta import micro_time
 
 BURST = 25
 REFILL_S = 300.0
@@ -199,7 +200,7 @@ class Recorder:
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
             "metadata": {"name": name, "namespace": namespace},
-            "eventTime": _micro_time(series.began),
+            "eventTime": micro_time(series.began),
             "reportingController": self._controller,
             "reportingInstance": self._instance,
             "regarding": {key: value for key, value in regarding.items() if value},
@@ -212,11 +213,7 @@ class Recorder:
 
 
 def _counting(series: _Series, count: int) -> dict[str, Any]:
-    return {"series": {"count": count, "lastObservedTime": _micro_time(series.last)}}
-
-
-def _micro_time(at: datetime) -> str:
-    return at.isoformat(timespec="microseconds").replace("+00:00", "Z")
+    return {"series": {"count": count, "lastObservedTime": micro_time(series.last)}}
 
 
 def _cut(note: str) -> str:

@@ -7,9 +7,7 @@ from fettle.lint.fields import Field
 from fettle.lint.findings import Finding, Rule, Severity
 from fettle.lint.manifests import Claim, Manifest, Option, Request
 from fettle.lint.surveys import Survey
-
-LIMIT = 32
-"""`AllocationResultsMaxSize` of the API: what one claim's allocation can hold."""
+from fettle.wire.resource import MAX_RESULTS
 
 
 class CountAboveNode(Rule):
@@ -71,13 +69,14 @@ class ClaimTooLarge(Rule):
             if least is None:
                 message = "unknown allocationMode, so its devices cannot be counted"
                 undecided.append(self.finding(field, message, severity=Severity.UNDECIDED))
-            elif before + least > LIMIT:
+            elif before + least > MAX_RESULTS:
                 total = f"{before + least} ({before} + {least})" if before else f"{least}"
                 yield self.finding(
                     field,
                     f"the claim asks for at least {total} devices, "
-                    f"but Kubernetes allocates at most {LIMIT} for one claim",
-                    f"ask for at most {LIMIT} in all its requests together, or use several claims",
+                    f"but Kubernetes allocates at most {MAX_RESULTS} for one claim",
+                    f"ask for at most {MAX_RESULTS} in all its requests together, or use several "
+                    "claims",
                 )
                 return
             else:
@@ -117,10 +116,10 @@ class AllOfTooMany(Rule):
                 continue
             field = option.field.at("allocationMode")
             groups = survey.on.values()
-            if all(len(devices) > LIMIT for devices in groups):
+            if all(len(devices) > MAX_RESULTS for devices in groups):
                 fewest = min(map(len, groups))
-                message = f"every node has more than {LIMIT} matches (at least {fewest})"
-                yield self.finding(field, message, f"narrow the selectors to at most {LIMIT}")
+                message = f"every node has more than {MAX_RESULTS} matches (at least {fewest})"
+                yield self.finding(field, message, f"narrow the selectors to at most {MAX_RESULTS}")
             elif all(any(d.allocated for d in devices) for devices in groups):
                 message = (
                     f"each of the {len(survey.on)} nodes with matches has some allocated already"

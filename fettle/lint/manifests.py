@@ -9,9 +9,7 @@ from functools import cached_property
 from fettle.lint import shapes
 from fettle.lint.fields import Field
 from fettle.lint.raw import Raw, mapping, strings, text
-
-GENERATED = "resource.kubernetes.io/pod-claim-name"
-"""The annotation of claims that were made from a template for one pod."""
+from fettle.wire.resource import POD_CLAIM_NAME
 
 DEFAULT_NAMESPACE = "default"
 
@@ -198,7 +196,7 @@ class Manifest:
     @property
     def late(self) -> bool:
         """Made after its workload was accepted: refusing it here would reach no author."""
-        return (self.group, self.kind) == ("", "Pod") or GENERATED in self.annotations
+        return (self.group, self.kind) == ("", "Pod") or POD_CLAIM_NAME in self.annotations
 
 
 def expressions(field: Field) -> Iterator[Field]:

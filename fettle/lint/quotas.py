@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from fettle.amounts import UNIT, Unreadable, nano
 from fettle.lint.cluster import Cluster
-from fettle.lint.counts import LIMIT
 from fettle.lint.findings import Finding, Rule, Severity
 from fettle.lint.manifests import Claim, Manifest, Option
+from fettle.wire.resource import MAX_RESULTS
 
 _PER_CLASS = ".deviceclass.resource.k8s.io/devices"
 
@@ -72,4 +72,4 @@ def _charged(claim: Claim) -> dict[str, int]:
 
 
 def _devices(option: Option) -> int:
-    return LIMIT if option.everything else option.count or 0
+    return MAX_RESULTS if option.everything else option.count or 0

@@ -9,9 +9,8 @@ from fettle.lint.fields import Field
 from fettle.lint.findings import Finding, Rule, Severity
 from fettle.lint.manifests import Manifest
 from fettle.lint.names import nearest
+from fettle.wire.resource import MAX_RESERVED
 
-MOST_CONSUMERS = 256
-"""`ResourceClaimReservedForMaxSize` of the API."""
 _MOST_LOOKED_THROUGH = 2000
 
 
@@ -93,13 +92,12 @@ class TooManyConsumers(Rule):
 
     def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
         for field, name, count in _shared(manifest):
-            if count > MOST_CONSUMERS:
+            if count > MAX_RESERVED:
                 yield self.finding(
                     field,
                     f"up to {count} pods share ResourceClaim {name}, but a claim can be "
-                    f"reserved for {MOST_CONSUMERS} pods",
-                    f"use resourceClaimTemplateName, or at most {MOST_CONSUMERS} pods for one "
-                    "claim",
+                    f"reserved for {MAX_RESERVED} pods",
+                    f"use resourceClaimTemplateName, or at most {MAX_RESERVED} pods for one claim",
                 )
 
 

@@ -11,6 +11,7 @@ from fettle.annotations import PURPOSE, WOKEN_AT
 from fettle.errors import Conflict, NotFound
 from fettle.kube.session import Session
 from fettle.view import View
+from fettle.wire.meta import micro_time
 
 _NO_CLASS = "never-allocated.fettle.dev"
 
@@ -23,8 +24,8 @@ class Nudge:
 
     async def wake(self, view: View, now: float) -> None:
         """Raises ClusterError where the write is refused."""
-        at = datetime.fromtimestamp(now, UTC).isoformat(timespec="microseconds")
-        stamp = {"metadata": {"annotations": {WOKEN_AT: at.replace("+00:00", "Z")}}}
+        at = micro_time(datetime.fromtimestamp(now, UTC))
+        stamp = {"metadata": {"annotations": {WOKEN_AT: at}}}
         if view.served.get("ResourceClaim", True):
             await self._by_claim(stamp)
         elif view.nodes:

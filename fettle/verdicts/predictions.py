@@ -32,7 +32,6 @@ MAX_WAITING = 50
 """Pods whose allocations wait for them to be bound; each may hold on to the records of a view."""
 BRIEF = Budget(steps=2000)
 """The writer waits for the prediction."""
-_POD_CLAIM = "resource.kubernetes.io/pod-claim-name"
 _Pool = tuple[str, str]
 """Its driver and its name."""
 
@@ -263,7 +262,7 @@ def _entry(claim: resource.ResourceClaim, pod: core.Pod) -> str:
     """What the pod calls the claim."""
     if claim.metadata.annotation(EXTENDED_RESOURCE_CLAIM) == "true":
         return EXTENDED_RESOURCES
-    if (name := claim.metadata.annotation(_POD_CLAIM)) is not None:
+    if (name := claim.metadata.annotation(resource.POD_CLAIM_NAME)) is not None:
         return name
     name = claim.metadata.name
     named = (entry.name for entry in pod.resource_claims if entry.resource_claim_name == name)

@@ -50,6 +50,11 @@ class Condition(Wire, frozen=True, kw_only=True):
     last_heartbeat_time: datetime | None = None
 
 
+def micro_time(moment: datetime) -> str:
+    """A time in UTC as the API's MicroTime."""
+    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
 def unix_s(moment: datetime | None, default: float) -> float:
     """Seconds since the Unix epoch, or `default` where the API gives no time."""
     return moment.timestamp() if moment is not None else default

@@ -8,6 +8,13 @@ import msgspec
 from fettle.wire.core import NodeSelector
 from fettle.wire.meta import Condition, ObjectMeta, Wire
 
+MAX_RESULTS = 32
+"""`AllocationResultsMaxSize`: devices that one claim can hold."""
+MAX_RESERVED = 256
+"""`ResourceClaimReservedForMaxSize`: the API server refuses more entries in `reservedFor`."""
+POD_CLAIM_NAME = "resource.kubernetes.io/pod-claim-name"
+"""The annotation of claims that were made from a template for one pod: what the pod calls it."""
+
 
 class DeviceTaint(Wire, frozen=True, kw_only=True):
     key: str = ""

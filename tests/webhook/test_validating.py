@@ -9,11 +9,12 @@ import pytest
 from fettle.lint.cluster import Cluster
 from fettle.lint.findings import Finding, Rule, Severity
 from fettle.lint.linting import DEFAULT_LEVELS, Linter
-from fettle.lint.manifests import GENERATED, Manifest
+from fettle.lint.manifests import Manifest
 from fettle.policies import Policies
 from fettle.policy import INFERENCE, RuleSeverity
 from fettle.policy import Validation as Levels
 from fettle.view import EMPTY, View
+from fettle.wire.resource import POD_CLAIM_NAME
 from tests.fettle.lint.builders import (
     Object,
     claim,
@@ -142,7 +143,7 @@ async def test_an_unchanged_spec_is_not_judged_again() -> None:
 
 async def test_a_claim_made_from_a_template_only_warns() -> None:
     """Its template was the place to refuse; here only a controller would hear of it."""
-    metadata = {**TOO_MANY["metadata"], "annotations": {GENERATED: "gpus"}}
+    metadata = {**TOO_MANY["metadata"], "annotations": {POD_CLAIM_NAME: "gpus"}}
     found = await validation({**TOO_MANY, "metadata": metadata})
     assert (len(found.denied), len(found.warned)) == (0, 1)
 

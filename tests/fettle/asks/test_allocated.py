@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from fettle.asks.allocated import BINDING_TIMEOUT_S, MAX_RESERVED, Binding, Use, use
+from fettle.asks.allocated import BINDING_TIMEOUT_S, Binding, Use, use
 from fettle.wire import core, resource
+from fettle.wire.resource import MAX_RESERVED
 from tests.fettle import building as b
 
 ALLOCATED_AT = 1_000_000_000.0
