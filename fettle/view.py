@@ -8,6 +8,7 @@ was computed for an older view can be kept for all others.
 import asyncio
 from collections import deque
 from collections.abc import Mapping
+from contextlib import suppress
 from itertools import islice
 from typing import NamedTuple
 
@@ -240,8 +241,11 @@ class Publisher:
             return None
         return frozenset().union(*(names for _, names in newer))
 
-    async def newer_than(self, generation: int) -> View:
-        """The newest view once it is newer than `generation`."""
-        while self.view.generation <= generation:
-            await self._turned.wait()
+    async def newer_than(self, generation: int, until: float | None = None) -> View:
+        """The newest view once it is newer than `generation`, or at a time of the loop as it is
+        then."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(until):
+                while self.view.generation <= generation:
+                    await self._turned.wait()
         return self.view

@@ -6,7 +6,6 @@ import asyncio
 import inspect
 import time
 from collections.abc import Awaitable, Callable, Set
-from contextlib import suppress
 from heapq import nsmallest
 
 import structlog
@@ -90,18 +89,11 @@ class Steward:
             if not await self._wake(waking, view):
                 pause_s = max(pause_s, self._retry_s)
             await asyncio.sleep(pause_s)
-            view = await self._next(view, waking)
+            view = await self._publisher.newer_than(view.generation, waking.next_at())
 
     @staticmethod
     def _now() -> float:
         return asyncio.get_running_loop().time()
-
-    async def _next(self, view: View, waking: Waking) -> View:
-        """A newer view, or the newest once somebody is due again."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout_at(waking.next_at()):
-                return await self._publisher.newer_than(view.generation)
-        return self._publisher.view
 
     async def _wake(self, waking: Waking, view: View) -> bool:
         """Wake who is due; false if that cannot be written."""

@@ -9,7 +9,6 @@ whatever was answered meanwhile is answered anew. What operators are told of it 
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Collection
-from contextlib import suppress
 from typing import NoReturn
 
 import structlog
@@ -76,7 +75,8 @@ class Breakers:
         self._keeping = True
         try:
             while True:
-                generation = await self._newer_than(generation)
+                until = asyncio.get_running_loop().time() + LOOK_S
+                generation = (await self._publisher.newer_than(generation, until)).generation
                 try:
                     await self._follow()
                     await self.alarms.look()
@@ -85,13 +85,6 @@ class Breakers:
                     await asyncio.sleep(PAUSE_S)
         finally:
             self._keeping = False
-
-    async def _newer_than(self, generation: int) -> int:
-        """The newest view's generation, once it is newer or after a while."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(LOOK_S):
-                await self._publisher.newer_than(generation)
-        return self._publisher.view.generation
 
     async def _follow(self) -> None:
         if self._basis == self._publisher.view.basis:

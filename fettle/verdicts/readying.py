@@ -6,7 +6,6 @@ tenant may; a claim's own selectors come with the claim. Beside `answering`, whi
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from typing import NamedTuple
 
 from fettle.asks import claims as claiming
@@ -100,7 +99,7 @@ class Readying:
         ready: dict[str, list[Columns]] = {}
         retry = _Retry()
         while True:
-            view = await self._next(generation, retry.at)
+            view = await self._publisher.newer_than(generation, retry.at)
             generation = view.generation
             again = retry.take()
             if view.basis == basis and not again:
@@ -120,13 +119,6 @@ class Readying:
             if any(wanted):
                 retry.tried(complete=await self._evaluate(wanted, view, changed, ready))
                 done(view, wanted)
-
-    async def _next(self, generation: int, until: float | None) -> View:
-        """The newest view once it is newer than `generation`, or once it is time."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout_at(until):
-                return await self._publisher.newer_than(generation)
-        return self._publisher.view
 
     async def _evaluate(
         self,
