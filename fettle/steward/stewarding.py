@@ -3,7 +3,6 @@ written; today the wake-up of waiting pods. Not started where the source is a sn
 """
 
 import asyncio
-import inspect
 import time
 from collections.abc import Awaitable, Callable, Set
 from heapq import nsmallest
@@ -20,7 +19,7 @@ from fettle.steward.waking import Allowed, Waking, waiting
 from fettle.view import Publisher, View
 from fettle.wire import core
 
-AllowedNodes = Callable[[core.Pod, View], Set[str] | Awaitable[Set[str]]]
+AllowedNodes = Callable[[core.Pod, View], Awaitable[Set[str]]]
 """Names of the nodes that pod could be placed on now, as far as Fettle can tell."""
 
 _RETRY_S = 10.0
@@ -118,8 +117,7 @@ class Steward:
 
     async def _allowed_for(self, pod: core.Pod, view: View) -> Set[str]:
         try:
-            allowed = self._allowed(pod, view)
-            return await allowed if inspect.isawaitable(allowed) else allowed
+            return await self._allowed(pod, view)
         except Exception:
             # One pod that cannot be judged must not keep the others asleep.
             log.exception("waiting pod cannot be judged", pod=pod.metadata.key)

@@ -86,7 +86,7 @@ async def steward(
     """A steward at work; gives the generations that it looked at."""
     looks: list[int] = []
 
-    def allowed_now(_: core.Pod, view: View) -> frozenset[str]:
+    async def allowed_now(_: core.Pod, view: View) -> frozenset[str]:
         looks.append(view.generation)
         return cluster.allowed
 
@@ -179,7 +179,7 @@ async def test_a_pod_that_still_waits_is_woken_again_later_and_later(
     other = msgspec.structs.replace(pod(), metadata=metadata)
     looks: list[int] = []
 
-    def allowed(waiting: core.Pod, view: View) -> frozenset[str]:
+    async def allowed(waiting: core.Pod, view: View) -> frozenset[str]:
         if waiting.metadata.name != "other":
             return cluster.allowed
         looks.append(view.generation)
@@ -203,7 +203,7 @@ async def test_nothing_is_asked_or_written_while_no_pod_waits(
 ) -> None:
     asked: list[core.Pod] = []
 
-    def allowed(waiting: core.Pod, _: View) -> frozenset[str]:
+    async def allowed(waiting: core.Pod, _: View) -> frozenset[str]:
         asked.append(waiting)
         return frozenset({"gpu-1"})
 
