@@ -4,6 +4,7 @@ node is always what the newest view says of it."""
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 
@@ -53,7 +54,7 @@ def refused(table: Table, names: Iterable[str]) -> list[str]:
 
 
 async def test_a_node_is_judged_although_another_left_before_what_follows_a_reply() -> None:
-    cluster = Cluster()
+    cluster = Cluster(itertools.repeat(0.0).__next__)
     sound = {n: b.node(n, gpus=8) for n in ("a", "b")}
     ill = {"ill": b.node("ill", gpus=8, own=b.health(0.1))}
     cluster.show(sound | ill)
