@@ -14,7 +14,7 @@ from fettle.errors import SnapshotError
 from fettle.feeds.folders import Folder, Key
 from fettle.wire.changes import Bad, Contact, Gone, ListEnded, ListStarted, Lost, Put, Sink
 from fettle.wire.kinds import BY_NAME, KINDS, Kind
-from fettle.wire.reading import Slices, bad, read
+from fettle.wire.reading import Batches, bad, read
 
 _CONTACT_EVERY_S = 5.0
 
@@ -75,15 +75,15 @@ class SnapshotFeed:
             await self._contact(sink)
 
     async def _list(self, sink: Sink) -> None:
-        slices = Slices(sink)
+        batches = Batches(sink)
         objects = self._objects()
         for kind in self._kinds:
-            await slices.add(ListStarted(kind))
+            await batches.add(ListStarted(kind))
             for key, raw in objects.items():
                 if key.kind == kind.name:
-                    await slices.add(self._read(key, raw), len(raw))
-            await slices.add(ListEnded(kind))
-        await slices.flush()
+                    await batches.add(self._read(key, raw), len(raw))
+            await batches.add(ListEnded(kind))
+        await batches.flush()
         self._told = objects
         await self._contact(sink)
 
@@ -93,15 +93,15 @@ class SnapshotFeed:
 
     async def _tell_changes(self, sink: Sink) -> None:
         """Only objects that differ from what was told before."""
-        slices = Slices(sink)
+        batches = Batches(sink)
         objects = self._objects()
         for key in self._told.keys() - objects.keys():
             self._unreadable.discard(key)
-            await slices.add(Gone(BY_NAME[key.kind], key.key))
+            await batches.add(Gone(BY_NAME[key.kind], key.key))
         for key, raw in objects.items():
             if self._told.get(key) != raw:
-                await slices.add(self._read(key, raw), len(raw))
-        await slices.flush()
+                await batches.add(self._read(key, raw), len(raw))
+        await batches.flush()
         self._told = objects
 
     def _read(self, key: Key, raw: bytes) -> Put | Bad:

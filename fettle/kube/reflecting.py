@@ -41,7 +41,7 @@ from fettle.wire.changes import (
     Unserved,
 )
 from fettle.wire.kinds import Kind
-from fettle.wire.reading import Slices, key_of, loose_metadata, read
+from fettle.wire.reading import Batches, key_of, loose_metadata, read
 
 PAGE = 500
 GATHER_S = 0.05
@@ -184,17 +184,17 @@ class Reflector:
         return isinstance(error, Forbidden) and allowed_before and self._backoff.tries <= _STARTING
 
     async def _list(self) -> None:
-        """The whole list in pages, each decoded in slices."""
-        slices = Slices(self._sink)
-        await slices.add(ListStarted(self._kind))
+        """The whole list in pages, each told in batches."""
+        batches = Batches(self._sink)
+        await batches.add(ListStarted(self._kind))
         page = await self._page("")
         self._lists.began()
         while True:
             for item in page.items or ():
                 raw = bytes(item)  # a copy, or one object would keep its whole page alive
-                await slices.add(read(self._kind, raw), len(raw))
-            await slices.add(Contact(self._kind))
-            await slices.flush()
+                await batches.add(read(self._kind, raw), len(raw))
+            await batches.add(Contact(self._kind))
+            await batches.flush()
             if not page.metadata.continue_:
                 break
             page = await self._page(page.metadata.continue_)
@@ -271,17 +271,17 @@ class Reflector:
 
     async def _take(self, lines: list[bytes]) -> bool:
         """Tell what these events say; whether there were any."""
-        slices = Slices(self._sink)
+        batches = Batches(self._sink)
         try:
             for line in lines:
-                await self._take_event(line, slices)
+                await self._take_event(line, batches)
         except ClusterError:
-            await slices.flush()  # what came before it is told, since we resume after it
+            await batches.flush()  # what came before it is told, since we resume after it
             raise
         if lines:
             self._backoff.reset()
-            await slices.add(Contact(self._kind))
-        await slices.flush()
+            await batches.add(Contact(self._kind))
+        await batches.flush()
         return bool(lines)
 
     def _event(self, line: bytes) -> Plain | Unread:
@@ -294,16 +294,16 @@ class Reflector:
                 f"{error}"
             ) from error
 
-    async def _take_event(self, line: bytes, slices: Slices) -> None:
+    async def _take_event(self, line: bytes, batches: Batches) -> None:
         event = self._event(line)
         if isinstance(event, Plain):
-            await slices.add(event.change, len(line))
+            await batches.add(event.change, len(line))
             self._advance(event.version)
             return
         raw = bytes(event.object)
         if event.type in PUTS:
             change = read(self._kind, raw)
-            await slices.add(change, len(raw))
+            await batches.add(change, len(raw))
             self._advance(_version_of(change, raw))
         elif event.type == "ERROR":
             status = read_status(raw)
@@ -311,16 +311,16 @@ class Reflector:
                 self._session.server, f"WATCH {self._kind.path}", status.code or 500, status
             )
         elif event.type in (GONE, "BOOKMARK"):
-            await self._take_mark(event.type, raw, slices)
+            await self._take_mark(event.type, raw, batches)
 
-    async def _take_mark(self, event_type: str, raw: bytes, slices: Slices) -> None:
+    async def _take_mark(self, event_type: str, raw: bytes, batches: Batches) -> None:
         metadata = loose_metadata(raw)
         if event_type == GONE:
-            await slices.add(Gone(self._kind, key_of(metadata)))
+            await batches.add(Gone(self._kind, key_of(metadata)))
         elif self._listing and _ends_initial_events(metadata.get("annotations")):
             self._listing = False
             self._lists.ended()
-            await slices.add(ListEnded(self._kind))
+            await batches.add(ListEnded(self._kind))
         self._advance(metadata.get("resourceVersion"))
 
     def _advance(self, version: object) -> None:

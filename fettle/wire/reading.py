@@ -1,6 +1,6 @@
-"""One object's JSON becomes a change: put if it can be read, bad if not; and slices of changes that
-the loop can afford. Shared by the cluster's and the snapshot's feed, so that a broken object is
-the same to both. May import the wire structs; knows nothing of where the JSON came from.
+"""One object's JSON becomes a change: put if it can be read, bad if not; and changes go on in
+batches that the loop can afford. Shared by the cluster's and the snapshot's feed, so that a broken
+object is the same to both. May import the wire structs; knows nothing of where the JSON came from.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from fettle.wire.kinds import Kind
 from fettle.wire.salvaging import salvage
 
 _ANY: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
-SLICE_BYTES = 48 * 1024
+BATCH_BYTES = 48 * 1024
 """How much JSON is decoded before the loop gets a turn: about 0.2 ms."""
 
 
@@ -62,8 +62,8 @@ def key_of(metadata: dict[str, Any]) -> str:
     return f"{namespace}/{name}" if namespace else name
 
 
-class Slices:
-    """Hands changes on to a sink in slices of bounded size, giving the loop a turn after each."""
+class Batches:
+    """Hands changes on to a sink in batches of bounded size, giving the loop a turn after each."""
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
@@ -74,7 +74,7 @@ class Slices:
         """`size`: how many bytes of JSON were decoded for it."""
         self._changes.append(change)
         self._bytes += size
-        if self._bytes >= SLICE_BYTES:
+        if self._bytes >= BATCH_BYTES:
             await self.flush()
 
     async def flush(self) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fettle.wire.changes import Bad, Change, Contact, Put
 from fettle.wire.kinds import KINDS, NODE, POD, Kind
-from fettle.wire.reading import SLICE_BYTES, Slices, loosely, read
+from fettle.wire.reading import BATCH_BYTES, Batches, loosely, read
 
 
 def raw(thing: Any) -> bytes:
@@ -72,16 +72,16 @@ def test_wild_objects_are_put_or_bad(kind: Kind, metadata: Any, spec: Any, statu
     assert isinstance(read(kind, text), Put | Bad)
 
 
-async def test_changes_go_on_in_slices_of_bounded_size() -> None:
+async def test_changes_go_on_in_batches_of_bounded_size() -> None:
     told: list[list[Change]] = []
 
     class Sink:
         async def send(self, changes: list[Change]) -> None:
             told.append(changes)
 
-    slices = Slices(Sink())
+    batches = Batches(Sink())
     for _ in range(10):
-        await slices.add(Contact(NODE), SLICE_BYTES // 3 + 1)
-    await slices.flush()
-    await slices.flush()
+        await batches.add(Contact(NODE), BATCH_BYTES // 3 + 1)
+    await batches.flush()
+    await batches.flush()
     assert [len(changes) for changes in told] == [3, 3, 3, 1]
