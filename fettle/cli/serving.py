@@ -19,9 +19,9 @@ from extender.verbs import Verbs
 from fettle.cli import securing
 from fettle.cli.drivers import check, drivers
 from fettle.cli.listening import Address, AppListener, ExtenderListener, Listener, parse
-from fettle.cli.parts import Parts
+from fettle.cli.readiness import Readiness
 from fettle.cli.secured import Secured, Told
-from fettle.cli.standing import Standing
+from fettle.cli.tasks import Tasks
 from fettle.errors import AuthorityError, ClusterError
 from fettle.evidence import rules
 from fettle.feeds.cluster import ClusterFeed
@@ -128,8 +128,8 @@ class House:
         )
         self._session: Session | None = None
         self._listeners: list[Listener] = []
-        self._parts = Parts()
-        self._standing = Standing(self._publisher, settings.sources.silent_after_seconds)
+        self._tasks = Tasks()
+        self._readiness = Readiness(self._publisher, settings.sources.silent_after_seconds)
         self._unknown: Callable[[], frozenset[str]] = frozenset
         self._on_put: list[Callable[[WireObject], None]] = []
 
@@ -156,14 +156,14 @@ class House:
             on_put=self._on_put,
             on_view=(log_turns,),
         )
-        self._standing.notes += [self._answers.follows, self._answers.open_breakers]
+        self._readiness.notes += [self._answers.follows, self._answers.open_breakers]
         await self._engine.start()
-        self._parts.keep("writer", writer.run())
-        self._parts.keep("feed", self._feed(writer))
+        self._tasks.keep("writer", writer.run())
+        self._tasks.keep("feed", self._feed(writer))
         if self._session is not None:
-            self._parts.keep("version", versions.follow(self._session, self._answers.follow))
-        self._parts.keep("selectors", self._answers.keep_ready())
-        self._parts.keep("verdicts", self._answers.keep_complete())
+            self._tasks.keep("version", versions.follow(self._session, self._answers.follow))
+        self._tasks.keep("selectors", self._answers.keep_ready())
+        self._tasks.keep("verdicts", self._answers.keep_complete())
         registry = self._registry
         registry.register(ViewMetrics(self._publisher))
         registry.register(SelectorMetrics(lambda: self._engine.worker_starts))
@@ -171,26 +171,26 @@ class House:
         if extender is not None:
             await self._open_extender(addresses["extender"], extender)
         if "webhook" in plan.roles:
-            self._parts.open("webhook", self._open_webhook(addresses["webhook"], registry))
-            self._parts.keep("stored policies", StoredPolicies(self._publisher, registry).run())
+            self._tasks.open("webhook", self._open_webhook(addresses["webhook"], registry))
+            self._tasks.keep("stored policies", StoredPolicies(self._publisher, registry).run())
         if "steward" in plan.roles and self._session is None:
             _LOG.info("the steward has nothing to write to when a snapshot is served")
         elif "steward" in plan.roles and self._session is not None:
-            self._parts.keep("steward", self._steward(self._session).run(), early=True)
-        self._standing.opening = ""
+            self._tasks.keep("steward", self._steward(self._session).run(), early=True)
+        self._readiness.opening = ""
 
     async def stay(self, stopped: asyncio.Event) -> None:
         """Until asked to stop; raises the error that a part failed with."""
-        await _until(stopped, self._parts.watch())
+        await _until(stopped, self._tasks.watch())
 
     async def close(self) -> None:
         """Drain the listeners once no other can open, and release leases meanwhile; then stop the
         rest.
         """
-        await self._parts.end_openings()
+        await self._tasks.end_openings()
         draining = (listener.stop() for listener in self._listeners)
-        await asyncio.gather(self._parts.end_early(), *draining)
-        await self._parts.end()
+        await asyncio.gather(self._tasks.end_early(), *draining)
+        await self._tasks.end()
         await self._engine.close()
         if self._session is not None:
             await self._session.close()
@@ -200,7 +200,7 @@ class House:
             return ClusterFeed(self._session, kinds=self._kinds).run(writer)
         assert self._plan.snapshot is not None
         feed = SnapshotFeed(self._plan.snapshot, kinds=self._kinds)
-        self._standing.notes.append(
+        self._readiness.notes.append(
             lambda: [f"snapshot: {text}" for text in (*feed.problems.values(), *feed.clashes)]
         )
         self._unknown = lambda: feed.unknown
@@ -208,14 +208,14 @@ class House:
 
     async def _open_session(self) -> Session:
         """Reads the credentials, which may take a credential plugin of the kubeconfig a while."""
-        standing, reading = self._standing, "the credentials for the cluster are being read"
-        before, standing.opening = standing.opening, reading
+        readiness, reading = self._readiness, "the credentials for the cluster are being read"
+        before, readiness.opening = readiness.opening, reading
         slow = asyncio.get_running_loop().call_later(SLOW_S, _LOG.warning, reading)
         try:
             return await Session.open(self._plan.kubeconfig)
         finally:
             slow.cancel()
-            standing.opening = before
+            readiness.opening = before
 
     async def _open_browse(self, address: Address, recent: Mapping[str, core.Pod]) -> None:
         """First of all: probes are answered while the rest begins."""
@@ -224,8 +224,8 @@ class House:
             self._registry,
             recent,
             self._settings.sources.silent_after_seconds,
-            self._standing.told_problems,
-            self._standing.told_notes,
+            self._readiness.told_problems,
+            self._readiness.told_notes,
             schedulers=self._settings.scheduler.names,
         )
         await self._listen(AppListener("browse", address, None, browse.make_app()), Secured(None))
@@ -238,8 +238,8 @@ class House:
             return None, {}
         metrics = ExtenderMetrics(self._registry)
         schedulers = self._settings.scheduler.names
-        verbs = Verbs(self._answers, metrics, self._standing.problem, schedulers)
-        self._standing.notes += [verbs.asked.notes, verbs.overlooked.notes]
+        verbs = Verbs(self._answers, metrics, self._readiness.problem, schedulers)
+        self._readiness.notes += [verbs.asked.notes, verbs.overlooked.notes]
         self._on_put.append(verbs.overlooked.put)
         self._registry.register(OverlookedMetrics(verbs.overlooked.found))
         limit = self._settings.extender.max_body_mebibytes
@@ -255,7 +255,7 @@ class House:
             lambda context: ExtenderListener("extender", address, context, connections),
         )
         if securing.signs_for_extender(self._settings.extender):
-            self._parts.open("extender", opening)
+            self._tasks.open("extender", opening)
         else:
             await opening
 
@@ -271,7 +271,7 @@ class House:
 
     def _webhook(self, registry: CollectorRegistry) -> web.Application:
         gates, asked = self._gates(), Asked()
-        self._standing.notes.append(asked.notes)
+        self._readiness.notes.append(asked.notes)
         lint = self._settings.lint
         linter = Linter(
             evaluator=self._engine,
@@ -296,7 +296,7 @@ class House:
             return None
         counted = EventMetrics(registry).count
         recorder = Recorder(self._session, CONTROLLER, identity(), counted)
-        self._parts.keep("events", recorder.run())
+        self._tasks.keep("events", recorder.run())
         return recorder.tell
 
     def _gates(self) -> Callable[[], Gates | None]:
@@ -304,7 +304,7 @@ class House:
         if self._session is None:
             return lambda: EVERYTHING
         probe = Probe(self._session, self._settings.namespace or self._session.namespace)
-        self._parts.keep("probe of the cluster", probe.run())
+        self._tasks.keep("probe of the cluster", probe.run())
         disabled = self._settings.scheduler.disabled
         return lambda: probe.gates and probe.gates.without(disabled)
 
@@ -317,7 +317,7 @@ class House:
         """Listen as soon as there is a certificate, which may wait for the API server, or for
         somebody to mend a Secret."""
         waits_for = f"{name}: no certificate yet"
-        self._standing.problems.append(lambda: waits_for)
+        self._readiness.problems.append(lambda: waits_for)
         while True:
             try:
                 made = await secured()
@@ -334,16 +334,16 @@ class House:
     async def _listen(self, listener: Listener, secured: Secured) -> None:
         self._listeners.append(listener)  # before it is open: it may be stopped meanwhile
         await listener.start()
-        self._standing.problems.append(secured.problem)
-        self._standing.notes.append(secured.notes)
+        self._readiness.problems.append(secured.problem)
+        self._readiness.notes.append(secured.notes)
         if (serving := secured.serving) is not None:
             self._expirations.serves(listener.name, lambda: serving.validity.ends_at)
             if serving.client_ca is not None:
                 self._expirations.trusts(listener.name, lambda: serving.client_ca_ends_at)
         if secured.keep is not None:
             name = f"certificates of the {listener.name}"
-            self._parts.keep(name, secured.keep(), early=True)
-            self._parts.keep(f"warnings about {name}", Told(secured).keep(), early=True)
+            self._tasks.keep(name, secured.keep(), early=True)
+            self._tasks.keep(f"warnings about {name}", Told(secured).keep(), early=True)
 
     def _steward(self, session: Session) -> Steward:
         return Steward(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fettle.cli.standing import Standing
+from fettle.cli.readiness import Readiness
 from fettle.evidence import rules
 from fettle.feeds.snapshot import SnapshotFeed
 from fettle.feeds.writing import Writer
@@ -44,10 +44,10 @@ async def publisher(tmp_path: Path) -> AsyncIterator[Publisher]:
     await asyncio.wait(tasks)
 
 
-async def silent(standing: Standing) -> str:
+async def silent(readiness: Readiness) -> str:
     """What is said once a source counts as silent."""
     async with asyncio.timeout(20):
-        while "silent" not in (said := standing.problem()):
+        while "silent" not in (said := readiness.problem()):
             await asyncio.sleep(0.01)
     return said
 
@@ -57,7 +57,7 @@ async def test_a_step_of_the_wall_clock_makes_no_source_silent(
     publisher: Publisher, monkeypatch: pytest.MonkeyPatch, by_s: float
 ) -> None:
     step_the_wall_clock(monkeypatch, by_s)
-    assert Standing(publisher, silent_after_s=60).problem() == ""
+    assert Readiness(publisher, silent_after_s=60).problem() == ""
 
 
 @pytest.mark.parametrize("by_s", [HOUR_S, -HOUR_S])
@@ -66,4 +66,4 @@ async def test_a_source_that_falls_silent_after_a_step_is_told_in_time(
 ) -> None:
     step_the_wall_clock(monkeypatch, by_s)
     shutil.rmtree(tmp_path)
-    assert "silent for more than 0.2 s" in await silent(Standing(publisher, silent_after_s=0.2))
+    assert "silent for more than 0.2 s" in await silent(Readiness(publisher, silent_after_s=0.2))

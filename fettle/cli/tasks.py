@@ -7,7 +7,7 @@ from typing import NoReturn
 from fettle.errors import FettleError
 
 
-class Parts:
+class Tasks:
     """To be made on the loop that runs them."""
 
     def __init__(self) -> None:
@@ -17,7 +17,7 @@ class Parts:
         self._failure: asyncio.Future[FettleError] = asyncio.get_running_loop().create_future()
 
     def open(self, name: str, opening: Awaitable[None]) -> None:
-        """Run a task that may finish, and that may start further parts before it does."""
+        """Run a task that may finish, and that may start further ones before it does."""
         task = _begun(name, opening)
         self._openings.append(task)
         task.add_done_callback(lambda task: self._note(_failure(task)))
@@ -31,13 +31,13 @@ class Parts:
         task.add_done_callback(lambda task: self._note(_failure(task) or _end(task)))
 
     async def watch(self) -> NoReturn:
-        """Wait until a part fails, or finishes though it should not; raises FettleError with the
+        """Wait until a task fails, or finishes though it should not; raises FettleError with the
         cause.
         """
         raise await asyncio.shield(self._failure)
 
     async def end_openings(self) -> None:
-        """After this, no part starts another one."""
+        """After this, no task starts another one."""
         await _cancelled(self._openings)
 
     async def end_early(self) -> None:

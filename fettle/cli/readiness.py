@@ -1,4 +1,4 @@
-"""How the process stands: what keeps it from being ready, and what else is to be known of it."""
+"""Whether the process is ready, and what else `/readyz?verbose` shows of it."""
 
 import time
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from fettle.view import Publisher
 PROBLEM_HOLDS_S = 0.02
 
 
-class Standing:
+class Readiness:
     """The parts of the process add to it: `problems` give a sentence, or "" while there is none;
     `notes` give sentences. `opening` says what the start still waits for."""
 
