@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from fettle.errors import SettingsError
-from fettle.lint import checking
 from fettle.lint.fields import Field
 from fettle.lint.raw import text
 from fettle.lint.schemas import Problem, Schema
+from fettle.lint.validators import VALIDATORS
 
 ENTRY_POINT = "fettle.drivers"
 Validator = Callable[[str, Field], Iterator[Problem]]
@@ -160,7 +160,7 @@ def read(content: bytes, where: str) -> Driver:
 def validators() -> Mapping[str, Validator]:
     """What is checked beyond schemas, by driver: our own, then those of installed packages."""
     found = {point.name: _loaded(point) for point in metadata.entry_points(group=ENTRY_POINT)}
-    return {**checking.VALIDATORS, **found}
+    return {**VALIDATORS, **found}
 
 
 def _loaded(point: metadata.EntryPoint) -> Validator:
