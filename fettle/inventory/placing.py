@@ -15,7 +15,7 @@ import msgspec
 
 from fettle.evidence import naming
 from fettle.evidence.reports import short
-from fettle.inventory import divisions, pools
+from fettle.inventory import divisions
 from fettle.model import DeviceId, Health, NodeId, Subject, UnitId, Weighed
 from fettle.published import Published
 
@@ -82,7 +82,7 @@ def place(
     by_device: dict[DeviceId, Gpu] = defaultdict(tuple)
     homeless: Gpu = ()
     absent: Gpu = ()
-    published = [(one, frozenset(pools.aliases(one.device))) for one in devices]
+    published = [(one, frozenset(naming.published(one.device))) for one in devices]
     known = _known(named)
     homes: dict[UnitId, tuple[str, ...]] = {}
     for unit in sorted(units, key=_order):

@@ -4,13 +4,12 @@ A port of `GatherPools` of k8s.io/dynamic-resource-allocation/structured (incuba
 time. Stands between published slices and views; pure.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
 from fettle.affinity import Malformed, Place
 from fettle.allocator.profiles import Features
-from fettle.evidence import naming
 from fettle.inventory import generations
 from fettle.published import CounterId, Published, Slice, Target
 from fettle.wire import resource
@@ -235,8 +234,3 @@ def _contradiction(slices: Sequence[Slice]) -> str:
     if len(counts) < 2:
         return ""
     return f"its slices disagree on how many there are: {', '.join(map(str, sorted(counts)))}"
-
-
-def aliases(device: resource.Device) -> Iterator[str]:
-    """Unit ids by which monitors and device plugins may name this DRA device (see `UnitId`)."""
-    return naming.published(device)

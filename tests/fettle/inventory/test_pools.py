@@ -4,6 +4,7 @@ import pytest
 from fettle import published
 from fettle.affinity import Place
 from fettle.allocator.profiles import CURRENT, Features
+from fettle.evidence import naming
 from fettle.inventory import pools
 from fettle.inventory.pools import Gathered, PoolId
 from fettle.wire import kinds, resource
@@ -132,7 +133,7 @@ def test_monitors_may_name_a_device_by_uuid_or_address() -> None:
             "index": resource.DeviceAttribute(int_=4),
         },
     )
-    assert set(pools.aliases(device)) == {"GPU-1", "pci:0000:c4:00.0", "index:4"}
+    assert set(naming.published(device)) == {"GPU-1", "pci:0000:c4:00.0", "index:4"}
 
 
 def withheld(*slices: resource.ResourceSlice) -> str:
