@@ -232,21 +232,14 @@ class Census:
 
 class Breaker:
     """For one placement, over what a census counted; `open` names the pools where it may not
-    refuse. Without a census it has one of its own."""
+    refuse."""
 
-    def __init__(
-        self, placement: Placement, settings: BreakerSettings, census: Census | None = None
-    ) -> None:
+    def __init__(self, placement: Placement, settings: BreakerSettings, census: Census) -> None:
         self.placement = placement
         self._settings = settings
-        self._census = census if census is not None else Census()
+        self._census = census
         self._tallies: Mapping[str, Tally] = {}
         self.open: frozenset[str] = frozenset()
-
-    def update(self, names: Iterable[str], nodes: Mapping[str, NodeView]) -> bool:
-        """Have these nodes counted again, and judge by it."""
-        self._census.update(names, nodes)
-        return self.judge()
 
     def judge(self) -> bool:
         """Go by what is counted now; true if the set of open pools changed by it."""

@@ -8,13 +8,13 @@ from fettle.evidence.gathering import of_pod
 from fettle.health import HealthBook
 from fettle.health.book import SWEEP_EVERY_S
 from fettle.policy import TRAINING
-from fettle.settings import BreakerSettings, HealthSettings
-from fettle.verdicts.breaker import Breaker
+from fettle.settings import HealthSettings
 from fettle.wire import kinds
 from fettle.wire.kinds import Kind
 from tests.fettle import building as b
 from tests.fettle.inventory import saying
 from tests.fettle.inventory.fleets import RULES, Fleet, claim, node, slice_
+from tests.fettle.verdicts.counting import Counting
 
 LONG_S = 30 * 86_400.0
 
@@ -151,7 +151,7 @@ def test_pods_that_say_nothing_of_their_devices_are_no_reporters() -> None:
 
 
 def test_the_breaker_forgets_devices_of_the_network_that_are_gone() -> None:
-    breaker = Breaker(TRAINING.placement, BreakerSettings())
+    breaker = Counting(TRAINING.placement)
 
     def turn(name: str) -> int:
         fabric = b.pool(b.device(f"fab-{name}", 0.5, local=""))

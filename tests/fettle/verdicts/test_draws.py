@@ -6,13 +6,12 @@ from hypothesis import strategies as st
 
 from fettle.model import State
 from fettle.policy import BUILT_IN
-from fettle.settings import BreakerSettings
 from fettle.verdicts import draws
-from fettle.verdicts.breaker import Breaker
 from fettle.view import PluginView, UnitView
 from fettle.wire import kinds
 from tests.fettle import building as b
 from tests.fettle.inventory.fleets import Fleet
+from tests.fettle.verdicts.counting import Counting
 
 TRAINING = BUILT_IN["training"].placement
 DEAD = b.health(0.0)
@@ -83,7 +82,7 @@ def test_gpus_that_are_withdrawn_everywhere_leave_the_breaker_closed(
         fleet.put(kinds.NODE, lost(f"n{i}", left))
     nodes = dict(fleet.look().nodes)
     assert {node.health.state for node in nodes.values()} == {State.HEALTHY}
-    breaker = Breaker(TRAINING, BreakerSettings())
+    breaker = Counting(TRAINING)
     breaker.update(nodes, nodes)
     assert breaker.share("nvidia.com/gpu") == share
     assert bool(breaker.open) is is_open

@@ -1,0 +1,21 @@
+"""A breaker that counts for itself, as one of several does that share a census."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from fettle.policy import Placement
+from fettle.settings import BreakerSettings
+from fettle.verdicts.breaker import Breaker, Census
+from fettle.view import NodeView
+
+
+class Counting(Breaker):
+    def __init__(self, placement: Placement, settings: BreakerSettings | None = None) -> None:
+        self.census = Census()
+        super().__init__(placement, settings or BreakerSettings(), self.census)
+
+    def update(self, names: Iterable[str], nodes: Mapping[str, NodeView]) -> bool:
+        """Have these nodes counted again; true if the set of open pools changed by it."""
+        self.census.update(names, nodes)
+        return self.judge()
