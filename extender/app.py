@@ -26,7 +26,7 @@ def make_connections(
 ) -> Connections:
     """POST /filter, /prioritize and /preempt; a protocol factory for a listener."""
     routes = {
-        f"/{name}": _handler(name, verb, metrics, verbs.asked.at)
+        f"/{name}": _handler(name, verb, metrics, verbs.asked.last.at)
         for name, verb in (
             ("filter", verbs.filter),
             ("prioritize", verbs.prioritize),

@@ -6,11 +6,11 @@ changes nothing that the scheduler tells of, and pods are placed as if Fettle we
 is told here. A line is logged once for each path or name, and for so many of them.
 """
 
-import time
 from collections.abc import Collection
 
 import structlog
 
+from fettle.observing.asked import LastAsked
 from fettle.observing.metrics import ExtenderMetrics
 from fettle.wire import core
 
@@ -23,15 +23,14 @@ _LOG = structlog.get_logger(__name__)
 
 
 class Asked:
-    """`schedulers` are those that the settings name; `at` is when each verb was last asked, by
-    `time.perf_counter`."""
+    """`schedulers` are those that the settings name; `last` is when each verb was asked."""
 
     def __init__(self, metrics: ExtenderMetrics, schedulers: Collection[str]) -> None:
         self._metrics = metrics
         self._schedulers = frozenset(schedulers)
         self._paths: list[str] = []
         self._others: set[str] = set()
-        self.at: dict[str, float] = {}
+        self.last = LastAsked("extender", VERBS, "no scheduler has asked yet")
 
     def in_vain(self, path: str) -> None:
         """Somebody POSTed to a path that is not served."""
@@ -59,18 +58,9 @@ class Asked:
             scheduler=name,
         )
 
-    def notes(self, now: float | None = None) -> list[str]:
+    def notes(self) -> list[str]:
         """For `/readyz?verbose`."""
-        now = time.perf_counter() if now is None else now
-        if self.at:
-            told = (f"{verb} {_ago(self.at.get(verb), now)}" for verb in VERBS)
-            found = [f"extender: last asked: {', '.join(told)}"]
-        else:
-            found = ["extender: no scheduler has asked yet"]
+        found = [self.last.note()]
         if self._paths:
             found.append(f"extender: since its start asked in vain for {', '.join(self._paths)}")
         return found
-
-
-def _ago(at: float | None, now: float) -> str:
-    return "never" if at is None else f"{max(0.0, now - at):.0f} s ago"

@@ -20,6 +20,7 @@ from prometheus_client import CollectorRegistry
 from fettle.errors import BadInput
 from fettle.lint import shapes
 from fettle.lint.linting import Linter
+from fettle.observing.asked import LastAsked
 from fettle.policy import ANNOTATION
 from fettle.settings import Settings, WebhookSettings
 from fettle.slicing import in_slices
@@ -27,7 +28,6 @@ from fettle.verdicts.requirements import Engines
 from fettle.view import Publisher, View
 from fettle.wire import lenient
 from webhook import patches
-from webhook.asked import Asked
 from webhook.gates import EVERYTHING, Gates
 from webhook.metrics import Metrics
 from webhook.mutating import Means, mutate, owner_pod
@@ -72,7 +72,7 @@ def make_app(
     tell: Tell | None = None,
     engines: Engines | None = None,
     unknown: Callable[[], frozenset[str]] = frozenset,
-    asked: Asked | None = None,
+    asked: LastAsked | None = None,
 ) -> web.Application:
     """The application; its metrics go into `registry`, which takes them once.
 
@@ -80,7 +80,7 @@ def make_app(
     `gates` says what the cluster keeps of claims and pods; None: that is not known yet. `tell`
     takes the Events of audit mode, where there is a cluster to have them. `engines` compile what
     DevicePolicies require. `unknown` are kinds of which there may be objects that no view shows.
-    `asked` is told of each review.
+    `asked` notes each review.
     """
     policies, rows = settings.all_policies(), settings.webhook.workloads
     means = Means(policies, with_own(rows), schedulers=settings.scheduler.names)
@@ -99,13 +99,18 @@ def make_app(
         lambda: means._replace(gates=gates()),
         lambda: grounds._replace(unknown=unknown()),
         tell,
-        asked or Asked(),
+        asked or last_asked(),
     )
     app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[_in_words])
     app.add_routes(
         [web.post("/mutate", webhook.on_mutate), web.post("/validate", webhook.on_validate)]
     )
     return app
+
+
+def last_asked() -> LastAsked:
+    """For reviews that are yet to come."""
+    return LastAsked("webhook", ("mutate", "validate"), "the API server has not asked yet")
 
 
 class Webhook:
@@ -122,7 +127,7 @@ class Webhook:
         means: Callable[[], Means],
         grounds: Callable[[], Grounds],
         tell: Tell | None,
-        asked: Asked,
+        asked: LastAsked,
     ) -> None:
         self._publisher = publisher
         self._audit = settings.mode == "audit"
@@ -154,7 +159,7 @@ class Webhook:
                     "review not readable", webhook=webhook, reason=reason, held_back=held_back
                 )
             return _problem(error.status, reason)
-        self._asked.at[webhook] = time.monotonic()
+        self._asked.at[webhook] = time.perf_counter()
         judged = await self._judged(webhook, request, judge)
         reply = encode(request.uid, judged.answer)
         self._count(webhook, judged, time.perf_counter() - began)

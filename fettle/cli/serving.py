@@ -59,8 +59,8 @@ from fettle.verdicts.requirements import Engines
 from fettle.view import Publisher
 from fettle.wire import core
 from fettle.wire.kinds import WireObject, read_with
+from webhook.app import last_asked
 from webhook.app import make_app as make_webhook
-from webhook.asked import Asked
 from webhook.gates import EVERYTHING, Gates, Probe
 from webhook.metrics import EventMetrics
 from webhook.policies import StoredPolicies
@@ -270,8 +270,8 @@ class House:
         )
 
     def _webhook(self, registry: CollectorRegistry) -> web.Application:
-        gates, asked = self._gates(), Asked()
-        self._readiness.notes.append(asked.notes)
+        gates, asked = self._gates(), last_asked()
+        self._readiness.notes.append(lambda: [asked.note()])
         lint = self._settings.lint
         linter = Linter(
             evaluator=self._engine,

@@ -1,20 +1,12 @@
 """How an operator sees whether schedulers ask Fettle, and what they ask for in vain."""
 
-import pytest
 from structlog.testing import capture_logs
 
-from extender.asked import MOST, Asked
-from fettle.observing.metrics import ExtenderMetrics, make_registry
+from extender.asked import MOST
 from tests.extender.conftest import Extender
 from tests.fettle import building as b
 
 IN_VAIN = {"verb": "unknown", "result": "not_found"}
-NAMES = ("default-scheduler",)
-
-
-@pytest.fixture
-def asked() -> Asked:
-    return Asked(ExtenderMetrics(make_registry()), NAMES)
 
 
 async def test_a_path_that_is_not_served_is_logged_once_and_always_counted(
@@ -67,14 +59,6 @@ async def test_when_each_verb_was_last_asked_is_told(extender: Extender) -> None
     await extender.prioritize(b.gpu_pod(), "n1")
     (note,) = extender.verbs.asked.notes()
     assert note == "extender: last asked: filter never, prioritize 0 s ago, preempt never"
-
-
-def test_the_time_since_a_verb_was_asked_is_in_seconds(asked: Asked) -> None:
-    asked.at["filter"] = 100.0
-    asked.at["preempt"] = 40.25
-    assert asked.notes(103.4) == [
-        "extender: last asked: filter 3 s ago, prioritize never, preempt 63 s ago"
-    ]
 
 
 async def test_a_scheduler_that_asks_and_is_not_named_is_logged_once(extender: Extender) -> None:

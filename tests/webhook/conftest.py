@@ -15,12 +15,12 @@ from fettle.kube.recording import Event
 from fettle.lint.findings import Rule
 from fettle.lint.linting import Linter
 from fettle.lint.rules import RULES
+from fettle.observing.asked import LastAsked
 from fettle.policy import Policy
 from fettle.settings import LintSettings, SchedulerSettings, Settings, WebhookSettings
 from fettle.view import Publisher, View
 from tests.webhook.reviews import UID, Object, encoded, review
 from webhook.app import make_app
-from webhook.asked import Asked
 from webhook.gates import EVERYTHING, Gates
 
 
@@ -93,7 +93,7 @@ def serve(aiohttp_client: Any, monkeypatch: pytest.MonkeyPatch) -> Serve:
         unknown: frozenset[str] = frozenset(),
         lint: LintSettings | None = None,
         scheduler: SchedulerSettings | None = None,
-        asked: Asked | None = None,
+        asked: LastAsked | None = None,
         **webhook: Any,
     ) -> Served:
         publisher, registry = Publisher(), CollectorRegistry()

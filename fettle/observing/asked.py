@@ -1,0 +1,27 @@
+"""When somebody last asked: who is not set up to ask does not, and nothing else tells of that."""
+
+import time
+from collections.abc import Sequence
+
+
+class LastAsked:
+    """`at` is when each of `names` was last asked, by `time.perf_counter`; `listener` and `never`,
+    what is said before anybody asked, are for people."""
+
+    def __init__(self, listener: str, names: Sequence[str], never: str) -> None:
+        self._listener = listener
+        self._names = names
+        self._never = never
+        self.at: dict[str, float] = {}
+
+    def note(self, now: float | None = None) -> str:
+        """For `/readyz?verbose`."""
+        if not self.at:
+            return f"{self._listener}: {self._never}"
+        now = time.perf_counter() if now is None else now
+        told = (f"{name} {_ago(self.at.get(name), now)}" for name in self._names)
+        return f"{self._listener}: last asked: {', '.join(told)}"
+
+
+def _ago(at: float | None, now: float) -> str:
+    return "never" if at is None else f"{max(0.0, now - at):.0f} s ago"

@@ -1,0 +1,12 @@
+from __future__ import annotations
+
+from fettle.observing.asked import LastAsked
+
+
+def test_the_time_since_each_was_asked_is_in_seconds() -> None:
+    asked = LastAsked("extender", ("filter", "prioritize", "preempt"), "nobody has asked yet")
+    assert asked.note() == "extender: nobody has asked yet"
+    asked.at["filter"] = 100.0
+    asked.at["preempt"] = 40.25
+    told = "extender: last asked: filter 3 s ago, prioritize never, preempt 63 s ago"
+    assert asked.note(103.4) == told
