@@ -103,9 +103,6 @@ class Session:
         call = _Call("PATCH", path, body=body, content_type="application/merge-patch+json")
         return await self._call(call, timeout_s)
 
-    async def delete(self, path: str, *, timeout_s: float = 10.0) -> bytes:
-        return await self._call(_Call("DELETE", path), timeout_s)
-
     async def stream(
         self,
         path: str,

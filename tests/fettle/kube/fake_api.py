@@ -281,8 +281,6 @@ class FakeApi:
         if found is None:
             text = f'{target.plural} "{target.name}" not found'
             return _status(404, "NotFound", text, {"name": target.name})
-        if verb == "delete":
-            return web.json_response(self.remove(target.plural, key))
         if verb == "update":
             sent = body["metadata"].get("resourceVersion")
             if sent and sent != found["metadata"]["resourceVersion"]:
@@ -322,9 +320,7 @@ def _target(path: str) -> Target | None:
 def _verb(request: web.Request, target: Target) -> str:
     if request.method == "GET" and not target.name:
         return "watch" if request.query.get("watch") == "true" else "list"
-    return {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch"}.get(
-        request.method, "delete"
-    )
+    return {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch"}[request.method]
 
 
 async def _send(response: web.StreamResponse, type_: str, thing: Object) -> None:
