@@ -7,8 +7,8 @@ went silent. First step of *watch → inventory → health → verdict → answe
 import asyncio
 import random
 import time
-from collections.abc import Callable
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager
 
 import msgspec
 
@@ -30,7 +30,6 @@ from fettle.kube.session import Session
 from fettle.wire import lenient
 from fettle.wire.changes import (
     Bad,
-    Change,
     Contact,
     Gone,
     ListEnded,
@@ -232,10 +231,10 @@ class Reflector:
         )
         async with aclosing(stream) as chunks:
             try:
-                async for chunk in chunks:
-                    if not chunk:
-                        await self._accepted()
-                    heard = await self._take(lines.feed(chunk)) or heard
+                await anext(chunks)
+                async with self._accepted():
+                    async for chunk in chunks:
+                        heard = await self._take(lines.feed(chunk)) or heard
                 # An end before the end of the list: the server took it for a plain watch.
                 self._pages = self._pages or self._listing
             except Silent:
@@ -261,13 +260,23 @@ class Reflector:
             }
         return parameters | {"resourceVersion": self._version}
 
-    async def _accepted(self) -> None:
-        """That the server takes up our watch, at a version it still has, is news of it too."""
-        started: list[Change] = []
+    @asynccontextmanager
+    async def _accepted(self) -> AsyncIterator[None]:
+        """That the server keeps our watch, at a version it still has, is news of it too. One that
+        it ends at once tells nothing: what stands between us may answer so forever.
+        """
         if self._listing:
             self._lists.began()
-            started = [ListStarted(self._kind)]
-        await self._sink.send([*started, Contact(self._kind)])
+            await self._sink.send([ListStarted(self._kind)])
+        kept = asyncio.create_task(self._kept())
+        try:
+            yield
+        finally:
+            kept.cancel()
+
+    async def _kept(self) -> None:
+        await asyncio.sleep(_TOO_SHORT_S)
+        await self._sink.send([Contact(self._kind)])
 
     async def _take(self, lines: list[bytes]) -> bool:
         """Tell what these events say; whether there were any."""

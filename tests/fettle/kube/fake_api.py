@@ -68,6 +68,7 @@ class FakeApi:
         self.expire_by_event = False
         self.forgets_at_once = False
         """Whatever version was listed, a watch of it is expired."""
+        self.ends_watches_at_once = False
         self.raw_event: bytes | None = None
         self.version = 100
         self.git_version = "v1.37.1"
@@ -227,6 +228,8 @@ class FakeApi:
             return _status(410, "Expired", "too old resource version")
         response = web.StreamResponse()
         await response.prepare(request)
+        if self.ends_watches_at_once:
+            return response
         self._watches.append(request)
         try:
             if expired:

@@ -326,6 +326,21 @@ async def test_a_watch_that_sends_no_events_is_listed_again(api: FakeApi, sessio
         await recorder.until(lambda r: r.count(ListEnded, "Node") == 2)
 
 
+async def test_watches_that_end_at_once_are_no_contact_and_one_that_is_kept_is(
+    api: FakeApi, session: Session
+) -> None:
+    async with following(session) as recorder:
+        await recorder.until(lambda r: "Node" in r.synced)
+        api.ends_watches_at_once = True
+        api.drop_watches()
+        await recorder.until(lambda r: r.count(Lost, "Node") > 3)
+        first = next(i for i, change in enumerate(recorder.changes) if isinstance(change, Lost))
+        assert not any(isinstance(change, Contact) for change in recorder.changes[first:])
+        api.ends_watches_at_once = False
+        contacts = recorder.count(Contact, "Node")
+        await recorder.until(lambda r: r.count(Contact, "Node") > contacts)
+
+
 async def test_what_came_before_an_error_event_is_told(api: FakeApi, session: Session) -> None:
     async with following(session) as recorder:
         await recorder.until(lambda r: "Node" in r.synced)
