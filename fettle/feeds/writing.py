@@ -185,6 +185,8 @@ class Writer:
         self._publisher.sources[kind.name] = source._replace(**fields)  # type: ignore[arg-type]
 
     def _heard(self, kind: Kind, *, note: str = "", **fields: object) -> None:
+        if self._publisher.sources[kind.name].note and not note:
+            _LOG.info("source found", kind=kind.name)
         self._note(kind, contact_at=time.monotonic(), note=note, **fields)
 
     def _lost(self, kind: Kind, note: str) -> None:

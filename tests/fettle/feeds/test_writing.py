@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 
 from fettle import slicing
 from fettle.evidence import rules
@@ -187,6 +188,31 @@ async def test_contact_counts_as_fresh_and_clears_what_was_lost(house: House) ->
     source = house.publisher.sources["Node"]
     assert before <= source.contact_at <= time.monotonic()
     assert source.note == ""
+
+
+async def test_the_log_says_once_that_a_source_was_lost_and_once_that_it_is_found(
+    house: House,
+) -> None:
+    await house.sync()
+    with capture_logs() as logged:
+        for change in (
+            Lost(kinds.NODE, "connection refused"),
+            Lost(kinds.NODE, "connection refused"),
+            Contact(kinds.NODE),
+            Contact(kinds.NODE),
+            Unserved(kinds.SLICE, "not served"),
+            Unserved(kinds.SLICE, "not served"),
+            ListStarted(kinds.SLICE),
+            ListEnded(kinds.SLICE),
+        ):
+            await house.send(change)
+        await asyncio.sleep(0.05)
+    assert [(line["event"], line["kind"]) for line in logged if "kind" in line] == [
+        ("source lost", "Node"),
+        ("source found", "Node"),
+        ("not served by this cluster", "ResourceSlice"),
+        ("source found", "ResourceSlice"),
+    ]
 
 
 async def test_time_alone_publishes_what_has_faded(house: House) -> None:
