@@ -16,10 +16,12 @@ Edition = tuple[int, int]
 
 
 class Reply(NamedTuple):
+    """`refused`: how many nodes it refuses."""
+
     request: bytes
     edition: Edition
     body: bytes
-    result: str
+    refused: int
 
 
 class Replies:
@@ -41,11 +43,11 @@ class Replies:
         self._kept.move_to_end(key)
         return reply
 
-    def put(self, verb: str, request: bytes, edition: Edition, body: bytes, result: str) -> None:
+    def put(self, verb: str, request: bytes, edition: Edition, body: bytes, refused: int) -> None:
         """Keep a reply, in place of one to a request that begins alike."""
         key = (verb, request[:HEAD_BYTES])
         self._discard(key)
-        self._kept[key] = Reply(request, edition, body, result)
+        self._kept[key] = Reply(request, edition, body, refused)
         self._size += len(request) + len(body)
         while self._size > self._max_bytes:
             self._discard(next(iter(self._kept)))

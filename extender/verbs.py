@@ -94,7 +94,8 @@ class Verbs:
         edition = self._answers.edition
         problem = self._problem()
         if not problem and (kept := self._replies.get("filter", body, edition)) is not None:
-            self._metrics.decided("filter", kept.result)
+            self._metrics.answered(refused=kept.refused)
+            self._metrics.decided("filter", REFUSED)
             return kept.body
         args = wire.decode_args(body)
         ask = self._answers.ask_now(args.pod)
@@ -126,7 +127,8 @@ class Verbs:
         self._remember(done.pod)
         result = self._count(done.table, done.narrowed)
         if result == REFUSED:
-            self._replies.put("filter", done.body, done.edition, done.reply, result)
+            refused = len(done.narrowed.refused)
+            self._replies.put("filter", done.body, done.edition, done.reply, refused)
             return
         self._answers.answered(done.ask, done.pod)
         if self._unasked < UNASKED and done.edition == self._answers.edition:

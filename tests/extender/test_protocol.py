@@ -412,6 +412,15 @@ async def test_requests_are_counted_and_timed_by_verb(fleet: Extender) -> None:
     assert fleet.count("fettle_extender_request_seconds_count", verb="filter") == 3
 
 
+async def test_the_nodes_of_a_refusal_that_is_repeated_are_counted_each_time(
+    fleet: Extender,
+) -> None:
+    for _ in range(3):
+        await fleet.filter(POD, "dead")
+    assert fleet.count("fettle_extender_decisions_total", verb="filter", result="refused") == 3
+    assert fleet.count("fettle_extender_nodes_total", result="refused") == 3
+
+
 async def test_nodes_that_the_scheduler_itself_refuses_are_not_counted_as_undecided(
     extender: Extender,
 ) -> None:
