@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.controlplane import shipped
+from tests.controlplane import shipped, waiting
 from tests.controlplane.accounts import Account
 from tests.controlplane.api import Api, ApiError, Object
 from tests.controlplane.certificates import Authority
@@ -78,6 +79,22 @@ async def run(
     await container.ready("livenessProbe")
     await container.ready("readinessProbe")
     return container
+
+
+async def run_on(api: Api, pod: str, node: str) -> None:
+    """Bind it, as a scheduler does."""
+    target = {"apiVersion": "v1", "kind": "Node", "name": node}
+    metadata = {"name": pod, "namespace": shipped.NAMESPACE}
+    binding = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
+    path = f"/api/v1/namespaces/{shipped.NAMESPACE}/pods/{pod}/binding"
+    await api.request("POST", path, body=binding)
+
+
+async def evict(api: Api, pod: str) -> None:
+    metadata = {"name": pod, "namespace": shipped.NAMESPACE}
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata}
+    path = f"/api/v1/namespaces/{shipped.NAMESPACE}/pods/{pod}/eviction"
+    await api.request("POST", path, body=eviction)
 
 
 async def test_every_shipped_object_is_taken_by_the_api_server(
@@ -151,6 +168,44 @@ async def test_the_extender_runs_as_its_deployment_says(
     account = await account_of(shipped_deployment)
     container = await run(containers, tmp_path, account, shipped_deployment, volumes)
     assert container.written() == []
+
+
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [("server/fettle.yaml", "fettle"), ("extender/extender.yaml", "fettle-extender")],
+)
+async def test_a_drain_waits_for_a_replica_that_serves_and_for_none_that_is_not_ready(
+    control_plane: ControlPlane, api: Api, file: str, name: str
+) -> None:
+    await control_plane.start_controller_manager()
+    await shipped.apply_rbac(api)
+    kinds = ("Deployment", "PodDisruptionBudget")
+    await shipped.apply(api, [d for d in shipped.manifests(DEPLOY / file) if d["kind"] in kinds])
+    pods = await waiting.wait_until(
+        lambda: api.list("pods", shipped.NAMESPACE), lambda found: len(found) == 2, what="two pods"
+    )
+    names = [pod["metadata"]["name"] for pod in pods]
+    await asyncio.gather(*(run_on(api, pod, f"node-{i}") for i, pod in enumerate(names)))
+
+    async def are(ready: str) -> None:
+        said = [{"type": "Ready", "status": ready}]
+        status = {"phase": "Running", "conditions": said}
+        for pod in names:
+            await api.patch_status("pods", pod, status, shipped.NAMESPACE)
+        serving = len(names) if ready == "True" else 0
+        await waiting.wait_until(
+            lambda: api.get("poddisruptionbudgets", name, shipped.NAMESPACE),
+            lambda budget: budget.get("status", {}).get("currentHealthy") == serving,
+            what=f"the budget counts {serving} replicas",
+        )
+
+    await are("True")
+    await evict(api, names[0])
+    with pytest.raises(ApiError, match="disruption budget"):
+        await evict(api, names[1])
+    names = names[1:]
+    await are("False")
+    await evict(api, names[0])
 
 
 async def test_an_extender_may_write_nothing_but_its_own_authority(
