@@ -146,8 +146,8 @@ class Writer:
             case Gone(kind, key):
                 self._inventory.remove(kind, key, now)
             case Bad(kind, key, reason):
-                _LOG.warning("object quarantined", kind=kind.name, key=key, reason=reason)
-                self._quarantine(change, now)
+                if self._quarantine(change, now):
+                    _LOG.warning("object quarantined", kind=kind.name, key=key, reason=reason)
             case ListStarted(kind):
                 self._inventory.begin_list(kind)
             case ListEnded(kind):
@@ -172,13 +172,13 @@ class Writer:
             node, pools = concern(kind, msgspec.json.decode(msgspec.json.encode(new)))
             self._quarantine(Bad(kind, key, f"cannot be applied: {error!r}", node, pools), now)
 
-    def _quarantine(self, bad: Bad, now: float) -> None:
-        """What is left of an object is taken as carefully as a whole one."""
+    def _quarantine(self, bad: Bad, now: float) -> bool:
+        """What is left of an object is taken as carefully as a whole one. Whether it is news."""
         try:
-            self._inventory.quarantine(bad, now)
+            return self._inventory.quarantine(bad, now)
         except Exception:
             _LOG.exception("the remaining fields cannot be used", kind=bad.kind.name, key=bad.key)
-            self._inventory.quarantine(bad._replace(left=None), now)
+            return self._inventory.quarantine(bad._replace(left=None), now)
 
     def _note(self, kind: Kind, **fields: object) -> None:
         source = self._publisher.sources[kind.name]

@@ -78,29 +78,34 @@ class Inventory:
         self._release(kind, key, now)
         self._drop(kind, key, now, vanished=True)
 
-    def quarantine(self, bad: Bad, now: float) -> None:
+    def quarantine(self, bad: Bad, now: float) -> bool:
         """An object cannot be read: its node becomes Unknown, and its pools unclear. The readable
         parts of a Node count; of other objects nothing does, whatever they were before: what they
         are by now is unknown, and would be after a restart.
+
+        Whether that is news: not for an object that changes and stays as unreadable as it was.
         """
         self._name(bad.kind, bad.key)
-        self._doubt(bad, now)
+        news = self._doubt(bad, now)
         if bad.kind is not kinds.NODE:
             self._drop(bad.kind, bad.key, now, vanished=True)
         elif bad.key:
             self._salvage(bad, now)
+        return news
 
-    def _doubt(self, bad: Bad, now: float) -> None:
+    def _doubt(self, bad: Bad, now: float) -> bool:
         before = self._quarantine.release(bad.kind, bad.key)
         added = self._quarantine.add(bad, now)
         if before is not None or added.entry.node:
             self._report(added.report, now)
-        if before is None or before.entry != added.entry:
-            self._stores.touch(bad.kind)
-            self._stores.touched.add(_QUARANTINED)
-            self._concern(added.entry.node, added.pools)
-            if before is not None:
-                self._concern(before.entry.node, before.pools)
+        if before is not None and before.entry == added.entry:
+            return False
+        self._stores.touch(bad.kind)
+        self._stores.touched.add(_QUARANTINED)
+        self._concern(added.entry.node, added.pools)
+        if before is not None:
+            self._concern(before.entry.node, before.pools)
+        return True
 
     def begin_list(self, kind: Kind) -> None:
         self._seen[kind.name] = set()

@@ -179,6 +179,23 @@ async def test_what_cannot_be_read_is_told_with_its_name_once(house: House) -> N
     assert told.evidence.text == f"cannot be read: {said}"
 
 
+async def test_an_object_that_stays_unreadable_however_often_it_changes_is_logged_once(
+    house: House,
+) -> None:
+    def odd(value: object) -> Change:
+        metadata = {"name": "n3", "resourceVersion": str(value)}
+        return read(kinds.NODE, msgspec.json.encode({"metadata": metadata, "status": value}))
+
+    await house.sync()
+    with capture_logs() as logged:
+        for change in (odd("none"), odd("none at all"), odd(3), odd(4), node("n3"), odd(5)):
+            await house.send(change)
+        await asyncio.sleep(0.05)
+    said = [line["reason"] for line in logged if line["event"] == "object quarantined"]
+    assert len(said) == 3
+    assert ["str" in reason for reason in said] == [True, False, False]
+
+
 async def test_contact_counts_as_fresh_and_clears_what_was_lost(house: House) -> None:
     await house.sync()
     await house.send(Lost(kinds.NODE, "connection refused"))
