@@ -12,6 +12,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from fettle import explain, listing, readiness
 from fettle.asks import asks
+from fettle.observing.metrics import ReadyMetrics
 from fettle.policies import unreadable
 from fettle.policy import ANNOTATION
 from fettle.slicing import in_slices, pause
@@ -44,6 +45,7 @@ class Browse:
         self._extra_problems = extra_problems
         self._notes = notes
         self._schedulers = schedulers
+        ReadyMetrics(registry, lambda: not self._problems(time.monotonic()))
 
     def make_app(self) -> web.Application:
         """GET /explain, /policy, /devices, /livez, /readyz and /metrics."""
@@ -163,15 +165,19 @@ class Browse:
         of objects for callers on this host only."""
         now = time.monotonic()
         sources = self._answers.publisher.sources.values()
-        found = [
-            *readiness.problems(sources, now, self._silent_after_s),
-            *self._extra_problems(),
-        ]
+        found = self._problems(now)
         lines = ["not ready: " + p for p in dict.fromkeys(found)] or ["ok"]
         if "verbose" in request.query:
             lines += readiness.report(sources, now)
             lines += self._details() if _local(request) else _counts(self._answers.view)
         return web.Response(text="\n".join(lines) + "\n", status=503 if found else 200)
+
+    def _problems(self, now: float) -> list[str]:
+        sources = self._answers.publisher.sources.values()
+        return [
+            *readiness.problems(sources, now, self._silent_after_s),
+            *self._extra_problems(),
+        ]
 
     def _details(self) -> list[str]:
         """What may name objects."""

@@ -197,6 +197,18 @@ class CertificateMetrics:
         self._client_ca_expiration.labels(listener).set_function(expires_at)
 
 
+class ReadyMetrics:
+    """Whether this process is ready; `ready` is asked at each scrape."""
+
+    def __init__(self, registry: CollectorRegistry, ready: Callable[[], bool]) -> None:
+        Gauge(
+            "fettle_ready",
+            "1 while this process is ready (/readyz answers 200), else 0: the extender answers "
+            "errors instead of verdicts then, and /readyz?verbose says why.",
+            registry=registry,
+        ).set_function(ready)
+
+
 class ViewMetrics(Collector):
     """The newest view, counted when it is scraped."""
 

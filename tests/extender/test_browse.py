@@ -77,6 +77,28 @@ async def test_how_long_ago_a_source_spoke_does_not_depend_on_the_wall_clock(
     assert stale.startswith("not ready: Node has been silent for more than 20 s\n")
 
 
+async def test_metrics_say_whether_it_is_ready_as_readyz_does() -> None:
+    publisher, registry = Publisher(), CollectorRegistry()
+    answers = Answers(publisher, SelectorEngine(), Settings())
+    found: list[str] = []
+    browse = Browse(answers, registry, {}, 60.0, lambda: found)
+
+    async def told() -> tuple[int, float | None]:
+        request: Any = make_mocked_request("GET", "/readyz")
+        status = (await browse.readyz(request)).status
+        return status, registry.get_sample_value("fettle_ready")
+
+    publisher.sources["Node"] = Source("Node", False, True, 0.0)
+    assert await told() == (503, 0.0)
+    publisher.sources["Node"] = Source("Node", True, True, time.monotonic())
+    assert await told() == (200, 1.0)
+    found.append("webhook: the certificate expired")
+    assert await told() == (503, 0.0)
+    found.clear()
+    publisher.sources["Node"] = Source("Node", True, True, time.monotonic() - 90)
+    assert await told() == (503, 0.0)
+
+
 async def notes(scheduler: str | None, *, named: tuple[str, ...], asked: bool = False) -> list[str]:
     """What is said beside the verdicts on a pod of this scheduler."""
     raw = b.gpu_pod()
