@@ -1,5 +1,6 @@
 """The commands and their flags; each one's work is in a module of its own, imported when called."""
 
+import signal
 import sys
 from pathlib import Path
 
@@ -65,6 +66,8 @@ def serve(
 
     Plain HTTP is served on loopback only; elsewhere the settings must name certificates.
     """
+    # Process 1 of a container is deaf to a signal that it does not handle.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     from fettle.cli import serving
 
     if kubeconfig is not None and snapshot is not None:

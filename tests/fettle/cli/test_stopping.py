@@ -1,6 +1,9 @@
 """What happens to listeners while a process is asked to stop."""
 
 import asyncio
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import msgspec
@@ -14,6 +17,8 @@ from tests.controlplane.processes import free_port
 from tests.fettle.cli.houses import is_open, planned
 from tests.fettle.kube.fake_api import FakeApi
 from tests.fettle.others import time_taken
+
+REPOSITORY = Path(__file__).parents[3]
 
 
 async def test_no_listener_opens_while_the_others_are_drained(
@@ -38,6 +43,21 @@ async def test_no_listener_opens_while_the_others_are_drained(
     caller.close()
     await closing
     assert not await is_open(webhook)
+
+
+def test_a_process_that_is_still_being_loaded_ends_with_0_too(tmp_path: Path) -> None:
+    slow = "import time\nprint('loading', flush=True)\ntime.sleep(600)\n"
+    (tmp_path / "uvloop.py").write_text(slow)
+    command = [sys.executable, "-m", "fettle", "serve", "--snapshot", str(tmp_path)]
+    env = os.environ | {"PYTHONPATH": os.pathsep.join((str(tmp_path), str(REPOSITORY)))}
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "loading\n"
+            process.terminate()
+            assert process.wait(20) == 0
+        finally:
+            process.kill()
 
 
 async def test_a_leader_stops_in_time_though_the_api_server_hangs_and_a_request_is_half_sent(
