@@ -43,6 +43,10 @@ class SettingsError(FettleError):
     """A settings file, a flag or a policy is wrong."""
 
 
+class NoCluster(SettingsError):
+    """No kubeconfig and no service account says where a cluster is."""
+
+
 class SnapshotError(FettleError):
     """A snapshot folder or file cannot be read."""
 

@@ -22,7 +22,7 @@ from fettle.cli.listening import Address, AppListener, ExtenderListener, Listene
 from fettle.cli.readiness import Readiness
 from fettle.cli.secured import Secured, Told
 from fettle.cli.tasks import Tasks
-from fettle.errors import AuthorityError, ClusterError
+from fettle.errors import AuthorityError, ClusterError, NoCluster
 from fettle.evidence import rules
 from fettle.feeds.cluster import ClusterFeed
 from fettle.feeds.snapshot import SnapshotFeed
@@ -213,6 +213,8 @@ class House:
         slow = asyncio.get_running_loop().call_later(SLOW_S, _LOG.warning, reading)
         try:
             return await Session.open(self._plan.kubeconfig)
+        except NoCluster as error:
+            raise NoCluster(f"{error}, or --snapshot DIR to run without a cluster") from error
         finally:
             slow.cancel()
             readiness.opening = before

@@ -21,7 +21,7 @@ from kubernetes.aio.config.incluster_config import InClusterConfigLoader
 from kubernetes.aio.config.kube_config import KubeConfigLoader, KubeConfigMerger
 
 from fettle import __version__, key_files
-from fettle.errors import SettingsError
+from fettle.errors import NoCluster, SettingsError
 from fettle.kube import impersonating, kubeconfigs, plugins, proxies
 
 DEFAULT_NAMESPACE = "fettle-system"
@@ -72,9 +72,9 @@ async def connect(kubeconfig: Path | None, account: Path | None = None) -> Conne
     home = Path.home() / ".kube" / "config"
     if home.exists():
         return await _from_files(str(home), str(home))
-    raise SettingsError(
+    raise NoCluster(
         f"no cluster to connect to: $KUBECONFIG is not set, {home} does not exist and this is not "
-        "a pod; pass --kubeconfig FILE, or --snapshot DIR to run without a cluster"
+        "a pod; pass --kubeconfig FILE"
     )
 
 
@@ -84,10 +84,7 @@ async def _from_files(named: str, said: str) -> Connection:
     unreadable = [(path, kubeconfigs.unreadable(path)) for path in paths]
     if all(why for _, why in unreadable):
         tried = ", ".join(f"{path} {why}" for path, why in unreadable) or "it is empty"
-        raise SettingsError(
-            f"no usable kubeconfig from {said}: {tried}; "
-            "pass --kubeconfig FILE, or --snapshot DIR to run without a cluster"
-        )
+        raise NoCluster(f"no usable kubeconfig from {said}: {tried}; pass --kubeconfig FILE")
     try:
         with ExitStack() as files:
             return await _read(os.pathsep.join(str(path) for path in paths), files)

@@ -136,8 +136,11 @@ def test_only_the_roles_that_are_named_listen(snapshot: Path) -> None:
     ("arguments", "says"),
     [
         (("--snapshot", "/nowhere/at/all"), "/nowhere/at/all"),
-        (("--kubeconfig", "/nowhere/config"), "/nowhere/config"),
         (("--settings", "/nowhere/settings.yaml"), "/nowhere/settings.yaml"),
+        (
+            ("--kubeconfig", "/nowhere/config"),
+            "/nowhere/config does not exist; pass --kubeconfig FILE, or --snapshot DIR to run",
+        ),
         (("--snapshot", ".", "--extender-listen", "here"), "--extender-listen 'here'"),
         (("--snapshot", ".", "--extender-listen", "0.0.0.0:0"), "extender.tls.clientCaFile"),
         (("--snapshot", ".", "--extender-listen", ":0"), "extender.tls.clientCaFile"),

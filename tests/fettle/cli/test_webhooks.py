@@ -35,4 +35,5 @@ def test_without_a_cluster_it_says_what_is_missing(tmp_path: Path) -> None:
     ran = webhooks(ROOT / "deploy" / "webhook", "--kubeconfig", tmp_path / "absent")
     assert ran.returncode == 1
     assert ran.stderr.startswith("fettle: ")
+    assert ran.stderr.endswith("pass --kubeconfig FILE\n"), "what it has no flag for is no advice"
     assert "Traceback" not in ran.stderr

@@ -28,7 +28,7 @@ async def test_the_namespace_is_the_contexts_else_our_own(api: FakeApi, tmp_path
 async def test_without_any_cluster_the_message_says_what_was_tried(home: Path) -> None:
     with pytest.raises(SettingsError) as caught:
         await Session.open()
-    for said in (str(home / ".kube" / "config"), "$KUBECONFIG", "--kubeconfig", "--snapshot"):
+    for said in (str(home / ".kube" / "config"), "$KUBECONFIG", "pass --kubeconfig"):
         assert said in str(caught.value)
 
 
