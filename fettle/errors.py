@@ -68,7 +68,11 @@ class ClusterError(FettleError):
 
 
 class Unreachable(ClusterError):
-    """The API server does not answer, or answers with a 5xx."""
+    """The API server does not answer, or answers with 429 or a 5xx. `retry_after_s`: how long it
+    asks not to be asked again; 0 if it does not say.
+    """
+
+    retry_after_s = 0.0
 
 
 class Silent(Unreachable):

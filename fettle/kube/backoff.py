@@ -1,6 +1,6 @@
 """How long to wait before the next try. Quick at first, so that a restarted API server is followed
 again within a second or two; bounded by what failed: a server that is away costs nothing to ask,
-a refusal changes only when a person acts.
+a refusal changes only when a person acts. One that is overloaded says how long to leave it alone.
 """
 
 import random
@@ -33,4 +33,8 @@ class Backoff:
         longest_s = _LONGEST_REFUSED_S if reachable else _LONGEST_UNREACHABLE_S
         wait_s = min(longest_s, _FIRST_S * 2.0 ** min(self.tries, 20))
         self.tries += 1
-        return wait_s * self._rng.uniform(0.5, 1.0)
+        wait_s *= self._rng.uniform(0.5, 1.0)
+        if isinstance(error, Unreachable):
+            asked_s = error.retry_after_s * self._rng.uniform(1.0, 1.25)
+            wait_s = max(wait_s, min(asked_s, _LONGEST_REFUSED_S))
+        return wait_s

@@ -5,6 +5,7 @@ ten times what the wire structs cost. Knows nothing of kinds, caches or leases.
 """
 
 import asyncio
+import re
 import socket
 import ssl
 import time
@@ -228,7 +229,10 @@ class Session:
             body = await response.read()
         except _BROKEN as error:
             return self._unreachable(error)
-        return refusal(self.server, str(call), response.status, read_status(body))
+        refused = refusal(self.server, str(call), response.status, read_status(body))
+        if isinstance(refused, Unreachable):
+            refused.retry_after_s = _seconds(response.headers.get("Retry-After", ""))
+        return refused
 
     def _unreachable(self, error: BaseException) -> Unreachable:
         if isinstance(error, aiohttp.ClientConnectorCertificateError):
@@ -301,6 +305,11 @@ def _wake_at(transport: asyncio.Transport | None, waiting: int) -> None:
         with suppress(OSError):
             made = transport.get_extra_info("socket")
             made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, waiting)
+
+
+def _seconds(retry_after: str) -> float:
+    """An API server says it in whole seconds; 0 of anything else."""
+    return float(retry_after) if re.fullmatch("[0-9]{1,5}", retry_after) else 0.0
 
 
 def _now_s() -> float:

@@ -69,6 +69,8 @@ class FakeApi:
         self.forgets_at_once = False
         """Whatever version was listed, a watch of it is expired."""
         self.ends_watches_at_once = False
+        self.overloaded = ""
+        """What it says in Retry-After with the 429 that it answers, if anything."""
         self.raw_event: bytes | None = None
         self.version = 100
         self.git_version = "v1.37.1"
@@ -191,6 +193,9 @@ class FakeApi:
         self.asked.append(Asked(verb, target, dict(request.query), _headers(request)))
         if self.answers_nothing:
             await asyncio.Event().wait()
+        if self.overloaded:
+            headers = {"Retry-After": self.overloaded}
+            return web.Response(status=429, text="too many requests", headers=headers)
         if self.token and request.headers.get("Authorization") != f"Bearer {self.token}":
             return _status(401, "Unauthorized", "Unauthorized")
         if target.plural in self.unserved:

@@ -116,3 +116,16 @@ async def test_credentials_that_stay_refused_say_so(api: FakeApi, tmp_path: Path
         for _ in range(2):
             with pytest.raises(Unauthorized, match="does not accept our credentials"):
                 await session.get("/api/v1/nodes")
+
+
+@pytest.mark.parametrize(
+    ("said", "seconds"),
+    [("7", 7.0), ("0", 0.0), ("Fri, 31 Dec 1999 23:59:59 GMT", 0.0), ("-1", 0.0)],
+)
+async def test_an_overloaded_server_says_how_long_to_wait(
+    api: FakeApi, session: Session, said: str, seconds: float
+) -> None:
+    api.overloaded = said
+    with pytest.raises(Unreachable, match="returned 429") as refused:
+        await session.get("/api/v1/nodes")
+    assert refused.value.retry_after_s == seconds
