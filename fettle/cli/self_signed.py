@@ -126,7 +126,7 @@ class SelfSignedWebhook:
         async def keep() -> None:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._signing.keep(serving.swap))
-                tasks.create_task(self._check())
+                tasks.create_task(self._keep_checking())
                 tasks.create_task(
                     lead(
                         self._session,
@@ -162,6 +162,7 @@ class SelfSignedWebhook:
                     turned_at = time.monotonic()
                 if bundle is not None and await self._bundles.publish(bundle):
                     _LOG.info("caBundle written")
+                    await self._check()
                 said = ""
             except (ClusterError, CertificateError) as error:
                 if str(error) != said:
@@ -169,16 +170,19 @@ class SelfSignedWebhook:
                 said = str(error)
             await asyncio.sleep(BUNDLE_POLL_S)
 
+    async def _keep_checking(self) -> None:
+        while True:
+            await self._check()
+            await asyncio.sleep(BUNDLE_POLL_S)
+
     async def _check(self) -> None:
         """Whether the API server would accept the certificate that is served."""
-        while True:
-            try:
-                live = await self._bundles.live()
-            except ClusterError:
-                live = []  # cannot be told; the API server cannot call us now either
-            rejections = [why for bundle in live if (why := self._signing.rejection(bundle))]
-            self._rejection = f"webhook: {rejections[0]}" if rejections else ""
-            await asyncio.sleep(BUNDLE_POLL_S)
+        try:
+            live = await self._bundles.live()
+        except ClusterError:
+            live = []  # cannot be told; the API server cannot call us now either
+        rejections = [why for bundle in live if (why := self._signing.rejection(bundle))]
+        self._rejection = f"webhook: {rejections[0]}" if rejections else ""
 
 
 def _lapsed(listener: str, serving: Serving, signing: SelfSigning, now_s: float) -> str:

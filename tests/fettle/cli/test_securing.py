@@ -12,6 +12,7 @@ import pytest
 from cryptography import x509
 
 from certs import issuing, rotating
+from certs.secrets import KINDS
 from fettle.cli import certificates, secured, securing
 from fettle.cli.listening import Address, parse
 from fettle.cli.secured import Secured
@@ -206,6 +207,25 @@ async def test_certificates_are_kept_fresh_after_a_proxy_answered_for_a_while(
         async with asyncio.timeout(20):
             while leaf(served) == before:
                 await asyncio.sleep(0.01)
+
+
+async def test_who_writes_the_ca_bundle_is_accepted_from_then_on(
+    api: FakeApi, session: Session, clients: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fettle.cli.self_signed.BUNDLE_POLL_S", 3600)
+    service = {"name": "fettle-webhook", "namespace": "fettle-system"}
+    for kind in KINDS:
+        entry = {"name": "w", "clientConfig": {"service": service}}
+        api.put(kind, {"metadata": {"name": "fettle"}, "webhooks": [entry]})
+
+    def trusted() -> bool:
+        entries = [api.objects[kind]["fettle"]["webhooks"][0] for kind in KINDS]
+        return all("caBundle" in entry["clientConfig"] for entry in entries)
+
+    served = await securing.webhook(ANYWHERE, self_signed(clients), session)
+    async with kept(served), asyncio.timeout(20):
+        while not trusted() or served.problem():
+            await asyncio.sleep(0.01)
 
 
 @pytest.mark.parametrize("kind", [SelfSignedExtender, SelfSignedWebhook])
