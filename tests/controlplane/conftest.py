@@ -1,5 +1,6 @@
 """Fixtures of the tests on the real control plane. Each test gets its own etcd and API server, and
-starts what else it needs on them; everything ends with the test."""
+starts what else it needs on them; everything ends with the test. Their etcds start from copies of
+what a new cluster's holds, so that it is made once."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from tests.controlplane import building, shipped
 from tests.controlplane.api import Api
@@ -70,10 +72,22 @@ def controlplane_binary() -> Path:
     pytest.skip(f"{SKIPPED}: {building.GO_ABSENT}")
 
 
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def new_cluster(controlplane_binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What etcd holds once an API server has made all that it makes by itself."""
+    folder = tmp_path_factory.mktemp("new-cluster")
+    async with ControlPlane(controlplane_binary, folder / "control-plane") as plane:
+        await plane.leave(folder / "data")
+    return folder / "data"
+
+
 @pytest.fixture
-async def control_plane(controlplane_binary: Path, tmp_path: Path) -> AsyncIterator[ControlPlane]:
+async def control_plane(
+    controlplane_binary: Path, new_cluster: Path, tmp_path: Path
+) -> AsyncIterator[ControlPlane]:
     """etcd and API server; the test starts controller-manager and scheduler if it needs them."""
-    async with ControlPlane(controlplane_binary, tmp_path / "control-plane") as plane:
+    folder = tmp_path / "control-plane"
+    async with ControlPlane(controlplane_binary, folder, data=new_cluster) as plane:
         yield plane
 
 

@@ -9,6 +9,7 @@ import contextlib
 import json
 import shutil
 import ssl
+import subprocess
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -20,9 +21,19 @@ from tests.controlplane.api import Api, ApiError, Object
 from tests.controlplane.certificates import Authority, key_pem, private_key
 from tests.controlplane.processes import Process, ProcessFailed, free_port
 
+MADE_AT_FIRST = (
+    "poststarthook/rbac/bootstrap-roles",
+    "poststarthook/scheduling/bootstrap-system-priority-classes",
+)
+"""Parts of the API server's readiness that sleep for a second first, and make nothing on data that
+hold the standard roles and priority classes already."""
+
 
 class ControlPlane:
-    def __init__(self, binary: Path, folder: Path) -> None:
+    """With `data`, what another one's etcd held when that was ended by `leave`, it starts from
+    there instead of from nothing."""
+
+    def __init__(self, binary: Path, folder: Path, *, data: Path | None = None) -> None:
         self.binary = binary
         self.folder = folder
         self.ports = components.Ports(*(free_port() for _ in range(5)))
@@ -30,6 +41,8 @@ class ControlPlane:
         self.started_in_s: dict[str, float] = {}
         """How long each component took to be ready, the last time it was started."""
         self._processes: dict[str, Process] = {}
+        self._data = data
+        self._has_standard_objects = data is not None
         self._certify()
         self.tester_kubeconfig = self.kubeconfig_for_user("tester", "system:masters")
         self.tester = Api(self.server, self._tls_of("tester"))
@@ -49,6 +62,8 @@ class ControlPlane:
 
     async def start(self) -> None:
         """etcd and the API server, and a namespace `default` in which pods can be made."""
+        if self._data is not None:
+            _copy(self._data, self.folder / "etcd")
         try:
             await self.start_etcd()
             await self.start_api_server()
@@ -65,6 +80,13 @@ class ControlPlane:
         self._processes.clear()
         shutil.rmtree(self.folder / "etcd", ignore_errors=True)
 
+    async def leave(self, data: Path) -> None:
+        """Stop everything; what etcd holds is then in this folder, for others to start from."""
+        await self.stop_api_server(kill=True)
+        await self._stop("etcd", kill=False)
+        _copy(self.folder / "etcd", data)
+        await self.stop()
+
     # --- components
 
     async def start_etcd(self) -> None:
@@ -74,7 +96,10 @@ class ControlPlane:
     async def start_api_server(self, *flags: str) -> None:
         """`flags` come after the harness's own."""
         command = [*components.api_server(self.ports, self._pki), *flags]
-        await self._run(command, f"{self.server}/readyz")
+        excluded = MADE_AT_FIRST if self._has_standard_objects else ()
+        parameters = "&".join(f"exclude={check}" for check in excluded)
+        await self._run(command, f"{self.server}/readyz?{parameters}")
+        self._has_standard_objects = True
 
     async def stop_api_server(self, *, kill: bool = False) -> None:
         """SIGTERM, which closes the port at once, and the end 2 s later: open watches would hold
@@ -251,6 +276,11 @@ class ControlPlane:
                     raise
             await asyncio.sleep(0.05)
         raise ProcessFailed(f"no namespace {namespace}\n{self.process('kube-apiserver').tail()}")
+
+
+def _copy(folder: Path, to: Path) -> None:
+    """Most of what etcd allots is empty, and is left out."""
+    subprocess.run(["cp", "--recursive", "--sparse=always", folder, to], check=True)
 
 
 def _file_name(user: str) -> str:
