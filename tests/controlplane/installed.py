@@ -30,8 +30,23 @@ async def register_extender(
 
 async def register_webhooks(api: Api, fettle: FettleProcess) -> None:
     """Apply the shipped configurations, and wait until Fettle has put its caBundle there."""
-    documents = shipped.webhook_configurations(fettle.webhook_port)
-    await shipped.apply(api, documents)
+    await shipped.apply(api, shipped.webhook_configurations(fettle.webhook_port))
+    await until_trusted(api)
+
+
+async def start_registered(
+    api: Api, start_fettle: StartFettle, *roles: str, **how: Any
+) -> FettleProcess:
+    """As when all of deploy/ is applied at once: Fettle finds the webhook configurations when it
+    starts, and is ready once its caBundle is there."""
+    fettle = await start_fettle(*roles, wait=False, **how)
+    await shipped.apply(api, shipped.webhook_configurations(fettle.webhook_port))
+    await fettle.ready()
+    await until_trusted(api)
+    return fettle
+
+
+async def until_trusted(api: Api) -> None:
     for resource in CONFIGURATIONS:
         await wait_until(
             lambda resource=resource: api.get(resource, "fettle"),  # type: ignore[misc]
@@ -50,8 +65,7 @@ async def install(
     control_plane: ControlPlane, api: Api, start_fettle: StartFettle
 ) -> FettleProcess:
     """All three roles, with webhooks and extender registered."""
-    fettle = await start_fettle()
-    await register_webhooks(api, fettle)
+    fettle = await start_registered(api, start_fettle)
     await register_extender(control_plane, fettle)
     return fettle
 

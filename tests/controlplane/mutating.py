@@ -10,7 +10,7 @@ from tests.controlplane.conftest import StartFettle
 from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.definitions import define_policies
 from tests.controlplane.fettle_process import FettleProcess
-from tests.controlplane.installed import register_extender, register_webhooks
+from tests.controlplane.installed import register_extender, start_registered
 from tests.controlplane.test_policies import policy
 
 NAMED = {"fettle.dev/policy": "own"}
@@ -45,8 +45,8 @@ async def installed(
     so that pods with claims, which get the marker, find a node."""
     await define_policies(api)
     await api.create(policy("own", spec))
-    fettle = await start_fettle("webhook", *(["extender"] if scheduled_by else []))
-    await register_webhooks(api, fettle)
+    roles = ("webhook", "extender") if scheduled_by else ("webhook",)
+    fettle = await start_registered(api, start_fettle, *roles)
     if scheduled_by is not None:
         await register_extender(scheduled_by, fettle)
     await waiting.wait_until(

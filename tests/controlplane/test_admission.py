@@ -11,7 +11,7 @@ from tests.controlplane.api import Api, ApiError
 from tests.controlplane.conftest import StartFettle
 from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.fleet import create_gpu_nodes
-from tests.controlplane.installed import register_webhooks
+from tests.controlplane.installed import register_webhooks, start_registered
 from tests.controlplane.kubelet import Kubelet
 
 TRAINING = {"fettle.dev/policy": "training"}
@@ -54,8 +54,7 @@ async def test_what_can_never_work_is_refused_where_it_is_written(
     await api.delete(resource, "wrong")
     await waiting.gone(api, resource, "wrong")
 
-    fettle = await start_fettle("webhook")
-    await register_webhooks(api, fettle)
+    await start_registered(api, start_fettle, "webhook")
     with pytest.raises(ApiError) as refusal:
         await api.create(broken())
     assert "fettle" in str(refusal.value)
@@ -105,8 +104,7 @@ async def test_a_job_with_a_policy_gets_its_failure_policy_and_runs(
 async def test_a_second_pass_over_what_is_stored_changes_nothing(
     api: Api, start_fettle: StartFettle
 ) -> None:
-    fettle = await start_fettle("webhook")
-    await register_webhooks(api, fettle)
+    await start_registered(api, start_fettle, "webhook")
     await api.create(objects.job("train", gpus=1, job_annotations=TRAINING))
     before = await api.get("jobs", "train")
     await api.patch("jobs", "train", {"metadata": {"labels": {"touched": "yes"}}})
@@ -134,8 +132,7 @@ async def test_a_second_pass_over_what_is_stored_changes_nothing(
 async def test_a_pod_without_devices_or_policy_is_never_sent_to_the_webhook(
     api: Api, start_fettle: StartFettle
 ) -> None:
-    fettle = await start_fettle("webhook")
-    await register_webhooks(api, fettle)
+    fettle = await start_registered(api, start_fettle, "webhook")
     for i in range(5):
         await api.create(objects.pod(f"plain-{i}"))
     _, before = await fettle.browse("/metrics")
@@ -148,8 +145,7 @@ async def test_a_pod_without_devices_or_policy_is_never_sent_to_the_webhook(
 async def test_with_the_webhook_down_pods_and_claims_are_made_as_before(
     control_plane: ControlPlane, api: Api, start_fettle: StartFettle
 ) -> None:
-    fettle = await start_fettle("webhook")
-    await register_webhooks(api, fettle)
+    fettle = await start_registered(api, start_fettle, "webhook")
     fettle.kill()
     await api.create(objects.claim_template("one-gpu"))
     await api.create(claim_too_large())

@@ -14,7 +14,7 @@ from tests.controlplane.api import Api, ApiError, Object
 from tests.controlplane.conftest import StartFettle
 from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.definitions import define_policies, define_workloads
-from tests.controlplane.installed import CONFIGURATIONS, trusted
+from tests.controlplane.installed import CONFIGURATIONS, until_trusted
 from tests.controlplane.waiting import wait_until
 
 POLICY: Object = {
@@ -50,13 +50,7 @@ async def register_fitted(control_plane: ControlPlane, api: Api, port: int, fold
     """Fit the shipped configurations, with their addresses led to this port, and apply them."""
     (folder / "webhooks.yaml").write_text(yaml.dump_all(shipped.webhook_configurations(port)))
     await shipped.apply(api, await fitted(control_plane, folder))
-    for resource in CONFIGURATIONS:
-        await wait_until(
-            lambda resource=resource: api.get(resource, "fettle"),  # type: ignore[misc]
-            trusted,
-            what=f"{resource} fettle has a caBundle",
-            timeout_s=20,
-        )
+    await until_trusted(api)
 
 
 def rules(configurations: list[Object]) -> set[tuple[str, str, str]]:

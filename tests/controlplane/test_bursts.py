@@ -15,7 +15,7 @@ from tests.controlplane.api import Api
 from tests.controlplane.conftest import StartFettle
 from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.fleet import create_dra_node
-from tests.controlplane.installed import register_webhooks, scores
+from tests.controlplane.installed import scores, start_registered
 from tests.controlplane.test_predictions import RATE
 
 PODS = 50
@@ -47,8 +47,7 @@ async def burst(
             await api.create(rule)
     await api.create(objects.claim_template("one-gpu"))
     await control_plane.start_controller_manager()
-    fettle = await start_fettle()
-    await register_webhooks(api, fettle)
+    fettle = await start_registered(api, start_fettle)
     configuration = shipped.scheduler_configuration(fettle.extender_url) | RATE
     await control_plane.start_scheduler(configuration)
     made = [

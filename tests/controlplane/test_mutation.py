@@ -9,7 +9,7 @@ from tests.controlplane.api import Api
 from tests.controlplane.conftest import StartFettle
 from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.fleet import create_node
-from tests.controlplane.installed import register_webhooks
+from tests.controlplane.installed import start_registered
 
 
 async def test_audit_changes_and_refuses_nothing(
@@ -17,8 +17,7 @@ async def test_audit_changes_and_refuses_nothing(
 ) -> None:
     settings = tmp_path / "settings.yaml"
     settings.write_text("webhook: {mode: audit}\n")
-    fettle = await start_fettle("webhook", settings=settings)
-    await register_webhooks(api, fettle)
+    fettle = await start_registered(api, start_fettle, "webhook", settings=settings)
     made = await api.create(objects.pod("p", gpus=1, annotations={"fettle.dev/policy": "training"}))
     assert "would be changed" in " ".join(api.warnings)
     assert "fettle.dev/injected" not in made["metadata"]["annotations"]
@@ -40,8 +39,7 @@ async def test_an_unknown_policy_is_a_warning_and_the_pod_runs(
 ) -> None:
     await create_node(api, objects.node("w0", 8))
     await control_plane.start_scheduler()
-    fettle = await start_fettle("webhook")
-    await register_webhooks(api, fettle)
+    fettle = await start_registered(api, start_fettle, "webhook")
     await api.create(objects.pod("p", gpus=1, annotations={"fettle.dev/policy": "trainig"}))
     assert "trainig" in " ".join(api.warnings)
     assert await waiting.bound(api, "p") == "w0"

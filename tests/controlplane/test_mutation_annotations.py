@@ -10,7 +10,7 @@ import pytest
 from tests.controlplane import objects, waiting
 from tests.controlplane.api import Api, Object
 from tests.controlplane.conftest import StartFettle
-from tests.controlplane.installed import register_webhooks
+from tests.controlplane.installed import start_registered
 from tests.controlplane.mutating import reviewed
 
 SCORE = {"fettle.dev/min-score": "0.99x"}
@@ -63,7 +63,7 @@ def told(api: Api) -> str:
 
 @pytest.fixture
 async def asked(api: Api, start_fettle: StartFettle) -> None:
-    await register_webhooks(api, await start_fettle("webhook"))
+    await start_registered(api, start_fettle, "webhook")
     await waiting.wait_until(
         lambda: api.create(objects.pod("first", annotations=TYPO), dry_run=True),
         lambda _: bool(api.warnings),
@@ -118,8 +118,7 @@ async def test_what_has_as_many_annotations_as_there_may_be_is_still_sent(api: A
 async def test_how_long_ago_the_api_server_asked_is_told(
     api: Api, start_fettle: StartFettle
 ) -> None:
-    fettle = await start_fettle("webhook")
-    await register_webhooks(api, fettle)
+    fettle = await start_registered(api, start_fettle, "webhook")
     await api.delete("validatingwebhookconfigurations", "fettle")
     await asyncio.sleep(1)
     await api.create(objects.pod("plain"))

@@ -7,7 +7,7 @@ from tests.controlplane.api import Api, Object
 from tests.controlplane.conftest import StartFettle
 from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.fleet import create_gpu_nodes
-from tests.controlplane.installed import register_webhooks
+from tests.controlplane.installed import start_registered
 from tests.controlplane.kubelet import Kubelet
 from tests.controlplane.mutating import NAMED, installed, reviewed
 
@@ -62,8 +62,7 @@ async def test_a_lost_device_is_ignored_and_an_exit_code_counts(
 async def test_another_policy_for_a_job_that_exists_is_a_warning(
     api: Api, start_fettle: StartFettle
 ) -> None:
-    fettle = await start_fettle("webhook")
-    await register_webhooks(api, fettle)
+    fettle = await start_registered(api, start_fettle, "webhook")
     made = await api.create(
         objects.job("train", gpus=1, job_annotations={"fettle.dev/policy": "training"})
     )

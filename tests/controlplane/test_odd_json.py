@@ -12,7 +12,7 @@ from tests.controlplane.api import Api, ApiError
 from tests.controlplane.conftest import StartFettle
 from tests.controlplane.fettle_process import FettleProcess
 from tests.controlplane.fleet import create_dra_node
-from tests.controlplane.installed import register_webhooks, scores
+from tests.controlplane.installed import scores, start_registered
 
 CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
 DEEP = b"[" * 4900 + b"]" * 4900
@@ -86,8 +86,7 @@ async def test_a_claim_with_odd_parameters_hides_neither_itself_nor_others(
 async def test_a_claim_does_not_pass_validation_for_its_odd_parameters(
     api: Api, start_fettle: StartFettle, odd: bytes
 ) -> None:
-    fettle = await start_fettle("webhook")
-    await register_webhooks(api, fettle)
+    await start_registered(api, start_fettle, "webhook")
     await create(api, "sound", odd)
     with pytest.raises(ApiError) as refusal:
         await create(api, "wrong", odd, 33)

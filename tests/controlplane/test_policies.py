@@ -15,7 +15,7 @@ from tests.controlplane.conftest import StartFettle
 from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.definitions import define_policies, define_workloads
 from tests.controlplane.fleet import create_dra_node, create_gpu_nodes
-from tests.controlplane.installed import install, register_extender, register_webhooks, scores
+from tests.controlplane.installed import install, register_extender, scores, start_registered
 
 SAMPLES = sorted((shipped.DEPLOY / "samples").glob("*.yaml"))
 
@@ -124,8 +124,7 @@ async def test_every_sample_is_accepted_and_applying_it_again_changes_nothing(
     await define_workloads(api)
     await api.create(objects.device_class())
     await api.create(objects.device_class("fettle.dev", selectors=["false"]))
-    fettle = await start_fettle("webhook")
-    await register_webhooks(api, fettle)
+    await start_registered(api, start_fettle, "webhook")
     assert len(SAMPLES) >= 10
     changed = 0
     for file in SAMPLES:

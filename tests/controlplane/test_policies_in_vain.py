@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.controlplane.api import Api, ApiError, Object
 from tests.controlplane.conftest import StartFettle
 from tests.controlplane.definitions import define_policies
-from tests.controlplane.installed import register_webhooks
+from tests.controlplane.installed import start_registered
 from tests.controlplane.test_policies import policy
 from tests.controlplane.waiting import wait_until
 from tests.fettle.lint.test_decoding import WRONG
@@ -21,8 +21,7 @@ async def test_a_policy_that_speaks_in_vain_is_warned_of_stored_and_counted(
 ) -> None:
     await define_policies(api)
     await api.create(policy("old", VAIN))
-    fettle = await start_fettle("webhook")
-    await register_webhooks(api, fettle)
+    fettle = await start_registered(api, start_fettle, "webhook")
     await wait_until(
         lambda: warnings_of(api, policy("new", VAIN)),
         lambda said: "FTL104 spec.validation.rules.FTL999" in said and "FTL105" in said,

@@ -15,7 +15,7 @@ from tests.controlplane.api import Api, ApiError
 from tests.controlplane.conftest import StartFettle
 from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.definitions import define_workloads
-from tests.controlplane.installed import register_webhooks
+from tests.controlplane.installed import start_registered
 from tests.controlplane.kubelet import Kubelet
 from tests.controlplane.rule_failures import (
     CASES,
@@ -177,8 +177,7 @@ async def test_the_webhook_tells_of_each_mistake_and_of_no_near_miss(
     await define_workloads(api)
     settings = tmp_path / "settings.yaml"
     settings.write_text(SETTINGS)
-    fettle = await start_fettle("webhook", settings=settings)
-    await register_webhooks(api, fettle)
+    await start_registered(api, start_fettle, "webhook", settings=settings)
     wrong: dict[str, str] = {}
     for case in CASES:
         if not is_sent(case):

@@ -16,7 +16,7 @@ from tests.controlplane.conftest import StartFettle
 from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.fettle_process import FettleProcess
 from tests.controlplane.fleet import create_node
-from tests.controlplane.installed import register_webhooks
+from tests.controlplane.installed import start_registered
 from tests.fettle.lint.tables.case import claim, exactly, opaque
 
 DRIVER = "compute-domain.nvidia.com"
@@ -117,8 +117,7 @@ async def test_compute_domains_and_quotas_are_known_where_they_are_watched(
     await api.create(quota(2))
     await shipped.apply_rbac(api)
     await shipped.apply(api, shipped.manifests(shipped.DEPLOY / "rbac" / "optional" / "lint.yaml"))
-    fettle = await start_fettle("webhook", settings=watching)
-    await register_webhooks(api, fettle)
+    await start_registered(api, start_fettle, "webhook", settings=watching)
     assert await warned_of(api, channel(here)) == ""
     assert "no ComputeDomain has the UID nobody" in await warned_of(api, channel("nobody"))
     assert "must be its UID" in await warned_of(api, channel("here"))
@@ -139,8 +138,7 @@ async def test_without_the_definition_and_the_right_the_rest_works_and_it_is_sai
     api: Api, start_fettle: StartFettle, watching: Path
 ) -> None:
     await create_channels(api)
-    fettle = await start_fettle("webhook", settings=watching)
-    await register_webhooks(api, fettle)
+    fettle = await start_registered(api, start_fettle, "webhook", settings=watching)
     assert await warned_of(api, channel("nobody")) == ""
     with pytest.raises(ApiError, match="FTL010"):
         await api.create(objects.claim("c", objects.claim_spec(33, device_class=DRIVER)))
