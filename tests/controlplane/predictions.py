@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,10 +15,9 @@ from tests.controlplane.api import Api, Object
 Taken = tuple[str, str]
 """`claim/request` (with the alternative) as the pod names the claim, and `driver/pool/device`."""
 
-KINDS = (
-    *("nodes", "resourceslices", "deviceclasses", "devicetaintrules"),
-    *("resourceclaims", "resourceclaimtemplates", "pods"),
-)
+FLEET = ("nodes", "resourceslices", "deviceclasses", "devicetaintrules")
+ASKING = ("resourceclaims", "resourceclaimtemplates", "pods")
+"""The kinds that a prediction is made of."""
 
 
 PENDING = "not evaluated yet"
@@ -99,9 +99,10 @@ async def claims_of(api: Api, pod: Object) -> list[tuple[str, Object]]:
     return [(key, await api.get("resourceclaims", name)) for key, name in names if name]
 
 
-async def snapshot(api: Api) -> list[Object]:
-    """Everything that a prediction is made of."""
-    return [item for kind in KINDS for item in await api.list(kind)]
+async def snapshot(api: Api, kinds: Sequence[str]) -> list[Object]:
+    """All objects of these kinds."""
+    listed = await asyncio.gather(*(api.list(kind) for kind in kinds))
+    return [item for items in listed for item in items]
 
 
 def write(snapshot: Sequence[Object], folder: Path) -> Path:

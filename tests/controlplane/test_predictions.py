@@ -61,6 +61,7 @@ class Rehearsal:
         self.different: list[str] = []
         self.undecided: list[str] = []
         self.nodes: list[str] = []
+        self.devices: list[Object] = []
         self.last: tuple[str, dict[str, Foretold], list[Object]] | None = None
         self._placed: list[Placed] = []
         self._number = 0
@@ -72,6 +73,7 @@ class Rehearsal:
         for made in (*fleet.classes, *fleet.slices):
             await self.api.create(made)
         await self._fleet_seen()
+        self.devices = await predictions.snapshot(self.api, predictions.FLEET)
         before = self.counts["alike"]
         tried = 0
         while self.counts["alike"] - before < allocated and tried < 3 * allocated:
@@ -90,7 +92,8 @@ class Rehearsal:
         placed = await self._ask_for(random, fleet, name)
         await self._seen(name)
         said = foretold(await self._explain(name))
-        self.last = (name, said, await predictions.snapshot(self.api))
+        asking = await predictions.snapshot(self.api, predictions.ASKING)
+        self.last = (name, said, [*self.devices, *asking])
         answered = await self._answered(name)
         await self.api.patch("pods", name, {"spec": {"schedulingGates": None}})
         pod = await waiting.wait_until(
@@ -98,6 +101,7 @@ class Rehearsal:
             _settled,
             what=f"{name} is bound or refused",
             timeout_s=SETTLED_WITHIN_S,
+            every_s=0.01,
         )
         node = waiting.node_of(pod)
         if node is None:
@@ -259,6 +263,7 @@ class Rehearsal:
                 lambda gone=gone: self.fettle.browse("/explain", pod=f"default/{gone.pod}"),  # type: ignore[misc]
                 _unknown,
                 what=f"Fettle knows that {gone.pod} is gone",
+                every_s=0.01,
             )
         await self._only_held()
 
