@@ -4,6 +4,7 @@ cert-manager."""
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import shutil
@@ -44,7 +45,12 @@ async def define_policies(api: Api) -> None:
 
 async def define_workloads(api: Api) -> None:
     """Theirs, established; skips the test where they cannot be had."""
-    await shipped.apply(api, _of_modules(_WORKLOADS))
+    await shipped.apply(api, _workloads())
+
+
+@functools.cache
+def _workloads() -> list[Object]:
+    return _of_modules(_WORKLOADS)
 
 
 async def define_cert_manager(api: Api) -> None:

@@ -32,13 +32,12 @@ def manifests(path: Path) -> list[Object]:
 
 async def apply(api: Api, documents: Sequence[Object]) -> list[Object]:
     """Server-side apply, namespaces and definitions first, and these established."""
-    rank = {kind: i for i, kind in enumerate(_FIRST)}
-    done = []
-    for document in sorted(documents, key=lambda d: rank.get(d["kind"], len(rank))):
-        done.append(await api.apply(document))
+    first = [d for kind in _FIRST for d in documents if d["kind"] == kind]
+    done = [await api.apply(document) for document in first]
+    for document in first:
         if document["kind"] == "CustomResourceDefinition":
             await _established(api, document["metadata"]["name"])
-    return done
+    return done + [await api.apply(d) for d in documents if d["kind"] not in _FIRST]
 
 
 def account_of(roles: Sequence[str]) -> str:
