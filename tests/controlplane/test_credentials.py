@@ -3,6 +3,7 @@ its credentials goes on with new ones."""
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import sys
@@ -89,9 +90,7 @@ async def refused(plane: ControlPlane, token: str) -> None:
         await waiting.wait_until(is_refused, what="the token is refused", timeout_s=30)
 
 
-async def test_a_pod_is_its_service_account_and_follows_its_token(
-    control_plane: ControlPlane, in_a_pod: Account
-) -> None:
+async def test_a_pod_is_its_service_account(control_plane: ControlPlane, in_a_pod: Account) -> None:
     async with await Session.open(account=in_a_pod.folder) as session:
         assert session.namespace == shipped.NAMESPACE
         assert session.server == control_plane.server
@@ -100,7 +99,6 @@ async def test_a_pod_is_its_service_account_and_follows_its_token(
             Forbidden, match=r'"get", "list" and "watch".*"secrets".*fettle-system:fettle'
         ):
             await session.get("/api/v1/secrets")
-        await _goes_on_with_a_new_token(control_plane, in_a_pod, session)
 
 
 async def test_a_pod_whose_token_is_taken_away_says_so(in_a_pod: Account) -> None:
@@ -109,15 +107,29 @@ async def test_a_pod_whose_token_is_taken_away_says_so(in_a_pod: Account) -> Non
         await Session.open(account=in_a_pod.folder)
 
 
-@pytest.mark.parametrize("how", [by_token_file, by_plugin])
-async def test_a_kubeconfigs_token_is_followed_when_it_is_refused(
-    control_plane: ControlPlane, account: Account, how: Callable[[ControlPlane, Account], Path]
+async def test_a_token_is_followed_when_it_is_refused_in_a_pod_in_a_file_and_from_a_plugin(
+    control_plane: ControlPlane, in_a_pod: Account, tmp_path: Path
 ) -> None:
-    path = how(control_plane, account)
-    await account.renew()
-    async with await Session.open(path) as session:
-        await session.get(NODES)
-        await _goes_on_with_a_new_token(control_plane, account, session)
+    """All at once: the API server goes on taking a revoked token for ten seconds."""
+
+    async def of_a_pod() -> None:
+        async with await Session.open(account=in_a_pod.folder) as session:
+            await session.get(NODES)
+            await _goes_on_with_a_new_token(control_plane, in_a_pod, session)
+
+    async def of_a_kubeconfig(how: Callable[[ControlPlane, Account], Path]) -> None:
+        folder = tmp_path / how.__name__
+        account = Account(control_plane, folder, shipped.SERVICE_ACCOUNT, shipped.NAMESPACE)
+        path = how(control_plane, account)
+        await account.renew()
+        async with await Session.open(path) as session:
+            await session.get(NODES)
+            await _goes_on_with_a_new_token(control_plane, account, session)
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(of_a_pod())
+        tasks.create_task(of_a_kubeconfig(by_token_file))
+        tasks.create_task(of_a_kubeconfig(by_plugin))
 
 
 async def _goes_on_with_a_new_token(
