@@ -88,13 +88,15 @@ REPLACED = [
 ]
 
 
-async def test_every_mutation_is_accepted_and_the_same_again_changes_nothing(
+async def test_what_is_stored_is_what_the_policy_says_and_the_same_again_changes_nothing(
     api: Api, start_fettle: StartFettle
 ) -> None:
     await define_workloads(api)
     await installed(api, start_fettle, EVERYTHING)
+    stored = {}
     for kind, spec in WORKLOADS.items():
         made = await api.create(workload(kind, copy.deepcopy(spec)))
+        stored[kind] = made["spec"]
         record = made["metadata"]["annotations"]["fettle.dev/injected"]
         assert '"policy":"own"' in record, kind
         plural = f"{made['kind'].lower()}s"
@@ -114,6 +116,7 @@ async def test_every_mutation_is_accepted_and_the_same_again_changes_nothing(
             assert replaced["spec"] == made["spec"], kind
             assert replaced["metadata"]["annotations"]["fettle.dev/injected"] == record, kind
         await api.delete(plural, "w", grace_s=0)
+    are_what_the_policy_says(stored)
 
 
 async def _replace(api: Api, plural: str, manifest: Object) -> None:
@@ -123,12 +126,8 @@ async def _replace(api: Api, plural: str, manifest: Object) -> None:
     await api.replace(manifest)
 
 
-async def test_what_is_stored_is_what_the_policy_says(api: Api, start_fettle: StartFettle) -> None:
-    await define_workloads(api)
-    await installed(api, start_fettle, EVERYTHING)
-    made = {}
-    for kind, spec in WORKLOADS.items():
-        made[kind] = (await api.create(workload(kind, copy.deepcopy(spec))))["spec"]
+def are_what_the_policy_says(made: dict[str, Object]) -> None:
+    """Specs of workloads, by kind."""
     (request,) = made["resource.k8s.io/v1/ResourceClaim"]["devices"]["requests"]
     sound, degraded = request["firstAvailable"]
     assert (sound["name"], degraded["name"]) == ("sound", "degraded")
