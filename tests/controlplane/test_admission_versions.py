@@ -102,7 +102,7 @@ async def test_claims_of_older_versions_are_judged_and_changed_where_v1_is_not_s
     other = "v1beta1" if version == "v1beta2" else "v1beta2"
     served = f"resource.k8s.io/v1=false,resource.k8s.io/{version}=true"
     both = f"{served},resource.k8s.io/{other}={str(version == 'v1beta2').lower()}"
-    await control_plane.restart_api_server(f"--runtime-config={both}")
+    await control_plane.restart_api_server(f"--runtime-config={both}", kill=True)
     await define_policies(api)
     await api.create(POLICY)
     fettle = await start_fettle("webhook")
