@@ -4,6 +4,7 @@ Runs in the worker.
 """
 
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, tzinfo
 from decimal import Decimal
 from zoneinfo import ZoneInfo
@@ -108,14 +109,18 @@ def of_seconds(seconds: int) -> Timestamp:
 
 def duration_text(duration: Duration) -> str:
     """Seconds as the nearest double has them, without an exponent."""
-    number = _seconds(duration.nanos)
+    number = _in(_SECOND, duration.nanos)
     return f"{Decimal(repr(number)):f}".removesuffix(".0") + "s"
 
 
-def _seconds(nanos: int) -> float:
-    """As Go's Duration.Seconds."""
-    seconds = nanos // _SECOND if nanos >= 0 else -(-nanos // _SECOND)
-    return float(seconds) + float(nanos - seconds * _SECOND) / 1e9
+def _in(unit: int, nanos: int) -> float:
+    """As Go's Duration.Seconds, Minutes and Hours: of a long duration, a small rest is lost."""
+    whole = _quotient(nanos, unit)
+    return float(whole) + float(nanos - whole * unit) / unit
+
+
+def _quotient(nanos: int, unit: int) -> int:
+    return nanos // unit if nanos >= 0 else -(-nanos // unit)
 
 
 def timestamp_text(stamp: Timestamp) -> str:
@@ -204,7 +209,7 @@ def _offset(name: str) -> int:
     if hours not in _INT64 or minutes not in _INT64:
         raise CelError(f"the time zone {name[:40]!r} does not fit 64 bits")
     offset = _wrapped(hours * 60 + (-minutes if name.startswith("-") else minutes))
-    return int(_seconds(_wrapped(offset * 60 * _SECOND)))
+    return int(_in(_SECOND, _wrapped(offset * 60 * _SECOND)))
 
 
 def _wrapped(number: int) -> int:
@@ -226,10 +231,9 @@ def _part(part: Apply) -> Apply:
     return apply
 
 
-def _quotient(unit: int) -> Apply:
+def _span(span: Callable[[int], int]) -> Apply:
     def apply(_frame: Frame, duration: Duration) -> int:
-        whole = abs(duration.nanos) // unit
-        return whole if duration.nanos >= 0 else -whole
+        return span(duration.nanos)
 
     return apply
 
@@ -246,18 +250,18 @@ _PARTS: dict[str, Apply] = {
     "getSeconds": lambda at, _stamp: at.second,
     "getMilliseconds": lambda _at, stamp: stamp.nanos % _SECOND // 10**6,
 }
-_SPANS = {
-    "getHours": 3600 * _SECOND,
-    "getMinutes": 60 * _SECOND,
-    "getSeconds": _SECOND,
-    "getMilliseconds": 10**6,
+_SPANS: dict[str, Callable[[int], int]] = {
+    "getHours": lambda nanos: int(_in(3600 * _SECOND, nanos)),
+    "getMinutes": lambda nanos: int(_in(60 * _SECOND, nanos)),
+    "getSeconds": lambda nanos: int(_in(_SECOND, nanos)),
+    "getMilliseconds": lambda nanos: _quotient(nanos, 10**6),
 }
 
 FUNCTIONS: Functions = {
     name: (
         method((TIMESTAMP,), INT, _part(part)),
         method((TIMESTAMP, STRING), INT, _part(part)),
-        *([method((DURATION,), INT, _quotient(_SPANS[name]))] if name in _SPANS else []),
+        *([method((DURATION,), INT, _span(_SPANS[name]))] if name in _SPANS else []),
     )
     for name, part in _PARTS.items()
 }

@@ -114,6 +114,11 @@ TRUE = [
     "[] == [] && [[1], []] == [[1], []] && {} == {} && !(1 in [])",
     # times
     "duration('1h30m') == duration('90m') && duration('1.5s').getMilliseconds() == 1500",
+    "(duration('-2540400h') + duration('1ns')).getMinutes() == -152424000",
+    "(duration('2540400h') - duration('1ns')).getHours() == 2540400",
+    "duration('9145439999.9999999s').getSeconds() == 9145440000",
+    "duration('9145439999.9999999s').getMilliseconds() == 9145439999999",
+    "duration('-90s').getMinutes() == -1 && duration('3599.9s').getHours() == 0",
     "timestamp('2024-02-29T12:34:56Z').getFullYear() == 2024 && timestamp(0).getDayOfWeek() == 4",
     "timestamp('2024-02-29T12:34:56Z').getHours('+02:00') == 14",
     "timestamp('2024-02-29T12:34:56Z').getDayOfYear('+36:00') == 61",
