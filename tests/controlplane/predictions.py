@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from fettle.verdicts.verdicts import EXTENDED_RESOURCES
 from tests.controlplane.api import Api, Object
 
 Taken = tuple[str, str]
@@ -72,12 +73,22 @@ def got(claims: Sequence[tuple[str, Object]]) -> tuple[Taken, ...]:
 
 def held(claims: Sequence[tuple[str, Object]]) -> set[str]:
     """The devices among them that are taken now; administrators take none."""
-    return {
-        "/".join(result[k] for k in ("driver", "pool", "device"))
-        for _, claim in claims
-        for result in claim["status"]["allocation"]["devices"].get("results") or ()
-        if not result.get("adminAccess")
-    }
+    return {_device(result) for result in _results(claims) if not result.get("adminAccess")}
+
+
+def held_alone(claims: Sequence[tuple[str, Object]]) -> set[str]:
+    """As `held`, without shares."""
+    alone = [result for result in _results(claims) if not result.get("shareID")]
+    return {_device(result) for result in alone if not result.get("adminAccess")}
+
+
+def _results(claims: Sequence[tuple[str, Object]]) -> list[Object]:
+    allocations = [claim["status"]["allocation"]["devices"] for _, claim in claims]
+    return [result for devices in allocations for result in devices.get("results") or ()]
+
+
+def _device(result: Object) -> str:
+    return "/".join(result[key] for key in ("driver", "pool", "device"))
 
 
 def in_use(answered: tuple[int, Any]) -> set[str]:
@@ -89,13 +100,15 @@ def in_use(answered: tuple[int, Any]) -> set[str]:
 
 
 async def claims_of(api: Api, pod: Object) -> list[tuple[str, Object]]:
-    """A pod's claims, by direct name or made from a template."""
+    """A pod's claims: by direct name, made from a template, made for its extended resources."""
     statuses = pod["status"].get("resourceClaimStatuses") or []
     made = {status["name"]: status.get("resourceClaimName") for status in statuses}
     names = [
         (entry["name"], entry.get("resourceClaimName") or made.get(entry["name"]))
         for entry in pod["spec"].get("resourceClaims") or ()
     ]
+    extended = pod["status"].get("extendedResourceClaimStatus") or {}
+    names.append((EXTENDED_RESOURCES, extended.get("resourceClaimName")))
     return [(key, await api.get("resourceclaims", name)) for key, name in names if name]
 
 

@@ -4,6 +4,7 @@ made of what the cases of the oracle are made of."""
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from random import Random
 from typing import Any
 
@@ -12,6 +13,7 @@ from tests.controlplane.api import Object
 from tests.oracle import fleets, requests
 
 NODES = 4
+IMPLICIT = "deviceclass.resource.kubernetes.io/"
 FLEET_TOPICS = {"counters": 0.4, "shares": 0.4, "taints": 0.5, "places": 0.4}
 CLAIM_TOPICS = ("constraints", "alternatives", "all", "admin", "shares", "taints")
 """Binding conditions are left out: here nobody fulfils them. So is what no API server accepts."""
@@ -29,11 +31,35 @@ class Fleet:
             {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", **made}
             for made in requests.device_classes(random, set())
         ]
+        self.resources = [f"{IMPLICIT}{made['metadata']['name']}" for made in self.classes]
+        for number, made in enumerate(self.classes):
+            if random.random() < 0.7:
+                made["spec"]["extendedResourceName"] = f"example.com/resource-{number}"
+                self.resources.append(f"example.com/resource-{number}")
 
     def claims(self, random: Random) -> list[Object]:
         """The specs of one pod's claims."""
         topics = {topic for topic in CLAIM_TOPICS if random.random() < 0.4}
         return [made["spec"] for made in requests.claims(random, topics, self.drivers)]
+
+    def containers(self, random: Random) -> Object:
+        """Of one pod that asks for extended resources."""
+        resources = random.sample(self.resources, random.choice((1, 1, 2)))
+        kept = random.choice((1, 1, 2))
+        made = [
+            _container(random, resources, f"c{i}") for i in range(kept + random.choice((0, 1, 2)))
+        ]
+        made[0]["resources"]["limits"][resources[0]] = "1"
+        for container in made[kept:]:
+            if random.random() < 0.4:
+                container["restartPolicy"] = "Always"
+        return {"initContainers": made[kept:], "containers": made[:kept]}
+
+
+def _container(random: Random, resources: Sequence[str], name: str) -> Object:
+    units = {each: str(random.choice((1, 1, 2, 3))) for each in resources if random.random() < 0.6}
+    limits = {"cpu": "1m", **units}
+    return {"name": name, "image": "example.com/none:1", "resources": {"limits": limits}}
 
 
 def _node(number: int) -> Object:

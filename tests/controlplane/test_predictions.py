@@ -11,6 +11,7 @@ import random
 import re
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -18,6 +19,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from fettle.verdicts.verdicts import EXTENDED_RESOURCES
 from tests.controlplane import objects, predictions, waiting
 from tests.controlplane.api import Api, Object
 from tests.controlplane.conftest import StartFettle
@@ -117,7 +119,7 @@ class Rehearsal:
         self.claims_answered += len(own) if answered else 0
         placed.claims = [claim["metadata"]["name"] for _, claim in own]
         self._placed.append(placed)
-        await self._allocation_seen(name, predictions.held(own))
+        await self._allocation_seen(name, own)
         return True
 
     async def _answered(self, name: str) -> bool:
@@ -132,7 +134,9 @@ class Rehearsal:
         direct: dict[str, str] = {}
         templates: dict[str, str] = {}
         shared: list[str] = []
-        for i, spec in enumerate(fleet.claims(random)):
+        extended = random.random() < 0.35
+        wanted = () if extended and random.random() < 0.6 else fleet.claims(random)
+        for i, spec in enumerate(wanted):
             made = f"{name}-{i}"
             if random.random() < 0.3:
                 await self.api.create(objects.claim_template(made, spec))
@@ -146,6 +150,8 @@ class Rehearsal:
             shared = [claim for claim in mine if await self._is_direct(claim)][:1]
             direct |= {f"s{i}": claim for i, claim in enumerate(shared)}
         pod = objects.pod(name, claims=direct, templates=templates, annotations=FORGIVING)
+        if extended:
+            pod["spec"] |= fleet.containers(random)
         pod["spec"]["schedulingGates"] = HELD
         await self.api.create(pod)
         own = [claim for claim in direct.values() if claim not in shared]
@@ -226,13 +232,20 @@ class Rehearsal:
             unsettled, lambda u: not u, what=f"Fettle knows {pod} and its claims", every_s=0.01
         )
 
-    async def _allocation_seen(self, pod: str, devices: set[str]) -> None:
+    async def _allocation_seen(self, pod: str, claims: Sequence[tuple[str, Object]]) -> None:
+        named = predictions.held([c for c in claims if c[0] != EXTENDED_RESOURCES])
+        alone = predictions.held_alone([c for c in claims if c[0] == EXTENDED_RESOURCES])
+
         async def allocated() -> set[str]:
             return set((await self._explain(pod))["ask"]["allocated"])
 
-        await waiting.wait_until(
-            allocated, devices.issubset, what=f"Fettle knows what {pod} got", every_s=0.01
-        )
+        async def taken() -> set[str]:
+            return predictions.in_use(await self.fettle.browse("/devices"))
+
+        for known, devices in ((allocated, named), (taken, alone)):
+            await waiting.wait_until(
+                known, devices.issubset, what=f"Fettle knows what {pod} got", every_s=0.01
+            )
 
     async def _free(self, random: Random) -> None:
         """Ends a few pods, whose devices are then free again."""
