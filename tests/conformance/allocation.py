@@ -73,7 +73,8 @@ def answer(case: dict[str, Any], *, prune: bool = False, max_steps: int = 10**9)
         return Answer("error", reason=str(error))
     steps = min(max_steps, case.get("maxSteps") or max_steps)
     budget = Budget(steps=steps, seconds=600.0, prune_after=24 if prune else None)
-    return _answer(asked, allocate(asked, views, match(), profile, budget=budget))
+    allocated = allocate(asked, views, match(), profile, budget=budget)
+    return _answer(asked, allocated, profile.features)
 
 
 def seen(case: dict[str, Any]) -> list[PoolView]:
@@ -221,12 +222,12 @@ def _decoded(kind: Kind, raw: dict[str, Any]) -> kinds.WireObject:
     return kind.decode(msgspec.json.encode(raw))
 
 
-def _answer(asked: tuple[Claim, ...], allocated: Allocated) -> Answer:
+def _answer(asked: tuple[Claim, ...], allocated: Allocated, of: Features) -> Answer:
     if allocated.found is not Found.FITS:
         return Answer(_KINDS[allocated.found], steps=allocated.steps, reason=allocated.reason)
     results: list[dict[str, Any]] = [{"devices": {"results": []}} for _ in asked]
     for taken in allocated.devices:
-        results[taken.claim]["devices"]["results"].append(_result(asked, taken))
+        results[taken.claim]["devices"]["results"].append(_result(asked, taken, of))
     return Answer("allocated", results, allocated.steps)
 
 
@@ -239,7 +240,7 @@ _KINDS: dict[Found, Literal["none", "error", "undecided"]] = {
 SHARE = "aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa"
 
 
-def _result(asked: tuple[Claim, ...], taken: Taken) -> dict[str, Any]:
+def _result(asked: tuple[Claim, ...], taken: Taken, of: Features) -> dict[str, Any]:
     alternative = next(a for a in asked[taken.claim].alternatives() if a.name == taken.request)
     device = taken.device.device
     result: dict[str, Any] = {
@@ -249,9 +250,10 @@ def _result(asked: tuple[Claim, ...], taken: Taken) -> dict[str, Any]:
         "device": taken.device.id.device,
         "adminAccess": taken.admin_access or None,
         "tolerations": [msgspec.to_builtins(t) for t in alternative.tolerations] or None,
-        "bindingConditions": list(device.binding_conditions or ()) or None,
-        "bindingFailureConditions": list(device.binding_failure_conditions or ()) or None,
     }
+    if of.device_binding_and_status:
+        result["bindingConditions"] = list(device.binding_conditions or ()) or None
+        result["bindingFailureConditions"] = list(device.binding_failure_conditions or ()) or None
     if taken.consumed is not None:
         result["shareID"] = SHARE
         result["consumedCapacity"] = dict(taken.consumed) or None

@@ -17,6 +17,12 @@ BROKEN = 0.02
 """How often a character of it is lost."""
 BARE = 0.15
 """How often a part goes without brackets, so that precedence decides."""
+ODD_VALUES: tuple[Json, ...] = (
+    *({"string": "é"}, {"string": ""}, {"string": "1.2.3"}, {"int": 2**63 - 1}, {"int": -(2**63)}),
+    *({"version": "18446744073709551615.0.0"}, {"version": "1.2.3-a.b"}, {"bool": True}),
+    *({"strings": ["é", "", "x,y"]}, {"ints": [0, -1, 2**63 - 1]}, {"string": "3"}),
+)
+ODD_SIZES = ("0", "1n", "9223372036854775807", "1e18", "0.5", "100u", "-1", "12E", "1.5Gi")
 _HOLE = re.compile(r"\{([a-z_]+)\}")
 
 
@@ -69,13 +75,19 @@ def device(random: Random) -> Json:
         "example.com/numa": {"int": random.choice((0, 1))},
     }
     if random.random() < 0.4:
+        versions = random.sample(("1.0.0", "1.10.0", "1.0.0+b", "2.0.0-rc.1"), random.randint(1, 3))
+        attributes["versions"] = {"versions": versions}
+        attributes["flags"] = {"bools": [random.random() < 0.5]}
+    if random.random() < 0.4:
         attributes["links"] = {"ints": [3, 1, 2]}
         attributes["tags"] = {"strings": ["fast", "a"]}
     for name in list(attributes):
         if random.random() < 0.1:
             del attributes[name]
+        elif random.random() < 0.05:
+            attributes[name] = random.choice(ODD_VALUES)
     capacity: Json = {
-        "memory": {"value": random.choice(("40Gi", "1Gi", "1500m", "80e9"))},
+        "memory": {"value": random.choice(("40Gi", "1Gi", "1500m", "80e9", *ODD_SIZES))},
         "share": {"value": "500m"},
         "example.com/slots": {"value": "4"},
     }

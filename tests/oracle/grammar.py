@@ -6,7 +6,9 @@ follow the function libraries of the environment that selectors are compiled in.
 
 from __future__ import annotations
 
-LITERALS: dict[str, tuple[str, ...]] = {
+from tests.oracle import rare_grammar
+
+_LITERALS: dict[str, tuple[str, ...]] = {
     "bool": ("true", "false"),
     "int": (
         *("0", "1", "-1", "2", "3", "7", "42", "9223372036854775807", "-9223372036854775808"),
@@ -88,7 +90,7 @@ LITERALS: dict[str, tuple[str, ...]] = {
     "type": ("int", "string", "bool", "type(1.5)"),
 }
 
-TEMPLATES: dict[str, tuple[str, ...]] = {
+_TEMPLATES: dict[str, tuple[str, ...]] = {
     "bool": (
         # operators and macros
         *("!({bool})", "{bool} && {bool}", "{bool} || {bool}", "{bool} ? {bool} : {bool}"),
@@ -282,7 +284,7 @@ TEMPLATES: dict[str, tuple[str, ...]] = {
     "type": ("type({dyn})", "type({string})"),
 }
 
-WORDS: dict[str, tuple[str, ...]] = {
+_WORDS: dict[str, tuple[str, ...]] = {
     "domain": ('"gpu.example.com"', "device.driver", '"example.com"', '"nosuch"', "{string}"),
     "name": ("model", "index", "mig", "driverVersion", "links", "numa", "nosuch", "uuid"),
     "name_text": ('"model"', '"index"', '"tags"', '"nosuch"', '"memory"'),
@@ -309,4 +311,15 @@ WORDS: dict[str, tuple[str, ...]] = {
         *('"%d %d"', '"%s%s%s"', '"%.3e|%s"', '"%X %s"', '"plain"', '"%s %f"'),
     ),
 }
+
+
+def _with(
+    given: dict[str, tuple[str, ...]], rare: dict[str, tuple[str, ...]]
+) -> dict[str, tuple[str, ...]]:
+    return {kind: given[kind] + rare.get(kind, ()) for kind in given}
+
+
+LITERALS = _with(_LITERALS, rare_grammar.LITERALS)
+TEMPLATES = _with(_TEMPLATES, rare_grammar.TEMPLATES)
+WORDS = _with(_WORDS, rare_grammar.WORDS)
 """Holes that stand for words in an expression, not for a value of a type."""

@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 
 from tests.oracle.fleets import DRIVERS, KEYS, LABELS, NODE, Json, slices
+from tests.oracle.unusual import CHANGES
 
 GATES = (
     "DRAAdminAccess",
@@ -19,7 +20,11 @@ GATES = (
     "DRAPrioritizedList",
 )
 """On by default in Kubernetes 1.37."""
-ALPHA_GATES = {"lists": "DRAListTypeAttributes", "fractions": "DRAFractionalCapacityRange"}
+ALPHA_GATES = {
+    "lists": "DRAListTypeAttributes",
+    "values": "DRAListTypeAttributes",
+    "fractions": "DRAFractionalCapacityRange",
+}
 """Topic → the gate it needs; off by default."""
 TOPICS = {
     "counters": 0.35,
@@ -39,9 +44,12 @@ TOPICS = {
     "aborting": 0.06,
     "odd-values": 0.03,
     "odd-claims": 0.05,
+    **dict.fromkeys(CHANGES, 0.04),
 }
 """What a case may be about, and how often it is."""
-MALFORMED = frozenset({"odd-values", "odd-claims", "broken", "aborting", "gate-off"})
+MALFORMED = frozenset(
+    {"odd-values", "odd-claims", "broken", "aborting", "gate-off", "expressions", "any-gates"}
+)
 """Topics whose objects no API server accepts, or no sane driver writes: undecided is allowed."""
 
 SELECTORS = (
@@ -79,6 +87,9 @@ def case(random: Random) -> Json:
         "slices": made_slices,
     }
     made.update(_allocated(random, topics, made_slices))
+    for topic, change in CHANGES.items():
+        if topic in topics:
+            change(random, made)
     return made
 
 
