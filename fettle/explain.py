@@ -11,11 +11,13 @@ from typing import Any
 
 import msgspec
 
+from fettle.asks import claims
 from fettle.asks.asks import Ask
 from fettle.asks.claims import ALL
 from fettle.model import Health, State
 from fettle.policies import Resolved
 from fettle.slicing import pause
+from fettle.verdicts import acceptance
 from fettle.verdicts.parts import Choice
 from fettle.verdicts.taken import counted, lacking
 from fettle.verdicts.verdicts import Verdict
@@ -162,7 +164,7 @@ def pod(
             "warnings": list(resolved.warnings),
         },
         "ask": ask(asked) if asked is not None else None,
-        "notes": [*_whereabouts(view.pods.get(key)), *notes],
+        "notes": [*_whereabouts(view.pods.get(key)), *_backed(view.pods.get(key), view), *notes],
         "nodes": nodes,
     }
 
@@ -185,6 +187,26 @@ def _whereabouts(pod: core.Pod | None) -> list[str]:
         f"runs on {pod.node_name}" if runs else f"is bound to {pod.node_name} and does not run yet"
     )
     return [f"the pod {where}: the verdicts are for another pod like it"]
+
+
+def _backed(pod: core.Pod | None, view: View) -> Iterator[str]:
+    """What a pod that has a node was given by classes that stand behind its extended resources:
+    the verdicts, which are about units, do not say so."""
+    claim = view.extended_claims.get(pod.metadata.uid) if pod is not None else None
+    if pod is None or claim is None or pod.spec is None:
+        return
+    node = view.nodes.get(pod.spec.node_name or "")
+    held = dict.fromkeys(held.device for held in claims.uses(claim) or ())
+    if node is None or not held:
+        return
+    known = {d.id: d.health for pool in node.pools for d in (*pool.devices, *pool.withheld)}
+    devices = [
+        f"{id_}, {acceptance.told(known[id_].state, known[id_])}"
+        if id_ in known
+        else f"{id_}, which is not published for this node"
+        for id_ in held
+    ]
+    yield f"for its extended resources it holds {'; '.join(devices)}"
 
 
 def unasked(scheduler: str, named: Collection[str]) -> str:

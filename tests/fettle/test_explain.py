@@ -178,6 +178,31 @@ def test_where_a_pod_is_that_has_a_node_is_told(phase: str, where: str) -> None:
     assert note == f"{where}the verdicts are for another pod like it"
 
 
+def test_what_a_pod_was_given_for_extended_resources_is_told_with_its_health() -> None:
+    raw = b.gpu_pod()
+    raw["spec"]["nodeName"] = "n"
+    pod = b.pod(raw)
+    devices = [b.device("a"), b.device("b", 0.2)]
+    given = [
+        {"request": "r", "driver": b.DRIVER, "pool": "n", "device": name}
+        for name in ("b", "a", "z")
+    ]
+    metadata = {"name": "made", "namespace": "ns"}
+    status = {"allocation": {"devices": {"results": given}}}
+    claim = b.claim({"metadata": metadata, "spec": {}, "status": status})
+    view = b.view(
+        b.node("n", pools=(b.pool(*devices),)),
+        pods={"ns/p": pod},
+        extended_claims={pod.metadata.uid: claim},
+    )
+    resolved = Policies().resolve({}, {}, {}, {})
+    _, note = explain.pod("ns/p", resolved, None, {}, view)["notes"]
+    assert note == (
+        f"for its extended resources it holds {b.DRIVER}/n/b, Unhealthy (0.20): a fault; "
+        f"{b.DRIVER}/n/a, Healthy (1.00); {b.DRIVER}/n/z, which is not published for this node"
+    )
+
+
 def explained(node: NodeView, count: int, *pods: core.Pod) -> dict[str, Any]:
     """A node's answer to a pod that wants so many units, beside pods that are there already."""
     ask = Ask(INFERENCE, units=(Units(b.RESOURCE, count),))
