@@ -74,7 +74,7 @@ def answer(case: dict[str, Any], *, prune: bool = False, max_steps: int = 10**9)
     steps = min(max_steps, case.get("maxSteps") or max_steps)
     budget = Budget(steps=steps, seconds=600.0, prune_after=24 if prune else None)
     allocated = allocate(asked, views, match(), profile, budget=budget)
-    return _answer(asked, allocated, profile.features)
+    return told(asked, allocated, profile.features)
 
 
 def seen(case: dict[str, Any]) -> list[PoolView]:
@@ -222,7 +222,7 @@ def _decoded(kind: Kind, raw: dict[str, Any]) -> kinds.WireObject:
     return kind.decode(msgspec.json.encode(raw))
 
 
-def _answer(asked: tuple[Claim, ...], allocated: Allocated, of: Features) -> Answer:
+def told(asked: tuple[Claim, ...], allocated: Allocated, of: Features) -> Answer:
     if allocated.found is not Found.FITS:
         return Answer(_KINDS[allocated.found], steps=allocated.steps, reason=allocated.reason)
     results: list[dict[str, Any]] = [{"devices": {"results": []}} for _ in asked]

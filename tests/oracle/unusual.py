@@ -32,7 +32,7 @@ def _requests(case: Json) -> Iterator[Json]:
         yield from claim["spec"]["devices"]["requests"]
 
 
-def _wanted(case: Json) -> Iterator[Json]:
+def wanted_by(case: Json) -> Iterator[Json]:
     """Requests, and the alternatives of those that have some."""
     for request in _requests(case):
         yield from [request["exactly"]] if "exactly" in request else request["firstAvailable"]
@@ -42,7 +42,7 @@ def _qualified(random: Random, case: Json) -> None:
     """Capacities by their full names, in slices and in requests, not always the same ones."""
     domain = random.choice(("example.com", *DRIVERS[:2]))
     written = [device["capacity"] for device in _devices(case) if random.random() < 0.5]
-    written += [w["capacity"]["requests"] for w in _wanted(case) if w.get("capacity")]
+    written += [w["capacity"]["requests"] for w in wanted_by(case) if w.get("capacity")]
     for capacities in written:
         for name in list(capacities):
             if random.random() < 0.6:
@@ -59,7 +59,7 @@ def _sizes(random: Random, case: Json) -> None:
                 device["capacity"][name] = {"value": random.choice(SIZES)}
                 if random.random() < 0.8:
                     device["capacity"][name]["requestPolicy"] = _policy(random)
-    for wanted in _wanted(case):
+    for wanted in wanted_by(case):
         if random.random() < 0.6:
             names = random.sample(("memory", "lanes"), random.randint(0, 2))
             requested = {name: random.choice(SIZES) for name in names}
@@ -188,7 +188,7 @@ def _effects(random: Random, case: Json) -> None:
     for device in _devices(case):
         if random.random() < 0.5:
             device["taints"] = [_taint(random) for _ in range(random.randint(1, 4))]
-    for wanted in _wanted(case):
+    for wanted in wanted_by(case):
         if random.random() < 0.8:
             wanted["tolerations"] = [_toleration(random) for _ in range(random.randint(1, 4))]
 
@@ -266,7 +266,7 @@ def _drivers(case: Json) -> list[str]:
 def _expressions(random: Random, case: Json) -> None:
     """Selectors by the grammar, some behind a driver's name; most of them fail on some device."""
     grammar = Grammar()
-    for wanted in _wanted(case):
+    for wanted in wanted_by(case):
         if random.random() < 0.6:
             made = grammar.expression(random)
             if random.random() < 0.6:
