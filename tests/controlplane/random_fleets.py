@@ -14,7 +14,7 @@ from tests.oracle import fleets, requests
 
 NODES = 4
 IMPLICIT = "deviceclass.resource.kubernetes.io/"
-FLEET_TOPICS = {"counters": 0.4, "shares": 0.4, "taints": 0.5, "places": 0.4}
+FLEET_TOPICS = {"counters": 0.4, "shares": 0.4, "taints": 0.5, "places": 0.4, "broken": 0.2}
 CLAIM_TOPICS = ("constraints", "alternatives", "all", "admin", "shares", "taints")
 """Binding conditions are left out: here nobody fulfils them. So is what no API server accepts."""
 
@@ -80,6 +80,8 @@ def _slices(random: Random, topics: set[str], number: int) -> list[Object]:
         text = text.replace(written, meant)
     made: list[Object] = json.loads(text)
     for slice_ in made:
+        if devices := slice_["spec"].get("devices"):
+            slice_["spec"]["devices"] = list({d["name"]: d for d in devices}.values())
         for device in slice_["spec"].get("devices") or ():
             _accepted(device)
     return [{"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", **s} for s in made]
