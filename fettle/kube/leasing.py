@@ -18,6 +18,7 @@ from fettle.errors import ClusterError, Conflict, NotFound, Unreachable
 from fettle.kube.session import Session
 from fettle.wire.meta import micro_time
 
+Lease = dict[str, Any]
 Spec = dict[str, Any]
 RELEASE_S = 2.0
 """How long releasing the lease may take: an unreachable server is not waited for."""
@@ -77,10 +78,10 @@ class _Record(msgspec.Struct, frozen=True, rename="camel"):
     lease_transitions: _Count | None = None
 
 
-def read_lease(body: bytes) -> dict[str, Any]:
+def read_lease(body: bytes) -> Lease:
     """A Lease as it was sent, with a spec; raises ValueError where it cannot be judged."""
     try:
-        lease = msgspec.json.decode(body, type=dict[str, Any])
+        lease = msgspec.json.decode(body, type=Lease)
         spec = msgspec.convert(lease.get("spec") or {}, Spec)
         msgspec.convert(spec, _Record)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -91,7 +92,9 @@ def read_lease(body: bytes) -> dict[str, Any]:
 class Candidate:
     """One replica's view of the lease: the record as last seen, and when it last changed here.
 
-    With a duration of 15 s it asks every 3 s, and stops leading 10 s after its last success.
+    With a duration of 15 s it asks every 3 s, gives the API server 5 s to answer, and stops leading
+    10 s after its last success. A leader renews the record that it wrote, and reads it only where
+    somebody else did too.
     """
 
     def __init__(
@@ -103,6 +106,7 @@ class Candidate:
         self._metadata = {"name": name, "namespace": namespace}
         self._identity = identity
         self._duration_s = duration_s
+        self._ours: Lease | None = None
         self._seen: Spec | None = None
         self._seen_at = 0.0
         self._said = ""
@@ -150,6 +154,11 @@ class Candidate:
     def _retry_s(self) -> float:
         return self._duration_s / 5
 
+    @property
+    def _answer_s(self) -> float:
+        """A slow answer to a renewal still comes in time."""
+        return self._duration_s / 3
+
     async def _pause(self) -> None:
         await asyncio.sleep(self._retry_s * random.uniform(0.8, 1.2))  # noqa: S311 (jitter)
 
@@ -170,6 +179,13 @@ class Candidate:
         return held
 
     async def _take(self) -> bool:
+        if self._ours is not None:
+            try:
+                await self._write(self._ours, self._ours["spec"])
+            except (Conflict, NotFound):
+                self._ours = None
+            else:
+                return True
         try:
             lease = await self._read()
         except NotFound:
@@ -182,8 +198,10 @@ class Candidate:
         await self._write(lease, spec)
         return True
 
-    async def _read(self) -> dict[str, Any]:
-        body = await self._session.get(self._path, timeout_s=self._retry_s)
+    async def _read(self) -> Lease:
+        return self._valid(await self._session.get(self._path, timeout_s=self._answer_s))
+
+    def _valid(self, body: bytes) -> Lease:
         try:
             return read_lease(body)
         except ValueError as error:
@@ -191,7 +209,7 @@ class Candidate:
                 f"{self._session.server}{self._path} is not a valid Lease: {error}"
             ) from error
 
-    async def _write(self, lease: dict[str, Any] | None, old: Spec) -> None:
+    async def _write(self, lease: Lease | None, old: Spec) -> None:
         """Ours from now on; the API server refuses it if the lease changed since `lease`."""
         now = micro_time(datetime.now(UTC))
         spec = old | {
@@ -206,11 +224,12 @@ class Candidate:
         self._wrote = True
         if lease is None:
             whole = body | {"metadata": self._metadata, "spec": spec}
-            await self._session.create(self._collection, whole, timeout_s=self._retry_s)
+            stored = await self._session.create(self._collection, whole, timeout_s=self._answer_s)
         else:
             whole = lease | body | {"spec": spec}
-            await self._session.replace(self._path, whole, timeout_s=self._retry_s)
+            stored = await self._session.replace(self._path, whole, timeout_s=self._answer_s)
         self._observe(spec)
+        self._ours = self._valid(stored)
 
     def _observe(self, spec: Spec) -> None:
         if spec != self._seen:

@@ -59,6 +59,7 @@ class FakeApi:
         self.accepts_but_ignores_watch_list = False
         self.silent = False
         self.answers_nothing = False
+        self.answers_after_s = 0.0
         self.answers_lost: set[str] = set()
         """Verbs that are done, and whose answer never comes."""
         self.unserved: set[str] = set()
@@ -193,6 +194,7 @@ class FakeApi:
         self.asked.append(Asked(verb, target, dict(request.query), _headers(request)))
         if self.answers_nothing:
             await asyncio.Event().wait()
+        await asyncio.sleep(self.answers_after_s)
         if self.overloaded:
             headers = {"Retry-After": self.overloaded}
             return web.Response(status=429, text="too many requests", headers=headers)

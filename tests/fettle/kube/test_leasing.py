@@ -91,6 +91,43 @@ async def test_a_leader_renews_and_keeps_the_time_it_acquired(
     await one.end()
 
 
+async def test_a_leader_renews_without_looking_first(api: FakeApi, session: Session) -> None:
+    one = Worker(session, "one")
+    await one.leads()
+    api.asked.clear()
+    await seen(lambda: api.verbs("leases").count("update") > 2)
+    assert "get" not in api.verbs("leases")
+    await one.end()
+
+
+async def test_a_leader_waits_for_a_slow_server_as_long_as_its_lease_allows(
+    api: FakeApi, session: Session
+) -> None:
+    one = Worker(session, "one", duration_s=6.0)
+    await one.leads()
+    first = spec(api)
+    api.answers_after_s = 1.5  # longer than from one renewal to the next
+    await seen(lambda: spec(api)["renewTime"] != first["renewTime"])
+    await one.end()
+
+
+async def test_a_leader_whose_lease_was_changed_or_deleted_looks_and_goes_on(
+    api: FakeApi, session: Session
+) -> None:
+    one = Worker(session, "one", duration_s=5.0)
+    await one.leads()
+    lease = api.objects["leases"][KEY]
+    labelled = lease["metadata"] | {"labels": {"by": "somebody"}}
+    api.put("leases", {"metadata": labelled, "spec": spec(api)})
+    await seen(lambda: spec(api)["renewTime"] != lease["spec"]["renewTime"])
+    assert api.objects["leases"][KEY]["metadata"]["labels"] == {"by": "somebody"}
+    del api.objects["leases"][KEY]
+    await seen(lambda: KEY in api.objects["leases"])
+    assert spec(api)["holderIdentity"] == "one"
+    assert not one.stopped.is_set()
+    await one.end()
+
+
 async def test_of_two_candidates_one_leads_and_the_other_takes_over_on_release(
     api: FakeApi, session: Session
 ) -> None:
