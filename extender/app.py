@@ -36,8 +36,13 @@ def make_connections(
     return Connections(routes, max_body_mebibytes * 2**20, _not_served(verbs.asked))
 
 
-def _not_served(asked: Asked) -> Callable[[str], Answer]:
-    def answer(path: str) -> Answer:
+def _not_served(asked: Asked) -> Callable[[str, str], Answer]:
+    """kube-scheduler only POSTs: others look for what the browse listener serves."""
+
+    def answer(method: str, path: str) -> Answer:
+        if method != "POST":
+            where = "this listener is for kube-scheduler only, ask the one of --browse-listen"
+            return problem(404, f"path {path} not found: {where}")
         asked.in_vain(path)
         return problem(404, f"path {path} not found: {SERVED} are served")
 

@@ -63,19 +63,19 @@ def problem(status: int, message: str) -> Answer:
     return Answer(status, msgspec.json.encode({"error": message}))
 
 
-def _not_found(path: str) -> Answer:
+def _not_found(_method: str, path: str) -> Answer:
     return problem(404, f"path {path} not found")
 
 
 class Connections:
     """Makes a protocol for each connection, and drains them all. `routes` are POST handlers;
-    `elsewhere` answers a POST to any other path."""
+    `elsewhere` answers a method and any other path."""
 
     def __init__(
         self,
         routes: dict[str, Handler],
         max_body_bytes: int,
-        elsewhere: Callable[[str], Answer] = _not_found,
+        elsewhere: Callable[[str, str], Answer] = _not_found,
     ) -> None:
         self.routes = {path.encode(): handler for path, handler in routes.items()}
         self.elsewhere = elsewhere
@@ -246,7 +246,7 @@ class Connection(asyncio.Protocol):
         handler = self._all.routes.get(path)
         if handler is None:
             shown = path[:_SHOWN].decode(errors="replace")
-            return self._all.elsewhere(shown) if request.method == b"POST" else _not_found(shown)
+            return self._all.elsewhere(request.method.decode(), shown)
         if request.method != b"POST":
             return problem(405, f"{request.method.decode()} is not allowed here; use POST")
         return handler(request.body)

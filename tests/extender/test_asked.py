@@ -49,6 +49,7 @@ async def test_what_is_only_looked_for_at_a_path_is_not_counted(extender: Extend
     with capture_logs() as logs:
         async with extender.client.get(f"http://127.0.0.1:{extender.port}/healthz") as reply:
             assert reply.status == 404
+            assert "ask the one of --browse-listen" in (await reply.json())["error"]
     assert logs == []
     assert extender.count("fettle_extender_decisions_total", **IN_VAIN) == 0
 
