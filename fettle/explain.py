@@ -193,9 +193,9 @@ def _backed(pod: core.Pod | None, view: View) -> Iterator[str]:
     """What a pod that has a node was given by classes that stand behind its extended resources:
     the verdicts, which are about units, do not say so."""
     claim = view.extended_claims.get(pod.metadata.uid) if pod is not None else None
-    if pod is None or claim is None or pod.spec is None:
+    if pod is None or claim is None:
         return
-    node = view.nodes.get(pod.spec.node_name or "")
+    node = view.nodes.get(pod.node_name)
     held = dict.fromkeys(held.device for held in claims.uses(claim) or ())
     if node is None or not held:
         return
