@@ -53,12 +53,19 @@ class Node(Wire, frozen=True, kw_only=True):
     status: NodeStatus | None = None
 
 
+class ResourceClaim(Wire, frozen=True, kw_only=True):
+    name: str
+    request: str = ""
+
+
 class ResourceRequirements(Wire, frozen=True, kw_only=True):
     requests: Quantities | None = None
     limits: Quantities | None = None
+    claims: tuple[ResourceClaim, ...] | None = None
 
 
 class Container(Wire, frozen=True, kw_only=True):
+    name: str = ""
     resources: ResourceRequirements | None = None
     restart_policy: str | None = None
 
@@ -99,6 +106,7 @@ class ResourceStatus(Wire, frozen=True, kw_only=True):
 
 
 class ContainerStatus(Wire, frozen=True, kw_only=True):
+    name: str = ""
     allocated_resources_status: tuple[ResourceStatus, ...] | None = None
 
 

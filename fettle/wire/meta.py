@@ -20,7 +20,9 @@ class ObjectMeta(Wire, frozen=True, kw_only=True):
     name: str = ""
     namespace: str = ""
     uid: str = ""
+    generate_name: str = ""
     resource_version: str = ""
+    generation: int = 0
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
     creation_timestamp: datetime | None = None
@@ -31,6 +33,9 @@ class ObjectMeta(Wire, frozen=True, kw_only=True):
     def key(self) -> str:
         """`namespace/name`, or `name` for what is cluster-scoped."""
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+    def label(self, key: str) -> str | None:
+        return self.labels.get(key) if self.labels else None
 
     def annotation(self, key: str) -> str | None:
         return self.annotations.get(key) if self.annotations else None

@@ -60,7 +60,7 @@ async def test_a_changed_file_is_a_change_in_the_cluster_of_only_what_differs(
         before = len(recorder.changes)
         write(tmp_path / "n.yaml", node("a"), node("b", gpu="broken"))
         await recorder.until(lambda r: r.names("Node") == {"a", "b"})
-        await recorder.until(lambda r: r.objects["Node"]["b"].metadata.labels == {"gpu": "broken"})
+        await recorder.until(lambda r: r.objects["Node"]["b"].metadata.label("gpu") == "broken")
         later = [c for c in recorder.changes[before:] if isinstance(c, Put | Gone)]
         assert len(later) == 2
         assert recorder.count(ListEnded, "Node") == 1
@@ -107,9 +107,9 @@ async def test_an_object_may_move_from_file_to_file(tmp_path: Path) -> None:
     write(tmp_path / "a.yaml", node("a", seen="first"))
     write(tmp_path / "b.yaml", node("a", seen="last"))
     async with serving(tmp_path) as (_, recorder):
-        assert recorder.objects["Node"]["a"].metadata.labels == {"seen": "last"}
+        assert recorder.objects["Node"]["a"].metadata.label("seen") == "last"
         (tmp_path / "b.yaml").unlink()
-        await recorder.until(lambda r: r.objects["Node"]["a"].metadata.labels == {"seen": "first"})
+        await recorder.until(lambda r: r.objects["Node"]["a"].metadata.label("seen") == "first")
         assert recorder.count(Gone, "Node") == 0
 
 
