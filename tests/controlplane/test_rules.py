@@ -125,6 +125,7 @@ async def test_what_goes_wrong_on_the_node_goes_there_without_a_word(
         assert {event["reason"] for event in await api.events_about(name)} <= {"Scheduled"}
         await api.delete("pods", name, grace_s=0)
         await api.delete("resourceclaims", name)
+        await waiting.gone(api, "resourceclaims", name, timeout_s=30)  # and its devices are free
 
 
 async def test_the_api_server_drops_fields_of_features_that_are_off_without_a_word(

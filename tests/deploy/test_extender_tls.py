@@ -61,7 +61,8 @@ def test_a_drain_leaves_one_replica_of_each_deployment() -> None:
         (budget,) = of_kind(found, "PodDisruptionBudget").values()
         (spread,) = deployment["spec"]["template"]["spec"]["topologySpreadConstraints"]
         selected = deployment["spec"]["selector"]
-        assert budget["spec"] == {"minAvailable": 1, "selector": selected}
+        kept = {"minAvailable": 1, "unhealthyPodEvictionPolicy": "AlwaysAllow"}
+        assert budget["spec"] == {**kept, "selector": selected}
         assert spread["labelSelector"] == selected
         assert deployment["spec"]["replicas"] > budget["spec"]["minAvailable"]
 
