@@ -1,7 +1,9 @@
 """Objects with thousands of entries: each is answered in time, and so is everybody else."""
 
 import asyncio
+import gc
 import time
+from collections.abc import Iterator
 
 import pytest
 
@@ -39,6 +41,16 @@ async def test_a_job_set_of_thousands_of_jobs_is_judged_within_the_deadline(serv
     assert "FTL039" in response["status"]["message"]
 
 
+@pytest.fixture
+def _left_alone_by_the_collector() -> Iterator[None]:
+    """What other tests left is not walked again, like what a served process has loaded."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
+@pytest.mark.usefixtures("_left_alone_by_the_collector")
 @pytest.mark.parametrize("path", ["/mutate", "/validate"])
 @pytest.mark.parametrize("large", [job_set(6000), pod(TRAINING, tolerations=[TOLERATION] * 60_000)])
 async def test_others_are_answered_while_a_large_object_is_judged(
@@ -54,7 +66,7 @@ async def test_others_are_answered_while_a_large_object_is_judged(
         slowest = max(slowest, time.process_time() - began)
         await asyncio.sleep(0.01)
     assert (await judging)["uid"]
-    assert slowest < (time.process_time() - started) / 2
+    assert slowest < (time.process_time() - started) / 4
 
 
 @pytest.mark.parametrize("path", ["/mutate", "/validate"])
