@@ -270,7 +270,7 @@ def _other_version(value: object) -> str:
         return ""
     name, version = value.get("kind"), value.get("apiVersion")
     kind = kinds.BY_NAME.get(name) if isinstance(name, str) else None
-    if kind is None or not isinstance(version, str) or version == kind.api_version:
+    if kind is None or not isinstance(version, str) or version in kind.api_versions:
         return ""
     said = f"{name} is read as {kind.api_version}, but this is {_shown(version)}"
     taken = f"kubectl get {kind.plural}.{kind.version}.{kind.group} -o yaml"

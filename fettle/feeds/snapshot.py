@@ -106,7 +106,7 @@ class SnapshotFeed:
 
     def _read(self, key: Key, raw: bytes) -> Put | Bad:
         kind, version = BY_NAME[key.kind], _VERSION.decode(raw).api_version
-        if version == kind.api_version:
+        if version in kind.api_versions:
             change = read(kind, raw)
         else:
             change = bad(kind, raw, f"its apiVersion is {version}, not {kind.api_version}")

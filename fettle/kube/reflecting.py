@@ -120,6 +120,8 @@ class Reflector:
         self._silence_s = silence_s
         self._probe_s = probe_s
         self._events = Events(kind)
+        self._path = kind.paths[0]
+        self._not_served = 0  # answers in a row, each about the next of the kind's paths
         self._version = ""  # the resourceVersion to resume from; "": list first
         self._listing = False
         self._pages = False  # the server cannot stream a list through a watch
@@ -166,13 +168,19 @@ class Reflector:
                 await self._sink.send([Lost(self._kind, str(error))])
             return pause_s
         self._version = ""
-        note = f"the cluster does not serve {self._kind.name} ({self._kind.api_version})"
+        paths = self._kind.paths
+        self._path = paths[(paths.index(self._path) + 1) % len(paths)]
+        self._not_served += 1
+        if self._not_served % len(paths):
+            return 0.0
+        versions = ", ".join(self._kind.api_versions)
+        note = f"the cluster does not serve {self._kind.name} ({versions})"
         await self._sink.send([Unserved(self._kind, note)])
         return self._probe_s * random.uniform(0.8, 1.2)  # noqa: S311 (jitter is no secret)
 
     def _useless_lists(self, error: Expired) -> str:
         return (
-            f"{error}; so it was after each of the last {_TOO_MANY} lists of {self._kind.path}, "
+            f"{error}; so it was after each of the last {_TOO_MANY} lists of {self._path}, "
             "which are made ever more rarely now: check whether a proxy answers lists from a "
             f"cache, or the API servers behind {self._session.server} do not share one etcd"
         )
@@ -200,7 +208,7 @@ class Reflector:
         self._version = page.metadata.resource_version
         if not self._version:
             raise Unreachable(
-                f"{self._session.server} lists {self._kind.path} without a resourceVersion"
+                f"{self._session.server} lists {self._path} without a resourceVersion"
             )
         self._lists.ended()
         self._backoff.reset()
@@ -210,13 +218,13 @@ class Reflector:
         parameters: dict[str, str | int | bool] = {"limit": PAGE}
         if after:
             parameters["continue"] = after
-        body = await self._session.get(self._kind.path, parameters, timeout_s=60.0)
+        body = await self._session.get(self._path, parameters, timeout_s=60.0)
         try:
             page: _Page = lenient.decode(_PAGE, body)
             return page
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise Unreachable(
-                f"{self._session.server} did not return a list for {self._kind.path}: {error}"
+                f"{self._session.server} did not return a list for {self._path}: {error}"
             ) from error
 
     async def _watch(self) -> None:
@@ -224,7 +232,7 @@ class Reflector:
         began_s, heard, lines = time.monotonic(), False, Lines()
         self._listing = not self._version
         stream = self._session.stream(
-            self._kind.path,
+            self._path,
             self._watch_parameters(),
             silence_s=self._silence_s,
             gather_s=lambda: 0.0 if self._listing else GATHER_S,
@@ -243,9 +251,7 @@ class Reflector:
                 if not heard:
                     raise
         if not heard and time.monotonic() - began_s < _TOO_SHORT_S:
-            raise Unreachable(
-                f"{self._session.server} closes watches of {self._kind.path} immediately"
-            )
+            raise Unreachable(f"{self._session.server} closes watches of {self._path} immediately")
 
     def _watch_parameters(self) -> dict[str, str | int | bool]:
         parameters: dict[str, str | int | bool] = {
@@ -268,6 +274,7 @@ class Reflector:
         if self._listing:
             self._lists.began()
             await self._sink.send([ListStarted(self._kind)])
+        self._not_served = 0
         kept = asyncio.create_task(self._kept())
         try:
             yield
@@ -299,8 +306,7 @@ class Reflector:
         except BadInput as error:
             self._version = ""
             raise Unreachable(
-                f"{self._session.server} sent an invalid event in a watch of {self._kind.path}: "
-                f"{error}"
+                f"{self._session.server} sent an invalid event in a watch of {self._path}: {error}"
             ) from error
 
     async def _take_event(self, line: bytes, batches: Batches) -> None:
@@ -316,9 +322,7 @@ class Reflector:
             self._advance(_version_of(change, raw))
         elif event.type == "ERROR":
             status = read_status(raw)
-            raise refusal(
-                self._session.server, f"WATCH {self._kind.path}", status.code or 500, status
-            )
+            raise refusal(self._session.server, f"WATCH {self._path}", status.code or 500, status)
         elif event.type in (GONE, "BOOKMARK"):
             await self._take_mark(event.type, raw, batches)
 

@@ -49,7 +49,7 @@ def _typed(manifest: Manifest) -> Iterator[tuple[Field, Any]]:
     """Parts of the object, and the struct that each must fit."""
     yield manifest.root.at("metadata"), meta.ObjectMeta
     for kind in _WHOLE:
-        if (manifest.api_version, manifest.kind) == (kind.api_version, kind.name):
+        if manifest.kind == kind.name and manifest.api_version in kind.api_versions:
             yield manifest.root, kind.struct
     if manifest.group in _REPLICATED:
         yield manifest.root.at("spec"), Replicated

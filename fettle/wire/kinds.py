@@ -26,7 +26,10 @@ WireObject = (
 
 
 class Kind(NamedTuple):
-    """One kind: `group` is "" for the core group; `optional` kinds may be missing in a cluster."""
+    """One kind: `group` is "" for the core group; `optional` kinds may be missing in a cluster.
+
+    `older`: versions with the same fields, newest first, for clusters that do not serve `version`.
+    """
 
     name: str
     group: str
@@ -34,16 +37,23 @@ class Kind(NamedTuple):
     plural: str
     struct: type[WireObject]
     optional: bool = False
+    older: tuple[str, ...] = ()
 
     @property
     def api_version(self) -> str:
-        return f"{self.group}/{self.version}" if self.group else self.version
+        return self.api_versions[0]
 
     @property
-    def path(self) -> str:
-        """The URL path of the list over all namespaces."""
-        root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
-        return f"{root}/{self.plural}"
+    def api_versions(self) -> tuple[str, ...]:
+        """All that are read, the best first, each with its group."""
+        group = f"{self.group}/" if self.group else ""
+        return tuple(f"{group}{version}" for version in (self.version, *self.older))
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The URL path of the list over all namespaces, in each of `api_versions`."""
+        root = "/apis" if self.group else "/api"
+        return tuple(f"{root}/{version}/{self.plural}" for version in self.api_versions)
 
     @property
     def is_probed(self) -> bool:
@@ -79,7 +89,16 @@ TEMPLATE = Kind(
     resource.ResourceClaimTemplate,
     True,
 )
-TAINT_RULE = Kind("DeviceTaintRule", _DRA, "v1", "devicetaintrules", resource.DeviceTaintRule, True)
+TAINT_RULE = Kind(
+    "DeviceTaintRule",
+    _DRA,
+    "v1",
+    "devicetaintrules",
+    resource.DeviceTaintRule,
+    True,
+    ("v1beta2", "v1alpha3"),
+)
+"""In v1 since Kubernetes 1.37, in v1beta2 in 1.36, before only in v1alpha3."""
 POLICY = Kind(
     "DevicePolicy", "fettle.dev", "v1alpha1", "devicepolicies", policies.DevicePolicy, True
 )

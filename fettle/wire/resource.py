@@ -277,8 +277,9 @@ class ResourceClaimTemplate(Wire, frozen=True, kw_only=True):
     spec: ResourceClaimTemplateSpec
 
 
-class DeviceTaintSelector(Wire, frozen=True, kw_only=True):
-    """Each field is optional; `{}` selects every device."""
+class DeviceTaintSelector(Wire, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Each field is optional; `{}` selects every device. One that is not known (1.34 has two more)
+    would select fewer: such a rule cannot be read."""
 
     driver: str | None = None
     pool: str | None = None

@@ -182,6 +182,15 @@ async def test_an_object_of_another_version_is_bad_until_it_is_of_ours(tmp_path:
         await recorder.until(lambda r: r.names("ResourceSlice") == {"s"})
 
 
+async def test_an_object_of_an_older_version_with_the_same_fields_is_read(tmp_path: Path) -> None:
+    spec = {"deviceSelector": {"pool": "p"}, "taint": {"key": "k", "effect": "NoSchedule"}}
+    made = {"kind": "DeviceTaintRule", "metadata": {"name": "r"}, "spec": spec}
+    write(tmp_path / "a.yaml", {"apiVersion": "resource.k8s.io/v1beta2", **made})
+    async with serving(tmp_path) as (feed, recorder):
+        assert recorder.names("DeviceTaintRule") == {"r"}
+        assert not feed.problems
+
+
 async def test_a_malformed_object_is_bad_as_it_would_be_from_a_cluster(tmp_path: Path) -> None:
     spec = {"nodeName": "gpu-1", "driver": 7, "pool": {"name": "p"}}
     odd = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "spec": spec}

@@ -97,6 +97,20 @@ def test_what_a_rule_was_known_to_taint_is_not_known_any_more(fleet: Fleet) -> N
     assert (device.taints, device.health.state) == ((), State.HEALTHY)
 
 
+def test_a_rule_that_selects_by_what_is_not_known_taints_what_it_may_select_perhaps(
+    fleet: Fleet,
+) -> None:
+    spec = {
+        "deviceSelector": {"pool": "n", "selectors": [{"cel": {"expression": "false"}}]},
+        "taint": {"key": "k", "effect": "NoSchedule"},
+    }
+    fleet.take(kinds.TAINT_RULE, {"metadata": {"name": "r"}, "spec": spec})
+    found = doubts(fleet)
+    assert "DeviceTaintRule r cannot be read, and may taint" in found["n"][0]
+    assert not found["other"]
+    assert not fleet.view.nodes["n"].pools[0].devices[0].taints
+
+
 def test_what_a_slice_was_known_to_publish_is_not_known_any_more(fleet: Fleet) -> None:
     moved = slice_("other") | {"metadata": {"name": "n-slice"}}
     moved["spec"]["devices"] = 5

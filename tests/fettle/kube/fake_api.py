@@ -29,6 +29,7 @@ class Target(NamedTuple):
     plural: str
     namespace: str
     name: str
+    version: str
 
 
 class Asked(NamedTuple):
@@ -63,6 +64,7 @@ class FakeApi:
         self.answers_lost: set[str] = set()
         """Verbs that are done, and whose answer never comes."""
         self.unserved: set[str] = set()
+        """Plurals (`nodes`), and those of one version only (`v1/nodes`)."""
         self.forbidden: set[tuple[str, str]] = set()
         self.pages: set[str] = set()
         self.token: str | None = None
@@ -200,7 +202,7 @@ class FakeApi:
             return web.Response(status=429, text="too many requests", headers=headers)
         if self.token and request.headers.get("Authorization") != f"Bearer {self.token}":
             return _status(401, "Unauthorized", "Unauthorized")
-        if target.plural in self.unserved:
+        if self.unserved & {target.plural, f"{target.version}/{target.plural}"}:
             return web.Response(status=404, text="404 page not found\n")
         if (verb, target.plural) in self.forbidden:
             return _status(403, "Forbidden", _forbidden(verb, target))
@@ -314,9 +316,9 @@ async def fake_api() -> AsyncIterator[FakeApi]:
 def _target(path: str) -> Target | None:
     parts = path.strip("/").split("/")
     if parts[:2] == ["api", "v1"]:
-        group, rest = "", parts[2:]
+        group, version, rest = "", "v1", parts[2:]
     elif parts[0] == "apis" and len(parts) > 3:
-        group, rest = parts[1], parts[3:]
+        group, version, rest = parts[1], parts[2], parts[3:]
     else:
         return None
     namespace = ""
@@ -324,7 +326,7 @@ def _target(path: str) -> Target | None:
         namespace, rest = rest[1], rest[2:]
     if not rest or len(rest) > 2:
         return None
-    return Target(group, rest[0], namespace, rest[1] if len(rest) == 2 else "")
+    return Target(group, rest[0], namespace, rest[1] if len(rest) == 2 else "", version)
 
 
 def _verb(request: web.Request, target: Target) -> str:

@@ -304,11 +304,28 @@ async def test_a_kind_that_is_not_served_is_said_so_and_asked_for_again(
     async with following(session, kinds.TAINT_RULE, probe_s=0.05) as recorder:
         await recorder.until(lambda r: r.count(Unserved, "DeviceTaintRule") > 1)
         assert (
-            "does not serve DeviceTaintRule (resource.k8s.io/v1)"
-            in recorder.notes("DeviceTaintRule")[0]
+            "does not serve DeviceTaintRule (resource.k8s.io/v1, resource.k8s.io/v1beta2, "
+            "resource.k8s.io/v1alpha3)" in recorder.notes("DeviceTaintRule")[0]
         )
         api.unserved = set()
         await recorder.until(lambda r: "DeviceTaintRule" in r.synced)
+
+
+async def test_a_kind_is_read_in_the_version_that_is_served_also_after_an_upgrade(
+    api: FakeApi, session: Session
+) -> None:
+    rules = kinds.TAINT_RULE.plural
+    api.unserved = {f"v1/{rules}"}
+    taint = {"key": "k", "effect": "NoSchedule"}
+    api.put(rules, {"metadata": {"name": "old"}, "spec": {"taint": taint}})
+    async with following(session, kinds.TAINT_RULE) as recorder:
+        await recorder.until(lambda r: r.names("DeviceTaintRule") == {"old"})
+        assert [asked.target.version for asked in api.asked] == ["v1", "v1beta2"]
+        api.unserved = {f"v1beta2/{rules}"}
+        api.drop_watches()
+        api.put(rules, {"metadata": {"name": "new"}, "spec": {"taint": taint}})
+        await recorder.until(lambda r: r.names("DeviceTaintRule") == {"old", "new"})
+    assert recorder.notes("DeviceTaintRule") == []
 
 
 async def test_a_required_kind_that_is_not_served_is_lost(api: FakeApi, session: Session) -> None:
