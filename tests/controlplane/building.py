@@ -1,5 +1,6 @@
 """Builds the control plane's one binary with Go, once, into a cache folder outside the repository
-named by the hash of its sources. `python -m tests.controlplane.building` prints its path."""
+named by the hash of its sources. `python -m tests.controlplane.building` prints its path. With
+`FETTLE_KUBERNETES=v1.36.4` it is of that version: one of those with modules of their own."""
 
 from __future__ import annotations
 
@@ -15,18 +16,18 @@ from contextlib import contextmanager
 from pathlib import Path
 
 SOURCES = Path(__file__).parent / "go"
-VERSION = "v1.37.1"
+NEWEST = "v1.37.1"
+VERSION = os.environ.get("FETTLE_KUBERNETES") or NEWEST
 GO_ABSENT = (
     "Go not found: install Go 1.26 or later (https://go.dev/dl) to build the control plane "
     "that the tests run on"
 )
 
 _STAMP = "k8s.io/component-base/version"
-_LDFLAGS = f"-s -w -X {_STAMP}.gitVersion={VERSION} -X {_STAMP}.gitMajor=1 -X {_STAMP}.gitMinor=37"
 
 
 class BuildFailed(RuntimeError):
-    """Go is absent, or refused to build."""
+    """Go is absent, or refused to build, or there are no modules of this version."""
 
 
 def cache_folder() -> Path:
@@ -35,9 +36,27 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fettle"
 
 
+def minor(version: str = VERSION) -> int:
+    """37 of v1.37.1."""
+    return int(version.split(".")[1])
+
+
+def modules(sources: Path = SOURCES) -> Path:
+    """The version's go.mod; the sums are beside it."""
+    found = sources / ("go.mod" if VERSION == NEWEST else f"{VERSION}.mod")
+    if not found.exists():
+        others = ", ".join(sorted(file.stem for file in sources.glob("v*.mod")))
+        raise BuildFailed(
+            f"FETTLE_KUBERNETES={VERSION}: there are modules for {others} and {NEWEST} only "
+            f"in {sources}"
+        )
+    return found
+
+
 def sources_hash(sources: Path = SOURCES) -> str:
     digest = hashlib.sha256()
-    for file in [sources / "go.mod", sources / "go.sum", *sorted(sources.glob("*.go"))]:
+    modules_ = modules(sources)
+    for file in [modules_, modules_.with_suffix(".sum"), *sorted(sources.glob("*.go"))]:
         content = file.read_bytes()
         digest.update(f"{file.name}\n{len(content)}\n".encode())
         digest.update(content)
@@ -72,13 +91,15 @@ def _build_to(target: Path, go: str) -> None:
     print(f"building {target}: minutes with a cold Go cache", file=sys.stderr, flush=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix="building-") as folder:
         made = Path(folder) / target.name
+        stamp = f"-X {_STAMP}.gitVersion={VERSION} -X {_STAMP}.gitMajor=1"
         command = [
             go,
             "build",
             "-trimpath",
             "-buildvcs=false",
+            f"-modfile={modules().name}",
             "-ldflags",
-            _LDFLAGS,
+            f"-s -w {stamp} -X {_STAMP}.gitMinor={minor()}",
             "-o",
             str(made),
         ]

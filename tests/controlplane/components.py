@@ -8,8 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.controlplane import building
+
 SERVICE_RANGE = "10.96.0.0/16"
 ISSUER = "https://kubernetes.default.svc"
+
+
+RULES_API = "resource.k8s.io/v1" if building.minor() >= 37 else "resource.k8s.io/v1beta2"
+"""Of DeviceTaintRules, which are off by default before 1.37."""
+RULES = f"{RULES_API}/devicetaintrules"
+_GATES = "--feature-gates=DRADeviceTaintRules=true"
 
 
 @dataclass(frozen=True)
@@ -67,6 +75,8 @@ def api_server(ports: Ports, pki: Pki) -> list[str]:
         f"--service-account-issuer={ISSUER}",
         f"--service-account-key-file={pki.service_account_key}",
         f"--service-account-signing-key-file={pki.service_account_key}",
+        _GATES,
+        f"--runtime-config={RULES}=true",
         "--v=1",
     ]
 
@@ -98,6 +108,7 @@ def controller_manager(ports: Ports, pki: Pki, kubeconfig: Path) -> list[str]:
         # The default rate makes about 20 claims from templates a second.
         "--kube-api-qps=2000",
         "--kube-api-burst=2000",
+        _GATES,
         "--v=1",
     ]
 
@@ -107,6 +118,7 @@ def scheduler(ports: Ports, pki: Pki, configuration: Path) -> list[str]:
         "kube-scheduler",
         f"--config={configuration}",
         *_served_on_loopback(ports.scheduler, pki),
+        _GATES,
         "--v=2",
     ]
 

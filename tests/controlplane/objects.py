@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tests.controlplane.api import Object
+from tests.controlplane.components import RULES_API
 
 GPU = "nvidia.com/gpu"
 DRIVER = "gpu.nvidia.com"
@@ -232,7 +233,7 @@ def device_taint_rule(
     chosen = {"driver": driver, "pool": pool, "device": device}
     put = {"key": key, "effect": effect, "value": value}
     return {
-        "apiVersion": "resource.k8s.io/v1",
+        "apiVersion": RULES_API,
         "kind": "DeviceTaintRule",
         "metadata": {"name": name},
         "spec": {

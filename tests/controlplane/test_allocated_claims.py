@@ -106,7 +106,7 @@ async def test_a_claim_that_does_not_say_when_it_was_allocated_can_be_reserved_f
 ) -> None:
     await allocated(api, reserved, seconds=None)
     assert "was allocated without an allocationTimestamp" in await barred(api, fettle)
-    await waiting.refused(api, "p", saying="field cannot be modified once set")
+    await waiting.refused(api, "p", saying="status.allocation: Invalid value")
 
 
 async def test_a_claim_that_a_pod_names_twice_cannot_be_reserved_for_it(

@@ -48,6 +48,18 @@ def test_the_cache_is_named_by_the_sources(tmp_path: Path) -> None:
     assert building.sources_hash(copy) != building.sources_hash()
 
 
+def test_a_version_without_modules_is_refused_with_those_that_have_some() -> None:
+    command = [sys.executable, "-m", "tests.controlplane.building"]
+    env = {**os.environ, "FETTLE_KUBERNETES": "v1.2.3"}
+    built = subprocess.run(
+        command, cwd=REPOSITORY, env=env, capture_output=True, text=True, check=False
+    )
+    assert built.returncode == 1
+    assert (
+        "FETTLE_KUBERNETES=v1.2.3: there are modules for v1.36.4 and v1.37.1 only" in built.stderr
+    )
+
+
 @pytest.mark.usefixtures("no_go")
 def test_a_binary_built_before_needs_no_go() -> None:
     assert building.binary() is None

@@ -13,6 +13,7 @@ import pytest
 
 from tests.controlplane import objects, waiting
 from tests.controlplane.api import Api
+from tests.controlplane.components import RULES
 from tests.controlplane.conftest import StartFettle
 from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.fettle_process import FettleProcess
@@ -125,7 +126,7 @@ async def test_the_view_recovers_when_the_api_server_is_restarted(
     assert fettle.process.pid == pid
 
 
-@pytest.mark.parametrize("absent", ["resource.k8s.io/v1", "resource.k8s.io/v1/devicetaintrules"])
+@pytest.mark.parametrize("absent", ["resource.k8s.io/v1", RULES])
 async def test_what_a_cluster_does_not_serve_is_said_once_and_the_rest_works(
     control_plane: ControlPlane,
     api: Api,
@@ -133,7 +134,8 @@ async def test_what_a_cluster_does_not_serve_is_said_once_and_the_rest_works(
     start_fettle: StartFettle,
     absent: str,
 ) -> None:
-    await control_plane.restart_api_server(f"--runtime-config={absent}=false", kill=True)
+    off = f"--runtime-config={absent}=false,{RULES}=false"
+    await control_plane.restart_api_server(off, kill=True)
     await create_gpu_nodes(api, "w0", "w1")
     await fails(kubelet, "w0")
     fettle = await start_fettle("extender")
