@@ -4,18 +4,23 @@
 configurations, whose other fields it leaves as they are.
 """
 
+import asyncio
 import base64
 from typing import Annotated, Any
 
 import msgspec
+import structlog
 
 from certs import issuing
 from fettle.errors import CertificateError, NotFound
+from fettle.feeds.cluster import ClusterFeed
 from fettle.kube.decoding import decoded
 from fettle.kube.session import Session
+from fettle.wire.admission import WebhookConfiguration
+from fettle.wire.changes import Bad, Change, Contact, Gone, ListEnded, ListStarted, Lost, Put
+from fettle.wire.kinds import WEBHOOK_CONFIGURATIONS, Kind
 
-KINDS = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
-_ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+_LOG = structlog.get_logger(__name__)
 
 
 class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
@@ -79,40 +84,88 @@ class SecretStore:
 
 
 class Bundles:
-    """The caBundle of all webhooks in the two configurations of one name."""
+    """The caBundle of all webhooks in the two configurations of one name.
+
+    While `follow` runs they are watched; without a right to that, or while the watch is broken,
+    they are read whenever they are asked for. `turned` is set at the next change that is seen.
+    """
 
     def __init__(self, session: Session, name: str) -> None:
         self._session = session
-        self._name = name
+        self._kinds = [kind._replace(only=name) for kind in WEBHOOK_CONFIGURATIONS]
+        self._seen: dict[Kind, WebhookConfiguration | None] = {}
+        self._listed: set[Kind] = set()
+        self._lost: dict[Kind, str] = {}
+        self.turned = asyncio.Event()
+
+    async def follow(self) -> None:
+        """Never returns."""
+        await ClusterFeed(self._session, self._kinds).run(self)
 
     async def live(self) -> list[bytes]:
         """The caBundle (PEM) of each webhook entry; none where no configuration is installed."""
-        entries = [w for kind in KINDS for w in (await self._read(kind)).get("webhooks") or ()]
-        return [_bundle(entry) for entry in entries]
+        found = [await self._read(kind) for kind in self._kinds]
+        return [_bundle(entry) for one in found if one for entry in one.webhooks or ()]
 
     async def publish(self, bundle: bytes) -> int:
         """Write it wherever it is not there yet; how many configurations were changed."""
         changed = 0
-        for kind in KINDS:
-            configuration = await self._read(kind)
-            webhooks = configuration.get("webhooks") or []
-            if all(_same(_bundle(entry), bundle) for entry in webhooks):
+        for kind in self._kinds:
+            found = await self._read(kind)
+            if found is None or all(_same(_bundle(e), bundle) for e in found.webhooks or ()):
                 continue
-            encoded = base64.b64encode(bundle).decode()
-            for entry in webhooks:
-                entry["clientConfig"]["caBundle"] = encoded
-            version = configuration["metadata"]["resourceVersion"]
+            webhooks = [_trusting(entry, bundle) for entry in found.webhooks or ()]
+            version = found.metadata.resource_version
             patch = {"metadata": {"resourceVersion": version}, "webhooks": webhooks}
-            await self._session.patch(f"{_ADMISSION}/{kind}/{self._name}", patch)
+            written = await self._session.patch(f"{kind.path}/{kind.only}", patch)
+            self._seen[kind] = _configuration(kind, written)
             changed += 1
         return changed
 
-    async def _read(self, kind: str) -> dict[str, Any]:
+    async def send(self, changes: list[Change]) -> None:
+        """As the sink of the watches."""
+        for change in changes:
+            self._take(change)
+            if isinstance(change, Put | Gone | ListEnded):
+                self.turned.set()
+                self.turned = asyncio.Event()
+
+    def _take(self, change: Change) -> None:
+        kind = change.kind
+        match change:
+            case ListStarted() | Bad():
+                self._listed.discard(kind)
+                self._seen[kind] = None
+            case Put(object=WebhookConfiguration() as found):
+                self._seen[kind] = found
+            case Gone():
+                self._seen[kind] = None
+            case Lost(note=why):
+                if self._lost.get(kind) != why:
+                    _LOG.warning("webhook configuration polled", of=kind.name, reason=why)
+                self._lost[kind] = why
+            case ListEnded():
+                self._listed.add(kind)
+            case Contact():
+                self._lost.pop(kind, None)
+
+    async def _read(self, kind: Kind) -> WebhookConfiguration | None:
+        if kind in self._listed and kind not in self._lost:
+            return self._seen[kind]
         try:
-            raw = await self._session.get(f"{_ADMISSION}/{kind}/{self._name}")
+            raw = await self._session.get(f"{kind.path}/{kind.only}")
         except NotFound:
-            return {}
-        return decoded(raw, dict[str, Any], f"{kind} {self._name}")
+            return None
+        return _configuration(kind, raw)
+
+
+def _configuration(kind: Kind, raw: bytes) -> WebhookConfiguration:
+    return decoded(raw, WebhookConfiguration, f"{kind.name} {kind.only}")
+
+
+def _trusting(entry: dict[str, Any], bundle: bytes) -> dict[str, Any]:
+    encoded = base64.b64encode(bundle).decode()
+    return {**entry, "clientConfig": {**entry["clientConfig"], "caBundle": encoded}}
 
 
 def _bundle(entry: dict[str, Any]) -> bytes:

@@ -7,6 +7,7 @@ extender's is for people to give to kube-scheduler, and stays for ten years.
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 
 import structlog
@@ -26,7 +27,8 @@ from fettle.settings import Settings
 _LOG = structlog.get_logger(__name__)
 
 BUNDLE_POLL_S = 2.0
-"""How soon a webhook configuration that was just applied gets its caBundle."""
+"""How soon a webhook configuration that was just applied gets its caBundle where it cannot be
+watched, and how soon what failed is tried again."""
 LEASE = "fettle-certificates"
 
 
@@ -126,6 +128,7 @@ class SelfSignedWebhook:
         async def keep() -> None:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._signing.keep(serving.swap))
+                tasks.create_task(self._bundles.follow())
                 tasks.create_task(self._keep_checking())
                 tasks.create_task(
                     lead(
@@ -155,6 +158,7 @@ class SelfSignedWebhook:
         bundle: bytes | None = None
         said = ""
         while True:
+            turned = self._bundles.turned
             try:
                 if time.monotonic() - turned_at >= POLL_S or bundle is None:
                     live = set(await self._bundles.live())
@@ -168,12 +172,13 @@ class SelfSignedWebhook:
                 if str(error) != said:
                     _LOG.warning("caBundle not maintained", reason=str(error))
                 said = str(error)
-            await asyncio.sleep(BUNDLE_POLL_S)
+            await _set_or_time(turned)
 
     async def _keep_checking(self) -> None:
         while True:
+            turned = self._bundles.turned
             await self._check()
-            await asyncio.sleep(BUNDLE_POLL_S)
+            await _set_or_time(turned)
 
     async def _check(self) -> None:
         """Whether the API server would accept the certificate that is served."""
@@ -183,6 +188,12 @@ class SelfSignedWebhook:
             live = []  # cannot be told; the API server cannot call us now either
         rejections = [why for bundle in live if (why := self._signing.rejection(bundle))]
         self._rejection = f"webhook: {rejections[0]}" if rejections else ""
+
+
+async def _set_or_time(turned: asyncio.Event) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(BUNDLE_POLL_S):
+            await turned.wait()
 
 
 def _lapsed(listener: str, serving: Serving, signing: SelfSigning, now_s: float) -> str:

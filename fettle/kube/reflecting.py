@@ -120,7 +120,7 @@ class Reflector:
         self._silence_s = silence_s
         self._probe_s = probe_s
         self._events = Events(kind)
-        self._path = kind.paths[0]
+        self._path = kind.path
         self._not_served = 0  # answers in a row, each about the next of the kind's paths
         self._version = ""  # the resourceVersion to resume from; "": list first
         self._listing = False
@@ -215,7 +215,7 @@ class Reflector:
         await self._sink.send([ListEnded(self._kind)])
 
     async def _page(self, after: str) -> _Page:
-        parameters: dict[str, str | int | bool] = {"limit": PAGE}
+        parameters: dict[str, str | int | bool] = {"limit": PAGE, **self._kind.selection}
         if after:
             parameters["continue"] = after
         body = await self._session.get(self._path, parameters, timeout_s=60.0)
@@ -258,6 +258,7 @@ class Reflector:
             "watch": True,
             "allowWatchBookmarks": True,
             "timeoutSeconds": random.randint(*_WATCH_S),  # noqa: S311 (jitter is no secret)
+            **self._kind.selection,
         }
         if self._listing:
             return parameters | {

@@ -7,7 +7,7 @@ import msgspec
 
 from fettle import choices
 from fettle.errors import BadInput
-from fettle.wire import core, lenient, nvidia, policies, resource
+from fettle.wire import admission, core, lenient, nvidia, policies, resource
 from fettle.wire.probing import probe
 
 WireObject = (
@@ -22,6 +22,7 @@ WireObject = (
     | policies.DevicePolicy
     | core.ResourceQuota
     | nvidia.ComputeDomain
+    | admission.WebhookConfiguration
 )
 
 
@@ -29,6 +30,7 @@ class Kind(NamedTuple):
     """One kind: `group` is "" for the core group; `optional` kinds may be missing in a cluster.
 
     `older`: versions with the same fields, newest first, for clusters that do not serve `version`.
+    `only`: the name of the one object that is read, "" for all.
     """
 
     name: str
@@ -38,6 +40,7 @@ class Kind(NamedTuple):
     struct: type[WireObject]
     optional: bool = False
     older: tuple[str, ...] = ()
+    only: str = ""
 
     @property
     def api_version(self) -> str:
@@ -50,10 +53,20 @@ class Kind(NamedTuple):
         return tuple(f"{group}{version}" for version in (self.version, *self.older))
 
     @property
+    def path(self) -> str:
+        """The URL path of the list over all namespaces."""
+        return self.paths[0]
+
+    @property
     def paths(self) -> tuple[str, ...]:
-        """The URL path of the list over all namespaces, in each of `api_versions`."""
+        """`path` in each of `api_versions`."""
         root = "/apis" if self.group else "/api"
         return tuple(f"{root}/{version}/{self.plural}" for version in self.api_versions)
+
+    @property
+    def selection(self) -> dict[str, str]:
+        """What a list or a watch asks for besides."""
+        return {"fieldSelector": f"metadata.name={self.only}"} if self.only else {}
 
     @property
     def is_probed(self) -> bool:
@@ -115,10 +128,18 @@ ON_DEMAND = (QUOTA, COMPUTE_DOMAIN)
 """Read where the settings ask for it: single lint rules need them, and each needs a right of its
 own. Nothing waits for them."""
 
+_ADMISSION = "admissionregistration.k8s.io"
+WEBHOOK_CONFIGURATIONS = tuple(
+    Kind(name, _ADMISSION, "v1", f"{name.lower()}s", admission.WebhookConfiguration)
+    for name in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+)
+"""Those of our own are kept up to date; they are no part of a view."""
+
 BY_NAME = {kind.name: kind for kind in (*KINDS, *ON_DEMAND)}
 
 _DECODERS: dict[str, Any] = {
-    kind.name: msgspec.json.Decoder(kind.struct, strict=False) for kind in BY_NAME.values()
+    kind.name: msgspec.json.Decoder(kind.struct, strict=False)
+    for kind in (*BY_NAME.values(), *WEBHOOK_CONFIGURATIONS)
 }
 
 

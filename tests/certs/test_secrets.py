@@ -1,19 +1,25 @@
 """The Secret and the webhook configurations, as an API server has them."""
 
+import asyncio
 import base64
+import contextlib
 import time
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from certs import issuing
-from certs.secrets import KINDS, Bundles, SecretStore
+from certs.secrets import Bundles, SecretStore
 from fettle.errors import ClusterError
 from fettle.kube.session import Session
+from fettle.wire.kinds import WEBHOOK_CONFIGURATIONS
 from tests.fettle.kube.fake_api import FakeApi
 
 NAME = "fettle-webhook-ca"
-HOOKS = "mutatingwebhookconfigurations"
+HOOKS = "MutatingWebhookConfiguration"
+PLURALS = [kind.plural for kind in WEBHOOK_CONFIGURATIONS]
 
 
 @pytest.fixture
@@ -72,7 +78,7 @@ async def test_a_proxys_page_is_no_webhook_configuration(api: FakeApi, session: 
 
 def configured(api: FakeApi, *bundles: bytes | None) -> None:
     """Both configurations, each with a webhook entry for each of these caBundles."""
-    for kind in KINDS:
+    for kind in PLURALS:
         entries = [
             {"name": f"w{i}", "clientConfig": _calling(bundle)} for i, bundle in enumerate(bundles)
         ]
@@ -101,13 +107,114 @@ async def test_a_bundle_that_is_not_ours_is_replaced_in_every_entry(
 ) -> None:
     configured(api, *found)
     bundles = Bundles(session, "fettle")
-    assert await bundles.publish(OURS) == len(KINDS)
-    assert await bundles.live() == [OURS] * len(found) * len(KINDS)
-    (entry, *_) = api.objects[KINDS[0]]["fettle"]["webhooks"]
+    assert await bundles.publish(OURS) == len(PLURALS)
+    assert await bundles.live() == [OURS] * len(found) * len(PLURALS)
+    (entry, *_) = api.objects[PLURALS[0]]["fettle"]["webhooks"]
     assert entry["clientConfig"]["service"]["name"] == "fettle-webhook"
 
 
 async def test_a_bundle_that_is_ours_is_not_written_again(api: FakeApi, session: Session) -> None:
     configured(api, b"# a comment\n" + OURS, OURS)
     assert await Bundles(session, "fettle").publish(OURS) == 0
-    assert "patch" not in api.verbs(KINDS[0])
+    assert "patch" not in api.verbs(PLURALS[0])
+
+
+@contextlib.asynccontextmanager
+async def followed(bundles: Bundles) -> AsyncIterator[None]:
+    task = asyncio.create_task(bundles.follow())
+    try:
+        yield
+        assert not task.done()
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+async def until_live(bundles: Bundles, expected: list[bytes]) -> None:
+    async with asyncio.timeout(20):
+        while await bundles.live() != expected:
+            await asyncio.sleep(0.01)
+
+
+async def reads(api: FakeApi, bundles: Bundles) -> bool:
+    before = len(api.asked)
+    await bundles.live()
+    return any(asked.verb == "get" for asked in api.asked[before:])
+
+
+async def until_reads(api: FakeApi, bundles: Bundles, expected: bool) -> None:
+    async with asyncio.timeout(20):
+        while await reads(api, bundles) is not expected:
+            await asyncio.sleep(0.01)
+
+
+async def until_unknown(bundles: Bundles) -> None:
+    async with asyncio.timeout(20):
+        with contextlib.suppress(ClusterError):
+            while True:
+                await bundles.live()
+                await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("watch_list", [True, False])
+async def test_what_is_watched_by_name_need_not_be_read(
+    api: FakeApi, session: Session, watch_list: bool
+) -> None:
+    api.watch_list = watch_list
+    configured(api, FOREIGN)
+    bundles = Bundles(session, "fettle")
+    async with followed(bundles):
+        await until_reads(api, bundles, False)
+        assert await bundles.live() == [FOREIGN] * len(PLURALS)
+        asked = [a.query["fieldSelector"] for a in api.asked if a.verb in ("list", "watch")]
+        assert set(asked) == {"metadata.name=fettle"}
+        turned = bundles.turned
+        configured(api, OURS)
+        await asyncio.wait_for(turned.wait(), 20)
+        await until_live(bundles, [OURS] * len(PLURALS))
+        api.remove(PLURALS[0], "fettle")
+        await until_live(bundles, [OURS])
+        assert not await reads(api, bundles)
+
+
+async def test_what_was_just_written_is_not_written_again_before_the_watch_shows_it(
+    api: FakeApi, session: Session
+) -> None:
+    configured(api, None)
+    bundles = Bundles(session, "fettle")
+    async with followed(bundles):
+        await until_reads(api, bundles, False)
+        api.silent = True
+        assert await bundles.publish(OURS) == len(PLURALS)
+        assert await bundles.publish(OURS) == 0
+
+
+async def test_while_it_cannot_be_watched_it_is_read_each_time(
+    api: FakeApi, session: Session
+) -> None:
+    configured(api, FOREIGN)
+    bundles = Bundles(session, "fettle")
+    async with followed(bundles):
+        await until_reads(api, bundles, False)
+        await api.stop()
+        await until_unknown(bundles)
+        await api.start()
+        await until_reads(api, bundles, False)
+
+
+async def test_without_the_right_to_watch_what_to_grant_is_said_once(
+    api: FakeApi, session: Session
+) -> None:
+    api.forbidden = {("watch", plural) for plural in PLURALS}
+    configured(api, FOREIGN)
+    bundles = Bundles(session, "fettle")
+    with capture_logs() as logs:
+        async with followed(bundles), asyncio.timeout(20):
+            while api.verbs(PLURALS[0]).count("watch") < 4:
+                await asyncio.sleep(0.01)
+            assert await reads(api, bundles)
+            assert await bundles.publish(OURS) == len(PLURALS)
+            assert await bundles.live() == [OURS] * len(PLURALS)
+    said = [entry["reason"] for entry in logs]
+    assert len(said) == len(PLURALS)
+    assert all("grant the verbs" in one and '"watch"' in one for one in said)

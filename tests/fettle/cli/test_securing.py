@@ -12,7 +12,6 @@ import pytest
 from cryptography import x509
 
 from certs import issuing, rotating
-from certs.secrets import KINDS
 from fettle.cli import certificates, secured, securing
 from fettle.cli.listening import Address, parse
 from fettle.cli.secured import Secured
@@ -20,10 +19,12 @@ from fettle.cli.self_signed import SelfSignedExtender, SelfSignedWebhook
 from fettle.errors import CertificateError, ClusterError, SettingsError
 from fettle.kube.session import Session
 from fettle.settings import Settings
+from fettle.wire.kinds import WEBHOOK_CONFIGURATIONS
 from tests.certs.replicas import Clock
 from tests.fettle.kube.fake_api import FakeApi
 
 SECRET = "fettle-system/fettle-extender-ca"
+PLURALS = [kind.plural for kind in WEBHOOK_CONFIGURATIONS]
 ANYWHERE, LOOPBACK = parse(":8088", "--extender-listen"), parse("127.0.0.1:8088", "")
 
 
@@ -214,12 +215,12 @@ async def test_who_writes_the_ca_bundle_is_accepted_from_then_on(
 ) -> None:
     monkeypatch.setattr("fettle.cli.self_signed.BUNDLE_POLL_S", 3600)
     service = {"name": "fettle-webhook", "namespace": "fettle-system"}
-    for kind in KINDS:
+    for kind in PLURALS:
         entry = {"name": "w", "clientConfig": {"service": service}}
         api.put(kind, {"metadata": {"name": "fettle"}, "webhooks": [entry]})
 
     def trusted() -> bool:
-        entries = [api.objects[kind]["fettle"]["webhooks"][0] for kind in KINDS]
+        entries = [api.objects[kind]["fettle"]["webhooks"][0] for kind in PLURALS]
         return all("caBundle" in entry["clientConfig"] for entry in entries)
 
     served = await securing.webhook(ANYWHERE, self_signed(clients), session)
