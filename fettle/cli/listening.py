@@ -82,7 +82,7 @@ class Listener(ABC):
     async def start(self) -> None:
         """Listen; raises SettingsError where the address cannot be used."""
         try:
-            await self._open()
+            bound = await self._open()
         except OSError as error:
             await self.stop()
             raise SettingsError(
@@ -90,15 +90,16 @@ class Listener(ABC):
                 f"{_reason(error).lower()}; set another address with --{self.name}-listen"
             ) from error
         scheme = "http" if self.context is None else "https"
-        _LOG.info("listening", what=self.name, url=f"{scheme}://{self.address}")
+        for address in [self.address] if self.address.port else bound:
+            _LOG.info("listening", what=self.name, url=f"{scheme}://{address}")
 
     @abstractmethod
     async def stop(self) -> None:
         """Take no new connections, let those under way finish."""
 
     @abstractmethod
-    async def _open(self) -> None:
-        """Raises OSError where the address cannot be used."""
+    async def _open(self) -> list[Address]:
+        """That of each socket; raises OSError where the address cannot be used."""
 
 
 class _NotMalformed(logging.Filter):
@@ -128,7 +129,7 @@ class AppListener(Listener):
             app, keepalive_timeout=KEEPALIVE_S, access_log=None, shutdown_timeout=DRAIN_S / 2
         )
 
-    async def _open(self) -> None:
+    async def _open(self) -> list[Address]:
         await self._runner.setup()
         await web.TCPSite(
             self._runner,
@@ -137,6 +138,7 @@ class AppListener(Listener):
             ssl_context=self.context,
             backlog=BACKLOG,
         ).start()
+        return [Address(*name[:2]) for name in self._runner.addresses]
 
     async def stop(self) -> None:
         self._stopping = True
@@ -168,7 +170,7 @@ class ExtenderListener(Listener):
         self._connections = connections
         self._server: asyncio.Server | None = None
 
-    async def _open(self) -> None:
+    async def _open(self) -> list[Address]:
         self._server = await asyncio.get_running_loop().create_server(
             self._connections,
             self.address.bound,
@@ -179,6 +181,7 @@ class ExtenderListener(Listener):
         if self.address.loopback:
             for listening in self._server.sockets:
                 _unpaced(listening)
+        return [Address(*listening.getsockname()[:2]) for listening in self._server.sockets]
 
     async def stop(self) -> None:
         if self._server is not None:

@@ -12,6 +12,7 @@ from types import ModuleType
 import pytest
 import uvloop
 from aiohttp import ClientSession, web
+from structlog.testing import capture_logs
 
 from extender.connections import Answer, Connection, Connections
 from fettle.cli import listening
@@ -119,6 +120,28 @@ def test_a_port_without_a_host_is_listened_on_by_ipv4_and_ipv6(
             await listener.stop()
 
     assert loop.run(reached()) == answering
+
+
+@pytest.mark.parametrize("make", [_extender, _webhook])
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", ""])
+@pytest.mark.parametrize("loop", [asyncio, uvloop])
+def test_where_any_port_will_do_the_one_that_was_taken_is_said(
+    make: Callable[[Address], Listener], host: str, loop: ModuleType
+) -> None:
+    async def urls() -> list[str]:
+        listener = make(parse(f"{host}:0", "--flag"))
+        with capture_logs() as logs:
+            await listener.start()
+        try:
+            said: list[str] = [entry["url"] for entry in logs if entry["event"] == "listening"]
+            for url in said:
+                address = parse(url.removeprefix("http://"), "--flag")
+                assert await _answers(address.host, address.port), url
+            return said
+        finally:
+            await listener.stop()
+
+    assert loop.run(urls())
 
 
 async def test_a_caller_over_ipv4_is_seen_by_its_ipv4_address() -> None:
