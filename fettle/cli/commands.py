@@ -120,6 +120,16 @@ def _pod_name(_context: click.Context, _parameter: click.Parameter, given: str) 
     return given
 
 
+def _pod_or_policy(_context: click.Context, _parameter: click.Parameter, given: str) -> str:
+    parts = given.split("/")
+    if len(parts) > 2 or not all(parts):
+        raise click.BadParameter(
+            f"{given!r}: write NAMESPACE/POD for the policy of a pod, or NAME for a policy by its "
+            "name, such as training"
+        )
+    return given
+
+
 @explain.command()
 @click.argument("name", metavar="NAMESPACE/NAME", callback=_pod_name)
 @_SERVER
@@ -132,7 +142,7 @@ def pod(name: str, server: str, output: str) -> None:
 
 
 @explain.command()
-@click.argument("name", metavar="NAMESPACE/POD | NAME")
+@click.argument("name", metavar="NAMESPACE/POD | NAME", callback=_pod_or_policy)
 @_SERVER
 @_OUTPUT
 def policy(name: str, server: str, output: str) -> None:

@@ -7,7 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+from click.testing import CliRunner
+
 from fettle.cli.asking import fetch
+from fettle.cli.commands import main
 from fettle.cli.demo.served import Served
 
 STRICT = """
@@ -99,3 +103,10 @@ def test_a_requirement_that_does_not_compile_is_said(served: Served, snapshot: P
     assert "placement.requires[0] is ignored: it does not compile" in told
     assert "lables" in told
     assert "zone a" in told
+
+
+@pytest.mark.parametrize("name", ["a/b/c", "/x", "x/", "/", ""])
+def test_what_is_neither_a_pod_nor_a_policy_is_an_error_of_usage(name: str) -> None:
+    said = CliRunner().invoke(main, ["explain", "policy", name, "--server", "http://127.0.0.1:1"])
+    assert said.exit_code == 2
+    assert f"{name!r}: write NAMESPACE/POD" in said.output
