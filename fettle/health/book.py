@@ -38,16 +38,19 @@ class HealthBook:
         """The messenger is gone; what it said fades, or is clear where its silence says so."""
         return self._ledger.vanish(reporter, now)
 
-    def forget(self, subjects: Collection[Subject], now: float) -> None:
+    def forget(
+        self, subjects: Collection[Subject], now: float, since: float = float("-inf")
+    ) -> None:
         """These subjects are gone, or are others now; a node takes its device-plugin units along.
 
         What messengers that are still there say of one counts when it is asked about again, and so
         does nothing else: as after a restart. What fades meanwhile, or was latched by a messenger
         that is gone, is let go by a sweep, so that a subject which never comes back costs nothing.
+        Events from before `since` befell another of that name.
         """
         gone = {subject for subject in subjects if subject in self._memory}
         for subject in subjects:
-            if known := self._ledger.forget(subject, now):
+            if known := self._ledger.forget(subject, now, since):
                 gone |= {subject, *known}
         if gone:
             for judged in [k for k, m in self._memory.items() if not gone.isdisjoint(m.subjects)]:

@@ -83,10 +83,11 @@ class Ledger:
             self._keep(known)
         return self._changed
 
-    def forget(self, subject: Subject, now: float) -> set[Subject]:
+    def forget(self, subject: Subject, now: float, since: float = float("-inf")) -> set[Subject]:
         """The subject is gone, a node with its units; returns those of which anything was known.
 
-        What reporters that are still there say is kept for its return.
+        What reporters that are still there say is kept for its return, but for events from before
+        `since`.
         """
         gone: set[Subject] = set()
         if self.knows(subject) or subject in self._eased:
@@ -101,7 +102,9 @@ class Ledger:
                     self._withdraw(self._reporters[name], said)
                     self._keep(self._reporters[name])
             for event in self._events.of(one).values():
-                if not fading.starting(event, now).is_negligible(now):
+                if event.observed_at >= since and not fading.starting(event, now).is_negligible(
+                    now
+                ):
                     self._fade(event, now)
             if isinstance(one, UnitId) and self.knows(one):
                 self._units[one.node].add(one)

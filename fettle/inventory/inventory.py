@@ -20,13 +20,14 @@ from fettle.inventory.nodes import Nodes
 from fettle.inventory.pools import PoolId, pool_of
 from fettle.inventory.quarantine import Quarantine
 from fettle.inventory.stores import Stores, equal
-from fettle.model import DeviceId, NodeId, Subject
+from fettle.model import DeviceId, Evidence, NodeId, Subject
+from fettle.model import Kind as EvidenceKind
 from fettle.slicing import pause
 from fettle.view import View
 from fettle.wire import core, kinds, resource
 from fettle.wire.changes import Bad, Pools
 from fettle.wire.kinds import Kind, WireObject
-from fettle.wire.meta import ObjectMeta
+from fettle.wire.meta import ObjectMeta, unix_s
 from fettle.wire.salvaging import completed
 
 
@@ -183,7 +184,7 @@ class Inventory:
         name = new.metadata.name
         self._nodes.dirty.add(name)
         if old is None:
-            self._book.forget({NodeId(name)}, now)
+            self._book.forget({NodeId(name)}, now, self._since(name, now))
         elif _replaced(old, new):
             self._forget_node(name, now)
         report = gathering.of_node(new, self._rules, now)
@@ -271,8 +272,15 @@ class Inventory:
         return not pod.terminal
 
     def _report_pod(self, pod: core.Pod, before: core.Pod | None, now: float) -> None:
-        known_claims = self._stores.claims.get
-        self._report(gathering.of_pod(pod, now, known_claims, self._rules, before), now)
+        said = gathering.of_pod(pod, now, self._stores.claims.get, self._rules, before)
+        evidence = tuple(e for e in said.evidence if not self._is_of_another(e, now))
+        self._report(said._replace(evidence=evidence), now)
+
+    def _is_of_another(self, said: Evidence, now: float) -> bool:
+        """Whether it is an event that befell an earlier node of the same name, or a unit of it."""
+        if said.kind is not EvidenceKind.DECAYING or isinstance(said.subject, DeviceId):
+            return False
+        return said.observed_at < self._since(said.subject.node, now)
 
     def _report_pods(self, claim: str, now: float) -> None:
         """Which devices a pod means, its claim may be the only one to say."""
@@ -328,7 +336,17 @@ class Inventory:
     def _forget_node(self, name: str, now: float) -> None:
         """It was deleted, and what it said with it; what others say waits for its return."""
         self._book.vanish(f"{kinds.NODE.name} {name}", now)
-        self._book.forget({NodeId(name)}, now)
+        self._book.forget({NodeId(name)}, now, self._since(name, now))
+
+    def _since(self, name: str, now: float) -> float:
+        """What befell a node of this name before then, befell another: one that was deleted.
+
+        Only what is clearly before. Times of the API are whole seconds; and what was seen to happen
+        since the Node came is its own, even where our clock is behind the API server's.
+        """
+        node = self._stores.nodes.get(name)
+        created = node.metadata.creation_timestamp if node is not None else None
+        return min(unix_s(created, 0.0) - _GRANULARITY_S, now)
 
     def _take(self, effect: Effect, now: float) -> None:
         self._nodes.soil_pool(effect.pool, effect.nodes)
@@ -380,3 +398,4 @@ def _replaced(old: core.Node, new: core.Node) -> bool:
 
 
 _QUARANTINED = "quarantined"
+_GRANULARITY_S = 1.0

@@ -1,5 +1,8 @@
 """Nodes and devices that go and come back, and what others say of them meanwhile."""
 
+from datetime import UTC, datetime
+
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -53,6 +56,93 @@ def test_refusals_of_pods_that_are_still_there_count_again_with_their_node(fleet
     fleet.look()
     again = replaced(fleet, node()).nodes["n"].health
     assert again.score == 0.2  # those of pods that are gone went with the node
+
+
+def registered(fleet: Fleet, after_s: float, uid: str = "two") -> Raw:
+    """A node, by the API server's clock."""
+    at = datetime.fromtimestamp(fleet.now + after_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    made: Raw = node(creationTimestamp=at, uid=uid)
+    return made
+
+
+def ended_ill(name: str = "ended") -> Raw:
+    """A pod that was already over when it was first seen; its last word is of a sick unit."""
+    pod = unit_said_ill(name)
+    over = {"type": "Ready", "status": "False", "lastTransitionTime": "1970-01-12T13:46:40Z"}
+    pod["status"] |= {"phase": "Failed", "conditions": [over]}
+    return pod
+
+
+@pytest.mark.parametrize("deleted", [True, False], ids=["deleted", "replaced"])
+def test_events_from_before_a_node_was_made_anew_are_another_nodes(
+    fleet: Fleet, deleted: bool
+) -> None:
+    fleet.put(kinds.NODE, registered(fleet, -3600, "one"))
+    for raw in (refused(), refused("too"), ended_ill()):
+        fleet.put(kinds.POD, raw)
+    before = fleet.look()
+    assert before.nodes["n"].health.score < 0.9
+    assert units(before)["GPU-1"].score < 0.9
+    if deleted:
+        fleet.inventory.remove(kinds.NODE, "n", fleet.now)
+        fleet.look()
+    made = registered(fleet, 60)
+    fleet.now += 61
+    fleet.put(kinds.NODE, made)
+    view = fleet.look()
+    assert view.nodes["n"].health.score == 1.0
+    assert units(view) == {}
+    again = refused()
+    again["metadata"]["labels"] = {"any": "change"}
+    fleet.put(kinds.POD, again)
+    assert fleet.look().nodes["n"].health.score == 1.0
+    later = refused("later")
+    later["status"]["startTime"] = made["metadata"]["creationTimestamp"]
+    fleet.put(kinds.POD, later)
+    assert fleet.look().nodes["n"].health.score < 0.9
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_events_from_before_a_node_are_another_nodes_in_whatever_order_they_are_read(
+    fleet: Fleet, order: int
+) -> None:
+    made = registered(fleet, 60)
+    fleet.now += 61
+    for kind, raw in [(kinds.NODE, made), (kinds.POD, refused()), (kinds.POD, ended_ill())][
+        ::order
+    ]:
+        fleet.put(kind, raw)
+    view = fleet.look()
+    assert view.nodes["n"].health.score == 1.0
+    assert units(view) == {}
+
+
+def test_an_event_of_the_second_in_which_its_node_was_made_counts(fleet: Fleet) -> None:
+    made = registered(fleet, 1)
+    fleet.now += 10
+    fleet.put(kinds.NODE, made)
+    fleet.put(kinds.POD, refused())
+    assert fleet.look().nodes["n"].health.score < 0.9
+
+
+def test_what_is_seen_to_happen_counts_though_our_clock_is_behind(fleet: Fleet) -> None:
+    pending = b.gpu_pod(name="refused")
+    pending["status"] = {"phase": "Pending"}
+    fleet.put(kinds.POD, pending)
+    fleet.put(kinds.NODE, registered(fleet, 3600))
+    fleet.put(kinds.POD, refused())
+    assert fleet.look().nodes["n"].health.score < 0.9
+
+
+def test_what_a_running_pod_says_is_of_the_node_as_it_is(fleet: Fleet) -> None:
+    """The kubelet of the new node goes on with the pods that are bound to its name."""
+    fleet.put(kinds.NODE, registered(fleet, -3600, "one"))
+    fleet.put(kinds.POD, unit_said_ill())
+    before = units(fleet.look())
+    made = registered(fleet, 60)
+    fleet.now += 61
+    fleet.put(kinds.NODE, made)
+    assert units(fleet.look())["GPU-1"].state is before["GPU-1"].state is State.UNHEALTHY
 
 
 def test_what_a_node_said_of_itself_is_gone_with_it(fleet: Fleet) -> None:
