@@ -20,6 +20,12 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built
 
 
+@pytest.fixture(autouse=True)
+def no_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the sources would be found instead of what is installed."""
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+
+
 def test_it_holds_the_data_and_no_tests(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert "fettle/evidence/rules/conditions.yaml" in names
