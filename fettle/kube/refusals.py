@@ -10,7 +10,7 @@ from fettle import errors
 
 _LONGEST = 400
 
-_FOLLOWING = 'the verbs "get", "list" and "watch"'
+_FOLLOWING = 'the verbs "list" and "watch"'
 """What it takes to follow a resource; the server names only the one that it refused."""
 _FORBIDDEN = re.compile(
     r'[Uu]ser "(?P<user>[^"]*)" cannot (?P<verb>\S+) '

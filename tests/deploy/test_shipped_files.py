@@ -68,7 +68,7 @@ def test_webhooks_fail_open_in_time_and_leave_our_own_namespace_alone() -> None:
 def test_every_right_is_for_something_fettle_reads_or_writes() -> None:
     roles = [
         d
-        for path in sorted((DEPLOY / "rbac").glob("*.yaml"))
+        for path in sorted((DEPLOY / "rbac").rglob("*.yaml"))
         for d in yaml.safe_load_all(path.read_text())
         if d and d["kind"] in ("Role", "ClusterRole")
     ]
@@ -79,7 +79,12 @@ def test_every_right_is_for_something_fettle_reads_or_writes() -> None:
             assert "*" not in rule.get("resources", [])
     cluster_wide = [r for role in roles if role["kind"] == "ClusterRole" for r in role["rules"]]
     written = [r for r in cluster_wide if set(r["verbs"]) - {"get", "list", "watch"}]
-    (events,) = [rule for rule in written if not rule.get("resourceNames")]
+    read = [set(r["verbs"]) for r in cluster_wide if r not in written]
+    assert read
+    assert all(verbs == {"list", "watch"} for verbs in read)
+    events, waking = [rule for rule in written if not rule.get("resourceNames")]
+    assert waking["resources"] == ["nodes"]  # optional
+    assert set(waking["verbs"]) == {"patch"}
     assert events["apiGroups"] == ["events.k8s.io"]
     assert events["resources"] == ["events"]
     assert set(events["verbs"]) == {"create", "patch"}

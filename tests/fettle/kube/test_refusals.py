@@ -61,7 +61,7 @@ def forbidden(verb: str, resource: str, where: str, user: str = "eve") -> str:
 @pytest.mark.parametrize("verb", ["list", "watch"])
 def test_who_may_not_read_all_is_told_every_verb_that_following_needs(verb: str) -> None:
     assert forbidden(verb, "nodes", "at the cluster scope") == (
-        f'{SERVER} denied access by RBAC: grant the verbs "get", "list" and "watch" on the '
+        f'{SERVER} denied access by RBAC: grant the verbs "list" and "watch" on the '
         'resource "nodes" of the core API group in all namespaces to eve; '
         "deploy/rbac/ has the roles"
     )
