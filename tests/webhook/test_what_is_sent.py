@@ -2,6 +2,7 @@
 change or refuse, and no pod without policy and devices."""
 
 import copy
+import re
 from itertools import product
 from typing import Any
 
@@ -11,16 +12,15 @@ import pytest
 from fettle import policy, view
 from tests.webhook.mutations import MEANS, means, mutated
 from tests.webhook.reviews import CLAIMS, Object, encoded, job, pod, review
-from tests.webhook.sending import (
-    passes,
-    sent,
-)
+from tests.webhook.sending import ENTRIES, passes, sent
 from tests.webhook.test_claims import claim as whole_claim
 from tests.webhook.test_claims import template
 from tests.webhook.test_workloads import KINDS, workload
 from webhook.mutating import mutate
 from webhook.review import decode
 
+WALK = re.compile(r"(?:size\(([\w.]+)\) > 1000 \|\|\s*)?([\w.]+\.annotations)\.\w+\(a,")
+"""A walk through annotations, after the bound that it has."""
 RESOURCES: list[Object] = [
     {},
     {"limits": {"cpu": "1", "hugepages-2Mi": "1Gi"}},
@@ -310,3 +310,25 @@ def test_classes_are_judged_when_their_spec_is_new() -> None:
     assert passes("classes.validate.fettle.dev", new)
     assert passes("classes.validate.fettle.dev", new, old=old)
     assert not passes("classes.validate.fettle.dev", new, old=new)
+
+
+@pytest.mark.parametrize("labelled", [False, True])
+@pytest.mark.parametrize("kind", ["batch/Job", "jobset.x-k8s.io/JobSet", "apps/Deployment"])
+def test_of_very_many_annotations_it_is_the_webhook_that_looks_for_ours(
+    kind: str, labelled: bool
+) -> None:
+    """The API server's CEL would take seconds for it."""
+    many = {f"example.com/{number}": "" for number in range(1001)}
+    made = workload(kind, KINDS[kind][0], many)
+    assert sent(f"{kind.partition('/')[2].lower()}s", made, labelled=labelled)
+
+
+def test_no_condition_walks_through_annotations_that_may_be_very_many() -> None:
+    walks = [
+        (bound, of)
+        for entry in ENTRIES
+        for condition in entry["matchConditions"]
+        for bound, of in WALK.findall(condition["expression"])
+    ]
+    assert walks
+    assert all(bound == of for bound, of in walks)
