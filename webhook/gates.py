@@ -98,7 +98,8 @@ class Probe:
 
     async def ask(self) -> Gates:
         """Raises ClusterError where the API server gives no answer."""
-        served = await discovering.versions(self._session, "resource.k8s.io")
+        kinds = await discovering.kinds(self._session, "resource.k8s.io")
+        served = {found.version for found in kinds if found.kind == "ResourceClaim"}
         version = next((version for version in READ["resource.k8s.io"] if version in served), "v1")
         option = _option() if version == "v1beta1" else {"exactly": _option()}
         exactly = await self._kept(version, option)

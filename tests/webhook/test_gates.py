@@ -19,7 +19,8 @@ class ApiServer:
 
     def __init__(self) -> None:
         self.off: set[str] = set()
-        self.versions = ["v1"]
+        self.versions = {"v1": "resourceclaims"}
+        """What is served of the group: a resource in each version."""
         self.version = "v1.37.1"
         self.page = False
         self.serves = True
@@ -47,6 +48,11 @@ class ApiServer:
         versions = [{"version": version} for version in self.versions]
         return web.json_response({"kind": "APIGroup", "versions": versions})
 
+    async def tell_resources(self, request: web.Request) -> web.Response:
+        plural = self.versions[request.match_info["version"]]
+        kind = {"resourceclaims": "ResourceClaim", "devicetaintrules": "DeviceTaintRule"}[plural]
+        return web.json_response({"resources": [{"name": plural, "kind": kind}]})
+
     async def tell_version(self, request: web.Request) -> web.Response:
         if self.page:
             return web.Response(text="<title>Please log in</title>", content_type="text/html")
@@ -67,6 +73,7 @@ async def probe(api: ApiServer, aiohttp_server: Any, tmp_path: Path) -> AsyncIte
             web.post(path, api.create),
             web.get("/version", api.tell_version),
             web.get("/apis/resource.k8s.io", api.tell_versions),
+            web.get("/apis/resource.k8s.io/{version}", api.tell_resources),
         ]
     )
     server = await aiohttp_server(app)
@@ -107,9 +114,17 @@ async def test_features_that_are_off_are_seen(
 async def test_where_v1_is_not_served_the_best_version_is_asked(
     api: ApiServer, probe: Probe, versions: list[str]
 ) -> None:
-    api.versions = versions
+    api.versions = dict.fromkeys(versions, "resourceclaims")
     assert await probe.ask() == Gates(True, True, True)
     assert {asked["path"].split("/")[3] for asked in api.asked} == {versions[0]}
+
+
+async def test_a_version_that_serves_other_kinds_only_is_not_asked_about_claims(
+    api: ApiServer, probe: Probe
+) -> None:
+    api.versions = {"v1beta2": "devicetaintrules", "v1beta1": "resourceclaims"}
+    assert await probe.ask() == Gates(True, True, True)
+    assert {asked["path"].split("/")[3] for asked in api.asked} == {"v1beta1"}
 
 
 async def test_a_cluster_without_these_claims_keeps_nothing(api: ApiServer, probe: Probe) -> None:
