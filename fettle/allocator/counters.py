@@ -4,7 +4,6 @@ What is left of a pool's counters is part of its view; here stands what the sear
 Amounts are in 1e-9.
 """
 
-from collections import defaultdict
 from collections.abc import Hashable, Mapping
 
 from fettle.allocator.outcomes import Unclear
@@ -19,35 +18,43 @@ class Counters:
     def __init__(self, quirks: Quirks) -> None:
         self._by_name = quirks.counters_by_pool_name
         self._uncharged = quirks.shares_uncharged
-        self._left: dict[Hashable, Mapping[CounterId, int]] = {}
-        self._taken: dict[Hashable, dict[CounterId, int]] = defaultdict(dict)
+        self._of: dict[Hashable, _Left] = {}
 
     def reserve(self, pool: PoolView, device: DeviceView) -> bool:
         """Take what the device consumes; false, and nothing is taken, where that is not left.
 
-        Every counter of the pool is looked at: one that is overdrawn already blocks all devices.
+        Every counter of the pool counts: one that is overdrawn already blocks all devices.
         Raises Unclear.
         """
         key = self._key(pool)
-        if key not in self._left:
-            self._left[key] = _uncharged(pool) if self._uncharged else pool.counters
-        left = self._left[key]
-        taken = self._taken[key]
-        for counter, value in device.published.consumes:
-            taken[counter] = taken.get(counter, 0) + value
-        for counter, value in left.items():
-            if value < taken.get(counter, 0):
-                self.release(pool, device)
-                return False
+        if key not in self._of:
+            self._of[key] = _Left(_uncharged(pool) if self._uncharged else pool.counters)
+        left = self._of[key]
+        left.take(device, 1)
+        if left.overdrawn:
+            left.take(device, -1)
+            return False
         return True
 
     def release(self, pool: PoolView, device: DeviceView) -> None:
-        taken = self._taken[self._key(pool)]
-        for counter, value in device.published.consumes:
-            taken[counter] -= value
+        self._of[self._key(pool)].take(device, -1)
 
     def _key(self, pool: PoolView) -> Hashable:
         return pool.name if self._by_name else (pool.driver, pool.name)
+
+
+class _Left:
+    """The counters of a pool, of which a device takes few, and `overdrawn`, those below zero."""
+
+    def __init__(self, counters: Mapping[CounterId, int]) -> None:
+        self._amounts = dict(counters)
+        self.overdrawn = {counter for counter, amount in counters.items() if amount < 0}
+
+    def take(self, device: DeviceView, times: int) -> None:
+        for counter, value in device.published.consumes:
+            if counter in self._amounts:
+                left = self._amounts[counter] = self._amounts[counter] - times * value
+                (self.overdrawn.add if left < 0 else self.overdrawn.discard)(counter)
 
 
 def _uncharged(pool: PoolView) -> Mapping[CounterId, int]:
