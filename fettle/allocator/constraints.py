@@ -4,7 +4,7 @@ Ports of both of k8s.io/dynamic-resource-allocation/structured: for single value
 for lists as sets (experimental, where the gate is on). Upstream's defects are there for prediction.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Hashable, Iterable
 from typing import Protocol
 
 from fettle.allocator.profiles import Profile
@@ -44,6 +44,21 @@ def attribute(name: str | None, device: DeviceView) -> DeviceAttribute | None:
     if not slash or domain != device.published.id.driver:
         return None
     return attributes.get(bare)
+
+
+def told(name: str, devices: Iterable[DeviceView]) -> Hashable:
+    """All that constraints on an attribute can tell of devices: which of them have the same value,
+    as numbers, and which have none. The values themselves where some are not single ones."""
+    values = [attribute(name, device) for device in devices]
+    numbers: dict[DeviceAttribute | None, int | None] = {None: None}
+    same = [numbers.setdefault(value, len(numbers)) for value in values]
+    return tuple(same if all(map(_is_single, filter(None, numbers))) else values)
+
+
+def _is_single(found: DeviceAttribute) -> bool:
+    scalars = (found.string, found.int_, found.bool_, found.version)
+    lists = (found.strings, found.ints, found.bools, found.versions)
+    return scalars.count(None) == 3 and lists.count(None) == 4
 
 
 class _Tracker:

@@ -11,7 +11,6 @@ from typing import Any
 
 import msgspec
 
-from fettle.asks.claims import Claim
 from fettle.health.scoring import DIGITS
 from fettle.inventory.pools import Gathered
 from fettle.model import SOUND, Health
@@ -71,15 +70,13 @@ def seen(pool: PoolView, attributes: Iterable[Attribute]) -> list[bytes | None]:
     return [find(a if a[0] else (driver, a[1])) for a in attributes]
 
 
-def read_by(claims: Iterable[Claim], reads: Iterable[Reads]) -> tuple[Attribute, ...]:
-    """The attributes that constraints and selectors can see."""
+def read_by(reads: Iterable[Reads]) -> tuple[Attribute, ...]:
+    """The attributes that selectors can see."""
     seen: set[Attribute] = set()
     for read in reads:
         if read is None or any(r.field == "attributes" and not r.name for r in read):
             return (EVERYTHING,)
         seen.update((r.domain, r.name) for r in read if r.field == "attributes")
-    for claim in claims:
-        seen.update(rows.split(c.attribute, "") for c in claim.constraints if c.attribute)
     return tuple(sorted(seen))
 
 

@@ -158,7 +158,7 @@ async def judge(
     expressions = (*selection.of_class, *selection.of_request)
     await evaluator.evaluate(expressions, ())  # now it is known what they read
     reads = [evaluator.reads(expression) for expression in expressions]
-    attributes = read_by((), reads)
+    attributes = read_by(reads)
     likeness: dict[int, Likeness] = {}
     judged: dict[Likeness, Judged] = {}
     working: dict[Likeness, _Working] = {}

@@ -5,16 +5,18 @@ its names up in few and small sets, since between two requests other processes h
 processor's caches. Pure; what goes in and out of date is decided in `answering`.
 """
 
-from collections.abc import Collection, Generator, Hashable, Iterable, Sequence
-from itertools import filterfalse
+from collections.abc import Collection, Generator, Hashable, Iterable, Iterator, Sequence
+from itertools import compress, filterfalse
 from math import inf
 from typing import NamedTuple
 
 from fettle.allocator import AMPLE, Budget, run
+from fettle.allocator.constraints import told
 from fettle.allocator.profiles import CURRENT, Profile
 from fettle.asks.asks import Ask, Bound
 from fettle.inventory import shapes
 from fettle.model import UNKNOWN_SCORE
+from fettle.selectors import rows
 from fettle.selectors.engine import SelectorEngine
 from fettle.selectors.outcomes import Outcome, undecided
 from fettle.verdicts.acceptance import Acceptance
@@ -311,10 +313,27 @@ class Table:
                     return None
                 seen.append(pool.look)
                 seen += shapes.seen(pool, attributes)
+            seen += (_compared(name, node) for name in _constrained(self.ask, attributes))
             if self.profile.quirks.counters_by_pool_name and len(node.pools) > 1:
                 names = [pool.name for pool in node.pools]
                 seen += map(names.index, names)
         return tuple(seen)
+
+
+def _constrained(ask: Ask, seen: Collection[shapes.Attribute]) -> Iterator[str]:
+    """The attributes that constraints compare, but for those whose very values are `seen`."""
+    if shapes.EVERYTHING in seen:
+        return
+    for name in dict.fromkeys(c.attribute for claim in ask.claims for c in claim.constraints):
+        if name and rows.split(name, "") not in seen:
+            yield name
+
+
+def _compared(name: str, node: NodeView) -> Hashable:
+    """What constraints can tell of an attribute: a GPU's UUID is the same on no other node."""
+    having = [any(shapes.seen(pool, [rows.split(name, "")])) for pool in node.pools]
+    devices = (device for pool in compress(node.pools, having) for device in pool.devices)
+    return tuple(having), told(name, devices)
 
 
 def _is_cut_short(verdict: Verdict, budget: Budget) -> bool:
@@ -336,11 +355,11 @@ class Matching:
         self.missing = False
 
     def attributes(self, ask: Ask, requirements: Requirements) -> tuple[shapes.Attribute, ...]:
-        """The attributes of devices that the ask and its policy can see."""
+        """The attributes of devices that selectors of the ask and its policy can see."""
         if self._attributes is None or self._attributes[0] is not ask:
             reads = [self._engine.reads(expression) for expression in ask.selectors]
             reads += requirements.reads()
-            self._attributes = (ask, shapes.read_by(ask.claims, reads))
+            self._attributes = (ask, shapes.read_by(reads))
         return self._attributes[1]
 
     def allocator(self, profile: Profile, budget: Budget, *, explains: bool = False) -> Allocator:

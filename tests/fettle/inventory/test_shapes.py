@@ -6,7 +6,6 @@ import msgspec
 import pytest
 from msgspec.structs import fields, replace
 
-from fettle.asks.claims import Claim, Constraint
 from fettle.evidence import rules
 from fettle.health import HealthBook
 from fettle.inventory.inventory import Inventory
@@ -151,15 +150,14 @@ def test_a_name_without_a_domain_is_looked_for_among_the_driver_s_attributes() -
     assert seen(pool, [EVERYTHING]) == [pool.columns[EVERYTHING]]
 
 
-def test_constraints_and_selectors_read_attributes() -> None:
-    claim = Claim("c", constraints=(Constraint("d/numa"), Constraint("bare"), Constraint(None)))
+def test_selectors_read_attributes() -> None:
     reads = (Read("attributes", "d", "model"), Read("capacity", "d", "memory"))
-    assert read_by([claim], [reads]) == (("", "bare"), ("d", "model"), ("d", "numa"))
+    assert read_by([reads]) == (("d", "model"),)
 
 
 def test_who_may_read_anything_is_shown_everything() -> None:
-    assert read_by([], [None]) == (EVERYTHING,)
-    assert read_by([], [(Read("attributes", "d", ""),)]) == (EVERYTHING,)
+    assert read_by([None]) == (EVERYTHING,)
+    assert read_by([(Read("attributes", "d", ""),)]) == (EVERYTHING,)
     assert FIRST.pools[0].columns[EVERYTHING] != node("n2", [gpu("a")]).pools[0].columns[EVERYTHING]
 
 

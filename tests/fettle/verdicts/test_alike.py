@@ -155,6 +155,16 @@ HALF = ask_for(ONE | {"capacity": {"requests": {"memory": "2"}}})
 GOOD, BAD = device("gpu-0"), device("gpu-1", taints=[taint(XID)])
 
 
+def of_two_drivers(gpu: int, nic: int) -> Place:
+    """A device each, with a number under one name."""
+    first = Pool(GPU, (device("gpu-0", **full(gpu)),), 1)
+    return Place((first, Pool(NIC, (device("nic-0", **full(nic)),), 2)))
+
+
+def listed(*values: int) -> Raw:
+    return {"attributes": {"x": {"ints": values}}}
+
+
 @pytest.mark.parametrize(
     ("one", "other", "ask", "profile"),
     [
@@ -190,6 +200,18 @@ GOOD, BAD = device("gpu-0"), device("gpu-1", taints=[taint(XID)])
             CURRENT,
         ),
         (
+            of_two_drivers(1, 1),
+            of_two_drivers(1, 2),
+            ask_for(TWO, {"matchAttribute": f"{GPU}/x"}),
+            CURRENT,
+        ),
+        (
+            local(device("gpu-0", **x(1)), device("gpu-1", **x(1))),
+            local(device("gpu-0", **listed(1)), device("gpu-1", **listed(1))),
+            ask_for(TWO, {"matchAttribute": f"{GPU}/x"}),
+            CURRENT,
+        ),
+        (
             local(device("gpu-0", taints=[taint(WARM)])),
             local(GOOD)._replace(tainted=WARM),
             ask_for(ONE),
@@ -205,6 +227,8 @@ GOOD, BAD = device("gpu-0"), device("gpu-1", taints=[taint(XID)])
         "an attribute that is named without a domain",
         "a domain where none is looked for",
         "an attribute with and without its domain",
+        "a value that devices of two drivers have in common",
+        "values that are lists",
         "taints of rules where those do not count",
         "names of pools where their counters are taken for one another's",
         "how much of a device its shares consume",
@@ -216,3 +240,16 @@ def test_nodes_that_differ_in_it_share_no_verdict(
     found = compare({"ann": one, "bob": other}, ask, profile)
     assert found.together == found.alone
     assert found.alone["ann"] != found.alone["bob"]
+
+
+def test_nodes_share_a_verdict_whose_devices_agree_in_what_a_constraint_compares(
+    compare: Compare,
+) -> None:
+    def of(one: int, other: int) -> Place:
+        return local(device("gpu-0", **x(one)), device("gpu-1", **x(other)))
+
+    ask = ask_for(TWO, {"matchAttribute": f"{GPU}/x"})
+    fleet = {"ann": of(1, 1), "bob": of(7, 7), "cid": of(1, 2), "dan": of(7, 8)}
+    found = compare(fleet, ask, CURRENT)
+    assert found.together == found.alone
+    assert found.shared == 2
