@@ -13,6 +13,7 @@ from fettle.affinity import Malformed, Place, Selector
 from fettle.amounts import MAX_INT64, UNIT, Amount, Unreadable, amount, format_of, nano
 from fettle.model import DeviceId
 from fettle.selectors import versions
+from fettle.slicing import pause
 from fettle.wire import core, resource
 
 CounterId = tuple[str, str]
@@ -163,6 +164,7 @@ def read(slice_: resource.ResourceSlice) -> Slice:
 
 
 def _published(slice_: resource.ResourceSlice, device: resource.Device) -> Published:
+    pause()
     spec = slice_.spec
     consumes: list[tuple[CounterId, int]] = []
     capacities: dict[str, Capacity] = {}

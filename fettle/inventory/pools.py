@@ -12,6 +12,7 @@ from fettle.affinity import Malformed, Place
 from fettle.allocator.profiles import Features
 from fettle.inventory import generations
 from fettle.published import CounterId, Published, Slice, Target
+from fettle.slicing import pause
 from fettle.wire import resource
 
 
@@ -218,6 +219,7 @@ def _missing(
     devices: Iterable[Published], sets: Collection[str], counters: Mapping[CounterId, int]
 ) -> str:
     for published in devices:
+        pause()
         for taken in published.device.consumes_counters or ():
             if taken.counter_set not in sets:
                 return f"counter set {taken.counter_set} not found"

@@ -12,6 +12,7 @@ from fettle.inventory.placing import Placing
 from fettle.inventory.pools import Gathered
 from fettle.model import Subject
 from fettle.published import CounterId, Published
+from fettle.slicing import pause
 from fettle.view import DeviceView, PoolView
 
 
@@ -25,6 +26,7 @@ def pool(
     """One pool as a node sees it, with each device's health."""
 
     def device(published: Published, here: bool = True, misplaced: str = "") -> DeviceView:
+        pause()
         return DeviceView(
             published=published,
             taints=(published.device.taints or ()) + devices.taints.of(published.id),

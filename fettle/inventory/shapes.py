@@ -17,6 +17,7 @@ from fettle.model import SOUND, Health
 from fettle.published import Published
 from fettle.selectors import rows
 from fettle.selectors.rows import Reads
+from fettle.slicing import pause
 from fettle.view import DeviceView, PoolView
 
 Attribute = tuple[str, str]
@@ -35,15 +36,20 @@ def fixed(gathered: Gathered) -> tuple[bytes, Columns]:
     take them for the same, constraints do not.
     """
     driver = gathered.id.driver
-    plain = [(here, misplaced, *_plain(p)) for p, here, misplaced in gathered.devices]
     more = (driver, gathered.incomplete, gathered.slices, gathered.invalid, gathered.unclear)
+    plain: list[object] = []
     columns: dict[Attribute, list[object]] = {}
-    for at, (published, _, _) in enumerate(gathered.devices):
+    for at, (published, here, misplaced) in enumerate(gathered.devices):
+        plain.append((here, misplaced, *_plain(published)))
         for name, value in (published.device.attributes or {}).items():
             domain, bare = rows.split(name, driver)
             entry = (at, value) if name == bare else (at, value, name)
             columns.setdefault((domain or driver, bare), []).append(entry)
-    digests = {split: _digest(values) for split, values in columns.items()}
+        pause()
+    digests = {}
+    for split, values in columns.items():
+        digests[split] = _digest(values)
+        pause()
     digests[EVERYTHING] = _digest(sorted(digests.items()))
     return _digest((plain, more)), digests
 

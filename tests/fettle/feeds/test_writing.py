@@ -108,6 +108,22 @@ async def test_a_burst_of_changes_becomes_few_views_and_loses_none(house: House)
     assert house.publisher.view.generation < 100
 
 
+async def test_requests_have_their_turns_while_one_node_s_many_devices_change(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slicing, "SLICE_S", 0.0)
+    many = 500
+    view = await house.sync(node("n"), put(kinds.SLICE, slice_("n", devices=1)))
+    newer = asyncio.create_task(house.newer(view.generation))
+    await house.send(put(kinds.SLICE, slice_("n", devices=many, generation=2)))
+    turns = 0
+    while not newer.done():
+        turns += 1
+        await asyncio.sleep(0)
+    assert len((await newer).nodes["n"].pools[0].devices) == many
+    assert turns >= 3 * many, "as they are read, as they are compared, and as they are shown"
+
+
 async def test_a_deleted_object_is_gone_from_the_view(house: House) -> None:
     view = await house.sync(node("a"), node("b"))
     await house.send(Gone(kinds.NODE, "a"))
