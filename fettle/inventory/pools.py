@@ -31,6 +31,7 @@ class Gathered(msgspec.Struct, frozen=True, gc=False):
     this node, and of an incomplete pool how many it has and should have; `invalid` says why.
     `malformed` is why the allocator can gather no pool of the node at all ("" if it can).
     `withheld` are the other devices that slices publish for this node, which cannot be taken now.
+    `binds` says whether a device has binding conditions: such pools come after all others.
     `unclear` says what about the pool is not modelled or cannot be read ("" if nothing). `look` and
     `columns` are digests of what slices say (`shapes.py`).
     """
@@ -44,6 +45,7 @@ class Gathered(msgspec.Struct, frozen=True, gc=False):
     invalid: str = ""
     malformed: str = ""
     withheld: tuple[Published, ...] = ()
+    binds: bool = False
     unclear: str = ""
     look: bytes = b""
     columns: Mapping[tuple[str, str], bytes] = {}
@@ -53,11 +55,6 @@ class Gathered(msgspec.Struct, frozen=True, gc=False):
         """Whether slices for other nodes decide what this one sees: the allocator looks for them
         where those for this node alone do not make the pool whole."""
         return bool(self.invalid) or self.slices[0] != self.slices[1]
-
-    @property
-    def binds(self) -> bool:
-        """Whether a device has binding conditions: such pools come after all others."""
-        return any(p.device.binding_conditions is not None for p, _, _ in self.devices)
 
     @property
     def order(self) -> tuple[bool, PoolId]:
@@ -78,9 +75,11 @@ def gather(
     except Malformed as error:
         found = Gathered(pool, malformed=str(error))
     withheld = _withheld(published, place, found)
-    return (
-        msgspec.structs.replace(found or Gathered(pool), withheld=withheld) if withheld else found
-    )
+    if found is None and not withheld:
+        return None
+    found = found or Gathered(pool)
+    binds = any(p.device.binding_conditions is not None for p, _, _ in found.devices)
+    return msgspec.structs.replace(found, withheld=withheld, binds=binds)
 
 
 def _withheld(
