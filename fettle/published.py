@@ -5,7 +5,7 @@ Stands between wire and pools; pure.
 """
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -154,7 +154,8 @@ def read(slice_: resource.ResourceSlice) -> Slice:
             counters.append((set_.name, values))
     except Unreadable as error:
         unclear = f"slice {slice_.metadata.name}: a shared counter cannot be read: {error}"
-    devices = tuple(_published(slice_, device) for device in spec.devices or ())
+    kept: dict[Any, Any] = {}
+    devices = tuple(_published(slice_, device, kept) for device in spec.devices or ())
     grouped = any(
         consumption.compatibility_groups
         for device in spec.devices or ()
@@ -163,7 +164,10 @@ def read(slice_: resource.ResourceSlice) -> Slice:
     return Slice(slice_, devices, target, tuple(counters), grouped, unclear)
 
 
-def _published(slice_: resource.ResourceSlice, device: resource.Device) -> Published:
+def _published(
+    slice_: resource.ResourceSlice, device: resource.Device, kept: dict[Any, Any]
+) -> Published:
+    """`kept`: equal parts of the slice's devices, each once."""
     pause()
     spec = slice_.spec
     consumes: list[tuple[CounterId, int]] = []
@@ -172,8 +176,12 @@ def _published(slice_: resource.ResourceSlice, device: resource.Device) -> Publi
     try:
         for taken in device.consumes_counters or ():
             for name, counter in (taken.counters or {}).items():
-                consumes.append(((taken.counter_set, name), nano(counter.value)))
-        capacities = {name: _capacity(c) for name, c in (device.capacity or {}).items()}
+                draw = (taken.counter_set, name), nano(counter.value)
+                consumes.append(kept.setdefault(draw, draw))
+        capacities = {
+            name: kept.setdefault(read := _capacity(c), read)
+            for name, c in (device.capacity or {}).items()
+        }
     except Unreadable as error:
         unclear = f"a quantity cannot be read: {error}"
     per_device = spec.per_device_node_selection

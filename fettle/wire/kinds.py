@@ -9,6 +9,7 @@ from fettle import choices
 from fettle.errors import BadInput
 from fettle.wire import admission, core, lenient, nvidia, policies, resource
 from fettle.wire.probing import probe
+from fettle.wire.sharing import share
 
 WireObject = (
     core.Node
@@ -83,6 +84,8 @@ class Kind(NamedTuple):
             raise BadInput(str(error)) from error
         if (probe := _PROBES.get(self.name)) is not None and (unknown := probe(raw)):
             decoded = _noting(decoded, unknown)
+        if isinstance(decoded, resource.ResourceSlice):
+            share(decoded)
         return decoded
 
 
