@@ -19,6 +19,7 @@ class Counters:
         self._by_name = quirks.counters_by_pool_name
         self._uncharged = quirks.shares_uncharged
         self._of: dict[Hashable, _Left] = {}
+        self._before: dict[int, Mapping[CounterId, int]] = {}
 
     def reserve(self, pool: PoolView, device: DeviceView) -> bool:
         """Take what the device consumes; false, and nothing is taken, where that is not left.
@@ -38,6 +39,20 @@ class Counters:
 
     def release(self, pool: PoolView, device: DeviceView) -> None:
         self._of[self._key(pool)].take(device, -1)
+
+    def suffice(self, pool: PoolView, device: DeviceView) -> bool:
+        """Whether there is enough for a device before anything is taken; also where that is not
+        plain, as for one whose first share has paid, or beside one that gives some back."""
+        published = device.published
+        if not published.consumes or published.multiple or published.unclear:
+            return True
+        if self._by_name or self._uncharged:
+            return True
+        left = self._before.get(id(pool))
+        if left is None:
+            gives = any(value < 0 for each in pool.devices for _, value in each.published.consumes)
+            left = self._before[id(pool)] = {} if gives else pool.counters
+        return all(value <= left.get(counter, value) for counter, value in published.consumes)
 
     def _key(self, pool: PoolView) -> Hashable:
         return pool.name if self._by_name else (pool.driver, pool.name)

@@ -141,12 +141,13 @@ class Books:
     def able(self, plan: Plan) -> Iterator[int | None]:
         """The candidates that could be taken if nothing else were, and None for those that could
         not; raises as taking them does."""
-        for at, (_, device) in enumerate(self.candidates):
+        for at, (pool, device) in enumerate(self.candidates):
             able = (
                 (plan.admin or not device.allocated)
                 and self.selectable(plan, at)
                 and self._fits_beside(plan, device, device.consumed, {})
                 and not self._forbidden(plan, device)
+                and self._counters.suffice(pool, device)
             )
             yield at if able else None
         self.exhaust()

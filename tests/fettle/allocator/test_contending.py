@@ -62,8 +62,8 @@ def test_claims_that_compete_for_the_few_that_match_one_value_are_hopeless() -> 
     assert early(case([most, few, claim(request(), name="e")], [slice_(*racks)])).kind == "none"
 
 
-def counted(name: str, value: int) -> Raw:
-    consumed = [{"counterSet": "set", "counters": {"slices": {"value": str(value)}}}]
+def counted(name: str, value: int, counters: str = "set") -> Raw:
+    consumed = [{"counterSet": counters, "counters": {"slices": {"value": str(value)}}}]
     return device(name, consumesCounters=consumed)
 
 
@@ -76,6 +76,26 @@ def partitioned(left: int) -> list[Raw]:
 def test_counters_that_even_the_smallest_parts_exhaust_are_hopeless() -> None:
     claims = [claim(request(count=4), name=name) for name in "ab"]
     assert early(case(claims, partitioned(15))).kind == "none"
+
+
+def test_parts_that_alone_exceed_what_is_left_of_counters_are_not_counted_on() -> None:
+    parts = [counted(f"d{i}", 2 + i % 2 * 90, f"set-{i % 8}") for i in range(64)]
+    sets = [{"name": f"set-{i}", "counters": {"slices": {"value": "90"}}} for i in range(8)]
+    gpus = [slice_(*parts, of=2), slice_(name="t", of=2, sharedCounters=sets)]
+    assert early(case([claim(request(count=32))], gpus)).kind == "allocated"
+    assert (
+        early(case([claim(request(count=31)), claim(request(count=2), name="e")], gpus)).kind
+        == "none"
+    )
+
+
+def test_parts_count_on_what_others_give_back_to_counters() -> None:
+    """No driver publishes such a thing, and nothing forbids it."""
+    parts = [counted("d0", -5), *(counted(f"d{i}", 12) for i in range(1, 9))]
+    shared: Raw = {"name": "set", "counters": {"slices": {"value": "10"}}}
+    wanted = [claim(request(count=1), name="a"), claim(request(count=1), name="b")]
+    pools = [slice_(*parts, of=2), slice_(name="t", of=2, sharedCounters=[shared])]
+    assert early(case(wanted, pools)).kind == answer(case(wanted, pools)).kind == "allocated"
 
 
 def test_of_devices_alike_one_failure_tells_of_all() -> None:
