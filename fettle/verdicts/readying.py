@@ -5,7 +5,7 @@ tenant may; a claim's own selectors come with the claim. Beside `answering`, whi
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from fettle.asks import claims as claiming
@@ -14,7 +14,7 @@ from fettle.policies import Policies
 from fettle.policy import Policy, Requirement
 from fettle.selectors.engine import SelectorEngine
 from fettle.verdicts.requirements import Engines
-from fettle.view import NodeView, Publisher, View
+from fettle.view import DeviceView, NodeView, Publisher, View
 
 READY_NODES = 64
 AGAIN_S = 1.0
@@ -105,9 +105,9 @@ class Readying:
             if view.basis == basis and not again:
                 continue
             changed = self._publisher.changed_since(basis) if basis >= 0 else None
-            same = seen is not None and _stands_as(seen, view)
+            before, seen = seen, view
+            same = before is not None and _stands_as(before, view)
             wanted = known if same else wanted_in(view)
-            seen = view
             if changed is None or _has_more(wanted, known):
                 changed = frozenset(view.nodes)
                 ready.clear()
@@ -117,7 +117,7 @@ class Readying:
                 changed |= view.nodes.keys() - ready.keys()
             basis, known = view.basis, wanted
             if any(wanted):
-                retry.tried(complete=await self._evaluate(wanted, view, changed, ready))
+                retry.tried(complete=await self._evaluate(wanted, view, changed, ready, before))
                 done(view, wanted)
 
     async def _evaluate(
@@ -126,14 +126,20 @@ class Readying:
         view: View,
         changed: Iterable[str],
         ready: dict[str, list[Columns]],
+        before: View | None,
     ) -> bool:
-        """Whether nothing is left of it; nodes that something is left of are not `ready`."""
+        """Whether nothing is left of it; nodes that something is left of are not `ready`. What was
+        published in the view `before` by nodes that are, is evaluated."""
         selectors, required = wanted
         complete = await self._engines.evaluate(required)  # also where there are no nodes
         for batch in _batches(sorted(changed), READY_NODES):
             nodes = [view.nodes[name] for name in batch if name in view.nodes]
             fresh = [n for n in nodes if not _is_same(_published(n), ready.get(n.name))]
-            devices = [(d.id.driver, d.device) for n in fresh for p in n.pools for d in p.devices]
+            devices = [
+                (d.id.driver, d.device)
+                for node in fresh
+                for d in _new(node, before.nodes.get(node.name) if before else None, ready)
+            ]
             done = await self._engine.evaluate(selectors, devices)
             done = await self._engines.evaluate(required, nodes) and done
             if done:
@@ -176,6 +182,13 @@ def _is_same(now: Sequence[Columns], before: Sequence[Columns] | None) -> bool:
     if before is None or len(before) != len(now):
         return False
     return all(new and new is old for new, old in zip(now, before, strict=True))
+
+
+def _new(node: NodeView, before: NodeView | None, ready: Container[str]) -> Iterator[DeviceView]:
+    """Its devices, but for those of slices that are the same as before, where it was ready."""
+    same = before is not None and node.name in ready
+    known = {id(d.device) for p in before.pools for d in p.devices} if before and same else ()
+    return (d for p in node.pools for d in p.devices if id(d.device) not in known)
 
 
 def _batches(names: Sequence[str], size: int) -> Iterable[Sequence[str]]:

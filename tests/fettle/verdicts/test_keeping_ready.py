@@ -82,6 +82,15 @@ def taken(node: NodeView) -> NodeView:
     return msgspec.structs.replace(node, pools=(pool,))
 
 
+def joined(node: NodeView) -> NodeView:
+    """The same, with one more device in another slice of its pool."""
+    (pool,) = node.pools
+    attributes = {"model": DeviceAttribute(string="B200")}
+    added = b.device("gpu-1", pool="n", attributes=attributes)
+    pool = b.looked_at(msgspec.structs.replace(pool, devices=(*pool.devices, added)))
+    return msgspec.structs.replace(node, pools=(pool,))
+
+
 async def test_what_claims_take_is_not_evaluated_again_and_what_slices_change_is(
     engine: Watched,
 ) -> None:
@@ -103,9 +112,10 @@ async def test_what_claims_take_is_not_evaluated_again_and_what_slices_change_is
     first = node("H100")
     assert await asked_after(1, first) == ["gpu-0"]
     assert await asked_after(2, taken(first)) == []
-    assert await asked_after(3, node("A100")) == ["gpu-0"]
-    assert await asked_after(4) == []
-    assert await asked_after(5, node("A100")) == ["gpu-0"]
+    assert await asked_after(3, joined(first)) == ["gpu-1"]
+    assert await asked_after(4, node("A100")) == ["gpu-0"]
+    assert await asked_after(5) == []
+    assert await asked_after(6, node("A100")) == ["gpu-0"]
     work.cancel()
 
 
