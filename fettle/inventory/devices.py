@@ -3,7 +3,7 @@ holds what. Says which nodes a change concerns; knows nothing of health, pods or
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import NamedTuple
 
 import msgspec
@@ -44,10 +44,19 @@ class Vantage(NamedTuple):
     regions: frozenset[Region]
 
 
+class Speech(NamedTuple):
+    """A slice, and the devices of its pool that it speaks for."""
+
+    slice: Slice
+    devices: tuple[Published, ...]
+    ids: frozenset[DeviceId]
+
+
 class _Pool:
     """All slices that carry one pool's name, and what nodes see of them.
 
     `nodes` are named by slices, `regions` those of the slices that name none and of their devices.
+    `spoken` is who speaks for which devices, by name of the slice, `news` what of that is new.
     """
 
     def __init__(self) -> None:
@@ -55,6 +64,8 @@ class _Pool:
         self.nodes: frozenset[str] = frozenset()
         self.regions: frozenset[Region] = frozenset()
         self.ids: frozenset[DeviceId] = frozenset()
+        self.spoken: dict[str, Speech] = {}
+        self.news: list[Speech] = []
         self.seen: dict[Vantage, Gathered | None] = {}
         self._held: dict[str, list[Region]] = {}
 
@@ -76,7 +87,10 @@ class _Pool:
         self.slices = {s.name: s for s in slices}
         self.nodes = frozenset(s.node for s in slices if s.node)
         self.regions = frozenset(region for held in self._held.values() for region in held)
-        self.ids = frozenset(p.id for _, devices in standing(slices) for p in devices)
+        before = self.spoken
+        self.spoken = {s.name: _speech(s, devices, before) for s, devices in standing(slices)}
+        self.news = [s for s in self.spoken.values() if s is not before.get(s.slice.name)]
+        self.ids = frozenset().union(*(speech.ids for speech in self.spoken.values()))
         self.seen.clear()
 
     def reach(self) -> frozenset[str] | None:
@@ -84,6 +98,14 @@ class _Pool:
         if any(region.everywhere for region in self.regions):
             return None
         return self.nodes.union(*(region.nodes for region in self.regions))
+
+
+def _speech(slice_: Slice, devices: tuple[Published, ...], before: Mapping[str, Speech]) -> Speech:
+    """The same as before, if nothing of it is new."""
+    known = before.get(slice_.name)
+    if known is not None and known.slice is slice_ and known.devices == devices:
+        return known
+    return Speech(slice_, devices, frozenset(p.id for p in devices))
 
 
 def _targets(slice_: Slice) -> Iterator[Target]:
@@ -151,13 +173,10 @@ class Devices:
     def drop_slice(self, slice_: resource.ResourceSlice) -> Effect:
         return self._change(pools.pool_of(slice_), slice_.metadata.name, None)
 
-    def slices_of(
-        self, slice_: resource.ResourceSlice
-    ) -> list[tuple[resource.ResourceSlice, frozenset[DeviceId]]]:
-        """All slices of this one's pool, each with the devices that it speaks for."""
+    def news_of(self, slice_: resource.ResourceSlice) -> list[Speech]:
+        """The slices of this one's pool that the last change made say anything new."""
         known = self._pools.get(pools.pool_of(slice_))
-        slices = standing(known.slices.values()) if known is not None else []
-        return [(s.raw, frozenset(p.id for p in devices)) for s, devices in slices]
+        return known.news if known is not None else []
 
     def selected_pools(self, rule: resource.DeviceTaintRule) -> list[PoolId]:
         """Pools of which a rule may select devices."""

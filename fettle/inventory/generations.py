@@ -18,11 +18,12 @@ def standing(slices: Iterable[Slice]) -> list[tuple[Slice, tuple[Published, ...]
     These are all that no newer one names, whether or not that is whole: a node that sees none of
     its slices takes devices of the older as before.
     """
-    found: list[tuple[Slice, tuple[Published, ...]]] = []
+    newest, *older = _generations(slices) or [[]]
+    found = [(slice_, slice_.devices) for slice_ in newest]
     named: set[DeviceId] = set()
-    for generation in _generations(slices):
+    for before, generation in zip([newest, *older], older, strict=False):
+        named.update(p.id for slice_ in before for p in slice_.devices)
         found += [(s, tuple(p for p in s.devices if p.id not in named)) for s in generation]
-        named.update(p.id for slice_ in generation for p in slice_.devices)
     return found
 
 

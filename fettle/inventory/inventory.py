@@ -216,10 +216,10 @@ class Inventory:
         self._report_slices(new, now)
 
     def _report_slices(self, changed: resource.ResourceSlice, now: float) -> None:
-        """What a pool's slices say: an older generation only of what no newer one names."""
-        for slice_, devices in self._devices.slices_of(changed):
-            said = gathering.of_slice(slice_, self._rules, now)
-            evidence = tuple(e for e in said.evidence if e.subject in devices)
+        """What a pool's slices say now: an older generation only of what no newer one names."""
+        for slice_, _, ids in self._devices.news_of(changed):
+            said = gathering.of_slice(slice_.raw, self._rules, now)
+            evidence = tuple(e for e in said.evidence if e.subject in ids)
             self._report(said._replace(evidence=evidence), now)
 
     def _put_taint_rule(
