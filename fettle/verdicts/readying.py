@@ -5,16 +5,18 @@ tenant may; a claim's own selectors come with the claim. Beside `answering`, whi
 """
 
 import asyncio
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from fettle.asks import claims as claiming
-from fettle.inventory.shapes import Columns
+from fettle.inventory import shapes
+from fettle.inventory.shapes import Attribute, Columns
 from fettle.policies import Policies
 from fettle.policy import Policy, Requirement
 from fettle.selectors.engine import SelectorEngine
 from fettle.verdicts.requirements import Engines
-from fettle.view import DeviceView, NodeView, Publisher, View
+from fettle.view import NodeView, PoolView, Publisher, View
+from fettle.wire.resource import Device
 
 READY_NODES = 64
 AGAIN_S = 1.0
@@ -129,21 +131,27 @@ class Readying:
         before: View | None,
     ) -> bool:
         """Whether nothing is left of it; nodes that something is left of are not `ready`. What was
-        published in the view `before` by nodes that are, is evaluated."""
+        published in the view `before` by nodes that are, is evaluated; of pools alike, so is all
+        once one is."""
         selectors, required = wanted
         complete = await self._engines.evaluate(required)  # also where there are no nodes
+        evaluated: set[Hashable] = set()
         for batch in _batches(sorted(changed), READY_NODES):
             nodes = [view.nodes[name] for name in batch if name in view.nodes]
             fresh = [n for n in nodes if not _is_same(_published(n), ready.get(n.name))]
+            attributes = shapes.read_by(map(self._engine.reads, selectors))
+            looks = {_look(p, attributes): (node, p) for node in fresh for p in node.pools}
             devices = [
-                (d.id.driver, d.device)
-                for node in fresh
-                for d in _new(node, before.nodes.get(node.name) if before else None, ready)
+                (pool.driver, device)
+                for look, (node, pool) in looks.items()
+                if look not in evaluated
+                for device in _new(pool, before.nodes.get(node.name) if before else None, ready)
             ]
             done = await self._engine.evaluate(selectors, devices)
             done = await self._engines.evaluate(required, nodes) and done
             if done:
                 ready.update((node.name, _published(node)) for node in fresh)
+                evaluated.update(looks)
             else:
                 complete = False
                 for node in nodes:
@@ -184,11 +192,18 @@ def _is_same(now: Sequence[Columns], before: Sequence[Columns] | None) -> bool:
     return all(new and new is old for new, old in zip(now, before, strict=True))
 
 
-def _new(node: NodeView, before: NodeView | None, ready: Container[str]) -> Iterator[DeviceView]:
-    """Its devices, but for those of slices that are the same as before, where it was ready."""
-    same = before is not None and node.name in ready
-    known = {id(d.device) for p in before.pools for d in p.devices} if before and same else ()
-    return (d for p in node.pools for d in p.devices if id(d.device) not in known)
+def _look(pool: PoolView, attributes: Sequence[Attribute]) -> Hashable:
+    """The same of pools whose devices are the same to selectors that read these attributes; of no
+    other where there are no digests to tell."""
+    return (attributes, pool.look, *shapes.seen(pool, attributes)) if pool.look else id(pool)
+
+
+def _new(pool: PoolView, before: NodeView | None, ready: Container[str]) -> Iterator[Device]:
+    """Its devices, but for those of slices that are as before on a node that was ready."""
+    pools = before.pools if before is not None and before.name in ready else ()
+    of_pool = (p for p in pools if (p.driver, p.name) == (pool.driver, pool.name))
+    known = {id(d.device) for p in of_pool for d in p.devices}
+    return (d.device for d in pool.devices if id(d.device) not in known)
 
 
 def _batches(names: Sequence[str], size: int) -> Iterable[Sequence[str]]:

@@ -11,10 +11,12 @@ import msgspec
 import pytest
 
 from fettle.selectors.engine import SelectorEngine
+from fettle.selectors.outcomes import Kind, Outcome
 from fettle.selectors.processes import COMMAND
 from fettle.settings import Settings
 from fettle.verdicts import readying
 from fettle.verdicts.answering import Answers
+from fettle.verdicts.readying import READY_NODES
 from fettle.view import NodeView, Publisher
 from fettle.wire.resource import Device, DeviceAttribute
 from tests.fettle import building as b
@@ -68,10 +70,10 @@ def watched(command: Sequence[str]) -> Watched:
     return engine
 
 
-def node(model: str) -> NodeView:
+def node(model: str, name: str = "n") -> NodeView:
     attributes = {"model": DeviceAttribute(string=model)}
-    pool = b.pool(b.device("gpu-0", pool="n", attributes=attributes), name="n")
-    return b.node("n", pools=(b.looked_at(pool),))
+    pool = b.pool(b.device("gpu-0", pool=name, attributes=attributes), name=name)
+    return b.node(name, pools=(b.looked_at(pool),))
 
 
 def taken(node: NodeView) -> NodeView:
@@ -117,6 +119,29 @@ async def test_what_claims_take_is_not_evaluated_again_and_what_slices_change_is
     assert await asked_after(5) == []
     assert await asked_after(6, node("A100")) == ["gpu-0"]
     work.cancel()
+
+
+async def test_pools_alike_are_looked_at_once_and_all_is_known_of_each(engine: Watched) -> None:
+    publisher = Publisher()
+    answers = Answers(publisher, engine, Settings())
+    nodes = [node(("H100", "A100", "B200")[i % 3], f"n{i}") for i in range(3 * READY_NODES)]
+    view = b.view(*nodes, classes={"gpu": b.device_class("gpu", MODEL)})
+    view = msgspec.structs.replace(view, generation=1, basis=1)
+    publisher.publish(view, frozenset(view.nodes))
+    work = asyncio.ensure_future(answers.keep_ready())
+    async with asyncio.timeout(20):
+        while engine.calls < 3:
+            await asyncio.sleep(0.005)
+    work.cancel()
+    matches = [
+        engine.outcome(MODEL, b.DRIVER, device.device) == Outcome(Kind.MATCH)
+        for each in nodes
+        for pool in each.pools
+        for device in pool.devices
+    ]
+    assert matches == [True, False, False] * READY_NODES
+    # Once for what it reads is not known yet, once for it is.
+    assert len(engine.asked) <= 6
 
 
 async def test_what_cannot_be_evaluated_is_tried_again_ever_more_rarely_until_it_was_complete(
