@@ -18,6 +18,7 @@ import msgspec
 from fettle.errors import SettingsError
 
 TIMEOUT_S = 60.0
+_ENDED_WITHIN_S = 10.0
 _VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 _LONGEST = 300
 
@@ -132,6 +133,9 @@ async def _output(
     except BaseException:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)  # with what it started itself
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_ENDED_WITHIN_S):
+                await process.wait()  # or it stays a zombie, and its pipes open
         raise
     return process.returncode or 0, said, complained.decode("utf-8", "replace")
 
