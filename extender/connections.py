@@ -254,8 +254,9 @@ class Connection(asyncio.Protocol):
     def _write(self, answer: Answer, *, keep: bool, head_only: bool = False) -> None:
         """`head_only`: a body would be read as the next response."""
         keep = keep and not self._all.draining
-        body = b"" if head_only else answer.body
-        self._transport.writelines((_head(answer, keep=keep), body))
+        head, body = _head(answer, keep=keep), b"" if head_only else answer.body
+        # asyncio tries for ever to send a part that is empty (from Python 3.12 on).
+        self._transport.writelines((head, body) if body else (head,))
         if keep:
             self._expect_within(IDLE_S)
         else:

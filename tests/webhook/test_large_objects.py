@@ -96,11 +96,12 @@ async def test_a_pod_with_thousands_of_claims_is_judged(serve: Serve) -> None:
     assert served.reviews("validate", "warned") == 1
 
 
-ODD = [b"[" * 5000 + b"]" * 5000, b'"\xff"', b'"\\ud800"']
+# Pythons read to unlike depths, none of them so deep.
+ODD = [b"[" * 100_000 + b"]" * 100_000, b'"\xff"', b'"\\ud800"']
 
 
 def odd(object: Object, json: bytes) -> bytes:
-    """The review of a claim with such opaque parameters, which the API server takes."""
+    """The review of a claim with such opaque parameters."""
     parameters = {"driver": "acme.example.com", "parameters": {"odd": "HERE"}}
     object["spec"]["devices"]["config"] = [{"opaque": parameters}]
     return encoded(review(object)).replace(b'"HERE"', json)
