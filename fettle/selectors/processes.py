@@ -157,15 +157,17 @@ class Worker:
         return WorkerDied(f"the selectors' worker ended with status {status}", slow=slow)
 
     async def _kill(self) -> int | None:
-        process, self._process = self._process, None
-        if process is None:
+        """Its status; where this is cancelled, it is still there for `close` to kill."""
+        if (process := self._process) is None:
             return None
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_PAUSE_S):  # it may be ending by itself: its own status
-                return await process.wait()
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
+                await process.wait()
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+        self._process = None
         return process.returncode
 
 
