@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from fettle import policy
 from fettle.kube.recording import Regarding
 from tests.fettle.lint.builders import claim, exactly, knowing
-from tests.webhook.conftest import Serve
+from tests.webhook.conftest import PATIENCE_S, Serve
 from tests.webhook.mutations import cluster, policy_of
 from tests.webhook.reviews import CLAIMS, UID, job, patch_of, pod
 from tests.webhook.test_claims import OWN, knowing_worker, owned
@@ -121,8 +121,16 @@ async def test_a_claim_waits_for_the_pod_it_was_made_for(
     assert len(patch_of(await asked)) == 2
 
 
-async def test_a_claim_whose_pod_never_shows_up_is_allowed_as_it_is(serve: Serve) -> None:
-    served = await serve(cluster(), policies=(TOLERANT,), deadline_seconds=0.1)
+@pytest.mark.parametrize(
+    ("owner_wait_s", "deadline_seconds"),
+    [(0.05, PATIENCE_S), (PATIENCE_S, 6.0)],
+    ids=["for a moment", "for half of the deadline"],
+)
+async def test_a_claim_whose_pod_never_shows_up_is_allowed_as_it_is(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, owner_wait_s: float, deadline_seconds: float
+) -> None:
+    monkeypatch.setattr(app, "OWNER_WAIT_S", owner_wait_s)
+    served = await serve(cluster(), policies=(TOLERANT,), deadline_seconds=deadline_seconds)
     assert await served.ask("/mutate", owned()) == {"uid": UID, "allowed": True}
     assert served.undecided("mutate", "owner") == 1
 
