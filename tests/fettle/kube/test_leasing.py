@@ -92,7 +92,7 @@ async def test_a_leader_renews_and_keeps_the_time_it_acquired(
 
 
 async def test_a_leader_renews_without_looking_first(api: FakeApi, session: Session) -> None:
-    one = Worker(session, "one")
+    one = Worker(session, "one", duration_s=6.0)  # a renewal that fails would be looked after
     await one.leads()
     api.asked.clear()
     await seen(lambda: api.verbs("leases").count("update") > 2)

@@ -77,10 +77,10 @@ async def test_a_call_that_is_not_answered_ends(api: FakeApi, session: Session) 
 
 
 async def test_a_stream_that_says_nothing_is_silent(api: FakeApi, session: Session) -> None:
-    stream = session.stream("/api/v1/nodes", {"watch": True}, silence_s=1)
+    stream = session.stream("/api/v1/nodes", {"watch": True}, silence_s=5)
     async with aclosing(stream) as chunks:
         assert await anext(chunks) == b"", "accepted"
-        with pytest.raises(Silent, match=r"sent nothing for 1 s"):
+        with pytest.raises(Silent, match=r"sent nothing for 5 s"):
             await anext(chunks)
 
 
