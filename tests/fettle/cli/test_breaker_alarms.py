@@ -74,7 +74,7 @@ def alarms(served: Served) -> list[str]:
 
 
 def until(holds: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 30
     while not holds():
         assert time.monotonic() < deadline
         time.sleep(0.05)

@@ -83,4 +83,4 @@ def test_the_scheduler_is_answered_and_nobody_else(secured: Secured) -> None:
 
 def test_plain_http_is_not_answered_there(secured: Secured) -> None:
     with pytest.raises((urllib.error.URLError, ConnectionError)):
-        urllib.request.urlopen(f"http://127.0.0.1:{secured.port}/filter", timeout=5)
+        urllib.request.urlopen(f"http://127.0.0.1:{secured.port}/filter", timeout=30)

@@ -39,7 +39,7 @@ def test_it_answers_what_it_is_asked_and_ends_with_its_input() -> None:
         assert isinstance(judged, Judged)
         assert judged.outcomes == (MATCH,) * 3
         process.stdin.close()
-        assert process.wait(10) == 0
+        assert process.wait(30) == 0
 
 
 def test_memory_beyond_the_bound_is_refused_to_it() -> None:
@@ -68,7 +68,7 @@ asyncio.run(main())
         worker = int(parent.stdout.readline())
         assert _runs(worker)
         parent.kill()
-    patience = time.monotonic() + 10
+    patience = time.monotonic() + 30
     while _runs(worker) and time.monotonic() < patience:
         time.sleep(0.01)
     assert not _runs(worker)
