@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import itertools
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -291,18 +291,21 @@ async def in_use(fettle: FettleProcess, devices: set[str]) -> None:
     )
 
 
+def giving(resource: str, name: str, index: int) -> Object:
+    """A class that gives the device with this index for the resource."""
+    this = f'device.attributes["{DRIVER}"].index == {index}'
+    return objects.device_class(name, extended_resource=resource, selectors=[this])
+
+
 async def test_of_two_classes_made_in_one_second_the_first_by_name_is_foretold(
     api: Api, fettle: FettleProcess
 ) -> None:
-    resource = "example.com/both"
-    while datetime.now(UTC).microsecond > 200_000:
-        await asyncio.sleep(0.02)
-    for name, device in (("ext-b", 0), ("ext", 1)):
-        this = f'device.attributes["{DRIVER}"].index == {device}'
-        made = objects.device_class(name, extended_resource=resource, selectors=[this])
-        await api.create(made)
-    classes = [await api.get("deviceclasses", name) for name in ("ext", "ext-b")]
-    assert len({made["metadata"]["creationTimestamp"] for made in classes}) == 1
+    for number in itertools.count():
+        resource = f"example.com/both-{number}"
+        pair = (f"{number}-ext-b", 0), (f"{number}-ext", 1)
+        made = [await api.create(giving(resource, *each)) for each in pair]
+        if len({each["metadata"]["creationTimestamp"] for each in made}) == 1:
+            break
     await bound_after(api, fettle, objects.pod("p", gpus=1, resource=resource), "gpu-1")
     (claim,) = await api.list("resourceclaims", "default")
     (result,) = claim["status"]["allocation"]["devices"]["results"]
