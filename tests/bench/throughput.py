@@ -15,6 +15,7 @@ is each round with the one beside it: the baseline is what makes the figure's ra
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 import sys
 import time
@@ -234,10 +235,12 @@ async def _all_bound(plane: ControlPlane) -> float:
     """When the last one was seen bound; a pod comes into this watch by being bound."""
     missing = {f"train-{number:04d}" for number in range(PODS)}
     while True:  # the API server ends the watch of a client that it finds slow
-        async for _, pod in plane.tester.watch("pods", NAMESPACE, fields="spec.nodeName!="):
-            missing.discard(pod["metadata"].get("name"))
-            if not missing:
-                return time.monotonic()
+        watch = plane.tester.watch("pods", NAMESPACE, fields="spec.nodeName!=")
+        async with contextlib.aclosing(watch) as seen:
+            async for _, pod in seen:
+                missing.discard(pod["metadata"].get("name"))
+                if not missing:
+                    return time.monotonic()
 
 
 async def _delete(plane: ControlPlane) -> None:

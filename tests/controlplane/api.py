@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from types import TracebackType
 from typing import Any, Literal
 
@@ -177,8 +177,9 @@ class Api:
         namespace: str | None = None,
         *,
         fields: str | None = None,
-    ) -> AsyncIterator[tuple[str, Object]]:
-        """What exists, as ADDED, then every change, until the server ends the watch."""
+    ) -> AsyncGenerator[tuple[str, Object], None]:
+        """What exists, as ADDED, then every change, until the server ends the watch. Close it
+        (`contextlib.aclosing`)."""
         first = await self._list(resource, namespace, None, fields)
         for item in first["items"]:
             yield "ADDED", item

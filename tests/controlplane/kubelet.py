@@ -35,11 +35,10 @@ class Kubelet:
         self._task = asyncio.create_task(self._run(), name="kubelet")
 
     async def stop(self) -> None:
-        for task in [*self._stopping.values(), *([self._task] if self._task else [])]:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        if self._task is not None:
+            await _cancelled(self._task)  # first: no further pod is let go then
         self._task = None
+        await _cancelled(*self._stopping.values())
 
     # --- what a test makes it do
 
@@ -118,11 +117,12 @@ class Kubelet:
     async def _run(self) -> None:
         while True:
             with contextlib.suppress(*_EVERYDAY):
-                async for kind, pod in self._api.watch("pods"):
-                    if kind == "ERROR":
-                        break
-                    if kind != "DELETED" and pod["spec"].get("nodeName"):
-                        await self._attend(pod)
+                async with contextlib.aclosing(self._api.watch("pods")) as changes:
+                    async for kind, pod in changes:
+                        if kind == "ERROR":
+                            break
+                        if kind != "DELETED" and pod["spec"].get("nodeName"):
+                            await self._attend(pod)
             await asyncio.sleep(0.1)
 
     async def _attend(self, pod: Object) -> None:
@@ -187,6 +187,14 @@ def _running(pod: Object, address: int) -> Object:
             for container in pod["spec"]["containers"]
         ],
     }
+
+
+async def _cancelled(*tasks: asyncio.Task[None]) -> None:
+    for task in tasks:
+        task.cancel()
+    for task in tasks:
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
 
 
 def _admission_failure(cause: str) -> Object:
