@@ -57,7 +57,7 @@ def test_a_server_that_speaks_something_else_is_said_to() -> None:
         thread.start()
         url = f"http://127.0.0.1:{listening.getsockname()[1]}"
         with pytest.raises(FettleError, match=f"^{url} did not answer in HTTP: "):
-            call(url, seconds=5)
+            call(url, seconds=30)
         thread.join()
 
 
