@@ -20,7 +20,7 @@ from fettle.health import HealthBook
 from fettle.inventory.inventory import Inventory
 from fettle.model import State, Subject
 from fettle.settings import HealthSettings
-from fettle.view import Publisher, View
+from fettle.view import Publisher, Source, View
 from fettle.wire import kinds
 from fettle.wire.changes import (
     Bad,
@@ -63,6 +63,12 @@ class House:
     async def newer(self, generation: int) -> View:
         async with asyncio.timeout(20):
             return await self.publisher.newer_than(generation)
+
+    async def all_written(self) -> None:
+        """Wait until what was sent so far is: a node that comes after it is in the view."""
+        await self.send(node("last"))
+        while "last" not in self.publisher.view.nodes:
+            await self.newer(self.publisher.view.generation)
 
 
 @pytest.fixture
@@ -206,7 +212,7 @@ async def test_an_object_that_stays_unreadable_however_often_it_changes_is_logge
     with capture_logs() as logged:
         for change in (odd("none"), odd("none at all"), odd(3), odd(4), node("n3"), odd(5)):
             await house.send(change)
-        await asyncio.sleep(0.05)
+        await house.all_written()
     said = [line["reason"] for line in logged if line["event"] == "object quarantined"]
     assert len(said) == 3
     assert ["str" in reason for reason in said] == [True, False, False]
@@ -214,13 +220,19 @@ async def test_an_object_that_stays_unreadable_however_often_it_changes_is_logge
 
 async def test_contact_counts_as_fresh_and_clears_what_was_lost(house: House) -> None:
     await house.sync()
+
+    async def noted(note: str) -> Source:
+        async with asyncio.timeout(20):
+            while house.publisher.sources["Node"].note != note:
+                await asyncio.sleep(0.01)
+        return house.publisher.sources["Node"]
+
     await house.send(Lost(kinds.NODE, "connection refused"))
+    await noted("connection refused")
     before = time.monotonic()
     await house.send(Contact(kinds.NODE))
-    await asyncio.sleep(0.05)
-    source = house.publisher.sources["Node"]
+    source = await noted("")
     assert before <= source.contact_at <= time.monotonic()
-    assert source.note == ""
 
 
 async def test_the_log_says_once_that_a_source_was_lost_and_once_that_it_is_found(
@@ -239,7 +251,7 @@ async def test_the_log_says_once_that_a_source_was_lost_and_once_that_it_is_foun
             ListEnded(kinds.SLICE),
         ):
             await house.send(change)
-        await asyncio.sleep(0.05)
+        await house.all_written()
     assert [(line["event"], line["kind"]) for line in logged if "kind" in line] == [
         ("source lost", "Node"),
         ("source found", "Node"),
