@@ -13,7 +13,9 @@ from typing import NamedTuple
 
 import structlog
 
+from extender import lagging
 from extender.asked import Asked
+from extender.lagging import Patience
 from extender.names import Names
 from extender.overlooked import Overlooked
 from extender.replies import Edition, Replies
@@ -81,6 +83,7 @@ class Verbs:
         self._names = Names()
         self._foreseen: Foreseen | None = None
         self._unasked = 0
+        self._patience = Patience()
         self._warned_of_nodes = False
         self.asked = Asked(metrics, schedulers)
         self.overlooked = Overlooked(schedulers)
@@ -111,6 +114,8 @@ class Verbs:
         if table is None:
             return self._filter_later(args.pod, ask, args.node_names)
         narrowed = table.narrow(args.node_names)
+        if self._is_behind(table, narrowed):
+            return self._filter_later(args.pod, ask, args.node_names)
         passed = wire.encode_names(narrowed.passed)
         reply = wire.filter_reply(passed, narrowed.refused, refusal_text(table))
         # The rest is done once the reply is sent: the scheduler waits for nothing of it.
@@ -225,8 +230,31 @@ class Verbs:
         self._remember(pod)
         table = await self._answers.judged(ask, names)
         narrowed = table.narrow(names)
+        if self._is_behind(table, narrowed):
+            table, narrowed = await self._caught_up(pod, table, names)
         if self._count(table, narrowed) != REFUSED:
-            self._answers.answered(ask, pod)
+            self._answers.answered(table.ask, pod)
+        return table, narrowed
+
+    def _is_behind(self, table: Table, narrowed: Narrowed) -> bool:
+        """Whether the scheduler knows something newer that is worth waiting for."""
+        return lagging.is_behind(table, narrowed.passed) and self._patience.has(table.ask)
+
+    async def _caught_up(
+        self, pod: core.Pod, table: Table, names: list[str]
+    ) -> tuple[Table, Narrowed]:
+        """As newer views have it, until one explains why the scheduler asks or time is up."""
+        until = asyncio.get_running_loop().time() + lagging.WAIT_S
+        behind, narrowed, in_vain = table.ask, table.narrow(names), False
+        while not in_vain and lagging.is_behind(table, narrowed.passed):
+            view = self._answers.view
+            in_vain = await self._answers.publisher.newer_than(view.generation, until) is view
+            if not in_vain:
+                table = await self._answers.judged(self._answers.ask_now(pod) or behind, names)
+                narrowed = table.narrow(names)
+        if in_vain:
+            self._patience.lose(behind)
+        self._metrics.waited(in_vain=in_vain)
         return table, narrowed
 
     def _echo(self, args: wire.Args) -> bytes:

@@ -79,6 +79,15 @@ class ExtenderMetrics:
             ["result"],
             registry=registry,
         )
+        self._waits = Counter(
+            "fettle_extender_waits",
+            "Filter requests that waited for a newer view, since the scheduler seemed to know "
+            "more, by result (caught_up, in_vain).",
+            ["result"],
+            registry=registry,
+        )
+        for result in ("caught_up", "in_vain"):
+            self._waits.labels(result)
         # Kept, since finding a child by its labels costs more than counting.
         self._decision = lru_cache(maxsize=None)(decisions.labels)
         self._nodes = lru_cache(maxsize=None)(nodes.labels)
@@ -90,6 +99,9 @@ class ExtenderMetrics:
 
     def decided(self, verb: str, result: str) -> None:
         self._decision(verb, result).inc()
+
+    def waited(self, *, in_vain: bool) -> None:
+        self._waits.labels("in_vain" if in_vain else "caught_up").inc()
 
     def answered(self, **nodes: int) -> None:
         """Count the nodes of a filter request by result."""
