@@ -1,7 +1,9 @@
 """A device's health as a request sees it: without the evidence of taints that it tolerates. Pure.
 
 What the user wrote wins: the allocator gives such a device to such a request, so the taint alone
-must not make us refuse it. All other evidence counts, an operator's hold among it.
+must not make us refuse it. All other evidence counts, an operator's hold among it. A toleration for
+so many seconds is grace for a pod that runs, which a new one would be evicted after: it excuses
+nothing.
 """
 
 import math
@@ -47,5 +49,15 @@ def _excused(evidence: Evidence, tolerations: Sequence[DeviceToleration]) -> boo
     if not evidence.taints or evidence.family is Family.OPERATOR:
         return False
     return all(
-        any(tolerates(toleration, taint) for toleration in tolerations) for taint in evidence.taints
+        any(
+            tolerates(toleration, taint) and not _ends(toleration, taint)
+            for toleration in tolerations
+        )
+        for taint in evidence.taints
     )
+
+
+def _ends(toleration: DeviceToleration, taint: Taint) -> bool:
+    """Whether a pod that tolerates it so is evicted some time later. Seconds count for no other
+    effect."""
+    return toleration.toleration_seconds is not None and taint.effect == "NoExecute"

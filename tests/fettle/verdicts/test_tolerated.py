@@ -40,7 +40,7 @@ def taint(key: str = "example.org/burn-in", effect: str = "NoSchedule", value: s
     return {"key": key, "effect": effect, "value": value}
 
 
-def tolerating(key: str = "example.org/burn-in", **fields: str) -> Raw:
+def tolerating(key: str = "example.org/burn-in", **fields: str | int) -> Raw:
     return {"key": key, "operator": "Exists", **fields}
 
 
@@ -125,6 +125,16 @@ def test_a_request_that_tolerates_a_taint_is_not_refused_for_it() -> None:
 def test_the_effect_of_a_tolerated_taint_makes_no_difference(effect: str) -> None:
     tainted = (kinds.SLICE, slice_of("n", [taint("gpu.nvidia.com/gpu-lost", effect)]))
     assert verdict(tainted, claim(tolerating("gpu.nvidia.com/gpu-lost"))).score == 10
+
+
+@pytest.mark.parametrize(("effect", "fits"), [("NoExecute", False), ("NoSchedule", True)])
+def test_what_is_tolerated_for_seconds_is_held_against_a_device_that_evicts(
+    effect: str, fits: bool
+) -> None:
+    tainted = (kinds.SLICE, slice_of("n", [taint("gpu.nvidia.com/gpu-lost", effect)]))
+    for_seconds = tolerating("gpu.nvidia.com/gpu-lost", tolerationSeconds=300)
+    assert verdict(tainted, claim(for_seconds)).fits is fits
+    assert verdict(tainted, claim(for_seconds, tolerating("gpu.nvidia.com/gpu-lost"))).fits
 
 
 def test_a_taint_without_effect_that_nothing_tolerates_still_speaks() -> None:
