@@ -8,11 +8,8 @@ none tells otherwise we are wrong in another way, and the scheduler, which asks 
 another, is not kept waiting for that again soon.
 """
 
-import time
-from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
-from fettle.asks.asks import Ask
 from fettle.verdicts.tables import Table
 
 WAIT_S = 0.15
@@ -21,7 +18,6 @@ AGAIN_S = 60.0
 """After a wait in vain, how long there is none for the same ask,"""
 REST_S = 1.5
 """and none for any."""
-MOST = 1000
 
 
 def is_behind(table: Table, passed: Iterable[str]) -> bool:
@@ -32,25 +28,3 @@ def is_behind(table: Table, passed: Iterable[str]) -> bool:
             return False
         odd = True
     return odd
-
-
-class Patience:
-    """When a newer view is worth waiting for; `clock` in seconds."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._rests_until = float("-inf")
-        self._until: OrderedDict[Ask, float] = OrderedDict()
-
-    def has(self, ask: Ask) -> bool:
-        now = self._clock()
-        return now >= self._rests_until and now >= self._until.get(ask, now)
-
-    def lose(self, ask: Ask) -> None:
-        """A wait was in vain."""
-        now = self._clock()
-        self._rests_until = now + REST_S
-        self._until[ask] = now + AGAIN_S
-        self._until.move_to_end(ask)
-        if len(self._until) > MOST:
-            self._until.popitem(last=False)

@@ -15,13 +15,13 @@ import structlog
 
 from extender import lagging
 from extender.asked import Asked
-from extender.lagging import Patience
 from extender.names import Names
 from extender.overlooked import Overlooked
 from extender.replies import Edition, Replies
 from fettle.asks.asks import Ask
 from fettle.errors import FettleError
 from fettle.observing.metrics import ExtenderMetrics
+from fettle.patience import Patience
 from fettle.verdicts.answering import Answers
 from fettle.verdicts.tables import MANY, Narrowed, Table
 from fettle.wire import core
@@ -83,7 +83,7 @@ class Verbs:
         self._names = Names()
         self._foreseen: Foreseen | None = None
         self._unasked = 0
-        self._patience = Patience()
+        self._patience = Patience(lagging.AGAIN_S, lagging.REST_S)
         self._warned_of_nodes = False
         self.asked = Asked(metrics, schedulers)
         self.overlooked = Overlooked(schedulers)

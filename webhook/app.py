@@ -9,8 +9,8 @@ s of the API server's client, or a request may meet a connection that was just c
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
+from typing import NamedTuple, TypeVar
 
 import msgspec
 import structlog
@@ -20,7 +20,9 @@ from prometheus_client import CollectorRegistry
 from fettle.errors import BadInput
 from fettle.lint import shapes
 from fettle.lint.linting import Linter
+from fettle.lint.rules import ABSENCES
 from fettle.observing.asked import LastAsked
+from fettle.patience import Patience
 from fettle.policy import ANNOTATION
 from fettle.settings import Settings, WebhookSettings
 from fettle.slicing import in_slices
@@ -44,6 +46,11 @@ MAX_BODY_BYTES = 16 * 2**20
 OWNER_WAIT_S = 0.25
 """How long a claim waits for the pod it was made for: both come from the API server, the pod a few
 milliseconds earlier."""
+APPLIED_WAIT_S = 0.2
+"""How long the view may be behind what was created a moment ago, and is named now: a whole file is
+applied within milliseconds."""
+AGAIN_S = 10.0
+"""After a wait in vain, how long what is named is not waited for again."""
 _LONGEST_REASON = 300
 
 _log = structlog.get_logger("fettle.webhook")
@@ -60,6 +67,7 @@ class Judged(NamedTuple):
 
 
 Judge = Callable[[Request], Awaitable[Judged]]
+_Found = TypeVar("_Found")
 
 
 def make_app(
@@ -133,6 +141,7 @@ class Webhook:
         self._audit = settings.mode == "audit"
         self._deadline_s = settings.deadline_seconds
         self._metrics = metrics
+        self._patience = Patience(AGAIN_S)
         self._means = means
         self._grounds = grounds
         self._tell = tell
@@ -197,8 +206,12 @@ class Webhook:
         return judged
 
     async def _mutate(self, request: Request) -> Judged:
-        view, means = await self._knowing(request), self._means()
-        mutation = await mutate(request, view, means)
+        means = self._means()
+        view, mutation = await self._caught_up(
+            await self._knowing(request),
+            lambda view: mutate(request, view, means),
+            lambda mutation: mutation.unknown,
+        )
         if request.in_part and mutation.patch:
             raise BadInput(
                 f"it nests deeper than {lenient.DEEP} levels or is not valid UTF-8, "
@@ -228,8 +241,32 @@ class Webhook:
             self._metrics.undecided.labels("mutate", "owner").inc()
         return view
 
+    async def _caught_up(
+        self,
+        view: View,
+        judge: Callable[[View], Awaitable[_Found]],
+        absent: Callable[[_Found], Iterable[Hashable]],
+    ) -> tuple[View, _Found]:
+        """What is found by this view or, where something is absent there that is named, by the
+        first of the next ones that has it."""
+        found = await judge(view)
+        until = asyncio.get_running_loop().time() + min(APPLIED_WAIT_S, self._deadline_s / 2)
+        while view.synced and (lacking := frozenset(absent(found))):
+            if not self._patience.has(lacking):
+                break
+            newer = await self._publisher.newer_than(view.generation, until)
+            if newer is view:
+                self._patience.lose(lacking)
+                break
+            view, found = newer, await judge(newer)
+        return view, found
+
     async def _validate(self, request: Request) -> Judged:
-        found = await validate(request, self._publisher.view, self._grounds())
+        _, found = await self._caught_up(
+            self._publisher.view,
+            lambda view: validate(request, view, self._grounds()),
+            lambda found: [f for f in (*found.denied, *found.warned) if f.rule in ABSENCES],
+        )
         answer = Answer(
             allowed=not found.denied,
             message=f"fettle: {found.message}",

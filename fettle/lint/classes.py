@@ -19,6 +19,7 @@ class UnknownClass(Rule):
     severity = Severity.WARN
     strict = True
     inventory = True
+    absence = True
     today = "The pod stays Pending: `device class … does not exist`."
 
     def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
@@ -37,6 +38,7 @@ class UnknownClassAmongAlternatives(Rule):
     severity = Severity.WARN
     strict = True
     inventory = True
+    absence = True
     today = (
         "The pod stays Pending: the classes of all alternatives must exist, even of unused ones."
     )

@@ -45,7 +45,8 @@ class Rule(ABC):
     both go into docs/rules.md. `strict`: denies only in strict mode; `denies_if`: denies only in
     this case. `denies_pods`: worth denying
     even a pod, whose workload was accepted before. `inventory`: rests on what the cluster has, and
-    says nothing without. `seen`: `tests/controlplane/test_rules.py` shows it on the real thing.
+    says nothing without. `absence`: it misses an object by its name, which may have been created a
+    moment ago. `seen`: `tests/controlplane/test_rules.py` shows it on the real thing.
     `on_node`: a driver or a kubelet does it, which no control plane can show.
     """
 
@@ -57,6 +58,7 @@ class Rule(ABC):
     denies_if: ClassVar[str] = ""
     denies_pods: ClassVar[bool] = False
     inventory: ClassVar[bool] = False
+    absence: ClassVar[bool] = False
     seen: ClassVar[bool] = False
     on_node: ClassVar[bool] = False
 

@@ -22,6 +22,7 @@ class AbsentClaim(Rule):
     name = "absent-claim"
     severity = Severity.WARN
     inventory = True
+    absence = True
     today = "The pod stays Pending, without any condition or event for minutes."
 
     def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
@@ -48,6 +49,7 @@ class AbsentTemplate(Rule):
     name = "absent-template"
     severity = Severity.WARN
     inventory = True
+    absence = True
     today = (
         "The pod stays Pending with the event `FailedResourceClaimCreation`; retries back "
         "off to 1000 s."

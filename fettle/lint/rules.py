@@ -52,3 +52,5 @@ def _rules(module: ModuleType) -> Iterator[Rule]:
 RULES: tuple[Rule, ...] = tuple(
     sorted((rule for module in _SUBJECTS for rule in _rules(module)), key=lambda rule: rule.id)
 )
+ABSENCES = frozenset(rule.id for rule in RULES if rule.absence)
+"""Rules that miss an object by its name."""

@@ -7,9 +7,6 @@ from typing import Any
 import pytest
 
 from extender import lagging
-from extender.lagging import AGAIN_S, MOST, REST_S, Patience
-from fettle.asks.asks import Ask, Units
-from fettle.policy import INFERENCE
 from tests.extender.conftest import Extender
 from tests.fettle import building as b
 
@@ -94,30 +91,3 @@ async def test_after_a_wait_in_vain_the_node_is_allowed_and_the_next_time_at_onc
     monkeypatch.setattr(lagging, "WAIT_S", 60.0)
     async with asyncio.timeout(20):
         assert (await extender.filter(POD, "n"))["NodeNames"] == ["n"]
-
-
-def ask(number: int) -> Ask:
-    return Ask(INFERENCE, (Units(b.RESOURCE, number),))
-
-
-def test_after_a_wait_in_vain_no_ask_is_waited_for_a_moment_and_this_one_for_longer() -> None:
-    now = 0.0
-    patience = Patience(lambda: now)
-    assert patience.has(ask(1))
-    patience.lose(ask(1))
-    assert not patience.has(ask(1))
-    assert not patience.has(ask(2))
-    now = REST_S
-    assert not patience.has(ask(1))
-    assert patience.has(ask(2))
-    now = AGAIN_S
-    assert patience.has(ask(1))
-
-
-def test_waits_in_vain_are_remembered_of_so_many_asks() -> None:
-    now = 0.0
-    patience = Patience(lambda: now)
-    for number in range(1, MOST + 2):
-        patience.lose(ask(number))
-    now = REST_S
-    assert [number for number in (1, 2, MOST + 1) if patience.has(ask(number))] == [1]

@@ -10,6 +10,7 @@ from structlog.testing import capture_logs
 
 from fettle import policy
 from fettle.kube.recording import Regarding
+from fettle.settings import LintSettings
 from tests.fettle.lint.builders import claim, exactly, knowing
 from tests.webhook.conftest import PATIENCE_S, Serve
 from tests.webhook.mutations import cluster, policy_of
@@ -133,6 +134,51 @@ async def test_a_claim_whose_pod_never_shows_up_is_allowed_as_it_is(
     served = await serve(cluster(), policies=(TOLERANT,), deadline_seconds=deadline_seconds)
     assert await served.ask("/mutate", owned()) == {"uid": UID, "allowed": True}
     assert served.undecided("mutate", "owner") == 1
+
+
+# --- what was applied a moment before
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app, "APPLIED_WAIT_S", PATIENCE_S)
+
+
+@pytest.mark.usefixtures("patient")
+async def test_a_class_that_was_applied_just_before_its_claim_is_not_missed(serve: Serve) -> None:
+    served = await serve(cluster(), lint=LintSettings(strict=True))
+    asked = asyncio.create_task(served.ask("/validate", claim(exactly())))
+    await asyncio.sleep(0.1)
+    assert not asked.done()
+    served.publish(cluster())
+    served.publish(knowing())
+    assert await asked == {"uid": UID, "allowed": True}
+
+
+@pytest.mark.usefixtures("patient")
+async def test_a_policy_that_was_applied_just_before_its_workload_is_injected(
+    serve: Serve,
+) -> None:
+    served = await serve(cluster())
+    asked = asyncio.create_task(served.ask("/mutate", pod({policy.ANNOTATION: "own"})))
+    await asyncio.sleep(0.1)
+    assert not asked.done()
+    own = policy_of({"tolerations": {"notReadySeconds": 60}})
+    served.publish(cluster(policies={"own": own}))
+    assert "patch" in await asked
+    assert served.counted("unknown_policies") == 0
+
+
+async def test_what_stays_away_is_told_and_not_waited_for_again(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(app, "APPLIED_WAIT_S", 0.01)
+    served = await serve(cluster(), lint=LintSettings(strict=True))
+    first = await served.ask("/validate", claim(exactly()))
+    assert "FTL001" in first["status"]["message"]
+    monkeypatch.setattr(app, "APPLIED_WAIT_S", PATIENCE_S)
+    async with asyncio.timeout(PATIENCE_S / 2):
+        assert await served.ask("/validate", claim(exactly())) == first
 
 
 # --- policies and features
