@@ -113,6 +113,7 @@ def _choice(choice: Choice) -> dict[str, Any]:
         "alternative": alternative or None,
         "device": str(choice.device),
         "tolerated": [str(taint) for taint in choice.tolerated],
+        "adminAccess": choice.admin_access,
         **health(choice.health),
     }
 
@@ -323,8 +324,12 @@ def _given_devices(value: dict[str, Any]) -> Iterator[str]:
     """The devices that claims hold, and those that others would get; by request, if several."""
     held: list[str] = []
     got: dict[str, list[str]] = {}
+    looked_at: dict[str, list[str]] = {}
     for choice in value["devices"]:
-        if "/" in choice["request"]:
+        if choice.get("adminAccess"):
+            would = "would have" if "/" in choice["request"] else "has"
+            looked_at.setdefault(would, []).append(choice["device"])
+        elif "/" in choice["request"]:
             chosen = f" (alternative {choice['alternative']})" if choice["alternative"] else ""
             got.setdefault(choice["request"] + chosen, []).append(choice["device"])
         elif not any(f"holds {choice['device']}, " in note for note in value["notes"]):
@@ -335,3 +340,5 @@ def _given_devices(value: dict[str, Any]) -> Iterator[str]:
         yield f"would get {', '.join(*got.values())}"
     elif got:
         yield "would get " + " and ".join(f"{', '.join(ds)} for {name}" for name, ds in got.items())
+    for would, devices in looked_at.items():
+        yield f"{would} admin access to {', '.join(devices)}, whatever their health"

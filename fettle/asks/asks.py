@@ -5,6 +5,7 @@ namespace labels of a view; equal asks share verdicts. Stands between view and v
 """
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 
 import msgspec
 
@@ -76,6 +77,13 @@ class Ask(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
         for units in self.units:
             for request in units.backing:
                 yield from request.alternatives
+
+    @property
+    def only_looks(self) -> bool:
+        """Whether all that it asks for is admin access to devices that others use."""
+        wanted = (bool(each.admin_access) for each in self.alternatives())
+        looks = chain(wanted, (each.admin_access for bound in self.bound for each in bound.held))
+        return not self.units and not self.unsettled and next(looks, False) and all(looks)
 
     @property
     def selectors(self) -> frozenset[str]:

@@ -74,13 +74,15 @@ class Claim(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
 class Held(msgspec.Struct, frozen=True, gc=False):
     """A device as a claim holds it: `share` is "" where it is held alone; `consumed` in 1e-9.
 
-    `tolerations` are those of its request when it was allocated.
+    `tolerations` are those of its request when it was allocated. With `admin_access` it is only
+    looked after, whoever else uses it.
     """
 
     device: DeviceId
     share: str = ""
     consumed: tuple[tuple[str, int], ...] = ()
     tolerations: tuple[resource.DeviceToleration, ...] = ()
+    admin_access: bool = False
 
 
 def claim(
@@ -141,6 +143,7 @@ def _held(result: resource.DeviceRequestAllocationResult) -> Held:
         result.share_id or "",
         _consumed(result) if result.share_id is not None else (),
         result.tolerations or (),
+        bool(result.admin_access),
     )
 
 

@@ -55,17 +55,16 @@ def bound_part(bound: Bound, node: NodeView, acceptance: Acceptance) -> Part:
     ]
     if bound.awaits:
         part.notes.append(bound.awaits)
-    vanished = sorted(wanted - {device.id for device in here})
-    for gone in vanished:
+    for gone in sorted(wanted - {device.id for device in here}):
         part.notes.append(f"claim {bound.name} holds {gone}, which is not published for this node")
     published = {device.id: device for device in here}
-    results = dict.fromkeys((held.device, held.tolerations) for held in bound.held)
+    results = dict.fromkeys((h.device, h.tolerations, h.admin_access) for h in bound.held)
     given = [
-        _choice(bound.name, published[id_], tolerations, acceptance)
-        for id_, tolerations in results
+        chosen(bound.name, published[id_], tolerations, acceptance, admin_access=admin_access)
         if id_ in published
+        else Choice(bound.name, id_, VANISHED, admin_access=admin_access)
+        for id_, tolerations, admin_access in results
     ]
-    given += [Choice(bound.name, gone, VANISHED) for gone in vanished]
     return _judged(part, given, acceptance, how="is allocated")
 
 
@@ -119,8 +118,8 @@ class Allocator(msgspec.Struct, frozen=True):
         """Whether there is any allocation of acceptable devices."""
 
         def acceptable(device: DeviceView, wanted: Alternative) -> bool:
-            choice = _choice("", device, wanted.tolerations, acceptance)
-            return not acceptance.refusal(choice.health) and not choice.met.unmet
+            choice = _of_alternative("", device, wanted, acceptance)
+            return not choice.refusal(acceptance) and not choice.met.unmet
 
         return (
             yield from allocating(
@@ -170,7 +169,8 @@ def claims_part(
         if feasible.found is Found.NONE:
             return _whichever(part, list(_turned_down(claims, node, acceptance)), acceptance)
     worst: Part | None = None
-    for _ in range(takers if part.value is not None else 0):
+    takers = takers if part.value is not None else 0
+    for _ in range(takers):
         if predicted.found is not Found.FITS:
             break
         node = msgspec.structs.replace(node, pools=after(node.pools, predicted.devices))
@@ -188,25 +188,26 @@ def claims_part(
 def _turned_down(
     claims: Sequence[Claim], node: NodeView, acceptance: Acceptance
 ) -> Iterator[Choice]:
-    """The node's devices that are not acceptable with the tolerations of some claim."""
-    tolerations = {each.tolerations for claim in claims for each in claim.alternatives()}
+    """The node's devices that are not acceptable to some request."""
+    alternatives = [each for claim in claims for each in claim.alternatives()]
+    wanted = {(each.tolerations, each.admin_access): each for each in alternatives}
     for pool in node.pools:
         for device in pool.devices:
-            for tolerated in tolerations:
-                choice = _choice("", device, tolerated, acceptance)
-                if acceptance.refusal(choice.health) or choice.met.unmet:
+            for alternative in wanted.values():
+                choice = _of_alternative("", device, alternative, acceptance)
+                if choice.refusal(acceptance) or choice.met.unmet:
                     yield choice
                     break
 
 
 def _whichever(part: Part, turned_down: Sequence[Choice], acceptance: Acceptance) -> Part:
     """Which devices it would get is undecided, and without any of these it can get none."""
-    refused = [choice for choice in turned_down if acceptance.refusal(choice.health)]
+    refused = [choice for choice in turned_down if choice.refusal(acceptance)]
     told = "which devices it would get is not decided, and there are not enough acceptable ones"
     part.refusals, part.required = [], []
     if refused:
         worst = min(refused, key=lambda choice: choice.health.proven)
-        part.refusals.append(f"{told}: {worst.device} is {acceptance.refusal(worst.health)}")
+        part.refusals.append(f"{told}: {worst.device} is {worst.refusal(acceptance)}")
         part.keys = frozenset(choice.device.driver for choice in refused)
         part.held = any(choice.health.held for choice in refused)
     else:
@@ -226,8 +227,9 @@ def _then(now: Part, later: Part) -> str:
     """What a pod that is worth less here once others were served would get then."""
     for refusal in (*later.refusals, *later.required):
         return f": then {refusal}"
-    best = max(choice.health.score for choice in now.devices)
-    worse = {c.device: c.health.score for c in later.devices if c.health.score < best}
+    best = max(choice.health.score for choice in _counting(now.devices))
+    scores = {choice.device: choice.health.score for choice in _counting(later.devices)}
+    worse = {device: score for device, score in scores.items() if score < best}
     named = [f"{device} ({worse[device]:.2f})" for device in sorted(worse, key=worse.__getitem__)]
     return f": this one may then get {_listed(named)}" if named else ""
 
@@ -261,12 +263,12 @@ def _predicted_part(
         (part.undecided if open_ else part.unfit).append(_why_not(predicted))
         part.value = UNDECIDED_VALUE * node.health.score
         return part
-    tolerations = [{a.name: a.tolerations for a in c.alternatives()} for c in claims]
+    alternatives = [{each.name: each for each in claim.alternatives()} for claim in claims]
     given = [
-        _choice(
+        _of_alternative(
             f"{claims[t.claim].name}/{t.request}",
             t.device,
-            tolerations[t.claim][t.request],
+            alternatives[t.claim][t.request],
             acceptance,
         )
         for t in predicted.devices
@@ -275,15 +277,30 @@ def _predicted_part(
     return _judged(part, given, acceptance)
 
 
-def _choice(
+def _of_alternative(
+    request: str, device: DeviceView, wanted: Alternative, acceptance: Acceptance
+) -> Choice:
+    admin_access = bool(wanted.admin_access)
+    return chosen(request, device, wanted.tolerations, acceptance, admin_access=admin_access)
+
+
+def chosen(
     request: str,
     device: DeviceView,
     tolerations: Sequence[DeviceToleration],
     acceptance: Acceptance,
+    *,
+    admin_access: bool,
 ) -> Choice:
+    """A device for a request with these tolerations."""
     health, tolerated = acceptance.tolerating(device.health, tolerations)
     met = acceptance.requirements.of_device(device)
-    return Choice(request, device.id, health, tolerated, met)
+    return Choice(request, device.id, health, tolerated, met, admin_access)
+
+
+def _counting(devices: Sequence[Choice]) -> list[Choice]:
+    """Those whose health counts."""
+    return [choice for choice in devices if not choice.admin_access]
 
 
 def _nothing(predicted: Allocated) -> bool:
@@ -306,21 +323,22 @@ def _judged(
     how: str = "would get",
 ) -> Part:
     part.devices = devices
-    if not devices:
-        return part
-    together = partial(ranking.taken, aggregate=acceptance.placement.aggregate)
-    part.value = together([d.health.score for d in devices])
     refused: set[str] = set()
     for choice in devices:
         told = f"{choice.request} {how} {choice.device}"
         unmet, undecided = choice.met
         part.required += [f"{told}, which does not meet the policy: {what}" for what in unmet]
         part.undecided += [f"whether {choice.device} meets the policy: {w}" for w in undecided]
-        if why := acceptance.refusal(choice.health):
+        if why := choice.refusal(acceptance):
             part.refusals.append(f"{told}, which is {why}")
             part.held = part.held or choice.health.held
             refused.add(choice.device.driver)
-    worth = together([acceptance.counted(d.health) for d in devices])
+    healths = [choice.health for choice in _counting(devices)]
+    if not healths:
+        return part
+    together = partial(ranking.taken, aggregate=acceptance.placement.aggregate)
+    part.value = together([health.score for health in healths])
+    worth = together([acceptance.counted(health) for health in healths])
     if refused:
         part.keys = frozenset(refused)
     elif worth < acceptance.placement.min_score:

@@ -21,7 +21,8 @@ class Choice(msgspec.Struct, frozen=True, gc=False):
     """One device a pod would get: `request` is the DRA request it would satisfy.
 
     `health` is the device's without what the request tolerates, which is `tolerated`; `met` says
-    what the policy requires of it in vain.
+    what the policy requires of it in vain. With `admin_access` its health counts for nothing: who
+    watches a device or clears its fault gets to it whatever is wrong with it.
     """
 
     request: str
@@ -29,6 +30,11 @@ class Choice(msgspec.Struct, frozen=True, gc=False):
     health: Health
     tolerated: tuple[Taint, ...] = ()
     met: Met = Met()
+    admin_access: bool = False
+
+    def refusal(self, acceptance: Acceptance) -> str:
+        """Why its health is not acceptable; "" if it is."""
+        return "" if self.admin_access else acceptance.refusal(self.health)
 
 
 class Part(msgspec.Struct, gc=False):
@@ -50,8 +56,9 @@ class Part(msgspec.Struct, gc=False):
     held: bool = False
 
 
-def node_part(node: NodeView, acceptance: Acceptance) -> Part:
-    """The node's own health counts once more than through its devices only when it is refused."""
+def node_part(node: NodeView, acceptance: Acceptance, *, only_looks: bool = False) -> Part:
+    """The node's own health counts once more than through its devices only when it is refused;
+    which it is not for an ask that `only_looks` at devices."""
     met = acceptance.requirements.of_node(node)
     unmet, undecided = met.unmet, met.undecided
     if node.unread:  # its labels are not known
@@ -60,7 +67,7 @@ def node_part(node: NodeView, acceptance: Acceptance) -> Part:
         required=[f"node does not meet the policy: {what}" for what in unmet],
         undecided=[f"what the policy requires of the node: {what}" for what in undecided],
     )
-    if why := acceptance.refusal(node.health):
+    if not only_looks and (why := acceptance.refusal(node.health)):
         part.refusals = [f"node is {why}"]
         part.held = node.health.held
     return part

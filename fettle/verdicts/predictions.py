@@ -21,6 +21,7 @@ from fettle.asks.claims import Held
 from fettle.asks.entries import EXTENDED_RESOURCE_CLAIM
 from fettle.verdicts.acceptance import Acceptance
 from fettle.verdicts.answering import Answers
+from fettle.verdicts.claimed import chosen
 from fettle.verdicts.verdicts import EXTENDED_RESOURCES, Verdict, judge
 from fettle.view import DeviceView, NodeView
 from fettle.wire import core, resource
@@ -198,7 +199,7 @@ class Predictions:
         published = withheld | offered
         acceptance = self._answers.table(answered.ask).acceptance
         if any(
-            _refuses(acceptance, published[held.device], held.tolerations)
+            _refuses(acceptance, published[held.device], held)
             for held in given.held
             if held.device in published
         ):
@@ -229,15 +230,12 @@ class Predictions:
         return kept
 
 
-def _refuses(
-    acceptance: Acceptance, device: DeviceView, tolerations: Sequence[resource.DeviceToleration]
-) -> bool:
+def _refuses(acceptance: Acceptance, device: DeviceView, held: Held) -> bool:
     """Whether a policy turns down a device that is allocated, unless its breaker is open."""
     if device.id.driver in acceptance.open_breakers:
         return False
-    health = acceptance.tolerating(device.health, tolerations).health
-    unmet = acceptance.requirements.of_device(device).unmet
-    return bool(acceptance.refusal(health) or unmet)
+    choice = chosen("", device, held.tolerations, acceptance, admin_access=held.admin_access)
+    return bool(choice.refusal(acceptance) or choice.met.unmet)
 
 
 def _owner(claim: resource.ResourceClaim) -> OwnerReference | None:

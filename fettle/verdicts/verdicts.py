@@ -67,7 +67,7 @@ def judging(
     emptied: bool = False,
 ) -> Generator[None, None, Verdict]:
     """As `judge`, with a chance to do something else at each `next`."""
-    parts = [node_part(node, acceptance)]
+    parts = [node_part(node, acceptance, only_looks=ask.only_looks)]
     backing: list[Request] = []
     for units in ask.units:
         plugin = node.plugins.get(units.resource)
@@ -109,10 +109,11 @@ def _combine(parts: Sequence[Part], node: NodeView, acceptance: Acceptance) -> V
     undecided = tuple(why for p in parts for why in p.undecided)
     unfit = tuple(why for p in parts for why in p.unfit)
     devices = tuple(d for p in parts for d in p.devices)
+    counted = (node.health, *(d.health for d in devices if not d.admin_access))
     score = ranking.host_score(
         value,
         placement.degraded,
-        provoked=max(health.provoked for health in (node.health, *(d.health for d in devices))),
+        provoked=max(health.provoked for health in counted),
         last=bool(refusals or overruled or undecided or unfit),
     )
     return Verdict(

@@ -238,12 +238,12 @@ def test_a_device_allocated_to_two_requests_is_judged_for_each() -> None:
     assert (answer.fits, len(answer.devices)) == (True, 1)
 
 
-def test_an_allocated_device_with_admin_access_is_judged_and_taken_from_nobody() -> None:
+def test_an_allocated_device_with_admin_access_is_shown_and_taken_from_nobody() -> None:
     result = {"request": "r", "driver": b.DRIVER, "pool": "n", "device": "gpu"}
     lost = (kinds.SLICE, slice_of("n", [taint("gpu.nvidia.com/gpu-lost", "None")]))
     watching = claim(allocation=allocated({**result, "adminAccess": True}))
     answer = verdict(lost, watching, policy="inference")
-    assert "is allocated gpu.example.com/n/gpu" in answer.refusals[0]
+    assert (answer.fits, [c.health.state for c in answer.devices]) == (True, [State.UNHEALTHY])
     (device,) = cluster(lost, watching).nodes["n"].pools[0].devices
     assert not device.allocated
     assert not verdict(TAINTED, claim(allocation=allocated(result))).fits
