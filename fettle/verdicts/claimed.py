@@ -13,6 +13,7 @@ from fettle.allocator import AMPLE, Allocated, Budget, Found, Match, allocating,
 from fettle.allocator.committing import after
 from fettle.allocator.doubts import doubt
 from fettle.allocator.profiles import CURRENT, Profile
+from fettle.allocator.tolerating import tolerated
 from fettle.asks.asks import Bound
 from fettle.asks.claims import ALL, Alternative, Claim
 from fettle.model import UNKNOWN_SCORE, DeviceId, Health, State
@@ -20,10 +21,11 @@ from fettle.verdicts import ranking
 from fettle.verdicts.acceptance import Acceptance
 from fettle.verdicts.parts import UNDECIDED_VALUE, Choice, Part, unfit_part
 from fettle.view import SOME_DRIVER, DeviceView, NodeView, PoolView
-from fettle.wire.resource import DeviceToleration
+from fettle.wire.resource import DeviceTaint, DeviceToleration
 
 MOST_TOLD = 3
 """Devices that are named of a claim."""
+PASSED_OVER = "acceptable devices exist here, but the scheduler would not take them"
 VANISHED = Health(UNKNOWN_SCORE, State.UNKNOWN)
 """For a device that a claim holds but is not published: it may be dead, or its driver
 restarting.
@@ -160,9 +162,9 @@ def claims_part(
     if part.refusals or part.required:
         feasible = yield from allocator.searching(claims, node, acceptance)
         if feasible.found is Found.FITS:
-            (part.required or part.refusals).append(
-                "acceptable devices exist here, but the scheduler would not take them"
-            )
+            first, *others = part.required or part.refusals
+            hint = "" if part.required else _way_out(claims, allocator.profile)
+            (part.required or part.refusals)[:] = [f"{first}; {PASSED_OVER}{hint}", *others]
         return part
     if predicted.bounded and any(_turned_down(claims, node, acceptance)):
         feasible = yield from allocator.searching(claims, node, acceptance)
@@ -183,6 +185,16 @@ def claims_part(
         told = _then(part, worst) if allocator.explains and worst is not None else ""
         part.notes.append(_expected(takers) + told)
     return part
+
+
+def _way_out(claims: Sequence[Claim], profile: Profile) -> str:
+    """What would make the scheduler take others than devices that are refused for their health."""
+    taint = DeviceTaint(key="any", effect="NoSchedule")
+    alternatives = [each for claim in claims for each in claim.alternatives()]
+    anything = any(tolerated([taint], each.tolerations) for each in alternatives)
+    if anything or not profile.features.device_taint_rules:
+        return ""
+    return ": a DeviceTaintRule with effect NoSchedule keeps it off those that are refused"
 
 
 def _turned_down(

@@ -33,8 +33,28 @@ def test_the_first_device_in_order_is_the_one_that_is_judged() -> None:
     node = b.node(pools=(b.pool(b.device("a", 0.5), b.device("b")),))
     answer = verdict(request(TRAINING), node)
     assert not answer.fits
-    assert "n/a" in answer.refusals[0]
-    assert "would not take them" in answer.refusals[1]
+    assert answer.refusals == (
+        "gpu/r would get gpu.example.com/n/a, which is Degraded (0.50): a fault; acceptable "
+        "devices exist here, but the scheduler would not take them: a DeviceTaintRule with effect "
+        "NoSchedule keeps it off those that are refused",
+    )
+
+
+@pytest.mark.parametrize(
+    ("profile", "toleration"),
+    [
+        (Profile(Features(device_taint_rules=False)), DeviceToleration(key="k", operator="Exists")),
+        (Profile(), DeviceToleration(operator="Exists")),
+    ],
+    ids=["no DeviceTaintRule counts", "every taint is tolerated"],
+)
+def test_a_taint_that_would_not_help_is_not_advised(
+    profile: Profile, toleration: DeviceToleration
+) -> None:
+    node = b.node(pools=(b.pool(b.device("a", 0.5), b.device("b")),))
+    ask = request(TRAINING, tolerations=(toleration,))
+    answer = judge(ask, node, Acceptance(TRAINING.placement), Allocator(every_device, profile))
+    assert answer.refusals[0].endswith("but the scheduler would not take them")
 
 
 def test_a_tainted_device_is_skipped_as_the_allocator_skips_it() -> None:
