@@ -48,6 +48,8 @@ class DeviceView(msgspec.Struct, frozen=True, gc=False):
 
 SOME_DRIVER = "?"
 """In place of a pool's driver, where it cannot be read whose it is."""
+SOME_POOL = "of unknown name"
+"""In place of a pool's name; no pool can have it."""
 
 
 class PoolView(msgspec.Struct, frozen=True, gc=False):
@@ -72,6 +74,15 @@ class PoolView(msgspec.Struct, frozen=True, gc=False):
     unclear: str = ""
     look: bytes = b""
     columns: Mapping[tuple[str, str], bytes] = {}
+
+    @property
+    def told(self) -> str:
+        """The pool for people, by driver and name as kube-scheduler writes it; pools of several
+        drivers on a node are often all named after it."""
+        if self.driver == SOME_DRIVER:
+            return f"pool {self.name}"
+        unnamed = self.name == SOME_POOL
+        return f"{self.driver} pool {SOME_POOL}" if unnamed else f"pool {self.driver}/{self.name}"
 
     @property
     def flaw(self) -> str:

@@ -149,7 +149,7 @@ def _none(pools: Sequence[PoolView], profile: Profile, why: str, steps: int) -> 
             return Allocated(Found.UNDECIDED, reason=doubted, steps=steps)
     for pool in pools:
         if pool.invalid:
-            why = f"{why}; pool {pool.name} is invalid: {pool.invalid}"
+            why = f"{why}; {pool.told} is invalid: {pool.invalid}"
             return Allocated(Found.ERROR, reason=why, on_node=True, steps=steps)
     return Allocated(Found.NONE, reason=why, steps=steps)
 
@@ -189,9 +189,7 @@ def _everything(
         updated = "being updated" if pool.incomplete or parted else ""
         state = updated or (pool.invalid and f"invalid: {pool.invalid}")
         if state:
-            raise Aborted(
-                f"{plan.told}: all devices are requested, but pool {pool.name} is {state}"
-            )
+            raise Aborted(f"{plan.told}: all devices are requested, but {pool.told} is {state}")
         for _ in pool.devices:
             if books.selectable(plan, at) and books.could_fit(plan, at):
                 plan.everything.append(at)

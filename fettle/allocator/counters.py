@@ -77,7 +77,7 @@ def _uncharged(pool: PoolView) -> Mapping[CounterId, int]:
     here, whole = pool.slices
     if here != whole:
         raise Unclear(
-            f"pool {pool.name}: before Kubernetes 1.36.2, devices in shared use draw nothing on "
+            f"{pool.told}: before Kubernetes 1.36.2, devices in shared use draw nothing on "
             "counters, and which ones on other nodes are is not known here"
         )
     left = dict(pool.counters)

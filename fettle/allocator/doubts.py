@@ -7,7 +7,7 @@ from fettle.view import PoolView
 def doubt(pool: PoolView, profile: Profile) -> str:
     """What cannot be told about a pool, for people; "" if nothing."""
     why = pool.unclear or (_of_1_34(pool) if profile.rules.pools_by_node else "")
-    return f"pool {pool.name}: {why}" if why else ""
+    return f"{pool.told}: {why}" if why else ""
 
 
 def _of_1_34(pool: PoolView) -> str:

@@ -96,7 +96,7 @@ def _contended(
     quirks = profile.quirks
     exact = not (quirks.counters_by_pool_name or quirks.shares_uncharged)
     if exact and (drained := _drained(needs, shared, books)):
-        return f"too few devices fit together (counters of pool {drained})"
+        return f"too few devices fit together (counters of {drained})"
     if profile.features.list_type_attributes:
         return ""
     for number, claim in enumerate(claims):
@@ -125,7 +125,7 @@ def _drained(needs: Sequence[Need], shared: frozenset[int], books: Books) -> str
                 for need in needs
             )
             if drawn > max(left, 0):
-                return pool.name
+                return pool.told
     return ""
 
 

@@ -146,7 +146,7 @@ def _obstacle(plan: Plan, at: int, books: Books, profile: Profile) -> str:
         if not features.partitionable_devices:
             return "of a kind that is disabled (DRAPartitionableDevices)"
         if not Counters(profile.quirks).reserve(pool, device):
-            return f"for which the counters of pool {pool.name} do not suffice"
+            return f"for which the counters of {pool.told} do not suffice"
     taints = device.taints if features.device_taints else ()
     if not features.device_taint_rules:
         taints = taints[: len(published.device.taints or ())]  # the slice's own
@@ -167,7 +167,7 @@ def _lacking(alternatives: Sequence[Plan], pools: Sequence[PoolView]) -> list[st
     text = " ".join(e for plan in alternatives for e in plan.alternative.selectors)
     named = any(pool.driver in text for pool in pools) or "device.driver" in text
     return [
-        f"pool {pool.name} is {pool.flaw}"
+        f"{pool.told} is {pool.flaw}"
         for pool in pools
         if pool.flaw and (pool.driver in text or not named)
     ]
@@ -270,7 +270,7 @@ def _together(
                 for claim in claims
                 for c in claim.constraints
             ),
-            *(f"counters of pool {p.name}" for p, d in meant if d.published.consumes),
+            *(f"counters of {p.told}" for p, d in meant if d.published.consumes),
             *(f"capacity of {d.id}" for _, d in meant if d.published.multiple),
         )
     )

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from fettle.evidence.reports import Report, short
 from fettle.inventory.pools import Gathered, PoolId
 from fettle.model import Evidence, Family, Kind, NodeId
-from fettle.view import SOME_DRIVER
+from fettle.view import SOME_DRIVER, SOME_POOL
 from fettle.wire import kinds
 from fettle.wire.changes import Bad, Pools
 
@@ -131,7 +131,7 @@ class Quarantine:
         found: dict[PoolId, Unseen] = {}
         anywhere = ((names[0], d.pools) for d, names in self._doubting.items() if d.pools.anywhere)
         for name, (driver, pool, _) in sorted(anywhere, key=itemgetter(0)):
-            id_ = PoolId(driver or SOME_DRIVER, pool or _SOME_POOL)
+            id_ = PoolId(driver or SOME_DRIVER, pool or SOME_POOL)
             if id_ not in known:
                 earliest = PoolId(driver or "", (pool or "") if driver else "")
                 found.setdefault(id_, Unseen(id_, earliest, self._entries[name].doubt))
@@ -159,10 +159,6 @@ _MAY = {
     kinds.CLAIM.name: "may hold devices of this pool",
     kinds.TAINT_RULE.name: "may taint devices of this pool",
 }
-
-
-_SOME_POOL = "of unknown name"
-"""In place of a pool's name; no pool can have it."""
 
 
 def _reporter(kind: kinds.Kind, key: str) -> str:

@@ -85,11 +85,9 @@ def see(pool: PoolView, alike: dict[object, Any]) -> Seen:
 
 def _unclear(pool: PoolView) -> str:
     """Why devices of a pool may be missing; "" if none may."""
-    of = "" if pool.driver == SOME_DRIVER else f"{pool.driver} "
-    named = f"{of}pool {pool.name}"
     if pool.unclear:
-        return f"{named}: {pool.unclear}"
-    return f"{named} is {pool.flaw}" if pool.flaw else ""
+        return f"{pool.told}: {pool.unclear}"
+    return f"{pool.told} is {pool.flaw}" if pool.flaw else ""
 
 
 def _standing(device: DeviceView) -> _Standing:

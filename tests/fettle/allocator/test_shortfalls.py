@@ -133,13 +133,19 @@ def test_a_node_without_such_devices_says_so() -> None:
 def test_a_pool_that_waits_for_slices_is_named() -> None:
     pool = PoolView(b.DRIVER, "n4", incomplete=True, slices=(1, 2))
     said = why(pool, requests=(request(),))
-    assert said == "k/g: there are no devices here; pool n4 is incomplete: 1 of 2 slices"
+    assert (
+        said
+        == "k/g: there are no devices here; pool gpu.example.com/n4 is incomplete: 1 of 2 slices"
+    )
 
 
 def test_an_invalid_pool_is_named_with_its_fault_unless_it_is_another_drivers() -> None:
     pool = PoolView(b.DRIVER, "n5", invalid="duplicate device name gpu-0")
     said = why(pool, requests=(request(),))
-    assert said == "k/g: there are no devices here; pool n5 is invalid: duplicate device name gpu-0"
+    assert said == (
+        "k/g: there are no devices here; pool gpu.example.com/n5 is invalid: "
+        "duplicate device name gpu-0"
+    )
     other = msgspec.structs.replace(pool, driver="mig.example.com")
     assert why(other, requests=(request(),)) == "k/g: there are no devices here"
 
@@ -164,14 +170,14 @@ def test_capacity_that_is_not_there_is_told(
 def test_counters_that_are_used_up_are_told_with_their_pool() -> None:
     pool = msgspec.structs.replace(b.pool(partition("a", 3)), counters={("set", "slices"): 2})
     said = why(pool, requests=(request(),))
-    assert said.endswith("1 for which the counters of pool n do not suffice")
+    assert said.endswith("1 for which the counters of pool gpu.example.com/n do not suffice")
 
 
 def test_counters_that_do_not_suffice_for_all_together_are_told() -> None:
     devices = (partition("a", 3), partition("b", 3))
     pool = msgspec.structs.replace(b.pool(*devices), counters={("set", "slices"): 4})
     said = why(pool, requests=(request(count=2),))
-    assert said == "too few devices fit together (counters of pool n)"
+    assert said == "too few devices fit together (counters of pool gpu.example.com/n)"
 
 
 def test_an_attribute_that_devices_do_not_share_or_do_not_have_is_named() -> None:
@@ -206,7 +212,8 @@ def test_alternatives_that_fail_alike_are_told_once() -> None:
     pool = PoolView(b.DRIVER, "n4", incomplete=True, slices=(1, 2))
     said = why(pool, requests=(Request("g", listed, listed=True),))
     assert said == (
-        "k/g/2, k/g/3, k/g/4: there are no devices here; pool n4 is incomplete: 1 of 2 slices"
+        "k/g/2, k/g/3, k/g/4: there are no devices here; "
+        "pool gpu.example.com/n4 is incomplete: 1 of 2 slices"
     )
 
 

@@ -47,7 +47,7 @@ def given(*pools: PoolView, requests: tuple[Request, ...] = (request(),)) -> lis
     return [found.reason]
 
 
-WHY = ["pool net: a slice cannot be read"]
+WHY = [f"pool {b.DRIVER}/net: a slice cannot be read"]
 
 
 def test_a_pool_without_devices_may_have_offered_one_before_the_others() -> None:

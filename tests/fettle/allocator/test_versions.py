@@ -170,7 +170,9 @@ def test_before_1_36_all_devices_as_a_later_alternative_went_astray(version: str
 def test_1_34_takes_devices_of_a_pool_that_is_incomplete_so_it_is_undecided() -> None:
     asked = case([claim(request())], [slice_(device("a"), of=2)])
     assert [given(asked, v) for v in ("v1.34.13", "v1.35.0")] == ["undecided", "none"]
-    assert answered(asked, "v1.34.13").reason.startswith("pool p: it is incomplete: 1 of 2 slices")
+    assert answered(asked, "v1.34.13").reason.startswith(
+        "pool gpu.example.com/p: it is incomplete: 1 of 2 slices"
+    )
 
 
 def test_1_34_takes_devices_of_a_generation_that_is_not_whole_so_it_is_undecided() -> None:
@@ -207,7 +209,9 @@ def test_1_34_keeps_counters_by_slice_so_they_are_undecided() -> None:
     gates = {"DRAPartitionableDevices": True}
     assert [given(asked, v, **gates) for v in ("v1.34.13", "v1.35.0")] == ["undecided"] * 2
     why = [answered(asked, v, **gates).reason for v in ("v1.34.13", "v1.35.0")]
-    assert [reason.startswith("pool p: it has shared counters") for reason in why] == [True, False]
+    assert [
+        reason.startswith("pool gpu.example.com/p: it has shared counters") for reason in why
+    ] == [True, False]
 
 
 def test_what_is_possible_on_1_34_is_judged_by_its_own_rules() -> None:

@@ -154,7 +154,7 @@ def test_what_the_cluster_leaves_open_is_told_and_fails_if_asked_to(tmp_path: Pa
     ran = fettle("-", "--snapshot", str(tmp_path), stdin=H100)
     assert ran.returncode == 0
     assert ":11: Undecided FTL004 selector-matches-nothing: ResourceClaim default/big" in ran.stdout
-    assert "gpu.example.com pool n is incomplete: 1 of 2 slices" in ran.stdout
+    assert "pool gpu.example.com/n is incomplete: 1 of 2 slices" in ran.stdout
     assert "0 to deny, 0 to warn about, 1 undecided" in ran.stderr
     for fail_on, code in (("warn", 0), ("undecided", 1)):
         ran = fettle("-", "--snapshot", str(tmp_path), "--fail-on", fail_on, stdin=H100)

@@ -358,14 +358,23 @@ def test_a_claim_that_we_fail_on_holds_nothing_of_what_it_held(
 WANTED = Claim("c", (Request("r", (Alternative("r", selectors=("true",)),)),))
 
 
-@pytest.mark.parametrize("spec", [5, {"driver": b.DRIVER, "allNodes": True, "pool": 5}])
+@pytest.mark.parametrize(
+    ("spec", "pool"),
+    [
+        (5, "pool of unknown name"),
+        (
+            {"driver": b.DRIVER, "allNodes": True, "pool": 5},
+            f"{b.DRIVER} pool of unknown name",
+        ),
+    ],
+)
 def test_a_pool_of_which_the_name_cannot_be_read_either_is_told_of_in_plain_words(
-    fleet: Fleet, spec: Any
+    fleet: Fleet, spec: Any, pool: str
 ) -> None:
     fleet.take(kinds.SLICE, {"metadata": {"name": "s"}, "spec": spec})
     found = allocate([WANTED], fleet.look().nodes["n"].pools, lambda _, device: MATCH)
     assert found.reason == (
-        "pool of unknown name: ResourceSlice s cannot be read, and may publish devices of this pool"
+        f"{pool}: ResourceSlice s cannot be read, and may publish devices of this pool"
     )
 
 

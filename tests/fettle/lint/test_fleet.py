@@ -213,7 +213,7 @@ async def test_what_is_open_about_another_drivers_devices_leaves_it_decided(
     of_any = Selection(("true", CLASS))
     survey = await surveyed(Fleet(InProcess()), view_of([*ours, *theirs]), of_any)
     assert not survey.decided
-    assert f"{NIC} pool gpu-a" in survey.left_open[0]
+    assert f"pool {NIC}/gpu-a" in survey.left_open[0]
 
 
 async def test_a_device_that_no_selector_can_read_would_abort_as_upstream_does() -> None:

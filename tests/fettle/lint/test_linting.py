@@ -69,7 +69,7 @@ async def undecided(object: Object, known: Sequence[Object]) -> list[str]:
 
 async def test_what_leaves_it_open_whether_anything_matches_is_told() -> None:
     known = (*FLEET, api.node("gpu-c"), WAITING)
-    why = f"FTL004 {GPU} pool gpu-c is incomplete: 1 of 2 slices"
+    why = f"FTL004 pool {GPU}/gpu-c is incomplete: 1 of 2 slices"
     assert await undecided(claim(exactly(selectors=[NONE])), known) == [why]
     assert await undecided(claim(first("gpu", option("a", selectors=[NONE]))), known) == [why]
     of_class = api.device_class("b200", driver=GPU, selectors=["device.driver == 'gone'", NONE])
