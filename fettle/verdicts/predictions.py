@@ -41,9 +41,10 @@ class Result(StrEnum):
     """The outcome of a prediction.
 
     REFUSED_DEVICE: the policy refuses one of the devices, whatever was predicted. EXACT: these
-    very devices. UNDECIDED: others, after none could be predicted. STALE: others, and the node had
-    changed since the pod was answered, or is not known to offer one of them. OTHER_SOUND: others,
-    with no such excuse; also if none were available. The first that applies.
+    very devices. UNDECIDED: others, after none could be predicted. STALE: others, and the node or
+    what the pod asks for had changed since it was answered, or the node is not known to offer one
+    of them. OTHER_SOUND: others, with no such excuse; also if none were available. The first that
+    applies.
     """
 
     REFUSED_DEVICE = "refused_device"
@@ -58,17 +59,19 @@ class _Allocation(NamedTuple):
     those that had changed since the pod was answered (None: any may have), and the pools that lost
     devices to other claims since the records were made.
 
-    `entry`: what the pod calls the claim.
+    `entry`: what the pod calls the claim. `asks_else`: the pod asked for something else by then, as
+    where a class was changed.
     """
 
     entry: str
+    asks_else: bool
     held: Sequence[Held]
     nodes: Mapping[str, NodeView]
     changed: frozenset[str] | None
     unshown: frozenset[_Pool]
 
     def stale(self, node: NodeView) -> bool:
-        if self.changed is None or node.name in self.changed:
+        if self.asks_else or self.changed is None or node.name in self.changed:
             return True
         return any((pool.driver, pool.name) in self.unshown for pool in node.pools)
 
@@ -90,11 +93,12 @@ class _Answered:
 
 
 class _Unshown:
-    """Allocations that the view of `basis` does not show yet: of which pools, and of each claim
-    the latest."""
+    """What the view of `basis` does not show yet: the names of classes that changed, and
+    allocations: of which pools, and of each claim the latest."""
 
     def __init__(self, basis: int) -> None:
         self.basis = basis
+        self.classes: set[str] = set()
         self.pools: set[_Pool] = set()
         self._latest: dict[tuple[str, str], resource.AllocationResult] = {}
 
@@ -136,6 +140,8 @@ class Predictions:
             self._claim(new)
         elif isinstance(new, core.Pod):
             self._pod(new)
+        elif isinstance(new, resource.DeviceClass):
+            self._class(new)
 
     def _claim(self, new: resource.ResourceClaim) -> None:
         view = self._answers.view
@@ -143,17 +149,38 @@ class Predictions:
         held = claims.uses(new)
         if held is None or (before is not None and claims.uses(before) is not None):
             return
-        if self._unshown.basis != view.basis:
-            self._unshown = _Unshown(view.basis)
+        self._forget_what_is_shown()
         if not self._unshown.note(new):
             return
         if (answered := self._for(new)) is not None:
             changed = self._answers.publisher.changed_since(answered.basis)
             entry, unshown = _entry(new, answered.pod), frozenset(self._unshown.pools)
-            answered.waiting.append(_Allocation(entry, held, view.nodes, changed, unshown))
+            asks_else = self._asks_else(answered)
+            answered.waiting.append(
+                _Allocation(entry, asks_else, held, view.nodes, changed, unshown)
+            )
             answered.node = _node(new) or answered.node
             self._compare(answered)
         self._unshown.pools.update((h.device.driver, h.device.pool) for h in held)
+
+    def _class(self, new: resource.DeviceClass) -> None:
+        before = self._answers.view.classes.get(new.metadata.name)
+        if before is None or before.spec != new.spec:
+            self._forget_what_is_shown()
+            self._unshown.classes.add(new.metadata.name)
+
+    def _forget_what_is_shown(self) -> None:
+        basis = self._answers.view.basis
+        if self._unshown.basis != basis:
+            self._unshown = _Unshown(basis)
+
+    def _asks_else(self, answered: _Answered) -> bool:
+        """Whether a pod that is still to be given devices asks for others than it was answered for,
+        by the newest view and by classes that this does not show yet."""
+        then, now = answered.ask, self._answers.ask(answered.pod)
+        if now is None or now.units != then.units or not {*now.claims} <= {*then.claims}:
+            return True
+        return any(each.class_name in self._unshown.classes for each in then.alternatives())
 
     def _pod(self, new: core.Pod) -> None:
         answered = self._answered.get(new.metadata.key)

@@ -15,7 +15,7 @@ from fettle.view import DeviceView, NodeView, Publisher
 from fettle.wire import core, resource
 from tests.fettle import building as b
 
-CLASS = b.device_class("gpu", "true")
+CLASS = b.device_class("all", "true")
 TEMPLATE = {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "all"}}]}}
 ALL = msgspec.structs.replace(CLASS, spec=resource.DeviceClassSpec())  # no selector to evaluate
 
@@ -39,6 +39,12 @@ class Cluster:
         view = b.view(*nodes, templates={"default/t": template}, classes={"all": ALL})
         turned = {"generation": before.generation + 1, "basis": before.basis + 1}
         self.publisher.publish(msgspec.structs.replace(view, **turned), frozenset({"n"}))
+
+    def turn(self, **fields: Any) -> None:
+        """A view with these fields, in which no node changed."""
+        view = self.publisher.view
+        fields |= {"generation": view.generation + 1, "basis": view.basis + 1}
+        self.publisher.publish(msgspec.structs.replace(view, **fields), frozenset())
 
     def answer(self, pod: str = "") -> None:
         """The pod that all are about, or one like it."""
@@ -153,6 +159,43 @@ def test_a_node_where_another_claim_was_allocated_that_the_view_does_not_show_ye
     cluster.predictions.put(claim("a", pod="faster"))
     cluster.predictions.put(claim("b"))
     assert cluster.told == [Result.STALE]
+
+
+@pytest.mark.parametrize(
+    ("then", "now"), [({"all": ALL}, CLASS), ({}, ALL)], ids=["was edited", "appeared"]
+)
+@pytest.mark.parametrize("shown", [True, False], ids=["in the view", "not in the view yet"])
+def test_a_class_that_changed_since_the_pod_was_answered(
+    then: dict[str, resource.DeviceClass], now: resource.DeviceClass, *, shown: bool
+) -> None:
+    cluster = Cluster(b.device("a"), b.device("b"))
+    cluster.turn(classes=then)
+    cluster.answer()
+    cluster.predictions.put(now)
+    if shown:
+        cluster.turn(classes={"all": now})
+    cluster.predictions.put(claim("b"))
+    assert cluster.told == [Result.STALE]
+
+
+def test_a_class_that_is_sent_again_as_it_was_and_another_one_are_no_excuse() -> None:
+    cluster = Cluster(b.device("a"), b.device("b"))
+    cluster.answer()
+    cluster.predictions.put(ALL)
+    cluster.predictions.put(b.device_class("another", "true"))
+    cluster.predictions.put(claim("b"))
+    assert cluster.told == [Result.OTHER_SOUND]
+
+
+def test_what_changed_of_classes_before_the_pod_was_answered_anew_is_no_excuse() -> None:
+    cluster = Cluster(b.device("a"), b.device("b"))
+    cluster.turn(classes={"all": CLASS})
+    cluster.answer()
+    cluster.predictions.put(ALL)
+    cluster.turn(classes={"all": ALL})
+    cluster.answer()
+    cluster.predictions.put(claim("b"))
+    assert cluster.told == [Result.OTHER_SOUND]
 
 
 def test_nothing_could_be_predicted() -> None:
