@@ -1,6 +1,7 @@
 """`fettle explain pod` and `fettle devices`: ask a running Fettle, print for people."""
 
 import json
+import re
 import urllib.parse
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -85,11 +86,17 @@ def explain_policy(server: str, name: str, output: str) -> None:
             out.print(f"{what}: {escape(', '.join(data[what]))}")
 
 
+MOST_NAMED = 3
+"""Nodes that are named of those that say the same."""
 _COLOURS = {"refused": "red", "no fit": "magenta", "undecided": "yellow", "fits": "green"}
 
 
 def verdict_table(nodes: dict[str, Any]) -> Any:
-    """Nodes with score, verdict and reason: the refused first, then by score, the lowest first."""
+    """Nodes with score, verdict and reason: the refused first, then by score, the lowest first.
+
+    Many that say the same, but for the names of their own devices, are one row; of those that fit,
+    only nodes that are well.
+    """
     from rich.markup import escape
     from rich.table import Table
 
@@ -101,15 +108,36 @@ def verdict_table(nodes: dict[str, Any]) -> Any:
     rows.sort(key=lambda row: (ranks.index(row[1]), row[2]["score"], row[0]))
 
     def alike(row: tuple[str, str, dict[str, Any], str]) -> tuple[str, str] | None:
-        _, word, v, reason = row
-        return (word, reason) if word == "fits" and is_well(v["health"]) else None
+        name, word, v, reason = row
+        return (word, _unnamed(reason, name, v)) if word != "fits" or is_well(v["health"]) else None
 
     for group in together(rows, alike):
         name, word, v, reason = group[0]
-        where = name if len(group) == 1 else f"{len(group)} nodes"
+        where = name
+        if len(group) > 1:
+            some = (row[0] for row in group[:MOST_NAMED])
+            where = "\n".join((f"{len(group)} nodes:", *some, "…"))
+            same = len({row[3] for row in group}) == 1
+            reason = reason if same else _unnamed(reason, name, v)
         score = span(str(row[2]["score"]) for row in group) if v["fits"] else "–"
         table.add_row(escape(where), score, f"[{_COLOURS[word]}]{word}[/]", escape(reason))
     return table
+
+
+def _unnamed(reason: str, name: str, v: dict[str, Any]) -> str:
+    """A node's reason without the names of its own devices and pools."""
+    for pool in {device["device"].rpartition("/")[0] for device in v["devices"]}:
+        one = f"a device of {pool.split('/')[0]}"
+        reason = re.sub(rf"(?<![\w./-]){re.escape(pool)}/[a-z0-9-]+", one, reason)
+    reason = re.sub(rf"/{re.escape(name)}(?![\w.-])", "/…", reason)
+    return _SEVERAL.sub(lambda found: _counted(found.group(), found["one"]), reason)
+
+
+_SEVERAL = re.compile(r"(?P<one>a device of [\w.-]+)(, (?P=one)(?![\w.-]))+")
+
+
+def _counted(listed: str, one: str) -> str:
+    return f"{listed.count(one)} devices {one.removeprefix('a device ')}"
 
 
 class _Told(NamedTuple):

@@ -111,7 +111,92 @@ def test_of_a_pods_verdicts_the_worst_stand_first_and_those_alike_are_one_row() 
         ["n57", "–", "x"],
         ["n58", "3", "y"],
         ["n59", "4", "z"],
-        ["57 nodes", "9", TRACE],
+        ["57 nodes:\nn00\nn01\nn02\n…", "9", TRACE],
+    ]
+
+
+def own_devices(name: str, *numbers: int, request: str = "x/gpu") -> list[dict[str, Any]]:
+    return [
+        {
+            "request": request,
+            "alternative": None,
+            "device": f"gpu.example.com/{name}/gpu-{number}",
+            "tolerated": [],
+            **health(1.0),
+        }
+        for number in numbers
+    ]
+
+
+NODES = [f"gpu-node-{number:03d}" for number in range(300)]
+ALL_OF_THEM = "300 nodes:\ngpu-node-000\ngpu-node-001\ngpu-node-002\n…"
+
+
+def fitting(name: str, *numbers: int) -> dict[str, Any]:
+    return verdict(10, health(1.0), devices=own_devices(name, *numbers))
+
+
+def test_nodes_that_fit_alike_are_one_row_whatever_their_devices_are_called() -> None:
+    one = {name: fitting(name, i % 2) for i, name in enumerate(NODES)}
+    assert [[row[0], row[3]] for row in verdict_rows(one)] == [
+        [ALL_OF_THEM, "would get a device of gpu.example.com"]
+    ]
+    eight = {name: fitting(name, *range(8)) for name in NODES}
+    assert [row[3] for row in verdict_rows(eight)] == ["would get 8 devices of gpu.example.com"]
+    few = {name: fitting(name, 0) for name in NODES[:FEW]}
+    assert [[row[0], row[3]] for row in verdict_rows(few)] == [
+        [name, f"would get gpu.example.com/{name}/gpu-0"] for name in NODES[:FEW]
+    ]
+
+
+def test_devices_of_other_drivers_and_other_numbers_of_them_are_told_apart() -> None:
+    nodes = {name: fitting(name, *range(1 + i // 150)) for i, name in enumerate(NODES)}
+    assert [row[3] for row in verdict_rows(nodes)] == [
+        "would get a device of gpu.example.com",
+        "would get 2 devices of gpu.example.com",
+    ]
+    note = (
+        "this one may then get gpu.example.com/{0}/gpu-7 (0.85), net.example.com/{0}/nic-1 (0.90)"
+    )
+    later = {name: {**fitting(name, 0), "notes": [note.format(name)]} for name in NODES}
+    assert [row[3] for row in verdict_rows(later)] == [
+        "would get a device of gpu.example.com; this one may then get a device of gpu.example.com "
+        "(0.85), net.example.com/…/nic-1 (0.90)"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        (
+            "claim x is allocated to other nodes (it holds gpu.example.com/other/gpu-0)",
+            "claim x is allocated to other nodes (it holds gpu.example.com/other/gpu-0)",
+        ),
+        (
+            "no allocation is possible here: pool gpu.example.com/{0} is incomplete: 1 of 2 slices",
+            "no allocation is possible here: pool gpu.example.com/… is incomplete: 1 of 2 slices",
+        ),
+    ],
+)
+def test_nodes_that_do_not_fit_for_the_same_reason_are_one_row(said: str, shown: str) -> None:
+    worn = health(0.6, State.DEGRADED, "z")
+    nodes = {name: verdict(5, worn, unfit=[said.format(name)]) for name in NODES}
+    assert verdict_rows(nodes) == [[ALL_OF_THEM, "5", "[magenta]no fit[/]", shown]]
+
+
+def test_nodes_that_are_refused_for_the_same_reason_are_one_row() -> None:
+    said = "x/gpu would get gpu.example.com/{0}/gpu-0, which is Unhealthy (0.00): XID 79"
+    nodes = {
+        name: {**fitting(name, 0), "allowed": False, "refusals": [said.format(name)]}
+        for name in NODES
+    }
+    nodes["z"] = verdict(0, health(1.0), allowed=False, refusals=["node is Unhealthy (0.10): held"])
+    assert [[row[0], row[3]] for row in verdict_rows(nodes)] == [
+        ["z", "node is Unhealthy (0.10): held"],
+        [
+            ALL_OF_THEM,
+            "x/gpu would get a device of gpu.example.com, which is Unhealthy (0.00): XID 79",
+        ],
     ]
 
 
