@@ -83,12 +83,11 @@ class SchedulerSettings(_Section, frozen=True, kw_only=True):
     from them.
 
     `names` are the `spec.schedulerName` of pods whose scheduler has Fettle's `extenders` entry, as
-    all profiles of one configuration do. Only pods of these get the marker `fettle.dev/claims`,
-    since any other scheduler finds no node for it. `version` is their version ("v1.36.3"); "": that
-    of the API server, or the newest known where none is asked. `feature_gates` as their
-    `--feature-gates` has them ("DRAPrioritizedList=false"): those that concern DRA and differ from
-    the defaults of that version. `binding_timeout_seconds` is `bindingTimeout` of their
-    DynamicResourcesArgs.
+    all profiles of one configuration do. Only pods of these get the marker `fettle.dev/claims`, by
+    which they are sent. `version` is their version ("v1.36.3"); "": that of the API server, or the
+    newest known where none is asked. `feature_gates` as their `--feature-gates` has them
+    ("DRAPrioritizedList=false"): those that concern DRA and differ from the defaults of that
+    version. `binding_timeout_seconds` is `bindingTimeout` of their DynamicResourcesArgs.
     """
 
     names: tuple[str, ...] = (DEFAULT_SCHEDULER,)

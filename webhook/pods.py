@@ -1,9 +1,9 @@
 """What is injected into pods: the policy's node tolerations, the exit codes after which a container
 starts again, and the marker of pods with claims.
 
-The marker is an extended resource that no node has. A scheduler that asks the extender is told to
-ignore it, and to ask about pods that carry it; to any other it is a resource that is nowhere, so
-only pods of those that ask get it. The kubelet drops extended resources its node does not know.
+The marker is an extended resource that no node has, of which a pod requests none: a scheduler asks
+the extender about pods that name it, and finds room for zero of it anywhere. Pods of schedulers
+that do not ask are left without.
 """
 
 from collections.abc import Sequence
@@ -37,14 +37,18 @@ def needs_marker(spec: Raw) -> bool:
 
 
 def mark(injecting: Injecting) -> None:
-    """Put the marker on the first container: a limit, and the equal request that one needs."""
+    """Put the marker on the first container: a limit, and the equal request that one needs.
+
+    Zero, since a scheduler looks for more even of what it is to ignore, where a DeviceClass stands
+    behind another resource of the pod (`filterExtendedResources` of its DRA plugin).
+    """
     for part in ("limits", "requests"):
-        injecting.set(_CONTAINERS.at(0, "resources", part, MARKER), "1")
+        injecting.set(_CONTAINERS.at(0, "resources", part, MARKER), "0")
 
 
 def unmark(injecting: Injecting) -> None:
     """Take away the marker that an earlier injection put: another webhook has given the pod to a
-    scheduler that finds no node for it since."""
+    scheduler that does not ask since."""
     names = [name for name in injecting.before.values if name.endswith(f"[{MARKER}]")]
     if not names:
         return

@@ -41,8 +41,7 @@ EVERYTHING: Object = {
 async def installed(
     api: Api, start_fettle: StartFettle, spec: Object, scheduled_by: ControlPlane | None = None
 ) -> FettleProcess:
-    """The webhook with a policy `own`, which it knows; with the scheduler it is registered too,
-    so that pods with claims, which get the marker, find a node."""
+    """The webhook with a policy `own`, which it knows; the extender too, with the scheduler."""
     await define_policies(api)
     await api.create(policy("own", spec))
     roles = ("webhook", "extender") if scheduled_by else ("webhook",)

@@ -102,7 +102,7 @@ async def test_a_dra_pod_avoids_the_node_whose_allocation_would_take_a_refused_d
     await api.create(objects.pod("after", templates=GPU_OF_CLASS, cpu="4", annotations=STRICT))
     assert await waiting.bound(api, "after") == "good"
     stored = await api.get("pods", "after")
-    assert stored["spec"]["containers"][0]["resources"]["limits"]["fettle.dev/claims"] == "1"
+    assert stored["spec"]["containers"][0]["resources"]["limits"]["fettle.dev/claims"] == "0"
 
     # A further pod of the same shape, to see what was foreseen for it.
     further = objects.pod("further", templates=GPU_OF_CLASS, annotations=STRICT)

@@ -33,7 +33,7 @@ async def test_a_pod_is_patched(serve: Serve) -> None:
     operations = [Operation(**operation) for operation in patch_of(response)]
     after = apply(before, operations)
     assert after["spec"]["tolerations"][0]["tolerationSeconds"] == 60
-    assert after["spec"]["containers"][0]["resources"]["limits"] == {"fettle.dev/claims": "1"}
+    assert after["spec"]["containers"][0]["resources"]["limits"] == {"fettle.dev/claims": "0"}
     assert served.reviews("mutate", "patched") == 1
     again = await served.ask("/mutate", after)
     assert again == {"uid": UID, "allowed": True}

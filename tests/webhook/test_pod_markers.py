@@ -8,15 +8,15 @@ from webhook.gates import Gates
 from webhook.mutating import Mutation
 
 
-async def test_a_pod_with_claims_gets_the_marker_as_limit_and_request() -> None:
+async def test_a_pod_with_claims_gets_the_marker_as_limit_and_request_of_zero() -> None:
     done = await mutated(pod(resourceClaims=CLAIMS))
-    marker = {"fettle.dev/claims": "1"}
+    marker = {"fettle.dev/claims": "0"}
     assert done["spec"]["containers"][0]["resources"] == {"limits": marker, "requests": marker}
     assert done["spec"]["containers"][1]["resources"] == {}
     assert injected(done) == {
         "policy": None,
         "values": {
-            f"spec.containers[0].resources.{part}[fettle.dev/claims]": "1"
+            f"spec.containers[0].resources.{part}[fettle.dev/claims]": "0"
             for part in ("limits", "requests")
         },
     }
@@ -28,30 +28,45 @@ async def test_other_resources_of_the_container_stay() -> None:
         pod(resourceClaims=CLAIMS, containers=[{"name": "main", "resources": resources}])
     )
     assert done["spec"]["containers"][0]["resources"] == {
-        "limits": {"cpu": "4", "fettle.dev/claims": "1"},
-        "requests": {"cpu": "1", "memory": "1Gi", "fettle.dev/claims": "1"},
+        "limits": {"cpu": "4", "fettle.dev/claims": "0"},
+        "requests": {"cpu": "1", "memory": "1Gi", "fettle.dev/claims": "0"},
     }
 
 
 async def test_a_container_without_resources_gets_them() -> None:
     done = await mutated(pod(resourceClaims=CLAIMS, containers=[{"name": "main"}]))
-    assert done["spec"]["containers"][0]["resources"]["limits"] == {"fettle.dev/claims": "1"}
+    assert done["spec"]["containers"][0]["resources"]["limits"] == {"fettle.dev/claims": "0"}
 
 
-async def test_an_extended_resource_by_class_name_needs_the_marker_too() -> None:
-    limits = {"deviceclass.resource.kubernetes.io/gpu": "1"}
-    done = await mutated(pod(containers=[{"name": "main", "resources": {"limits": limits}}]))
-    assert done["spec"]["containers"][0]["resources"]["limits"]["fettle.dev/claims"] == "1"
+BY_CLASS = "deviceclass.resource.kubernetes.io/gpu"
 
 
-async def test_a_marker_on_another_container_is_enough() -> None:
-    marked = {"limits": {"fettle.dev/claims": "1"}, "requests": {"fettle.dev/claims": "1"}}
+@pytest.mark.parametrize("group", ["containers", "initContainers"])
+@pytest.mark.parametrize(
+    ("resource", "claims"),
+    [(BY_CLASS, []), (BY_CLASS, CLAIMS), ("nvidia.com/gpu", CLAIMS), ("example.com/own", CLAIMS)],
+)
+async def test_beside_an_extended_resource_the_marker_requests_nothing(
+    group: str, resource: str, claims: list[Object]
+) -> None:
+    """If a class stands behind that, the scheduler looks for more than zero of a marker, too."""
+    needs = {"limits": {resource: "1"}, "requests": {resource: "1"}}
+    spec: Object = {"resourceClaims": claims, "containers": [{"name": "main"}]}
+    spec[group] = [{"name": "main", "resources": needs}]
+    done = await mutated(pod(None, **spec))
+    found = done["spec"]["containers"][0]["resources"]
+    assert found["limits"]["fettle.dev/claims"] == found["requests"]["fettle.dev/claims"] == "0"
+
+
+@pytest.mark.parametrize("quantity", ["0", "1"])
+async def test_a_marker_on_another_container_is_enough(quantity: str) -> None:
+    marker = {"fettle.dev/claims": quantity}
+    marked = {"limits": marker, "requests": marker}
     containers = [{"name": "main"}, {"name": "side", "resources": marked}]
     assert await mutation(pod(resourceClaims=CLAIMS, containers=containers)) == Mutation()
 
 
 async def test_a_pod_of_a_scheduler_that_does_not_ask_fettle_gets_no_marker() -> None:
-    """It would find no node for it."""
     theirs = pod(resourceClaims=CLAIMS, schedulerName="second")
     assert await mutation(theirs) == Mutation()
     ours = pod(resourceClaims=CLAIMS, schedulerName="default-scheduler")

@@ -31,8 +31,9 @@ def test_a_pod_without_devices_asks_for_nothing() -> None:
     assert asks.ask_of(pod, b.view(), POLICIES) is None
 
 
-def test_our_marker_alone_is_no_device() -> None:
-    limits = {"fettle.dev/claims": "1"}
+@pytest.mark.parametrize("quantity", ["0", "1"])
+def test_our_marker_alone_is_no_device(quantity: str) -> None:
+    limits = {"fettle.dev/claims": quantity}
     pod = b.pod(
         {"metadata": {"name": "p"}, "spec": {"containers": [{"resources": {"limits": limits}}]}}
     )
