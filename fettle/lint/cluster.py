@@ -119,7 +119,8 @@ class Cluster:
         return self._fleet.catalogue
 
     def survey(self, option: Option) -> Survey | None:
-        """What a request's selectors match, by class and by itself; None: not known."""
+        """What a request's selectors match, by class and by itself; None: not known. It may be some
+        seconds older than the view, so that nodes in it are gone."""
         selection = self.selection(option)
         return self.survey_of(selection) if selection is not None else None
 

@@ -77,14 +77,14 @@ class ExcludedNodes(Rule):
             for claim in cluster.claims_of(pod, manifest.namespace):
                 for request in claim.requests:
                     excluded: Counter[str] = Counter()
-                    nodes = nodes_for(request, cluster)
-                    for name in nodes:
-                        if not (path := wanted.excludes(cluster.nodes[name])):
+                    names = nodes_for(request, cluster)
+                    for node in filter(None, map(cluster.nodes.get, names)):
+                        if not (path := wanted.excludes(node)):
                             break
                         excluded[path] += 1
                         yield None
                     else:
-                        if nodes:
+                        if excluded:
                             yield self._finding(pod, request.name, excluded)
 
     def _finding(self, pod: Pod, request: str, excluded: Counter[str]) -> Finding:

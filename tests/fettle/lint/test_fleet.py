@@ -360,6 +360,30 @@ async def test_findings_from_memory_are_dropped_when_classes_change() -> None:
     assert await linter.lint(wanted, later) == []
 
 
+async def test_nodes_that_went_away_since_their_devices_were_surveyed_are_passed_over() -> None:
+    """What was asked about a moment ago is answered from surveys of an older view."""
+    linter, template = Linter(evaluator=InProcess()), api.claim_template("t")
+    elsewhere = Manifest(api.pod("p", templates={"gpu": "t"}, node_selector={"zone": "c"}))
+    view = view_of([*fleet(), template])
+    (before,) = await linter.lint(elsewhere, view)
+    assert (before.rule, "all 2 nodes" in before.message) == ("FTL045", True)
+    left, right = (view_of(_without(gone, [*fleet(), template])) for gone in ("gpu-a", "gpu-b"))
+    for fewer in (left, right):
+        (after,) = await linter.lint(elsewhere, newer(fewer, view))
+        assert after.rule == "FTL045"
+    neither = view_of(_without("gpu-a", _without("gpu-b", [*fleet(), template])))
+    assert await linter.lint(elsewhere, newer(neither, view)) == []
+
+
+def _without(node: str, objects: list[Object]) -> list[Object]:
+    """Without a node and its slices."""
+    return [
+        one
+        for one in objects
+        if one["metadata"]["name"] != node and one.get("spec", {}).get("nodeName") != node
+    ]
+
+
 async def test_of_a_view_that_is_not_synced_nothing_is_known() -> None:
     view = msgspec.structs.replace(view_of(fleet()), synced=False)
     wanted = Manifest(claim(exactly(device_class="nosuch", count=9)))
