@@ -91,10 +91,12 @@ class ExcludedNodes(Rule):
         (path, _), *_ = excluded.most_common(1)
         count = excluded.total()
         if path != _TAINTS:
-            message = f"excludes all {count} nodes with devices for request {request!r}"
+            nodes = f"all {count} nodes" if count > 1 else "the only node"
+            message = f"excludes {nodes} with devices for request {request!r}"
             fix = "leave the choice of node to the claim, or widen the selector"
         else:
-            message = f"does not tolerate the taints of any of the {count} nodes with devices"
+            nodes = f"any of the {count} nodes" if count > 1 else "the only node"
+            message = f"does not tolerate the taints of {nodes} with devices"
             fix = "tolerate the taint that keeps other pods off these nodes"
         return self.finding(pod.field.at(*path.split(".")), message, fix)
 

@@ -221,7 +221,7 @@ CASES = [
         "FTL045",
         "a taint of the only node",
         api.pod("p", templates={"gpu": "reserved"}),
-        "does not tolerate the taints of any",
+        "does not tolerate the taints of the only node",
         known=RESERVED,
     ),
     Case(
