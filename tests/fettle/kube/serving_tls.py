@@ -20,7 +20,8 @@ def server_tls(authority: Authority, folder: Path) -> ssl.SSLContext:
     pair = authority.server("fake")
     (folder / "server.pem").write_bytes(pair.certificate + pair.key)
     (folder / "ca.pem").write_bytes(authority.certificate)
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=folder / "ca.pem")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_verify_locations(folder / "ca.pem")
     context.verify_mode = ssl.CERT_REQUIRED
     context.load_cert_chain(folder / "server.pem")
     return context
