@@ -49,8 +49,9 @@ milliseconds earlier."""
 APPLIED_WAIT_S = 0.2
 """How long the view may be behind what was created a moment ago, and is named now: a whole file is
 applied within milliseconds."""
-AGAIN_S = 10.0
-"""After a wait in vain, how long what is named is not waited for again."""
+AGAIN_S = 2.0
+"""After a wait in vain, how long what is named is not waited for again: long to a controller that
+tries again and again, short to a person who mends a file."""
 _LONGEST_REASON = 300
 
 _log = structlog.get_logger("fettle.webhook")
