@@ -1,4 +1,7 @@
-"""The devices of a view as plain data for people: what `/devices` answers. Pure."""
+"""The devices of a view as plain data for people: what `/devices` answers. Pure.
+
+`usedBy` are the pods that use what it stands beside (`users.py`).
+"""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -8,6 +11,7 @@ from typing import Any
 from fettle import explain
 from fettle.model import DeviceId
 from fettle.slicing import pause
+from fettle.users import Users
 from fettle.view import DeviceView, NodeView, PoolView, View
 
 
@@ -18,9 +22,9 @@ def of_nodes(view: View, *, only_unsound: bool = False) -> list[dict[str, Any]]:
 
     Network devices belong to no node (`of_network`).
     """
-    told = []
+    told, users = [], Users(view)
     for _, node in sorted(view.nodes.items()):
-        if (one := _node(node, only_unsound=only_unsound)) is not None:
+        if (one := _node(node, users, only_unsound=only_unsound)) is not None:
             told.append(one)
         pause()
     return told
@@ -34,6 +38,7 @@ def of_network(view: View, *, only_unsound: bool = False) -> list[dict[str, Any]
     able: dict[DeviceId, list[str]] = defaultdict(list)
     unable: dict[DeviceId, list[str]] = defaultdict(list)
     reasons: dict[DeviceId, str] = {}
+    users = Users(view)
     for name, node in sorted(view.nodes.items()):
         for device, withheld in _published(node, local=False, only_unsound=only_unsound):
             found.setdefault(device.id, device)
@@ -49,6 +54,7 @@ def of_network(view: View, *, only_unsound: bool = False) -> list[dict[str, Any]
             "nodes": able[id_] or unable[id_],
             "allocated": device.allocated,
             "withheld": None if able[id_] else reasons.get(id_),
+            "usedBy": users.of_device(id_),
             **explain.health(device.health),
         }
         for id_, device in sorted(found.items())
@@ -79,12 +85,13 @@ def _withheld(pool: PoolView, node: NodeView) -> str:
     return "pool between generations: its driver is replacing its slices"
 
 
-def _node(node: NodeView, *, only_unsound: bool) -> dict[str, Any] | None:
+def _node(node: NodeView, users: Users, *, only_unsound: bool) -> dict[str, Any] | None:
     listed = [
         {
             "device": str(device.id),
             "allocated": device.allocated,
             "withheld": withheld,
+            "usedBy": users.of_device(device.id),
             **explain.health(device.health),
         }
         for device, withheld in _published(node, local=True, only_unsound=only_unsound)
@@ -94,7 +101,13 @@ def _node(node: NodeView, *, only_unsound: bool) -> dict[str, Any] | None:
             "resource": plugin.resource,
             "capacity": plugin.capacity,
             "allocatable": plugin.allocatable,
-            "units": [explain.unit(one, plugin) for one in plugin.units],
+            "units": [
+                {
+                    **explain.unit(one, plugin),
+                    "usedBy": users.of_unit(node.name, plugin.resource, one),
+                }
+                for one in plugin.units
+            ],
         }
         for plugin in node.plugins.values()
     ]
@@ -105,6 +118,7 @@ def _node(node: NodeView, *, only_unsound: bool) -> dict[str, Any] | None:
         return None
     return {
         "node": node.name,
+        "usedBy": users.on_node(node.name),
         **explain.health(node.health),
         "resources": resources,
         "devices": listed,

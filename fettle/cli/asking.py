@@ -87,7 +87,7 @@ def explain_policy(server: str, name: str, output: str) -> None:
 
 
 MOST_NAMED = 3
-"""Nodes that are named of those that say the same."""
+"""Nodes that are named of those that say the same, and pods that use a device."""
 _COLOURS = {"refused": "red", "no fit": "magenta", "undecided": "yellow", "fits": "green"}
 
 
@@ -250,6 +250,11 @@ class _Row(NamedTuple):
     health: dict[str, Any]
 
     @property
+    def users(self) -> list[str]:
+        named: list[str] = self.health.get("usedBy", [])
+        return named
+
+    @property
     def why(self) -> str:
         first = (self.health.get(part) for part in ("about", "withheld", "kept"))
         said = (e["text"] for e in self.health["evidence"])
@@ -260,19 +265,22 @@ _NODE = "(node)"
 
 
 def device_table(data: dict[str, Any], *, everything: bool) -> Any:
-    """Nodes, units and devices, the worst first, with what is special of each and its evidence.
+    """Nodes, units and devices, the worst first, with who uses each, what is special of it and its
+    evidence.
 
     Unless everything is asked for, those that are Healthy and say the same are one row.
     """
     from rich.markup import escape
     from rich.table import Table
 
-    table = Table(box=None, pad_edge=False)
-    for column in ("NODE", "DEVICE", "SCORE", "STATE", "WHY"):
-        table.add_column(column, overflow="fold", justify="right" if column == "SCORE" else "left")
     rows = [row for node in data["nodes"] for row in _rows(node, everything=everything)]
     rows += [_Row(_used_by(d["nodes"]), d["device"], "", d) for d in data["network"]]
     rows.sort(key=lambda row: badness(row.health))
+    in_use = any(row.users for row in rows)
+
+    table = Table(box=None, pad_edge=False)
+    for column in ("NODE", "DEVICE", "SCORE", "STATE", *(["USED BY"] if in_use else []), "WHY"):
+        table.add_column(column, overflow="fold", justify="right" if column == "SCORE" else "left")
 
     def alike(row: _Row) -> tuple[str, str] | None:
         counted = row.kind and is_well(row.health) and not everything
@@ -286,8 +294,16 @@ def device_table(data: dict[str, Any], *, everything: bool) -> Any:
             where = f"{len(nodes)} nodes" if len(nodes) > 1 else where
             what = _NODE if first.kind == _NODE else f"{len(group)} of {first.kind}"
         score = span(f"{row.health['score']:.2f}" for row in group)
-        table.add_row(escape(where), escape(what), score, first.health["state"], escape(first.why))
+        users = _some(sorted({user for row in group for user in row.users}))
+        cells = (where, what, score, first.health["state"], *([users] if in_use else []), first.why)
+        table.add_row(*map(escape, cells))
     return table
+
+
+def _some(names: list[str]) -> str:
+    """The first few of them."""
+    more = len(names) - MOST_NAMED
+    return "\n".join((*names[:MOST_NAMED], *([f"… {more} more"] if more > 0 else ())))
 
 
 def _used_by(nodes: list[str]) -> str:
