@@ -10,24 +10,21 @@ from typing import Any
 
 from fettle.allocator.profiles import CURRENT, Features
 from fettle.asks import asks, claims
-from fettle.evidence import gathering
-from fettle.evidence.reports import Report
 from fettle.evidence.rules import Rules
 from fettle.health import HealthBook
 from fettle.inventory import units
 from fettle.inventory.devices import Devices, Effect
 from fettle.inventory.nodes import Nodes
-from fettle.inventory.pools import PoolId, pool_of
+from fettle.inventory.pools import pool_of
 from fettle.inventory.quarantine import Quarantine
+from fettle.inventory.reporting import Reports
 from fettle.inventory.stores import Stores, equal
-from fettle.model import DeviceId, Evidence, NodeId, Subject
-from fettle.model import Kind as EvidenceKind
 from fettle.slicing import pause
 from fettle.view import View
 from fettle.wire import core, kinds, resource
 from fettle.wire.changes import Bad, Pools
 from fettle.wire.kinds import Kind, WireObject
-from fettle.wire.meta import ObjectMeta, unix_s
+from fettle.wire.meta import ObjectMeta
 from fettle.wire.salvaging import completed
 
 
@@ -39,11 +36,11 @@ class Inventory:
     ) -> None:
         """`features`: the gates of the scheduler, as far as they are set."""
         self._book = book
-        self._rules = rules
         self._stores = Stores()
         self._devices = Devices(features)
         self._quarantine = Quarantine()
         self._nodes = Nodes(self._stores, self._devices, book, self._quarantine)
+        self._reports = Reports(book, rules, self._stores, self._devices, self._nodes)
         self._restless_rules: set[str] = set()
         self._seen: dict[str, set[str]] = {}
         self._put: dict[str, Callable[[Any, Any, float], None]] = {
@@ -98,7 +95,7 @@ class Inventory:
         before = self._quarantine.release(bad.kind, bad.key)
         added = self._quarantine.add(bad, now)
         if before is not None or added.entry.node:
-            self._report(added.report, now)
+            self._reports.tell(added.report, now)
         if before is not None and before.entry == added.entry:
             return False
         self._stores.touch(bad.kind)
@@ -131,12 +128,12 @@ class Inventory:
 
     def age(self, now: float) -> None:
         """Mark what would be judged differently by time alone."""
-        self._mark(self._book.moving(now))
+        self._nodes.soil(self._book.moving(now))
 
     def refresh(self, now: float) -> Iterator[None]:
         """Bring the records of changed nodes up to date, one node a step."""
         for name in sorted(self._restless_rules):
-            self._report_rule(name, now)
+            self._reports.of_rule(name, now)
             yield
         self._restless_rules.clear()
         while self._nodes.dirty:
@@ -184,13 +181,11 @@ class Inventory:
         name = new.metadata.name
         self._nodes.dirty.add(name)
         if old is None:
-            self._book.forget({NodeId(name)}, now, self._since(name, now))
+            self._reports.node_came(name, now)
         elif _replaced(old, new):
-            self._forget_node(name, now)
-        report = gathering.of_node(new, self._rules, now)
-        self._nodes.names(name, report.units)
+            self._reports.node_left(name, now)
         self._nodes.counted(name, new)
-        self._report(report, now)
+        self._reports.of_node(new, now)
 
     def _salvage(self, bad: Bad, now: float) -> None:
         """What can be read of a Node, with the rest as it was where it was ever known."""
@@ -212,15 +207,8 @@ class Inventory:
         for effect in self._devices.put_slice(old, new):
             self._take(effect, now)
         if old is not None and pool_of(old) != pool_of(new):
-            self._report_slices(old, now)
-        self._report_slices(new, now)
-
-    def _report_slices(self, changed: resource.ResourceSlice, now: float) -> None:
-        """What a pool's slices say now: an older generation only of what no newer one names."""
-        for slice_, _, ids in self._devices.news_of(changed):
-            said = gathering.of_slice(slice_.raw, self._rules, now)
-            evidence = tuple(e for e in said.evidence if e.subject in ids)
-            self._report(said._replace(evidence=evidence), now)
+            self._reports.of_slices(old, now)
+        self._reports.of_slices(new, now)
 
     def _put_taint_rule(
         self,
@@ -240,13 +228,11 @@ class Inventory:
         self, old: resource.ResourceClaim | None, new: resource.ResourceClaim, now: float
     ) -> None:
         self._stores.follow(old, new)
-        self._mark(self._devices.holdings.put(new.metadata.key, claims.holds(new) or ()))
+        self._nodes.soil(self._devices.holdings.put(new.metadata.key, claims.holds(new) or ()))
         if doubtful := claims.unread_shares(new):
             pools = tuple({Pools(held.driver, held.pool): None for held, _ in doubtful})
             self._doubt(Bad(kinds.CLAIM, new.metadata.key, doubtful[0][1], pools=pools), now)
-        if any(gathering.speaks_of_devices(claim) for claim in (old, new)):
-            self._report(gathering.of_claim(new, self._rules, now), now)
-        self._report_pods(new.metadata.key, now)
+        self._reports.of_claim(old, new, now)
 
     def _put_pod(self, old: core.Pod | None, new: core.Pod, now: float) -> None:
         """A node's record says of its pods only which units they hold by name, and how they are."""
@@ -266,31 +252,15 @@ class Inventory:
         A pod without devices says nothing, so whoever did under its name is gone.
         """
         if not asks.uses_devices(pod):
-            self._mark(self._book.vanish(f"{kinds.POD.name} {pod.metadata.key}", now))
+            self._reports.vanish(kinds.POD, pod.metadata.key, now)
             return False
-        self._report_pod(pod, before, now)
+        self._reports.of_pod(pod, before, now)
         return not pod.terminal
-
-    def _report_pod(self, pod: core.Pod, before: core.Pod | None, now: float) -> None:
-        said = gathering.of_pod(pod, now, self._stores.claims.get, self._rules, before)
-        evidence = tuple(e for e in said.evidence if not self._is_of_another(e, now))
-        self._report(said._replace(evidence=evidence), now)
-
-    def _is_of_another(self, said: Evidence, now: float) -> bool:
-        """Whether it is an event that befell an earlier node of the same name, or a unit of it."""
-        if said.kind is not EvidenceKind.DECAYING or isinstance(said.subject, DeviceId):
-            return False
-        return said.observed_at < self._since(said.subject.node, now)
-
-    def _report_pods(self, claim: str, now: float) -> None:
-        """Which devices a pod means, its claim may be the only one to say."""
-        for pod in self._stores.pods_speaking_of(claim):
-            self._report_pod(pod, pod, now)
 
     def _drop(self, kind: Kind, key: str, now: float, *, vanished: bool) -> None:
         old = self._stores.of(kind).pop(key, None)
         if vanished:
-            self._mark(self._book.vanish(f"{kind.name} {key}", now))
+            self._reports.vanish(kind, key, now)
         if old is None:
             return
         self._stores.touch(kind)
@@ -298,18 +268,18 @@ class Inventory:
             self._nodes.dirty.add(key)
             self._nodes.names(key, frozenset())
             self._nodes.counted(key, None)
-            self._forget_node(key, now)
+            self._reports.node_left(key, now)
         elif isinstance(old, resource.ResourceSlice):
             self._take(self._devices.drop_slice(old), now)
-            self._report_slices(old, now)
+            self._reports.of_slices(old, now)
         elif isinstance(old, resource.DeviceTaintRule):
             self._dirty_selected(old)
             self._devices.taints.remove(old)
             self._restless_rules.discard(key)
         elif isinstance(old, resource.ResourceClaim):
-            self._mark(self._devices.holdings.put(key, ()))
+            self._nodes.soil(self._devices.holdings.put(key, ()))
             self._stores.follow(old, None)
-            self._report_pods(key, now)
+            self._reports.of_pods_with(key, now)
         elif isinstance(old, core.Pod):
             self._stores.follow_pod(old, None)
             node, held = units.place(old)
@@ -327,34 +297,16 @@ class Inventory:
             self._nodes.partial.discard(key)
         self._stores.touch(kind)
         self._stores.touched.add(_QUARANTINED)
-        self._report(released.report, now)
+        self._reports.tell(released.report, now)
         self._concern(released.entry.node, released.pools)
         return True
 
     # -- what a change concerns
 
-    def _forget_node(self, name: str, now: float) -> None:
-        """It was deleted, and what it said with it; what others say waits for its return."""
-        self._book.vanish(f"{kinds.NODE.name} {name}", now)
-        self._book.forget({NodeId(name)}, now, self._since(name, now))
-
-    def _since(self, name: str, now: float) -> float:
-        """What befell a node of this name before then, befell another: one that was deleted.
-
-        Only what is clearly before. Times of the API are whole seconds; and what was seen to happen
-        since the Node came is its own, even where our clock is behind the API server's.
-        """
-        node = self._stores.nodes.get(name)
-        created = node.metadata.creation_timestamp if node is not None else None
-        return min(unix_s(created, 0.0) - _GRANULARITY_S, now)
-
     def _take(self, effect: Effect, now: float) -> None:
         self._nodes.soil_pool(effect.pool, effect.nodes)
         self._book.forget(effect.gone | effect.come, now)
         self._restless_rules.update(effect.rules)
-
-    def _dirty_pool(self, pool: PoolId) -> None:
-        self._nodes.soil_pool(pool, self._devices.nodes_of(pool))
 
     def _concern(self, node: str, doubted: Iterable[Pools]) -> None:
         """An object that cannot be read, or can be again, is of this node ("" if of none), and is
@@ -365,31 +317,11 @@ class Inventory:
             if pools.anywhere:
                 self._nodes.soil_all()
             for pool in self._devices.among(pools):
-                self._dirty_pool(pool)
+                self._nodes.soil_seen(pool)
 
     def _dirty_selected(self, rule: resource.DeviceTaintRule) -> None:
         for pool in self._devices.selected_pools(rule):
-            self._dirty_pool(pool)
-
-    def _report_rule(self, name: str, now: float) -> None:
-        rule = self._stores.rules.get(name)
-        if rule is None:
-            return
-        candidates = self._devices.in_pools(self._devices.selected_pools(rule))
-        devices = [device for device in candidates if gathering.selects(rule, device)]
-        self._report(gathering.of_taint_rule(rule, devices, self._rules, now), now)
-
-    # -- health
-
-    def _report(self, report: Report, now: float) -> None:
-        self._mark(self._book.report(report, now))
-
-    def _mark(self, subjects: Iterable[Subject]) -> None:
-        for subject in subjects:
-            if isinstance(subject, DeviceId):
-                self._dirty_pool(PoolId(subject.driver, subject.pool))
-            else:
-                self._nodes.dirty.add(subject.node)
+            self._nodes.soil_seen(pool)
 
 
 def _replaced(old: core.Node, new: core.Node) -> bool:
@@ -398,4 +330,3 @@ def _replaced(old: core.Node, new: core.Node) -> bool:
 
 
 _QUARANTINED = "quarantined"
-_GRANULARITY_S = 1.0

@@ -16,7 +16,7 @@ from fettle.inventory.placing import place as place_units
 from fettle.inventory.pools import Gathered, PoolId
 from fettle.inventory.quarantine import Quarantine
 from fettle.inventory.stores import Stores
-from fettle.model import UNKNOWN_SCORE, Health, State, UnitId
+from fettle.model import UNKNOWN_SCORE, DeviceId, Health, State, Subject, UnitId
 from fettle.view import NodeView, PoolView
 from fettle.wire import core
 
@@ -48,6 +48,18 @@ class Nodes:
         """What these nodes see of a pool may have changed; None: all nodes."""
         self._shared_views.pop(pool, None)
         self.dirty.update(nodes if nodes is not None else (*self._stores.nodes, *self.records))
+
+    def soil_seen(self, pool: PoolId) -> None:
+        """What anybody sees of a pool may have changed."""
+        self.soil_pool(pool, self._devices.nodes_of(pool))
+
+    def soil(self, subjects: Iterable[Subject]) -> None:
+        """What is known of these may have changed."""
+        for subject in subjects:
+            if isinstance(subject, DeviceId):
+                self.soil_seen(PoolId(subject.driver, subject.pool))
+            else:
+                self.dirty.add(subject.node)
 
     def soil_all(self) -> None:
         """Something changed that every node may see, of any pool."""
