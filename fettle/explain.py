@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from fettle.asks import claims
+from fettle.asks.allocated import ENDS_IN_AN_ERROR
 from fettle.asks.asks import Ask
 from fettle.asks.claims import ALL
 from fettle.model import Health, State
@@ -165,9 +166,31 @@ def pod(
             "warnings": list(resolved.warnings),
         },
         "ask": ask(asked) if asked is not None else None,
-        "notes": [*_whereabouts(view.pods.get(key)), *_backed(view.pods.get(key), view), *notes],
+        "notes": [
+            *_whereabouts(view.pods.get(key)),
+            *_backed(view.pods.get(key), view),
+            *_ended(nodes),
+            *notes,
+        ],
         "nodes": nodes,
     }
+
+
+def _ended(nodes: dict[str, dict[str, Any]]) -> Iterator[str]:
+    """Where one node is enough for the pod to be placed on none."""
+    found = {
+        name: why
+        for name, node in nodes.items()
+        for why in node["unfit"]
+        if ENDS_IN_AN_ERROR in why
+    }
+    if found and len(found) < len(nodes):
+        first, why = next(iter(found.items()))
+        more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+        yield (
+            f"the pod is placed nowhere, wherever it fits, once the scheduler looks at node {first}"
+            f"{more}: {why}"
+        )
 
 
 def _lacking(answer: Verdict, why: tuple[str, ...], node: NodeView) -> Verdict:

@@ -15,6 +15,9 @@ from fettle.wire.meta import Condition, unix_s
 BINDING_TIMEOUT_S = 600.0
 """`DynamicResourcesBindingTimeoutDefault` of the scheduler's configuration."""
 
+ENDS_IN_AN_ERROR = "the scheduler's attempt for this pod would end in an error"
+"""Said of a node, and then true of the pod: it is placed nowhere once the scheduler looks there."""
+
 
 class Binding(NamedTuple):
     """What time it is, in seconds since the Unix epoch, and how long an allocation may wait.
@@ -57,9 +60,7 @@ def use(
     if status is None or (allocation := status.allocation) is None:
         return Use()
     if problem := _problem(allocation):
-        return Use(
-            f"claim {name}: the scheduler's attempt for this pod would end in an error: {problem}"
-        )
+        return Use(f"claim {name}: {ENDS_IN_AN_ERROR}: {problem}")
     holders, mine = claim.reserved_for, pod.metadata.uid
     if len(holders) >= resource.MAX_RESERVED and mine not in holders:
         return Use(

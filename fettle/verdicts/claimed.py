@@ -14,6 +14,7 @@ from fettle.allocator.committing import after
 from fettle.allocator.doubts import doubt
 from fettle.allocator.profiles import CURRENT, Profile
 from fettle.allocator.tolerating import tolerated
+from fettle.asks.allocated import ENDS_IN_AN_ERROR
 from fettle.asks.asks import Bound
 from fettle.asks.claims import ALL, Alternative, Claim
 from fettle.model import UNKNOWN_SCORE, DeviceId, Health, State
@@ -323,7 +324,7 @@ def _why_not(predicted: Allocated) -> str:
     if _nothing(predicted):
         return f"no allocation is possible here: {predicted.reason}"
     if predicted.found is Found.ERROR:
-        return f"the scheduler's attempt for this pod would end in an error: {predicted.reason}"
+        return f"{ENDS_IN_AN_ERROR}: {predicted.reason}"
     return predicted.reason
 
 

@@ -310,20 +310,3 @@ async def test_of_two_classes_made_in_one_second_the_first_by_name_is_foretold(
     (claim,) = await api.list("resourceclaims", "default")
     (result,) = claim["status"]["allocation"]["devices"]["results"]
     assert result["device"] == "gpu-1"
-
-
-async def test_the_pod_on_a_device_that_dies_under_it_is_named_beside_that_device(
-    api: Api, fettle: FettleProcess
-) -> None:
-    await api.create(objects.claim("c"))
-    await api.create(objects.pod("trains", claims={"gpu": "c"}))
-    assert await waiting.bound(api, "trains") == "n"
-    lost = objects.gpu_devices(2, taints={0: [objects.taint("gpu.nvidia.com/gpu-lost")]})
-    await api.apply(objects.resource_slice("n", lost, generation=2))
-
-    async def users() -> dict[str, list[str]]:
-        _, answer = await fettle.browse("/devices", unsound="true")
-        return {d["device"]: d["usedBy"] for node in answer["nodes"] for d in node["devices"]}
-
-    expected = {f"{DRIVER}/n/gpu-0": ["default/trains"]}
-    await waiting.wait_until(users, lambda told: told == expected, what="the pod is named")

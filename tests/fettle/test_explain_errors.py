@@ -1,0 +1,56 @@
+"""What people read where one node is enough for the scheduler to give a pod up."""
+
+from typing import Any
+
+from fettle import explain
+from fettle.asks.asks import Ask
+from fettle.asks.claims import Alternative, Claim, Request
+from fettle.policies import Policies
+from fettle.policy import BUILT_IN
+from fettle.selectors import outcomes
+from fettle.selectors.outcomes import MATCH, Outcome
+from fettle.verdicts.acceptance import Acceptance
+from fettle.verdicts.claimed import Allocator
+from fettle.verdicts.verdicts import judge
+from fettle.view import DeviceView
+from tests.fettle import building as b
+
+POLICY = BUILT_IN["inference"]
+ASK = Ask(POLICY, claims=(Claim("k", (Request("r", (Alternative("r", b.DRIVER, ("any",)),)),)),))
+
+
+def odd(_expression: str, device: DeviceView) -> Outcome:
+    return outcomes.would_abort("no such key: model") if device.id.device == "odd" else MATCH
+
+
+def notes(**devices: str) -> list[str]:
+    """About a pod, by the device of each node."""
+    nodes = {name: b.node(name, pools=(b.pool(b.device(d)),)) for name, d in devices.items()}
+    acceptance, allocator = Acceptance(POLICY.placement), Allocator(odd)
+    verdicts = {name: judge(ASK, node, acceptance, allocator) for name, node in nodes.items()}
+    view = b.view(*nodes.values(), pods={"ns/p": b.pod(b.gpu_pod())})
+    resolved = Policies().resolve({}, {}, {}, {})
+    told: dict[str, Any] = explain.pod("ns/p", resolved, ASK, verdicts, view)
+    found: list[str] = told["notes"]
+    return found
+
+
+def test_a_node_that_ends_the_attempt_is_said_to_keep_the_pod_from_all_others() -> None:
+    (note,) = notes(n1="a", n2="odd", n3="b")
+    assert note.startswith(
+        "the pod is placed nowhere, wherever it fits, once the scheduler looks at node n2: "
+    )
+    assert "no such key: model" in note
+
+
+def test_of_several_such_nodes_the_first_is_named() -> None:
+    (note,) = notes(n1="a", n2="odd", n3="odd")
+    assert "node n2 (and 1 more): " in note
+
+
+def test_where_every_node_says_so_no_more_is_said() -> None:
+    assert notes(n1="odd", n2="odd") == []
+
+
+def test_where_no_node_does_nothing_is_said() -> None:
+    assert notes(n1="a", n2="b") == []
