@@ -274,22 +274,31 @@ class Table:
         return self._refusing
 
     def score(self, names: list[str]) -> list[bytes]:
-        """The names' entries in their order; names without a verdict have the score of Unknown.
+        """What is said of the names, in their order; names without a verdict have the score of
+        Unknown.
 
-        None at all where many score alike: the scheduler counts a missing host as 0, so that too
-        says that there is nothing to prefer, and it need not read it (decision 0013).
+        Of many only those that differ from what most nodes score, and by how much: the scheduler
+        counts a missing host as 0, so that ranks them alike and is a fraction to read (decision
+        0023).
         """
-        if len(names) > MANY and self._score_alike(names):
-            return []
+        if len(names) > MANY:
+            usual = max(range(MAX_SCORE + 1), key=lambda score: len(self._scored[score]))
+            unlike = list(filterfalse(self._scored[usual].__contains__, names))
+            if len(unlike) <= len(names) // 2:
+                return [host_priority(name, self._score_of(name) - usual) for name in unlike]
         try:
             return list(map(self.entries.__getitem__, names))
         except KeyError:
-            unknown = host_score(UNKNOWN_SCORE, self.ask.policy.placement.degraded)
-            return [self.entries.get(name) or host_priority(name, unknown) for name in names]
+            return [
+                self.entries.get(name) or host_priority(name, self._score_of(name))
+                for name in names
+            ]
 
-    def _score_alike(self, names: list[str]) -> bool:
-        first = self.verdicts.get(names[0])
-        return first is not None and self._scored[first.score].issuperset(names)
+    def _score_of(self, name: str) -> int:
+        verdict = self.verdicts.get(name)
+        if verdict is not None:
+            return verdict.score
+        return host_score(UNKNOWN_SCORE, self.ask.policy.placement.degraded)
 
     def _shape(self, node: NodeView, match: "Matching") -> Hashable | None:
         """What this ask sees of a node, names left out; None where it sees more than that."""

@@ -226,22 +226,45 @@ async def test_of_many_hosts_that_score_alike_none_is_listed_since_a_missing_one
     assert await extender.prioritize(PLAIN, *names) == {}
 
 
-async def test_of_many_hosts_all_are_listed_where_one_scores_otherwise_or_is_not_known(
+async def test_of_many_hosts_those_are_listed_that_differ_from_most_and_by_how_much(
     extender: Extender,
 ) -> None:
     names = many(extender, b.node("worn", gpus=8, own=b.health(0.9)))
-    sound = dict.fromkeys(names[:-1], 10)
-    assert await extender.prioritize(POD, *names) == {**sound, "worn": 9}
-    assert await extender.prioritize(POD, *names[:-1], "unheard") == {**sound, "unheard": 8}
+    assert await extender.prioritize(POD, *names) == {"worn": -1}
+    assert await extender.prioritize(POD, *names[:-1], "unheard") == {"unheard": -2}
     assert (await extender.filter(POD, *names))["NodeNames"] == names
-    assert await extender.prioritize(POD, *names) == {**sound, "worn": 9}
+    assert await extender.prioritize(POD, *names) == {"worn": -1}
+
+
+async def test_of_many_hosts_of_which_most_differ_from_each_other_all_are_listed(
+    extender: Extender,
+) -> None:
+    half = [b.node(f"w{i}", gpus=8, own=b.health(0.9 - i % 5 / 10)) for i in range(MANY + 2)]
+    names = many(extender, *half)
+    scores = await extender.prioritize(POD, *names)
+    assert list(scores) == names
+    assert scores["n0"] == 10
+    assert scores["w0"] == 9
+    assert await extender.prioritize(POD, *names[:-1]) == {
+        name: score - 10 for name, score in scores.items() if score < 10 and name != names[-1]
+    }
+
+
+async def test_where_most_hosts_are_preferred_others_are_listed_below_them(
+    extender: Extender,
+) -> None:
+    scavenger = b.gpu_pod(annotations={"fettle.dev/policy": "scavenger"})
+    worn = [b.node(f"w{i}", gpus=8, own=b.health(0.9)) for i in range(2 * MANY + 1)]
+    names = many(extender, *worn)
+    scores = await extender.prioritize(scavenger, *names)
+    assert scores == dict.fromkeys((name for name in names if name[0] == "n"), -1)
 
 
 async def test_a_host_that_gets_worse_ends_that_all_score_alike(extender: Extender) -> None:
     names = many(extender, b.node("n", gpus=8))
     assert await extender.prioritize(POD, *names) == {}
     many(extender, b.node("n", gpus=8, own=b.health(0.9)))
-    assert (await extender.prioritize(POD, *names))["n"] == 9
+    assert (await extender.prioritize(POD, *names))["n"] == -1
 
 
 async def test_a_scavenger_sees_the_opposite_order(fleet: Extender) -> None:

@@ -15,6 +15,7 @@ from fettle.verdicts.answering import Answers
 from fettle.verdicts.requirements import Engines
 from fettle.verdicts.tables import MANY
 from fettle.verdicts.waiting import Evaluations
+from fettle.wire.extender import host_priority
 from tests.fettle import building as b
 from tests.fettle.verdicts.clusters import PATIENT, POD, Cluster, claim_view
 
@@ -132,7 +133,7 @@ async def test_scores_of_many_nodes_are_told_apart_once_their_selector_is_evalua
         assert table.score(names) == []
         await cluster.answers.judged(ask)
         assert table.verdicts["worn"].score == undecided
-        assert table.score(names) == [table.entries[name] for name in names]
+        assert table.score(names) == [host_priority("worn", undecided - 10)]
     finally:
         await engine.close()
 
