@@ -104,17 +104,21 @@ class SelfSigning:
         *,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """Refresh for ever, handing each new leaf to `swap`; after `trouble` it tries again."""
+        """Renew for ever; after `trouble` it tries again."""
         pause_s = min(POLL_S, self._lifetimes.leaf_s / 10)
         while True:
             await sleep(pause_s)
-            try:
-                if (leaf := await self.refresh()) is not None:
-                    swap(leaf)
-                    _log.info("new leaf", expires_at=issuing.expires_at(leaf.certificate))
-                self.trouble = ""
-            except (ClusterError, CertificateError) as error:
-                self.trouble = str(error)
+            await self.renew(swap)
+
+    async def renew(self, swap: Callable[[Pair], None]) -> None:
+        """Refresh now, and hand a new leaf to `swap`; sets `trouble` instead of raising."""
+        try:
+            if (leaf := await self.refresh()) is not None:
+                swap(leaf)
+                _log.info("new leaf", expires_at=issuing.expires_at(leaf.certificate))
+            self.trouble = ""
+        except (ClusterError, CertificateError) as error:
+            self.trouble = str(error)
 
     def rejection(self, live_bundle: bytes) -> str:
         """Why an API server with this caBundle would not accept us; "" if it would."""

@@ -123,7 +123,7 @@ class SelfSignedWebhook:
     async def secured(self) -> Secured:
         leaf = await self._signing.refresh()
         assert leaf is not None
-        serving = Serving(leaf)
+        serving = self._serving = Serving(leaf)
 
         async def keep() -> None:
             async with asyncio.TaskGroup() as tasks:
@@ -181,13 +181,23 @@ class SelfSignedWebhook:
             await _set_or_time(turned)
 
     async def _check(self) -> None:
-        """Whether the API server would accept the certificate that is served."""
+        """Whether the API server would accept the certificate that is served. If it would not,
+        another authority may have taken the place of ours, as after its Secret was deleted."""
+        live = await self._live()
+        if self._rejected_by(live):
+            await self._signing.renew(self._serving.swap)
+        why = self._rejected_by(live)
+        self._rejection = f"webhook: the API server rejects its certificate: {why}" if why else ""
+
+    async def _live(self) -> list[bytes]:
         try:
-            live = await self._bundles.live()
+            return await self._bundles.live()
         except ClusterError:
-            live = []  # cannot be told; the API server cannot call us now either
-        rejections = [why for bundle in live if (why := self._signing.rejection(bundle))]
-        self._rejection = f"webhook: {rejections[0]}" if rejections else ""
+            return []  # cannot be told; the API server cannot call us now either
+
+    def _rejected_by(self, bundles: Sequence[bytes]) -> str:
+        """The first reason; "" if there is none."""
+        return next((why for each in bundles if (why := self._signing.rejection(each))), "")
 
 
 async def _set_or_time(turned: asyncio.Event) -> None:

@@ -229,6 +229,25 @@ async def test_who_writes_the_ca_bundle_is_accepted_from_then_on(
             await asyncio.sleep(0.01)
 
 
+async def test_replicas_follow_an_authority_that_took_anothers_place_as_soon_as_callers_trust_it(
+    api: FakeApi, session: Session, clients: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after the Secret was deleted. Until then the API server would go on without them."""
+    monkeypatch.setattr("fettle.cli.self_signed.BUNDLE_POLL_S", 0.05)
+    service = {"name": "fettle-webhook", "namespace": "fettle-system"}
+    for kind in PLURALS:
+        entry = {"name": "w", "clientConfig": {"service": service}}
+        api.put(kind, {"metadata": {"name": "fettle"}, "webhooks": [entry]})
+    served = await securing.webhook(ANYWHERE, self_signed(clients), session)
+    before = leaf(served)
+    (secret,) = api.objects["secrets"]
+    api.remove("secrets", secret)
+    await securing.webhook(ANYWHERE, self_signed(clients), session)  # a further one makes it anew
+    async with kept(served), asyncio.timeout(rotating.POLL_S / 3):
+        while leaf(served) == before or served.problem():
+            await asyncio.sleep(0.01)
+
+
 @pytest.mark.parametrize("kind", [SelfSignedExtender, SelfSignedWebhook])
 async def test_a_certificate_that_expires_since_it_cannot_be_renewed_is_told_with_the_reason(
     api: FakeApi,
