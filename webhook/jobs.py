@@ -21,12 +21,20 @@ DEFAULT_REPLACEMENT = "TerminatingOrFailed"
 _MAX_INT32 = 2**31 - 1
 _IGNORED = ("DisruptionTarget", DEVICE_FAILED)
 _SPEC = Place().at("spec")
+_ONLY_WITH_NEVER = (
+    "podFailurePolicy",
+    "podReplacementPolicy",
+    "backoffLimitPerIndex",
+    "backoffLimit",
+)
+"""The values that make sense only with that restartPolicy."""
 
 
 def inject(injecting: Injecting, failure: Failure) -> None:
     """Tries for each index, then the transaction."""
     if not _wanted(failure):
         return
+    _take_back(injecting)
     spec = mapping(injecting.document, "spec")
     if why := _cannot(spec):
         injecting.warn(why)
@@ -58,6 +66,20 @@ def warn(injecting: Injecting, failure: Failure, path: str) -> None:
             injecting.warn(f"{place.name}: {why}")
         elif why := _lacking(injecting, place, failure):
             injecting.warn(why)
+
+
+def _take_back(injecting: Injecting) -> None:
+    """What an earlier injection put, where another webhook lets the pods restart since: with it,
+    the API server would refuse the Job."""
+    spec = mapping(injecting.document, "spec")
+    if text(mapping(spec, "template", "spec").get("restartPolicy")) == "Never":
+        return
+    for name in _ONLY_WITH_NEVER:
+        place = _SPEC.at(name)
+        if (value := spec.get(name)) is not None and (
+            injecting.before.values.get(place.name) == value
+        ):
+            injecting.remove(place)
 
 
 def _wanted(failure: Failure) -> bool:

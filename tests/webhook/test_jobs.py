@@ -64,6 +64,22 @@ async def test_a_replacement_policy_that_is_right_already_is_not_touched() -> No
     assert "/spec/podReplacementPolicy" not in [operation.path for operation in patch]
 
 
+async def test_a_job_whose_pods_another_webhook_lets_restart_loses_what_forbids_that() -> None:
+    """The API server asks again after the other one changed the Job, and takes a podFailurePolicy
+    and a backoffLimitPerIndex only with restartPolicy Never."""
+    by = means({"failure": {"ignoreDisruptions": True, "backoffLimitPerIndex": 1}})
+    before = job(OWN, completionMode="Indexed", parallelism=8, completions=8)
+    done = await mutated(before, by=by)
+    assert {"podFailurePolicy", "backoffLimitPerIndex"} <= done["spec"].keys()
+    done["spec"]["template"]["spec"]["restartPolicy"] = "OnFailure"
+    again = await mutated(done, by=by)
+    left = {"podFailurePolicy", "backoffLimitPerIndex", "podReplacementPolicy", "backoffLimit"}
+    assert not left & again["spec"].keys()
+    assert list(injected(again)["values"]) == [
+        "spec.template.metadata.annotations[fettle.dev/policy]"
+    ]
+
+
 async def test_a_job_with_a_pod_failure_policy_of_its_own_is_left_as_it_was_written() -> None:
     own = {"rules": [{"action": "FailJob", "onExitCodes": {"operator": "In", "values": [1]}}]}
     before = job(TRAINING, podFailurePolicy=own, podReplacementPolicy="Failed", parallelism=8)
