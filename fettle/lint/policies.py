@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from fettle.annotations import is_unknown
+from fettle.annotations import HOLD, is_unknown
 from fettle.errors import BadInput
 from fettle.lint import shapes
 from fettle.lint.checks import (
@@ -109,7 +109,8 @@ def _read(manifest: Manifest) -> tuple[Policy | None, str]:
 def ignored(
     manifest: Manifest, policies: Policies, installed: Mapping[str, Policy]
 ) -> Iterator[Finding]:
-    """Annotations and labels that name no existing policy, or have an invalid value."""
+    """Annotations and labels that name no existing policy, have an invalid value, or are where
+    the other is read."""
     if (manifest.group, manifest.kind) == ("", "Namespace"):
         labels = manifest.root.at("metadata", "labels")
         if (name := labels.strings().get(ANNOTATION)) is not None:
@@ -121,6 +122,7 @@ def ignored(
             if key in given:
                 resolved = policies.resolve({key: given[key]}, None, installed)
                 yield from _told(annotations.at(key), resolved, policies.names(installed))
+    yield from _misplaced(manifest)
 
 
 UNKNOWN = "Fettle has no such annotation, so it is ignored"
@@ -151,11 +153,32 @@ def _told(field: Field, resolved: Resolved, names: Iterable[str]) -> Iterator[Fi
         yield IGNORED.finding(field, warning.removeprefix("fettle: "), fix)
 
 
+def _misplaced(manifest: Manifest) -> Iterator[Finding]:
+    """Labels where annotations count, and the other way round."""
+    of_namespace = (manifest.group, manifest.kind) == ("", "Namespace")
+    for metadata in _metadata(manifest):
+        labels, annotations = metadata.at("labels"), metadata.at("annotations")
+        if of_namespace:
+            if ANNOTATION in annotations.strings() and ANNOTATION not in labels.strings():
+                why = "a namespace names its policy by a label, so this is ignored"
+                fix = f"write it under {labels.path}"
+                yield IGNORED.finding(annotations.at(ANNOTATION), why, fix)
+            continue
+        for key in (*ANNOTATIONS, HOLD):
+            if key in labels.strings() and key not in annotations.strings():
+                why = "Fettle reads no such label, so it is ignored"
+                yield IGNORED.finding(labels.at(key), why, f"write it under {annotations.path}")
+
+
 def _annotations(manifest: Manifest) -> Iterator[Field]:
     """Those of the object, and of what is made from the templates in it."""
-    found = {"metadata.annotations": manifest.root.at("metadata", "annotations")}
+    return (metadata.at("annotations") for metadata in _metadata(manifest))
+
+
+def _metadata(manifest: Manifest) -> Iterator[Field]:
+    found = {"metadata": manifest.root.at("metadata")}
     specs = (*manifest.paths(shapes.CLAIM_SPECS), *manifest.paths(shapes.JOB_SPECS))
     for path in (*specs, *manifest.pod_specs):
-        beside = (*path[:-1], "metadata", "annotations")
+        beside = (*path[:-1], "metadata")
         found |= {field.path: field for field in shapes.walk(manifest.root, beside)}
     yield from found.values()

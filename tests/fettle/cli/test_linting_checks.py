@@ -137,3 +137,58 @@ kind: Node
 metadata: {name: n, annotations: {fettle.dev/hold: "a look"}}
 """
     assert findings("-", stdin=held) == []
+
+
+def test_a_label_where_an_annotation_counts_is_told_and_an_annotation_where_a_label_does() -> None:
+    """Only a Namespace names its policy by a label, and nothing else says that a label is vain."""
+    mistaken = """\
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: j
+  labels: {fettle.dev/policy: training}
+spec:
+  template:
+    metadata:
+      labels:
+        fettle.dev/min-score: "0.7"
+    spec: {restartPolicy: Never, containers: [{name: main, image: x}]}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: n, labels: {fettle.dev/hold: "yes"}}
+---
+apiVersion: v1
+kind: Namespace
+metadata:
+  name: ns
+  annotations: {fettle.dev/policy: training}
+"""
+    found = findings("-", stdin=mistaken)
+    assert [(f["rule"], f["severity"], f["line"]) for f in found] == [
+        ("FTL101", "Warn", 5),
+        ("FTL101", "Warn", 10),
+        ("FTL101", "Warn", 15),
+        ("FTL101", "Warn", 21),
+    ]
+    assert found[0]["message"] == "Fettle reads no such label, so it is ignored"
+    assert found[0]["fix"] == "write it under metadata.annotations"
+    assert found[1]["fix"] == "write it under spec.template.metadata.annotations"
+    assert found[3]["message"] == "a namespace names its policy by a label, so this is ignored"
+    assert found[3]["fix"] == "write it under metadata.labels"
+    both = mistaken.replace(
+        "  labels: {", "  annotations: {fettle.dev/policy: training}\n  labels: {"
+    )
+    assert [f["line"] for f in findings("-", stdin=both)] == [11, 16, 22]
+
+
+def test_a_namespaces_policy_in_a_label_and_an_annotation_is_told_nothing_of() -> None:
+    namespace = """\
+apiVersion: v1
+kind: Namespace
+metadata:
+  name: ns
+  labels: {fettle.dev/policy: training}
+  annotations: {fettle.dev/policy: training}
+"""
+    assert findings("-", stdin=namespace) == []
