@@ -112,44 +112,49 @@ def explain() -> None:
     """Explain the decisions of a running Fettle."""
 
 
-def _pod_name(_context: click.Context, _parameter: click.Parameter, given: str) -> str:
-    parts = given.split("/")
+_NAMESPACE = click.option("--namespace", "-n", default="", help="Of a pod named without one.")
+
+
+def _pod_name(given: str, namespace: str) -> str:
+    parts = [*filter(None, [namespace]), *given.split("/")]
     if len(parts) != 2 or not all(parts):
         name = parts[-1] or "NAME"
         raise click.BadParameter(f"{given!r}: write NAMESPACE/NAME, such as default/{name}")
-    return given
+    return "/".join(parts)
 
 
-def _pod_or_policy(_context: click.Context, _parameter: click.Parameter, given: str) -> str:
-    parts = given.split("/")
+def _pod_or_policy(given: str, namespace: str) -> str:
+    parts = [*filter(None, [namespace]), *given.split("/")]
     if len(parts) > 2 or not all(parts):
         raise click.BadParameter(
             f"{given!r}: write NAMESPACE/POD for the policy of a pod, or NAME for a policy by its "
             "name, such as training"
         )
-    return given
+    return "/".join(parts)
 
 
 @explain.command()
-@click.argument("name", metavar="NAMESPACE/NAME", callback=_pod_name)
+@click.argument("name", metavar="NAMESPACE/NAME")
+@_NAMESPACE
 @_SERVER
 @_OUTPUT
-def pod(name: str, server: str, output: str) -> None:
+def pod(name: str, namespace: str, server: str, output: str) -> None:
     """A pod's verdicts, node by node, each with its reasons."""
     from fettle.cli import asking
 
-    asking.explain_pod(server, name, output)
+    asking.explain_pod(server, _pod_name(name, namespace), output)
 
 
 @explain.command()
-@click.argument("name", metavar="NAMESPACE/POD | NAME", callback=_pod_or_policy)
+@click.argument("name", metavar="NAMESPACE/POD | NAME")
+@_NAMESPACE
 @_SERVER
 @_OUTPUT
-def policy(name: str, server: str, output: str) -> None:
+def policy(name: str, namespace: str, server: str, output: str) -> None:
     """The policy that applies to a pod, or one by name: each value, and where it comes from."""
     from fettle.cli import asking
 
-    asking.explain_policy(server, name, output)
+    asking.explain_policy(server, _pod_or_policy(name, namespace), output)
 
 
 @main.command()

@@ -67,3 +67,21 @@ def test_a_pod_without_its_namespace_is_a_usage_error(name: str) -> None:
     assert ended.exit_code == 2
     assert "write NAMESPACE/NAME, such as default/" in ended.output
     assert "?" not in ended.output
+
+
+@pytest.mark.parametrize(
+    ("command", "asked"),
+    [
+        (("explain", "pod", "p", "-n", "ml"), "/explain?pod=ml%2Fp"),
+        (("explain", "policy", "--namespace", "ml", "p"), "/policy?pod=ml%2Fp"),
+    ],
+)
+def test_a_namespace_may_be_given_as_to_kubectl(command: tuple[str, ...], asked: str) -> None:
+    ended = CliRunner().invoke(main, [*command, "--server", "http://127.0.0.1:1"])
+    assert f"http://127.0.0.1:1{asked} did not answer" in ended.output
+
+
+def test_a_namespace_that_is_given_twice_is_not_taken() -> None:
+    ended = CliRunner().invoke(main, ["explain", "pod", "ml/p", "-n", "other"])
+    assert ended.exit_code == 2
+    assert "'ml/p': write NAMESPACE/NAME, such as default/p" in ended.output
