@@ -109,8 +109,9 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     most `cap`. Where a tenant could cause the fact, `witness` is the namespace that it comes from:
     it adds up to `cap` for each witness, and all that has a witness takes at most `together` from
     what else is known. `taints` are the taints that say it: a request that tolerates them all does
-    not mind it. `planned`: an administrator's choice and no fault, so that nothing is remembered of
-    it once it is taken back.
+    not mind it. `domain` is that of the extended resources whose device plugin it is about ("" if
+    that cannot be told): who asks for others does not mind it. `planned`: an administrator's choice
+    and no fault, so that nothing is remembered of it once it is taken back.
     """
 
     subject: Subject
@@ -126,6 +127,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     witness: str = ""
     together: float = 1.0
     taints: tuple[Taint, ...] = ()
+    domain: str = ""
     planned: bool = False
 
 

@@ -75,6 +75,11 @@ def is_device_resource(name: str) -> bool:
     return not native and not name.startswith(OWN_PREFIX)
 
 
+def domain_of(resource: str) -> str:
+    """Whose device plugin has it: `nvidia.com` of `nvidia.com/gpu`."""
+    return resource.partition("/")[0]
+
+
 MAX_UNITS = 2**63 - 1
 
 

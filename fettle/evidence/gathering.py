@@ -48,7 +48,7 @@ def of_node(node: core.Node, rules: Rules, now: float) -> Report:
         settled=frozenset((HOLD_SOURCE,)).union(*(part.settled for part in said)),
         uid=node.metadata.uid,
         boot=info.boot_id if info is not None else "",
-        of_boot=frozenset((NodeId(name), source) for source in (pods.REFUSALS, pods.READMISSIONS)),
+        of_boot=frozenset((NodeId(name), source) for source in pods.refusals_on(node)),
         left=heaviest(e for part in said for e in part.left),
         remediated=said[0].remediated,
     )

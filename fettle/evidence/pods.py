@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from datetime import datetime
 
+from fettle.asks.extended import device_units, domain_of, is_device_resource
 from fettle.evidence.reports import Report, heaviest, short
 from fettle.evidence.rules import Rules
 from fettle.model import DeviceId, Evidence, Kind, NodeId, Subject, UnitId
@@ -87,12 +88,13 @@ def _refusal(
     signal = rules.signals[name]
     provoked = name == "provoked"
     message = _REJECTED.sub("", status.message)
+    domain = _domain(pod, message)
     yield Evidence(
         subject=NodeId(node),
         family=signal.family,
         kind=Kind.DECAYING,
         weight=signal.weight,
-        source=READMISSIONS if name == "readmission" else REFUSALS,
+        source=refusals_of(domain, READMISSIONS if name == "readmission" else REFUSALS),
         reporter=f"Pod {pod.metadata.key}",
         text=short(f"kubelet refused pod {pod.metadata.key}{aside}: {message}"),
         observed_at=_dated(pod, before, status.start_time, now),
@@ -100,7 +102,36 @@ def _refusal(
         cap=signal.cap,
         witness=f"namespace {pod.metadata.namespace}" if provoked else "",
         together=signal.together,
+        domain=domain,
     )
+
+
+def refusals_of(domain: str, source: str) -> str:
+    """The source of refusals of pods that ask for resources of this domain, "" for several."""
+    return f"{source} for {domain}" if domain else source
+
+
+def refusals_on(node: core.Node) -> Iterator[str]:
+    """All sources of refusals that there may be on a node."""
+    capacity = (node.status.capacity if node.status is not None else None) or {}
+    domains = {domain_of(name) for name in capacity if is_device_resource(name)}
+    for domain in ("", *sorted(domains)):
+        for source in (REFUSALS, READMISSIONS):
+            yield refusals_of(domain, source)
+
+
+def _domain(pod: core.Pod, message: str) -> str:
+    """Whose device plugin had a part in a refusal: that of the one resource that the kubelet names,
+    else of all that the pod asks for; "" where these are of several, or it has claims too."""
+    asked = {name for name, _ in device_units(pod)}
+    named = {name for name in asked if _names(message, name)} or asked
+    domains = {domain_of(name) for name in named}
+    claims = pod.spec.resource_claims if pod.spec is not None else None
+    return domains.pop() if len(domains) == 1 and not claims else ""
+
+
+def _names(message: str, resource: str) -> bool:
+    return re.search(rf"(?<![\w./-]){re.escape(resource)}(?![\w/-]|\.\w)", message) is not None
 
 
 def _had_run(pod: core.Pod, before: core.Pod | None) -> bool:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from fettle.allocator import tolerates
 from fettle.health import memory
 from fettle.health.states import START
-from fettle.model import SOUND, Evidence, Family, Health, Taint
+from fettle.model import SOUND, Evidence, Family, Health, Taint, Weighed
 from fettle.settings import HealthSettings
 from fettle.wire.resource import DeviceToleration
 
@@ -39,10 +39,14 @@ def tolerating(
     if len(left) == len(health.evidence):
         return Tolerated(health)
     excused = {t for w in health.evidence if w not in left for t in w.evidence.taints}
-    if not left:
-        return Tolerated(SOUND, tuple(sorted(excused)))
-    judged = memory.judge(left, START, thresholds, math.inf, all_clear=False)
-    return Tolerated(judged.health, tuple(sorted(excused)))
+    return Tolerated(by(left, thresholds), tuple(sorted(excused)))
+
+
+def by(evidence: tuple[Weighed, ...], thresholds: HealthSettings) -> Health:
+    """The health by this evidence, as if nothing else had ever been said."""
+    if not evidence:
+        return SOUND
+    return memory.judge(evidence, START, thresholds, math.inf, all_clear=False).health
 
 
 def _excused(evidence: Evidence, tolerations: Sequence[DeviceToleration]) -> bool:

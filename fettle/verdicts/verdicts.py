@@ -13,7 +13,7 @@ from fettle.asks.asks import Ask
 from fettle.asks.claims import Claim, Request
 from fettle.asks.extended import in_order
 from fettle.policy import Aggregate
-from fettle.verdicts import ranking
+from fettle.verdicts import ranking, unrelated
 from fettle.verdicts.acceptance import Acceptance
 from fettle.verdicts.claimed import Allocator, bound_part, claims_part
 from fettle.verdicts.parts import Choice, Part, node_part, open_part, unfit_part, units_part
@@ -67,7 +67,11 @@ def judging(
     emptied: bool = False,
 ) -> Generator[None, None, Verdict]:
     """As `judge`, with a chance to do something else at each `next`."""
+    others = unrelated.domains(ask, node)
+    node = unrelated.without(others, node, acceptance.thresholds)
     parts = [node_part(node, acceptance, only_looks=ask.only_looks)]
+    if others:
+        parts[0].notes = [f"kubelet refusals for {', '.join(others)} do not count here"]
     backing: list[Request] = []
     for units in ask.units:
         plugin = node.plugins.get(units.resource)

@@ -223,3 +223,27 @@ async def test_preemption_spares_the_victim_on_the_node_that_fettle_refuses(
     await waiting.gone(api, "pods", "dear")
     assert await waiting.bound(api, "wise") == "good"
     assert (await api.get("pods", "cheap"))["status"]["phase"] == "Running"
+
+
+async def test_a_node_that_swallows_the_pods_of_one_device_plugin_keeps_no_others_off(
+    control_plane: ControlPlane, api: Api, kubelet: Kubelet, start_fettle: StartFettle
+) -> None:
+    fuse = "smarter-devices/fuse"
+    amounts = {"capacity": {fuse: "20"}, "allocatable": {fuse: "20"}}
+    for name in ("swallows", "good"):
+        await create_node(api, objects.node(name, 8, labels={"name": name}))
+        await api.patch_status("nodes", name, amounts)
+    fettle = await start_fettle("extender")
+    await register_extender(control_plane, fettle)
+    there = {"name": "swallows"}
+    kubelet.refuse_pods_on("swallows", f"no healthy devices present; unhealthy devices {fuse}")
+    for i in range(2):  # after which the node is refused
+        await api.create(objects.pod(f"lost-{i}", gpus=1, resource=fuse, node_selector=there))
+        await waiting.in_phase(api, f"lost-{i}", "Failed")
+    kubelet.accept_pods_on("swallows")
+    await api.create(objects.pod("gpus", gpus=8, annotations=STRICT, node_selector=there))
+    await waiting.in_phase(api, "gpus", "Running")
+    further = objects.pod("further", gpus=1, resource=fuse)
+    ask = {"Pod": further, "NodeNames": ["swallows", "good"]}
+    _, reply = await fettle.ask_extender("filter", ask)
+    assert reply["NodeNames"] == ["good"]

@@ -1,5 +1,6 @@
 """What Pods say: their devices' health, and that a kubelet refused them."""
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -268,3 +269,28 @@ def test_any_name_and_id_are_read_without_an_error(name: str, resource_id: str, 
 
 def test_times_in_objects_are_utc() -> None:
     assert stamp(0.0) == "1970-01-01T00:00:00Z"
+
+
+def asking(message: str, *resources: str, **spec: object) -> str:
+    limits = {"limits": dict.fromkeys(resources, "1")}
+    containers = {"containers": [{"name": "main", "resources": limits}], **spec}
+    refused = refused_pod("p", NOW, message=message)
+    made = pod("p", spec=containers, phase="Failed", reason="UnexpectedAdmissionError")
+    (evidence,) = said(msgspec.structs.replace(refused, spec=made.spec)).evidence
+    return f"{evidence.domain}|{evidence.source}"
+
+
+def test_a_refusal_is_about_the_device_plugin_of_what_the_pod_asks_for() -> None:
+    fuse = "Allocate failed due to no healthy devices present; cannot allocate unhealthy devices {}"
+    claims = [{"name": "c", "resourceClaimName": "c"}]
+    of_fuse = "smarter-devices|kubelet refusals for smarter-devices"
+    gpu, unknown = "nvidia.com|kubelet refusals for nvidia.com", "|kubelet refusals"
+    assert asking(GPU_LOST, "nvidia.com/gpu") == gpu
+    assert asking(GPU_LOST, "nvidia.com/gpu", "nvidia.com/hostdev") == gpu
+    assert asking(GPU_LOST, "nvidia.com/gpu", "rdma/hca") == unknown
+    named = fuse.format("smarter-devices/fuse") + ", which is unexpected"
+    assert asking(named, "nvidia.com/gpu", "smarter-devices/fuse") == of_fuse
+    longer = fuse.format("smarter-devices/fuse.two")
+    assert asking(longer, "nvidia.com/gpu", "smarter-devices/fuse") == unknown
+    assert asking(named, "smarter-devices/fuse", resourceClaims=claims) == unknown
+    assert asking(GPU_LOST) == unknown

@@ -255,3 +255,24 @@ def test_whatever_came_and_went_what_stands_is_as_if_read_in_one_go(steps: list[
             started.put(kind, raw)
     expected = {name: healths(record) for name, record in started.look().nodes.items()}
     assert {name: healths(record) for name, record in lived.look().nodes.items()} == expected
+
+
+def test_refusals_of_any_device_plugin_from_before_a_reboot_leave_a_trace(fleet: Fleet) -> None:
+    def booted(boot: str) -> Raw:
+        made: Raw = node(status={"nodeInfo": {"bootID": boot}})
+        for amounts in ("capacity", "allocatable"):
+            made["status"][amounts]["smarter-devices/fuse"] = "20"
+        return made
+
+    fleet.put(kinds.NODE, booted("one"))
+    for i in range(3):
+        pod = refused(f"p{i}")
+        if i:
+            limits = {"limits": {"smarter-devices/fuse": "1"}}
+            pod["spec"]["containers"] = [{"name": "c", "resources": limits}]
+        fleet.put(kinds.POD, pod)
+    before = fleet.look().nodes["n"].health
+    assert {w.evidence.domain for w in before.evidence} == {"example.com", "smarter-devices"}
+    assert before.score == 0.2
+    fleet.put(kinds.NODE, booted("two"))
+    assert fleet.look().nodes["n"].health.score > 0.8
