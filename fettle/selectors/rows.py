@@ -5,7 +5,7 @@ one key, so a fleet of one model costs one evaluation. Imports only `wire`.
 """
 
 from collections.abc import Mapping
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 from fettle.selectors import versions
 from fettle.wire.resource import Device, DeviceAttribute
@@ -14,6 +14,7 @@ Field = Literal["attributes", "capacity"]
 Amount = str | int | float
 Value = DeviceAttribute | Amount
 Key = tuple[object, ...]
+V = TypeVar("V")
 
 
 Variable = Literal["device", "node"]
@@ -123,18 +124,18 @@ def look(read: Read, driver: str, device: Device) -> Value | bool | None:
     if not read.name:
         names = (device.attributes if read.field == "attributes" else device.capacity) or ()
         return any(split(name, driver)[0] == read.domain for name in names)
-    full = f"{read.domain}/{read.name}"
     if read.field == "attributes":
-        attributes = device.attributes or {}
-        value = attributes.get(full)
-        if value is None and read.domain == driver and "/" not in read.name:
-            value = attributes.get(read.name)
-        return value
-    capacity = device.capacity or {}
-    amount = capacity.get(full)
-    if amount is None and read.domain == driver and "/" not in read.name:
-        amount = capacity.get(read.name)
+        return _found(read, driver, device.attributes or {})
+    amount = _found(read, driver, device.capacity or {})
     return None if amount is None else amount.value
+
+
+def _found(read: Read, driver: str, values: Mapping[str, V]) -> V | None:
+    """What stands at a place, with or without its domain; a domain ends at the first slash."""
+    found = values.get(f"{read.domain}/{read.name}") if "/" not in read.domain else None
+    if found is None and read.domain == driver and "/" not in read.name:
+        found = values.get(read.name)
+    return found
 
 
 def _items(device: Device, field: Field) -> tuple[tuple[str, Value], ...]:

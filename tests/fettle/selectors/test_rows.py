@@ -83,6 +83,14 @@ def test_a_row_holds_nothing_that_was_not_read() -> None:
     assert not row.capacity
 
 
+def test_a_domain_ends_at_the_first_slash_of_a_name() -> None:
+    odd = device({"dra.net/rdma/on": {"bool": True}}, {"dra.net/rdma/lanes": {"value": "4"}})
+    wrong = (Read("attributes", "dra.net/rdma", "on"), Read("capacity", "dra.net/rdma", "lanes"))
+    right = (Read("attributes", "dra.net", "rdma/on"), Read("capacity", "dra.net", "rdma/lanes"))
+    assert [rows.look(read, DRIVER, odd) for read in wrong] == [None, None]
+    assert None not in [rows.look(read, DRIVER, odd) for read in right]
+
+
 def test_the_order_of_attributes_does_not_matter() -> None:
     turned = device(dict(reversed(MODEL.items())), dict(reversed(AMOUNTS.items())))
     assert rows.key(None, DRIVER, turned) == rows.key(None, DRIVER, GPU)
