@@ -108,7 +108,7 @@ class _Checker:
         return _LITERALS[type(node.value)]
 
     def ident(self, node: Ident) -> Type:
-        if node.name in self._scope:
+        if node.name in self._scope and not node.name.startswith("."):
             type_, node.slot = self._scope[node.name]
             return type_
         found = self._global(node.name.removeprefix("."))
@@ -275,6 +275,8 @@ class _Checker:
 
     def bind(self, node: Bind) -> Type:
         value = self.check(node.value)
+        if node.variable.startswith("."):  # it is looked for among the names that all see
+            self._expect(value, self.check(Ident(node.variable)))
         node.slot = self._slot()
         (body,) = self._within({node.variable: (value, node.slot)}, [node.body])
         return self.types.resolved(body)

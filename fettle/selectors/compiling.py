@@ -216,6 +216,8 @@ class _Compiler:
     def membership(self, node: Call) -> Code:
         item, container = (self.code(arg) for arg in node.args)
         if container.constant and isinstance(container.value, list) and len(node.overloads) == 1:
+            if not container.value:
+                return _constant(False)
             run = operators.among_literals(item.run, container.value)
             if run is not None:
                 return Code(run)

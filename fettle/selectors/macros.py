@@ -19,7 +19,6 @@ from fettle.selectors.syntax import (
     Node,
     Refused,
     Select,
-    Unsupported,
 )
 
 ACCUMULATOR = "@result"
@@ -51,8 +50,6 @@ def _variable(node: Node) -> str:
         raise Refused("a macro's variable must be a simple name")
     if node.name in _FORBIDDEN:
         raise Refused("a macro's variable overwrites the accumulator")
-    if node.name.startswith("."):
-        raise Unsupported("a macro's variable with a leading dot")
     return node.name
 
 
@@ -131,8 +128,6 @@ def _bind(target: Node, args: list[Node]) -> Node | None:
 def _bound(node: Node) -> str:
     if not isinstance(node, Ident):
         raise Refused("a bound variable must be a simple name")
-    if node.name.startswith("."):
-        raise Unsupported("a bound variable with a leading dot")
     return node.name
 
 

@@ -142,8 +142,6 @@ def membership(item: Run, container: Run) -> Run:
 
 def among_literals(item: Run, literals: list[Value]) -> Run | None:
     """`in` a list of literals, which Kubernetes turns into a set; None where it does not."""
-    if not literals:
-        return constant(False)
     members: set[tuple[type, Value]] = set()
     for literal in literals:
         if type(literal) not in (bool, int, Uint, float, str):
