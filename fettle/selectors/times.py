@@ -150,7 +150,7 @@ def subtract(left: Value, right: Value) -> Value:
         return _duration(left.nanos - right.nanos)
     if type(right) is Duration:
         if type(left) is Timestamp:
-            return _moved(left, -right.nanos)
+            return _moved(left, negated(right).nanos)
         return _duration(left.nanos - right.nanos)
     raise CelError(NO_OVERLOAD)
 
