@@ -11,6 +11,7 @@ from fettle.selectors import signatures, syntax
 from fettle.selectors.declarations import FUNCTIONS
 from fettle.selectors.environments import STORED, Environment
 from fettle.selectors.macros import ACCUMULATOR
+from fettle.selectors.messages import MESSAGES, NULL_VALUE
 from fettle.selectors.signatures import (
     ANY,
     BOOL,
@@ -33,6 +34,7 @@ from fettle.selectors.syntax import (
     Again,
     Bind,
     Call,
+    Construct,
     Fold,
     Ident,
     ListOf,
@@ -51,7 +53,7 @@ TYPE_NAMES = {
     for type_ in (
         *(BOOL, BYTES, DOUBLE, INT, NULL, STRING, UINT, list_of(DYN), map_of(DYN, DYN)),
         *(signatures.DURATION, signatures.TIMESTAMP, signatures.TYPE, optional_of(DYN)),
-        *(signatures.IP, signatures.CIDR),
+        *(signatures.IP, signatures.CIDR, signatures.EMPTY, signatures.ENTRY),
     )
 }
 _LITERALS: dict[type, Type] = {
@@ -115,6 +117,23 @@ class _Checker:
         if found is None:
             raise Refused(f"undeclared reference to {node.name!r}")
         return found
+
+    def construct(self, node: Construct) -> Type:
+        name = node.name.removeprefix(".")
+        message = MESSAGES.get(name)
+        if message is None:
+            raise Refused(f"{node.name!r} is no message")
+        if message.make is None:
+            raise Unsupported(f"constructing {name} is not supported")
+        fields = self._fields if message.type == DEVICE else message.fields
+        for entry in node.entries:
+            given = self.check(entry.value)
+            assert isinstance(entry.key, Literal)
+            if entry.key.value not in fields:
+                raise Refused(f"undefined field {entry.key.value!r}")
+            wanted = fields[entry.key.value]
+            self._expect(wanted, self._unwrapped(given) if entry.optional else given)
+        return message.type
 
     def select(self, node: Select) -> Type:
         name = None if node.test else self._qualified(node)
@@ -292,9 +311,7 @@ def _global(name: str) -> Type | None:
     """The type of a name that every expression sees."""
     if name in TYPE_NAMES:
         return type_of(TYPE_NAMES[name])
-    if name.startswith("google."):
-        raise Unsupported(f"the name {name!r} is not supported")
-    return None
+    return INT if name == NULL_VALUE else None
 
 
 _CHECKS: dict[type[Node], Callable[[_Checker, Any], Type]] = {
@@ -304,6 +321,7 @@ _CHECKS: dict[type[Node], Callable[[_Checker, Any], Type]] = {
     Call: _Checker.call,
     ListOf: _Checker.list_of,
     MapOf: _Checker.map_of,
+    Construct: _Checker.construct,
     Fold: _Checker.fold,
     Bind: _Checker.bind,
     Again: _Checker.again,

@@ -13,12 +13,14 @@ from fettle.selectors.checking import TYPE_NAMES, check
 from fettle.selectors.conversions import FOLDED
 from fettle.selectors.declarations import FUNCTIONS
 from fettle.selectors.environments import STORED, Environment
+from fettle.selectors.messages import MESSAGES, NULL_VALUE
 from fettle.selectors.parsing import parse
-from fettle.selectors.signatures import BOOL, Apply
+from fettle.selectors.signatures import BOOL, INT, Apply
 from fettle.selectors.syntax import (
     Again,
     Bind,
     Call,
+    Construct,
     Fold,
     Ident,
     ListOf,
@@ -128,6 +130,17 @@ class _Compiler:
         run = operators.mapping(list(zip(runs[::2], runs[1::2], optional, strict=True)))
         return _folded(run, codes)
 
+    def construct(self, node: Construct) -> Code:
+        name = node.name.removeprefix(".")
+        make = MESSAGES[name].make
+        assert make is not None
+        fields = [
+            (entry.key.value, self._run(entry.value), entry.optional)
+            for entry in node.entries
+            if isinstance(entry.key, Literal)
+        ]
+        return Code(operators.constructing(make, fields))
+
     def again(self, node: Again) -> Code:
         run, cost = self._again[id(node.of)].run, self._weight(node.of)
 
@@ -142,6 +155,8 @@ class _Compiler:
     def select(self, node: Select) -> Code:
         if node.type.name == "type" and (type_ := TYPE_NAMES.get(_dotted(node))) is not None:
             return _constant(type_)
+        if node.type == INT and _dotted(node) == NULL_VALUE:
+            return _constant(0)
         base, steps = self._steps(node)
         make = attributes.presence if node.test else attributes.chain
         return Code(make(base, steps))
@@ -299,15 +314,18 @@ def _weight(node: Node, seen: dict[int, int]) -> int:
     return seen[id(node)]
 
 
-_COSTS: dict[type[Node], int] = {ListOf: 10, MapOf: 30, Call: 2}
+_COSTS: dict[type[Node], int] = {ListOf: 10, MapOf: 30, Construct: 40, Call: 2}
 
 
 def _dotted(node: Node) -> str:
+    """`a.b.c` where it is no field of a variable."""
     names: list[str] = []
     while isinstance(node, Select):
         names.append(node.field)
         node = node.operand
-    return ".".join([node.name.removeprefix(".") if isinstance(node, Ident) else "", *names[::-1]])
+    if not isinstance(node, Ident) or node.slot is not None:
+        return ""
+    return ".".join([node.name.removeprefix("."), *names[::-1]])
 
 
 _COMPILE: dict[type[Node], Callable[[_Compiler, Any], Code]] = {
@@ -317,6 +335,7 @@ _COMPILE: dict[type[Node], Callable[[_Compiler, Any], Code]] = {
     Call: _Compiler.call,
     ListOf: _Compiler.list_of,
     MapOf: _Compiler.map_of,
+    Construct: _Compiler.construct,
     Fold: _Compiler.fold,
     Bind: _Compiler.bind,
     Again: _Compiler.again,

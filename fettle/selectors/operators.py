@@ -66,6 +66,24 @@ def mapping(entries: Sequence[tuple[Run, Run, bool]]) -> Run:
     return run
 
 
+def constructing(
+    make: Callable[[dict[str, Value]], Value], fields: Sequence[tuple[str, Run, bool]]
+) -> Run:
+    """A message, made of the fields that are there."""
+
+    def run(frame: Frame) -> Value:
+        given: dict[str, Value] = {}
+        for name, value_run, optional in fields:
+            value = value_run(frame)
+            if not optional:
+                given[name] = value
+            elif content := _content(value):
+                given[name] = content[0]
+        return make(given)
+
+    return run
+
+
 def _content(value: Value) -> tuple[Value, ...]:
     if type(value) is not Optional:
         raise CelError("cannot initialize an optional entry from a value that is not optional")

@@ -10,6 +10,7 @@ from fettle.selectors import syntax
 from fettle.selectors.macros import expand
 from fettle.selectors.syntax import (
     Call,
+    Construct,
     Entry,
     Ident,
     ListOf,
@@ -18,7 +19,6 @@ from fettle.selectors.syntax import (
     Node,
     Refused,
     Select,
-    Unsupported,
 )
 from fettle.selectors.tokens import Token, bytes_value, string_value, tokens
 from fettle.selectors.values import Uint, whole
@@ -39,8 +39,6 @@ _RELATIONS = {
     "in": syntax.IN,
 }
 _SUMS = {"*": ("_*_", 2), "/": ("_/_", 2), "%": ("_%_", 2), "+": ("_+_", 1), "-": ("_-_", 1)}
-_MESSAGES = frozenset({"google", "kubernetes", "net", "optional_type"})
-"""First parts of the names of types that exist; whatever else is constructed is refused."""
 
 
 def parse(source: str) -> Node:
@@ -217,7 +215,7 @@ class _Parser:
         dot = "." if self._take(".") else ""
         token = self._expect("word")
         if self._is_message():
-            self._refuse_message(token.text)
+            return self._message(dot + token.text)
         if token.text in _RESERVED:
             raise Refused(f"reserved identifier: {token.text}")
         name = dot + token.text
@@ -236,10 +234,19 @@ class _Parser:
             at += 2
         return self._tokens[at].kind == "{"
 
-    def _refuse_message(self, first: str) -> None:
-        if first in _MESSAGES:
-            raise Unsupported("constructing a message is not supported")
-        raise Refused(f"undeclared reference to {first!r}")
+    def _message(self, name: str) -> Node:
+        while self._take("."):
+            name += "." + self._expect("word").text
+        self._next()
+        entries = self._entries(self._field)
+        return Construct(name, entries, height=_highest(entries))
+
+    def _field(self) -> Literal:
+        token = self._next()
+        if token.kind not in ("word", "quoted"):
+            self._at -= 1
+            raise self._unexpected()
+        return Literal(token.text.strip("`"))
 
     def _list(self) -> Node:
         self._next()
@@ -261,12 +268,17 @@ class _Parser:
 
     def _map(self) -> Node:
         self._next()
+        entries = self._entries(self._expr)
+        return MapOf(entries, height=_highest(entries))
+
+    def _entries(self, key: Callable[[], Node]) -> list[Entry]:
+        """What stands before the closing brace of a map or message."""
         entries: list[Entry] = []
         while self._kind not in ("}", ","):
             optional = self._take("?")
-            key = self._expr()
+            name = key()
             self._expect(":")
-            entries.append(Entry(key, self._expr(), optional))
+            entries.append(Entry(name, self._expr(), optional))
             if self._kind != "," or self._tokens[self._at + 1].kind == "}":
                 break
             self._next()
@@ -274,8 +286,7 @@ class _Parser:
                 raise self._unexpected()
         self._take(",")
         self._expect("}")
-        heights = (part.height for entry in entries for part in (entry.key, entry.value))
-        return MapOf(entries, height=max(heights, default=0))
+        return entries
 
     def _literal(self) -> Node:
         sign = "-" if self._is_negative_number() and self._take("-") else ""
@@ -285,6 +296,11 @@ class _Parser:
             self._at -= 1
             raise self._unexpected()
         return Literal(read(sign + token.text))
+
+
+def _highest(entries: list[Entry]) -> int:
+    heights = (part.height for entry in entries for part in (entry.key, entry.value))
+    return max(heights, default=0)
 
 
 def _call(function: str, *args: Node, deeper: int = 0) -> Call:

@@ -19,6 +19,12 @@ class Type(NamedTuple):
         return f"{self.name}({', '.join(map(str, self.of))})" if self.of else self.name
 
 
+class Nullable(Type):
+    """Equal to the type it is named after, except that a null may stand in for it."""
+
+    __slots__ = ()
+
+
 DYN = Type("dyn")
 ANY = Type("google.protobuf.Any")
 """As open as `dyn`, but nothing that a macro may go over."""
@@ -38,6 +44,8 @@ SEMVER = Type("kubernetes.Semver")
 URL = Type("kubernetes.URL")
 FORMAT = Type("kubernetes.NamedFormat")
 DEVICE = Type("kubernetes.DRADevice")
+EMPTY = Type("google.protobuf.Empty")
+ENTRY = Type("google.protobuf.Struct.FieldsEntry")
 IP = Type("net.IP")
 CIDR = Type("net.CIDR")
 AUTHORIZERS = {
@@ -50,8 +58,8 @@ B = Type("B", parameter=True)
 OPTIONAL = "optional_type"
 COMPARABLE = (INT, UINT, DOUBLE, BOOL, DURATION, TIMESTAMP, STRING, BYTES)
 NULLABLE = frozenset(
-    {DURATION, TIMESTAMP, QUANTITY, SEMVER, URL, FORMAT, DEVICE, IP, CIDR, *AUTHORIZERS.values()}
-)
+    (DURATION, TIMESTAMP, QUANTITY, SEMVER, URL, FORMAT, DEVICE, EMPTY, ENTRY, IP, CIDR)
+).union(AUTHORIZERS.values())
 """Besides optionals and `dyn`, what a null may stand in for."""
 
 

@@ -81,6 +81,14 @@ class MapOf(Node):
 
 
 @dataclass(slots=True, eq=False)
+class Construct(Node):
+    """A message: the keys of its entries are literals, the names of fields."""
+
+    name: str
+    entries: list[Entry]
+
+
+@dataclass(slots=True, eq=False)
 class Again(Node):
     """The same part, evaluated once more."""
 
@@ -134,6 +142,8 @@ def children(node: Node) -> list[Node]:
             return items
         case MapOf(entries=entries):
             return [part for entry in entries for part in (entry.key, entry.value)]
+        case Construct(entries=entries):
+            return [entry.value for entry in entries]
         case Fold(range=range_, filter=filter_, body=body):
             return [range_, body] if filter_ is None else [range_, filter_, body]
         case Bind(value=value, body=body):

@@ -6,7 +6,7 @@ comparison succeeds.
 
 from collections.abc import Sequence
 
-from fettle.selectors.signatures import ANY, DYN, ERROR, NULL, NULLABLE, OPTIONAL, Type
+from fettle.selectors.signatures import ANY, DYN, ERROR, NULL, NULLABLE, OPTIONAL, Nullable, Type
 
 _PARAMETRIC = ("list", "map", OPTIONAL)
 
@@ -107,7 +107,8 @@ def _assignable(bound: Bound, left: Type, right: Type) -> bool:
 
 
 def _nullable(type_: Type) -> bool:
-    return type_ == NULL or type_ in NULLABLE or type_.name == OPTIONAL
+    is_nullable = type_ in NULLABLE or isinstance(type_, Nullable)
+    return type_ == NULL or is_nullable or type_.name == OPTIONAL
 
 
 def _substitutes(bound: Bound, type_: Type, parameter: Type) -> tuple[bool, bool]:

@@ -13,6 +13,7 @@ from fettle.selectors.signatures import Type
 from fettle.selectors.syntax import (
     Again,
     Call,
+    Construct,
     Ident,
     ListOf,
     Literal,
@@ -133,6 +134,9 @@ def written(node: Node, *, bare: bool = False) -> str:
             parts = [(written(e.key, bare=bare), written(e.value, bare=bare)) for e in entries]
             inside = ", ".join(f"{key}: {value}" for key, value in parts)
             return f"{{{inside}}}"
+        case Construct(name=name, entries=entries):
+            parts = [(written(e.key).strip('"'), written(e.value, bare=bare)) for e in entries]
+            return f"{name}{{{', '.join(f'{key}: {value}' for key, value in parts)}}}"
         case Again(of=of):
             return written(of, bare=bare)
         case Call() as call:

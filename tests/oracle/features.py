@@ -14,7 +14,8 @@ LIMITS = (
     *("a hexadecimal double", "a double written with very many digits", "a very great precision"),
     *("a pattern with flags or classes on text that is not ASCII", "a map's key of this type"),
     *("a regular expression that may be read otherwise", "what Kubernetes words in its own way"),
-    "quoting a character that Unicode may not have",
+    *("quoting a character that Unicode may not have", "constructing google.protobuf."),
+    *("a message of such a value", "a message with several of the fields"),
     *("the exponent of ", "it makes too large a value"),
     *("it takes too many steps", "the order of something that is no number"),
 )

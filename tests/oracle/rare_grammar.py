@@ -67,11 +67,12 @@ LITERALS: dict[str, tuple[str, ...]] = {
     "type": (
         *("type(int)", "list", "map", "null_type", "double", "uint", "bytes", "type"),
         *("type(quantity('1'))", "type([1])", "type(device)", "optional_type"),
-        *("type(optional.none())", "net.IP", "kubernetes.Quantity"),
+        *("type(optional.none())", "net.IP", "kubernetes.Quantity", "google.protobuf.Empty"),
+        *("google.protobuf.Int64Value", "google.protobuf.Duration"),
     ),
     "duration": (
         *('duration("9223372036s")', 'duration("1ns")', 'duration("-2540400h")'),
-        "duration('1.5h')",
+        *("duration('1.5h')", "duration('-9223372036854775808ns')"),
     ),
     "timestamp": (
         *('timestamp("0001-01-01T00:00:00Z")', "timestamp(-62135596800)"),
@@ -325,7 +326,30 @@ TEMPLATES: dict[str, tuple[str, ...]] = {
         "device.attributes[{domain}].{name}.{name} == 1",
         "device.attributes[{domain}].{name}[0] == {dyn}",
         "device.attributes[{domain}].{name}.size() > {int}",
+        # messages
+        *("google.protobuf.BoolValue{{value: {bool} }}", "google.protobuf.Int64Value{{}} == null"),
+        "google.protobuf.Int64Value{{value: {dyn} }} == {int}",
+        "[google.protobuf.Int64Value{{}}, {int}].size() > 1",
+        "({bool} ? google.protobuf.StringValue{{}} : null) == {string}",
+        "google.protobuf.Int32Value{{?value: {optint} }} == {dyn}",
+        "google.protobuf.Value{{string_value: {string} }} == {dyn}",
+        "google.protobuf.Value{{number_value: {double}, }} > {int}",
+        "google.protobuf.Value{{null_value: google.protobuf.NullValue.NULL_VALUE }} == {dyn}",
+        "google.protobuf.Value{{list_value: {strings} }} == {dyn}",
+        "google.protobuf.Struct{{fields: {map} }} == {map}",
+        "google.protobuf.Struct{{fields: {{'a': {dyn}, 'b': {duration} }} }}.a == {dyn}",
+        "google.protobuf.ListValue{{values: [{dyn}, {timestamp}] }}.exists(x, x == {dyn})",
+        "google.protobuf.Any{{type_url: {string} }} == {dyn}",
+        "{bool} || google.protobuf.Nope{{}} == {dyn}",
+        *("{bool} || list{{}} == {ints}", "{bool} && null_type{{}} == null", "map{{}} == {map}"),
+        "{bool} || kubernetes.DRADevice{{driver: {dyn} }}.driver == {string}",
     ),
+    "int": ("google.protobuf.Int64Value{{value: {int} }}",),
+    "uint": ("google.protobuf.UInt32Value{{value: {uint} }}",),
+    "double": ("google.protobuf.FloatValue{{value: {double} }}",),
+    "string": ("google.protobuf.StringValue{{?value: {optstring} }}",),
+    "duration": ("google.protobuf.Duration{{seconds: {int}, nanos: {int} }}",),
+    "timestamp": ("google.protobuf.Timestamp{{seconds: {int} }}",),
 }
 
 WORDS: dict[str, tuple[str, ...]] = {

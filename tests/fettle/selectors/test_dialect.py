@@ -29,6 +29,17 @@ TRUE = [
     "[?optional.none(), 1, ?optional.of(2)] == [1, 2] && {?'a': optional.none()} == {}",
     "[1, 2].first().value() == 1 && [4, 5].last().value() == 5 && ![].first().hasValue()",
     "optional.unwrap([optional.of(1), optional.none()]) == [1] && has(optional.of({'a': 1}).a)",
+    # messages
+    "google.protobuf.Int64Value{value: 1} == 1 && google.protobuf.BytesValue{} == b''",
+    "google.protobuf.Int64Value{?value: optional.none()} == 0 && google.protobuf.Value{} == null",
+    "google.protobuf.FloatValue{value: 0.1} != 0.1 && google.protobuf.FloatValue{} == 0.0",
+    "google.protobuf.Duration{seconds: 1, nanos: -1} == duration('999999999ns')",
+    "google.protobuf.Timestamp{seconds: 7, nanos: 1} > timestamp(7)",
+    "google.protobuf.Empty != int && type(google.protobuf.Value{}) == null_type",
+    "google.protobuf.Struct{fields: {'a': [b'a']}}.a == ['YQ==']",
+    "google.protobuf.ListValue{values: [9007199254740993]} == ['9007199254740993']",
+    "google.protobuf.NullValue.NULL_VALUE == 0 && (true || list{} == [1])",
+    "cel.bind(google, {'protobuf': {'Empty': 1}}, google.protobuf.Empty == 1)",
     # macros
     "cel.bind(x, 2, cel.bind(y, x * x, y + x)) == 6 && cel.bind(x, [1], x + x) == [1, 1]",
     "[1, 2, 3].map(x, x > 1, x * 10) == [20, 30] && [1, 2].filter(x, x > 1) == [2]",
@@ -189,6 +200,11 @@ def test_it_is_true(expression: str) -> None:
 
 
 REFUSED = [
+    "google.protobuf.Nope{} == 1",
+    "google.protobuf.Int64Value{nope: 1} == 1",
+    "google.protobuf.Int64Value{value: 'a'} == 1",
+    "google.protobuf.Int64Value == google.protobuf.Int64Value",
+    "map{} == {}",
     # syntax
     "",
     "1 +",
@@ -277,6 +293,10 @@ def test_it_does_not_compile_and_says_why(expression: str) -> None:
 
 
 FAILING = [
+    "google.protobuf.Int64Value{value: dyn('a')} == 1",
+    "google.protobuf.Int32Value{value: 2147483648} == 1",
+    "google.protobuf.Any{} == 1",
+    "list{} == []",
     "optional.none().value() == 2",
     "dyn(1).hasValue()",
     "[1][1] == 1",
@@ -386,7 +406,8 @@ def test_reasons_speak_of_types_and_values_as_kubernetes_does(expression: str, r
 UNDECIDED = [
     f"{A}.map(n, n)[0] == 'model'",
     f"{C}.map(n, n) == ['memory', 'share']",
-    "google.protobuf.Int64Value{value: 1} == 1",
+    "google.protobuf.Empty{} == google.protobuf.Empty{}",
+    "google.protobuf.Struct{fields: {'a': quantity('1')}}.a == 1",
     "quantity('1e999') == quantity('1')",
     "format.uri().validate('http://a b/').value()[0] == 'x'",
     "quantity('0').sub(quantity('0').add(-9223372036854775808)).isInteger()",
