@@ -7,14 +7,19 @@ from fettle.slicing import pause
 from fettle.verdicts import draws
 from fettle.view import View
 
+MOST_UNITS = 10_000
+"""More units of a resource on one node are an amount, such as bytes of a GPU's memory."""
+
 
 def devices(view: View) -> Counter[tuple[str, State]]:
     """By driver or resource, and state; of device plugins, the units that may be allocated. What
-    many nodes see is still one device."""
+    many nodes see is still one device, and what is measured rather than counted is none."""
     counts: Counter[tuple[str, State]] = Counter()
     network: dict[DeviceId, State] = {}
     for node in view.nodes.values():
         for plugin in node.plugins.values():
+            if plugin.capacity > MOST_UNITS:
+                continue
             drawn = draws.allocatable(plugin)
             for health, number in (*drawn.named, (node.health, drawn.rest)):
                 counts[plugin.resource, health.state] += number
