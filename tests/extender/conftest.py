@@ -89,3 +89,14 @@ async def listening(extender: Extender) -> AsyncIterator[Extender]:
 async def extender() -> AsyncIterator[Extender]:
     async with listening(Extender()) as served:
         yield served
+
+
+@pytest.fixture
+def fleet(extender: Extender) -> Extender:
+    """good, worn (degraded) and dead (unhealthy), eight GPUs each."""
+    extender.show(
+        b.node("good", gpus=8),
+        b.node("worn", gpus=8, own=b.health(0.6)),
+        b.node("dead", gpus=8, own=b.health(0.1)),
+    )
+    return extender

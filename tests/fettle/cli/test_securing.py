@@ -210,14 +210,19 @@ async def test_certificates_are_kept_fresh_after_a_proxy_answered_for_a_while(
                 await asyncio.sleep(0.01)
 
 
-async def test_who_writes_the_ca_bundle_is_accepted_from_then_on(
-    api: FakeApi, session: Session, clients: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("fettle.cli.self_signed.BUNDLE_POLL_S", 3600)
+def register(api: FakeApi) -> None:
+    """The webhook configurations as they are applied, without a caBundle."""
     service = {"name": "fettle-webhook", "namespace": "fettle-system"}
     for kind in PLURALS:
         entry = {"name": "w", "clientConfig": {"service": service}}
         api.put(kind, {"metadata": {"name": "fettle"}, "webhooks": [entry]})
+
+
+async def test_who_writes_the_ca_bundle_is_accepted_from_then_on(
+    api: FakeApi, session: Session, clients: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fettle.cli.self_signed.BUNDLE_POLL_S", 3600)
+    register(api)
 
     def trusted() -> bool:
         entries = [api.objects[kind]["fettle"]["webhooks"][0] for kind in PLURALS]
@@ -234,10 +239,7 @@ async def test_replicas_follow_an_authority_that_took_anothers_place_as_soon_as_
 ) -> None:
     """As after the Secret was deleted. Until then the API server would go on without them."""
     monkeypatch.setattr("fettle.cli.self_signed.BUNDLE_POLL_S", 0.05)
-    service = {"name": "fettle-webhook", "namespace": "fettle-system"}
-    for kind in PLURALS:
-        entry = {"name": "w", "clientConfig": {"service": service}}
-        api.put(kind, {"metadata": {"name": "fettle"}, "webhooks": [entry]})
+    register(api)
     served = await securing.webhook(ANYWHERE, self_signed(clients), session)
     before = leaf(served)
     (secret,) = api.objects["secrets"]
