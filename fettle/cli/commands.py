@@ -119,7 +119,9 @@ def _pod_name(given: str, namespace: str) -> str:
     parts = [*filter(None, [namespace]), *given.split("/")]
     if len(parts) != 2 or not all(parts):
         name = parts[-1] or "NAME"
-        raise click.BadParameter(f"{given!r}: write NAMESPACE/NAME, such as default/{name}")
+        raise click.BadParameter(
+            f"{given!r}: write NAMESPACE/NAME, such as default/{name}, or NAME with --namespace"
+        )
     return "/".join(parts)
 
 

@@ -84,4 +84,5 @@ def test_a_namespace_may_be_given_as_to_kubectl(command: tuple[str, ...], asked:
 def test_a_namespace_that_is_given_twice_is_not_taken() -> None:
     ended = CliRunner().invoke(main, ["explain", "pod", "ml/p", "-n", "other"])
     assert ended.exit_code == 2
-    assert "'ml/p': write NAMESPACE/NAME, such as default/p" in ended.output
+    told = " ".join(ended.output.split())
+    assert "'ml/p': write NAMESPACE/NAME, such as default/p, or NAME with --namespace" in told
