@@ -20,8 +20,7 @@ class Names:
 
     def free(self, narrowed: Narrowed) -> None:
         """Empty the lists, and free the names unless somebody else has them."""
-        names, passed, refused = narrowed
-        refused.clear()
+        names, passed = narrowed
         if passed is not names:
             passed.clear()
         self._freed += 1

@@ -3,7 +3,8 @@
 Fail-open or fail-closed is decided here, once: what Fettle does not know it allows; while it is
 not ready it answers `Error`, and the scheduler configuration's `ignorable` decides. Refusals go
 into FailedAndUnresolvableNodes only, since no eviction heals a device, with one constant text per
-reply, since a text that changes makes the scheduler retry without pause.
+reply, since a text that changes makes the scheduler retry without pause; of many names they are
+left out altogether while some node is left (decision 0024).
 """
 
 import asyncio
@@ -117,7 +118,7 @@ class Verbs:
         if self._is_behind(table, narrowed):
             return self._filter_later(args.pod, ask, args.node_names)
         passed = wire.encode_names(narrowed.passed)
-        reply = wire.filter_reply(passed, narrowed.refused, refusal_text(table))
+        reply = wire.filter_reply(passed, narrowed.named, refusal_text(table))
         # The rest is done once the reply is sent: the scheduler waits for nothing of it.
         done = Filtered(body, edition, args.pod, ask, table, narrowed, passed, reply)
         asyncio.get_running_loop().call_soon(self._afterwards, done)
@@ -132,7 +133,7 @@ class Verbs:
         self._remember(done.pod)
         result = self._count(done.table, done.narrowed)
         if result == REFUSED:
-            refused = len(done.narrowed.refused)
+            refused = len(done.narrowed.names)
             self._replies.put("filter", done.body, done.edition, done.reply, refused)
             return
         self._answers.answered(done.ask, done.pod)
@@ -150,7 +151,7 @@ class Verbs:
     async def _filter_later(self, pod: core.Pod, ask: Ask, names: list[str]) -> bytes:
         table, narrowed = await self._narrowed(pod, ask, names)
         passed = wire.encode_names(narrowed.passed)
-        return wire.filter_reply(passed, narrowed.refused, refusal_text(table))
+        return wire.filter_reply(passed, narrowed.named, refusal_text(table))
 
     def prioritize(self, body: bytes) -> bytes | Awaitable[bytes]:
         """ExtenderArgs → HostPriorityList. Raises BadInput, NotReady."""
@@ -265,7 +266,8 @@ class Verbs:
 
     def _count(self, table: Table, narrowed: Narrowed) -> str:
         """Count nodes and decision by result, which is returned."""
-        passed, refused = len(narrowed.passed), len(narrowed.refused)
+        passed = len(narrowed.passed)
+        refused = len(narrowed.names) - passed
         undecided = len(table.undecided.intersection(narrowed.passed)) if table.undecided else 0
         unfit = len(table.unfit.intersection(narrowed.passed)) if table.unfit else 0
         self._metrics.answered(

@@ -47,11 +47,24 @@ def budget_after(spent_s: float) -> Budget:
 
 
 class Narrowed(NamedTuple):
-    """The names of a request: those that may go on, in their order, and those refused."""
+    """The names of a request, and those of them that may go on, in their order: the same list
+    where all may."""
 
     names: list[str]
     passed: list[str]
-    refused: list[str]
+
+    @property
+    def refused(self) -> list[str]:
+        """The others, each once."""
+        if self.passed is self.names:
+            return []
+        return list(dict.fromkeys(filterfalse(set(self.passed).__contains__, self.names)))
+
+    @property
+    def named(self) -> list[str]:
+        """The refused ones that the reply names: all, or of many names none while some node is
+        left, since nobody would read why (decision 0024)."""
+        return self.refused if not self.passed or len(self.names) <= MANY else []
 
 
 class Table:
@@ -261,10 +274,10 @@ class Table:
 
     def narrow(self, names: list[str]) -> Narrowed:
         """Split names by their verdicts; names without one pass."""
-        if not (refused := self.refusing.intersection(names)):
-            return Narrowed(names, names, [])
-        passed = list(filterfalse(refused.__contains__, names))
-        return Narrowed(names, passed, list(refused))
+        if not self.refusing:
+            return Narrowed(names, names)
+        passed = list(filterfalse(self.refusing.__contains__, names))
+        return Narrowed(names, passed if len(passed) < len(names) else names)
 
     @property
     def refusing(self) -> frozenset[str]:

@@ -102,10 +102,11 @@ def _body(number: int, size: int) -> bytes:
 
 
 def _check(verb: str, size: int, outcome: calling.Outcome) -> None:
-    """That the work was done which is being timed; of many scores only the unusual are listed."""
+    """That the work was done which is being timed; of many names the refused are left out, and of
+    many scores only the unusual are listed."""
     refused = size // fleets.REFUSED_EVERY
-    expected = (size - refused, refused) if verb == "filter" else (refused, 0)
+    expected = (size - refused, 0) if verb == "filter" else (refused, 0)
     if (outcome.allowed, outcome.refused) != expected:
         raise calling.CallFailed(
-            f"{verb} of {size} names allowed {outcome.allowed} and refused {outcome.refused}"
+            f"{verb} of {size} names listed {outcome.allowed} and refused {outcome.refused} by name"
         )

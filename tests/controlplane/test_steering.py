@@ -6,10 +6,7 @@ is put: the opposite placement comes first, with Fettle's configuration absent.
 
 from __future__ import annotations
 
-import asyncio
-
-from fettle.verdicts.tables import MANY
-from tests.controlplane import objects, shipped, waiting
+from tests.controlplane import objects, waiting
 from tests.controlplane.api import Api
 from tests.controlplane.conftest import StartFettle
 from tests.controlplane.control_plane import ControlPlane
@@ -81,39 +78,6 @@ async def test_the_node_that_swallows_pods_is_found_out(
     await register_extender(control_plane, fettle)
     await api.create(objects.pod("saved", gpus=1, cpu="4"))
     assert await waiting.bound(api, "saved") == "good"
-
-
-async def test_of_many_nodes_the_few_that_are_worn_are_avoided_though_the_others_are_not_listed(
-    control_plane: ControlPlane, api: Api, kubelet: Kubelet, start_fettle: StartFettle
-) -> None:
-    worn, sound = ("worn-0", "worn-1"), [f"n{number}" for number in range(MANY + 10)]
-    await asyncio.gather(
-        *(create_node(api, objects.node(name, 8, cpu="512")) for name in worn),
-        *(create_node(api, objects.node(name, 8, cpu="16")) for name in sound),
-    )
-    for name in worn:
-        await kubelet.set_node_condition(
-            name, "FrequentKubeletRestart", "True", "FrequentKubeletRestart", "6 in 20 minutes"
-        )
-    everywhere = {"percentageOfNodesToScore": 100}
-    await control_plane.start_scheduler(objects.scheduler_configuration() | everywhere)
-    await api.create(objects.pod("before", gpus=1, cpu="4"))
-    assert await waiting.bound(api, "before") in worn
-    await control_plane.stop_scheduler()
-
-    fettle = await start_fettle("extender")
-    pod = objects.pod("after", gpus=1, cpu="4", annotations=FORGIVING)
-    asked = {"Pod": pod, "NodeNames": [*worn, *sound]}
-    _, filtered = await fettle.ask_extender("filter", asked)
-    assert len(filtered["NodeNames"]) == len(worn) + len(sound)
-    _, listed = await fettle.ask_extender("prioritize", asked)
-    assert {entry["Host"] for entry in listed} == set(worn)
-    assert all(entry["Score"] < 0 for entry in listed)
-
-    shipped_one = shipped.scheduler_configuration(fettle.extender_url)
-    await control_plane.start_scheduler(shipped_one | everywhere)
-    await api.create(pod)
-    assert await waiting.bound(api, "after") in sound
 
 
 async def test_a_dra_pod_avoids_the_node_whose_allocation_would_take_a_refused_device(

@@ -33,7 +33,7 @@ def test_names_that_were_scattered_come_to_lie_in_a_row_again() -> None:
     for _ in range(2 * TIDY_EVERY):
         names = decoded()
         refused = set(random.Random(7).sample(names, 200))
-        narrowed = Narrowed(names, [n for n in names if n not in refused], list(refused))
+        narrowed = Narrowed(names, [n for n in names if n not in refused])
         del refused
         memory.free(narrowed)
     assert jumps(decoded()) < len(NAMES) / 4
@@ -41,6 +41,6 @@ def test_names_that_were_scattered_come_to_lie_in_a_row_again() -> None:
 
 def test_freed_lists_are_empty_also_where_all_names_passed() -> None:
     names = decoded()
-    narrowed = Narrowed(names, names, [])
+    narrowed = Narrowed(names, names)
     Names().free(narrowed)
-    assert narrowed == ([], [], [])
+    assert narrowed == ([], [])

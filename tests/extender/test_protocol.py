@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from fettle.slicing import SLICE_S
+from fettle.verdicts.tables import MANY
 from tests.extender.conftest import Extender, listening
 from tests.fettle import building as b
 
@@ -40,6 +41,30 @@ async def test_a_name_is_either_passed_or_refused_and_none_is_dropped(fleet: Ext
     refused = set(reply["FailedAndUnresolvableNodes"])
     assert refused == {"worn", "dead"}
     assert {*reply["NodeNames"], *refused} == {"good", "worn", "dead", "new"}
+
+
+@pytest.mark.parametrize(("more", "named"), [(MANY - 2, True), (MANY - 1, False)])
+async def test_of_many_names_the_refused_are_left_out_while_some_node_is_left(
+    fleet: Extender, more: int, named: bool
+) -> None:
+    """A dropped node is unresolvable to the scheduler as one that is named, and the text is for a
+    pod that fits nowhere."""
+    others = [f"other-{number}" for number in range(more)]
+    reply = await fleet.filter(POD, "good", "dead", *others)
+    assert reply["NodeNames"] == ["good", *others]
+    assert reply["FailedAndUnresolvableNodes"] == ({"dead": TEXT} if named else {})
+    assert reply["FailedNodes"] == {}
+    assert fleet.count("fettle_extender_nodes_total", result="refused") == 1
+    assert fleet.count("fettle_extender_decisions_total", verb="filter", result="narrowed") == 1
+
+
+async def test_of_many_names_all_of_which_are_refused_each_is_named(extender: Extender) -> None:
+    names = [f"n{number}" for number in range(MANY + 1)]
+    sound = (b.node(f"sound-{number}", gpus=8) for number in range(9 * MANY))  # no breaker opens
+    extender.show(*(b.node(name, gpus=8, own=b.health(0.1)) for name in names), *sound)
+    reply = await extender.filter(POD, *names)
+    assert reply["NodeNames"] == []
+    assert reply["FailedAndUnresolvableNodes"] == dict.fromkeys(names, TEXT)
 
 
 AT_ONCE = itertools.repeat(0.0)
