@@ -43,8 +43,7 @@ class NotReady(FettleError):
 
 
 class Filtered(NamedTuple):
-    """A filter call that was answered, and what its answer was made of; `passed` is the names that
-    may go on, as JSON."""
+    """A filter call that was answered, and what its answer was made of."""
 
     body: bytes
     edition: Edition
@@ -52,7 +51,6 @@ class Filtered(NamedTuple):
     ask: Ask
     table: Table
     narrowed: Narrowed
-    passed: bytes
     reply: bytes
 
 
@@ -117,10 +115,9 @@ class Verbs:
         narrowed = table.narrow(args.node_names)
         if self._is_behind(table, narrowed):
             return self._filter_later(args.pod, ask, args.node_names)
-        passed = wire.encode_names(narrowed.passed)
-        reply = wire.filter_reply(passed, narrowed.named, refusal_text(table))
+        reply = wire.filter_reply(narrowed.passed, narrowed.named, refusal_text(table))
         # The rest is done once the reply is sent: the scheduler waits for nothing of it.
-        done = Filtered(body, edition, args.pod, ask, table, narrowed, passed, reply)
+        done = Filtered(body, edition, args.pod, ask, table, narrowed, reply)
         asyncio.get_running_loop().call_soon(self._afterwards, done)
         return reply
 
@@ -143,15 +140,14 @@ class Verbs:
 
     def _foresee(self, done: Filtered) -> None:
         names = done.narrowed.passed
-        request = wire.with_names(done.body, done.passed)
+        request = wire.with_names(done.body, names)
         if request is not None and (table := self._answers.at_once(done.ask, names)) is not None:
             reply = wire.prioritize_reply(table.score(names))
             self._foreseen = Foreseen(request, done.edition, reply)
 
     async def _filter_later(self, pod: core.Pod, ask: Ask, names: list[str]) -> bytes:
         table, narrowed = await self._narrowed(pod, ask, names)
-        passed = wire.encode_names(narrowed.passed)
-        return wire.filter_reply(passed, narrowed.named, refusal_text(table))
+        return wire.filter_reply(narrowed.passed, narrowed.named, refusal_text(table))
 
     def prioritize(self, body: bytes) -> bytes | Awaitable[bytes]:
         """ExtenderArgs → HostPriorityList. Raises BadInput, NotReady."""
@@ -262,7 +258,7 @@ class Verbs:
         self._metrics.decided("filter", "echoed")
         if args.nodes is not None:
             return wire.filter_reply(None, nodes=[raw for _, raw in args.nodes])
-        return wire.filter_reply(wire.encode_names(args.node_names or []))
+        return wire.filter_reply(args.node_names or [])
 
     def _count(self, table: Table, narrowed: Narrowed) -> str:
         """Count nodes and decision by result, which is returned."""

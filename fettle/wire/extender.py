@@ -4,10 +4,11 @@ The Go types carry no JSON tags: keys are PascalCase on the wire, and Go reads t
 do we; the pod and nodes inside are plain API objects. Where a key comes twice, the last one counts.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
+import orjson
 
 from fettle.errors import BadInput
 from fettle.wire.core import Pod
@@ -242,51 +243,37 @@ def _read(decoder: Any, raw: Any, where: str) -> Any:
 _NAMES_KEY = b'"NodeNames":'
 
 
-def encode_names(names: list[str]) -> bytes:
-    return msgspec.json.encode(names)
-
-
-def with_names(body: bytes, names: bytes) -> bytes | None:
-    """These ExtenderArgs about other names (JSON), to the byte as kube-scheduler would send them;
-    None where the body is not spelled as it spells them."""
+def with_names(body: bytes, names: list[str]) -> bytes | None:
+    """These ExtenderArgs about other names, to the byte as kube-scheduler would send them; None
+    where the body is not spelled as it spells them."""
     at = body.rfind(_NAMES_KEY)
     if at < 0 or not body.startswith(b'{"Pod":'):
         return None
-    return b"".join((body[:at], _NAMES_KEY, names, b"}"))
+    return b"".join((body[:at], _NAMES_KEY, orjson.dumps(names), b"}"))
 
 
 def filter_reply(
-    names: bytes | None,
-    refused: Sequence[str] = (),
+    names: list[str] | None,
+    refused: Iterable[str] = (),
     text: str = "",
     *,
     nodes: list[msgspec.Raw] | None = None,
     error: str = "",
 ) -> bytes:
-    """ExtenderFilterResult, with names as JSON; refusals are always unresolvable, all with one
-    text."""
-    return b"".join(
-        (
-            b'{"Nodes":',
-            msgspec.json.encode({"metadata": {}, "items": nodes}) if nodes is not None else b"null",
-            b',"NodeNames":',
-            names if names is not None else b"null",
-            b',"FailedNodes":{},"FailedAndUnresolvableNodes":',
-            _refusals(refused, text) if refused else b"{}",
-            b',"Error":',
-            msgspec.json.encode(error) if error else b'""',
-            b"}",
-        )
+    """ExtenderFilterResult; refusals are always unresolvable, all with one text.
+
+    Written by orjson, which takes a third of msgspec's time for many strings.
+    """
+    listed = {"metadata": {}, "items": nodes} if nodes is not None else None
+    return orjson.dumps(
+        {
+            "Nodes": orjson.Fragment(msgspec.json.encode(listed)),
+            "NodeNames": names,
+            "FailedNodes": {},
+            "FailedAndUnresolvableNodes": dict.fromkeys(refused, text),
+            "Error": error,
+        }
     )
-
-
-def _refusals(names: Sequence[str], text: str) -> bytes:
-    """FailedNodesMap; in a list of names that is encoded, quotes stand only around them."""
-    told = b":" + msgspec.json.encode(text)
-    listed = msgspec.json.encode(names)[1:-1]
-    if listed.count(b'"') != 2 * len(names):  # no node is named so
-        return msgspec.json.encode(dict.fromkeys(names, text))
-    return b"".join((b"{", listed.replace(b'","', b'"' + told + b',"'), told, b"}"))
 
 
 def host_priority(name: str, score: int) -> bytes:
