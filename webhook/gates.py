@@ -23,6 +23,8 @@ from webhook.fitting import READ
 PROBE_EVERY_S = 600.0
 RETRY_S = 5.0
 RESTART_RULES_SINCE = (1, 35)
+_NAME = "fettle-probe"
+"""Not generated: what admission refuses is named, and a refusal is logged whenever it changes."""
 
 _log = structlog.get_logger("fettle.webhook")
 
@@ -117,7 +119,7 @@ class Probe:
         claim = {
             "apiVersion": f"resource.k8s.io/{version}",
             "kind": "ResourceClaim",
-            "metadata": {"generateName": "fettle-probe-", "namespace": self._namespace},
+            "metadata": {"name": _NAME, "namespace": self._namespace},
             "spec": {"devices": {"requests": [{"name": "probe", **request}]}},
         }
         try:

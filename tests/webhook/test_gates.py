@@ -2,12 +2,14 @@
 
 import asyncio
 import json
+import secrets
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import web
+from structlog.testing import capture_logs
 
 from fettle.errors import ClusterError
 from fettle.kube.session import Session
@@ -26,11 +28,14 @@ class ApiServer:
         self.serves = True
         self.answers_nothing = False
         self.answers_oddly = False
+        self.quota = False
         self.asked: list[dict[str, str]] = []
 
     async def create(self, request: web.Request) -> web.Response:
         self.asked.append({"path": request.path, **request.query})
         claim = await request.json()
+        if self.quota:
+            return web.json_response(_over_quota(claim["metadata"]), status=403)
         (asked,) = claim["spec"]["devices"]["requests"]
         for option in (asked.get("exactly", {}), *asked.get("firstAvailable", [])):
             if "tolerations" in self.off:
@@ -57,6 +62,13 @@ class ApiServer:
         if self.page:
             return web.Response(text="<title>Please log in</title>", content_type="text/html")
         return web.json_response({"gitVersion": self.version})
+
+
+def _over_quota(metadata: dict[str, Any]) -> dict[str, Any]:
+    """Refusals by admission name the object, which has its generated name by then."""
+    name = metadata.get("name") or metadata["generateName"] + secrets.token_hex(3)
+    said = f'resourceclaims.resource.k8s.io "{name}" is forbidden: exceeded quota: default'
+    return {"kind": "Status", "code": 403, "message": said}
 
 
 @pytest.fixture
@@ -175,3 +187,18 @@ async def test_the_latest_answer_is_kept(api: ApiServer, probe: Probe) -> None:
 def test_what_the_scheduler_would_not_heed_is_not_injected() -> None:
     assert Gates(True, True, True).without({"DRAPrioritizedList"}) == Gates(True, False, True)
     assert Gates(True, True, True).without({"DRADeviceTaints"}) == Gates(False, True, True)
+
+
+async def test_a_refusal_that_stays_the_same_is_logged_once(
+    api: ApiServer, probe: Probe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("webhook.gates.RETRY_S", 0.0)
+    api.quota = True
+    with capture_logs() as logs:
+        running = asyncio.create_task(probe.run())
+        while len(api.asked) < 5:
+            await asyncio.sleep(0.01)
+        running.cancel()
+    (told,) = (log for log in logs if log["log_level"] == "warning")
+    assert "exceeded quota" in told["reason"]
+    assert probe.gates is None
