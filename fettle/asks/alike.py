@@ -63,8 +63,8 @@ def _said(pod: core.Pod, view: View) -> bytes | None:
         return None
     given = metadata.annotations or {}
     annotations = [given.get(name) for name in ANNOTATIONS]
-    needs = (metadata.namespace, annotations, spec.containers, spec.init_containers, claims)
-    return msgspec.json.encode(needs)
+    units = spec.containers, spec.init_containers, spec.overhead
+    return msgspec.json.encode((metadata.namespace, annotations, *units, claims))
 
 
 _Wanted = tuple[str, str | resource.ResourceClaimSpec | None]

@@ -21,7 +21,8 @@ IMPLICIT_CLASS_PREFIX = "deviceclass.resource.kubernetes.io/"
 def device_units(pod: core.Pod) -> Iterator[tuple[str, int]]:
     """(extended resource, units) of a pod, counted as the scheduler does.
 
-    The sum over containers and sidecars, or one init container's need where that is more.
+    The sum over containers and sidecars, or one init container's need where that is more; and what
+    the pod's RuntimeClass takes beside them.
     """
     if pod.spec is None:
         return
@@ -39,8 +40,10 @@ def device_units(pod: core.Pod) -> Iterator[tuple[str, int]]:
     for container in pod.spec.containers or ():
         for name, count in _container_units(container).items():
             running[name] = running.get(name, 0) + count
-    for name in sorted({*running, *peak}):
-        if (count := max(running.get(name, 0), peak.get(name, 0))) > 0:
+    beside = _device_units(pod.spec.overhead or {})
+    for name in sorted({*running, *peak, *beside}):
+        count = max(running.get(name, 0), peak.get(name, 0)) + beside.get(name, 0)
+        if count > 0:
             yield name, count
 
 
@@ -49,13 +52,20 @@ def needs_units(pod: core.Pod) -> bool:
     if pod.spec is None:
         return False
     containers = (*(pod.spec.containers or ()), *(pod.spec.init_containers or ()))
-    return any(_container_units(container) for container in containers)
+    return any(_container_units(container) for container in containers) or bool(
+        pod.spec.overhead and _device_units(pod.spec.overhead)
+    )
 
 
 def _container_units(container: core.Container) -> dict[str, int]:
     if container.resources is None:
         return {}
-    quantities = {**(container.resources.limits or {}), **(container.resources.requests or {})}
+    return _device_units(
+        {**(container.resources.limits or {}), **(container.resources.requests or {})}
+    )
+
+
+def _device_units(quantities: core.Quantities) -> dict[str, int]:
     return {
         name: count
         for name, quantity in quantities.items()

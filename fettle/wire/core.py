@@ -86,6 +86,7 @@ class PodSpec(Wire, frozen=True, kw_only=True):
     priority: int | None = None
     containers: tuple[Container, ...] | None = None
     init_containers: tuple[Container, ...] | None = None
+    overhead: Quantities | None = None
     resource_claims: tuple[PodResourceClaim, ...] | None = None
 
 

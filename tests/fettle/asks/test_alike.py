@@ -176,7 +176,7 @@ def test_nor_where_one_view_follows_another(backwards: bool) -> None:
             assert alike.of(asking, view) == asks.ask_of(asking, view, POLICIES)
 
 
-SAID = {"namespace": "default", "annotations": {}, "containers": [1], "init": []}
+SAID = {"namespace": "default", "annotations": {}, "containers": [1], "init": [], "beside": 0}
 
 
 @pytest.mark.parametrize(
@@ -188,6 +188,7 @@ SAID = {"namespace": "default", "annotations": {}, "containers": [1], "init": []
         {"annotations": {ON_DEVICE_FAILURE_ANNOTATION: "None"}},
         {"containers": [2]},
         {"init": [2]},
+        {"beside": 1},
     ],
 )
 def test_pods_are_told_apart_by_all_that_makes_an_ask(other: dict[str, Any]) -> None:
@@ -205,6 +206,7 @@ def test_pods_are_told_apart_by_all_that_makes_an_ask(other: dict[str, Any]) -> 
                 "spec": {
                     "containers": [container(count) for count in said["containers"]],
                     "initContainers": [container(count) for count in said["init"]],
+                    "overhead": {b.RESOURCE: str(said["beside"])},
                 },
             }
         )

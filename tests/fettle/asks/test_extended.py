@@ -53,6 +53,16 @@ def test_a_sidecar_counts_as_running_on_and_lends_only_to_those_before_it() -> N
     }
 
 
+def test_a_runtime_classs_overhead_counts_beside_all_containers() -> None:
+    spec = {"initContainers": [container(3)], "containers": [container(2)]}
+    with_overhead = {**spec, "overhead": {"cpu": "250m", b.RESOURCE: "1"}}
+    pod = b.pod({"metadata": {"name": "p"}, "spec": with_overhead})
+    assert list(extended.device_units(pod)) == [(b.RESOURCE, 4)]
+    bare = b.pod({"metadata": {"name": "p"}, "spec": {"overhead": {b.RESOURCE: "1"}}})
+    assert list(extended.device_units(bare)) == [(b.RESOURCE, 1)]
+    assert extended.needs_units(bare)
+
+
 def test_a_resource_without_a_class_has_no_request() -> None:
     pod = b.pod(b.gpu_pod(2))
     assert extended.backing(pod, b.RESOURCE, {}) == ()
