@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from fettle.asks import claims
+from fettle.asks import claims, entries
 from fettle.asks.allocated import ENDS_IN_AN_ERROR
 from fettle.asks.asks import Ask
 from fettle.asks.claims import ALL
@@ -122,6 +122,8 @@ def _choice(choice: Choice) -> dict[str, Any]:
 CORDONED = "cordoned: the scheduler places only pods there that tolerate that"
 _CORDON = "node.kubernetes.io/unschedulable"
 """The taint of cordoned nodes."""
+_GATED = "SchedulingGated"
+"""`PodReasonSchedulingGated`, which the API server gives a pod that is created with gates."""
 NOT_IN_VIEW = (
     "the pod was deleted, is finished, or has not been seen yet: this is about the pod as the "
     "scheduler last sent it"
@@ -205,12 +207,28 @@ def _whereabouts(pod: core.Pod | None) -> list[str]:
     if pod is None:
         return [NOT_IN_VIEW]
     if not pod.node_name:
-        return []
+        return [*_held_back(pod)]
     runs = pod.status is not None and pod.status.phase == "Running"
     where = (
         f"runs on {pod.node_name}" if runs else f"is bound to {pod.node_name} and does not run yet"
     )
     return [f"the pod {where}: the verdicts are for another pod like it"]
+
+
+def _held_back(pod: core.Pod) -> Iterator[str]:
+    """Why the scheduler looks at no node for it yet, whatever the verdicts say."""
+    conditions = (pod.status.conditions if pod.status is not None else None) or ()
+    if any(c.type == "PodScheduled" and c.reason == _GATED for c in conditions):
+        yield (
+            "the pod has scheduling gates: the scheduler does not look at it before they are "
+            "removed"
+        )
+    unmade = [e.name for e in entries.needed(pod) if entries.claim_name(pod, e) is None]
+    if unmade:
+        yield (
+            f"the ResourceClaim for {', '.join(unmade)} has not been made from its template yet, "
+            "for which the scheduler waits: events of the pod say why, such as a quota"
+        )
 
 
 def _backed(pod: core.Pod | None, view: View) -> Iterator[str]:

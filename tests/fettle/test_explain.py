@@ -160,6 +160,34 @@ def test_a_pod_that_is_not_in_the_view_is_told_of_as_it_was() -> None:
     assert there["notes"] == []
 
 
+def test_a_pod_that_its_gates_hold_back_is_told_of() -> None:
+    said = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
+    pod = b.pod({**b.gpu_pod(), "status": {"conditions": [said]}})
+    resolved = Policies().resolve({}, {}, {}, {})
+    (note,) = explain.pod("ns/p", resolved, None, {}, b.view(pods={"ns/p": pod}))["notes"]
+    assert note == (
+        "the pod has scheduling gates: the scheduler does not look at it before they are removed"
+    )
+
+
+def test_a_claim_that_was_not_made_yet_is_told_of() -> None:
+    entries = [
+        {"name": "made", "resourceClaimTemplateName": "t"},
+        {"name": "gpu", "resourceClaimTemplateName": "t"},
+        {"name": "own", "resourceClaimName": "c"},
+    ]
+    made = [{"name": "made", "resourceClaimName": "p-made"}]
+    spec = {"containers": [], "resourceClaims": entries}
+    status = {"resourceClaimStatuses": made}
+    pod = b.pod({"metadata": {"name": "p"}, "spec": spec, "status": status})
+    resolved = Policies().resolve({}, {}, {}, {})
+    (note,) = explain.pod("ns/p", resolved, None, {}, b.view(pods={"ns/p": pod}))["notes"]
+    assert note == (
+        "the ResourceClaim for gpu has not been made from its template yet, for which the "
+        "scheduler waits: events of the pod say why, such as a quota"
+    )
+
+
 @pytest.mark.parametrize(
     ("phase", "where"),
     [
