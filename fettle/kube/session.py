@@ -240,7 +240,7 @@ class Session:
                 f"{self.server} presents a certificate that is not trusted "
                 f"({error.certificate_error}); check {self._authority}"
             )
-        said = self._late() if isinstance(error, TimeoutError) else " ".join(str(error).split())
+        said = self._late() if isinstance(error, TimeoutError) else _said(error)
         return Unreachable(f"{self.server} cannot be reached: {said or type(error).__name__}")
 
     def _late(self) -> str:
@@ -310,6 +310,16 @@ def _wake_at(transport: asyncio.Transport | None, waiting: int) -> None:
 def _seconds(retry_after: str) -> float:
     """An API server says it in whole seconds; 0 of anything else."""
     return float(retry_after) if re.fullmatch("[0-9]{1,5}", retry_after) else 0.0
+
+
+def _said(error: BaseException) -> str:
+    """In one line. Of connections that are cut as they begin the same, whether by a reset or by an
+    end: where these alternate, each would be logged as something new."""
+    if isinstance(error, aiohttp.ClientConnectorError) and isinstance(
+        error.os_error, ConnectionResetError
+    ):
+        return f"{error.host}:{error.port} closes connections as they begin"
+    return " ".join(str(error).split())
 
 
 def _now_s() -> float:

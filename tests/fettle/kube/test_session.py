@@ -70,6 +70,38 @@ async def test_a_server_that_is_away_is_named(api: FakeApi, session: Session) ->
         await session.get("/api/v1/nodes")
 
 
+async def test_a_connection_that_is_cut_as_it_begins_is_told_of_in_the_same_words(
+    tmp_path: Path,
+) -> None:
+    """Whether by a reset or by an end, which alternate behind a load balancer."""
+    greeted: list[bool] = []
+
+    async def cut(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if greeted:
+            await reader.read(65536)
+        writer.close()
+
+    said = []
+    async with await asyncio.start_server(cut, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        cluster = {"server": f"https://127.0.0.1:{port}", "insecure-skip-tls-verify": True}
+        kubeconfig = {
+            "clusters": [{"name": "c", "cluster": cluster}],
+            "users": [{"name": "u", "user": {}}],
+            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+            "current-context": "x",
+        }
+        file = tmp_path / "kubeconfig"
+        file.write_text(json.dumps(kubeconfig))
+        async with await Session.open(file) as session:
+            for _ in range(2):
+                with pytest.raises(Unreachable, match="cannot be reached") as caught:
+                    await session.get("/api/v1/nodes")
+                said.append(str(caught.value))
+                greeted.append(True)
+    assert said[0] == said[1]
+
+
 async def test_a_call_that_is_not_answered_ends(api: FakeApi, session: Session) -> None:
     api.answers_nothing = True
     with pytest.raises(Unreachable, match="no answer in time"):
