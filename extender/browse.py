@@ -140,7 +140,7 @@ class Browse:
     async def devices(self, request: web.Request) -> web.Response:
         """Every node with its devices, and those of the network; ?unsound=true: only those that
         there is evidence about, or that are not Healthy. `problems` say why more may be wrong than
-        is known.
+        is known, `unheard` which conditions no rule names.
         """
         if not _local(request):
             return _json({"error": _LOCAL_ONLY}, 403)
@@ -153,6 +153,7 @@ class Browse:
                 "nodes": listing.of_nodes(view, only_unsound=unsound),
                 "network": listing.of_network(view, only_unsound=unsound),
                 "quarantined": dict(view.quarantined),
+                "unheard": listing.unheard(view),
             }
         )
         return _json(told)

@@ -61,6 +61,27 @@ def of_network(view: View, *, only_unsound: bool = False) -> list[dict[str, Any]
     ]
 
 
+def unheard(view: View) -> list[dict[str, Any]]:
+    """Conditions that no rule names, of nodes with devices: how many have which status, and the
+    first of them. Which status would mean a fault is not known."""
+    found: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for name, node in sorted(view.nodes.items()):
+        if node.plugins or node.pools:
+            for one in node.unheard:
+                found[one.type][one.status].append(name)
+        pause()
+    return [
+        {
+            "condition": type_,
+            "statuses": [
+                {"status": status, "nodes": len(names), "first": names[0]}
+                for status, names in sorted(statuses.items(), key=lambda each: len(each[1]))
+            ],
+        }
+        for type_, statuses in sorted(found.items())
+    ]
+
+
 def _published(
     node: NodeView, *, local: bool, only_unsound: bool
 ) -> Iterator[tuple[DeviceView, str | None]]:

@@ -22,6 +22,13 @@ class NodeId(NamedTuple):
         return f"node {self.node}"
 
 
+class Unheard(msgspec.Struct, frozen=True, gc=False):
+    """A node condition of a type that no rule names, so that nothing is known of what it means."""
+
+    type: str
+    status: str
+
+
 class DeviceId(msgspec.Struct, frozen=True, order=True, gc=False):
     """A DRA device, by the three names that the API identifies it with."""
 

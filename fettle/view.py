@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from fettle.model import DeviceId, Health
+from fettle.model import DeviceId, Health, Unheard
 from fettle.policy import Policy
 from fettle.published import CounterId, Published
 from fettle.wire import core, nvidia, resource
@@ -146,6 +146,7 @@ class NodeView(msgspec.Struct, frozen=True, gc=False):
     gather any of them ("" if it can). `quarantined` are sentences about objects of this node that
     could not be read; `unread`: the Node itself never could as a whole, so that its labels and
     resources may be other than they seem. `taints` are the node's own, `kubelet` its version.
+    `unheard` are conditions that no rule names.
     """
 
     name: str
@@ -158,6 +159,7 @@ class NodeView(msgspec.Struct, frozen=True, gc=False):
     malformed: str = ""
     taints: tuple[core.Taint, ...] = ()
     kubelet: str = ""
+    unheard: tuple[Unheard, ...] = ()
 
 
 class Source(NamedTuple):

@@ -88,6 +88,8 @@ def explain_policy(server: str, name: str, output: str) -> None:
 
 MOST_NAMED = 3
 """Nodes that are named of those that say the same, and pods that use a device."""
+MOST_UNHEARD = 10
+"""Conditions that are told of though no rule names them."""
 _COLOURS = {"refused": "red", "no fit": "magenta", "undecided": "yellow", "fits": "green"}
 
 
@@ -239,6 +241,19 @@ def print_devices(data: dict[str, Any], *, everything: bool) -> None:
         out.print("no evidence concerns any device: all are sound")
     for text in data["quarantined"].values():
         out.print(f"[yellow]cannot be read: {escape(text)}[/]")
+    if unheard := data.get("unheard", ()):
+        out.print("conditions that no rule names; a row in `health.rulesFile` makes them count:")
+        for line in _first([_unheard(one) for one in unheard], MOST_UNHEARD):
+            out.print(f"  {escape(line)}")
+
+
+def _unheard(condition: dict[str, Any]) -> str:
+    """The status that the fewest nodes have comes first: that may be the fault."""
+    told = []
+    for one in condition["statuses"]:
+        more = one["nodes"] - 1
+        told.append(f"{one['status']} on {one['first']}" + (f" and {more} more" if more else ""))
+    return f"{condition['condition']}: {', '.join(told)}"
 
 
 class _Row(NamedTuple):
@@ -302,8 +317,12 @@ def device_table(data: dict[str, Any], *, everything: bool) -> Any:
 
 def _some(names: list[str]) -> str:
     """The first few of them."""
-    more = len(names) - MOST_NAMED
-    return "\n".join((*names[:MOST_NAMED], *([f"… {more} more"] if more > 0 else ())))
+    return "\n".join(_first(names, MOST_NAMED))
+
+
+def _first(names: list[str], most: int) -> list[str]:
+    more = len(names) - most
+    return [*names[:most], *([f"… {more} more"] if more > 0 else [])]
 
 
 def _used_by(nodes: list[str]) -> str:

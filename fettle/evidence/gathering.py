@@ -51,6 +51,7 @@ def of_node(node: core.Node, rules: Rules, now: float) -> Report:
         of_boot=frozenset((NodeId(name), source) for source in pods.refusals_on(node)),
         left=heaviest(e for part in said for e in part.left),
         remediated=said[0].remediated,
+        unheard=said[0].unheard,
     )
 
 

@@ -14,25 +14,39 @@ from fettle.evidence import naming, nvsentinel
 from fettle.evidence.reports import Fault, short
 from fettle.evidence.rules import Rules
 from fettle.evidence.rules.rows import ConditionRow, LabelRow
-from fettle.model import OWN_PREFIX, UNKNOWN_SCORE, Evidence, Family, Kind, NodeId, Subject, UnitId
+from fettle.model import (
+    OWN_PREFIX,
+    UNKNOWN_SCORE,
+    Evidence,
+    Family,
+    Kind,
+    NodeId,
+    Subject,
+    Unheard,
+    UnitId,
+)
 from fettle.wire import core
 from fettle.wire.meta import Condition, unix_s
 
 GAP_SOURCE = "allocatable"
 MISSED_HEARTBEATS = 3
 """So many heartbeats a producer may miss before it counts as silent."""
+_OF_OTHERS = frozenset(("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"))
+"""Kubernetes taints the node for these by itself."""
 _AGES_BY_ITSELF = (Kind.LATCHED, Kind.DECAYING)
 """Whether who said it is still there or not."""
 
 
 class Said(NamedTuple):
     """Evidence, the sources about which it is the whole truth, and what the silent left; what a
-    remediation has dealt with, None where there was none."""
+    remediation has dealt with, None where there was none; conditions of types that no rule names.
+    """
 
     evidence: tuple[Evidence, ...]
     settled: frozenset[str]
     left: tuple[Evidence, ...] = ()
     remediated: tuple[Fault, ...] | None = None
+    unheard: tuple[Unheard, ...] = ()
 
 
 def of_conditions(node: core.Node, rules: Rules, now: float) -> Said:
@@ -42,12 +56,15 @@ def of_conditions(node: core.Node, rules: Rules, now: float) -> Said:
     producer has fallen silent, but the fault that it was until then remains.
     """
     status = node.status
-    conditions = [
-        (condition, row)
-        for condition in (status.conditions if status is not None else None) or ()
-        if not condition.type.startswith(OWN_PREFIX)
-        and (row := rules.condition(condition.type, condition.reason)) is not None
-    ]
+    conditions = []
+    unheard = []
+    for condition in (status.conditions if status is not None else None) or ():
+        if condition.type.startswith(OWN_PREFIX):
+            continue
+        if (row := rules.condition(condition.type, condition.reason)) is not None:
+            conditions.append((condition, row))
+        elif condition.type not in _OF_OTHERS and not rules.names_condition(condition.type):
+            unheard.append(Unheard(short(condition.type), short(condition.status)))
     messages = {
         condition.type: nvsentinel.parse(condition.message)
         for condition, row in conditions
@@ -77,7 +94,8 @@ def of_conditions(node: core.Node, rules: Rules, now: float) -> Said:
                 settled.add(_source(condition))
     remediated = tuple(f for f in told if f.word) if _is_remediated(node, rules) else None
     evidence = (e for word, e in told if remediated is None or not word)
-    return Said((*unknown, *evidence), frozenset(settled), tuple(left), remediated)
+    everything = (*unknown, *evidence)
+    return Said(everything, frozenset(settled), tuple(left), remediated, tuple(unheard))
 
 
 def _is_faulty(condition: Condition, row: ConditionRow) -> bool:

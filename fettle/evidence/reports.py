@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from fettle.model import Evidence, Kind, Subject, UnitId
+from fettle.model import Evidence, Kind, Subject, Unheard, UnitId
 
 TEXT_LIMIT = 240
 """Characters of an explanation; what producers write can be far longer."""
@@ -33,7 +33,8 @@ class Report(NamedTuple):
     `observed_at`. Under another `uid` a reporter is another object of the same name. A changed
     `boot` id clears what was latched and is not said again, and what others told of the boot
     before: each (subject, source) `of_boot`. `remediated`, where the object tells of
-    a remediation, are the faults that it has dealt with, if they did not come after.
+    a remediation, are the faults that it has dealt with, if they did not come after. What is
+    `unheard` says nothing by the rules as they are.
     """
 
     reporter: str
@@ -46,6 +47,7 @@ class Report(NamedTuple):
     of_boot: frozenset[tuple[Subject, str]] = frozenset()
     left: tuple[Evidence, ...] = ()
     remediated: tuple[Fault, ...] | None = None
+    unheard: tuple[Unheard, ...] = ()
 
     @property
     def units(self) -> frozenset[UnitId]:

@@ -16,7 +16,7 @@ from fettle.inventory.placing import place as place_units
 from fettle.inventory.pools import Gathered, PoolId
 from fettle.inventory.quarantine import Quarantine
 from fettle.inventory.stores import Stores
-from fettle.model import UNKNOWN_SCORE, DeviceId, Health, State, Subject, UnitId
+from fettle.model import UNKNOWN_SCORE, DeviceId, Health, State, Subject, Unheard, UnitId
 from fettle.view import NodeView, PoolView
 from fettle.wire import core
 
@@ -37,6 +37,7 @@ class Nodes:
         self._quarantine = quarantine
         self._shared_views: dict[PoolId, dict[Vantage, PoolView]] = {}
         self._named: dict[str, frozenset[UnitId]] = {}
+        self._unheard: dict[str, tuple[Unheard, ...]] = {}
         self._peers = Peers()
         self.records: dict[str, NodeView] = {}
         self._pods_on: dict[str, set[str]] = defaultdict(set)
@@ -73,6 +74,16 @@ class Nodes:
         else:
             self._named.pop(node, None)
 
+    def left_unheard(self, node: str, conditions: tuple[Unheard, ...]) -> None:
+        """The conditions of a Node that no rule names."""
+        if conditions == self._unheard.get(node, ()):
+            return
+        self.dirty.add(node)
+        if conditions:
+            self._unheard[node] = conditions
+        else:
+            del self._unheard[node]
+
     def counted(self, name: str, node: core.Node | None) -> None:
         """A Node as it is now, None if it is gone: it tells what to expect of its peers."""
         found = units.resources(node) if node is not None else ()
@@ -98,6 +109,7 @@ class Nodes:
         node = self._stores.nodes.get(name)
         if node is None:
             self._devices.not_seen_by(name)
+            self._unheard.pop(name, None)
             if self.records.pop(name, None) is not None:
                 self.changed.add(name)
             return
@@ -139,6 +151,7 @@ class Nodes:
             taints=(node.spec.taints or ()) if node.spec is not None else (),
             kubelet=_kubelet(node),
             unread=name in self.partial,
+            unheard=self._unheard.get(name, ()),
         )
 
     def _pools(

@@ -38,6 +38,7 @@ class Reports:
     def of_node(self, node: core.Node, now: float) -> None:
         report = gathering.of_node(node, self._rules, now)
         self._nodes.names(node.metadata.name, report.units)
+        self._nodes.left_unheard(node.metadata.name, report.unheard)
         self.tell(report, now)
 
     def of_slices(self, changed: resource.ResourceSlice, now: float) -> None:

@@ -4,9 +4,9 @@ import msgspec
 import pytest
 
 from fettle import listing
-from fettle.cli.asking import print_devices
-from fettle.model import SOUND
-from fettle.view import PluginView, UnitView
+from fettle.cli.asking import MOST_UNHEARD, print_devices
+from fettle.model import SOUND, Unheard
+from fettle.view import NodeView, PluginView, UnitView
 from tests.fettle import building as b
 from tests.fettle.test_explain import DWELLING
 
@@ -76,3 +76,34 @@ def test_a_device_of_the_network_is_listed_once_with_the_nodes_that_can_use_it()
     assert [d["device"] for d in unsound] == ["gpu.example.com/n/fab-0"]
     nodes = listing.of_nodes(view)
     assert [d["device"] for n in nodes for d in n["devices"]] == ["gpu.example.com/n/gpu-0"] * 2
+
+
+def burnt_in(name: str, status: str, gpus: int = 8) -> NodeView:
+    unheard = (Unheard("GpuBurnIn", status), Unheard("[red]Odd", "True"))
+    return msgspec.structs.replace(b.node(name, gpus=gpus), unheard=unheard)
+
+
+def test_conditions_that_no_rule_names_are_listed_the_rarest_status_first(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    nodes = [burnt_in(f"n{i}", "False") for i in range(9)]
+    view = b.view(*nodes, burnt_in("ill", "True"), burnt_in("no-gpus", "Unknown", gpus=0))
+    data = {"nodes": [], "network": [], "quarantined": {}, "unheard": listing.unheard(view)}
+    print_devices(data, everything=False)
+    _, heading, burn_in, odd = capsys.readouterr().out.splitlines()
+    assert heading.startswith("conditions that no rule names")
+    assert "health.rulesFile" in heading
+    assert burn_in == "  GpuBurnIn: True on ill, False on n0 and 8 more"
+    assert odd == "  [red]Odd: True on ill and 9 more"
+
+
+def test_of_many_conditions_that_no_rule_names_some_are_listed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    unheard = tuple(Unheard(f"C{number:02d}", "True") for number in range(MOST_UNHEARD + 2))
+    view = b.view(msgspec.structs.replace(b.node("n", gpus=8), unheard=unheard))
+    told = {"nodes": [], "network": [], "quarantined": {}, "unheard": listing.unheard(view)}
+    print_devices(told, everything=False)
+    lines = capsys.readouterr().out.splitlines()[2:]
+    assert len(lines) == MOST_UNHEARD + 1
+    assert lines[-1] == "  … 2 more"

@@ -89,6 +89,12 @@ class Rules:
                     return row
         return None
 
+    def names_condition(self, type_: str) -> bool:
+        """Whether a row is about conditions of this type, with whatever reason; one that is told by
+        its reason alone names none."""
+        named = (row.type for row in self._patterns if row.type != "*")
+        return type_ in self._by_type or any(fnmatchcase(type_, each) for each in named)
+
     def taint(self, driver: str, key: str, effect: str) -> TaintRow | None:
         """The first row that matches."""
         for row in self.taints.values():

@@ -6,7 +6,7 @@ import pytest
 
 from fettle.evidence.gathering import of_node
 from fettle.evidence.rules import load
-from fettle.model import Family, Kind, UnitId
+from fettle.model import Family, Kind, Unheard, UnitId
 from tests.fettle.evidence.objects import NOW, condition, node
 from tests.fettle.evidence.reading import NODE, only, report
 
@@ -292,3 +292,28 @@ def test_where_the_kubelet_is_silent_too_nobody_else_is() -> None:
     dead = condition("Ready", "Unknown", "NodeStatusUnknown", "x", renewed_at=long_ago)
     said = report(dead, condition("AMDGPUProblem", "False", renewed_at=long_ago - 60))
     assert [e.source for e in said.evidence] == ["condition Ready"]
+
+
+def test_a_condition_of_a_type_that_no_rule_names_is_no_evidence_but_told() -> None:
+    said = report(
+        condition("GpuBurnIn", "Failed\x1b[2J", "Whatever"),
+        condition("EtcdIsVoter", "True"),
+        condition("Ready", "True"),
+        condition("AcceleratedHardwareReady", "False", "SomethingNew"),
+        condition("KernelDeadlock", "False"),
+        condition("MemoryPressure", "True"),
+        condition("NetworkUnavailable", "False"),
+        condition("fettle.dev/Own", "True"),
+        condition("SomeNewWatch", "True", "SomeNewWatchIsNotHealthy"),
+    )
+    assert said.unheard == (Unheard("GpuBurnIn", "Failed [2J"), Unheard("EtcdIsVoter", "True"))
+    assert "GpuBurnIn" not in str(said.evidence)
+
+
+def test_a_row_of_no_weight_is_enough_to_hear_a_condition(tmp_path: Path) -> None:
+    own = tmp_path / "rules.yaml"
+    own.write_text(
+        "conditions:\n"
+        "  - {name: own, type: GpuBurnIn, faulty: true, family: bus, weight: 0, source: here}\n"
+    )
+    assert of_node(node(condition("GpuBurnIn", "True")), load(own), NOW).unheard == ()

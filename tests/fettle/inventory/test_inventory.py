@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fettle.model import State
+from fettle.model import State, Unheard
 from fettle.wire import kinds
 from fettle.wire.changes import Bad
 from fettle.wire.kinds import Kind
@@ -190,3 +190,16 @@ def test_an_object_created_anew_under_its_name_is_another_one(fleet: Fleet, kind
         bases.append(view.basis)
     assert years == [2020, 2021]
     assert bases[1] > bases[0]
+
+
+def test_conditions_that_no_rule_names_are_there_for_as_long_as_a_node_has_them(
+    fleet: Fleet,
+) -> None:
+    def burn_in(status: str) -> Any:
+        return node(status={"conditions": [{"type": "GpuBurnIn", "status": status}]})
+
+    for status in ("False", "True"):
+        fleet.put(kinds.NODE, burn_in(status))
+        assert fleet.look().nodes["n"].unheard == (Unheard("GpuBurnIn", status),)
+    fleet.put(kinds.NODE, node())
+    assert fleet.look().nodes["n"].unheard == ()

@@ -71,6 +71,8 @@ def come_and_go(fleet: Fleet, name: str) -> None:
     fleet.look()
     fleet.put(kinds.NODE, saying.naming("GPU:0 GPU_UUID:GPU-0", name=name))
     fleet.look()
+    fleet.put(kinds.NODE, node(name, status={"conditions": [{"type": "Odd", "status": "True"}]}))
+    fleet.look()
     for kind, raw in come:
         metadata = raw["metadata"]
         place = f"{metadata['namespace']}/" if "namespace" in metadata else ""
