@@ -13,7 +13,7 @@ import structlog
 from fettle.errors import SnapshotError
 from fettle.feeds.folders import Folder, Key
 from fettle.wire.changes import Bad, Contact, Gone, ListEnded, ListStarted, Lost, Put, Sink
-from fettle.wire.kinds import BY_NAME, KINDS, Kind
+from fettle.wire.kinds import BY_NAME, KINDS, NODE, Kind
 from fettle.wire.reading import Batches, bad, read
 
 _CONTACT_EVERY_S = 5.0
@@ -54,6 +54,12 @@ class SnapshotFeed:
         await asyncio.to_thread(self._folder.look)
         self._tell_problems()
         await self._list(sink)
+        if NODE in self._kinds and all(key.kind != NODE.name for key in self._told):
+            log.warning(
+                "the snapshot holds no Node, so no pod is kept off anything: is it the right "
+                "folder? Files directly in it are read that end in .yaml, .yml or .json",
+                files=len(self._folder.files),
+            )
         while True:
             await asyncio.sleep(self._poll_s)
             await self._look(sink)

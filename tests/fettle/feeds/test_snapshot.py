@@ -249,3 +249,16 @@ async def test_kinds_of_which_it_holds_nothing_or_not_all_are_unknown(tmp_path: 
         async with asyncio.timeout(PATIENCE_S):
             while "Node" in feed.unknown:
                 await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("nodes", [0, 1])
+async def test_a_folder_without_a_node_is_served_with_a_warning(tmp_path: Path, nodes: int) -> None:
+    for number in range(nodes):
+        write(tmp_path / "nodes.yaml", node(f"n{number}"))
+    (tmp_path / "pods").mkdir()
+    with capture_logs() as logs:
+        async with serving(tmp_path):
+            await asyncio.sleep(0)
+    warned = [line for line in logs if "holds no Node" in line["event"]]
+    assert len(warned) == (0 if nodes else 1)
+    assert all(line["files"] == 0 for line in warned)
