@@ -98,8 +98,11 @@ def _break(random: Random, made: list[Json], stated: int) -> int:
         case 1 if len(made) > 1:
             made.pop(random.randrange(len(made)))
         case 2 if withdevices:
-            again = random.choice(random.choice(withdevices)["devices"])
-            random.choice(withdevices)["devices"].append(dict(again))
+            first = random.choice(withdevices)
+            again = random.choice(first["devices"])
+            own = first.get("perDeviceNodeSelection")  # no API server takes one among others
+            like = [s for s in withdevices if s.get("perDeviceNodeSelection") == own]
+            random.choice(like)["devices"].append(dict(again))
         case 3 if withdevices:
             device = random.choice(random.choice(withdevices)["devices"])
             name = random.choice(("set-a", "set-z"))
