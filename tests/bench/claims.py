@@ -149,11 +149,12 @@ async def _ask_anew(fettle: FettleProcess) -> None:
 async def _change_slices(api: Api) -> None:
     """A driver publishes a newer driver version, one node after another."""
     began = time.monotonic()
-    for number in numbers():
+    for done in numbers(1):
+        number = next(_numbers)  # never the version that a slice has: that would be no change
         name = f"{_name(number * 31 % fleets.NODES)}-{DRIVER}"
         version = {"version": f"570.{number // fleets.NODES}.{number % fleets.NODES}"}
         change = [
             {"op": "add", "path": "/spec/devices/0/attributes/driverVersion", "value": version}
         ]
         await api.patch("resourceslices", name, change, form="json")
-        await asyncio.sleep(max(0.0, began + (number + 1) / UPDATES_PER_S - time.monotonic()))
+        await asyncio.sleep(max(0.0, began + done / UPDATES_PER_S - time.monotonic()))
