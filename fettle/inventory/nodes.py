@@ -10,6 +10,7 @@ from fettle.affinity import Place
 from fettle.health import HealthBook
 from fettle.inventory import records, shapes, units
 from fettle.inventory.devices import Devices, Vantage
+from fettle.inventory.layers import Store
 from fettle.inventory.peers import Peers
 from fettle.inventory.placing import Placing
 from fettle.inventory.placing import place as place_units
@@ -39,7 +40,7 @@ class Nodes:
         self._named: dict[str, frozenset[UnitId]] = {}
         self._unheard: dict[str, tuple[Unheard, ...]] = {}
         self._peers = Peers()
-        self.records: dict[str, NodeView] = {}
+        self.records: Store[NodeView] = Store()
         self._pods_on: dict[str, set[str]] = defaultdict(set)
         self.dirty: set[str] = set()
         self.changed: set[str] = set()

@@ -1,33 +1,46 @@
-"""The objects themselves, by kind and key, and the copies of them that a view shows. Pure."""
+"""The objects themselves, by kind and key, and what a view shows of them. Pure."""
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from typing import Any
 
 from fettle.asks.entries import extended_for
 from fettle.evidence import gathering
+from fettle.inventory.layers import Store
 from fettle.policy import Policy
 from fettle.view import View
 from fettle.wire import core, kinds, nvidia, resource
 from fettle.wire.kinds import Kind, WireObject
 
-Shown = Mapping[str, Any]
-
 
 class Stores:
-    """A store for each kind; `touched` are the kinds that a view must copy anew."""
+    """A store for each kind; `touched` are the kinds of which a view may show something new.
+
+    `extended` are the claims for extended resources by the UIDs of their pods: of several, of which
+    the scheduler finds any, the first by name.
+    """
 
     def __init__(self) -> None:
-        self._of: dict[str, dict[str, Any]] = {name: {} for name in kinds.BY_NAME}
-        self.nodes: dict[str, core.Node] = self._of[kinds.NODE.name]
-        self.pods: dict[str, core.Pod] = self._of[kinds.POD.name]
-        self.claims: dict[str, resource.ResourceClaim] = self._of[kinds.CLAIM.name]
-        self.rules: dict[str, resource.DeviceTaintRule] = self._of[kinds.TAINT_RULE.name]
+        self.nodes: dict[str, core.Node] = {}
+        self.pods: Store[core.Pod] = Store()
+        self.claims: Store[resource.ResourceClaim] = Store()
+        self.classes: Store[resource.DeviceClass] = Store()
+        self.templates: Store[resource.ResourceClaimTemplate] = Store()
+        self.extended: Store[resource.ResourceClaim] = Store()
+        self.rules: dict[str, resource.DeviceTaintRule] = {}
+        self._of: dict[str, MutableMapping[str, Any]] = {name: {} for name in kinds.BY_NAME} | {
+            kinds.NODE.name: self.nodes,
+            kinds.POD.name: self.pods,
+            kinds.CLAIM.name: self.claims,
+            kinds.CLASS.name: self.classes,
+            kinds.TEMPLATE.name: self.templates,
+            kinds.TAINT_RULE.name: self.rules,
+        }
         self._extended: dict[str, dict[str, resource.ResourceClaim]] = {}
         self._speaking: dict[str, set[str]] = defaultdict(set)
         self.touched: set[str] = set()
 
-    def of(self, kind: Kind) -> dict[str, Any]:
+    def of(self, kind: Kind) -> MutableMapping[str, Any]:
         return self._of[kind.name]
 
     def touch(self, kind: Kind) -> None:
@@ -43,10 +56,6 @@ class Stores:
         """Whether a kind was touched that verdicts rest on."""
         return not self.touched.isdisjoint(_BASIS)
 
-    def copy(self, kind: Kind, previous: Shown) -> Shown:
-        """What a view shows of a kind; `previous` is what the view before it shows."""
-        return dict(self.of(kind)) if kind.name in self.touched else previous
-
     def follow(
         self, old: resource.ResourceClaim | None, new: resource.ResourceClaim | None
     ) -> None:
@@ -54,12 +63,17 @@ class Stores:
         if old is not None and (uid := extended_for(old)):
             of_pod = self._extended[uid]
             del of_pod[old.metadata.key]
-            if not of_pod:
-                del self._extended[uid]
-            self.touched.add(_EXTENDED)
+            self._show_extended(uid, of_pod)
         if new is not None and (uid := extended_for(new)):
-            self._extended.setdefault(uid, {})[new.metadata.key] = new
-            self.touched.add(_EXTENDED)
+            of_pod = self._extended.setdefault(uid, {})
+            of_pod[new.metadata.key] = new
+            self._show_extended(uid, of_pod)
+
+    def _show_extended(self, uid: str, of_pod: Mapping[str, resource.ResourceClaim]) -> None:
+        if of_pod:
+            self.extended[uid] = of_pod[min(of_pod)]
+        else:
+            del self._extended[uid], self.extended[uid]
 
     def follow_pod(self, old: core.Pod | None, new: core.Pod | None) -> None:
         """Know the pods whose status says something of a claim's devices."""
@@ -74,12 +88,6 @@ class Stores:
 
     def pods_speaking_of(self, claim: str) -> list[core.Pod]:
         return [self.pods[key] for key in self._speaking.get(claim, ())]
-
-    def extended_claims(self, previous: View) -> Mapping[str, resource.ResourceClaim]:
-        """One for each pod; of several, of which the scheduler finds any, the first by name."""
-        if _EXTENDED not in self.touched:
-            return previous.extended_claims
-        return {uid: of_pod[min(of_pod)] for uid, of_pod in self._extended.items()}
 
     def namespace_labels(self, previous: View) -> Mapping[str, Mapping[str, str]]:
         if kinds.NAMESPACE.name not in self.touched:
@@ -129,7 +137,6 @@ def equal(old: WireObject, new: WireObject) -> bool:
     )
 
 
-_EXTENDED = "extended"
 _BASIS = frozenset(
     kind.name for kind in (kinds.CLASS, kinds.CLAIM, kinds.TEMPLATE, kinds.NAMESPACE, kinds.POLICY)
 )

@@ -267,7 +267,10 @@ class Table:
             without = filterfalse(self.verdicts.__contains__, names)
         else:
             without = self._unjudged if names is nodes else self._unjudged.intersection(names)
-        unjudged = [n for n in without if n in nodes and n not in self.verdicts]
+        unjudged = [n for n in without if n not in self.verdicts]
+        # The names of all nodes, once many are to be looked up in them.
+        known = nodes.keys() if len(unjudged) > MANY else nodes
+        unjudged = [n for n in unjudged if n in known]
         if self.provisional:
             unjudged += filter(self.provisional.__contains__, names)
         return unjudged
