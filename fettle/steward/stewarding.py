@@ -14,6 +14,7 @@ from fettle.kube.leasing import lead
 from fettle.kube.session import Session
 from fettle.observing.metrics import StewardMetrics
 from fettle.settings import StewardSettings
+from fettle.slicing import in_slices
 from fettle.steward.nudging import Nudge
 from fettle.steward.waking import Allowed, Waking, waiting
 from fettle.view import Publisher, View
@@ -113,7 +114,8 @@ class Steward:
         return True
 
     async def _look(self, view: View) -> Allowed:
-        return {key: await self._allowed_for(pod, view) for key, pod in waiting(view)}
+        found = await in_slices(lambda: [*waiting(view)])
+        return {key: await self._allowed_for(pod, view) for key, pod in found}
 
     async def _allowed_for(self, pod: core.Pod, view: View) -> Set[str]:
         try:

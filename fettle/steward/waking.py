@@ -6,6 +6,7 @@ steward nudges it. Pure: what is allowed now, what was allowed before and the ti
 from collections.abc import Iterator, Mapping, Set
 from typing import NamedTuple
 
+from fettle.slicing import pause
 from fettle.view import View
 from fettle.wire import core
 
@@ -36,6 +37,7 @@ def waiting(view: View) -> Iterator[tuple[str, core.Pod]]:
     for key, pod in view.pods.items():
         if is_waiting(pod):
             yield f"{key}/{pod.metadata.uid}", pod
+        pause()
 
 
 class _Wake(NamedTuple):

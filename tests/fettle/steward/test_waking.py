@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime
 
 import msgspec
@@ -7,6 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fettle import slicing
+from fettle.slicing import in_slices
 from fettle.steward.waking import SCHEDULER_RETRIES_S, Waking, is_waiting, waiting
 from fettle.view import EMPTY
 from fettle.wire import core, kinds
@@ -54,6 +57,21 @@ def test_a_pod_waits_for_us_while_our_text_is_its_reason() -> None:
 )
 def test_other_pods_do_not_wait_for_us(other: core.Pod) -> None:
     assert not is_waiting(other)
+
+
+async def test_others_have_their_turns_while_thousands_of_pods_are_looked_through(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(slicing, "SLICE_S", 0.0)
+    running = {f"ns/p{i}": pod(node="n") for i in range(5000)}
+    view = msgspec.structs.replace(EMPTY, pods=running | {"ns/p": pod()})
+    turns = 0
+    task = asyncio.create_task(in_slices(lambda: [*waiting(view)]))
+    while not task.done():
+        turns += 1
+        await asyncio.sleep(0)
+    assert task.result() == [("ns/p/u", pod())]
+    assert turns >= len(running)
 
 
 INTERVAL_S = 1.0
