@@ -16,6 +16,7 @@ from rich.console import Console
 from tests.bench import (
     admission,
     allocation,
+    churn,
     claims,
     figures,
     latency,
@@ -39,6 +40,7 @@ SECTIONS: Mapping[str, Callable[[House], Awaitable[list[figures.Figure]]]] = {
     "latency": latency.measure,
     "scale": scale.measure,
     "partitions": partitions.measure,
+    "churn": churn.measure,
     "claims": claims.measure,
     "throughput": throughput.measure,
     "admission": admission.measure,

@@ -105,9 +105,10 @@ class FakeApi:
 
     async def stop(self) -> None:
         self.drop_watches()
-        if self._runner is not None:
-            await self._runner.cleanup()
-            self._runner = None
+        runner, self._runner = self._runner, None
+        self.turn()  # nobody else ends what is done for a connection that is lost
+        if runner is not None:
+            await runner.cleanup()
 
     def drop_watches(self) -> None:
         """As a dying network does: without a last word."""
@@ -276,7 +277,7 @@ class FakeApi:
             await turned.wait()
             if log is not self._log:
                 position = 0
-            if self.accepts_but_ignores_watch_list:
+            if self.accepts_but_ignores_watch_list or self._runner is None:
                 return
 
     async def _single(self, verb: str, request: web.Request, target: Target) -> web.Response:
