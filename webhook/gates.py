@@ -23,6 +23,7 @@ from webhook.fitting import READ
 PROBE_EVERY_S = 600.0
 RETRY_S = 5.0
 RESTART_RULES_SINCE = (1, 35)
+_UNKNOWN = "cannot determine which fields the API server preserves"
 _NAME = "fettle-probe"
 """Not generated: what admission refuses is named, and a refusal is logged whenever it changes."""
 
@@ -79,24 +80,29 @@ class Probe:
         self.gates: Gates | None = None
         self._session = session
         self._namespace = namespace
+        self._failure = ""
 
     async def run(self) -> None:
-        said = ""
         while True:
             try:
                 gates = await self.ask()
             except ClusterError as error:
-                if str(error) != said:
-                    _log.warning(
-                        "cannot determine which fields the API server preserves", reason=str(error)
-                    )
-                said = str(error)
+                if str(error) != self._failure:
+                    _log.warning(_UNKNOWN, reason=str(error))
+                self._failure = str(error)
                 await asyncio.sleep(RETRY_S)
                 continue
             if gates != self.gates:
                 _log.info("injected fields that the API server preserves", **gates._asdict())
-            self.gates, said = gates, ""
+            self.gates, self._failure = gates, ""
             await asyncio.sleep(PROBE_EVERY_S)
+
+    def notes(self) -> list[str]:
+        """Sentences for people on what is not known; none while all is well."""
+        if not self._failure:
+            return []
+        does = "goes by what it was" if self.gates is not None else "injects none of them"
+        return [f"webhook: {_UNKNOWN}, so it {does}: {self._failure}"]
 
     async def ask(self) -> Gates:
         """Raises ClusterError where the API server gives no answer."""

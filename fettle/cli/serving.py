@@ -306,6 +306,7 @@ class House:
         if self._session is None:
             return lambda: EVERYTHING
         probe = Probe(self._session, self._settings.namespace or self._session.namespace)
+        self._readiness.notes.append(probe.notes)
         self._tasks.keep("probe of the cluster", probe.run())
         disabled = self._settings.scheduler.disabled
         return lambda: probe.gates and probe.gates.without(disabled)

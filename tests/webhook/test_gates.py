@@ -202,3 +202,40 @@ async def test_a_refusal_that_stays_the_same_is_logged_once(
     (told,) = (log for log in logs if log["log_level"] == "warning")
     assert "exceeded quota" in told["reason"]
     assert probe.gates is None
+
+
+async def test_while_there_is_no_answer_a_note_says_why_and_what_it_means(
+    api: ApiServer, probe: Probe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("webhook.gates.RETRY_S", 0.0)
+    assert probe.notes() == []
+    api.quota = True
+    running = asyncio.create_task(probe.run())
+    async with asyncio.timeout(20):
+        while not (notes := probe.notes()):
+            await asyncio.sleep(0.01)
+        (note,) = notes
+        assert "so it injects none of them" in note
+        assert note.endswith("is forbidden: exceeded quota: default")
+        api.quota = False
+        while probe.notes():
+            await asyncio.sleep(0.01)
+    assert probe.gates == Gates(True, True, True)
+    running.cancel()
+
+
+async def test_an_answer_of_before_counts_until_there_is_another(
+    api: ApiServer, probe: Probe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("webhook.gates.RETRY_S", 0.0)
+    monkeypatch.setattr("webhook.gates.PROBE_EVERY_S", 0.0)
+    running = asyncio.create_task(probe.run())
+    async with asyncio.timeout(20):
+        while probe.gates is None:
+            await asyncio.sleep(0.01)
+        api.quota = True
+        while not (notes := probe.notes()):
+            await asyncio.sleep(0.01)
+    running.cancel()
+    assert "so it goes by what it was" in notes[0]
+    assert probe.gates == Gates(True, True, True)
