@@ -25,6 +25,7 @@ from fettle.observing.metrics import ExtenderMetrics
 from fettle.patience import Patience
 from fettle.verdicts.answering import Answers
 from fettle.verdicts.tables import MANY, Narrowed, Table
+from fettle.view import View
 from fettle.wire import core
 from fettle.wire import extender as wire
 
@@ -65,7 +66,8 @@ class Foreseen(NamedTuple):
 
 class Verbs:
     """The extender's three verbs, bytes to bytes. `problem` says why we are not ready ("" if we
-    are), `schedulers` which are to ask; `recent` are the pods last asked about, for explanations.
+    are), `schedulers` which are to ask; `recent` are the pods last asked about, for explanations;
+    `latest` is what has come from the cluster, if it is one.
     """
 
     def __init__(
@@ -82,7 +84,8 @@ class Verbs:
         self._names = Names()
         self._foreseen: Foreseen | None = None
         self._unasked = 0
-        self._patience = Patience(lagging.AGAIN_S, lagging.REST_S)
+        self.latest: lagging.Latest = lagging.Shown()
+        self._patience = Patience()
         self._warned_of_nodes = False
         self.asked = Asked(metrics, schedulers)
         self.overlooked = Overlooked(schedulers)
@@ -113,7 +116,7 @@ class Verbs:
         if table is None:
             return self._filter_later(args.pod, ask, args.node_names)
         narrowed = table.narrow(args.node_names)
-        if self._is_behind(table, narrowed):
+        if self._may_be_behind(table, narrowed):
             return self._filter_later(args.pod, ask, args.node_names)
         reply = wire.filter_reply(narrowed.passed, narrowed.named, refusal_text(table))
         # The rest is done once the reply is sent: the scheduler waits for nothing of it.
@@ -227,15 +230,25 @@ class Verbs:
         self._remember(pod)
         table = await self._answers.judged(ask, names)
         narrowed = table.narrow(names)
-        if self._is_behind(table, narrowed):
+        if self._may_be_behind(table, narrowed):
+            await self.latest.catch_up()
+            table = await self._answers.judged(self._answers.ask_now(pod) or ask, names)
+            narrowed = table.narrow(names)
+        if self._is_behind(table, narrowed) and self._patience.has(*lagging.pauses(table.ask, pod)):
             table, narrowed = await self._caught_up(pod, table, names)
         if self._count(table, narrowed) != REFUSED:
             self._answers.answered(table.ask, pod)
         return table, narrowed
 
+    def _may_be_behind(self, table: Table, narrowed: Narrowed) -> bool:
+        """Whether something came that the scheduler may know, and might matter here; or it knows
+        what has not even come yet."""
+        if self._is_behind(table, narrowed):
+            return True
+        return lagging.is_delicate(table, narrowed.passed) and self.latest.behind
+
     def _is_behind(self, table: Table, narrowed: Narrowed) -> bool:
-        """Whether the scheduler knows something newer that is worth waiting for."""
-        return lagging.is_behind(table, narrowed.passed) and self._patience.has(table.ask)
+        return lagging.is_behind(table, narrowed.passed, self._answers.view.nodes)
 
     async def _caught_up(
         self, pod: core.Pod, table: Table, names: list[str]
@@ -243,16 +256,27 @@ class Verbs:
         """As newer views have it, until one explains why the scheduler asks or time is up."""
         until = asyncio.get_running_loop().time() + lagging.WAIT_S
         behind, narrowed, in_vain = table.ask, table.narrow(names), False
-        while not in_vain and lagging.is_behind(table, narrowed.passed):
+        while not in_vain and self._is_behind(table, narrowed):
             view = self._answers.view
-            in_vain = await self._answers.publisher.newer_than(view.generation, until) is view
+            in_vain = await self._newer(view, until) is view
             if not in_vain:
                 table = await self._answers.judged(self._answers.ask_now(pod) or behind, names)
                 narrowed = table.narrow(names)
         if in_vain:
-            self._patience.lose(behind)
+            self._patience.lose(lagging.pauses(behind, pod))
         self._metrics.waited(in_vain=in_vain)
         return table, narrowed
+
+    async def _newer(self, view: View, until: float) -> View:
+        """As `Publisher.newer_than`; what comes meanwhile is looked at soon."""
+        now = asyncio.get_running_loop().time
+        newest = view
+        while newest is view and (at := now()) < until:
+            soon = min(at + lagging.LOOK_S, until)
+            newest = await self._answers.publisher.newer_than(view.generation, soon)
+            if newest is view and self.latest.behind:
+                await self.latest.catch_up()
+        return self._answers.view
 
     def _echo(self, args: wire.Args) -> bytes:
         self._metrics.decided("filter", "echoed")

@@ -1,35 +1,29 @@
-"""What is worth waiting for again, and what lately was waited for in vain. Pure."""
+"""What lately was waited for in vain, and is not waited for again soon. Pure."""
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 
 MOST = 1000
 
 
 class Patience:
-    """After a wait in vain there is none for the same for `again_s`, and none at all for `rest_s`;
-    `clock` is in seconds."""
+    """`clock` is in seconds."""
 
-    def __init__(
-        self, again_s: float, rest_s: float = 0.0, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._again_s = again_s
-        self._rest_s = rest_s
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._rests_until = float("-inf")
         self._until: OrderedDict[Hashable, float] = OrderedDict()
 
-    def has(self, what: Hashable) -> bool:
-        """Whether to wait for it."""
+    def has(self, *whats: Hashable) -> bool:
+        """Whether to wait for what is all of these."""
         now = self._clock()
-        return now >= self._rests_until and now >= self._until.get(what, now)
+        return all(now >= self._until.get(what, now) for what in whats)
 
-    def lose(self, what: Hashable) -> None:
-        """It was waited for in vain."""
+    def lose(self, pauses_s: Mapping[Hashable, float]) -> None:
+        """It was waited for in vain what is all of these: for so long, none of them is again."""
         now = self._clock()
-        self._rests_until = now + self._rest_s
-        self._until[what] = now + self._again_s
-        self._until.move_to_end(what)
-        if len(self._until) > MOST:
+        for what, pause_s in pauses_s.items():
+            self._until[what] = now + pause_s
+            self._until.move_to_end(what)
+        while len(self._until) > MOST:
             self._until.popitem(last=False)

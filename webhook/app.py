@@ -142,7 +142,7 @@ class Webhook:
         self._audit = settings.mode == "audit"
         self._deadline_s = settings.deadline_seconds
         self._metrics = metrics
-        self._patience = Patience(AGAIN_S)
+        self._patience = Patience()
         self._means = means
         self._grounds = grounds
         self._tell = tell
@@ -257,7 +257,7 @@ class Webhook:
                 break
             newer = await self._publisher.newer_than(view.generation, until)
             if newer is view:
-                self._patience.lose(lacking)
+                self._patience.lose({lacking: AGAIN_S})
                 break
             view, found = newer, await judge(newer)
         return view, found

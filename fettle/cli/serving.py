@@ -25,6 +25,7 @@ from fettle.cli.tasks import Tasks
 from fettle.errors import AuthorityError, ClusterError, NoCluster
 from fettle.evidence import rules
 from fettle.feeds.cluster import ClusterFeed
+from fettle.feeds.latest import Latest
 from fettle.feeds.snapshot import SnapshotFeed
 from fettle.feeds.writing import Writer
 from fettle.health import HealthBook
@@ -132,6 +133,7 @@ class House:
         self._readiness = Readiness(self._publisher, settings.sources.silent_after_seconds)
         self._unknown: Callable[[], frozenset[str]] = frozenset
         self._on_put: list[Callable[[WireObject], None]] = []
+        self._verbs: Verbs | None = None
 
     async def open(self) -> None:
         """Start everything; raises FettleError."""
@@ -156,6 +158,8 @@ class House:
             on_put=self._on_put,
             on_view=(log_turns,),
         )
+        if self._session is not None and self._verbs is not None:
+            self._verbs.latest = Latest(self._session.streams, writer)
         self._readiness.notes += [self._answers.follows, self._answers.open_breakers]
         await self._engine.start()
         self._tasks.keep("writer", writer.run())
@@ -240,7 +244,7 @@ class House:
             return None, {}
         metrics = ExtenderMetrics(self._registry)
         schedulers = self._settings.scheduler.names
-        verbs = Verbs(self._answers, metrics, self._readiness.problem, schedulers)
+        self._verbs = verbs = Verbs(self._answers, metrics, self._readiness.problem, schedulers)
         self._readiness.notes += [verbs.asked.notes, verbs.overlooked.notes]
         self._on_put.append(verbs.overlooked.put)
         self._registry.register(OverlookedMetrics(verbs.overlooked.found))

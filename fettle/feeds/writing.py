@@ -9,6 +9,7 @@ import asyncio
 import gc
 import time
 from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
 from functools import partial
 
 import msgspec
@@ -64,6 +65,12 @@ class Writer:
         self._publisher = publisher
         self._clock = clock
         self._queue: asyncio.Queue[list[Change]] = asyncio.Queue(MAX_WAITING)
+        self._unshown = False
+        """Whether changes were taken that no view shows yet."""
+        self._hurried = asyncio.Event()
+        self._wait_for_next: list[asyncio.Future[None]] = []
+        """Those who wait for changes that are still to be taken; and for the next view."""
+        self._wait_for_view: list[asyncio.Future[None]] = []
         for kind in watched:
             needed = kind not in kinds.ON_DEMAND
             publisher.sources[kind.name] = Source(kind.name, False, True, 0.0, needed=needed)
@@ -71,6 +78,21 @@ class Writer:
     async def send(self, changes: list[Change]) -> None:
         """Take changes in order; waits while the writer is behind."""
         await self._queue.put(changes)
+
+    @property
+    def behind(self) -> bool:
+        """Whether something was sent that no view shows yet."""
+        return self._unshown or not self._queue.empty()
+
+    async def catch_up(self) -> None:
+        """Until a view shows what was sent before: no burst is waited for."""
+        if not self.behind:
+            return
+        shown = asyncio.get_running_loop().create_future()
+        waits = self._wait_for_view if self._queue.empty() else self._wait_for_next
+        waits.append(shown)
+        self._hurried.set()
+        await shown
 
     async def run(self) -> None:
         """Fold and publish, until cancelled."""
@@ -81,7 +103,7 @@ class Writer:
             if not all(s.synced for s in self._publisher.sources.values() if s.needed):
                 continue
             if (early_s := published_at + PUBLISH_EVERY_S - time.monotonic()) > 0:
-                await asyncio.sleep(early_s)  # a burst of changes becomes one view
+                await self._gather(early_s)
                 await self._fold_what_came(wait=False)
             now = self._clock()
             if not 0 <= now - aged_at < TICK_S:
@@ -105,7 +127,17 @@ class Writer:
                     first = await self._queue.get()
             except TimeoutError:
                 return
+        self._unshown = True
         await in_slices(partial(self._fold, first))
+
+    async def _gather(self, seconds: float) -> None:
+        """A burst of changes becomes one view, unless somebody waits for it."""
+        self._hurried.clear()
+        if self._wait_for_view or self._wait_for_next:
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._hurried.wait()
 
     async def _publish(self) -> None:
         sources = self._publisher.sources
@@ -113,14 +145,23 @@ class Writer:
         before = self._publisher.view
         view = self._inventory.view(before, synced=True, served=served)
         if view is None:
+            self._shown()
             return
         changed = self._inventory.settle()
         self._publisher.publish(view, changed)
+        self._shown()
         for follow in self._on_view:
             try:
                 await in_slices(partial(follow, before, view, changed))
             except Exception:
                 _LOG.exception("a view cannot be followed")
+
+    def _shown(self) -> None:
+        self._unshown = False
+        waited, self._wait_for_view = self._wait_for_view, []
+        for shown in waited:
+            if not shown.done():  # who waited may have given up
+                shown.set_result(None)
 
     def _fold(self, changes: list[Change]) -> None:
         """These and those that wait after them, as one piece of work: many short ones in a row
@@ -128,6 +169,8 @@ class Writer:
         self._apply_each(changes)
         while not self._queue.empty():
             self._apply_each(self._queue.get_nowait())
+        self._wait_for_view += self._wait_for_next
+        self._wait_for_next = []
 
     def _apply_each(self, changes: list[Change]) -> None:
         for change in changes:

@@ -6,11 +6,10 @@ ten times what the wire structs cost. Knows nothing of kinds, caches or leases.
 
 import asyncio
 import re
-import socket
 import ssl
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -22,6 +21,7 @@ from kubernetes.aio.config import ConfigException
 from fettle.errors import ClusterError, FettleError, Silent, Unauthorized, Unreachable
 from fettle.kube.connecting import Connection, connect
 from fettle.kube.refusals import read_status, refusal
+from fettle.kube.streaming import Streams
 
 log = structlog.get_logger(__name__)
 
@@ -32,8 +32,6 @@ _HEADERS_S = 30.0
 _RENEW_AT_MOST_EVERY_S = 10.0
 _EARLY_S = 5.0
 """How long before their end credentials are renewed."""
-_A_LOT = 64 * 1024
-"""Bytes that are read at once however soon after others they come."""
 _BROKEN = (aiohttp.ClientError, TimeoutError, OSError, ssl.SSLError)
 
 
@@ -56,13 +54,14 @@ class Session:
     """Paths are URL paths below the server's, such as `/api/v1/nodes`; answers are the raw body.
 
     `namespace` is that of our service account, else that of the kubeconfig's context, else
-    `fettle-system`; `server` is the API server's URL.
+    `fettle-system`; `server` is the API server's URL; `streams` are those that are open.
     """
 
     def __init__(
         self, connection: Connection, reconnect: Callable[[], Awaitable[Connection]]
     ) -> None:
         self.namespace = connection.namespace
+        self.streams = Streams()
         self._client = connection.client
         self._authority = connection.authority
         self._expires_at = connection.expires_at
@@ -124,16 +123,11 @@ class Session:
         )
         async with self._in_time(_HEADERS_S):
             response = await self._answer(call, limits)
-        with _left(response):
-            chunks = response.content.iter_any()
+        with _left(response), self.streams.opened(response) as stream:
             yield b""
-            while chunk := await self._next(chunks, silence_s):
-                if len(chunk) >= _A_LOT or not (pause_s := gather_s()):
+            async with aclosing(stream.chunks(gather_s)) as chunks:
+                while chunk := await self._next(chunks, silence_s):
                     yield chunk
-                    continue
-                with _unread(response):
-                    yield chunk
-                    await asyncio.sleep(pause_s)
 
     async def close(self) -> None:
         if self._renewal is not None:
@@ -285,26 +279,6 @@ def _left(response: aiohttp.ClientResponse) -> Iterator[aiohttp.ClientResponse]:
         yield response
     finally:
         response.close() if not response.content.at_eof() else response.release()
-
-
-@contextmanager
-def _unread(response: aiohttp.ClientResponse) -> Iterator[None]:
-    """What comes meanwhile waits in the kernel, which wakes the loop only for a lot of it."""
-    connection = response.connection
-    transport = connection.transport if connection is not None else None
-    _wake_at(transport, _A_LOT)
-    try:
-        yield
-    finally:
-        _wake_at(transport, 1)
-
-
-def _wake_at(transport: asyncio.Transport | None, waiting: int) -> None:
-    """Where a system has no such option, more wake-ups are all that comes of it."""
-    if transport is not None and not transport.is_closing():
-        with suppress(OSError):
-            made = transport.get_extra_info("socket")
-            made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, waiting)
 
 
 def _seconds(retry_after: str) -> float:

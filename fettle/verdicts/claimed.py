@@ -17,7 +17,7 @@ from fettle.allocator.tolerating import tolerated
 from fettle.asks.allocated import ENDS_IN_AN_ERROR
 from fettle.asks.asks import Bound
 from fettle.asks.claims import ALL, Alternative, Claim
-from fettle.model import UNKNOWN_SCORE, DeviceId, Health, State
+from fettle.model import SOUND, UNKNOWN_SCORE, DeviceId, Health, State
 from fettle.verdicts import ranking
 from fettle.verdicts.acceptance import Acceptance
 from fettle.verdicts.parts import UNDECIDED_VALUE, Choice, Part, unfit_part
@@ -211,6 +211,29 @@ def _turned_down(
                 if choice.refusal(acceptance) or choice.met.unmet:
                     yield choice
                     break
+
+
+def is_delicate(
+    claims: Sequence[Claim], node: NodeView, acceptance: Acceptance
+) -> Generator[None, None, bool]:
+    """Whether some device here is not acceptable to some request, though it may not be among those
+    that the pod would get by this view: by a newer one, it may be."""
+    alternatives = {
+        (each.tolerations, each.admin_access): each
+        for claim in claims
+        for each in claim.alternatives()
+    }
+    demands = bool(acceptance.placement.requires)
+    for pool in node.pools:
+        for device in (*pool.devices, *pool.withheld):
+            if device.health is SOUND and not demands:
+                continue
+            for alternative in alternatives.values():
+                choice = _of_alternative("", device, alternative, acceptance)
+                if choice.refusal(acceptance) or choice.met.unmet:
+                    return True
+            yield
+    return False
 
 
 def _whichever(part: Part, turned_down: Sequence[Choice], acceptance: Acceptance) -> Part:

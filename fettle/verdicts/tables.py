@@ -71,9 +71,10 @@ class Table:
     """All verdicts on one ask, by node name, and what the hot path needs of them.
 
     `provisional` verdicts wait for a selector; on `unfit` nodes the scheduler's own checks refuse
-    the pod, so they are never `undecided`; `entries` are the elements of a HostPriorityList,
-    encoded. Nodes alike share the verdict of one of them, with the names of that one's devices.
-    `cut_short` are nodes left undecided by a search that was kept short; `given_up_until`, on the
+    the pod, so they are never `undecided`; `delicate` is a verdict's; `entries` are the elements of
+    a HostPriorityList, encoded. Nodes alike share the verdict of one of them, with the names of
+    that one's devices. `cut_short` are nodes left undecided by a search that was kept short;
+    `given_up_until`, on the
     selectors' clock, is when the first selector that verdicts do without is tried again.
     """
 
@@ -95,6 +96,7 @@ class Table:
         self._refusing: frozenset[str] | None = None
         self.undecided: set[str] = set()
         self.unfit: set[str] = set()
+        self.delicate: set[str] = set()
         self.cut_short: set[str] = set()
         self.given_up_until = inf
         self.entries: dict[str, bytes] = {}
@@ -119,8 +121,8 @@ class Table:
         self._refusing = None
 
     def _sets(self) -> tuple[set[str], ...]:
-        kinds = self.provisional, self.refused, self.undecided, self.unfit, self.cut_short
-        return kinds + self._scored
+        kinds = self.provisional, self.refused, self.undecided, self.unfit
+        return (*kinds, self.delicate, self.cut_short, *self._scored)
 
     @property
     def size(self) -> int:
@@ -210,6 +212,7 @@ class Table:
             (self.refused, not verdict.fits),
             (self.undecided, bool(verdict.undecided) and not verdict.unfit),
             (self.unfit, bool(verdict.unfit)),
+            (self.delicate, verdict.delicate),
             (self.provisional, match.missing),
             (self.cut_short, _is_cut_short(verdict, budget)),
         ):

@@ -15,7 +15,7 @@ from fettle.asks.extended import in_order
 from fettle.policy import Aggregate
 from fettle.verdicts import ranking, unrelated
 from fettle.verdicts.acceptance import Acceptance
-from fettle.verdicts.claimed import Allocator, bound_part, claims_part
+from fettle.verdicts.claimed import Allocator, bound_part, claims_part, is_delicate
 from fettle.verdicts.parts import Choice, Part, node_part, open_part, unfit_part, units_part
 from fettle.view import NodeView
 
@@ -29,7 +29,7 @@ class Verdict(msgspec.Struct, frozen=True, gc=False):
     `undecided` are the reasons why a part could not be judged; that part was allowed. `unfit` are
     those for which the scheduler itself does not place the pod here; they are not Fettle's
     refusals, so such a node `fits` as far as Fettle is asked. `notes` say what else there is to
-    know.
+    know. `delicate`: it is not refused, and has devices that would be, had they been free.
     """
 
     fits: bool
@@ -41,6 +41,7 @@ class Verdict(msgspec.Struct, frozen=True, gc=False):
     overruled: tuple[str, ...] = ()
     devices: tuple[Choice, ...] = ()
     notes: tuple[str, ...] = ()
+    delicate: bool = False
 
 
 def judge(
@@ -86,9 +87,11 @@ def judging(
     claims = ask.claims
     if backing:
         claims = (*claims, Claim(EXTENDED_RESOURCES, in_order(backing)))
+    delicate = False
     if claims:
         part = yield from claims_part(claims, node, acceptance, allocator, ask.takers)
         parts.append(part)
+        delicate = yield from is_delicate(claims, node, acceptance)
     parts += [open_part(why, node) for why in ask.unsettled]
     if node.quarantined:
         for part in parts:  # what cannot be read may be what is lacking
@@ -96,10 +99,12 @@ def judging(
             part.unfit = []
         parts.insert(0, Part(undecided=[*node.quarantined]))
     parts += [unfit_part(why, node) for why in ask.barred]
-    return _combine(parts, node, acceptance)
+    return _combine(parts, node, acceptance, delicate=delicate)
 
 
-def _combine(parts: Sequence[Part], node: NodeView, acceptance: Acceptance) -> Verdict:
+def _combine(
+    parts: Sequence[Part], node: NodeView, acceptance: Acceptance, *, delicate: bool
+) -> Verdict:
     placement = acceptance.placement
     values = [p.value for p in parts if p.value is not None] or [node.health.score]
     value = min(values) if placement.aggregate is Aggregate.MIN else sum(values) / len(values)
@@ -130,4 +135,5 @@ def _combine(parts: Sequence[Part], node: NodeView, acceptance: Acceptance) -> V
         overruled=tuple(overruled),
         devices=devices,
         notes=tuple(note for p in parts for note in p.notes),
+        delicate=delicate and not refusals,
     )

@@ -4,14 +4,48 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from extender import lagging
+from fettle.view import DeviceView, NodeView
+from fettle.wire import resource
+from fettle.wire.meta import ObjectMeta
 from tests.extender.conftest import Extender
 from tests.fettle import building as b
 
 POD = b.gpu_pod()
 DEAD = b.node("n", gpus=8, own=b.health(0.1))
+CLAIM = {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "any"}}]}}
+CLAIMING = {
+    "metadata": {"name": "p", "namespace": "default", "uid": "1"},
+    "spec": {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "t"}]},
+}
+CLAIMS: dict[str, Any] = {
+    "classes": {"any": resource.DeviceClass(metadata=ObjectMeta(name="any"))},
+    "templates": {
+        "default/t": b.template(
+            {"metadata": {"name": "t", "namespace": "default"}, "spec": {"spec": CLAIM}}
+        )
+    },
+}
+
+
+def device_node(*devices: DeviceView) -> NodeView:
+    return b.node("n", pools=(b.looked_at(b.pool(*devices)),))
+
+
+class Cluster:
+    """Something has come from it; `show` puts it into a view."""
+
+    def __init__(self, show: Callable[[], None]) -> None:
+        self.behind = True
+        self._show = show
+
+    async def catch_up(self) -> None:
+        await asyncio.sleep(0)
+        self._show()
+        self.behind = False
 
 
 @pytest.fixture
@@ -91,3 +125,70 @@ async def test_after_a_wait_in_vain_the_node_is_allowed_and_the_next_time_at_onc
     monkeypatch.setattr(lagging, "WAIT_S", 60.0)
     async with asyncio.timeout(20):
         assert (await extender.filter(POD, "n"))["NodeNames"] == ["n"]
+
+
+async def test_where_a_bad_device_is_in_use_all_that_has_come_is_looked_at_first(
+    extender: Extender,
+) -> None:
+    """It is the first by order, and may have come free."""
+    sound = b.device("1")
+    extender.show(device_node(b.device("0", 0.1, allocated=True), sound), **CLAIMS)
+    freed = device_node(b.device("0", 0.1), sound)
+    extender.verbs.latest = Cluster(lambda: extender.show(freed, **CLAIMS))
+    reply = await extender.filter(CLAIMING, "n")
+    assert list(reply["FailedAndUnresolvableNodes"]) == ["n"]
+    assert extender.count("fettle_extender_waits_total", result="caught_up") == 0
+
+
+async def test_where_all_devices_are_sound_whatever_has_come_can_wait(extender: Extender) -> None:
+    extender.show(device_node(b.device("0", allocated=True), b.device("1")), **CLAIMS)
+    extender.verbs.latest = cluster = Cluster(extender.show)
+    assert (await extender.filter(CLAIMING, "n"))["NodeNames"] == ["n"]
+    assert cluster.behind
+
+
+@pytest.mark.usefixtures("patient")
+async def test_what_explains_the_question_may_have_come_already(extender: Extender) -> None:
+    extender.show(device_node(b.device("0", 0.1, allocated=True)), **CLAIMS)
+    freed = device_node(b.device("0", 0.1))
+    extender.verbs.latest = Cluster(lambda: extender.show(freed, **CLAIMS))
+    async with asyncio.timeout(20):
+        reply = await extender.filter(CLAIMING, "n")
+    assert list(reply["FailedAndUnresolvableNodes"]) == ["n"]
+    assert extender.count("fettle_extender_waits_total", result="caught_up") == 0
+
+
+@pytest.mark.usefixtures("patient")
+async def test_a_device_on_which_nothing_can_be_decided_is_not_waited_for(
+    extender: Extender,
+) -> None:
+    extender.show(device_node(b.device("0", unclear="a field of the future")), **CLAIMS)
+    async with asyncio.timeout(20):
+        assert (await extender.filter(CLAIMING, "n"))["NodeNames"] == ["n"]
+    assert extender.count("fettle_extender_nodes_total", result="undecided") == 1
+
+
+@pytest.mark.usefixtures("patient")
+async def test_a_pool_that_contradicts_itself_may_be_whole_in_a_moment(extender: Extender) -> None:
+    torn = msgspec.structs.replace(b.pool(b.device("0", 0.1)), unclear="its slices disagree")
+    extender.show(b.node("n", pools=(torn,)), **CLAIMS)
+    asking = asyncio.create_task(extender.filter(CLAIMING, "n"))
+    await asyncio.sleep(0.1)
+    assert not asking.done()
+    extender.show(device_node(b.device("0", 0.1)), **CLAIMS)
+    async with asyncio.timeout(20):
+        assert (await asking)["NodeNames"] == []
+
+
+@pytest.mark.usefixtures("hasty")
+async def test_waits_in_vain_of_one_namespace_cost_others_little(
+    extender: Extender, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lagging, "REST_OF_ALL_S", 0.0)
+    extender.show(b.node("n"))
+    other = b.gpu_pod(2)
+    other["metadata"]["namespace"] = "other"
+    waits = [POD, b.gpu_pod(2), other]
+    for expected, pod in zip((1, 1, 2), waits, strict=True):
+        assert (await extender.filter(pod, "n"))["NodeNames"] == ["n"]
+        assert extender.count("fettle_extender_waits_total", result="in_vain") == expected

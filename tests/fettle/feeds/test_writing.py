@@ -105,6 +105,48 @@ async def test_a_kind_that_is_not_served_counts_as_synced_and_empty(house: House
     assert view.served["ResourceSlice"] is False
 
 
+async def test_who_waits_for_what_was_sent_has_it_in_a_view_and_no_burst_is_waited_for(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await house.sync()
+    monkeypatch.setattr(writing, "PUBLISH_EVERY_S", 600.0)
+    monkeypatch.setattr(slicing, "SLICE_S", 0.0)  # others have their turn after each change
+
+    async def send_and_wait(number: int) -> None:
+        await asyncio.sleep(number % 7 / 1000)
+        await house.send(*(node(f"{number}-{i}") for i in range(3)))
+        await house.writer.catch_up()
+        assert f"{number}-2" in house.publisher.view.nodes
+
+    async with asyncio.timeout(20):
+        await asyncio.gather(*map(send_and_wait, range(100)))
+    assert not house.writer.behind
+
+
+async def test_what_changes_nothing_is_not_waited_for_either(house: House) -> None:
+    await house.sync(node("a"))
+    before = house.publisher.view
+    await house.send(node("a"))
+    was_behind = house.writer.behind
+    async with asyncio.timeout(20):
+        await house.writer.catch_up()
+        await house.writer.catch_up()
+    assert (was_behind, house.writer.behind) == (True, False)
+    assert house.publisher.view is before
+
+
+async def test_who_gives_up_waiting_leaves_the_others_alone(house: House) -> None:
+    await house.sync()
+    await house.send(node("a"))
+    given_up = asyncio.create_task(house.writer.catch_up())
+    waiting = asyncio.create_task(house.writer.catch_up())
+    await asyncio.sleep(0)
+    given_up.cancel()
+    async with asyncio.timeout(20):
+        await waiting
+    assert "a" in house.publisher.view.nodes
+
+
 async def test_a_burst_of_changes_becomes_few_views_and_loses_none(house: House) -> None:
     await house.sync()
     for i in range(500):
