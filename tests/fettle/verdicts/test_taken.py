@@ -41,6 +41,10 @@ def test_a_node_with_fewer_free_units_than_a_pod_needs_says_so() -> None:
     assert told(NODE, 1, on("n1", 8)) == [f"{R}: 8 of 8 are taken by pods, 1 requested, {REFUSED}"]
 
 
+def test_a_pod_that_needs_all_units_of_a_node_lacks_any_that_is_taken() -> None:
+    assert told(NODE, 8, on("n1")) == [f"{R}: 1 of 8 are taken by pods, 8 requested, {REFUSED}"]
+
+
 def test_pods_elsewhere_or_finished_or_waiting_take_nothing() -> None:
     assert told(NODE, 1, on("n2", 8), on("n1", 8, phase="Succeeded"), on("", 8)) == []
     assert told(NODE, 1, on("n1", 8, phase="Failed")) == []
