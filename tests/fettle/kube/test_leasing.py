@@ -174,6 +174,19 @@ async def test_a_leader_that_cannot_renew_stops_working_and_leads_again_later(
     await one.end()
 
 
+@pytest.mark.parametrize("renewals", [0, 2])
+async def test_a_leader_that_cannot_renew_stops_before_another_may_take_over(
+    renewals: int, api: FakeApi, session: Session
+) -> None:
+    one = Worker(session, "one", duration_s=4.0)
+    await one.leads()
+    await seen(lambda: api.verbs("leases").count("update") >= renewals)
+    api.answers_nothing = True
+    async with asyncio.timeout(spec(api)["leaseDurationSeconds"]):
+        await one.stopped.wait()
+    await one.end()
+
+
 async def test_a_leader_that_another_replaced_stops_working(api: FakeApi, session: Session) -> None:
     one = Worker(session, "one")
     await one.leads()
