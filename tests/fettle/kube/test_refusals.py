@@ -116,6 +116,12 @@ def test_a_refusal_that_is_not_rbacs_keeps_its_reason() -> None:
     assert said == f"{SERVER} forbids: exceeded quota: pods"
 
 
+@pytest.mark.parametrize("message", ["", " \n"])
+def test_a_refusal_without_a_word_is_told_by_its_status(message: str) -> None:
+    said = str(error(503, message=message))
+    assert said == f"{SERVER} returned 503 for GET /api/v1/nodes: status 503"
+
+
 ANY = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),

@@ -174,6 +174,7 @@ TRUE = [
     "url('etcd://a:1,b:2/').getPort() == '2' && url('etcd://a:1,b:2/').getHostname() == 'a:1,b'",
     "isURL('bus://00:1f:3') && isURL('//a:b') && !isURL('bus://00:1f') && !isURL('http://a:1:2')",
     "url('https://h/a?x=1&x=2').getQuery() == {'x': ['1', '2']}",
+    "url('/a?') != url('/a') && url('/a?') == url('/a?') && url('/a?x') != url('/a?')",
     "url('/a b').getEscapedPath() == '/a%20b'",
     "isURL('/a') && isURL('mailto:a') && !isURL('a/b')",
     "!isURL('http://h:x/') && url('http://[::1]/').getHostname() == '::1'",
