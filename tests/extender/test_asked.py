@@ -1,7 +1,9 @@
 """How an operator sees whether schedulers ask Fettle, and what they ask for in vain."""
 
+import pytest
 from structlog.testing import capture_logs
 
+from extender import verbs
 from extender.asked import MOST
 from tests.extender.conftest import Extender
 from tests.fettle import building as b
@@ -73,3 +75,13 @@ async def test_a_scheduler_that_asks_and_is_not_named_is_logged_once(extender: E
     (log,) = logs
     assert (log["log_level"], log["scheduler"]) == ("warning", "second")
     assert "scheduler.names" in log["event"]
+
+
+async def test_the_pods_last_asked_about_are_remembered_and_no_more(
+    extender: Extender, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verbs, "REMEMBERED_PODS", 2)
+    extender.show(b.node("n1"))
+    for name in ("p", "q", "p", "r"):
+        await extender.filter(b.gpu_pod(name=name), "n1")
+    assert list(extender.verbs.recent) == ["default/p", "default/r"]
