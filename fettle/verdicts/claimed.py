@@ -3,7 +3,6 @@ worth. Pure; `allocator` knows which, `acceptance` knows whether a policy takes 
 """
 
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence
-from functools import partial
 
 import msgspec
 
@@ -369,17 +368,8 @@ def _judged(
             part.refusals.append(f"{told}, which is {why}")
             part.held = part.held or choice.health.held
             refused.add(choice.device.driver)
-    healths = [choice.health for choice in _counting(devices)]
-    if not healths:
-        return part
-    together = partial(ranking.taken, aggregate=acceptance.placement.aggregate)
-    part.value = together([health.score for health in healths])
-    worth = together([acceptance.counted(health) for health in healths])
+    if scores := [choice.health.score for choice in _counting(devices)]:
+        part.value = ranking.taken(scores, acceptance.placement.aggregate)
     if refused:
         part.keys = frozenset(refused)
-    elif worth < acceptance.placement.min_score:
-        part.refusals.append(
-            f"the devices are worth {worth:.2f} together, "
-            f"less than {acceptance.placement.min_score:g}"
-        )
     return part

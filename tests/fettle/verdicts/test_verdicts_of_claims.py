@@ -74,6 +74,15 @@ def test_inference_takes_the_mean_of_the_devices_it_would_get() -> None:
     assert answer.value == pytest.approx(0.75)
 
 
+@pytest.mark.parametrize("count", [1, 2, 3, 6])
+def test_devices_that_just_suffice_suffice_together(count: int) -> None:
+    """Three times 0.7, divided by three, is a hair less than 0.7."""
+    placement = msgspec.structs.replace(INFERENCE.placement, min_score=0.7)
+    policy = msgspec.structs.replace(INFERENCE, placement=placement)
+    node = b.node(pools=(b.pool(*(b.device(name, 0.7) for name in "abcdef")),))
+    assert verdict(request(policy, count), node).refusals == ()
+
+
 def test_two_requests_never_share_a_device() -> None:
     node = b.node(pools=(b.pool(b.device("a"), b.device("b")),))
     answer = verdict(Ask(TRAINING, claims=(Claim("c", (wanted("x"), wanted("y"))),)), node)
