@@ -16,6 +16,7 @@ from tests.fettle.allocator.cases import (
     device,
     everything,
     request,
+    selecting,
     slice_,
 )
 
@@ -78,6 +79,18 @@ def test_distinct_devices_of_one_request_were_compared_with_the_last_one_only() 
     asked = case([claim(request(count=3), constraints=(constraint,))], [slice_(*devices)])
     assert given(asked, CURRENT) == "none"
     assert given(asked, OLD) == "a b c"
+
+
+def test_a_long_search_is_not_given_up_for_values_that_an_old_allocator_forgets() -> None:
+    ones = [device(f"d{i:02}", {"x": 1}) for i in range(40)]
+    late = {"late": True}
+    devices = [*ones, device("e", {"x": 2}), device("f", {"x": 1, **late}), device("g", late)]
+    constraint = {"requests": ["three"], "distinctAttribute": f"{DRIVER}/x"}
+    one = request("one", selectors=selecting(f'"late" in device.attributes["{DRIVER}"]'))
+    three = request("three", count=3)
+    asked = case([claim(one, three, constraints=(constraint,))], [slice_(*devices)])
+    assert given(asked, CURRENT) == "none"
+    assert given(asked, OLD) == "g d00 e f"
 
 
 def test_a_share_without_capacity_was_paid_for_twice() -> None:
