@@ -167,6 +167,11 @@ async def test_an_object_of_another_kind_is_told_and_the_rest_of_its_file_served
         assert "this is not a Kubernetes object but 'text'" in problem
         assert "DeviceClass is read as resource.k8s.io/v1" in problem
         assert problem.endswith("and 1 more like these")
+        write(tmp_path / "a.yaml", secret, node("a"), "text", old)
+        async with asyncio.timeout(PATIENCE_S):
+            while "more" in feed.problems["a.yaml"]:
+                await asyncio.sleep(0.01)
+        assert "DeviceClass is read as resource.k8s.io/v1" in feed.problems["a.yaml"]
 
 
 async def test_an_object_of_another_version_is_bad_until_it_is_of_ours(tmp_path: Path) -> None:

@@ -42,6 +42,25 @@ def test_what_changes_nothing_makes_no_view(fleet: Fleet) -> None:
     assert fleet.look() is before
 
 
+@pytest.mark.parametrize(
+    ("kind", "raw"),
+    [
+        (kinds.CLASS, {"spec": {}}),
+        (kinds.CLAIM, {"spec": {}}),
+        (kinds.TEMPLATE, {"spec": {"spec": {}}}),
+        (kinds.POLICY, {"spec": {"placement": {"minScore": 0.5}}}),
+        (kinds.NAMESPACE, {}),
+        (kinds.POD, {"spec": b.gpu_pod()["spec"]}),
+    ],
+    ids=lambda part: getattr(part, "name", ""),
+)
+def test_what_a_new_list_repeats_makes_no_view(fleet: Fleet, kind: Kind, raw: Any) -> None:
+    for version in ("1", "2"):
+        before = fleet.view
+        fleet.put(kind, {"metadata": {"name": "x", "resourceVersion": version}, **raw})
+        assert (fleet.look() is before) is (version == "2")
+
+
 def test_the_garbage_collector_walks_no_device() -> None:
     """A collection holds everybody up (decision 0015)."""
     fleet, nodes, devices = Fleet(), 10, 100
