@@ -99,6 +99,15 @@ def test_an_unreadable_id_falls_back_to_the_claims_only_device() -> None:
     assert says_nothing(pod(resources=resources, spec=named))
 
 
+@pytest.mark.parametrize("health_", ["Unhealthy", "Unknown"])
+def test_what_the_kubelet_says_of_a_running_pod_is_of_now(health_: str) -> None:
+    """And not of when the pod became ready."""
+    ready = {"conditions": [condition("Ready", "True", at=NOW - 1800)]}
+    resources = [health("nvidia.com/gpu", UUID, health_)]
+    (evidence,) = said(pod(resources=resources, created_at=NOW - 3600, status=ready)).evidence
+    assert evidence.observed_at == NOW
+
+
 def test_a_pod_that_has_ended_leaves_its_last_word_to_fade() -> None:
     resources = [health("nvidia.com/gpu", UUID, "Unhealthy", "XID 48")]
     (evidence,) = said(pod(resources=resources, phase="Failed")).evidence

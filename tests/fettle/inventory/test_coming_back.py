@@ -171,6 +171,18 @@ def test_a_node_that_is_another_under_the_same_name_was_deleted_in_between(fleet
     assert units(view)["GPU-1"].state is State.UNHEALTHY
 
 
+@pytest.mark.parametrize("uids", [("", "one"), ("one", "")])
+def test_a_node_that_is_read_with_a_uid_and_without_one_is_the_same(
+    fleet: Fleet, uids: tuple[str, str]
+) -> None:
+    """Of one that cannot be read, only the name may be known."""
+    fleet.put(kinds.NODE, {**ill(), "metadata": {"name": "n", "uid": uids[0]}})
+    fleet.look()
+    for uid in uids:
+        fleet.put(kinds.NODE, {**node(), "metadata": {"name": "n", "uid": uid}})
+        assert fleet.look().nodes["n"].health.score < 1.0, "a fault that is over leaves a trace"
+
+
 def test_a_pod_that_ends_while_its_node_is_gone_haunts_no_other(fleet: Fleet) -> None:
     fleet.put(kinds.NODE, node())
     for raw in (unit_said_ill(), refused()):
