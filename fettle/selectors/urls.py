@@ -70,6 +70,7 @@ def require(text: str) -> None:
 
 
 def _parsed(text: str, *, request: bool) -> Url:
+    """As Go has it for a request, or for any other use of what may be one."""
     if text == "*":
         return Url(path="*")
     if text.startswith(":"):
@@ -81,10 +82,7 @@ def _parsed(text: str, *, request: bool) -> Url:
     if not rest.startswith("/"):
         if scheme:
             return Url(scheme, opaque=rest, query=query, bare_query=bare)
-        if request:
-            raise Worded("invalid URI for request")
-        if ":" in rest.partition("/")[0]:
-            raise Worded("first path segment in URL cannot contain colon")
+        raise Worded("invalid URI for request")
     user = host = ""
     if rest.startswith("//") and (scheme or (not request and not rest.startswith("///"))):
         authority, slash, path = rest[2:].partition("/")
