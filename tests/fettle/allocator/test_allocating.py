@@ -250,6 +250,15 @@ def test_amounts_that_no_device_can_have_are_errors() -> None:
     assert given(too_much, [slice_(shared(value="8", requestPolicy=stepped))]) == "error"
 
 
+@pytest.mark.parametrize(("step", "outcome"), [("1", "none"), ("2", "error")])
+def test_the_largest_amount_there_is_is_no_error_unless_it_is_rounded_up(
+    step: str, outcome: str
+) -> None:
+    stepped = {"default": "0", "validRange": {"min": "0", "step": step}}
+    largest = [claim(memory(str(2**63 - 1)))]
+    assert given(largest, [slice_(shared(value="8", requestPolicy=stepped))]) == outcome
+
+
 @pytest.mark.parametrize("range_", [{"min": "-5", "step": "1"}, {"min": "1", "step": "0"}], ids=str)
 def test_a_policy_that_no_arithmetic_fits_is_undecided(range_: Raw) -> None:
     odd = shared(value="8", requestPolicy={"default": "1", "validRange": range_})

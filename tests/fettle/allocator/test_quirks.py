@@ -111,6 +111,18 @@ def test_all_left_out_devices_with_too_little_capacity_left() -> None:
     assert given(asked, OLD) == "b"
 
 
+STEPS: Raw = {"requestPolicy": {"default": "1", "validRange": {"min": "0", "step": "1"}}}
+
+
+@pytest.mark.parametrize(("amount", "more"), [("-1", {}), ("10000000000000000000", STEPS)])
+def test_amounts_that_were_not_checked_are_undecided(amount: str, more: Raw) -> None:
+    memory = {"memory": {"value": "8", **more}}
+    shared = device("a", allowMultipleAllocations=True, capacity=memory)
+    asked = case([claim(request(capacity={"requests": {"memory": amount}}))], [slice_(shared)])
+    assert given(asked, CURRENT) == "error"
+    assert given(asked, OLD) == "undecided"
+
+
 @pytest.mark.parametrize("version", ["v1.37.1", "v1.38.0-alpha.1", "v2.0.0", "unheard of", ""])
 def test_newer_and_unknown_versions_are_without_defects(version: str) -> None:
     assert of_version(version) == CURRENT

@@ -162,6 +162,8 @@ def test_before_1_36_all_devices_as_a_later_alternative_went_astray(version: str
     first = case([claim(first_available(all=every, two=several(2)))], [slice_(device("a"))])
     assert [given(later, v) for v in (version, "v1.36.0")] == ["undecided", "a"]
     assert [given(first, v) for v in (version, "v1.36.0")] == ["a", "a"]
+    counted = case([claim(first_available(two=several(2), one=several(1)))], [slice_(device("a"))])
+    assert [given(counted, v) for v in (version, "v1.36.0")] == ["a", "a"]
 
 
 # -- pools of 1.34
