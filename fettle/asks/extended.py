@@ -137,7 +137,7 @@ def backing(
         wanted[extra[0]] = extra[1]
     return tuple(
         claims.counted(_request_name(i, containers[i], name), device_class, n)
-        for i, n in sorted(wanted.items())
+        for i, n in wanted.items()
     )
 
 
