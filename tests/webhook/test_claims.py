@@ -33,11 +33,12 @@ def exactly(name: str = "gpu", **more: Any) -> Object:
     return {"name": name, "exactly": option}
 
 
-def either(*names: str, **more: Any) -> Object:
-    options = [
-        {"name": name, "deviceClassName": name, "allocationMode": "ExactCount", "count": 1, **more}
+def either(*names: str, last: Object | None = None) -> Object:
+    options: list[Object] = [
+        {"name": name, "deviceClassName": name, "allocationMode": "ExactCount", "count": 1}
         for name in names
     ]
+    options[-1] |= last or {}
     return {"name": "gpu", "firstAvailable": options}
 
 
@@ -272,6 +273,7 @@ OTHERS = [{"requests": ["gpu/other"]}]
         (spec(either("a", "b"), constraints=[{"requests": ["gpu/a"]}]), "devices.constraints[0]"),
         (spec(either("a" * 60)), "no name"),
         (spec(either("a", "a-degraded")), "no name"),
+        (spec(either("a", "b", last={"tolerations": [{"key": str(n)} for n in range(16)]})), "16"),
     ],
 )
 async def test_where_there_must_be_no_fallback_a_warning_says_why(spec_: Object, says: str) -> None:

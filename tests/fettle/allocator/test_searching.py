@@ -1,12 +1,13 @@
 """The search, held against one written down as plainly as can be."""
 
 from collections.abc import Iterator, Sequence
-from itertools import combinations
+from itertools import combinations, count
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fettle.allocator import Found, allocate
+from fettle.allocator import Budget, Found, allocate
 from fettle.asks.claims import Alternative, Claim, Request
 from fettle.selectors.outcomes import MATCH, NO_MATCH, Outcome
 from fettle.view import DeviceView
@@ -67,6 +68,19 @@ def test_when_nothing_fits_it_says_so() -> None:
 
 def test_devices_in_use_are_passed_over() -> None:
     assert taken(("abc", 2), busy="a") == "bc"
+
+
+@pytest.mark.parametrize(("seconds", "found"), [(1.0, Found.UNDECIDED), (1e9, Found.NONE)])
+def test_a_search_that_takes_longer_than_it_may_is_undecided(seconds: float, found: Found) -> None:
+    clock = count(0.0, 0.1)
+    said = allocate(
+        [claim([(NAMES, 3), (NAMES, 3), (NAMES, 1)])],
+        (b.pool(*map(b.device, NAMES)),),
+        by_letter,
+        budget=Budget(steps=10**9, seconds=seconds, prune_after=None),
+        clock=lambda: next(clock),
+    )
+    assert (said.found, said.bounded) == (found, found is Found.UNDECIDED)
 
 
 WANTED = st.lists(
