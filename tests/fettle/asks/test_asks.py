@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fettle.asks import asks, extended
+from fettle.asks import asks, claims, extended
 from fettle.policy import BUILT_IN
 from fettle.settings import Settings
 from fettle.wire import core, resource
@@ -322,3 +322,9 @@ def test_entries_of_one_template_are_two_claims() -> None:
     assert ask is not None
     assert [claim.name for claim in ask.claims] == ["gpu", "again"]
     assert ask.barred == ()
+
+
+def test_a_request_of_a_form_that_is_not_known_is_unclear() -> None:
+    claim = b.claim({"metadata": {"name": "c"}, "spec": {"devices": {"requests": [{"name": "r"}]}}})
+    (alternative,) = claims.claim("c", claim.spec, CLASSES).alternatives()
+    assert alternative.unclear == "a request of unknown form"

@@ -81,6 +81,7 @@ TRUE = [
     "'tacocat'.charAt(3) == 'o' && 'abc'.charAt(3) == '' && 'héllo'.size() == 5",
     "'abcabc'.indexOf('c') == 2 && 'abcabc'.indexOf('c', 3) == 5 && 'abc'.indexOf('', 9) == 3",
     "'abcabc'.lastIndexOf('a') == 3",
+    "'abcabc'.lastIndexOf('abc', 0) == 0 && 'abcabc'.lastIndexOf('b', 0) == -1",
     "'abcabc'.lastIndexOf('a', 2) == 0 && ''.lastIndexOf('a') == -1",
     "'ABC'.lowerAscii() == 'abc' && 'aé'.upperAscii() == 'Aé' && ' \\t\\u00a0a '.trim() == 'a'",
     "'aaa'.replace('a', 'b') == 'bbb' && 'aaa'.replace('a', 'b', 2) == 'bba'",

@@ -4,12 +4,14 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
+from fettle.policy import BUILT_IN, Placement, Requirement
 from fettle.selectors.engine import SelectorEngine
 from fettle.selectors.outcomes import Kind, Outcome
 from fettle.selectors.processes import COMMAND
@@ -27,13 +29,15 @@ MODEL = f'device.attributes["{b.DRIVER}"].model == "H100"'
 
 class Watched(SelectorEngine):
     """Notes the devices that it is asked about, how long it was left in peace before each call
-    about any, and whether the last one left nothing over. `clock` is for upper bounds of pauses."""
+    about any, whether the last one left nothing over, and whether it was told what stands. `clock`
+    is for upper bounds of pauses."""
 
     asked: list[str]
     calls = 0
     pauses_s: list[float]
     own_pauses_s: list[float]
     complete = False
+    stood = False
     clock: Callable[[], float] = time.monotonic
     _done_at = 0.0
     _own_done_at = 0.0
@@ -55,6 +59,10 @@ class Watched(SelectorEngine):
             self.own_pauses_s.append(own_pause_s)
         return self.complete
 
+    def stand(self, expressions: Collection[str]) -> None:
+        super().stand(expressions)
+        self.stood = True
+
 
 @pytest.fixture
 async def engine() -> AsyncIterator[Watched]:
@@ -64,8 +72,8 @@ async def engine() -> AsyncIterator[Watched]:
     await engine.close()
 
 
-def watched(command: Sequence[str]) -> Watched:
-    engine = Watched(command=command)
+def watched(command: Sequence[str], **bounds: Any) -> Watched:
+    engine = Watched(command=command, **bounds)
     engine.asked, engine.pauses_s, engine.own_pauses_s = [], [], []
     return engine
 
@@ -119,6 +127,30 @@ async def test_what_claims_take_is_not_evaluated_again_and_what_slices_change_is
     assert await asked_after(5) == []
     assert await asked_after(6, node("A100")) == ["gpu-0"]
     work.cancel()
+
+
+async def test_what_administrators_wrote_stays_known_whatever_else_is_asked() -> None:
+    engine = watched(COMMAND, expressions=4)
+    await engine.start()
+    publisher = Publisher()
+    required = 'device.driver != "old"'
+    placement = Placement(requires=(Requirement(expression=required),))
+    view = b.view(
+        node("H100"),
+        classes={"gpu": b.device_class("gpu", MODEL)},
+        policies={"own": msgspec.structs.replace(BUILT_IN["inference"], placement=placement)},
+    )
+    publisher.publish(view, frozenset(view.nodes))
+    work = asyncio.ensure_future(Answers(publisher, engine, Settings()).keep_ready())
+    device = b.device("gpu-0", attributes={"model": DeviceAttribute(string="H100")}).device
+    async with asyncio.timeout(20):
+        while not engine.stood:
+            await asyncio.sleep(0.005)
+    await engine.evaluate([f"{i} == {i}" for i in range(10)], [(b.DRIVER, device)])
+    known = [engine.outcome(e, b.DRIVER, device) for e in (MODEL, required)]
+    assert known == [Outcome(Kind.MATCH)] * 2
+    work.cancel()
+    await engine.close()
 
 
 async def test_pools_alike_are_looked_at_once_and_all_is_known_of_each(engine: Watched) -> None:
