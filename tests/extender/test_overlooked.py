@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from extender.asked import MOST
 from extender.overlooked import LATELY_S, Overlooked
 from fettle.asks.extended import MARKER
 from fettle.wire import core
@@ -80,6 +81,14 @@ def test_a_resource_that_is_never_asked_about_is_told_with_a_pod_and_what_to_do(
     assert note.startswith("extender: ")
     for said in (MIG, "ml/mig-a", "managedResources", "kube-scheduler-config.yaml"):
         assert said in note
+
+
+def test_only_so_many_resources_are_told_of(cluster: Cluster) -> None:
+    cluster.asked("asked")
+    with capture_logs() as logs:
+        for number in range(MOST + 5):
+            cluster.placed(f"pod-{number}", by=f"example.com/gpu-{number}")
+    assert len(logs) == len(cluster.notes) == MOST
 
 
 def test_the_note_is_withdrawn_once_a_scheduler_asks(cluster: Cluster) -> None:
