@@ -277,6 +277,8 @@ async def test_what_an_author_changes_later_is_not_put_back() -> None:
     done = await updated(job(TRAINING, parallelism=8, completions=8, backoffLimit=3), old)
     assert done["spec"]["backoffLimit"] == 3
     assert done["spec"]["podFailurePolicy"] == old["spec"]["podFailurePolicy"]
+    again = await updated(job(TRAINING, parallelism=8, completions=8), done)
+    assert again["spec"]["backoffLimit"] == 6, "neither what was injected nor what replaced it"
 
 
 async def test_a_job_whose_spec_is_unchanged_is_not_touched() -> None:

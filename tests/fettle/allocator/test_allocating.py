@@ -207,6 +207,14 @@ def test_shares_of_a_device_add_up_to_its_capacity() -> None:
     assert given([claim(*requests)], [slice_(shared(value="7Gi"))]) == "none"
 
 
+def test_without_the_gate_a_device_that_could_be_shared_is_given_once() -> None:
+    gates = [g for g in case([], [])["features"] if g != "DRAConsumableCapacity"]
+    slices = [slice_(shared(value="8Gi"))]
+    for wants in ([claim(request("x"), request("y"))], [claim(request()), claim(request())]):
+        assert given(wants, slices, features=gates) == "none"
+        assert given(wants, slices) == "none", "all of it, where no request says how much"
+
+
 def test_shares_of_others_count() -> None:
     used = [{"id": ["gpu.example.com", "p", "a"], "capacity": {"memory": "6Gi"}}]
     slices = [slice_(shared(value="8Gi"))]
