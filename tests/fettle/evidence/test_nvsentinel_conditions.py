@@ -34,6 +34,12 @@ def test_an_sxid_is_not_taken_for_an_xid() -> None:
     assert (evidence.family, evidence.weight) == (Family.LINK, 0.75)
 
 
+def test_a_code_that_is_no_number_is_not_taken_for_an_xid() -> None:
+    message = f"ErrorCode:GSP_ERROR GPU_UUID:{UUID} x Recommended Action=NONE;"
+    evidence = only(report(condition("SysLogsXIDError", "True", "x", message)))
+    assert evidence.text == "SysLogsXIDError GSP_ERROR: x (recommended: NONE)"
+
+
 def test_families_of_one_device_in_one_condition_are_kept_apart() -> None:
     message = "".join(
         f"ErrorCode:{code} GPU_UUID:{UUID} x Recommended Action=NONE;" for code in (74, 145, 48)

@@ -211,6 +211,15 @@ def test_an_object_created_anew_under_its_name_is_another_one(fleet: Fleet, kind
     assert bases[1] > bases[0]
 
 
+def test_namespaces_show_their_labels_as_they_are_now(fleet: Fleet) -> None:
+    for labels in (None, {"fettle.dev/policy": "training"}, {"team": "a"}, None):
+        metadata = {"name": "team", **({"labels": labels} if labels else {})}
+        fleet.put(kinds.NAMESPACE, {"metadata": metadata})
+        assert fleet.look().namespaces == {"team": labels or {}}
+    fleet.inventory.remove(kinds.NAMESPACE, "team", fleet.now)
+    assert fleet.look().namespaces == {}
+
+
 def test_conditions_that_no_rule_names_are_there_for_as_long_as_a_node_has_them(
     fleet: Fleet,
 ) -> None:

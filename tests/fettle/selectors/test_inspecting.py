@@ -128,6 +128,8 @@ WELL_KNOWN = gpu(links={"int": 8}, tags={"strings": ["a", "b"]}, fw={"version": 
         (f'{C}.memory.sub(quantity("1Gi")).compareTo(quantity("96Gi")) >= 0',
          'memory.sub(quantity("1Gi")) 79Gi < 96Gi'),
         (f'{A}.fw.isGreaterThan(semver("v560", true))', "fw 535.1.2-rc.1 <= v560"),
+        (f'[{A}.fw].map(v, v)[0].isGreaterThan(semver("560.0.0"))', "?"),
+        (f'{A}.fw == semver("1.2.3" + "-rc.1")', "?"),
         (f'{A}.tags.exists(t, t == "c")',
          'tags.exists(t, (t == "c")) is not true with tags ["a", "b"]'),
         (f"double({A}.index) / 2.0 < 1.0", "(double(index) / 2.0) 1.5 >= 1"),
