@@ -138,9 +138,7 @@ def _read(body: bytes) -> Request:
     except msgspec.ValidationError:
         raise
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        if (readable := mended(body)) == body:
-            raise
-        return msgspec.structs.replace(_read_whole(readable), in_part=True)
+        return msgspec.structs.replace(_read_whole(mended(body)), in_part=True)
 
 
 def _read_whole(body: bytes) -> Request:
