@@ -122,8 +122,6 @@ def _choice(choice: Choice) -> dict[str, Any]:
 CORDONED = "cordoned: the scheduler places only pods there that tolerate that"
 _CORDON = "node.kubernetes.io/unschedulable"
 """The taint of cordoned nodes."""
-_GATED = "SchedulingGated"
-"""`PodReasonSchedulingGated`, which the API server gives a pod that is created with gates."""
 NOT_IN_VIEW = (
     "the pod was deleted, is finished, or has not been seen yet: this is about the pod as the "
     "scheduler last sent it"
@@ -217,11 +215,10 @@ def _whereabouts(pod: core.Pod | None) -> list[str]:
 
 def _held_back(pod: core.Pod) -> Iterator[str]:
     """Why the scheduler looks at no node for it yet, whatever the verdicts say."""
-    conditions = (pod.status.conditions if pod.status is not None else None) or ()
-    if any(c.type == "PodScheduled" and c.reason == _GATED for c in conditions):
+    if gates := pod.scheduling_gates:
         yield (
-            "the pod has scheduling gates: the scheduler does not look at it before they are "
-            "removed"
+            f"the pod has scheduling gates ({', '.join(gates)}): the scheduler does not look at it "
+            "before they are removed"
         )
     unmade = [e.name for e in entries.needed(pod) if entries.claim_name(pod, e) is None]
     if unmade:

@@ -76,12 +76,17 @@ class PodResourceClaim(Wire, frozen=True, kw_only=True):
     resource_claim_template_name: str | None = None
 
 
+class PodSchedulingGate(Wire, frozen=True, kw_only=True):
+    name: str = ""
+
+
 DEFAULT_SCHEDULER = "default-scheduler"
 """`spec.schedulerName` of pods that say none; the API server writes it there before admission."""
 
 
 class PodSpec(Wire, frozen=True, kw_only=True):
     scheduler_name: str | None = None
+    scheduling_gates: tuple[PodSchedulingGate, ...] | None = None
     node_name: str | None = None
     priority: int | None = None
     containers: tuple[Container, ...] | None = None
@@ -150,6 +155,12 @@ class Pod(Wire, frozen=True, kw_only=True):
     @property
     def resource_claims(self) -> tuple[PodResourceClaim, ...]:
         return (self.spec.resource_claims if self.spec is not None else None) or ()
+
+    @property
+    def scheduling_gates(self) -> tuple[str, ...]:
+        """Their names; while there is one, no scheduler looks at the pod."""
+        gates = (self.spec.scheduling_gates if self.spec is not None else None) or ()
+        return tuple(gate.name for gate in gates)
 
     @property
     def terminal(self) -> bool:

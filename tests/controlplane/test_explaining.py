@@ -58,3 +58,30 @@ async def test_a_node_that_ends_the_schedulers_attempt_is_told_beside_one_that_f
     assert "placed nowhere" in note
     assert "node odd: " in note
     assert "no such key: index" in note
+
+
+async def test_a_pod_whose_gates_are_removed_is_not_told_to_have_any(
+    api: Api, fettle: FettleProcess
+) -> None:
+    """While it waits for its device, a condition still says that it is gated."""
+    slow = [{**one, "bindingConditions": ["Ready"]} for one in objects.gpu_devices(1)]
+    slow[0]["bindingFailureConditions"] = ["Broken"]
+    await api.apply(objects.resource_slice("n", slow, generation=2))
+    await api.create(objects.claim("c"))
+    pod = objects.pod("p", claims={"gpu": "c"})
+    pod["spec"]["schedulingGates"] = [{"name": "example.com/wait"}]
+    await api.create(pod)
+
+    async def notes() -> tuple[list[str], list[str]]:
+        status, answer = await fettle.browse("/explain", pod="default/p")
+        assert isinstance(answer, dict)
+        return (answer["notes"], answer["ask"]["allocated"]) if status == 200 else ([], [])
+
+    (note,), _ = await waiting.wait_until(notes, lambda told: told[0], what="the gates are told")
+    assert note.startswith("the pod has scheduling gates (example.com/wait): ")
+    await api.patch("pods", "p", {"spec": {"schedulingGates": None}})
+    told, _ = await waiting.wait_until(notes, lambda told: told[1], what="its claim is allocated")
+    assert told == []
+    waits = await api.get("pods", "p")
+    assert "nodeName" not in waits["spec"]
+    assert waiting.condition(waits, "PodScheduled")["reason"] == "SchedulingGated"

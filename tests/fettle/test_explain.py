@@ -161,13 +161,22 @@ def test_a_pod_that_is_not_in_the_view_is_told_of_as_it_was() -> None:
 
 
 def test_a_pod_that_its_gates_hold_back_is_told_of() -> None:
+    raw = b.gpu_pod()
+    raw["spec"]["schedulingGates"] = [{"name": "a.example/x"}, {"name": "y"}]
+    resolved = Policies().resolve({}, {}, {}, {})
+    (note,) = explain.pod("ns/p", resolved, None, {}, b.view(pods={"ns/p": b.pod(raw)}))["notes"]
+    assert note == (
+        "the pod has scheduling gates (a.example/x, y): the scheduler does not look at it before "
+        "they are removed"
+    )
+
+
+def test_a_pod_whose_gates_were_removed_is_not_held_back_whatever_a_condition_still_says() -> None:
+    """Until the scheduler has tried to place it once, the condition stays as it was."""
     said = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
     pod = b.pod({**b.gpu_pod(), "status": {"conditions": [said]}})
     resolved = Policies().resolve({}, {}, {}, {})
-    (note,) = explain.pod("ns/p", resolved, None, {}, b.view(pods={"ns/p": pod}))["notes"]
-    assert note == (
-        "the pod has scheduling gates: the scheduler does not look at it before they are removed"
-    )
+    assert explain.pod("ns/p", resolved, None, {}, b.view(pods={"ns/p": pod}))["notes"] == []
 
 
 def test_a_claim_that_was_not_made_yet_is_told_of() -> None:
