@@ -1,0 +1,95 @@
+"""What people read of a pod beside each node's answer."""
+
+import pytest
+
+from fettle import explain
+from fettle.policies import Policies
+from tests.fettle import building as b
+
+
+def test_a_pod_that_is_not_in_the_view_is_told_of_as_it_was() -> None:
+    resolved = Policies().resolve({}, {}, {}, {})
+    gone = explain.pod("ns/p", resolved, None, {}, b.view())
+    assert "deleted" in gone["notes"][0]
+    there = explain.pod("ns/p", resolved, None, {}, b.view(pods={"ns/p": b.pod(b.gpu_pod())}))
+    assert there["notes"] == []
+
+
+def test_a_pod_that_its_gates_hold_back_is_told_of() -> None:
+    raw = b.gpu_pod()
+    raw["spec"]["schedulingGates"] = [{"name": "a.example/x"}, {"name": "y"}]
+    resolved = Policies().resolve({}, {}, {}, {})
+    (note,) = explain.pod("ns/p", resolved, None, {}, b.view(pods={"ns/p": b.pod(raw)}))["notes"]
+    assert note == (
+        "the pod has scheduling gates (a.example/x, y): the scheduler does not look at it before "
+        "they are removed"
+    )
+
+
+def test_a_pod_whose_gates_were_removed_is_not_held_back_whatever_a_condition_still_says() -> None:
+    """Until the scheduler has tried to place it once, the condition stays as it was."""
+    said = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
+    pod = b.pod({**b.gpu_pod(), "status": {"conditions": [said]}})
+    resolved = Policies().resolve({}, {}, {}, {})
+    assert explain.pod("ns/p", resolved, None, {}, b.view(pods={"ns/p": pod}))["notes"] == []
+
+
+def test_a_claim_that_was_not_made_yet_is_told_of() -> None:
+    entries = [
+        {"name": "made", "resourceClaimTemplateName": "t"},
+        {"name": "gpu", "resourceClaimTemplateName": "t"},
+        {"name": "own", "resourceClaimName": "c"},
+    ]
+    made = [{"name": "made", "resourceClaimName": "p-made"}]
+    spec = {"containers": [], "resourceClaims": entries}
+    status = {"resourceClaimStatuses": made}
+    pod = b.pod({"metadata": {"name": "p"}, "spec": spec, "status": status})
+    resolved = Policies().resolve({}, {}, {}, {})
+    (note,) = explain.pod("ns/p", resolved, None, {}, b.view(pods={"ns/p": pod}))["notes"]
+    assert note == (
+        "the ResourceClaim for gpu has not been made from its template yet, for which the "
+        "scheduler waits: events of the pod say why, such as a quota"
+    )
+
+
+@pytest.mark.parametrize(
+    ("phase", "where"),
+    [
+        ("Running", "the pod runs on n1: "),
+        ("Pending", "the pod is bound to n1 and does not run yet: "),
+        ("", "the pod is bound to n1 and does not run yet: "),
+    ],
+)
+def test_where_a_pod_is_that_has_a_node_is_told(phase: str, where: str) -> None:
+    raw = b.gpu_pod()
+    raw["spec"]["nodeName"] = "n1"
+    bound = b.pod({**raw, "status": {"phase": phase}})
+    resolved = Policies().resolve({}, {}, {}, {})
+    view = b.view(b.node("n1", gpus=1), pods={"ns/p": bound})
+    (note,) = explain.pod("ns/p", resolved, None, {}, view)["notes"]
+    assert note == f"{where}the verdicts are for another pod like it"
+
+
+def test_what_a_pod_was_given_for_extended_resources_is_told_with_its_health() -> None:
+    raw = b.gpu_pod()
+    raw["spec"]["nodeName"] = "n"
+    pod = b.pod(raw)
+    devices = [b.device("a"), b.device("b", 0.2)]
+    given = [
+        {"request": "r", "driver": b.DRIVER, "pool": "n", "device": name}
+        for name in ("b", "a", "z")
+    ]
+    metadata = {"name": "made", "namespace": "ns"}
+    status = {"allocation": {"devices": {"results": given}}}
+    claim = b.claim({"metadata": metadata, "spec": {}, "status": status})
+    view = b.view(
+        b.node("n", pools=(b.pool(*devices),)),
+        pods={"ns/p": pod},
+        extended_claims={pod.metadata.uid: claim},
+    )
+    resolved = Policies().resolve({}, {}, {}, {})
+    _, note = explain.pod("ns/p", resolved, None, {}, view)["notes"]
+    assert note == (
+        f"for its extended resources it holds {b.DRIVER}/n/b, Unhealthy (0.20): a fault; "
+        f"{b.DRIVER}/n/a, Healthy (1.00); {b.DRIVER}/n/z, which is not published for this node"
+    )
