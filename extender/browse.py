@@ -59,7 +59,8 @@ class Browse:
         return app
 
     async def explain(self, request: web.Request) -> web.Response:
-        """?pod=NAMESPACE/NAME: its policy, its ask, and every node's verdict with reasons."""
+        """?pod=NAMESPACE/NAME: its policy, its ask, and every node's verdict with reasons; of a
+        pod that has a node, as for another one like it."""
         if not _local(request):
             return _json({"error": _LOCAL_ONLY}, 403)
         key = request.query.get("pod", "")
@@ -68,7 +69,7 @@ class Browse:
         pod = self._pod(key)
         if pod is None:
             return self._unknown_pod(key)
-        asked = self._answers.ask_now(pod)
+        asked = self._answers.ask_now(asks.another_like(pod) if pod.node_name else pod)
         verdicts = await self._answers.explained(asked) if asked is not None else {}
         view = self._answers.view
         resolved = asks.resolve_policy(pod, view, self._answers.policies)

@@ -8,8 +8,8 @@ from typing import Any
 from fettle.asks import claims, entries
 from fettle.asks.allocated import ENDS_IN_AN_ERROR
 from fettle.verdicts import acceptance
-from fettle.view import View
-from fettle.wire import core
+from fettle.view import NodeView, View
+from fettle.wire import core, resource
 
 NOT_IN_VIEW = (
     "the pod was deleted, is finished, or has not been seen yet: this is about the pod as the "
@@ -20,21 +20,24 @@ NOT_IN_VIEW = (
 def notes(pod: core.Pod | None, view: View, nodes: dict[str, dict[str, Any]]) -> Iterator[str]:
     """About a pod as the view has it, and its nodes' answers as `explain` makes them."""
     yield from _whereabouts(pod)
-    yield from _backed(pod, view)
+    yield from _holdings(pod, view)
     yield from _ended(nodes)
 
 
-def _whereabouts(pod: core.Pod | None) -> list[str]:
+def _whereabouts(pod: core.Pod | None) -> Iterator[str]:
     """What there is to know of a pod that does not wait for a node as the view has it."""
     if pod is None:
-        return [NOT_IN_VIEW]
-    if not pod.node_name:
-        return [*_held_back(pod)]
-    runs = pod.status is not None and pod.status.phase == "Running"
-    where = (
-        f"runs on {pod.node_name}" if runs else f"is bound to {pod.node_name} and does not run yet"
-    )
-    return [f"the pod {where}: the verdicts are for another pod like it"]
+        yield NOT_IN_VIEW
+    elif not pod.node_name:
+        yield from _held_back(pod)
+    else:
+        runs = pod.status is not None and pod.status.phase == "Running"
+        where = "runs on" if runs else "is bound to"
+        yet = "" if runs else " and does not run yet"
+        new = ", which gets claims of its own" if any(_own(pod)) else ""
+        yield (
+            f"the pod {where} {pod.node_name}{yet}: the verdicts are for another pod like it{new}"
+        )
 
 
 def _held_back(pod: core.Pod) -> Iterator[str]:
@@ -52,24 +55,39 @@ def _held_back(pod: core.Pod) -> Iterator[str]:
         )
 
 
-def _backed(pod: core.Pod | None, view: View) -> Iterator[str]:
-    """What a pod that has a node was given by classes that stand behind its extended resources:
-    the verdicts, which are about units, do not say so."""
-    claim = view.extended_claims.get(pod.metadata.uid) if pod is not None else None
-    if pod is None or claim is None:
+def _own(pod: core.Pod) -> Iterator[core.PodResourceClaim]:
+    """The entries of a pod whose claims are made for it alone."""
+    return (entry for entry in entries.needed(pod) if entry.resource_claim_name is None)
+
+
+def _holdings(pod: core.Pod | None, view: View) -> Iterator[str]:
+    """What a pod that has a node was given by claims of its own, and by classes that stand behind
+    its extended resources: the verdicts are about what another one would get."""
+    node = view.nodes.get(pod.node_name) if pod is not None else None
+    if pod is None or node is None:
         return
-    node = view.nodes.get(pod.node_name)
-    held = dict.fromkeys(held.device for held in claims.uses(claim) or ())
-    if node is None or not held:
-        return
+    for entry in _own(pod):
+        claim = view.claims.get(f"{pod.metadata.namespace}/{entries.claim_name(pod, entry)}")
+        if claim is not None and entries.is_for(pod, entry, claim):
+            yield from _held(f"its claim {entry.name}", claim, node)
+    if (claim := view.extended_claims.get(pod.metadata.uid)) is not None:
+        yield from _held("its extended resources", claim, node)
+
+
+def _held(what: str, claim: resource.ResourceClaim, node: NodeView) -> Iterator[str]:
+    """The devices of a claim with their health."""
     known = {d.id: d.health for pool in node.pools for d in (*pool.devices, *pool.withheld)}
-    devices = [
-        f"{id_}, {acceptance.told(known[id_].state, known[id_])}"
-        if id_ in known
-        else f"{id_}, which is not published for this node"
-        for id_ in held
-    ]
-    yield f"for its extended resources it holds {'; '.join(devices)}"
+    for has, admin_access in (("holds", False), ("has admin access to", True)):
+        used = claims.uses(claim) or ()
+        devices = dict.fromkeys(held.device for held in used if held.admin_access is admin_access)
+        told = (
+            f"{id_}, {acceptance.told(known[id_].state, known[id_])}"
+            if id_ in known
+            else f"{id_}, which is not published for this node"
+            for id_ in devices
+        )
+        if devices:
+            yield f"for {what} it {has} {'; '.join(told)}"
 
 
 def _ended(nodes: dict[str, dict[str, Any]]) -> Iterator[str]:

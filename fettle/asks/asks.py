@@ -95,6 +95,14 @@ def uses_devices(pod: core.Pod) -> bool:
     return bool(pod.resource_claims) or extended.needs_units(pod)
 
 
+def another_like(pod: core.Pod) -> core.Pod:
+    """A pod of the same manifest that is yet to be placed: claims that are named are shared with
+    it, and from templates it gets claims of its own."""
+    metadata = msgspec.structs.replace(pod.metadata, uid="")
+    spec = msgspec.structs.replace(pod.spec, node_name=None) if pod.spec is not None else None
+    return msgspec.structs.replace(pod, metadata=metadata, spec=spec, status=None)
+
+
 def resolve_policy(pod: core.Pod, view: View, policies: Policies) -> Resolved:
     """The policy of a pod, from its annotations and its namespace's labels."""
     labels = view.namespaces.get(pod.metadata.namespace)

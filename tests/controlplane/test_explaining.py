@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from tests.controlplane import objects, waiting
-from tests.controlplane.api import Api
+from tests.controlplane import objects, predictions, waiting
+from tests.controlplane.api import Api, Object
 from tests.controlplane.conftest import StartFettle
 from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.fettle_process import FettleProcess
 from tests.controlplane.fleet import create_dra_node
 from tests.controlplane.objects import DRIVER
+from tests.controlplane.predictions import foretold
 
 
 @pytest.fixture
@@ -85,3 +88,65 @@ async def test_a_pod_whose_gates_are_removed_is_not_told_to_have_any(
     waits = await api.get("pods", "p")
     assert "nodeName" not in waits["spec"]
     assert waiting.condition(waits, "PodScheduled")["reason"] == "SchedulingGated"
+
+
+async def running(api: Api, fettle: FettleProcess, name: str, **pod: Any) -> Object:
+    """What is told of a new pod once Fettle has seen that it has a node, and what it was given."""
+    await api.create(objects.pod(name, **pod))
+    await waiting.bound(api, name)
+
+    async def explained() -> Object | None:
+        status, answer = await fettle.browse("/explain", pod=f"default/{name}")
+        assert isinstance(answer, dict)
+        notes = answer["notes"] if status == 200 else []
+        return answer if any("another pod like it" in n for n in notes) else None
+
+    told = await waiting.wait_until(explained, lambda t: t is not None, what="it is seen bound")
+    assert told is not None
+    return told
+
+
+@pytest.mark.parametrize("how", [{"templates": {"gpu": "t"}}, {"gpus": 1}], ids=["claim", "units"])
+async def test_another_pod_like_one_that_runs_is_given_the_devices_that_are_told(
+    control_plane: ControlPlane, api: Api, fettle: FettleProcess, how: Any
+) -> None:
+    """The one that runs is on `n`, with the first device; its claim is its own."""
+    await control_plane.start_controller_manager()
+    await api.create(objects.claim_template("t"))
+    await api.apply(objects.device_class(extended_resource=objects.GPU))
+    told = await running(api, fettle, "first", **how)
+    assert any(f"it holds {DRIVER}/n/gpu-0, Healthy" in note for note in told["notes"])
+    await create_dra_node(api, "m", objects.gpu_devices(1), objects.node("m"))
+
+    async def nodes() -> Object:
+        _, answer = await fettle.browse("/explain", pod="default/first")
+        assert isinstance(answer, dict)
+        return answer
+
+    told = await waiting.wait_until(nodes, lambda t: len(t["nodes"]) == 2, what="both nodes")
+    for node, device in {"n": "gpu-1", "m": "gpu-0"}.items():
+        ((_, foreseen),) = foretold(told)[node].devices
+        assert (told["nodes"][node]["fits"], foreseen) == (True, f"{DRIVER}/{node}/{device}")
+        here = {"kubernetes.io/hostname": node}
+        await api.create(objects.pod(f"on-{node}", node_selector=here, **how))
+        assert await waiting.bound(api, f"on-{node}") == node
+        claims = await predictions.claims_of(api, await api.get("pods", f"on-{node}"))
+        ((_, given),) = predictions.got(claims)
+        assert given == foreseen
+
+
+async def test_another_pod_like_one_that_runs_shares_a_claim_that_it_names(
+    api: Api, fettle: FettleProcess
+) -> None:
+    await create_dra_node(api, "m", objects.gpu_devices(1), objects.node("m"))
+    await api.create(objects.claim("c"))
+    told = await running(api, fettle, "first", claims={"gpu": "c"})
+    node = await waiting.bound(api, "first")
+    (other,) = {"n", "m"} - {node}
+    assert told["nodes"][node]["fits"]
+    assert "is allocated to other nodes" in told["nodes"][other]["unfit"][0]
+    here = {"kubernetes.io/hostname": other}
+    await api.create(objects.pod("elsewhere", claims={"gpu": "c"}, node_selector=here))
+    await waiting.refused(api, "elsewhere", saying="1 resourceclaim not available on the node")
+    await api.create(objects.pod("beside", claims={"gpu": "c"}))
+    assert await waiting.bound(api, "beside") == node

@@ -176,3 +176,45 @@ async def test_that_no_evidence_concerns_any_device_is_told_of_a_cluster_that_is
     known: dict[str, Any] = {"problems": [], "nodes": [], "network": [], "quarantined": {}}
     asking.print_devices(known, everything=False)
     assert capsys.readouterr().out == "no evidence concerns any device: all are sound\n"
+
+
+async def asked_of(entry: dict[str, str], node: str) -> dict[str, Any]:
+    """What a pod with an allocated claim, on this node ("": it waits), is told to ask for."""
+    owner = {"kind": "Pod", "name": "p", "uid": "u", "controller": True}
+    result = {"request": "r", "driver": b.DRIVER, "pool": "n", "device": "a"}
+    allocation = {"allocationTimestamp": "2026-01-01T00:00:00Z", "devices": {"results": [result]}}
+    request = {"name": "r", "exactly": {"deviceClassName": b.DRIVER}}
+    spec = {"devices": {"requests": [request]}}
+    claim = {
+        "metadata": {"name": "c", "namespace": "default", "ownerReferences": [owner]},
+        "spec": spec,
+        "status": {"allocation": allocation},
+    }
+    pod = {
+        "metadata": {"name": "p", "namespace": "default", "uid": "u"},
+        "spec": {"nodeName": node, "resourceClaims": [{"name": "gpu", **entry}]},
+        "status": {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "c"}]},
+    }
+    template = {"metadata": {"name": "t", "namespace": "default"}, "spec": {"spec": spec}}
+    publisher = Publisher()
+    view = b.view(
+        pods={"default/p": b.pod(pod)},
+        claims={"default/c": b.claim(claim)},
+        templates={"default/t": b.template(template)},
+        classes={b.DRIVER: b.device_class()},
+    )
+    publisher.publish(view, frozenset())
+    browse = Browse(Answers(publisher, SelectorEngine(), Settings()), CollectorRegistry(), {}, 300)
+    asked: Any = make_mocked_request("GET", "/explain?pod=default/p").clone(remote="127.0.0.1")
+    reply = await browse.explain(asked)
+    assert isinstance(reply.body, bytes)
+    ask: dict[str, Any] = msgspec.json.decode(reply.body)["ask"]
+    return ask
+
+
+async def test_a_pod_that_runs_is_explained_as_another_one_that_gets_claims_of_its_own() -> None:
+    own, shared = {"resourceClaimTemplateName": "t"}, {"resourceClaimName": "c"}
+    assert (await asked_of(own, ""))["allocated"] == [f"{b.DRIVER}/n/a"]
+    other = await asked_of(own, "n")
+    assert (other["allocated"], other["requests"][0]["name"]) == ([], "gpu/r")
+    assert (await asked_of(shared, "n"))["allocated"] == [f"{b.DRIVER}/n/a"]

@@ -93,3 +93,46 @@ def test_what_a_pod_was_given_for_extended_resources_is_told_with_its_health() -
         f"for its extended resources it holds {b.DRIVER}/n/b, Unhealthy (0.20): a fault; "
         f"{b.DRIVER}/n/a, Healthy (1.00); {b.DRIVER}/n/z, which is not published for this node"
     )
+
+
+def given(request: str, device: str, **more: object) -> dict[str, object]:
+    return {"request": request, "driver": b.DRIVER, "pool": "n", "device": device, **more}
+
+
+def test_what_a_pod_holds_by_claims_of_its_own_is_told_with_its_health() -> None:
+    entries = [{"name": name, "resourceClaimTemplateName": "t"} for name in ("gpu", "old", "none")]
+    shared = {"name": "shared", "resourceClaimName": "s"}
+    made = [{"name": name, "resourceClaimName": f"p-{name}"} for name in ("gpu", "old")]
+    pod = b.pod(
+        {
+            "metadata": {"name": "p", "namespace": "ns", "uid": "u"},
+            "spec": {"containers": [], "nodeName": "n", "resourceClaims": [*entries, shared]},
+            "status": {"phase": "Running", "resourceClaimStatuses": made},
+        }
+    )
+    results = [given("r", "b"), given("look", "a", adminAccess=True), given("r", "b")]
+    status = {"allocation": {"devices": {"results": results}}}
+    whose = {"gpu": "u", "old": "another pod"}
+    claims = {
+        f"ns/p-{name}": b.claim(
+            {
+                "metadata": {
+                    "name": f"p-{name}",
+                    "namespace": "ns",
+                    "ownerReferences": [{"kind": "Pod", "uid": uid, "controller": True}],
+                },
+                "spec": {},
+                "status": status,
+            }
+        )
+        for name, uid in whose.items()
+    }
+    claims["ns/s"] = claims["ns/p-gpu"]
+    node = b.node("n", pools=(b.pool(b.device("a"), b.device("b", 0.2)),))
+    view = b.view(node, pods={"ns/p": pod}, claims=claims)
+    resolved = Policies().resolve({}, {}, {}, {})
+    assert explain.pod("ns/p", resolved, None, {}, view)["notes"] == [
+        "the pod runs on n: the verdicts are for another pod like it, which gets claims of its own",
+        f"for its claim gpu it holds {b.DRIVER}/n/b, Unhealthy (0.20): a fault",
+        f"for its claim gpu it has admin access to {b.DRIVER}/n/a, Healthy (1.00)",
+    ]
