@@ -2,26 +2,39 @@
 it holds. Sentences for people; pure.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fettle.asks import claims, entries
 from fettle.asks.allocated import ENDS_IN_AN_ERROR
-from fettle.verdicts import acceptance
+from fettle.asks.asks import Ask
+from fettle.verdicts import acceptance, claimed
 from fettle.view import NodeView, View
 from fettle.wire import core, resource
 
+Answer = Mapping[str, Any]
+"""A node's verdict, as `explain` makes it."""
+_CORDON = "node.kubernetes.io/unschedulable"
+"""The taint of cordoned nodes."""
 NOT_IN_VIEW = (
     "the pod was deleted, is finished, or has not been seen yet: this is about the pod as the "
     "scheduler last sent it"
 )
 
 
-def notes(pod: core.Pod | None, view: View, nodes: dict[str, dict[str, Any]]) -> Iterator[str]:
-    """About a pod as the view has it, and its nodes' answers as `explain` makes them."""
+def notes(
+    pod: core.Pod | None, asked: Ask | None, view: View, nodes: Mapping[str, Answer]
+) -> Iterator[str]:
+    """About a pod as the view has it, its ask, and the nodes' answers as `explain` makes them."""
     yield from _whereabouts(pod)
     yield from _holdings(pod, view)
+    if pod is not None and asked is not None:
+        yield from _unused(pod, asked, view, nodes)
     yield from _ended(nodes)
+
+
+def is_cordoned(node: NodeView) -> bool:
+    return any(taint.key == _CORDON for taint in node.taints)
 
 
 def _whereabouts(pod: core.Pod | None) -> Iterator[str]:
@@ -90,7 +103,38 @@ def _held(what: str, claim: resource.ResourceClaim, node: NodeView) -> Iterator[
             yield f"for {what} it {has} {'; '.join(told)}"
 
 
-def _ended(nodes: dict[str, dict[str, Any]]) -> Iterator[str]:
+def _unused(pod: core.Pod, asked: Ask, view: View, nodes: Mapping[str, Answer]) -> Iterator[str]:
+    """What becomes of claims that are allocated and that no other pod uses, where no node fits.
+
+    `PostFilter` of the scheduler's DRA plugin: it revokes those that its filter found unusable on
+    a node, of the nodes that its other filters left.
+    """
+    looked_at = [view.nodes[name] for name in nodes if not is_cordoned(view.nodes[name])]
+    if pod.node_name or any(nodes[node.name]["fits"] for node in looked_at):
+        return
+    allocated = {bound.name: bound for bound in asked.bound}
+    for entry in entries.needed(pod):
+        bound = allocated.get(entry.name)
+        claim = view.claims.get(f"{pod.metadata.namespace}/{entries.claim_name(pod, entry)}")
+        if bound is None or claim is None or set(claim.reserved_for) - {pod.metadata.uid}:
+            continue
+        if all(claimed.is_usable(bound, node) for node in looked_at):
+            made = entry.resource_claim_name is None
+            what = "the pod" if made else f"ResourceClaim {claim.metadata.key}"
+            yield (
+                f"claim {entry.name} is allocated and no other pod uses it, but the scheduler "
+                "revokes that only if it looks at a node where the claim cannot be used, and there "
+                f"is none: delete {what} and create it again to have it anew"
+            )
+        else:
+            yield (
+                f"claim {entry.name} is allocated and no other pod uses it: as no node fits, the "
+                "scheduler revokes the allocation and allocates again, unless taints, node "
+                "selectors or a lack of cpu or memory keep the pod off the other nodes anyway"
+            )
+
+
+def _ended(nodes: Mapping[str, Answer]) -> Iterator[str]:
     """Where one node is enough for the pod to be placed on none."""
     found = {
         name: why

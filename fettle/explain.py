@@ -117,8 +117,6 @@ def _choice(choice: Choice) -> dict[str, Any]:
 
 
 CORDONED = "cordoned: the scheduler places only pods there that tolerate that"
-_CORDON = "node.kubernetes.io/unschedulable"
-"""The taint of cordoned nodes."""
 
 
 def pod(
@@ -144,7 +142,7 @@ def pod(
                 "health": health(node.health),
                 "units": units,
             }
-            if any(taint.key == _CORDON for taint in node.taints):
+            if circumstances.is_cordoned(node):
                 told["notes"].append(CORDONED)
             nodes[name] = told
         pause()
@@ -159,7 +157,7 @@ def pod(
             "warnings": list(resolved.warnings),
         },
         "ask": ask(asked) if asked is not None else None,
-        "notes": [*circumstances.notes(view.pods.get(key), view, nodes), *notes],
+        "notes": [*circumstances.notes(view.pods.get(key), asked, view, nodes), *notes],
         "nodes": nodes,
     }
 

@@ -1,9 +1,17 @@
 """What people read of a pod beside each node's answer."""
 
+import msgspec
 import pytest
 
 from fettle import explain
+from fettle.asks import asks
 from fettle.policies import Policies
+from fettle.policy import BUILT_IN
+from fettle.selectors.outcomes import MATCH
+from fettle.verdicts.acceptance import Acceptance
+from fettle.verdicts.claimed import Allocator
+from fettle.verdicts.verdicts import judge
+from fettle.wire import core
 from tests.fettle import building as b
 
 
@@ -136,3 +144,87 @@ def test_what_a_pod_holds_by_claims_of_its_own_is_told_with_its_health() -> None
         f"for its claim gpu it holds {b.DRIVER}/n/b, Unhealthy (0.20): a fault",
         f"for its claim gpu it has admin access to {b.DRIVER}/n/a, Healthy (1.00)",
     ]
+
+
+def unused(
+    entry: dict[str, str],
+    *,
+    reserved: tuple[str, ...] = (),
+    cordoned: str = "",
+    device: float = 0.1,
+) -> list[str]:
+    """What is said of a pod whose claim is allocated on node `n`, where its device has this score,
+    and cannot be used on node `m`."""
+    field = {"key": "metadata.name", "operator": "In", "values": ["n"]}
+    here = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+    at = "2026-01-01T00:00:00Z"
+    allocation = {
+        "allocationTimestamp": at,
+        "devices": {"results": [given("r", "a")]},
+        "nodeSelector": here,
+    }
+    owner = {"kind": "Pod", "name": "p", "uid": "u", "controller": True}
+    metadata = {"name": "c", "namespace": "ns", "ownerReferences": [owner]}
+    users = [{"resource": "pods", "name": uid, "uid": uid} for uid in reserved]
+    status = {"allocation": allocation, "reservedFor": users}
+    claim = b.claim({"metadata": metadata, "spec": {}, "status": status})
+    pod = b.pod(
+        {
+            "metadata": {"name": "p", "namespace": "ns", "uid": "u"},
+            "spec": {"containers": [], "resourceClaims": [{"name": "gpu", **entry}]},
+            "status": {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "c"}]},
+        }
+    )
+    nodes = [b.node("n", pools=(b.pool(b.device("a", device)),)), b.node("m")]
+    cordon = core.Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+    nodes = [
+        msgspec.structs.replace(node, taints=(cordon,) if node.name == cordoned else ())
+        for node in nodes
+    ]
+    view = b.view(*nodes, pods={"ns/p": pod}, claims={"ns/c": claim})
+    policies = Policies()
+    ask = asks.ask_of(pod, view, policies)
+    assert ask is not None
+    ask = msgspec.structs.replace(ask, policy=BUILT_IN["training"])
+    acceptance, allocator = Acceptance(ask.policy.placement), Allocator(lambda *_: MATCH)
+    verdicts = {node.name: judge(ask, node, acceptance, allocator) for node in nodes}
+    resolved = policies.resolve({}, {}, {}, {})
+    found: list[str] = explain.pod("ns/p", resolved, ask, verdicts, view)["notes"]
+    return found
+
+
+NAMED, MADE = {"resourceClaimName": "c"}, {"resourceClaimTemplateName": "t"}
+
+
+@pytest.mark.parametrize("reserved", [(), ("u",)], ids=["for nobody", "for the pod itself"])
+def test_an_allocation_that_nobody_else_uses_is_said_to_be_revoked_where_nothing_fits(
+    reserved: tuple[str, ...],
+) -> None:
+    assert unused(NAMED, reserved=reserved) == [
+        "claim gpu is allocated and no other pod uses it: as no node fits, the scheduler revokes "
+        "the allocation and allocates again, unless taints, node selectors or a lack of cpu or "
+        "memory keep the pod off the other nodes anyway"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("entry", "what"), [(NAMED, "ResourceClaim ns/c"), (MADE, "the pod")], ids=["named", "its own"]
+)
+def test_an_allocation_is_not_said_to_be_revoked_where_no_other_node_is_looked_at(
+    entry: dict[str, str], what: str
+) -> None:
+    assert unused(entry, cordoned="m") == [
+        "claim gpu is allocated and no other pod uses it, but the scheduler revokes that only if "
+        "it looks at a node where the claim cannot be used, and there is none: delete "
+        f"{what} and create it again to have it anew"
+    ]
+
+
+def test_an_allocation_is_said_to_be_revoked_where_the_node_that_would_fit_is_cordoned() -> None:
+    (note,) = unused(NAMED, cordoned="n", device=1.0)
+    assert "the scheduler revokes the allocation" in note
+
+
+def test_an_allocation_that_another_pod_uses_or_that_fits_is_not_said_to_be_revoked() -> None:
+    assert unused(NAMED, reserved=("u", "other")) == []
+    assert unused(NAMED, device=1.0) == []
