@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from fettle.allocator import capacities
+from fettle.allocator import capacities, offers
 from fettle.allocator import plans as planning
 from fettle.allocator.agreeing import Value, most, values_of
 from fettle.allocator.constraints import attribute
@@ -23,6 +23,7 @@ from fettle.allocator.searching import PAUSE
 from fettle.allocator.taking import Books, Match
 from fettle.allocator.tolerating import tolerated
 from fettle.asks.claims import ALL, Claim, Constraint
+from fettle.published import Published
 from fettle.view import PoolView
 
 
@@ -136,7 +137,7 @@ def _obstacle(plan: Plan, at: int, books: Books, profile: Profile) -> str:
         if absent := sorted(set(plan.capacity) - set(published.capacities)):
             return f"without capacity {absent[0]}"
         if not books.could_fit(plan, at):
-            return "with too little capacity"
+            return _too_small(plan, published, fractional=features.fractional_capacity_range)
         fractional = features.fractional_capacity_range
         if device.consumed and not capacities.fits(
             plan.capacity, published.capacities, device.consumed, {}, fractional=fractional
@@ -156,6 +157,20 @@ def _obstacle(plan: Plan, at: int, books: Books, profile: Profile) -> str:
         )
         return f"tainted ({', '.join(keys)})"
     return ""
+
+
+def _too_small(plan: Plan, device: Published, *, fractional: bool) -> str:
+    """Why a device's capacities do not suffice even while nobody uses them: where there is enough,
+    it is the policy that gives a request less, or would have it take more."""
+    steps = (fractional,)
+    for name, wanted in plan.capacity.items():
+        offer = offers.offer(device, name)
+        if offer is None or wanted.nano > offer.read.value.nano or offer.gives(wanted, steps):
+            continue
+        if largest := offers.most((offer,), steps):
+            return f"whose requestPolicy gives a request at most {largest} of {name}"
+        return f"whose requestPolicy rounds the request up to more of {name} than it gives"
+    return "with too little capacity"
 
 
 def _lacking(alternatives: Sequence[Plan], pools: Sequence[PoolView]) -> list[str]:

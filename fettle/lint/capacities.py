@@ -1,18 +1,15 @@
 """Rules about how much of a device's capacity a request asks for."""
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
-from fettle.allocator.capacities import Requested, fits
-from fettle.allocator.outcomes import Aborted
-from fettle.amounts import Unreadable, amount, nano
+from fettle.allocator import offers
+from fettle.allocator.offers import Offer
 from fettle.lint.cluster import Cluster
 from fettle.lint.findings import Finding, Rule, Severity
 from fettle.lint.manifests import Manifest
 from fettle.lint.names import listed, nearest
 from fettle.lint.surveys import Survey
-from fettle.published import Capacity
-from fettle.wire.resource import DeviceCapacity, Quantity
+from fettle.wire.resource import Quantity
 
 
 class UnknownCapacity(Rule):
@@ -67,11 +64,11 @@ class CapacityTooLarge(Rule):
             if survey is None or not survey.decided or not survey.matched:
                 continue
             for name, field in option.field.members("capacity", "requests"):
-                offers, wanted = _offers(survey, name), field.value
-                if not isinstance(wanted, str | int) or not offers or _may_give(offers, wanted):
+                given, wanted = _offers(survey, name), field.value
+                if not isinstance(wanted, str | int) or not given or _may_give(given, wanted):
                     continue
                 problem = f"no matching device can give {wanted} of {name}"
-                if most := _most(offers):
+                if most := offers.most(given):
                     yield self.finding(
                         field,
                         f"{problem}: the largest amount available is {most}",
@@ -82,53 +79,15 @@ class CapacityTooLarge(Rule):
                     yield self.finding(field, problem, fix)
 
 
-class _Offer(NamedTuple):
-    """A capacity of a device as it is published, and as the allocator reads it."""
-
-    wire: DeviceCapacity
-    read: Capacity
-
-
-def _offers(survey: Survey, name: str) -> list[_Offer]:
+def _offers(survey: Survey, name: str) -> list[Offer]:
     """This capacity of all devices that have it; [] where one of them cannot be read."""
     devices = [device.published for device in survey.looks.values()]
     if any(device.unclear for device in devices):
         return []
-    return [
-        _Offer(found, device.capacities[name])
-        for device in devices
-        if (found := (device.device.capacity or {}).get(name)) is not None
-    ]
+    return [found for device in devices if (found := offers.offer(device, name)) is not None]
 
 
-def _may_give(offers: Iterable[_Offer], wanted: Quantity) -> bool:
-    """Whether a device that is not shared with others offers this much, or that is unclear.
-
-    Whether steps are counted in whole units depends on a feature gate, which is not known here.
-    """
-    try:
-        asked = {"": amount(wanted)}
-    except Unreadable:
-        return True
-    return any(_gives(offer, asked, fractional=way) for offer in offers for way in (False, True))
-
-
-def _gives(offer: _Offer, asked: Requested, *, fractional: bool) -> bool:
-    try:
-        return fits(asked, {"": offer.read}, {}, {}, fractional=fractional)
-    except Aborted:
-        return False
-
-
-def _most(offers: Iterable[_Offer]) -> str:
-    """The largest of the amounts that a device names and can give; "" if there is none."""
-    given = (one for offer in offers for one in _named(offer.wire) if _may_give((offer,), one))
-    return str(max(given, key=nano, default=""))
-
-
-def _named(capacity: DeviceCapacity) -> Iterator[Quantity]:
-    yield capacity.value
-    if (policy := capacity.request_policy) is not None:
-        yield from policy.valid_values or ()
-        if policy.valid_range is not None and policy.valid_range.max is not None:
-            yield policy.valid_range.max
+def _may_give(given: Iterable[Offer], wanted: Quantity) -> bool:
+    """Whether a device that is not shared with others gives this much, or it cannot be read."""
+    asked = offers.read(wanted)
+    return asked is None or any(offer.gives(asked) for offer in given)
