@@ -145,7 +145,8 @@ def _ended(nodes: Mapping[str, Answer]) -> Iterator[str]:
     if found and len(found) < len(nodes):
         first, why = next(iter(found.items()))
         more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+        cause = why.partition(f"{ENDS_IN_AN_ERROR}: ")[2] or why
         yield (
-            f"the pod is placed nowhere, wherever it fits, once the scheduler looks at node {first}"
-            f"{more}: {why}"
+            f"node {first}{more} can keep the pod off all other nodes: if the scheduler looks at "
+            f"it, its attempt to place the pod ends in an error: {cause}"
         )

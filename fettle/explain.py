@@ -19,7 +19,7 @@ from fettle.policies import Resolved
 from fettle.slicing import pause
 from fettle.verdicts.parts import Choice
 from fettle.verdicts.taken import counted, lacking
-from fettle.verdicts.verdicts import Verdict
+from fettle.verdicts.verdicts import EXTENDED_RESOURCES, Verdict
 from fettle.view import NodeView, PluginView, UnitView, View
 
 
@@ -132,13 +132,14 @@ def pod(
     placement = resolved.policy.placement
     resources = [units.resource for units in asked.units] if asked is not None else []
     taken = counted(view.pods.values()) if resources else {}
+    names = _names(asked) if asked is not None else {}
     nodes = {}
     for name, answer in sorted(verdicts.items()):
         if (node := view.nodes.get(name)) is not None:
             units = list(_units(node, resources))
             why = tuple(lacking(asked, node, taken)) if asked is not None else ()
             told = {
-                **verdict(_lacking(answer, why, node)),
+                **_named(verdict(_lacking(answer, why, node)), names),
                 "health": health(node.health),
                 "units": units,
             }
@@ -160,6 +161,34 @@ def pod(
         "notes": [*circumstances.notes(view.pods.get(key), asked, view, nodes), *notes],
         "nodes": nodes,
     }
+
+
+def _names(asked: Ask) -> dict[str, str]:
+    """What people call the requests that the scheduler makes for extended resources, and the claim
+    that it makes of them, by the scheduler's names; longer ones come first."""
+    names = {
+        f"{EXTENDED_RESOURCES}/{request.name}": units.resource
+        if len(units.backing) == 1
+        else f"{units.resource} ({request.name})"
+        for units in asked.units
+        for request in units.backing
+    }
+    ordered = dict(sorted(names.items(), key=lambda item: -len(item[0])))
+    made = {f"claim {EXTENDED_RESOURCES}": "the claim for its extended resources"}
+    return {**ordered, **made} if names else {}
+
+
+def _named(told: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
+    """A node's answer in the words of `names`; `resource` is what a device would be given for."""
+    if not names:
+        return told
+    for part in ("refusals", "overruled", "unfit", "undecided", "notes"):
+        for scheduler, people in names.items():
+            told[part] = [text.replace(scheduler, people) for text in told[part]]
+    for choice in told["devices"]:
+        if choice["request"] in names:
+            choice["resource"] = names[choice["request"]].partition(" ")[0]
+    return told
 
 
 def _lacking(answer: Verdict, why: tuple[str, ...], node: NodeView) -> Verdict:
@@ -290,7 +319,8 @@ def _given_devices(value: dict[str, Any]) -> Iterator[str]:
             looked_at.setdefault(would, []).append(choice["device"])
         elif "/" in choice["request"]:
             chosen = f" (alternative {choice['alternative']})" if choice["alternative"] else ""
-            got.setdefault(choice["request"] + chosen, []).append(choice["device"])
+            name = choice.get("resource") or choice["request"]
+            got.setdefault(name + chosen, []).append(choice["device"])
         elif not any(f"holds {choice['device']}, " in note for note in value["notes"]):
             held.append(choice["device"])
     if held:

@@ -17,7 +17,7 @@ from fettle.selectors.outcomes import MATCH
 from fettle.verdicts.acceptance import Acceptance
 from fettle.verdicts.claimed import Allocator
 from fettle.verdicts.verdicts import judge
-from fettle.view import NodeView, PluginView, UnitView
+from fettle.view import DeviceView, NodeView, PluginView, UnitView
 from fettle.wire import core
 from tests.fettle import building as b
 
@@ -201,6 +201,40 @@ def test_a_cordon_is_noted_and_changes_no_verdict() -> None:
     assert answered["cordoned"]["score"] == answered["free"]["score"]
     assert explain.reason(answered["free"]) == ""
     assert explain.reason(answered["cordoned"]).startswith("cordoned: ")
+
+
+def for_units(*devices: DeviceView, counts: tuple[int, ...]) -> dict[str, Any]:
+    """A node's answer to a pod whose containers want so many units each, behind which a class
+    stands."""
+    backing = tuple(
+        Request(f"container-{i}-request-0", (wanted(f"container-{i}-request-0", count),))
+        for i, count in enumerate(counts)
+    )
+    ask = Ask(BUILT_IN["training"], units=(Units(b.RESOURCE, sum(counts), backing),))
+    node = b.node(pools=(b.pool(*devices),))
+    allocator = Allocator(lambda *_: MATCH, explains=True)
+    answer = judge(ask, node, Acceptance(ask.policy.placement), allocator)
+    resolved = Policies().resolve({}, {}, {}, {})
+    value = explain.pod("ns/p", resolved, ask, {"n": answer}, b.view(node))["nodes"]["n"]
+    assert isinstance(value, dict)
+    return value
+
+
+def test_devices_for_extended_resources_are_told_with_the_resource_that_the_pod_names() -> None:
+    value = for_units(b.device("a"), b.device("b"), counts=(1, 1))
+    assert explain.reason(value) == "would get gpu.example.com/n/a, gpu.example.com/n/b"
+    assert [d["resource"] for d in value["devices"]] == [b.RESOURCE, b.RESOURCE]
+    assert value["devices"][1]["request"] == "<extended-resources>/container-1-request-0"
+
+
+def test_reasons_name_the_extended_resource_and_the_request_where_there_are_several() -> None:
+    reason = explain.reason(for_units(b.device("a", 0.1), counts=(1,)))
+    assert (
+        reason == f"{b.RESOURCE} would get gpu.example.com/n/a, which is Unhealthy (0.10): a fault"
+    )
+    reason = explain.reason(for_units(b.device("a"), counts=(1,) * 10 + (2,)))
+    assert "<" not in reason
+    assert f"{b.RESOURCE} (container-10-request-0): 2 requested, 1 device matches" in reason
 
 
 def test_evidence_names_the_object_that_says_it() -> None:
