@@ -15,7 +15,7 @@ from fettle.lint.fleet import Fleet
 from fettle.lint.manifests import Claim, Manifest, Option, Pod, expressions
 from fettle.lint.raw import text
 from fettle.lint.surveys import Catalogue, Selection, Survey
-from fettle.selectors.rows import Read
+from fettle.selectors.rows import Equation, Read
 from fettle.slicing import pause
 from fettle.view import EMPTY, NodeView, View
 from fettle.wire import core, nvidia, resource
@@ -127,6 +127,10 @@ class Cluster:
     def reads(self, expression: str) -> tuple[Read, ...]:
         """What an expression is known to look at in devices."""
         return self._fleet.reads(expression) if self._fleet is not None else ()
+
+    def equations(self, expression: str) -> tuple[Equation, ...]:
+        """Which attributes an expression is known to compare, and with what."""
+        return self._fleet.equations(expression) if self._fleet is not None else ()
 
     def survey_of(self, selection: Selection) -> Survey | None:
         if self._fleet is None or self.catalogue is None:

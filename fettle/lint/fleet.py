@@ -25,7 +25,7 @@ from fettle.lint.surveying import (
 )
 from fettle.lint.surveys import Catalogue, Look, Selection, Survey
 from fettle.lint.totals import nearest_miss, total
-from fettle.selectors.rows import Read
+from fettle.selectors.rows import Equation, Read
 from fettle.slicing import Slices
 from fettle.view import EMPTY, View
 from fettle.wire.resource import Device, DeviceTaint
@@ -83,6 +83,10 @@ class Fleet:
         """What an expression is known to look at."""
         found = self._evaluator.reads(expression) if self._evaluator is not None else None
         return found or ()
+
+    def equations(self, expression: str) -> tuple[Equation, ...]:
+        """Which attributes an expression is known to compare, and with what."""
+        return self._evaluator.equations(expression) if self._evaluator is not None else ()
 
     @property
     def under_way(self) -> Collection[Hashable]:
@@ -147,6 +151,7 @@ class Fleet:
                     if (key := id(pool)) not in seen:
                         seen[key] = self._seen.get(key) or see(pool, self._alike)
                 await slices.pause()
+            types = {id(found.types): found.types for found in seen.values()}
             looks: dict[Look, Device] = {}
             taints: set[DeviceTaint] = set()
             for found in seen.values():
@@ -155,7 +160,13 @@ class Fleet:
                     taints.update(device.taints)
                 await slices.pause()
             self._seen, self._view = seen, view
-            self.catalogue = Catalogue(looks, frozenset(taints), frozenset(node_taints), kubelets)
+            self.catalogue = Catalogue(
+                looks,
+                frozenset(taints),
+                frozenset(node_taints),
+                kubelets,
+                frozenset().union(*types.values()),
+            )
             self._looked_at = self._current_at = self._clock()
             self.version += 1
             self._forget()

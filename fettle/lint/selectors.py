@@ -1,22 +1,33 @@
 """Rules about what a request's CEL selectors make of the devices there are."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 from fettle.lint.cluster import Cluster
 from fettle.lint.findings import Finding, Rule, Severity
 from fettle.lint.manifests import Manifest, Option, Request
 from fettle.lint.names import listed, nearest
 from fettle.lint.raw import text
-from fettle.lint.surveys import Catalogue, Survey
-from fettle.selectors.rows import Read, split
+from fettle.lint.surveys import Abort, Catalogue, Survey
+from fettle.selectors.rows import Equation, Read, split
 from fettle.wire.resource import Device
 
 _NO_OVERLOAD = "no such overload"
 _NOT_COMPILED = "does not compile"
 _OTHER_TYPE = (
     "versions are compared with semver(…).compareTo, quantities with quantity(…).compareTo, "
-    "strings with quotes"
+    "strings with quotes, numbers and booleans without"
 )
+_KINDS = {
+    "int": "number",
+    "uint": "number",
+    "double": "number",
+    "bool": "bool",
+    "string": "string",
+    "kubernetes.Semver": "version",
+    "list": "list",
+}
+"""What a value of a type in CEL can be equal to, as `kind_of` calls that; other types do not come
+up where one is compared with an attribute."""
 _LACKING = (
     "first test for what a device may lack: has(device.attributes[…].name) && …, or use optional "
     "chaining: .?name.orValue(…)"
@@ -150,27 +161,57 @@ class WrongType(Rule):
     strict = True
     inventory = True
     today = (
-        "Attribute types are checked when a selector runs, not when it is written: `==` is false, "
-        "ordering and version comparisons end scheduling with `no such overload`."
+        "Attribute types are checked when a selector runs, not when it is written: `==` and `in` "
+        "are false, `!=` is true, ordering and version comparisons end scheduling with `no such "
+        "overload`."
     )
 
     def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
         for option in manifest.options:
-            survey = cluster.survey(option)
-            if survey is None or survey.matched or not survey.decided:
+            survey, catalogue = cluster.survey(option), cluster.catalogue
+            if survey is None or catalogue is None or not survey.decided:
                 continue
-            for abort in survey.aborts:
-                if _NO_OVERLOAD in abort.reason:
-                    fields = {text(f.value): f for f in option.selectors}
-                    field = fields.get(abort.expression)
-                    if field is not None:
-                        yield self.finding(
-                            field,
-                            f"uses a value as a different type than {abort.device} publishes: "
-                            f"{abort.reason}",
-                            _OTHER_TYPE,
-                        )
-                        break
+            expressions = [text(field.value) for field in option.selectors]
+            abort = _mistyped(survey, expressions)
+            for field, expression in zip(option.selectors, expressions, strict=True):
+                if abort is not None and abort.expression == expression:
+                    yield self.finding(
+                        field,
+                        f"uses a value as a different type than {abort.device} publishes: "
+                        f"{abort.reason}",
+                        _OTHER_TYPE,
+                    )
+                    continue
+                for never in dict.fromkeys(_never_equal(cluster.equations(expression), catalogue)):
+                    yield self.finding(field, never, _OTHER_TYPE, possible=bool(survey.matched))
+
+
+def _mistyped(survey: Survey, expressions: Collection[str]) -> Abort | None:
+    """Where one of these fails over a type, and nothing matches."""
+    own = (abort for abort in survey.aborts if abort.expression in expressions)
+    over_types = (abort for abort in own if _NO_OVERLOAD in abort.reason)
+    return next(over_types, None) if not survey.matched else None
+
+
+def _never_equal(equations: Sequence[Equation], catalogue: Catalogue) -> Iterator[str]:
+    """Comparisons of an attribute with a value that no device's can equal; but for those where the
+    same value is written in the right type, too: whoever does so knows of both."""
+    for equation in equations:
+        whose = equation.read.domain, equation.read.name
+        published = catalogue.kinds(*whose)
+        kind = _KINDS.get(equation.type, "")
+        if not published or not kind or not published.isdisjoint(("", kind)):
+            continue
+        spellings = {
+            _KINDS.get(other.type, "")
+            for other in equations
+            if other.read == equation.read and other.value == equation.value != ""
+        }
+        if spellings.isdisjoint(published):
+            yield (
+                f"compares {'/'.join(whose)} with a {kind}, which it never equals: devices publish "
+                f"a {' or a '.join(sorted(published))}"
+            )
 
 
 class UnknownDomain(Rule):

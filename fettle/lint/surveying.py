@@ -11,10 +11,10 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import msgspec
 
 from fettle.inventory.shapes import read_by
-from fettle.lint.surveys import Look, Selection
+from fettle.lint.surveys import Look, Selection, TypeOf, kind_of
 from fettle.selectors import rows
 from fettle.selectors.outcomes import Kind, Outcome
-from fettle.selectors.rows import Key, Reads
+from fettle.selectors.rows import Equation, Key, Reads
 from fettle.slicing import Slices
 from fettle.view import SOME_DRIVER, DeviceView, PoolView
 from fettle.wire.resource import Device
@@ -28,6 +28,8 @@ class Evaluator(Protocol):
     def outcome(self, expression: str, driver: str, device: Device) -> Outcome | None: ...
 
     def reads(self, expression: str) -> Reads: ...
+
+    def equations(self, expression: str) -> tuple[Equation, ...]: ...
 
     def driver(self, expression: str) -> str | None: ...
 
@@ -63,13 +65,15 @@ class Seen(NamedTuple):
     """What a pool holds, as one node or several see it.
 
     `unclear` is why devices may be missing, "" if none may. `devices` is equal where the same ones
-    are published, and for nodes that may use the same of them.
+    are published, and for nodes that may use the same of them. `types` are those of its devices'
+    attributes.
     """
 
     pool: PoolView
     makeup: Makeup
     unclear: str
     devices: Hashable
+    types: frozenset[TypeOf]
 
 
 def see(pool: PoolView, alike: dict[object, Any]) -> Seen:
@@ -80,7 +84,12 @@ def see(pool: PoolView, alike: dict[object, Any]) -> Seen:
     if pool.columns:  # else nothing tells whether attributes are equal
         makeup = alike.setdefault((looks, standings), makeup)
     published = hash(tuple([id(device.published) for device in pool.devices]))
-    return Seen(pool, makeup, _unclear(pool), (published, makeup.standings))
+    types = frozenset(
+        (*rows.split(name, pool.driver), kind_of(value))
+        for device in pool.devices
+        for name, value in (device.device.attributes or {}).items()
+    )
+    return Seen(pool, makeup, _unclear(pool), (published, makeup.standings), _one(alike, types))
 
 
 def _unclear(pool: PoolView) -> str:

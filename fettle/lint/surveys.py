@@ -7,7 +7,25 @@ import msgspec
 
 from fettle.model import DeviceId
 from fettle.view import DeviceView
-from fettle.wire.resource import Device, DeviceTaint
+from fettle.wire.resource import Device, DeviceAttribute, DeviceTaint
+
+TypeOf = tuple[str, str, str]
+"""An attribute's domain and name, and the kind of a value that a device has for it."""
+
+
+def kind_of(value: DeviceAttribute) -> str:
+    """What a value can be equal to: another "number", "bool", "string", "version" or "list"; "" if
+    that is not known."""
+    scalars = {
+        "number": value.int_,
+        "bool": value.bool_,
+        "string": value.string,
+        "version": value.version,
+    }
+    lists = (value.ints, value.bools, value.strings, value.versions)
+    kinds = [kind for kind, scalar in scalars.items() if scalar is not None]
+    kinds += ["list" for one in lists if one is not None]
+    return kinds[0] if len(kinds) == 1 else ""
 
 
 class Selection(NamedTuple):
@@ -84,17 +102,22 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Catalogue(msgspec.Struct, frozen=True):
-    """What drivers publish: devices by look, each with an example, and all taints in use; of nodes
-    the keys of their taints, and how many run which kubelet."""
+    """What drivers publish: devices by look, each with an example, the types of attributes, and all
+    taints in use; of nodes the keys of their taints, and how many run which kubelet."""
 
     looks: Mapping[Look, Device] = {}
     taints: frozenset[DeviceTaint] = frozenset()
     node_taints: frozenset[str] = frozenset()
     kubelets: Mapping[str, int] = {}
+    types: frozenset[TypeOf] = frozenset()
 
     @property
     def drivers(self) -> frozenset[str]:
         return frozenset(look.driver for look in self.looks)
+
+    def kinds(self, domain: str, name: str) -> frozenset[str]:
+        """Of the values that devices have for an attribute."""
+        return frozenset(kind for *whose, kind in self.types if whose == [domain, name])
 
     @property
     def domains(self) -> frozenset[str]:

@@ -22,7 +22,7 @@ from fettle.selectors.memory import GIVEN_UP, PARSING, Entry, Level, Memory
 from fettle.selectors.outcomes import Kind, Outcome, undecided
 from fettle.selectors.processes import COMMAND, Worker, WorkerDied, WorkerUnready
 from fettle.selectors.protocol import Inspect, Inspected, Judge, Judged, Parse, Parsed
-from fettle.selectors.rows import Key, Reads, Variable
+from fettle.selectors.rows import Equation, Key, Reads, Variable
 from fettle.selectors.turns import Order, Turns
 from fettle.selectors.works import Work
 from fettle.wire.resource import Device
@@ -113,6 +113,11 @@ class SelectorEngine:
         """What an expression looks at, from memory; None: the whole device, or not known yet."""
         entry = self._memory.look(expression)
         return entry.reads if entry is not None and entry.parsed else None
+
+    def equations(self, expression: str) -> tuple[Equation, ...]:
+        """Which attributes an expression compares with what, from memory, as far as is known."""
+        entry = self._memory.look(expression)
+        return entry.equations if entry is not None else ()
 
     def driver(self, expression: str) -> str | None:
         """The driver whose devices alone an expression can match ("": any), from memory; None: not
@@ -246,6 +251,7 @@ class SelectorEngine:
                 return
             assert isinstance(parsed, Parsed)
             entry.reads, entry.driver = parsed.reads, parsed.driver
+            entry.equations = parsed.equations
             entry.default, entry.parsed = parsed.outcome, True
             entry.deaths.clear()
 

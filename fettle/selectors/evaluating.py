@@ -12,9 +12,10 @@ from fettle.selectors.compiling import Program, build
 from fettle.selectors.containers import Entries
 from fettle.selectors.conversions import type_name
 from fettle.selectors.environments import STORED, Environment
+from fettle.selectors.equations import equations
 from fettle.selectors.outcomes import MATCH, NO_MATCH, Outcome, undecided, would_abort
 from fettle.selectors.reading import driver, reads
-from fettle.selectors.rows import LABELS, Amount, Field, Reads, Row, Variable
+from fettle.selectors.rows import LABELS, Amount, Equation, Field, Reads, Row, Variable
 from fettle.selectors.syntax import Refused, Unsupported
 from fettle.selectors.values import CelError, Ended, Frame, Optional, Undecidable, Value
 from fettle.wire.resource import DeviceAttribute
@@ -31,6 +32,7 @@ class Prepared(NamedTuple):
     outcome: Outcome | None
     variable: Variable = "device"
     driver: str = ""
+    equations: tuple[Equation, ...] = ()
 
 
 def prepare(expression: str, environment: Environment = STORED) -> Prepared:
@@ -38,7 +40,9 @@ def prepare(expression: str, environment: Environment = STORED) -> Prepared:
     try:
         program = build(expression, environment)
         tree = program.tree
-        return Prepared(reads(tree), program, None, environment.variable, driver(tree))
+        return Prepared(
+            reads(tree), program, None, environment.variable, driver(tree), equations(tree)
+        )
     except Refused as refusal:
         return Prepared((), None, would_abort(f"it does not compile: {refusal}"))
     except Unsupported as reason:

@@ -11,7 +11,7 @@ from enum import IntEnum
 
 from fettle.selectors.outcomes import TOO_SLOW, Outcome, undecided
 from fettle.selectors.protocol import Judged
-from fettle.selectors.rows import Key, Reads
+from fettle.selectors.rows import Equation, Key, Reads
 from fettle.selectors.turns import Order
 
 DIED = undecided("the process that evaluates it ended over it")
@@ -63,6 +63,7 @@ class Entry:
         "deaths",
         "default",
         "driver",
+        "equations",
         "given_up_until",
         "judged",
         "known_at",
@@ -80,6 +81,7 @@ class Entry:
         self.parsed = False
         self.reads: Reads = ()
         self.driver = ""
+        self.equations: tuple[Equation, ...] = ()
         self.default: Outcome | None = None
         self.rows: dict[Key, Outcome] = {}
         self.strikes = 0

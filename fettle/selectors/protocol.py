@@ -9,7 +9,7 @@ from typing import BinaryIO
 import msgspec
 
 from fettle.selectors.outcomes import Outcome
-from fettle.selectors.rows import Read, Row, Variable
+from fettle.selectors.rows import Equation, Read, Row, Variable
 from fettle.wire.resource import Device
 
 MAX_FRAME = 16 * 1024 * 1024
@@ -39,11 +39,12 @@ class Inspect(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 class Parsed(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """What the expression reads (None: the whole device), or its one outcome for every device;
-    the driver whose devices alone can match ("": any)."""
+    the driver whose devices alone can match ("": any); which attributes it compares with what."""
 
     reads: tuple[Read, ...] | None
     outcome: Outcome | None
     driver: str = ""
+    equations: tuple[Equation, ...] = ()
 
 
 class Judged(msgspec.Struct, frozen=True, tag=True, array_like=True):

@@ -31,6 +31,15 @@ class Read(NamedTuple):
     name: str
 
 
+class Equation(NamedTuple):
+    """An attribute that is compared for equality with a value: of this type, as CEL calls it, "dyn"
+    where that is not known, and with this text where it is a literal, else ""."""
+
+    read: Read
+    type: str
+    value: str
+
+
 Reads = tuple[Read, ...] | None
 """None: the whole device."""
 

@@ -63,7 +63,7 @@ def answer(request: Request) -> Reply:
     match request:
         case Parse(expression, variable):
             prepared = _prepared(expression, variable)
-            return Parsed(prepared.reads, prepared.outcome, prepared.driver)
+            return Parsed(prepared.reads, prepared.outcome, prepared.driver, prepared.equations)
         case Judge(expression, rows, variable):
             prepared = _prepared(expression, variable)
             started = time.process_time()

@@ -17,7 +17,7 @@ from fettle.policy import Validation
 from fettle.selectors import inspecting, rows
 from fettle.selectors.evaluating import Prepared, judge, prepare
 from fettle.selectors.outcomes import Outcome
-from fettle.selectors.rows import Reads
+from fettle.selectors.rows import Equation, Reads
 from fettle.settings import HealthSettings
 from fettle.view import EMPTY, View
 from fettle.wire import kinds
@@ -36,6 +36,9 @@ class InProcess:
 
     def reads(self, expression: str) -> Reads:
         return _prepared(expression).reads
+
+    def equations(self, expression: str) -> tuple[Equation, ...]:
+        return _prepared(expression).equations
 
     def driver(self, expression: str) -> str | None:
         return _prepared(expression).driver

@@ -139,6 +139,58 @@ CASES = [
     ),
     Case(
         "FTL006",
+        "a number compared with text",
+        claim(exactly(selectors=[device('index == "3"')])),
+        "compares gpu.nvidia.com/index with a string, which it never equals: devices publish a "
+        "number",
+        "numbers and booleans without",
+    ),
+    Case(
+        "FTL006",
+        "text compared with numbers in a list",
+        claim(exactly(selectors=[device("productName in [100, 200]")])),
+        "compares gpu.nvidia.com/productName with a number, which it never equals",
+    ),
+    Case(
+        "FTL006",
+        "a version compared for equality with text",
+        claim(exactly(selectors=['"550.54.15" == ' + device("driverVersion")])),
+        "with a string, which it never equals: devices publish a version",
+    ),
+    Case(
+        "FTL006",
+        "a number compared with a number of another type",
+        claim(exactly(selectors=[device("index == 1.0 || ") + device("index == 2u")])),
+    ),
+    Case(
+        "FTL006",
+        "both types, for drivers that publish either",
+        claim(exactly(selectors=[device('index == "1" || ') + device("index == 1")])),
+    ),
+    Case(
+        "FTL006",
+        "a type that it asks for first",
+        claim(
+            exactly(
+                selectors=[
+                    f'type({device("index")}) == string ? {device("index")} == "1" : '
+                    f"{device('index')} == 2"
+                ]
+            )
+        ),
+    ),
+    Case(
+        "FTL006",
+        "an attribute that no device has, beside one that some have",
+        claim(exactly(selectors=[device("index == 1 || ") + device('slot == "a"')])),
+    ),
+    Case(
+        "FTL006",
+        "a default of another type",
+        claim(exactly(selectors=[f'device.attributes["{GPU}"].?index.orValue("none") != "none"'])),
+    ),
+    Case(
+        "FTL006",
         "a version compared as a version",
         claim(exactly(selectors=[device('driverVersion.compareTo(semver("550.1.2")) >= 0')])),
     ),
