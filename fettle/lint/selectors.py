@@ -8,8 +8,7 @@ from fettle.lint.manifests import Manifest, Option, Request
 from fettle.lint.names import listed, nearest
 from fettle.lint.raw import text
 from fettle.lint.surveys import Abort, Catalogue, Survey
-from fettle.selectors.rows import Equation, Read, split
-from fettle.wire.resource import Device
+from fettle.selectors.rows import Equation, Read
 
 _NO_OVERLOAD = "no such overload"
 _NOT_COMPILED = "does not compile"
@@ -250,24 +249,15 @@ def _unknown(read: Read, catalogue: Catalogue, *, may_lack: bool) -> tuple[str, 
     `may_lack`: the selector asks itself whether there is such a domain, which is only wrong where
     it is a typo.
     """
-    if read.domain not in catalogue.domains:
-        near = nearest(read.domain, catalogue.domains)
+    domains = catalogue.domains(read.field)
+    if read.domain not in domains | catalogue.drivers:
+        near = nearest(read.domain, domains)
         if may_lack and not near:
             return None
-        has = f"existing: {listed(catalogue.domains)}"
+        has = f"existing: {listed(domains)}" if domains else "no device has any"
         return f"no device has {read.field} in the domain {read.domain!r} ({has})", near
-    names = {
-        name
-        for look, device in catalogue.looks.items()
-        for domain, name in _names(read, look.driver, device)
-        if domain == read.domain
-    }
+    names = {name for domain, name in catalogue.names(read.field) if domain == read.domain}
     if not read.name or read.name in names:
         return None
     near = nearest(read.name, names)  # without one it may be a name of drivers yet to come
     return (f"no device has {read.field} {read.domain}/{read.name}", near) if near else None
-
-
-def _names(read: Read, driver: str, device: Device) -> Iterator[tuple[str, str]]:
-    values = device.attributes if read.field == "attributes" else device.capacity
-    return (split(name, driver) for name in values or ())

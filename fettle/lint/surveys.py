@@ -6,6 +6,7 @@ from typing import NamedTuple
 import msgspec
 
 from fettle.model import DeviceId
+from fettle.selectors.rows import Field, split
 from fettle.view import DeviceView
 from fettle.wire.resource import Device, DeviceAttribute, DeviceTaint
 
@@ -119,13 +120,14 @@ class Catalogue(msgspec.Struct, frozen=True):
         """Of the values that devices have for an attribute."""
         return frozenset(kind for *whose, kind in self.types if whose == [domain, name])
 
-    @property
-    def domains(self) -> frozenset[str]:
-        """The domains under which attributes and capacities can be looked up."""
-        named = (
-            name.partition("/")[0]
+    def domains(self, field: Field) -> frozenset[str]:
+        """The domains in which devices have attributes, or capacities."""
+        return frozenset(domain for domain, _ in self.names(field))
+
+    def names(self, field: Field) -> frozenset[tuple[str, str]]:
+        """The attributes, or capacities, that devices have, each with its domain."""
+        return frozenset(
+            split(name, look.driver)
             for look, device in self.looks.items()
-            for name in (*look.attributes, *(device.capacity or ()))
-            if "/" in name
+            for name in (look.attributes if field == "attributes" else device.capacity or ())
         )
-        return self.drivers | frozenset(named)

@@ -241,6 +241,34 @@ CASES = [
     ),
     Case(
         "FTL007",
+        "a domain of attributes that no capacity is in",
+        claim(
+            exactly(
+                selectors=['device.capacity["resource.kubernetes.io"].pcieRoot == quantity("1")']
+            )
+        ),
+        "no device has capacity in the domain 'resource.kubernetes.io' (existing: gpu.nvidia.com)",
+    ),
+    Case(
+        "FTL007",
+        "a capacity with a typo",
+        claim(exactly(selectors=[f'device.capacity["{GPU}"].memroy.isInteger()'])),
+        "no device has capacity gpu.nvidia.com/memroy",
+        "write memory",
+    ),
+    Case(
+        "FTL007",
+        "a capacity of a driver whose devices have none",
+        claim(
+            exactly(
+                selectors=[
+                    f'device.driver != "{NIC}" || device.capacity["{NIC}"].bandwidth.isInteger()'
+                ]
+            )
+        ),
+    ),
+    Case(
+        "FTL007",
         "a domain that is there",
         claim(
             exactly(selectors=['device.attributes["resource.kubernetes.io"].pcieRoot == "pci0"'])
