@@ -23,7 +23,7 @@ from fettle.wire import core, nvidia, resource
 class DeviceView(msgspec.Struct, frozen=True, gc=False):
     """A published DRA device: `taints` are the slice's own, then those of DeviceTaintRules.
 
-    `allocated`: a claim holds it alone. `shared`: claims hold shares of it; `consumed` is what
+    `allocated`: a claim holds it alone. `shares` are how many of it claims hold; `consumed` is what
     they take of its capacities, in 1e-9. `here` is false for a device that says itself that it is
     for other nodes; `misplaced` is why that cannot be told ("" if it can).
     """
@@ -32,7 +32,7 @@ class DeviceView(msgspec.Struct, frozen=True, gc=False):
     taints: tuple[resource.DeviceTaint, ...]
     health: Health
     allocated: bool = False
-    shared: bool = False
+    shares: int = 0
     consumed: Mapping[str, int] = {}
     here: bool = True
     misplaced: str = ""

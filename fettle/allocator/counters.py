@@ -82,7 +82,7 @@ def _uncharged(pool: PoolView) -> Mapping[CounterId, int]:
         )
     left = dict(pool.counters)
     for device in pool.devices:
-        if device.shared and not device.allocated:
+        if device.shares and not device.allocated:
             for counter, value in device.published.consumes:
                 left[counter] = left.get(counter, 0) + value
     return left

@@ -143,7 +143,7 @@ def _obstacle(plan: Plan, at: int, books: Books, profile: Profile) -> str:
             plan.capacity, published.capacities, device.consumed, {}, fractional=fractional
         ):
             return "with too little capacity left"
-    if published.device.consumes_counters and not (published.multiple and device.shared):
+    if published.device.consumes_counters and not (published.multiple and device.shares):
         if not features.partitionable_devices:
             return "of a kind that is disabled (DRAPartitionableDevices)"
         if not Counters(profile.quirks).reserve(pool, device):

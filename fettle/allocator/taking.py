@@ -236,7 +236,7 @@ class Books:
         return self._hold(plan, undo, multiple=multiple)
 
     def _is_shared(self, device: DeviceView) -> bool:
-        return bool(device.consumed) if self._quirks.empty_shares_unseen else device.shared
+        return bool(device.consumed) if self._quirks.empty_shares_unseen else device.shares > 0
 
     def _operable(self, device: DeviceView) -> bool:
         """Slices may ask that nothing is done on the node (an alpha of 1.37)."""

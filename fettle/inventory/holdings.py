@@ -8,6 +8,7 @@ from fettle.asks.claims import Held
 from fettle.model import DeviceId
 
 _NOTHING: Mapping[str, int] = {}
+_NONE: Counter[tuple[str, Held]] = Counter()
 
 
 class Holdings:
@@ -41,8 +42,9 @@ class Holdings:
         """Whether a claim holds it, and not as a share."""
         return device in self._alone
 
-    def shared(self, device: DeviceId) -> bool:
-        return device in self._shares
+    def shares(self, device: DeviceId) -> int:
+        """How many shares of it claims hold."""
+        return self._shares.get(device, _NONE).total()
 
     def consumed(self, device: DeviceId) -> Mapping[str, int]:
         """What all shares take of its capacities, in 1e-9."""
@@ -67,7 +69,7 @@ class Holdings:
 
     def _count(self, device: DeviceId) -> None:
         total: dict[str, int] = {}
-        for (_, held), times in self._shares.get(device, Counter()).items():
+        for (_, held), times in self._shares.get(device, _NONE).items():
             for name, value in held.consumed:
                 total[name] = total.get(name, 0) + times * value
         if total:

@@ -32,7 +32,7 @@ def pool(
             taints=(published.device.taints or ()) + devices.taints.of(published.id),
             health=placing.told(book.assess(published.id, _subjects(published, placing), now)),
             allocated=devices.holdings.alone(published.id),
-            shared=devices.holdings.shared(published.id),
+            shares=devices.holdings.shares(published.id),
             consumed=devices.holdings.consumed(published.id),
             here=here,
             misplaced=misplaced,
@@ -58,7 +58,7 @@ def counters_left(gathered: Gathered, holdings: Holdings) -> Mapping[CounterId, 
         return gathered.counters
     left = dict(gathered.counters)
     for published in (*(p for p, _, _ in gathered.devices), *gathered.others):
-        if holdings.alone(published.id) or holdings.shared(published.id):
+        if holdings.alone(published.id) or holdings.shares(published.id):
             for counter, value in published.consumes:
                 left[counter] = left.get(counter, 0) - value
     return left

@@ -104,7 +104,7 @@ def _plain(published: Published) -> tuple[object, ...]:
 
 def _is_usual(device: DeviceView) -> bool:
     return (
-        device.health is SOUND and not device.allocated and not device.shared and not device.taints
+        device.health is SOUND and not device.allocated and not device.shares and not device.taints
     )
 
 
@@ -112,7 +112,7 @@ def _state(device: DeviceView) -> tuple[object, ...]:
     health = device.health
     return (
         device.allocated,
-        device.shared,
+        bool(device.shares),
         _amounts(device.consumed),
         [(t.key, t.value, t.effect) for t in device.taints],
         len(device.device.taints or ()),  # those of rules may not count

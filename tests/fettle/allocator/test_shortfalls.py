@@ -60,7 +60,7 @@ def nic(size: str, used: str = "0", name: str = "nic") -> DeviceView:
     id_ = DeviceId(b.DRIVER, "n", name)
     published = Published(id_, raw, capacities=capacities, plain=False)
     return DeviceView(
-        published, (), b.health(1.0), shared=used != "0", consumed={"bw": amount(used).nano}
+        published, (), b.health(1.0), shares=int(used != "0"), consumed={"bw": amount(used).nano}
     )
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from fettle.allocator.profiles import CURRENT, Features
 from fettle.evidence import rules
 from fettle.health import HealthBook
 from fettle.inventory.inventory import Inventory
@@ -20,9 +21,12 @@ RULES = rules.load()
 class Fleet:
     """An inventory with a clock, and the view that its last change led to."""
 
-    def __init__(self, book: HealthBook | None = None) -> None:
+    def __init__(
+        self, book: HealthBook | None = None, features: Features = CURRENT.features
+    ) -> None:
         self.now = 1_000_000.0
-        self.inventory = Inventory(book or HealthBook(HealthSettings(), RULES), RULES)
+        book = book or HealthBook(HealthSettings(), RULES)
+        self.inventory = Inventory(book, RULES, features)
         self.view: View = EMPTY
         self.changed: frozenset[str] = frozenset()
 

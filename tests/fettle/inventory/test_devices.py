@@ -189,7 +189,7 @@ def test_shares_of_a_device_add_up_until_their_claims_go(fleet: Fleet) -> None:
         result |= {"shareID": f"share-{number}", "consumedCapacity": {"m": amount}}
         fleet.put(kinds.CLAIM, held)
     device = fleet.look().nodes["n"].pools[0].devices[0]
-    assert (device.allocated, device.shared, device.consumed) == (False, True, {"m": 5 * 10**9})
+    assert (device.allocated, device.shares, device.consumed) == (False, 2, {"m": 5 * 10**9})
     fleet.inventory.remove(kinds.CLAIM, "d/c0", fleet.now)
     assert fleet.look().nodes["n"].pools[0].devices[0].consumed == {"m": 3 * 10**9}
 

@@ -31,7 +31,7 @@ def test_shares_add_up_and_hold_nothing_alone() -> None:
     holdings = Holdings()
     holdings.put("x", [Held(A, "1", (("memory", 3),))])
     holdings.put("y", [Held(A, "2", (("memory", 4), ("cores", 1)))])
-    assert holdings.shared(A)
+    assert holdings.shares(A) == 2
     assert not holdings.alone(A)
     assert holdings.consumed(A) == {"memory": 7, "cores": 1}
     assert holdings.consumed(B) == {}
@@ -42,7 +42,7 @@ def test_without_shares_who_holds_one_holds_the_device() -> None:
     holdings = Holdings(shares=False)
     holdings.put("x", [Held(A, "1", (("memory", 3),))])
     assert holdings.alone(A)
-    assert not holdings.shared(A)
+    assert not holdings.shares(A)
     assert holdings.consumed(A) == {}
     holdings.put("x", ())
     assert not holdings.alone(A)
@@ -67,5 +67,5 @@ def test_what_is_held_is_what_claims_hold_last(
         fresh.put(claim, held)
     for device in (A, B):
         assert lived.alone(device) == fresh.alone(device)
-        assert lived.shared(device) == fresh.shared(device)
+        assert lived.shares(device) == fresh.shares(device)
         assert lived.consumed(device) == fresh.consumed(device)
