@@ -17,6 +17,7 @@ from fettle.policies import unreadable
 from fettle.policy import ANNOTATION
 from fettle.slicing import in_slices, pause
 from fettle.verdicts.answering import Answers
+from fettle.verdicts.preempting import Preempting
 from fettle.view import View
 from fettle.wire import core
 
@@ -70,7 +71,10 @@ class Browse:
         if pod is None:
             return self._unknown_pod(key)
         asked = self._answers.ask_now(asks.another_like(pod) if pod.node_name else pod)
-        verdicts = await self._answers.explained(asked) if asked is not None else {}
+        verdicts = {}
+        if asked is not None:
+            verdicts = await self._answers.explained(asked)
+            verdicts = await Preempting(self._answers).noted(pod, verdicts)
         view = self._answers.view
         resolved = asks.resolve_policy(pod, view, self._answers.policies)
         notes = self._unready()

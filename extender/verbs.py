@@ -24,6 +24,7 @@ from fettle.errors import FettleError
 from fettle.observing.metrics import ExtenderMetrics
 from fettle.patience import Patience
 from fettle.verdicts.answering import Answers
+from fettle.verdicts.preempting import Preempting
 from fettle.verdicts.tables import MANY, Narrowed, Table
 from fettle.view import View
 from fettle.wire import core
@@ -80,6 +81,7 @@ class Verbs:
         self._answers = answers
         self._metrics = metrics
         self._problem = problem
+        self._preempting = Preempting(answers)
         self._replies = Replies()
         self._names = Names()
         self._foreseen: Foreseen | None = None
@@ -185,22 +187,16 @@ class Verbs:
     def preempt(self, body: bytes) -> bytes | Awaitable[bytes]:
         """ExtenderPreemptionArgs → the candidates that are worth a victim. Raises as above."""
         args = wire.decode_preemption(body)
-        ask = self._answers.ask(args.pod)
-        if ask is None:
+        if self._answers.ask(args.pod) is None:
             self._metrics.decided("preempt", "echoed")
             return wire.preemption_reply(args.victims)
         self._raise_unless_ready("preempt")
-        return self._spare(args, ask)
+        return self._spare(args)
 
-    async def _spare(self, args: wire.PreemptionArgs, ask: Ask) -> bytes:
+    async def _spare(self, args: wire.PreemptionArgs) -> bytes:
         """Without the nodes that would be refused even when their victims are gone."""
-        candidates = {node: victims for node, victims in args.victims.items() if victims.uids}
-        verdicts = await self._answers.emptied(ask, candidates)
-        kept = {
-            node: victims
-            for node, victims in candidates.items()
-            if node not in verdicts or verdicts[node].fits
-        }
+        uids = {node: victims.uids for node, victims in args.victims.items() if victims.uids}
+        kept = {node: args.victims[node] for node in await self._preempting.worth(args.pod, uids)}
         result = _result(len(args.victims), len(args.victims) - len(kept))
         self._metrics.decided("preempt", result)
         return wire.preemption_reply(kept)

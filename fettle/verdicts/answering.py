@@ -8,7 +8,7 @@ they are missing, `waiting` waits for them within a bound. Used by extender, ste
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import inf
 
 import msgspec
@@ -99,15 +99,17 @@ class Answers:
         return self._asks.of(pod, self.view)
 
     def _ask_of(self, pod: core.Pod) -> Ask | None:
+        return self.ask_in(self.view, pod)
+
+    def ask_in(self, view: View, pod: core.Pod) -> Ask | None:
+        """The pod's ask as it would be in a view that is otherwise than the newest one."""
         features = self.profile.features
         binding = Binding(
             self._now(),
             self._settings.scheduler.binding_timeout_seconds,
             features.device_binding_and_status,
         )
-        return asks.ask_of(
-            pod, self.view, self.policies, binding, backed=features.extended_resource
-        )
+        return asks.ask_of(pod, view, self.policies, binding, backed=features.extended_resource)
 
     def ask_now(self, pod: core.Pod) -> Ask | None:
         """As `ask`, beside the pods that were answered a moment ago and are not visible yet."""
@@ -298,38 +300,39 @@ class Answers:
         """A verdict for each node that names its own devices; nothing is kept of it."""
         await self.judged(ask)  # waits for selectors
         match = self.matching()
-        verdicts = await self._apart(ask, self.view.nodes, match, explains=True)
+        verdicts = await self.apart(self._of_all(ask), match, explains=True)
         if match.missing:  # what keeps devices away may need more of them than the verdict did
-            await self._evaluations.wait(ask, list(self.view.nodes.values()))
-            verdicts = await self._apart(ask, self.view.nodes, match, explains=True)
+            await self.evaluated(ask, list(self.view.nodes.values()))
+            verdicts = await self.apart(self._of_all(ask), match, explains=True)
         return verdicts
 
-    async def emptied(self, ask: Ask, names: Iterable[str]) -> dict[str, Verdict]:
-        """A verdict for each of these nodes that is known, as preemption would leave it; nothing
-        is kept of it."""
-        nodes = {name: self.view.nodes[name] for name in names if name in self.view.nodes}
-        return await self._apart(ask, nodes, self.matching(), emptied=True)
+    def _of_all(self, ask: Ask) -> list[tuple[Ask, NodeView]]:
+        return [(ask, node) for node in self.view.nodes.values()]
 
-    async def _apart(
+    async def evaluated(self, ask: Ask, nodes: Sequence[NodeView]) -> None:
+        """Wait, within a bound, until what an ask selects by is evaluated on these nodes."""
+        await self._evaluations.wait(ask, nodes)
+
+    async def apart(
         self,
-        ask: Ask,
-        nodes: Mapping[str, NodeView],
+        cases: Sequence[tuple[Ask, NodeView]],
         match: Matching,
         *,
         explains: bool = False,
         emptied: bool = False,
     ) -> dict[str, Verdict]:
-        """Verdicts that are made apart from the ask's table."""
+        """A verdict for each node that is made apart from all tables: of one pod, though what it
+        asks for may differ between nodes. Nothing is kept of it."""
         verdicts: dict[str, Verdict] = {}
-        acceptance = self.table(ask).acceptance
         spent, started = 0.0, self._clock()
 
         def judging_all() -> Iterator[None]:
-            for name, node in nodes.items():
+            for ask, node in cases:
+                acceptance = self.table(ask).acceptance
                 budget = budget_after(spent)
                 allocator = match.allocator(self.profile, budget, explains=explains)
                 work = judging(ask, node, acceptance, allocator, emptied=emptied)
-                verdicts[name] = yield from work
+                verdicts[node.name] = yield from work
                 yield
 
         for _ in judging_all():

@@ -89,6 +89,7 @@ class PodSpec(Wire, frozen=True, kw_only=True):
     scheduling_gates: tuple[PodSchedulingGate, ...] | None = None
     node_name: str | None = None
     priority: int | None = None
+    preemption_policy: str | None = None
     containers: tuple[Container, ...] | None = None
     init_containers: tuple[Container, ...] | None = None
     overhead: Quantities | None = None
@@ -126,6 +127,7 @@ class PodStatus(Wire, frozen=True, kw_only=True):
     reason: str = ""
     message: str = ""
     start_time: datetime | None = None
+    nominated_node_name: str | None = None
     conditions: tuple[Condition, ...] | None = None
     container_statuses: tuple[ContainerStatus, ...] | None = None
     init_container_statuses: tuple[ContainerStatus, ...] | None = None
@@ -153,6 +155,11 @@ class Pod(Wire, frozen=True, kw_only=True):
         return (self.spec.priority if self.spec is not None else None) or 0
 
     @property
+    def preempts(self) -> bool:
+        """Whether it may preempt those of lower priority."""
+        return self.spec is None or self.spec.preemption_policy != "Never"
+
+    @property
     def resource_claims(self) -> tuple[PodResourceClaim, ...]:
         return (self.spec.resource_claims if self.spec is not None else None) or ()
 
@@ -161,6 +168,11 @@ class Pod(Wire, frozen=True, kw_only=True):
         """Their names; while there is one, no scheduler looks at the pod."""
         gates = (self.spec.scheduling_gates if self.spec is not None else None) or ()
         return tuple(gate.name for gate in gates)
+
+    @property
+    def nominated_node(self) -> str:
+        """Where the scheduler makes room for it, or has made some; "" if nowhere."""
+        return (self.status.nominated_node_name if self.status is not None else None) or ""
 
     @property
     def terminal(self) -> bool:

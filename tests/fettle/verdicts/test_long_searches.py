@@ -176,7 +176,8 @@ async def test_what_preemption_would_leave_is_judged_in_short_slices() -> None:
     ask, hard = crowded(9, 10)
     cluster = Cluster()
     names = [f"n{number}" for number in range(4)]
-    cluster.show({name: msgspec.structs.replace(hard, name=name) for name in names})
-    verdicts, turns = await turns_during(cluster.answers.emptied(ask, [*names, "unknown"]))
+    cases = [(ask, msgspec.structs.replace(hard, name=name)) for name in names]
+    match = cluster.answers.matching()
+    verdicts, turns = await turns_during(cluster.answers.apart(cases, match, emptied=True))
     assert set(verdicts) == set(names)
     assert turns > len(names)

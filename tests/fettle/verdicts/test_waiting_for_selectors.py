@@ -12,6 +12,7 @@ from fettle.policy import BUILT_IN
 from fettle.selectors.engine import SelectorEngine
 from fettle.settings import Settings
 from fettle.verdicts.answering import Answers
+from fettle.verdicts.preempting import Preempting
 from fettle.verdicts.requirements import Engines
 from fettle.verdicts.tables import MANY
 from fettle.verdicts.waiting import Evaluations
@@ -39,6 +40,20 @@ async def test_an_ask_waits_for_its_selector_to_be_evaluated() -> None:
         table = await cluster.answers.judged(ask)
         assert table.refused == {"n"}
         assert not table.provisional
+    finally:
+        await engine.close()
+
+
+async def test_preemption_waits_for_a_selector_too() -> None:
+    """A pod that finds all nodes full is asked about nowhere else."""
+    cluster = Cluster()
+    engine = SelectorEngine()
+    cluster.answers = Answers(cluster.publisher, engine, PATIENT)
+    await engine.start()
+    try:
+        cluster.show({"n": b.node("n", pools=(b.pool(b.device("a", 0.1)),))}, **claim_view())
+        verdicts = await Preempting(cluster.answers).verdicts(POD, {"n": ["victim"], "x": []})
+        assert [(name, verdict.fits) for name, verdict in verdicts.items()] == [("n", False)]
     finally:
         await engine.close()
 
