@@ -2,13 +2,15 @@
 
 `allocating` is one allocation from beginning to end: `plans` are checked, `searching` goes through
 the candidates, `taking` decides on each with the help of `constraints`, `counters`, `capacities`
-and `tolerating`. `pruning` ends hopeless searches early; `shortfalls` says for people
-why there was nothing. `doubts` and `chance` know what cannot be told: what is not modelled ends in
-"undecided", never in a guess. Pure; selectors are looked up, not evaluated.
+and `tolerating`. `pruning` and `pairing` end hopeless searches early; `shortfalls` and `conflicts`
+say for people why there was nothing; `pacing` lets others go first. `doubts` and `chance` know what
+cannot be told: what is not modelled ends in "undecided", never in a guess. Pure; selectors are
+looked up, not evaluated.
 """
 
-from fettle.allocator.allocating import AMPLE, Budget, allocate, allocating, run
+from fettle.allocator.allocating import allocate, allocating
 from fettle.allocator.outcomes import Allocated, Found, Taken
+from fettle.allocator.pacing import AMPLE, Budget, run
 from fettle.allocator.shortfalls import shortfall
 from fettle.allocator.taking import Acceptable, Match
 from fettle.allocator.tolerating import tolerates

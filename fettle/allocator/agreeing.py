@@ -4,11 +4,14 @@
 """
 
 import json
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
+from fettle.allocator import contending
 from fettle.allocator.constraints import as_set, attribute
-from fettle.allocator.contending import Need, served
+from fettle.allocator.contending import Need
+from fettle.allocator.pacing import Work, each
 from fettle.asks.claims import Constraint
 from fettle.view import DeviceView
 
@@ -62,55 +65,57 @@ def most(
     needs: Sequence[Need],
     values: Mapping[int, Collection[Value]],
     shared: Collection[int],
-) -> Generator[None, None, Most]:
+) -> Work[Most]:
     """The most devices that the requests of a constraint can have if nothing else is taken.
 
     `values` by candidate, also of some that no request can have: of the values that serve equally
     many, the one that most candidates have is told.
     """
-    having: dict[Value, set[int]] = {}
-    for at, found in values.items():
+    having: dict[Value, int] = {}
+    for found in values.values():
         for value in found:
-            having.setdefault(value, set()).add(at)
+            having[value] = having.get(value, 0) + 1
+        yield
     if constraint.distinct:
         return (yield from _most_distinct(needs, values, having))
+    able = yield from each(_by_value(need, values) for need in needs)
     best = Most(0, None, frozenset(having))
-    for value in sorted(having, key=lambda value: len(having[value]), reverse=True):
-        of_value = [Need(need.number, having[value].intersection(need.able)) for need in needs]
-        number = yield from _served(of_value, shared)
+    for value in sorted(having, key=having.__getitem__, reverse=True):
+        of_value = [
+            Need(need.number, by_value.get(value, ()))
+            for need, by_value in zip(needs, able, strict=True)
+        ]
+        number = yield from contending.most(of_value, shared)
         if number > best.number:
             best = Most(number, value, frozenset((value,)))
     return best
 
 
+def _by_value(
+    need: Need, values: Mapping[int, Collection[Value]]
+) -> Work[Mapping[Value, Sequence[int]]]:
+    """The candidates that a need may have, by each value that they have."""
+    able: defaultdict[Value, list[int]] = defaultdict(list)
+    for at in need.able:
+        for value in values[at]:
+            able[value].append(at)
+        yield
+    return able
+
+
 def _most_distinct(
-    needs: Sequence[Need],
-    values: Mapping[int, Collection[Value]],
-    having: Collection[Value],
-) -> Generator[None, None, Most]:
+    needs: Sequence[Need], values: Mapping[int, Collection[Value]], having: Collection[Value]
+) -> Work[Most]:
     """Each device has a value for itself; where lists overlap, even fewer may go together."""
     places = {value: place for place, value in enumerate(having)}
-    by_value = [
-        Need(need.number, {places[value] for at in need.able for value in values[at]})
-        for need in needs
-    ]
-    number = yield from _served(by_value, ())
-    had = {place for need in by_value for place in need.able}
-    return Most(number, None, frozenset(value for value in having if places[value] not in had))
-
-
-def _served(needs: Sequence[Need], shared: Collection[int]) -> Generator[None, None, int]:
-    """How much of the needs can be met at once.
-
-    What can be met together is a matroid: meeting one after the other, while that is possible,
-    meets the most.
-    """
-    met = [Need(0, need.able) for need in needs]
-    for place, (number, able) in enumerate(needs):
-        for more in range(1, number + 1):
-            trial = [*met[:place], Need(more, able), *met[place + 1 :]]
-            if not served(trial, shared):
-                break
-            met = trial
+    by_value: list[Need] = []
+    had: set[int] = set()
+    for need in needs:
+        able: set[int] = set()
+        for at in need.able:
+            able.update(places[value] for value in values[at])
             yield
-    return sum(need.number for need in met)
+        by_value.append(Need(need.number, able))
+        had |= able
+    number = yield from contending.most(by_value, ())
+    return Most(number, None, frozenset(value for value in having if places[value] not in had))

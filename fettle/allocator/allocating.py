@@ -5,41 +5,27 @@ and by time. Read-only and pure: clock, profile and what the node looks like are
 """
 
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
-from typing import TypeVar
-
-import msgspec
+from collections.abc import Iterator, Sequence
 
 from fettle.allocator import chance
 from fettle.allocator import plans as planning
+from fettle.allocator.abilities import abilities
 from fettle.allocator.doubts import doubt
 from fettle.allocator.likeness import alike
-from fettle.allocator.outcomes import Aborted, Allocated, Found, Taken, Unclear, Unfinished
-from fettle.allocator.plans import Plan, Plans
+from fettle.allocator.outcomes import NOTHING, Aborted, Allocated, Found, Taken, Unclear, Unfinished
+from fettle.allocator.pacing import AMPLE, Budget, Clock, Work, paced, run
+from fettle.allocator.pairing import Lookout, families
+from fettle.allocator.plans import Plan
 from fettle.allocator.profiles import CURRENT, Profile
-from fettle.allocator.pruning import hopeless
-from fettle.allocator.searching import PAUSE, Search
+from fettle.allocator.pruning import hopeless, may_skip
+from fettle.allocator.searching import Search
 from fettle.allocator.taking import Acceptable, Books, Match
 from fettle.asks.claims import ALL, Claim
 from fettle.view import PoolView
 from fettle.wire.resource import MAX_RESULTS
 
-Clock = Callable[[], float]
-T = TypeVar("T")
-
-
-class Budget(msgspec.Struct, frozen=True):
-    """How far one search may go: steps as upstream counts them, and seconds of its own work.
-
-    `prune_after` steps it is asked whether going on is of any use; None: never.
-    """
-
-    steps: int = 20_000
-    seconds: float = 0.25
-    prune_after: int | None = 24
-
-
-AMPLE = Budget()
+SHARE = 0.25
+"""Of the time that a search may take, so much is for finding out how to end it early."""
 
 
 def allocate(
@@ -61,16 +47,6 @@ def allocate(
     )
 
 
-def run(work: Generator[None, None, T]) -> T:
-    """What a generator returns, without a pause."""
-    while True:
-        try:
-            next(work)
-        except StopIteration as end:
-            returned: T = end.value
-            return returned
-
-
 def allocating(
     claims: Sequence[Claim],
     pools: Sequence[PoolView],
@@ -80,54 +56,139 @@ def allocating(
     acceptable: Acceptable | None = None,
     budget: Budget = AMPLE,
     clock: Clock = time.perf_counter,
-) -> Generator[None, None, Allocated]:
+) -> Work[Allocated]:
     """As `allocate`, with a chance to do something else at each `next`."""
-    books = Books(claims, pools, match, profile, acceptable)
-    plans = planning.lay_out(claims, len(books.candidates))
-    search = Search(plans, books)
-    ask_again = budget.prune_after
-    spent = 0.0
+    attempt = _Attempt(claims, pools, match, profile, acceptable, budget, clock)
     try:
-        yield from _prepare(claims, plans, books, pools, profile)
-        since = clock()
+        return (yield from paced(attempt.outcome(), budget.seconds, clock))
+    except Unfinished as reason:
+        steps, bounded = attempt.search.steps, not attempt.books.beyond
+        return Allocated(Found.UNDECIDED, reason=str(reason), steps=steps, bounded=bounded)
+
+
+class _Attempt:
+    """One allocation: what is asked for, and what is known of it so far."""
+
+    def __init__(
+        self,
+        claims: Sequence[Claim],
+        pools: Sequence[PoolView],
+        match: Match,
+        profile: Profile,
+        acceptable: Acceptable | None,
+        budget: Budget,
+        clock: Clock,
+    ) -> None:
+        self._claims = claims
+        self._pools = pools
+        self._profile = profile
+        self._budget = budget
+        self._clock = clock
+        self._plans = planning.lay_out(claims)
+        self.books = Books(claims, pools, match, profile, acceptable)
+        self.search = Search(self._plans, self.books)
+
+    def outcome(self) -> Work[Allocated]:
+        """Raises Unfinished."""
+        claims, plans, books = self._claims, self._plans, self.books
+        ordered = self._profile.ordered
+        try:
+            yield from books.open()
+            yield from self._prepare()
+            if why := (yield from self._searched()):
+                return self._none(why)
+        except Aborted as error:
+            if not ordered and (
+                why := (yield from chance.which(plans, books))
+                or chance.why_error(claims, plans, books)
+            ):
+                return self._undecided(why)
+            return self._error(str(error))
+        except Unclear as reason:
+            return self._undecided(str(reason))
+        if self.search.result is None:
+            return (yield from self._nothing())
+        if not ordered and (why := (yield from chance.which(plans, books))):
+            return self._undecided(why, bounded=not books.beyond)
+        if why := _unwritable(self.search.result):
+            return self._error(why)
+        return Allocated(Found.FITS, self.search.result, steps=self.search.steps)
+
+    def _prepare(self) -> Iterator[None]:
+        """What upstream checks claim by claim before it searches."""
+        features = self._profile.features
+        for claim, requests in zip(self._claims, self._plans, strict=True):
+            total = 0
+            for request, alternatives in zip(claim.requests, requests, strict=True):
+                planning.check_gates(request, claim.name, features)
+                for plan in alternatives:
+                    planning.check(plan, features)
+                    if plan.alternative.mode == ALL:
+                        yield from _everything(plan, self.books, self._pools, self._profile)
+                    yield
+                total = planning.add_to_limit(total, request, alternatives, claim.name, MAX_RESULTS)
+            for unknown in planning.unknown_constraints(claim):
+                raise Aborted(unknown)
+
+    def _searched(self) -> Work[str]:
+        """Search to the end; or why that is of no use, found out on the way."""
+        search, ask_again = self.search, self._budget.prune_after
         for _ in search.run():
-            spent += clock() - since
-            yield
-            since = clock()
-            if search.steps > budget.steps or spent > budget.seconds:
+            if search.steps > self._budget.steps:
                 raise Unfinished(f"no result within {search.steps} search steps")
-            if ask_again is not None and search.steps >= ask_again:
+            if ask_again is not None and search.in_vain >= ask_again:
                 ask_again = None
-                if why := (yield from hopeless(claims, plans, books, profile)):
-                    return _none(pools, profile, why, search.steps)
-                search.alike = alike(claims, plans, books, profile)
-                since = clock()
-    except Aborted as error:
-        if not profile.ordered and (
-            why := chance.which(plans, books) or chance.why_error(claims, plans, books)
-        ):
-            return Allocated(Found.UNDECIDED, reason=why, steps=search.steps)
-        return Allocated(Found.ERROR, reason=str(error), steps=search.steps)
-    except Unclear as reason:
-        return Allocated(
-            Found.UNDECIDED,
-            reason=str(reason),
-            steps=search.steps,
-            bounded=isinstance(reason, Unfinished) and not books.beyond,
-        )
-    if search.result is None:
-        known = ""
-        if not profile.ordered and (why := chance.why_nothing(claims, plans, books, profile)):
-            known = yield from hopeless(claims, plans, books, profile)
-            if not known:
-                return Allocated(Found.UNDECIDED, reason=why, steps=search.steps)
-        known = known or "no combination of devices satisfies all requests"
-        return _none(pools, profile, known, search.steps)
-    if not profile.ordered and (why := chance.which(plans, books)):
-        return Allocated(Found.UNDECIDED, reason=why, steps=search.steps, bounded=not books.beyond)
-    if why := _unwritable(search.result):
-        return Allocated(Found.ERROR, reason=why, steps=search.steps)
-    return Allocated(Found.FITS, search.result, steps=search.steps)
+                try:
+                    seconds = self._budget.seconds * SHARE
+                    if why := (yield from paced(self._pruned(), seconds, self._clock)):
+                        return why
+                except Unfinished:
+                    pass  # the search may be at its end before that
+            yield
+        return ""
+
+    def _pruned(self) -> Work[str]:
+        """Why going on is of no use; else from now on less is tried in vain."""
+        claims, plans, books, profile = self._claims, self._plans, self.books, self._profile
+        able = yield from abilities(plans, books)
+        if able is None:
+            return ""
+        if why := (yield from hopeless(claims, plans, able, books, profile)):
+            return why
+        if may_skip(claims, plans, profile):
+            self.search.alike = yield from alike(claims, able, books)
+            lookout = Lookout((yield from families(claims, plans, able, books, profile)))
+            self.search.ahead = lookout.possible
+        return ""
+
+    def _nothing(self) -> Work[Allocated]:
+        """What it means that the search found nothing."""
+        claims, plans, books, profile = self._claims, self._plans, self.books, self._profile
+        if profile.ordered:
+            return self._none(NOTHING)
+        why = yield from chance.why_nothing(claims, plans, books, profile)
+        if not why:
+            return self._none(NOTHING)
+        able = yield from abilities(plans, books)
+        if able and (known := (yield from hopeless(claims, plans, able, books, profile))):
+            return self._none(known)
+        return self._undecided(why)
+
+    def _none(self, why: str) -> Allocated:
+        """Nothing fits; where a pool is invalid, the scheduler calls that an error of this node."""
+        for pool in self._pools:
+            if doubted := doubt(pool, self._profile):
+                return self._undecided(doubted)
+        for pool in self._pools:
+            if pool.invalid:
+                return self._error(f"{why}; {pool.told} is invalid: {pool.invalid}", on_node=True)
+        return Allocated(Found.NONE, reason=why, steps=self.search.steps)
+
+    def _error(self, why: str, *, on_node: bool = False) -> Allocated:
+        return Allocated(Found.ERROR, reason=why, on_node=on_node, steps=self.search.steps)
+
+    def _undecided(self, why: str, *, bounded: bool = False) -> Allocated:
+        return Allocated(Found.UNDECIDED, reason=why, steps=self.search.steps, bounded=bounded)
 
 
 def _unwritable(taken: Sequence[Taken]) -> str:
@@ -140,39 +201,6 @@ def _unwritable(taken: Sequence[Taken]) -> str:
         elif one.claim not in pinned and published.terms > 1:
             return f"{published.id}: its node selector has {published.terms} terms"
     return ""
-
-
-def _none(pools: Sequence[PoolView], profile: Profile, why: str, steps: int) -> Allocated:
-    """Nothing fits; where a pool is invalid, the scheduler calls that an error of this node."""
-    for pool in pools:
-        if doubted := doubt(pool, profile):
-            return Allocated(Found.UNDECIDED, reason=doubted, steps=steps)
-    for pool in pools:
-        if pool.invalid:
-            why = f"{why}; {pool.told} is invalid: {pool.invalid}"
-            return Allocated(Found.ERROR, reason=why, on_node=True, steps=steps)
-    return Allocated(Found.NONE, reason=why, steps=steps)
-
-
-def _prepare(
-    claims: Sequence[Claim],
-    plans: Plans,
-    books: Books,
-    pools: Sequence[PoolView],
-    profile: Profile,
-) -> Iterator[None]:
-    """What upstream checks claim by claim before it searches."""
-    for claim, requests in zip(claims, plans, strict=True):
-        total = 0
-        for request, alternatives in zip(claim.requests, requests, strict=True):
-            planning.check_gates(request, claim.name, profile.features)
-            for plan in alternatives:
-                planning.check(plan, profile.features)
-                if plan.alternative.mode == ALL:
-                    yield from _everything(plan, books, pools, profile)
-            total = planning.add_to_limit(total, request, alternatives, claim.name, MAX_RESULTS)
-        for unknown in planning.unknown_constraints(claim):
-            raise Aborted(unknown)
 
 
 def _everything(
@@ -194,6 +222,5 @@ def _everything(
             if books.selectable(plan, at) and books.could_fit(plan, at):
                 plan.everything.append(at)
             at += 1
-            if at % PAUSE == 0:
-                yield
+            yield
     plan.count = len(plan.everything)

@@ -6,7 +6,8 @@ Each of these says, for people, why another order may come to something else; ""
 from collections.abc import Mapping, Sequence
 
 from fettle.allocator.outcomes import Aborted, Unclear
-from fettle.allocator.plans import Plans
+from fettle.allocator.pacing import Work
+from fettle.allocator.plans import Plans, every
 from fettle.allocator.profiles import Profile
 from fettle.allocator.taking import Books
 from fettle.asks.claims import Claim
@@ -14,10 +15,9 @@ from fettle.asks.claims import Claim
 _NO_ORDER = "this scheduler visits slices in no fixed order"
 
 
-def which(plans: Plans, books: Books) -> str:
+def which(plans: Plans, books: Books) -> Work[str]:
     """Why other devices may be taken than those that were."""
-    every = (p for claim in plans for alternatives in claim for p in alternatives)
-    choosing = [plan for plan in every if plan.everything is None and plan.count]
+    choosing = [plan for plan in every(plans) if plan.everything is None and plan.count]
     if choosing and books.beyond:
         return f"this scheduler visits pools in no fixed order, and one is unclear: {books.beyond}"
     slices = _slices(books)
@@ -26,11 +26,10 @@ def which(plans: Plans, books: Books) -> str:
     concerned = set()
     try:
         for plan in choosing:
-            concerned |= {
-                (pool.driver, pool.name)
-                for at, (pool, _) in enumerate(books.candidates)
-                if books.selectable(plan, at)
-            }
+            for at, (pool, _) in enumerate(books.candidates):
+                if books.selectable(plan, at):
+                    concerned.add((pool.driver, pool.name))
+                yield
     except (Aborted, Unclear) as reason:
         return f"{_NO_ORDER}, and on some device: {reason}"
     if sum(slices[pool] for pool in concerned) < 2:
@@ -38,11 +37,13 @@ def which(plans: Plans, books: Books) -> str:
     return f"{_NO_ORDER}, and several have such devices"
 
 
-def why_nothing(claims: Sequence[Claim], plans: Plans, books: Books, profile: Profile) -> str:
+def why_nothing(claims: Sequence[Claim], plans: Plans, books: Books, profile: Profile) -> Work[str]:
     """Why something may be taken, or the attempt may end in an error, where nothing was found."""
-    return why_error(claims, plans, books) or (
-        which(plans, books) if _depends_on_what_was_seen(claims, books, profile) else ""
-    )
+    if why := why_error(claims, plans, books):
+        return why
+    if not _depends_on_what_was_seen(claims, books, profile):
+        return ""
+    return (yield from which(plans, books))
 
 
 def why_error(claims: Sequence[Claim], plans: Plans, books: Books) -> str:

@@ -14,12 +14,14 @@ from fettle.wire.resource import DeviceAttribute
 
 
 class Tracked(Protocol):
-    """A constraint with the devices it holds so far. Each `add` that holds is undone by `remove`,
-    the last one first."""
+    """A constraint with the devices it holds so far, of requests that it `concerns`. Each `add`
+    that holds is undone by `remove`, the last one first."""
 
-    def add(self, request: Request, alternative: Alternative, device: DeviceView) -> bool: ...
+    def concerns(self, request: Request, alternative: Alternative) -> bool: ...
 
-    def remove(self, request: Request, alternative: Alternative) -> None: ...
+    def add(self, request: Request, device: DeviceView) -> bool: ...
+
+    def remove(self, request: Request) -> None: ...
 
 
 def track(constraint: Constraint, profile: Profile) -> Tracked:
@@ -46,6 +48,16 @@ def attribute(name: str | None, device: DeviceView) -> DeviceAttribute | None:
     return attributes.get(bare)
 
 
+def value_of(found: DeviceAttribute) -> object:
+    """A single value, with its type; None where it compares in other ways."""
+    values = [
+        (kind, value)
+        for kind, value in enumerate((found.string, found.int_, found.bool_, found.version))
+        if value is not None
+    ]
+    return values[0] if len(values) == 1 else None
+
+
 def told(name: str, devices: Iterable[DeviceView]) -> Hashable:
     """All that constraints on an attribute can tell of devices: which of them have the same value,
     as numbers, and which have none. The values themselves where some are not single ones."""
@@ -65,7 +77,7 @@ class _Tracker:
     def __init__(self, constraint: Constraint) -> None:
         self._constraint = constraint
 
-    def _concerns(self, request: Request, alternative: Alternative) -> bool:
+    def concerns(self, request: Request, alternative: Alternative) -> bool:
         return self._constraint.concerns(request.name, alternative.name)
 
 
@@ -78,9 +90,12 @@ class Same(_Tracker):
         self._first: DeviceAttribute | None = None
         self._devices = 0
 
-    def add(self, request: Request, alternative: Alternative, device: DeviceView) -> bool:
-        if not self._concerns(request, alternative):
-            return True
+    @property
+    def agreed(self) -> DeviceAttribute | None:
+        """What all have to have by now; None before there is one."""
+        return self._first if self._devices else None
+
+    def add(self, request: Request, device: DeviceView) -> bool:
         found = attribute(self._constraint.attribute, device)
         if found is None:
             return False
@@ -91,9 +106,8 @@ class Same(_Tracker):
         self._devices += 1
         return True
 
-    def remove(self, request: Request, alternative: Alternative) -> None:
-        if self._concerns(request, alternative):
-            self._devices -= 1
+    def remove(self, request: Request) -> None:
+        self._devices -= 1
 
 
 class Common(_Tracker):
@@ -105,9 +119,7 @@ class Common(_Tracker):
         self._devices = 0
         self._kept = kept
 
-    def add(self, request: Request, alternative: Alternative, device: DeviceView) -> bool:
-        if not self._concerns(request, alternative):
-            return True
+    def add(self, request: Request, device: DeviceView) -> bool:
         found = attribute(self._constraint.attribute, device)
         values = as_set(found) if found is not None else None
         if values is None:
@@ -122,11 +134,10 @@ class Common(_Tracker):
         self._devices += 1
         return True
 
-    def remove(self, request: Request, alternative: Alternative) -> None:
-        if self._concerns(request, alternative):
-            self._devices -= 1
-            if not self._kept:
-                self._common.pop()
+    def remove(self, request: Request) -> None:
+        self._devices -= 1
+        if not self._kept:
+            self._common.pop()
 
 
 class Distinct(_Tracker):
@@ -137,18 +148,15 @@ class Distinct(_Tracker):
         self._lists = lists
         self._seen: list[DeviceAttribute] = []
 
-    def add(self, request: Request, alternative: Alternative, device: DeviceView) -> bool:
-        if not self._concerns(request, alternative):
-            return True
+    def add(self, request: Request, device: DeviceView) -> bool:
         found = attribute(self._constraint.attribute, device)
         if found is None or not differs(found, self._seen, lists=self._lists):
             return False
         self._seen.append(found)
         return True
 
-    def remove(self, request: Request, alternative: Alternative) -> None:
-        if self._concerns(request, alternative):
-            self._seen.pop()
+    def remove(self, request: Request) -> None:
+        self._seen.pop()
 
 
 class DistinctByRequest(_Tracker):
@@ -160,9 +168,7 @@ class DistinctByRequest(_Tracker):
         self._seen: dict[str, DeviceAttribute] = {}
         self._devices = 0
 
-    def add(self, request: Request, alternative: Alternative, device: DeviceView) -> bool:
-        if not self._concerns(request, alternative):
-            return True
+    def add(self, request: Request, device: DeviceView) -> bool:
         found = attribute(self._constraint.attribute, device)
         if found is None:
             return False
@@ -172,10 +178,9 @@ class DistinctByRequest(_Tracker):
         self._devices += 1
         return True
 
-    def remove(self, request: Request, alternative: Alternative) -> None:
-        if self._concerns(request, alternative):
-            self._seen.pop(request.name, None)
-            self._devices -= 1
+    def remove(self, request: Request) -> None:
+        self._seen.pop(request.name, None)
+        self._devices -= 1
 
 
 Values = tuple[str, frozenset[object]]

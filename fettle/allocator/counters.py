@@ -19,7 +19,7 @@ class Counters:
         self._by_name = quirks.counters_by_pool_name
         self._uncharged = quirks.shares_uncharged
         self._of: dict[Hashable, _Left] = {}
-        self._before: dict[int, Mapping[CounterId, int]] = {}
+        self._given: set[int] = set()
 
     def reserve(self, pool: PoolView, device: DeviceView) -> bool:
         """Take what the device consumes; false, and nothing is taken, where that is not left.
@@ -48,11 +48,15 @@ class Counters:
             return True
         if self._by_name or self._uncharged:
             return True
-        left = self._before.get(id(pool))
-        if left is None:
-            gives = any(value < 0 for each in pool.devices for _, value in each.published.consumes)
-            left = self._before[id(pool)] = {} if gives else pool.counters
+        if id(pool) in self._given:
+            return True
+        left = pool.counters
         return all(value <= left.get(counter, value) for counter, value in published.consumes)
+
+    def note(self, pool: PoolView, device: DeviceView) -> None:
+        """Hears of each device beforehand: one may give something back, instead of taking it."""
+        if any(value < 0 for _, value in device.published.consumes):
+            self._given.add(id(pool))
 
     def _key(self, pool: PoolView) -> Hashable:
         return pool.name if self._by_name else (pool.driver, pool.name)

@@ -1,10 +1,13 @@
-"""What an allocation comes to, and the two ways in which a search ends early."""
+"""What an allocation comes to, and the ways in which a search ends early."""
 
 from enum import StrEnum
 
 import msgspec
 
 from fettle.view import DeviceView
+
+NOTHING = "no combination of devices satisfies all requests"
+"""All that a search knows that found nothing."""
 
 
 class Found(StrEnum):
@@ -51,5 +54,5 @@ class Unclear(Exception):
     """The search came upon something that cannot be decided; `str()` says what."""
 
 
-class Unfinished(Unclear):
-    """The search took too long."""
+class Unfinished(Exception):
+    """It took too long; `str()` says how long that was."""

@@ -4,6 +4,7 @@ A port of the checks of `validateDeviceRequest` of k8s.io/dynamic-resource-alloc
 (incubating), in its order, since the first error is the one that counts.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from fettle.allocator.outcomes import Aborted, Unclear
@@ -16,8 +17,8 @@ class Plan:
     """One alternative during a search: what it needs, and which candidates its selectors match.
 
     `told` is what people call it: the claim's name and its own. `everything` are the candidates
-    that mode All needs, None in other modes. `matches` is None for candidates that were not looked
-    at yet.
+    that mode All needs, None in other modes. `matches` are those that were looked at; alternatives
+    with the same selectors share them.
     """
 
     __slots__ = (
@@ -33,7 +34,12 @@ class Plan:
     )
 
     def __init__(
-        self, claim: int, name: str, request: Request, alternative: Alternative, size: int
+        self,
+        claim: int,
+        name: str,
+        request: Request,
+        alternative: Alternative,
+        matches: dict[int, bool],
     ) -> None:
         self.claim = claim
         self.told = f"{name}/{alternative.name}"
@@ -43,7 +49,7 @@ class Plan:
         self.admin = bool(alternative.admin_access)
         self.capacity: dict[str, Amount] = dict(alternative.capacity or ())
         self.everything: list[int] | None = None
-        self.matches: list[bool | None] = [None] * size
+        self.matches = matches
 
     @property
     def name(self) -> str:
@@ -54,12 +60,20 @@ Plans = Sequence[Sequence[Sequence[Plan]]]
 """By claim, request, alternative."""
 
 
-def lay_out(claims: Sequence[Claim], size: int) -> Plans:
-    """A plan for every alternative, on `size` candidates."""
+def lay_out(claims: Sequence[Claim]) -> Plans:
+    """A plan for every alternative."""
+    matches: defaultdict[tuple[str, ...], dict[int, bool]] = defaultdict(dict)
     return [
-        [[Plan(c, claim.name, r, a, size) for a in r.alternatives] for r in claim.requests]
+        [
+            [Plan(c, claim.name, r, a, matches[a.selectors]) for a in r.alternatives]
+            for r in claim.requests
+        ]
         for c, claim in enumerate(claims)
     ]
+
+
+def every(plans: Plans) -> Iterator[Plan]:
+    return (plan for requests in plans for alternatives in requests for plan in alternatives)
 
 
 def check_gates(request: Request, claim: str, features: Features) -> None:

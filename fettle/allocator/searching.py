@@ -5,17 +5,20 @@ explicit stack in place of the recursion, so that it can pause. It reads views a
 but its own books.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
 from fettle.allocator.outcomes import Aborted, Taken
+from fettle.allocator.pacing import Work
 from fettle.allocator.plans import Plan
 from fettle.allocator.taking import Books, Undo
 from fettle.wire.resource import MAX_RESULTS
 
-PAUSE = 16
-"""Devices looked at, or steps made, between two chances to pause."""
+PASSED_OVER = 16
+"""So many devices in a row that need no look at them are one piece of work,"""
+LOOKED_AT = 4
+"""and so many that need one, or one with counters."""
 
 
 class Came(IntEnum):
@@ -50,30 +53,31 @@ class Search:
         self.plans = plans
         self.books = books
         self.steps = 0
+        self.in_vain = 0
+        """How many devices were given back, since nothing was found with them."""
         self.alike: Sequence[int] | None = None
         """The class of each candidate, where it is known; of a class, one failure tells of all."""
+        self.ahead: Callable[[Call], Work[bool]] | None = None
+        """Whether anything can be found with a call, where that may be asked beforehand."""
         self.result: tuple[Taken, ...] | None = None
         self._waiting: list[_EndOfClaim | _Choice | _Taking] = []
 
     def run(self) -> Iterator[None]:
-        """Search, pausing often; raises Aborted or Unclear. `result` stays None without one."""
+        """Search, with a pause after each device that is taken or given back, and a few that are
+        looked at; raises Aborted or Unclear. `result` stays None without one."""
         call: Call | None = Call(0, 0)
         came = Came.NONE
         while True:
             if call is not None:
                 came = self._enter(call)
-                if self.steps % PAUSE == 0:
-                    yield
             if not self._waiting:
                 break
+            yield
             answer = self._waiting[-1].resume(came)
-            if isinstance(answer, Call):
-                call = answer
-                continue
-            call = None
-            if answer is Came.PAUSED:
-                yield
-            else:
+            call = answer if isinstance(answer, Call) else None
+            if call is not None and self.ahead is not None and not (yield from self.ahead(call)):
+                call, came = None, Came.NONE
+            elif isinstance(answer, Came) and answer is not Came.PAUSED:
                 self._waiting.pop()
                 came = answer
         if came is Came.TOO_MANY:
@@ -163,6 +167,7 @@ class _Taking:
         if came is Came.ALL:
             return came
         if self._undo is not None:
+            self._search.in_vain += 1
             self._books.give_back(self._plan, self._undo)
             if self._search.alike is not None and self._books.is_untouched(self._undo.at):
                 self._failed.add(self._search.alike[self._undo.at])
@@ -177,18 +182,21 @@ class _Taking:
     def _look(self) -> Came | Call:
         """The next device that can be taken, among the next few."""
         books, plan, alike = self._books, self._plan, self._search.alike
-        size = len(books.candidates)
-        until = min(size, self._at + PAUSE)
-        while self._at < until:
-            at = self._at
-            self._at += 1
+        size, looks = len(books.candidates), LOOKED_AT
+        for at in range(self._at, min(size, self._at + PASSED_OVER)):
+            self._at = at + 1
+            if books.ruled_out(plan, at):
+                continue
             if alike is not None and alike[at] in self._failed and books.is_untouched(at):
                 continue
             if books.usable(plan, at):
                 self._undo = books.take(plan, at)
                 if self._undo is not None:
                     return self._next(self._at)
-        if until < size:
+            looks -= 1
+            if not looks or books.candidates[at].device.published.consumes:
+                break
+        if self._at < size:
             return Came.PAUSED
         books.exhaust()
         return Came.NONE

@@ -4,12 +4,12 @@ A port of `isSelectable`, `allocateDevice` and `rollbackDevice` of
 k8s.io/dynamic-resource-allocation/structured (incubating; experimental where an alpha gate is on).
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import NamedTuple
 
 from fettle.allocator import capacities
-from fettle.allocator.constraints import Tracked, track
+from fettle.allocator.constraints import Same, Tracked, track
 from fettle.allocator.counters import Counters
 from fettle.allocator.doubts import doubt
 from fettle.allocator.outcomes import Aborted, Taken, Unclear
@@ -19,11 +19,14 @@ from fettle.allocator.tolerating import tolerated
 from fettle.asks.claims import Alternative, Claim
 from fettle.selectors.outcomes import Kind, Outcome
 from fettle.view import DeviceView, PoolView
+from fettle.wire.resource import DeviceAttribute
 
 Match = Callable[[str, DeviceView], Outcome]
 """(expression, device) → what the selector says of it."""
 Acceptable = Callable[[DeviceView, Alternative], bool]
-"""Whether a request, or an alternative of its list, may be given the device."""
+"""Whether a request, or an alternative of its list, may be given the device, whatever its name."""
+PIECE = 64
+"""Candidates counted between two pauses."""
 
 
 class Candidate(NamedTuple):
@@ -42,10 +45,11 @@ class Undo(NamedTuple):
 
 
 class Books:
-    """Who holds what during one search. `candidates` are all devices of usable pools, in order, up
-    to the first pool that is in doubt; `beyond` says why more may follow ("" if none can).
+    """Who holds what during one search; empty until it is opened.
 
-    `acceptable` turns devices down as a taint that nothing tolerates would.
+    `pools` are the usable ones, up to the first that is in doubt, `candidates` their devices;
+    `beyond` says why more may follow ("" if none can). `shareable` are those that several requests
+    may hold at once. `acceptable` turns devices down as a taint that nothing tolerates would.
     """
 
     def __init__(
@@ -57,12 +61,9 @@ class Books:
         acceptable: Acceptable | None = None,
     ) -> None:
         clear = tuple(takewhile(lambda pool: not doubt(pool, profile), pools))
-        self.candidates = [
-            Candidate(pool, device)
-            for pool in clear
-            if not pool.incomplete and not pool.invalid
-            for device in pool.devices
-        ]
+        self.pools = [pool for pool in clear if not pool.incomplete and not pool.invalid]
+        self.candidates: list[Candidate] = []
+        self.shareable: Collection[int] = ()
         self.beyond = doubt(pools[len(clear)], profile) if len(clear) < len(pools) else ""
         self._match = match
         self._features = profile.features
@@ -72,10 +73,27 @@ class Books:
         self._constraints: list[list[Tracked]] = [
             [track(constraint, profile) for constraint in claim.constraints] for claim in claims
         ]
+        self._bound: dict[Plan, Sequence[Tracked]] = {}
         self._counters = Counters(profile.quirks)
-        self._holders = [0] * len(self.candidates)  # bit i: held for claim i
+        self._holders: list[int] = []  # bit i: held for claim i
         self._shares: dict[int, dict[str, int]] = {}
         self._taken: list[list[Taken]] = [[] for _ in claims]
+
+    def open(self) -> Iterator[None]:
+        """Find the candidates, before anything else."""
+        shareable: list[int] = []
+        for pool in self.pools:
+            for device in pool.devices:
+                if self._features.consumable_capacity and device.published.multiple:
+                    shareable.append(len(self.candidates))
+                self.candidates.append(Candidate(pool, device))
+                if device.published.consumes:
+                    self._counters.note(pool, device)
+                    yield
+                elif len(self.candidates) % PIECE == 0:
+                    yield
+        self._holders = [0] * len(self.candidates)
+        self.shareable = frozenset(shareable)
 
     def exhaust(self) -> None:
         """No candidate would do; raises Unclear where there may be others."""
@@ -86,6 +104,11 @@ class Books:
         """How many devices a claim has so far."""
         return len(self._taken[claim])
 
+    def agreed(self, claim: int, constraint: int) -> DeviceAttribute | None:
+        """What all devices of a matchAttribute have to have by now; None where they may be any."""
+        tracked = self._constraints[claim][constraint]
+        return tracked.agreed if isinstance(tracked, Same) else None
+
     def results(self) -> tuple[Taken, ...]:
         return tuple(taken for claim in self._taken for taken in claim)
 
@@ -93,11 +116,11 @@ class Books:
 
     def usable(self, plan: Plan, at: int) -> bool:
         """The checks that a device must pass before it is worth an attempt, cheapest first."""
-        if self._in_use(plan, at):
-            return False
-        if not self.selectable(plan, at):
-            return False
-        return self._fits(plan, at)
+        return not self.ruled_out(plan, at) and self.selectable(plan, at) and self._fits(plan, at)
+
+    def ruled_out(self, plan: Plan, at: int) -> bool:
+        """Whether a device is not usable without so much as a look at it."""
+        return plan.matches.get(at) is False or self._in_use(plan, at)
 
     def is_untouched(self, at: int) -> bool:
         """Whether no claim holds anything of a candidate in this search."""
@@ -110,7 +133,7 @@ class Books:
 
     def selectable(self, plan: Plan, at: int) -> bool:
         """Whether selectors match and the device is for this node; looked up once."""
-        matches = plan.matches[at]
+        matches = plan.matches.get(at)
         if matches is None:
             matches = plan.matches[at] = self._selectable(plan, self.candidates[at].device)
         return matches
@@ -151,12 +174,6 @@ class Books:
             )
             yield at if able else None
         self.exhaust()
-
-    def shareable(self) -> frozenset[int]:
-        """The candidates that several requests may hold at once."""
-        if not self._features.consumable_capacity:
-            return frozenset()
-        return frozenset(at for at, c in enumerate(self.candidates) if c.device.published.multiple)
 
     def could_fit(self, plan: Plan, at: int) -> bool:
         """Whether a device's capacities suffice while they are otherwise unused."""
@@ -267,13 +284,24 @@ class Books:
         return self._acceptable is not None and not self._acceptable(device, plan.alternative)
 
     def _constrain(self, plan: Plan, device: DeviceView) -> bool:
-        constraints = self._constraints[plan.claim]
+        constraints = self._concerning(plan)
         for number, constraint in enumerate(constraints):
-            if not constraint.add(plan.request, plan.alternative, device):
+            if not constraint.add(plan.request, device):
                 for added in reversed(constraints[:number]):
-                    added.remove(plan.request, plan.alternative)
+                    added.remove(plan.request)
                 return False
         return True
+
+    def _concerning(self, plan: Plan) -> Sequence[Tracked]:
+        """The constraints that a plan's devices are held against."""
+        found = self._bound.get(plan)
+        if found is None:
+            found = self._bound[plan] = [
+                constraint
+                for constraint in self._constraints[plan.claim]
+                if constraint.concerns(plan.request, plan.alternative)
+            ]
+        return found
 
     def _hold(self, plan: Plan, undo: Undo, *, multiple: bool) -> Undo | None:
         """The last check, of capacity, and then the entries."""
@@ -335,8 +363,8 @@ class Books:
             del self._shares[at]
 
     def _unconstrain(self, plan: Plan) -> None:
-        for constraint in reversed(self._constraints[plan.claim]):
-            constraint.remove(plan.request, plan.alternative)
+        for constraint in reversed(self._concerning(plan)):
+            constraint.remove(plan.request)
 
     def _release(self, undo: Undo) -> None:
         """Give counters back after a device was turned down."""

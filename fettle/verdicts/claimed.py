@@ -153,7 +153,11 @@ def claims_part(
     predicted = yield from allocator.predicting(claims, node)
     if allocator.explains and _nothing(predicted):
         why = yield from shortfall(
-            claims, allocator.pools(claims, node), allocator.match, allocator.profile
+            claims,
+            allocator.pools(claims, node),
+            allocator.match,
+            allocator.profile,
+            budget=allocator.budget,
         )
         predicted = msgspec.structs.replace(predicted, reason=why)
     part = _predicted_part(claims, predicted, node, acceptance)

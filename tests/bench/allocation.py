@@ -18,6 +18,7 @@ from tests.bench import inventories
 from tests.bench.figures import Figure
 from tests.bench.houses import House
 from tests.controlplane.objects import DRIVER
+from tests.fettle.allocator import pairs
 
 ROUNDS = 400
 SELECTOR_ROUNDS = 5
@@ -28,7 +29,7 @@ async def measure(_house: House) -> list[Figure]:
     engine = SelectorEngine()
     await engine.start()
     try:
-        return [*await _one_node(engine), await _new_selector(engine)]
+        return [*await _one_node(engine), *_pairs(), await _new_selector(engine)]
     finally:
         await engine.close()
 
@@ -55,6 +56,24 @@ async def _one_node(engine: SelectorEngine) -> list[Figure]:
             "µs",
             target=500,
         ),
+    ]
+
+
+def _pairs() -> list[Figure]:
+    """Eight GPUs and as many NICs, each pair on a PCIe root of its own, GPUs requested first."""
+    claims = [pairs.claim(8)]
+
+    def took_us(nics: Sequence[int], found: Found) -> float:
+        node = pairs.node(range(8), nics)
+        outcome = allocate(claims, node, pairs.match)
+        if outcome.found is not found:
+            raise RuntimeError(f"NICs on {nics}: {outcome}")
+        return _median_us(lambda: allocate(claims, node, pairs.match))
+
+    whole, apart = took_us(range(8), Found.FITS), took_us((1, 3, 4, 5, 6, 7), Found.NONE)
+    return [
+        Figure("allocate 8 pairs of a GPU and a NIC", whole, "µs"),
+        Figure("allocate 8 pairs, where 6 roots have both", apart, "µs"),
     ]
 
 

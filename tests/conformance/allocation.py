@@ -10,7 +10,7 @@ from typing import Any, Literal
 import msgspec
 
 from fettle.affinity import Malformed, Place
-from fettle.allocator import Allocated, Budget, Found, Taken, allocate
+from fettle.allocator import AMPLE, Allocated, Budget, Found, Taken, allocate
 from fettle.allocator.profiles import Features, Profile
 from fettle.amounts import MAX_INT64, UNIT, Unreadable, nano
 from fettle.asks import claims
@@ -72,7 +72,7 @@ def answer(case: dict[str, Any], *, prune: bool = False, max_steps: int = 10**9)
     except Malformed as error:
         return Answer("error", reason=str(error))
     steps = min(max_steps, case.get("maxSteps") or max_steps)
-    budget = Budget(steps=steps, seconds=600.0, prune_after=24 if prune else None)
+    budget = Budget(steps=steps, seconds=600.0, prune_after=AMPLE.prune_after if prune else None)
     allocated = allocate(asked, views, match(), profile, budget=budget)
     return told(asked, allocated, profile.features)
 

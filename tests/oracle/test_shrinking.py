@@ -15,7 +15,7 @@ def _devices(case: Any) -> list[str]:
 
 
 def test_what_is_not_needed_is_left_out() -> None:
-    case = running.allocation_case("shrinking", 1)
+    case = running.allocation_case("shrinking", 2)
     assert len(_devices(case)) > 2
     name = _devices(case)[1]
     small = shrink(case, lambda c: name in _devices(c))

@@ -12,6 +12,7 @@ from typing import Any
 
 from tests.oracle.expressions import Grammar
 from tests.oracle.fleets import DRIVERS, KEYS, NODE, POOLS, Json
+from tests.oracle.pairs import pairs
 
 COUNTERS = ("mem", "sm", "enc", "dec")
 STEPS = ("1", "3", "256Mi", "512Mi", "1Gi")
@@ -300,6 +301,7 @@ CHANGES: dict[str, Callable[[Random, dict[str, Any]], None]] = {
     "sizes": _sizes,
     "qualified": _qualified,
     "ties": _ties,
+    "pairs": pairs,
     "conditions": _conditions,
     "effects": _effects,
     "administrators": _administrators,

@@ -21,6 +21,7 @@ from fettle.view import DeviceView, PoolView
 from fettle.wire import resource
 from fettle.wire.resource import DeviceAttribute, DeviceTaint
 from tests.fettle import building as b
+from tests.fettle.allocator import pairs
 
 GPU = 'device.driver == "gpu.example.com"'
 XID = (DeviceTaint(key="xid", effect="NoSchedule"),)
@@ -257,6 +258,51 @@ def test_devices_without_the_attribute_are_told() -> None:
     assert said == (
         f"k/g: 1 requested with a common value of {NUMA}, none available "
         "(1 tainted (xid), 1 without the attribute)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("claims", "gpus", "nics", "said"),
+    [
+        (
+            [pairs.claim(8)],
+            range(8),
+            [1, 3, 4, 5, 6, 7],
+            "8 pairs requested, each with a common value of resource.kubernetes.io/pcieRoot, "
+            "at most 6 available (values with free devices: 8 for k/g0, 6 for k/n0, 6 for both)",
+        ),
+        (
+            [pairs.claim(3, gpus=2)],
+            [0, 0, 1, 1, 2, 2],
+            [0, 1, 1, 3],
+            "3 groups requested, each with a common value of resource.kubernetes.io/pcieRoot, "
+            "at most 2 available (values with free devices: 3 for k/g0, 3 for k/n0, 2 for both)",
+        ),
+        (
+            [pairs.claim(2), pairs.claim(1)],
+            range(3),
+            range(2, 5),
+            "3 pairs requested, each with a common value of resource.kubernetes.io/pcieRoot, "
+            "at most 1 available (values with free devices: 3 for k/g0, 3 for k/n0, 1 for both)",
+        ),
+    ],
+    ids=["pairs", "two GPUs for a NIC", "of several claims"],
+)
+def test_groups_that_each_agree_on_a_value_are_counted(
+    claims: list[Claim], gpus: list[int], nics: list[int], said: str
+) -> None:
+    told = run(shortfall(claims, pairs.node(gpus, nics), pairs.match))
+    assert told.partition(": ")[2] == said
+
+
+def test_what_keeps_more_pairs_away_is_told() -> None:
+    gpus, nics = pairs.node(range(4), range(4))
+    held = (msgspec.structs.replace(gpus.devices[0], allocated=True), *gpus.devices[1:])
+    pools = msgspec.structs.replace(gpus, devices=held), nics
+    assert run(shortfall([pairs.claim(4)], pools, pairs.match)) == (
+        "k/g0 and k/n0, k/g1 and k/n1, k/g2 and k/n2, …: 4 pairs requested, each with a common "
+        "value of resource.kubernetes.io/pcieRoot, at most 3 available (values with free devices: "
+        "3 for k/g0, 4 for k/n0, 3 for both; 1 more allocated)"
     )
 
 

@@ -25,6 +25,7 @@ SELECTORS = (
     f'"model" in device.attributes["{DRIVER}"]',
     f"!device.allowMultipleAllocations || {MEMORY}",
 )
+ATTRIBUTES = (f"{DRIVER}/model", f"{DRIVER}/numa")
 TAINTS: st.SearchStrategy[Raw] = st.builds(
     dict, key=st.sampled_from("kl"), effect=st.sampled_from(["NoSchedule", "NoExecute", "None"])
 )
@@ -76,8 +77,25 @@ def _device(draw: st.DrawFn, name: str, *, counted: bool) -> Raw:
 def claims(draw: st.DrawFn, name: str) -> Raw:
     requests = [_request(draw, f"r{i}") for i in range(draw(st.sampled_from([1, 1, 2, 3])))]
     kind = draw(st.sampled_from(["", "", "matchAttribute", "distinctAttribute"]))
-    attribute = draw(st.sampled_from([f"{DRIVER}/model", f"{DRIVER}/numa"]))
+    attribute = draw(st.sampled_from(ATTRIBUTES))
     return claim(*requests, constraints=({kind: attribute},) if kind else (), name=name)
+
+
+@st.composite
+def pairs(draw: st.DrawFn, name: str) -> Raw:
+    """Two or three groups of requests that each have to agree on something, in any order."""
+    groups = [
+        [f"{letter}{i}" for i in range(draw(st.integers(1, 2)))]
+        for letter in "xyz"[: draw(st.integers(2, 3))]
+    ]
+    names = draw(st.permutations([each for group in groups for each in group]))
+    requests = [_request(draw, each) for each in names]
+    attribute = draw(st.sampled_from(ATTRIBUTES))
+    constraints = [
+        {"requests": group, "matchAttribute": draw(st.sampled_from([attribute, *ATTRIBUTES]))}
+        for group in groups
+    ]
+    return claim(*requests, constraints=tuple(constraints), name=name)
 
 
 def _request(draw: st.DrawFn, name: str) -> Raw:
@@ -112,5 +130,6 @@ def cases(draw: st.DrawFn) -> Raw:
         for d in s["spec"]["devices"]
     ]
     busy = draw(st.lists(st.sampled_from(names), max_size=2, unique_by=tuple))
-    asked = [draw(claims(name)) for name in "cd"[: draw(st.integers(1, 2))]]
+    kinds = st.sampled_from([claims, claims, claims, pairs])
+    asked = [draw(draw(kinds)(name)) for name in "cd"[: draw(st.integers(1, 2))]]
     return case(asked, published, allocatedDevices=busy)
