@@ -113,16 +113,23 @@ async def test_another_pod_like_one_that_runs_is_given_the_devices_that_are_told
     await control_plane.start_controller_manager()
     await api.create(objects.claim_template("t"))
     await api.apply(objects.device_class(extended_resource=objects.GPU))
-    told = await running(api, fettle, "first", **how)
-    assert any(f"it holds {DRIVER}/n/gpu-0, Healthy" in note for note in told["notes"])
-    await create_dra_node(api, "m", objects.gpu_devices(1), objects.node("m"))
+    await running(api, fettle, "first", **how)
 
-    async def nodes() -> Object:
+    async def explained() -> Object:
         _, answer = await fettle.browse("/explain", pod="default/first")
         assert isinstance(answer, dict)
         return answer
 
-    told = await waiting.wait_until(nodes, lambda t: len(t["nodes"]) == 2, what="both nodes")
+    def holds(told: Object) -> bool:  # its claim may be seen later than the pod
+        return any(f"it holds {DRIVER}/n/gpu-0, Healthy" in note for note in told["notes"])
+
+    await waiting.wait_until(explained, holds, what="its device is told")
+    await create_dra_node(api, "m", objects.gpu_devices(1), objects.node("m"))
+    told = await waiting.wait_until(
+        explained,
+        lambda t: [node["fits"] for node in t["nodes"].values()] == [True, True],
+        what="both nodes fit",
+    )
     for node, device in {"n": "gpu-1", "m": "gpu-0"}.items():
         ((_, foreseen),) = foretold(told)[node].devices
         assert (told["nodes"][node]["fits"], foreseen) == (True, f"{DRIVER}/{node}/{device}")
