@@ -16,6 +16,9 @@ from fettle.slicing import pause
 from fettle.view import NodeView, View
 from fettle.wire import core, resource
 
+PIECE = 16
+"""Objects looked at between two pauses."""
+
 Claims = Mapping[str, resource.ResourceClaim]
 
 
@@ -27,10 +30,11 @@ class Victims:
         self._by_node = {name: frozenset(uids) for name, uids in by_node.items()}
         wanted = frozenset[str]().union(*self._by_node.values())
         self._reserved: dict[str, list[resource.ResourceClaim]] = defaultdict(list)
-        for claim in view.claims.values():
+        for looked_at, claim in enumerate(view.claims.values()):
             for uid in claim.reserved_for & wanted:
                 self._reserved[uid].append(claim)
-            pause()
+            if looked_at % PIECE == 0:
+                pause()
 
     def left(self, name: str) -> Claims:
         """The claims, by key, that are reserved for nobody once a node's victims are gone."""
@@ -44,10 +48,11 @@ def lower(view: View, pod: core.Pod) -> Mapping[str, list[core.Pod]]:
     found: dict[str, list[core.Pod]] = defaultdict(list)
     if pod.node_name or not pod.preempts:
         return found
-    for other in view.pods.values():
+    for looked_at, other in enumerate(view.pods.values()):
         if other.node_name and other.priority < pod.priority:
             found[other.node_name].append(other)
-        pause()
+        if looked_at % PIECE == 0:
+            pause()
     return found
 
 
