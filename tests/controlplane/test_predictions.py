@@ -237,7 +237,10 @@ class Rehearsal:
         alone = predictions.held_alone([c for c in claims if c[0] == EXTENDED_RESOURCES])
 
         async def allocated() -> set[str]:
-            return set((await self._explain(pod))["ask"]["allocated"])
+            told = await self._explain(pod)
+            notes = " ".join(told["notes"])  # of what it was given by claims of its own
+            own = {device for device in named if f"{device}, " in notes}
+            return own.union(told["ask"]["allocated"])
 
         async def taken() -> set[str]:
             return predictions.in_use(await self.fettle.browse("/devices"))
