@@ -113,8 +113,9 @@ class Readying:
             if changed is None or _has_more(wanted, known):
                 changed = frozenset(view.nodes)
                 ready.clear()
-            for name in changed.difference(view.nodes):
-                ready.pop(name, None)
+            for name in changed:  # not a difference of sets: that would go through all nodes
+                if name not in view.nodes:
+                    ready.pop(name, None)
             if again:
                 changed |= view.nodes.keys() - ready.keys()
             basis, known = view.basis, wanted

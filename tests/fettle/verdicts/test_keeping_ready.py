@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +126,38 @@ async def test_what_claims_take_is_not_evaluated_again_and_what_slices_change_is
     assert await asked_after(4, node("A100")) == ["gpu-0"]
     assert await asked_after(5) == []
     assert await asked_after(6, node("A100")) == ["gpu-0"]
+    work.cancel()
+
+
+class Large(dict[str, NodeView]):
+    """Nodes that are too many to go through for one that changed."""
+
+    def __iter__(self) -> Iterator[str]:
+        raise AssertionError("all nodes were gone through")
+
+
+@pytest.mark.parametrize("gone", [True, False])
+async def test_one_node_that_changes_or_goes_does_not_cost_a_look_at_all_others(
+    gone: bool, engine: Watched
+) -> None:
+    publisher = Publisher()
+    answers = Answers(publisher, engine, Settings())
+    view = b.view(node("H100"), node("H100", "m"), classes={"gpu": b.device_class("gpu", MODEL)})
+    publisher.publish(view, frozenset(view.nodes))
+    work = asyncio.gather(answers.keep_ready(), answers.keep_complete())
+    nodes = {"m": node("H100", "m")} if gone else {"n": node("A100"), "m": node("H100", "m")}
+
+    async def looked_at(calls: int) -> None:
+        async with asyncio.timeout(20):
+            while engine.calls < calls and not work.done():
+                await asyncio.sleep(0.005)
+
+    await looked_at(1)
+    later = msgspec.structs.replace(view, generation=2, basis=2, nodes=Large(nodes))
+    publisher.publish(later, frozenset({"n"}))
+    await looked_at(2)
+    assert engine.calls == 2
+    assert not work.done()
     work.cancel()
 
 
