@@ -28,6 +28,7 @@ from fettle.verdicts.acceptance import Acceptance
 from fettle.verdicts.alarms import Alarm
 from fettle.verdicts.breaker import Breaker
 from fettle.verdicts.breakers import Breakers
+from fettle.verdicts.filling import filling
 from fettle.verdicts.readying import Readying
 from fettle.verdicts.requirements import Engines, Requirements
 from fettle.verdicts.tables import FEW, Matching, Table, budget_after
@@ -44,8 +45,6 @@ MAX_VERDICTS = 500_000
 """In all tables together, at about 350 bytes each."""
 SHARED = 2
 """So often pods were told of nodes by an ask that is worth judging for all nodes."""
-BATCH = 200
-"""So many names at a time are taken over from another table."""
 
 
 class Answers:
@@ -264,11 +263,12 @@ class Answers:
     def _judged_in_a_slice(self, table: Table, names: list[str]) -> bool:
         """Judge these nodes; false where that takes longer, or waits for a selector."""
         started = self._clock()
-        for name in self._judging(table, names, self.matching()):
+        sibling = self._sibling(table, names)
+        for judged in filling(table, names, self.view.nodes, self.matching(), sibling):
             if (spent := self._clock() - started) > SLICE_S:
                 table.spent_s += spent
                 return False
-            if name in table.provisional:
+            if not table.provisional.isdisjoint(judged):
                 return False
         return True
 
@@ -353,32 +353,16 @@ class Answers:
         from `left`."""
         basis = self.view.basis
         started = self._clock()
-        for name in self._judging(table, names, match):
-            if left and name is not None:
-                left.discard(name)
+        sibling = self._sibling(table, names)
+        for judged in filling(table, names, self.view.nodes, match, sibling):
+            if left:
+                left.difference_update(judged)
             if (spent := self._clock() - started) > SLICE_S:
                 table.spent_s += spent
                 await asyncio.sleep(0)
                 if self.view.basis != basis:
                     return
                 started = self._clock()
-
-    def _judging(self, table: Table, names: Sequence[str], match: Matching) -> Iterator[str | None]:
-        """Judge nodes of the newest view: the name of each once it is judged, and None whenever
-        one takes long."""
-        nodes = self.view.nodes
-        if (sibling := self._sibling(table, names)) is not None:
-            for start in range(0, len(names), BATCH):
-                for first, *others in sibling.alike(names[start : start + BATCH]):
-                    for _ in table.judging(nodes[first], match):
-                        yield None
-                    table.follow(first, [name for name in others if name not in table.verdicts])
-                    yield first
-            names = [name for name in names if name not in table.verdicts]
-        for name in names:
-            for _ in table.judging(nodes[name], match):
-                yield None
-            yield name
 
     def _sibling(self, table: Table, names: Sequence[str]) -> Table | None:
         """A table of the same needs beside another number of takers, as new as this one: the same

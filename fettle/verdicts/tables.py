@@ -5,22 +5,22 @@ its names up in few and small sets, since between two requests other processes h
 processor's caches. Pure; what goes in and out of date is decided in `answering`.
 """
 
-from collections.abc import Collection, Generator, Hashable, Iterable, Iterator, Sequence
-from itertools import compress, filterfalse
+from collections.abc import Collection, Generator, Hashable, Iterable, Set
+from functools import partial
+from itertools import filterfalse
 from math import inf
 from typing import NamedTuple
 
 from fettle.allocator import AMPLE, Budget, run
-from fettle.allocator.constraints import told
 from fettle.allocator.profiles import CURRENT, Profile
-from fettle.asks.asks import Ask, Bound
+from fettle.asks.asks import Ask
 from fettle.inventory import shapes
 from fettle.model import UNKNOWN_SCORE
-from fettle.selectors import rows
 from fettle.selectors.engine import SelectorEngine
 from fettle.selectors.outcomes import Outcome, undecided
 from fettle.verdicts.acceptance import Acceptance
-from fettle.verdicts.claimed import Allocator, is_usable
+from fettle.verdicts.claimed import Allocator
+from fettle.verdicts.looking import Look, look_of
 from fettle.verdicts.ranking import MAX_SCORE, host_score
 from fettle.verdicts.requirements import Requirements
 from fettle.verdicts.verdicts import Verdict, judging
@@ -71,11 +71,10 @@ class Table:
     """All verdicts on one ask, by node name, and what the hot path needs of them.
 
     `provisional` verdicts wait for a selector; on `unfit` nodes the scheduler's own checks refuse
-    the pod, so they are never `undecided`; `delicate` is a verdict's; `entries` are the elements of
-    a HostPriorityList, encoded. Nodes alike share the verdict of one of them, with the names of
-    that one's devices. `cut_short` are nodes left undecided by a search that was kept short;
-    `given_up_until`, on the
-    selectors' clock, is when the first selector that verdicts do without is tried again.
+    the pod, so they are never `undecided`; `delicate` is a verdict's. Nodes alike share the verdict
+    of one of them, with the names of that one's devices. `cut_short` are nodes left undecided by a
+    search that was kept short; `given_up_until`, on the selectors' clock, is when the first
+    selector that verdicts do without is tried again.
     """
 
     def __init__(self, ask: Ask, acceptance: Acceptance, profile: Profile = CURRENT) -> None:
@@ -99,7 +98,8 @@ class Table:
         self.delicate: set[str] = set()
         self.cut_short: set[str] = set()
         self.given_up_until = inf
-        self.entries: dict[str, bytes] = {}
+        self._entries: dict[str, bytes] = {}
+        """Elements of a HostPriorityList, encoded, of nodes that were asked about."""
         self._scored: tuple[set[str], ...] = tuple(set() for _ in range(MAX_SCORE + 1))
         """By score, the names that have it."""
         self.spent_s = 0.0
@@ -113,7 +113,7 @@ class Table:
         self.spent_s = 0.0
         self.given_up_until = inf
         self._unjudged = None
-        for kept in (self.verdicts, self.entries, self._alike, self._alike_cut_short):
+        for kept in (self.verdicts, self._entries, self._alike, self._alike_cut_short):
             kept.clear()
         self._alike_open = (None, {})
         for names in self._sets():
@@ -156,27 +156,33 @@ class Table:
     def drop(self, names: frozenset[str]) -> None:
         if self._unjudged is not None:
             self._unjudged |= names
+        self._forget(names)
         for name in names:
             self.verdicts.pop(name, None)
-            self.entries.pop(name, None)
+
+    def _forget(self, names: Set[str]) -> None:
+        """What is kept beside the verdicts of these nodes."""
+        for name in names:
+            self._entries.pop(name, None)
         for kept in self._sets():
             kept.difference_update(kept & names)  # which goes over the smaller one of them
         self._refusing = None
 
-    def alike(self, names: Iterable[str]) -> Collection[list[str]]:
-        """Those of the names that have settled verdicts, in groups that share one."""
-        groups: dict[int, list[str]] = {}
-        for name in names:
-            verdict = self.verdicts.get(name)
-            if verdict is not None and name not in self.provisional:
-                groups.setdefault(id(verdict), []).append(name)
-        return groups.values()
+    def settled(self, name: str) -> Verdict | None:
+        """The node's verdict, if that waits for nothing."""
+        return None if name in self.provisional else self.verdicts.get(name)
 
-    def follow(self, first: str, others: Sequence[str]) -> None:
-        """Give nodes that have no verdict that of one which looks like them."""
-        verdict = self.verdicts[first]
-        self.verdicts.update(dict.fromkeys(others, verdict))
-        self.entries.update((name, host_priority(name, verdict.score)) for name in others)
+    def look(self, match: "Matching") -> Look:
+        """How the ask looks at nodes."""
+        requirements = self.acceptance.requirements
+        read = partial(match.attributes, self.ask, requirements)
+        return look_of(self.ask, requirements, self.profile, read)
+
+    def follow(self, first: str, others: Collection[str]) -> None:
+        """Give nodes the verdict of one which looks like them."""
+        if before := self.verdicts.keys() & others:
+            self._forget(before)
+        self.verdicts.update(dict.fromkeys(others, self.verdicts[first]))
         for kept in self._sets():
             if first in kept:
                 kept.update(others)
@@ -186,11 +192,14 @@ class Table:
         """Judge one node; provisional where a selector has not been evaluated yet."""
         run(self.judging(node, match))
 
-    def judging(self, node: NodeView, match: "Matching") -> Generator[None, None, None]:
-        """As `judge`, with a chance to do something else at each `next`."""
+    def judging(
+        self, node: NodeView, match: "Matching", look: Look | None = None
+    ) -> Generator[None, None, None]:
+        """As `judge`, with a chance to do something else at each `next`. `look` is how the ask
+        looks at nodes, where that is known already."""
         match.missing = False
         missed = self.acceptance.requirements.missed
-        shape = self._shape(node, match)
+        shape = (look or self.look(match))(node)
         budget = budget_after(self.spent_s)
         verdict = self._known(shape, budget)
         if verdict is None and (verdict := self._open(match).get(shape)) is not None:
@@ -207,7 +216,7 @@ class Table:
             self._scored[before.score].discard(node.name)
         self._scored[verdict.score].add(node.name)
         self.verdicts[node.name] = verdict
-        self.entries[node.name] = host_priority(node.name, verdict.score)
+        self._entries.pop(node.name, None)
         for kept, belongs in (
             (self.refused, not verdict.fits),
             (self.undecided, bool(verdict.undecided) and not verdict.unfit),
@@ -306,12 +315,16 @@ class Table:
             if len(unlike) <= len(names) // 2:
                 return [host_priority(name, self._score_of(name) - usual) for name in unlike]
         try:
-            return list(map(self.entries.__getitem__, names))
+            return list(map(self._entries.__getitem__, names))
         except KeyError:
-            return [
-                self.entries.get(name) or host_priority(name, self._score_of(name))
-                for name in names
-            ]
+            return [self._entries.get(name) or self._entry(name) for name in names]
+
+    def _entry(self, name: str) -> bytes:
+        verdict = self.verdicts.get(name)
+        entry = host_priority(name, self._score_of(name))
+        if verdict is not None:
+            self._entries[name] = entry
+        return entry
 
     def _score_of(self, name: str) -> int:
         verdict = self.verdicts.get(name)
@@ -319,59 +332,9 @@ class Table:
             return verdict.score
         return host_score(UNKNOWN_SCORE, self.ask.policy.placement.degraded)
 
-    def _shape(self, node: NodeView, match: "Matching") -> Hashable | None:
-        """What this ask sees of a node, names left out; None where it sees more than that."""
-        allocates = bool(self.ask.claims)
-        requirements = self.acceptance.requirements
-        labels = requirements.labels(node)
-        seen: list[Hashable] = [node.health, node.quarantined, node.unread, labels]
-        for units in self.ask.units:
-            plugin = node.plugins.get(units.resource)
-            if units.backing and (plugin is None or plugin.allocatable == 0):
-                allocates = True
-            seen.append(plugin)
-        if any(_is_near(bound, node) for bound in self.ask.bound):
-            return None
-        seen += [is_usable(bound, node) for bound in self.ask.bound]
-        if allocates:
-            attributes = match.attributes(self.ask, requirements)
-            seen.append(node.malformed)
-            for pool in node.pools:
-                if not pool.look:
-                    return None
-                seen.append(pool.look)
-                seen += shapes.seen(pool, attributes)
-            seen += (_compared(name, node) for name in _constrained(self.ask, attributes))
-            if self.profile.quirks.counters_by_pool_name and len(node.pools) > 1:
-                names = [pool.name for pool in node.pools]
-                seen += map(names.index, names)
-        return tuple(seen)
-
-
-def _constrained(ask: Ask, seen: Collection[shapes.Attribute]) -> Iterator[str]:
-    """The attributes that constraints compare, but for those whose very values are `seen`."""
-    if shapes.EVERYTHING in seen:
-        return
-    for name in dict.fromkeys(c.attribute for claim in ask.claims for c in claim.constraints):
-        if name and rows.split(name, "") not in seen:
-            yield name
-
-
-def _compared(name: str, node: NodeView) -> Hashable:
-    """What constraints can tell of an attribute: a GPU's UUID is the same on no other node."""
-    having = [any(shapes.seen(pool, [rows.split(name, "")])) for pool in node.pools]
-    devices = (device for pool in compress(node.pools, having) for device in pool.devices)
-    return tuple(having), told(name, devices)
-
 
 def _is_cut_short(verdict: Verdict, budget: Budget) -> bool:
     return budget is SHORT and bool(verdict.undecided)
-
-
-def _is_near(bound: Bound, node: NodeView) -> bool:
-    """Whether a claim that is allocated holds devices of a pool that this node sees."""
-    pools = {(held.device.driver, held.device.pool) for held in bound.held}
-    return any((pool.driver, pool.name) in pools for pool in node.pools)
 
 
 class Matching:

@@ -59,7 +59,8 @@ async def test_a_table_that_followed_the_views_is_the_same_as_a_fresh_one(
     new = await fresh.answers.judged(TRAINING)
     assert old.verdicts == new.verdicts
     assert old.refused == new.refused
-    assert old.entries == new.entries
+    names = sorted(layouts[-1])
+    assert old.score(names) == new.score(names)
 
 
 async def test_nodes_that_look_alike_share_one_verdict() -> None:
@@ -189,7 +190,7 @@ async def test_a_node_that_changed_is_judged_within_the_request() -> None:
 
 async def test_a_request_judges_no_longer_than_a_slice() -> None:
     cluster = Cluster(itertools.count(0.0, SLICE_S / 10).__next__)
-    cluster.show({str(n): b.node(str(n), gpus=8) for n in range(100)})
+    cluster.show({str(n): b.node(str(n), gpus=8) for n in range(500)})
     names = list(cluster.answers.view.nodes)
     assert cluster.answers.at_once(TRAINING, names) is None
     table = await cluster.answers.judged(TRAINING, names)

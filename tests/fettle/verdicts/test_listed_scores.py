@@ -44,3 +44,23 @@ def test_differences_between_nodes_are_those_of_their_scores(
     assert all(0 <= score <= MAX_SCORE for score in whole.values())
     if len(names) <= MANY:
         assert told == whole
+
+
+def test_a_score_is_told_as_it_is_by_now_whatever_was_told_before() -> None:
+    ask = units(INFERENCE)
+    table = Table(ask, Acceptance(ask.policy.placement, frozenset()))
+    match = Matching(SelectorEngine())
+
+    def judge(name: str, worth: float) -> int:
+        table.judge(b.node(name, gpus=8, own=b.health(worth)), match)
+        return table.verdicts[name].score
+
+    unknown = said(table, ["a", "c"])["a"]
+    sound = judge("a", 1.0)
+    assert said(table, ["a"]) == {"a": sound}
+    worn = judge("a", 0.6)
+    assert said(table, ["a"]) == {"a": worn}
+    judge("b", 1.0)
+    table.follow("b", ["a", "c"])
+    assert said(table, ["a", "c"]) == {"a": sound, "c": sound}
+    assert len({unknown, sound, worn}) == 3
