@@ -15,7 +15,7 @@ from itertools import count as numbers
 from statistics import median
 
 from tests.bench import calling, fleets, inventories
-from tests.bench.figures import Figure
+from tests.bench.figures import Figure, compared
 from tests.bench.houses import House, start
 from tests.bench.usage import cpu_s
 from tests.controlplane import objects
@@ -74,8 +74,7 @@ def _figures(
     what: str, quiet: list[calling.Outcome], busy: list[calling.Outcome], cost_ms: float
 ) -> Iterator[Figure]:
     call = f"filter, {NAMES} of {fleets.NODES} nodes"
-    idle_ms = median(o.p99_ms for o in quiet)
-    busy_ms = median(o.p99_ms for o in busy)
+    busy_ms, idle_ms = compared([o.p99_ms for o in busy], [o.p99_ms for o in quiet])
     yield Figure(f"{call}, {what}, told by a stand-in, p99", busy_ms, "ms", idle_ms, MOST * idle_ms)
     yield Figure(f"{what}: processor time of Fettle for each", cost_ms, "ms")
 

@@ -12,14 +12,13 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from itertools import count as numbers
-from statistics import median
 from typing import Any
 
 import aiohttp
 import msgspec
 
 from tests.bench import calling, fleets
-from tests.bench.figures import Figure
+from tests.bench.figures import Figure, compared
 from tests.bench.houses import House, start
 from tests.controlplane import objects
 from tests.controlplane.api import Api, Object
@@ -82,17 +81,17 @@ def _figures(
     busy: Mapping[tuple[str, str], Sequence[calling.Outcome]],
 ) -> Iterator[Figure]:
     """The do-nothing extender has figures too: what goes on takes processor time from anybody."""
-    plugin_ms, claim_ms = (median(o.p50_ms for o in quiet[k]) for k in ("plugin", "claim"))
+    claim_ms, plugin_ms = compared(*([o.p50_ms for o in quiet[k]] for k in ("claim", "plugin")))
     call = f"filter, {NAMES} of {fleets.NODES} nodes"
     # A fifth more is what the same call varies by from round to round.
     yield Figure(f"{call}, one-device claim, p50", claim_ms, "ms", plugin_ms, plugin_ms * 1.2)
     for what in meanwhile:
         for kind, whose, most in (
-            ("plugin", "", MOST),
-            ("echo", ": the do-nothing extender", None),
+            ("plugin", call, MOST),
+            ("echo", f"{call}: the do-nothing extender", None),
         ):
-            busy_ms = median(o.p99_ms for o in busy[what, kind])
-            idle_ms = median(o.p99_ms for o in quiet[kind])
+            rounds = busy[what, kind], quiet[kind]
+            busy_ms, idle_ms = compared(*([o.p99_ms for o in each] for each in rounds))
             target = most * idle_ms if most is not None else None
             yield Figure(f"{whose}, {what}, p99", busy_ms, "ms", idle_ms, target)
 

@@ -6,6 +6,7 @@ import os
 import platform
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple
 
 import msgspec
@@ -30,6 +31,14 @@ class Figure(NamedTuple):
         if self.target is None:
             return None
         return self.value >= self.target if self.at_least else self.value <= self.target
+
+
+def compared(ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, float]:
+    """The median of ours over several rounds, and a baseline by which its ratio is the median of
+    the rounds' ratios: how fast a machine is changes from one minute to the next, so each round is
+    compared with the one beside it."""
+    value = median(ours)
+    return value, value / median(our / their for our, their in zip(ours, theirs, strict=True))
 
 
 def machine() -> str:

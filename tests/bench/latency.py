@@ -13,7 +13,7 @@ from statistics import median
 import aiohttp
 
 from tests.bench import calling, constant, fleets
-from tests.bench.figures import Figure
+from tests.bench.figures import Figure, compared
 from tests.bench.houses import House
 
 ROUNDS = 5
@@ -88,8 +88,8 @@ def _figures(
 ) -> Iterator[Figure]:
     """Ours and the do-nothing extender's, by their places among the outcomes."""
     for percentile, share in (("p50", P50_SHARE[size]), ("p99", P99_SHARE)):
-        ours, theirs = (
-            median(getattr(outcomes[i], f"{percentile}_ms") for outcomes in rounds) for i in which
+        ours, theirs = compared(
+            *([getattr(outcomes[i], f"{percentile}_ms") for outcomes in rounds] for i in which)
         )
         yield Figure(f"{name}, {percentile}", ours, "ms", theirs, share * theirs)
 

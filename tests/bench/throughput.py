@@ -7,9 +7,6 @@ about 65 pods a second whatever an extender does.
 One scheduler serves all rounds, and the extenders take turns at its URL: a new one needs 150 MB of
 new memory while it is timed, and what that costs depends on how long ago somebody else gave memory
 back (seen on a virtual machine: a tenth of all, for whoever is started a few seconds later).
-
-How fast a machine binds pods may change by a sixth from one minute to the next, so what is compared
-is each round with the one beside it: the baseline is what makes the figure's ratio their median.
 """
 
 from __future__ import annotations
@@ -19,13 +16,13 @@ import contextlib
 import signal
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from statistics import median
 from typing import NamedTuple
 
 from tests.bench import fleets
-from tests.bench.figures import Figure
+from tests.bench.figures import Figure, compared
 from tests.bench.houses import House, start
 from tests.bench.usage import cpu_s
 from tests.controlplane import objects, shipped
@@ -92,17 +89,18 @@ async def _compare(contest: Contest) -> list[Figure]:
     for name, each in rounds.items():
         told = ", ".join(f"{r.pods_per_s:.0f}" for r in each)
         print(f"  {workload.name}, {name}: {told}", file=sys.stderr)
-    ours, theirs = (_median(rounds[name]) for name in ("fettle", "echo"))
+    ours, theirs = rounds["fettle"], rounds["echo"]
     what = f"{PODS} waiting pods, {workload.name}"
-    rate = ours.pods_per_s / _median_ratio(rounds["fettle"], rounds["echo"])
+    pods_per_s, rate = compared(*([r.pods_per_s for r in each] for each in (ours, theirs)))
+    cpu_ms, their_cpu_ms = compared(*([r.cpu_ms for r in each] for each in (ours, theirs)))
     figures = [
-        Figure(f"{what}: with Fettle", ours.pods_per_s, "pods/s", rate, rate, at_least=True),
+        Figure(f"{what}: with Fettle", pods_per_s, "pods/s", rate, rate, at_least=True),
         # Fettle's includes that it watches the pods come, get bound and go.
-        Figure(f"{what}: processor time of Fettle a pod", ours.cpu_ms, "ms", theirs.cpu_ms),
+        Figure(f"{what}: processor time of Fettle a pod", cpu_ms, "ms", their_cpu_ms),
     ]
     if "none" in rounds:
-        none = _median(rounds["none"])
-        figures.append(Figure(f"{what}: without an extender", none.pods_per_s, "pods/s", rate))
+        none = median(r.pods_per_s for r in rounds["none"])
+        figures.append(Figure(f"{what}: without an extender", none, "pods/s", rate))
     return figures
 
 
@@ -123,15 +121,6 @@ async def _rounds(
     finally:
         await contest.plane.stop_scheduler(kill=True)
     return rounds
-
-
-def _median_ratio(ours: Sequence[Round], theirs: Sequence[Round]) -> float:
-    pairs = zip(ours, theirs, strict=True)
-    return median(our.pods_per_s / their.pods_per_s for our, their in pairs)
-
-
-def _median(rounds: Sequence[Round]) -> Round:
-    return Round(median(r.pods_per_s for r in rounds), median(r.cpu_ms for r in rounds))
 
 
 async def _fettle(contest: Contest) -> Round:
