@@ -13,6 +13,12 @@ from fettle.selectors.turns import Order
 
 _BATCH = 64
 _LOOP = re.compile(r"\.\s*(?:all|exists\w*|map|filter|transform\w+)\s*\(")
+_PATTERN = re.compile(
+    r"\b(?:matches|find|findAll)\s*\((?!\s*[rR]?(?P<quote>[\"'])[^\"'{]{0,64}(?P=quote)\s*[,)])"
+)
+"""A pattern that may be costly to compile: it is long, repeats by number, or is made on the way."""
+_CALLS = 24
+"""So many calls may cost what a loop does: they may be about texts that others made long."""
 
 
 class Work:
@@ -23,16 +29,18 @@ class Work:
         self.entry = entry
         self.keys: deque[Key] | None = None
         self.spent_s = 0.0
-        self._loops = len(_LOOP.findall(expression))
+        self._heavy = sum(len(each.findall(expression)) for each in (_LOOP, _PATTERN))
+        self._heavy += expression.count("(") // _CALLS
 
     def order(self) -> Order:
-        """Where nothing was measured, by what can be seen: without loops it cannot cost much."""
+        """Where nothing was measured, by what can be seen: with neither loops, nor patterns but
+        short ones, nor many calls, it cannot cost much."""
         entry, deaths = self.entry, 0
         if entry is not None and entry.deaths:
             deaths = entry.deaths.get(self.keys[0] if self.keys else PARSING, 0)
         if entry is not None and (entry.measured or deaths > 1):
             return entry.order(self.spent_s, deaths)
-        return (Level.NEW if len(self.expression) <= LONG else Level.LARGE, self._loops)
+        return (Level.NEW if len(self.expression) <= LONG else Level.LARGE, self._heavy)
 
     def batch(self) -> list[Key]:
         """The next keys of which nothing is known, even by another call's work.

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import msgspec
 import pytest
@@ -12,7 +12,7 @@ from fettle.asks.asks import Ask
 from fettle.asks.claims import Alternative, Claim, Request
 from fettle.policy import BUILT_IN
 from fettle.selectors.engine import SelectorEngine
-from fettle.selectors.memory import AGAIN_S
+from fettle.selectors.memory import AGAIN_S, LONG
 from fettle.settings import Settings
 from fettle.verdicts.answering import Answers
 from fettle.view import NodeView
@@ -83,6 +83,21 @@ def costly(number: int) -> str:
     return f'{loops} && {UUID} != "{number}"'
 
 
+def patterned(number: int) -> str:
+    """Of a long pattern, of which nobody can see how long it is before it is made."""
+    made = f'"x".replace("x", "{"x" * 20}").replace("x", "{"<(a*)*" * 120}")'
+    return f'{UUID}.matches({made} + "{number}")'
+
+
+def repeating(number: int) -> str:
+    return f'{UUID}.matches("{"(a{9}){9}" * 80}{number}")'
+
+
+def chained(number: int) -> str:
+    made = '"x"' + f'.replace("x", "{"x" * 12}")' * 4 + '.replace("x", "y").replace("y", "x")' * 20
+    return f'{UUID} != {made} + "{number}"'
+
+
 async def refused(answers: Answers, ask: Ask) -> set[str]:
     """As the extender asks about a pod."""
     table = answers.at_once(ask, names()) or await answers.judged(ask, names())
@@ -96,6 +111,25 @@ async def test_a_trivial_selector_is_decided_while_costly_ones_are_not(cluster: 
     assert await refused(cluster.answers, ask(f'{UUID} != "x"')) == {"w0"}
     tables = [cluster.answers.table(each) for each in hostile]
     assert sum(bool(table.provisional) for table in tables) >= 15
+
+
+@pytest.mark.parametrize("hostile", [costly, patterned, repeating, chained])
+async def test_a_new_selector_goes_before_those_that_may_be_costly(
+    engine: SelectorEngine, hostile: Callable[[int], str]
+) -> None:
+    (device,) = node("w0").pools[0].devices
+    devices = [(b.DRIVER, device.device)]
+    texts = [hostile(number) for number in range(20)]
+    assert max(map(len, texts)) <= LONG  # longer ones come last anyway
+    waiting = [asyncio.ensure_future(engine.evaluate([text], devices)) for text in texts]
+    await asyncio.sleep(0)
+    for ours in (f'{UUID} != "x"', f'{UUID}.matches("GPU-[0-9]+.*")'):
+        await engine.evaluate([ours], devices)
+        assert engine.outcome(ours, *devices[0]) is not None
+    undecided = [text for text in texts if engine.outcome(text, *devices[0]) is None]
+    assert len(undecided) >= 15
+    for each in waiting:
+        each.cancel()
 
 
 async def test_what_is_known_outlives_a_flood_of_other_selectors(
