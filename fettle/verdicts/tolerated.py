@@ -3,7 +3,8 @@
 What the user wrote wins: the allocator gives such a device to such a request, so the taint alone
 must not make us refuse it. All other evidence counts, an operator's hold among it. A toleration for
 so many seconds is grace for a pod that runs, which a new one would be evicted after: it excuses
-nothing.
+nothing. Nor does one that lets a pod onto a device, but names no effect, where the taint evicts:
+eviction counts only tolerations that say NoExecute.
 """
 
 import math
@@ -62,6 +63,8 @@ def _excused(evidence: Evidence, tolerations: Sequence[DeviceToleration]) -> boo
 
 
 def _ends(toleration: DeviceToleration, taint: Taint) -> bool:
-    """Whether a pod that tolerates it so is evicted some time later. Seconds count for no other
-    effect."""
-    return toleration.toleration_seconds is not None and taint.effect == "NoExecute"
+    """Whether a pod that tolerates it so is evicted, at once or some time later. Seconds count for
+    no other effect."""
+    if taint.effect != "NoExecute":
+        return False
+    return toleration.effect != "NoExecute" or toleration.toleration_seconds is not None

@@ -37,3 +37,27 @@ async def test_a_claim_that_tolerates_a_drivers_taint_gets_the_device_and_others
     pod = objects.pod("other", templates={"gpu": "does-not"}, cpu="4", annotations=STRICT)
     await api.create(pod)
     assert await waiting.bound(api, "other") == "good"
+
+
+async def test_a_toleration_without_an_effect_sends_no_pod_where_it_would_be_evicted_at_once(
+    control_plane: ControlPlane, api: Api, start_fettle: StartFettle
+) -> None:
+    evicting = objects.gpu_devices(
+        2, taints={i: [objects.taint(BURN_IN, "NoExecute")] for i in (0, 1)}
+    )
+    await create_dra_node(api, "new", evicting, objects.node("new", cpu="512"))
+    await create_dra_node(api, "good", 2, objects.node("good", cpu="16"))
+    for name, effect in (("lets-on", {}), ("stays", {"effect": "NoExecute"})):
+        toleration = {"key": BURN_IN, "operator": "Exists", **effect}
+        spec = objects.claim_spec(tolerations=[toleration])
+        await api.create(objects.claim_template(name, spec))
+    await control_plane.start_controller_manager()
+    fettle = await install(control_plane, api, start_fettle)
+
+    # The scheduler's own scores prefer the node with the most idle processors.
+    for name, node in (("lets-on", "good"), ("stays", "new")):
+        pod = objects.pod(name, templates={"gpu": name}, cpu="4", annotations=STRICT)
+        await api.create(pod)
+        assert await waiting.bound(api, name) == node
+    verdict = (await scores(fettle, "lets-on"))["new"]
+    assert not verdict["fits"]

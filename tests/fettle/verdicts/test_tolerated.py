@@ -124,7 +124,16 @@ def test_a_request_that_tolerates_a_taint_is_not_refused_for_it() -> None:
 @pytest.mark.parametrize("effect", ["NoSchedule", "NoExecute", "None"])
 def test_the_effect_of_a_tolerated_taint_makes_no_difference(effect: str) -> None:
     tainted = (kinds.SLICE, slice_of("n", [taint("gpu.nvidia.com/gpu-lost", effect)]))
-    assert verdict(tainted, claim(tolerating("gpu.nvidia.com/gpu-lost"))).score == 10
+    tolerations = tolerating("gpu.nvidia.com/gpu-lost"), tolerating(effect="NoExecute", key="")
+    assert verdict(tainted, claim(*tolerations)).score == 10
+
+
+def test_what_lets_a_pod_onto_a_device_that_evicts_it_at_once_excuses_nothing() -> None:
+    """Eviction counts only tolerations that name NoExecute; allocation counts any."""
+    lost = (kinds.SLICE, slice_of("n", [taint("gpu.nvidia.com/gpu-lost", "NoExecute")]))
+    lets_on = tolerating("gpu.nvidia.com/gpu-lost")
+    assert not verdict(lost, claim(lets_on)).fits
+    assert verdict(lost, claim(lets_on, {**lets_on, "effect": "NoExecute"})).fits
 
 
 @pytest.mark.parametrize(("effect", "fits"), [("NoExecute", False), ("NoSchedule", True)])
@@ -132,9 +141,10 @@ def test_what_is_tolerated_for_seconds_is_held_against_a_device_that_evicts(
     effect: str, fits: bool
 ) -> None:
     tainted = (kinds.SLICE, slice_of("n", [taint("gpu.nvidia.com/gpu-lost", effect)]))
-    for_seconds = tolerating("gpu.nvidia.com/gpu-lost", tolerationSeconds=300)
+    for_seconds = tolerating("gpu.nvidia.com/gpu-lost", effect=effect, tolerationSeconds=300)
+    for_good = tolerating("gpu.nvidia.com/gpu-lost", effect=effect)
     assert verdict(tainted, claim(for_seconds)).fits is fits
-    assert verdict(tainted, claim(for_seconds, tolerating("gpu.nvidia.com/gpu-lost"))).fits
+    assert verdict(tainted, claim(for_seconds, for_good)).fits
 
 
 def test_a_taint_without_effect_that_nothing_tolerates_still_speaks() -> None:
