@@ -176,7 +176,12 @@ class Browse:
         if "verbose" in request.query:
             lines += readiness.report(sources, now)
             lines += self._details() if _local(request) else _counts(self._answers.view)
-        return web.Response(text="\n".join(lines) + "\n", status=503 if found else 200)
+        text = "".join(f"{line}\n" for line in lines)
+        # Names of files need not be text.
+        body = text.encode(errors="backslashreplace")
+        return web.Response(
+            body=body, content_type="text/plain", charset="utf-8", status=503 if found else 200
+        )
 
     def _problems(self, now: float) -> list[str]:
         sources = self._answers.publisher.sources.values()

@@ -27,8 +27,11 @@ class Users:
                 self._on_node[pod.node_name].append(pod)
             pause()
         for claim in view.claims.values():
-            for held in claims.holds(claim) or ():
-                self._of_device[held.device].update(self._of_claim(claim))
+            devices = {held.device for held in claims.holds(claim) or ()}
+            users = self._of_claim(claim) if devices else ()
+            for device in devices:
+                self._of_device[device].update(users)
+                pause()
             pause()
 
     def on_node(self, node: str) -> list[str]:

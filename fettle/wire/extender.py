@@ -222,7 +222,7 @@ def _named(items: list[msgspec.Raw]) -> list[tuple[str, msgspec.Raw]]:
     _raise_if_many(len(items), "Nodes.items", "nodes")
     try:
         return [(_NODE_NAME.decode(item).metadata.name, item) for item in items]
-    except msgspec.DecodeError:  # once more, to say which
+    except (msgspec.DecodeError, UnicodeDecodeError):  # once more, to say which
         return [
             (_read(_NODE_NAME, item, f"Nodes.items[{i}]").metadata.name, item)
             for i, item in enumerate(items)

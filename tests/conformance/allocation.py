@@ -93,11 +93,11 @@ def seen(case: dict[str, Any]) -> list[PoolView]:
 
 def expected(case: dict[str, Any]) -> Answer:
     """What Kubernetes' allocator said of a case, in the same form."""
-    steps = case["numAllocateOneInvocations"]
-    if case["expectError"]:
-        return Answer("error", steps=steps, reason=case["expectError"])
-    results = case["expectResults"]
-    if results is None or len(results) != len(case["claims"] or ()):
+    steps = case.get("numAllocateOneInvocations") or 0
+    if error := case.get("expectError"):
+        return Answer("error", steps=steps, reason=error)
+    results = case.get("expectResults") or []
+    if len(results) != len(case.get("claims") or ()):
         return Answer("none", steps=steps)
     return Answer("allocated", results, steps)
 

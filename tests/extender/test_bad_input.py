@@ -62,6 +62,17 @@ async def test_wrong_types_in_the_lists_are_said(extender: Extender) -> None:
     assert "NodeNameToMetaVictims[n].Pods" in reply["error"]
 
 
+@pytest.mark.parametrize("verb", ["filter", "prioritize"])
+async def test_a_whole_node_with_bytes_that_are_no_text_is_said(
+    extender: Extender, verb: str
+) -> None:
+    named = b'{"metadata":{"name":"a"}},{"metadata":{"name":"n\xc5"}}'
+    body = b'{"Pod":{"metadata":{"name":"x"}},"Nodes":{"items":[' + named + b']},"NodeNames":null}'
+    status, reply = await extender.post(verb, body)
+    assert status == 400
+    assert reply["error"].startswith("Nodes.items[1]: not valid JSON")
+
+
 async def test_a_body_over_the_limit_is_a_413_that_names_the_limit() -> None:
     async with listening(Extender(max_body_mebibytes=1)) as small:
         status, reply = await small.post("filter", b" " * (2**20 + 1))

@@ -77,6 +77,16 @@ async def test_how_long_ago_a_source_spoke_does_not_depend_on_the_wall_clock(
     assert stale.startswith("not ready: Node has been silent for more than 20 s\n")
 
 
+async def test_a_file_whose_name_is_no_text_is_told_of_too() -> None:
+    publisher = Publisher()
+    note = b"\xff.yaml cannot be read".decode(errors="surrogateescape")
+    publisher.sources["Node"] = Source("Node", True, True, time.monotonic(), note=note)
+    answers = Answers(publisher, SelectorEngine(), Settings())
+    request: Any = make_mocked_request("GET", "/readyz?verbose").clone(remote="127.0.0.1")
+    text = (await Browse(answers, CollectorRegistry(), {}, 60.0).readyz(request)).text or ""
+    assert "\\udcff.yaml cannot be read" in text
+
+
 async def test_metrics_say_whether_it_is_ready_as_readyz_does() -> None:
     publisher, registry = Publisher(), CollectorRegistry()
     answers = Answers(publisher, SelectorEngine(), Settings())
