@@ -7,7 +7,7 @@ READY := .venv/.ready
 .DEFAULT_GOAL := help
 
 help:
-	@echo "make demo          Fettle on an embedded fleet with faults: no cluster, no network"
+	@echo "make demo          Fettle on an embedded fleet with faults: no cluster; the network only to install"
 	@echo "make demo-cluster  the same story on a real control plane (needs Go)"
 	@echo "make test          all tests; the control-plane suite needs Go and says so if skipped"
 	@echo "make check         format, lint, types, layers"

@@ -10,6 +10,7 @@ left out altogether while some node is left (decision 0024).
 import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection
+from contextlib import suppress
 from typing import NamedTuple
 
 import structlog
@@ -35,6 +36,9 @@ _LOG = structlog.get_logger(__name__)
 REMEMBERED_PODS = 2000
 UNASKED = 3
 """After this many filter calls in a row without a prioritize, none is prepared in advance."""
+WITHIN_S = 1.5
+"""The scheduler waits two seconds, as shipped, and then does without Fettle altogether: so what is
+not judged by then is undecided."""
 REFUSED = "refused"
 """Refused on every node: such a pod comes back again and again, so its reply is kept. Others go on
 to be bound, and keeping theirs would only drive warm memory out of the processor's caches."""
@@ -178,7 +182,10 @@ class Verbs:
         return foreseen.edition == self._answers.edition and body == foreseen.request
 
     async def _score_later(self, ask: Ask, names: list[str]) -> bytes:
-        return self._scored(await self._answers.judged(ask, names), names)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(WITHIN_S):
+                await self._answers.judged(ask, names)
+        return self._scored(self._answers.table(ask), names)
 
     def _scored(self, table: Table, names: list[str]) -> bytes:
         self._metrics.decided("prioritize", "passed")
@@ -224,6 +231,22 @@ class Verbs:
     async def _narrowed(self, pod: core.Pod, ask: Ask, names: list[str]) -> tuple[Table, Narrowed]:
         """The names once they can be narrowed, and by which table."""
         self._remember(pod)
+        unjudged: Collection[str] = ()
+        try:
+            async with asyncio.timeout(WITHIN_S):
+                table, narrowed = await self._narrowed_by_now(pod, ask, names)
+        except TimeoutError:
+            table = self._answers.table(ask)
+            narrowed = table.narrow(names)
+            unjudged = table.open_among(narrowed.passed, self._answers.view)
+        if self._count(table, narrowed, unjudged) != REFUSED:
+            self._answers.answered(table.ask, pod)
+        return table, narrowed
+
+    async def _narrowed_by_now(
+        self, pod: core.Pod, ask: Ask, names: list[str]
+    ) -> tuple[Table, Narrowed]:
+        """By all that the scheduler may know."""
         table = await self._answers.judged(ask, names)
         narrowed = table.narrow(names)
         if self._may_be_behind(table, narrowed):
@@ -232,8 +255,6 @@ class Verbs:
             narrowed = table.narrow(names)
         if self._is_behind(table, narrowed) and self._patience.has(*lagging.pauses(table.ask, pod)):
             table, narrowed = await self._caught_up(pod, table, names)
-        if self._count(table, narrowed) != REFUSED:
-            self._answers.answered(table.ask, pod)
         return table, narrowed
 
     def _may_be_behind(self, table: Table, narrowed: Narrowed) -> bool:
@@ -280,11 +301,12 @@ class Verbs:
             return wire.filter_reply(None, nodes=[raw for _, raw in args.nodes])
         return wire.filter_reply(args.node_names or [])
 
-    def _count(self, table: Table, narrowed: Narrowed) -> str:
+    def _count(self, table: Table, narrowed: Narrowed, unjudged: Collection[str] = ()) -> str:
         """Count nodes and decision by result, which is returned."""
         passed = len(narrowed.passed)
         refused = len(narrowed.names) - passed
         undecided = len(table.undecided.intersection(narrowed.passed)) if table.undecided else 0
+        undecided += sum(name not in table.undecided for name in unjudged)
         unfit = len(table.unfit.intersection(narrowed.passed)) if table.unfit else 0
         self._metrics.answered(
             allowed=passed - undecided - unfit, refused=refused, undecided=undecided, unfit=unfit

@@ -49,13 +49,15 @@ def attribute(name: str | None, device: DeviceView) -> DeviceAttribute | None:
 
 
 def value_of(found: DeviceAttribute) -> object:
-    """A single value, with its type; None where it compares in other ways."""
+    """A single value, with its type; None where it compares in other ways, as lists may."""
+    if not _is_single(found):
+        return None
     values = [
         (kind, value)
         for kind, value in enumerate((found.string, found.int_, found.bool_, found.version))
         if value is not None
     ]
-    return values[0] if len(values) == 1 else None
+    return values[0]
 
 
 def told(name: str, devices: Iterable[DeviceView]) -> Hashable:

@@ -60,7 +60,7 @@ def _hopeless(
         if all(len(able[plan].able) < plan.count for plan in alternatives):
             return f"{alternatives[0].told}: too few devices can be allocated"
         yield
-    if profile.features.list_type_attributes or profile.quirks.distinct_by_request:
+    if profile.quirks.distinct_by_request:
         return ""
     single = [alternatives[0] for alternatives in requests if len(alternatives) == 1]
     for constraint in claim.constraints:
@@ -89,8 +89,6 @@ def _contended(
     exact = not (quirks.counters_by_pool_name or quirks.shares_uncharged)
     if exact and (drained := (yield from _drained(needs, books))):
         return f"too few devices fit together (counters of {drained})"
-    if profile.features.list_type_attributes:
-        return ""
     for number, claim in enumerate(claims):
         for constraint in claim.constraints:
             concerned = {

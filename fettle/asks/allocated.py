@@ -120,12 +120,14 @@ def _how_to_allocate_anew(holders: int) -> str:
     recreate = "delete the ResourceClaim and create it again"
     if not holders:
         return recreate
-    return f"{recreate}, or wait until the {holders} pods that use it have ended"
+    using = "pod that uses it has" if holders == 1 else f"{holders} pods that use it have"
+    return f"{recreate}, or wait until the {using} ended"
 
 
 def _what_follows(others: int) -> str:
     if others:
-        return f"it stays allocated, since it is reserved for {others} other pods"
+        pods = "another pod" if others == 1 else f"{others} other pods"
+        return f"it stays allocated, since it is reserved for {pods}"
     return "the scheduler revokes the allocation and allocates again"
 
 

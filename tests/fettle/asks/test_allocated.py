@@ -142,7 +142,7 @@ def test_what_others_hold_stays_allocated() -> None:
     broken = claim(
         binding("x"), reported=(saying("x", Broken="True"),), reserved=("mine", "theirs")
     )
-    assert "reserved for 1 other pods" in use(GPU, broken, POD, IN_TIME).barred
+    assert "reserved for another pod" in use(GPU, broken, POD, IN_TIME).barred
 
 
 def test_the_device_that_is_looked_at_first_decides() -> None:

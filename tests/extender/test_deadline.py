@@ -1,0 +1,27 @@
+"""The scheduler waits two seconds for an answer, and then does without Fettle altogether."""
+
+import msgspec
+import pytest
+
+from extender import verbs
+from tests.extender.conftest import Extender
+from tests.fettle import building as b
+from tests.fettle.verdicts.test_long_searches import crowded
+
+POD = b.gpu_pod()
+
+
+async def test_what_takes_too_long_is_undecided_and_known_the_next_time(
+    extender: Extender, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask, hard = crowded(9, 10)
+    bad = msgspec.structs.replace(hard, name="bad", health=b.health(0.1))
+    extender.show(msgspec.structs.replace(hard, name="hard"), bad)
+    monkeypatch.setattr(extender.answers, "ask", lambda _pod: ask)
+    monkeypatch.setattr(verbs, "WITHIN_S", 0.02)
+    names = ["hard", "bad"]
+    assert (await extender.filter(POD, *names))["NodeNames"] == names
+    assert extender.count("fettle_extender_nodes_total", result="undecided") == 2
+    assert set(await extender.prioritize(POD, *names)) == set(names)
+    monkeypatch.setattr(verbs, "WITHIN_S", 30)
+    assert (await extender.filter(POD, *names))["NodeNames"] == ["hard"]
