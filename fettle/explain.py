@@ -282,7 +282,8 @@ def word(value: dict[str, Any]) -> str:
 
 
 def reason(value: dict[str, Any]) -> str:
-    """One line for a table: the gravest that can be said of a node's answer (as `pod` makes it)."""
+    """One line for a table: the gravest that can be said of a node's answer (as `pod` makes it),
+    and beside a refusal why the pod could not run there anyway."""
     for part, prefix in (
         ("refusals", ""),
         ("unfit", ""),
@@ -291,7 +292,9 @@ def reason(value: dict[str, Any]) -> str:
     ):
         if value[part]:
             more = f" (+{len(value[part]) - 1} more)" if len(value[part]) > 1 else ""
-            return "; ".join((f"{prefix}{value[part][0]}{more}", *value["notes"]))
+            anyway = value["unfit"][:1] if part == "refusals" else ()
+            beside = (f"no fit anyway: {why}" for why in anyway)
+            return "; ".join((f"{prefix}{value[part][0]}{more}", *beside, *value["notes"]))
     given = (u for u in value.get("units", ()) if u.get("withdrawn", 0) < u.get("count", 1))
     judged = (*value["devices"], value["health"], *given)
     evidence = [e for one in judged for e in one["evidence"]]

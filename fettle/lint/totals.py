@@ -27,7 +27,8 @@ _taints = attrgetter("taints")
 async def nearest_miss(selection: Selection, survey: Survey, evaluator: Evaluator) -> str:
     """What the nearest device of the class lacks, where none matches.
 
-    Of devices that lack as much, the one with the largest values is the nearest.
+    Of devices that lack as much, the one with the largest values is the nearest. Only the first few
+    can be looked at: so the largest of each kind come before others of their kind.
     """
     if survey.matched or not survey.missed:
         return ""
@@ -36,8 +37,15 @@ async def nearest_miss(selection: Selection, survey: Survey, evaluator: Evaluato
     for at, device in enumerate(survey.missed):
         sizes.append((_size(device, reads), -at))
         await slices.pause()
-    missed = [survey.missed[-at] for _, at in sorted(sizes, reverse=True)]
-    devices = [(device.id.driver, device.device) for device in missed]
+    kinds: set[Hashable] = set()
+    first: list[DeviceView] = []
+    others: list[DeviceView] = []
+    for _, at in sorted(sizes, reverse=True):
+        device = survey.missed[-at]
+        (others if (kind := _kind(device, reads)) in kinds else first).append(device)
+        kinds.add(kind)
+        await slices.pause()
+    devices = [(device.id.driver, device.device) for device in (*first, *others)]
     return await evaluator.nearest(selection.of_request, devices)
 
 
@@ -46,6 +54,12 @@ def _size(device: DeviceView, reads: Iterable[Read]) -> list[tuple[int, ...]]:
     looked = [rows.look(read, device.id.driver, device.device) for read in reads]
     capacity = device.device.capacity or {}
     return [_amount(v) for v in (*looked, *(capacity[name].value for name in sorted(capacity)))]
+
+
+def _kind(device: DeviceView, reads: Iterable[Read]) -> Hashable:
+    """What it says where expressions look and nothing is larger or smaller."""
+    looked = [rows.look(read, device.id.driver, device.device) for read in reads]
+    return tuple(value if value is None or not _amount(value) else "an amount" for value in looked)
 
 
 def _amount(value: Value | bool | None) -> tuple[int, ...]:

@@ -56,6 +56,18 @@ def test_a_node_to_which_a_claim_is_not_allocated_does_not_fit() -> None:
     assert (value["fits"], value["allowed"]) == (False, True)
 
 
+def test_beside_a_refusal_it_is_told_that_a_claim_is_allocated_elsewhere_anyway() -> None:
+    lost = b.node(pools=(b.pool(b.device("a", 0.1)),))
+    both = msgspec.structs.replace(
+        bound("b", to="other"), claims=asking(Request("g", (wanted("g"),))).claims
+    )
+    value = told(both, lost)
+    assert explain.word(value) == "refused"
+    refusal, anyway = explain.reason(value).split("; no fit anyway: ")
+    assert "which is Unhealthy" in refusal
+    assert anyway.startswith("claim k is allocated to other nodes")
+
+
 def test_a_device_that_vanished_under_its_claim_is_told() -> None:
     value = told(bound("dead"), NODE)
     assert explain.word(value) == "fits"

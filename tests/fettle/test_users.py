@@ -1,5 +1,6 @@
 """Which pods use a device, as people are told who have to move them."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -7,7 +8,9 @@ import pytest
 from fettle import listing
 from fettle.cli.asking import print_devices
 from fettle.model import Health
+from fettle.users import Users
 from fettle.view import NodeView, View
+from fettle.wire import resource
 from tests.fettle import building as b
 
 Raw = dict[str, Any]
@@ -54,6 +57,25 @@ def users(view: View) -> dict[str, list[str]]:
         **{device["device"].rpartition("/")[2]: device["usedBy"] for device in node["devices"]},
         **{unit["unit"]: unit["usedBy"] for unit in units},
     }
+
+
+def test_the_pods_of_a_claim_are_looked_up_once_however_many_devices_it_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+    of_claim = Users._of_claim
+
+    def counted(self: Users, claim: resource.ResourceClaim) -> Iterable[str]:
+        asked.append(claim.metadata.name)
+        return of_claim(self, claim)
+
+    monkeypatch.setattr(Users, "_of_claim", counted)
+    devices = [f"d{number}" for number in range(100)]
+    view = seen(
+        divided(*devices), pods=(placed("p"),), claims=(holding("c", *devices, pods=("p",)),)
+    )
+    assert users(view)["d99"] == ["default/p"]
+    assert asked == ["c"]
 
 
 def divided(*names: str) -> NodeView:

@@ -406,6 +406,22 @@ async def test_the_worker_says_what_the_nearest_device_lacks() -> None:
         await engine.close()
 
 
+async def test_the_nearest_is_found_beside_many_larger_devices_of_another_model() -> None:
+    engine = SelectorEngine()
+    await engine.start()
+    try:
+        linter = Linter(evaluator=engine, survey_wait_s=30)
+        enough = f'device.capacity["{GPU}"].memory.compareTo(quantity("96Gi")) >= 0'
+        hopper = f'device.attributes["{GPU}"].productName.endsWith("H100")'
+        made = [gpu(0, "H100", "40Gi"), *(gpu(n, "A100", f"{n + 50}Gi") for n in range(1, 31))]
+        standing = [api.node("n"), api.device_class(GPU, driver=GPU)]
+        view = view_of([*standing, api.resource_slice("n", made, driver=GPU)])
+        (found,) = await linter.lint(Manifest(claim(exactly(selectors=[enough, hopper]))), view)
+        assert found.message.endswith("nearest: memory 40Gi < 96Gi")
+    finally:
+        await engine.close()
+
+
 async def test_many_new_selectors_at_once_do_not_pile_up() -> None:
     counting = Counting()
     known, view = Fleet(counting), view_of(fleet())
