@@ -295,7 +295,7 @@ TEMPLATES: dict[str, tuple[str, ...]] = {
         *("cel.bind(.device, device, {bool})", "{optint}.optMap(.x, {int}).hasValue()"),
         *("{ints}.all(__result__, true)", "{ints}.exists_one(x, y, x < y)"),
         *("{ints}.all(x, x in {ints} && {ints}.all(y, y >= x))", "has(device)", "has({map})"),
-        *("has({map}[{string}])", "has(1)", "has(device.nope)", "cel.bind(1, 2, true)"),
+        *("has({map}[{string}])", "has(1)", "has(device.nope)", "cel.bind(2, 1, true)"),
         *("cel.bind(device, {int}, device > {int})", "cel.bind(true, 1, 1 == 1)"),
         *("{int} == {int} == {bool}", "{bool} == {bool} != {bool}", "{int} < {int} < {int}"),
         *("!!{bool}", "- -{int} == {int}", "--1 == 1"),
