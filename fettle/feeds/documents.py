@@ -4,8 +4,10 @@ interpreter for as long as a document takes. Bounded in depth and in what aliase
 stay text, as the wire structs expect them. Pure; knows nothing of kinds.
 """
 
+import json
 import re
 from functools import lru_cache
+from math import isfinite
 from typing import Any, NamedTuple, NoReturn
 
 import msgspec
@@ -49,9 +51,24 @@ def objects_of_json(text: bytes) -> list[Found]:
     """The objects of a JSON file; raises SnapshotError with line and reason."""
     try:
         value = lenient.decode(_ANY, text)
+    except msgspec.ValidationError:
+        value = _with_any_numbers(text)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise SnapshotError(f"{_line_of(text, str(error))}invalid JSON: {error}") from error
     return _flattened(value, "line 1", [])
+
+
+def _with_any_numbers(text: bytes) -> Any:
+    """What is in JSON with numbers that are too large: those are text, for one object alone has
+    them, which cannot be read where they matter."""
+
+    def number(digits: str) -> float | str:
+        return value if isfinite(value := float(digits)) else digits
+
+    def whole(digits: str) -> int | str:
+        return int(digits) if len(digits) <= _LONGEST_PLAIN else digits
+
+    return json.loads(lenient.mended(text), parse_float=number, parse_int=whole)
 
 
 def objects_of_yaml(text: bytes) -> list[Found]:

@@ -89,6 +89,15 @@ def test_what_is_no_json_says_where_and_why() -> None:
         objects_of_json(b'{\n"kind": "A",\n"a": ]\n}')
 
 
+@pytest.mark.parametrize("number", ["1e400", "-1e400", "9" * 100_000], ids=lambda n: n[:9])
+def test_a_number_that_is_too_large_hides_nothing_else(number: str) -> None:
+    text = f'{{"kind":"List","items":[{{"kind":"A","n":{number}}},{{"kind":"B","n":[1,2.5]}}]}}'
+    assert [found.value for found in objects_of_json(text.encode())] == [
+        {"kind": "A", "n": number},
+        {"kind": "B", "n": [1, 2.5]},
+    ]
+
+
 def test_bytes_that_are_no_text_are_refused() -> None:
     for read in (objects_of_yaml, objects_of_json):
         with pytest.raises(SnapshotError):
