@@ -37,8 +37,8 @@ REMEMBERED_PODS = 2000
 UNASKED = 3
 """After this many filter calls in a row without a prioritize, none is prepared in advance."""
 WITHIN_S = 1.5
-"""The scheduler waits two seconds, as shipped, and then does without Fettle altogether: so what is
-not judged by then is undecided."""
+"""Beside what it waits for selectors, a call takes no longer: the scheduler gives it two seconds,
+as shipped, and then does without Fettle altogether. What is not judged by then is undecided."""
 REFUSED = "refused"
 """Refused on every node: such a pod comes back again and again, so its reply is kept. Others go on
 to be bound, and keeping theirs would only drive warm memory out of the processor's caches."""
@@ -183,7 +183,7 @@ class Verbs:
 
     async def _score_later(self, ask: Ask, names: list[str]) -> bytes:
         with suppress(TimeoutError):
-            async with asyncio.timeout(WITHIN_S):
+            async with asyncio.timeout(WITHIN_S + self._answers.wait_s):
                 await self._answers.judged(ask, names)
         return self._scored(self._answers.table(ask), names)
 
@@ -233,7 +233,7 @@ class Verbs:
         self._remember(pod)
         unjudged: Collection[str] = ()
         try:
-            async with asyncio.timeout(WITHIN_S):
+            async with asyncio.timeout(WITHIN_S + self._answers.wait_s):
                 table, narrowed = await self._narrowed_by_now(pod, ask, names)
         except TimeoutError:
             table = self._answers.table(ask)

@@ -80,7 +80,9 @@ class Answers:
         self._tables: OrderedDict[Ask, Table] = OrderedDict()
         self._behind: set[Ask] = set()
         self._fell_behind = asyncio.Event()
-        self._evaluations = Evaluations(self._engines, settings.extender.wait_seconds)
+        self.wait_s = settings.extender.wait_seconds
+        """How long a request waits for selectors."""
+        self._evaluations = Evaluations(self._engines, self.wait_s)
         self._readying = Readying(publisher, self._engines, self.policies)
         self._breakers = Breakers(publisher, settings.breaker, self.policies, on_breaker, clock)
 
