@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from certs.issuing import Pair
 from certs.serving import Serving
-from fettle.errors import CertificateError
-from fettle.settings import TLSSettings
+from fettle.config.settings import TLSSettings
+from fettle.model.errors import CertificateError
 
 
 class _Material(NamedTuple):

@@ -12,13 +12,13 @@ import msgspec
 import structlog
 
 from certs import issuing
-from fettle.errors import CertificateError, NotFound
-from fettle.feeds.cluster import ClusterFeed
-from fettle.kube.decoding import decoded
-from fettle.kube.session import Session
-from fettle.wire.admission import WebhookConfiguration
-from fettle.wire.changes import Bad, Change, Contact, Gone, ListEnded, ListStarted, Lost, Put
-from fettle.wire.kinds import WEBHOOK_CONFIGURATIONS, Kind
+from fettle.api.admission import WebhookConfiguration
+from fettle.api.changes import Bad, Change, Contact, Gone, ListEnded, ListStarted, Lost, Put
+from fettle.api.kinds import WEBHOOK_CONFIGURATIONS, Kind
+from fettle.client.decoding import decoded
+from fettle.client.session import Session
+from fettle.cluster.feeds.cluster import ClusterFeed
+from fettle.model.errors import CertificateError, NotFound
 
 _LOG = structlog.get_logger(__name__)
 

@@ -12,8 +12,8 @@ import ssl
 from certs import validity
 from certs.issuing import Pair
 from certs.validity import Validity
-from fettle import key_files
-from fettle.errors import CertificateError
+from fettle.client import key_files
+from fettle.model.errors import CertificateError
 
 
 class Serving:

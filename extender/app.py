@@ -12,9 +12,9 @@ import structlog
 from extender.asked import SERVED, Asked
 from extender.connections import Answer, Connections, Handler, problem
 from extender.verbs import NotReady, Verbs
-from fettle.errors import BadInput
+from fettle.api import extender as wire
+from fettle.model.errors import BadInput
 from fettle.observing.metrics import ExtenderMetrics
-from fettle.wire import extender as wire
 
 _LOG = structlog.get_logger(__name__)
 

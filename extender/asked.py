@@ -10,9 +10,9 @@ from collections.abc import Collection
 
 import structlog
 
+from fettle.api import core
 from fettle.observing.asked import LastAsked
 from fettle.observing.metrics import ExtenderMetrics
-from fettle.wire import core
 
 VERBS = ("filter", "prioritize", "preempt")
 SERVED = "/filter, /prioritize and /preempt"

@@ -10,16 +10,18 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
-from fettle import explain, listing, readiness
-from fettle.asks import asks
+from fettle.api import core
+from fettle.cluster import readiness
+from fettle.cluster.view import View
+from fettle.explain import listing
+from fettle.explain import pods as explain
+from fettle.model.policies import unreadable
+from fettle.model.policy import ANNOTATION
 from fettle.observing.metrics import ReadyMetrics
-from fettle.policies import unreadable
-from fettle.policy import ANNOTATION
-from fettle.slicing import in_slices, pause
-from fettle.verdicts.answering import Answers
-from fettle.verdicts.preempting import Preempting
-from fettle.view import View
-from fettle.wire import core
+from fettle.pacing.pausing import in_slices, pause
+from fettle.scheduling import demand as asks
+from fettle.scheduling.answers import Answers
+from fettle.scheduling.preemption import Preempting
 
 
 class Browse:

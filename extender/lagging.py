@@ -15,10 +15,10 @@ show that this may be so:
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Protocol
 
-from fettle.asks.asks import Ask
-from fettle.verdicts.tables import Table
-from fettle.view import NodeView
-from fettle.wire import core
+from fettle.api import core
+from fettle.cluster.view import NodeView
+from fettle.scheduling.demand import Ask
+from fettle.scheduling.tables.tables import Table
 
 WAIT_S = 0.15
 """A change may take so long from the API server to one of two who watch it where it is busy."""

@@ -15,9 +15,9 @@ from math import inf
 import structlog
 
 from extender.asked import MOST
-from fettle.asks.extended import IMPLICIT_CLASS_PREFIX, MARKER, device_units
-from fettle.wire import core
-from fettle.wire.kinds import WireObject
+from fettle.api import core
+from fettle.api.kinds import WireObject
+from fettle.dra.extended_resources import IMPLICIT_CLASS_PREFIX, MARKER, device_units
 
 LATELY_S = 300.0
 """A scheduler that has not asked for so long may ask another replica since."""

@@ -20,16 +20,16 @@ from extender.asked import Asked
 from extender.names import Names
 from extender.overlooked import Overlooked
 from extender.replies import Edition, Replies
-from fettle.asks.asks import Ask
-from fettle.errors import FettleError
+from fettle.api import core
+from fettle.api import extender as wire
+from fettle.cluster.view import View
+from fettle.model.errors import FettleError
 from fettle.observing.metrics import ExtenderMetrics
-from fettle.patience import Patience
-from fettle.verdicts.answering import Answers
-from fettle.verdicts.preempting import Preempting
-from fettle.verdicts.tables import MANY, Narrowed, Table
-from fettle.view import View
-from fettle.wire import core
-from fettle.wire import extender as wire
+from fettle.pacing.patience import Patience
+from fettle.scheduling.answers import Answers
+from fettle.scheduling.demand import Ask
+from fettle.scheduling.preemption import Preempting
+from fettle.scheduling.tables.tables import MANY, Narrowed, Table
 
 _LOG = structlog.get_logger(__name__)
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from fettle.kube.session import Session
-from tests.fettle.kube.fake_api import FakeApi, fake_api
+from fettle.client.session import Session
+from tests.fettle.client.fake_api import FakeApi, fake_api
 
 settings.register_profile(
     "fettle",

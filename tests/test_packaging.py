@@ -28,7 +28,7 @@ def no_path(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_it_holds_the_data_and_no_tests(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
-    assert "fettle/evidence/rules/conditions.yaml" in names
+    assert "fettle/health/signals/rules/conditions.yaml" in names
     assert "fettle/cli/demo/snapshot/nodes.yaml" in names
     assert not [n for n in names if n.startswith("tests/")]
 

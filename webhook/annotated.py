@@ -5,13 +5,13 @@ template overrule. Sentences for the author, of an object and the templates in i
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from fettle.annotations import is_unknown
-from fettle.injectable import shown
 from fettle.lint.names import listed
 from fettle.lint.policies import UNKNOWN, correction
 from fettle.lint.raw import mapping, strings
-from fettle.policy import ANNOTATION, ANNOTATIONS
-from fettle.slicing import pause
+from fettle.model.annotations import is_unknown
+from fettle.model.injectable import shown
+from fettle.model.policy import ANNOTATION, ANNOTATIONS
+from fettle.pacing.pausing import pause
 from webhook.places import Place, places, value_at
 from webhook.workloads import Workload
 

@@ -17,18 +17,18 @@ import structlog
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
-from fettle.errors import BadInput
+from fettle.api import lenient
+from fettle.cluster.view import Publisher, View
+from fettle.config.settings import Settings, WebhookSettings
 from fettle.lint import shapes
 from fettle.lint.linting import Linter
-from fettle.lint.rules import ABSENCES
+from fettle.lint.rules.catalog import ABSENCES
+from fettle.model.errors import BadInput
+from fettle.model.policy import ANNOTATION
 from fettle.observing.asked import LastAsked
-from fettle.patience import Patience
-from fettle.policy import ANNOTATION
-from fettle.settings import Settings, WebhookSettings
-from fettle.slicing import in_slices
-from fettle.verdicts.requirements import Engines
-from fettle.view import Publisher, View
-from fettle.wire import lenient
+from fettle.pacing.patience import Patience
+from fettle.pacing.pausing import in_slices
+from fettle.scheduling.judge.requirements import Engines
 from webhook import patches
 from webhook.gates import EVERYTHING, Gates
 from webhook.metrics import Metrics

@@ -9,10 +9,10 @@ import re
 from functools import partial
 from typing import Any
 
-from fettle.annotations import JOB_EXIT_CODES
 from fettle.lint.raw import mapping
-from fettle.policy import ANNOTATIONS as POLICY_ANNOTATIONS
-from fettle.policy import INJECTED
+from fettle.model.annotations import JOB_EXIT_CODES
+from fettle.model.policy import ANNOTATIONS as POLICY_ANNOTATIONS
+from fettle.model.policy import INJECTED
 from webhook import claims, jobs, trainjobs
 from webhook.claims import Wanted
 from webhook.injecting import ANNOTATIONS, Injecting, record_of

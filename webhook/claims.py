@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from fettle.lint import shapes
 from fettle.lint.raw import Raw, mapping, mappings, text
-from fettle.policy import DEGRADED_TAINT, DeviceToleration, Tolerations
+from fettle.model.policy import DEGRADED_TAINT, DeviceToleration, Tolerations
 from webhook.injecting import Injecting, Record
 from webhook.places import Place, value_at
 

@@ -12,12 +12,12 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 import structlog
 
-from fettle.allocator.versions import release
-from fettle.errors import ClusterError, Invalid, NotServed
-from fettle.kube import discovering, versions
-from fettle.kube.decoding import decoded
-from fettle.kube.session import Session
-from fettle.policy import DEGRADED_TAINT
+from fettle.client import discovering, versions
+from fettle.client.decoding import decoded
+from fettle.client.session import Session
+from fettle.dra.allocator.versions import release
+from fettle.model.errors import ClusterError, Invalid, NotServed
+from fettle.model.policy import DEGRADED_TAINT
 from webhook.fitting import READ
 
 PROBE_EVERY_S = 600.0

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from fettle.lint.raw import mapping, text
-from fettle.policy import INJECTED
+from fettle.model.policy import INJECTED
 from webhook.patches import Editing
 from webhook.places import Place, value_at
 

@@ -10,9 +10,9 @@ the same time: still six incidents. All of it is immutable once the Job exists, 
 podFailurePolicy of its own is left as its author wrote it.
 """
 
-from fettle.annotations import JOB_EXIT_CODES
 from fettle.lint.raw import Raw, integer, mapping, mappings, text
-from fettle.policy import DEVICE_FAILED, Failure
+from fettle.model.annotations import JOB_EXIT_CODES
+from fettle.model.policy import DEVICE_FAILED, Failure
 from webhook.injecting import Injecting
 from webhook.places import Place, places, value_at
 

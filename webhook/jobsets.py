@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from fettle.lint.raw import Raw, mapping, mappings, text
-from fettle.policy import Failure
+from fettle.model.policy import Failure
 from webhook.injecting import Injecting
 from webhook.places import Place
 

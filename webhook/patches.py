@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from fettle.errors import BadInput
-from fettle.slicing import pause
+from fettle.model.errors import BadInput
+from fettle.pacing.pausing import pause
 
 Path = Sequence[str | int]
 

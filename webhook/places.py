@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from fettle.slicing import pause
+from fettle.pacing.pausing import pause
 
 _PART = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")
 

@@ -8,10 +8,10 @@ that do not ask are left without.
 
 from collections.abc import Sequence
 
-from fettle.annotations import JOB_EXIT_CODES
-from fettle.asks.extended import IMPLICIT_CLASS_PREFIX, MARKER
+from fettle.dra.extended_resources import IMPLICIT_CLASS_PREFIX, MARKER
 from fettle.lint.raw import Raw, integer, mapping, mappings, strings, text
-from fettle.policy import Tolerations
+from fettle.model.annotations import JOB_EXIT_CODES
+from fettle.model.policy import Tolerations
 from webhook.injecting import Injecting
 from webhook.places import Place
 

@@ -7,7 +7,7 @@ template says itself stays. A stamp of ours follows the workload's annotation wh
 from typing import Any
 
 from fettle.lint.raw import mapping, strings
-from fettle.policy import ANNOTATIONS
+from fettle.model.policy import ANNOTATIONS
 from webhook.injecting import Injecting
 from webhook.places import Place, places, value_at
 from webhook.workloads import Workload

@@ -6,7 +6,7 @@ An object that is being created may never exist, so its Event is recorded on its
 
 from collections.abc import Callable, Sequence
 
-from fettle.kube.recording import Event, Regarding
+from fettle.client.recording import Event, Regarding
 from fettle.lint.raw import mapping, text
 from webhook.review import Answer, Request
 

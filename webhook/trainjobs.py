@@ -5,7 +5,7 @@ its own to stamp (Kubeflow Trainer 2.2 and later). The JobSet then hands it to i
 """
 
 from fettle.lint.raw import Raw, mapping, mappings, strings
-from fettle.policy import ANNOTATIONS
+from fettle.model.policy import ANNOTATIONS
 from webhook.injecting import Injecting, record_of
 from webhook.patches import Editing
 from webhook.places import Place

@@ -10,16 +10,16 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from fettle.cluster.view import View
+from fettle.config.settings import HealthSettings
 from fettle.lint.findings import Finding, Severity
 from fettle.lint.linting import DEFAULT_LEVELS, Linter, levels_for
 from fettle.lint.manifests import Manifest
 from fettle.lint.policies import in_vain, requirements
 from fettle.lint.shapes import POD_TEMPLATES, Table
-from fettle.policies import Policies
-from fettle.policy import Validation as Levels
-from fettle.settings import HealthSettings
-from fettle.verdicts.requirements import Engines
-from fettle.view import View
+from fettle.model.policies import Policies
+from fettle.model.policy import Validation as Levels
+from fettle.scheduling.judge.requirements import Engines
 from webhook.authored import authored
 from webhook.review import SCHEDULER, Request
 

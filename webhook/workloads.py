@@ -4,8 +4,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from fettle.config.settings import WorkloadSettings
 from fettle.lint import shapes
-from fettle.settings import WorkloadSettings
 
 
 class Workload(NamedTuple):

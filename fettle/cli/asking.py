@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import click
 
-from fettle import explain
 from fettle.cli.calling import Answered, call_json, console
 from fettle.cli.grouping import badness, is_well, span, speaks, together
-from fettle.errors import FettleError
+from fettle.explain import pods as explain
+from fettle.model.errors import FettleError
 
 
 def fetch(server: str, path: str, query: dict[str, str] | None = None) -> Any:

@@ -7,10 +7,10 @@ import click
 
 from certs import authority
 from certs.secrets import SecretStore
-from fettle.errors import CertificateError
-from fettle.kube.session import Session
-from fettle.settings import Settings
-from fettle.settings_file import load
+from fettle.client.session import Session
+from fettle.config.files import load
+from fettle.config.settings import Settings
+from fettle.model.errors import CertificateError
 
 
 def extender_ca(kubeconfig: Path | None, settings: Path | None, namespace: str | None) -> None:

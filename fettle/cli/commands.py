@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from fettle import __version__
-from fettle.errors import FettleError
+from fettle.model.errors import FettleError
 
 ROLES = ("extender", "webhook", "steward")
 DEFAULT_SERVER = "http://127.0.0.1:8090"
@@ -68,7 +68,7 @@ def serve(
     """
     # Process 1 of a container is deaf to a signal that it does not handle.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    from fettle.cli import serving
+    from fettle.serve import serving
 
     if kubeconfig is not None and snapshot is not None:
         raise click.UsageError("--kubeconfig and --snapshot are mutually exclusive.")

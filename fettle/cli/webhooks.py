@@ -9,11 +9,11 @@ import click
 import yaml
 
 from fettle.cli.linting.files import read
-from fettle.errors import SnapshotError
-from fettle.kube import discovering
-from fettle.kube.session import Session
-from fettle.settings import Settings
-from fettle.settings_file import load
+from fettle.client import discovering
+from fettle.client.session import Session
+from fettle.config.files import load
+from fettle.config.settings import Settings
+from fettle.model.errors import SnapshotError
 from webhook import fitting
 
 KINDS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")

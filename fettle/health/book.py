@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 
-from fettle.evidence.reports import Report
-from fettle.evidence.rules import Rules
+from fettle.config.settings import HealthSettings
 from fettle.health import memory, scoring
 from fettle.health.fading import Fading
 from fettle.health.ledger import Ledger
 from fettle.health.memory import Judged, Remembered
+from fettle.health.signals.reports import Report
+from fettle.health.signals.rules import Rules
 from fettle.health.states import START, afresh
-from fettle.model import SOUND, Health, State, Subject, UnitId
-from fettle.settings import HealthSettings
+from fettle.model.health import SOUND, Health, State, Subject, UnitId
 
 SWEEP_EVERY_S = 600.0
 

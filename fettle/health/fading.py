@@ -10,7 +10,7 @@ import math
 
 import msgspec
 
-from fettle.model import Evidence, Kind, Weighed
+from fettle.model.health import Evidence, Kind, Weighed
 
 NEGLIGIBLE = 0.005
 """A weight below which fading evidence is forgotten."""

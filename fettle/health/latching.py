@@ -10,11 +10,11 @@ from collections import Counter
 
 import msgspec
 
-from fettle.evidence.reports import Report, heaviest
 from fettle.health import reporters
 from fettle.health.fading import NOT_CLEARED, as_said
 from fettle.health.reporters import Reporter, Said
-from fettle.model import Evidence, Kind, Subject
+from fettle.health.signals.reports import Report, heaviest
+from fettle.model.health import Evidence, Kind, Subject
 
 
 def saying(known: Reporter, report: Report, remediated_weight: float) -> dict[Said, Evidence]:

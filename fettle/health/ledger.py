@@ -11,13 +11,13 @@ from collections.abc import Container, Iterator
 
 import msgspec
 
-from fettle.evidence.reports import Report
-from fettle.evidence.rules import Rules
 from fettle.health import fading, latching, reporters, scoring
 from fettle.health.fading import Fading
 from fettle.health.reporters import Reporter, Said, Words, settles
+from fettle.health.signals.reports import Report
+from fettle.health.signals.rules import Rules
 from fettle.health.sums import Sums
-from fettle.model import Evidence, Family, Kind, NodeId, Subject, UnitId, Weighed
+from fettle.model.health import Evidence, Family, Kind, NodeId, Subject, UnitId, Weighed
 
 MILD = 0.10
 """The all-clear of something that weighs no more is not worth judging afresh."""

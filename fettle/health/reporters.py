@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from fettle.evidence.reports import Report
-from fettle.model import Evidence, Family, Kind, Subject
+from fettle.health.signals.reports import Report
+from fettle.model.health import Evidence, Family, Kind, Subject
 
 
 class Said(NamedTuple):

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from fettle.lint.fields import Field
 from fettle.lint.findings import Finding, Severity
-from fettle.lint.rules import RULES
+from fettle.lint.rules.catalog import RULES
 
 
 class Check(NamedTuple):

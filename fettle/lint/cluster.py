@@ -9,16 +9,16 @@ from typing import Any
 
 import msgspec
 
+from fettle.api import core, nvidia, resource
+from fettle.cel.runtime.rows import Equation, Read
+from fettle.cluster.view import EMPTY, NodeView, View
 from fettle.lint.drivers import NO_DRIVERS, Drivers
 from fettle.lint.fields import Field
-from fettle.lint.fleet import Fleet
 from fettle.lint.manifests import Claim, Manifest, Option, Pod, expressions
 from fettle.lint.raw import text
-from fettle.lint.surveys import Catalogue, Selection, Survey
-from fettle.selectors.rows import Equation, Read
-from fettle.slicing import pause
-from fettle.view import EMPTY, NodeView, View
-from fettle.wire import core, nvidia, resource
+from fettle.lint.survey.fleet import Fleet
+from fettle.lint.survey.surveys import Catalogue, Selection, Survey
+from fettle.pacing.pausing import pause
 
 
 class Cluster:

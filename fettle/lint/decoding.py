@@ -10,13 +10,13 @@ from typing import Any
 
 from msgspec import inspect
 
+from fettle.api import kinds, meta, resource
 from fettle.lint import shapes
 from fettle.lint.checks import WRONG_TYPE
 from fettle.lint.fields import Field
 from fettle.lint.findings import Finding
 from fettle.lint.manifests import Manifest
 from fettle.lint.specs import JobSpec, PodSpec, Replicated
-from fettle.wire import kinds, meta, resource
 
 _WHOLE_NUMBER = "a whole number"
 _INT64 = range(-(2**63), 2**63)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from fettle.lint.raw import Raw, integer, mapping, strings, text
-from fettle.slicing import pause
+from fettle.pacing.pausing import pause
 
 _MARKS = frozenset(".[]/ ")
 

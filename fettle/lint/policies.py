@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from fettle.annotations import HOLD, is_unknown
-from fettle.errors import BadInput
+from fettle.api import kinds
+from fettle.api.policies import DevicePolicy
+from fettle.config.settings import HealthSettings
 from fettle.lint import shapes
 from fettle.lint.checks import (
     IDS,
@@ -22,14 +23,13 @@ from fettle.lint.fields import Field
 from fettle.lint.findings import Finding
 from fettle.lint.manifests import Manifest
 from fettle.lint.names import nearest
-from fettle.policies import NO_EFFECT_YET, Policies, Resolved, prefers_in_vain
-from fettle.policy import ANNOTATION, ANNOTATIONS, OnDeviceFailure, Policy, Requirement
-from fettle.settings import HealthSettings
-from fettle.wire import kinds
-from fettle.wire.policies import DevicePolicy
+from fettle.model.annotations import HOLD, is_unknown
+from fettle.model.errors import BadInput
+from fettle.model.policies import NO_EFFECT_YET, Policies, Resolved, prefers_in_vain
+from fettle.model.policy import ANNOTATION, ANNOTATIONS, OnDeviceFailure, Policy, Requirement
 
 if TYPE_CHECKING:
-    from fettle.verdicts.requirements import Engines
+    from fettle.scheduling.judge.requirements import Engines
 
 
 _THRESHOLDS = HealthSettings()

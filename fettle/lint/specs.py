@@ -1,7 +1,7 @@
 """The types of fields that rules read raw, of pods and of what makes them."""
 
-from fettle.wire import core
-from fettle.wire.meta import Wire
+from fettle.api import core
+from fettle.api.meta import Wire
 
 
 class RestartRule(Wire, frozen=True, kw_only=True):

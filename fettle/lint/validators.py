@@ -8,9 +8,9 @@ function under the entry point that `drivers` names.
 import re
 from collections.abc import Callable, Iterator, Mapping
 
+from fettle.api import quantities
 from fettle.lint.fields import Field
 from fettle.lint.schemas import Problem
-from fettle.selectors import quantities
 
 _MEBIBYTE = 2**20
 _BY_STRATEGY = {

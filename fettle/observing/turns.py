@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import structlog
 
-from fettle.model import DeviceId, Health, NodeId, State
+from fettle.cluster.view import DeviceView, NodeView, PoolView, View
+from fettle.model.health import DeviceId, Health, NodeId, State
 from fettle.observing import counting
-from fettle.slicing import pause
-from fettle.view import DeviceView, NodeView, PoolView, View
+from fettle.pacing.pausing import pause
 
 _LOG = structlog.get_logger(__name__)
 

@@ -4,12 +4,12 @@ checks of devices refuse, since to wake it for others would be in vain.
 
 from collections.abc import Set
 
-from fettle.asks.asks import Ask, Units
-from fettle.slicing import in_slices
-from fettle.verdicts.answering import Answers
-from fettle.verdicts.taken import Taken, counted, full
-from fettle.view import View
-from fettle.wire import core
+from fettle.api import core
+from fettle.cluster.view import View
+from fettle.pacing.pausing import in_slices
+from fettle.scheduling.answers import Answers
+from fettle.scheduling.demand import Ask, Units
+from fettle.scheduling.judge.taken import Taken, counted, full
 
 
 class Allowing:

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 
-from fettle.annotations import PURPOSE, WOKEN_AT
-from fettle.errors import Conflict, NotFound
-from fettle.kube.session import Session
-from fettle.view import View
-from fettle.wire.meta import micro_time
+from fettle.api.meta import micro_time
+from fettle.client.session import Session
+from fettle.cluster.view import View
+from fettle.model.annotations import PURPOSE, WOKEN_AT
+from fettle.model.errors import Conflict, NotFound
 
 _NO_CLASS = "never-allocated.fettle.dev"
 

@@ -9,16 +9,16 @@ from heapq import nsmallest
 
 import structlog
 
-from fettle.errors import ClusterError
-from fettle.kube.leasing import lead
-from fettle.kube.session import Session
+from fettle.api import core
+from fettle.client.leasing import lead
+from fettle.client.session import Session
+from fettle.cluster.view import Publisher, View
+from fettle.config.settings import StewardSettings
+from fettle.model.errors import ClusterError
 from fettle.observing.metrics import StewardMetrics
-from fettle.settings import StewardSettings
-from fettle.slicing import in_slices
+from fettle.pacing.pausing import in_slices
 from fettle.steward.nudging import Nudge
 from fettle.steward.waking import Allowed, Waking, waiting
-from fettle.view import Publisher, View
-from fettle.wire import core
 
 AllowedNodes = Callable[[core.Pod, View], Awaitable[Set[str]]]
 """Names of the nodes that pod could be placed on now, as far as Fettle can tell."""

@@ -6,9 +6,9 @@ steward nudges it. Pure: what is allowed now, what was allowed before and the ti
 from collections.abc import Iterator, Mapping, Set
 from typing import NamedTuple
 
-from fettle.slicing import pause
-from fettle.view import View
-from fettle.wire import core
+from fettle.api import core
+from fettle.cluster.view import View
+from fettle.pacing.pausing import pause
 
 MARK = "fettle:"
 """What every refusal text of the extender begins with."""

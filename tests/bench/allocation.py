@@ -6,19 +6,19 @@ import time
 from collections.abc import Callable, Sequence
 from statistics import median
 
-from fettle.allocator import Found, allocate
-from fettle.asks.claims import Alternative, Claim, Constraint, Request
-from fettle.selectors.engine import SelectorEngine
-from fettle.settings import Settings
-from fettle.verdicts.answering import Answers
-from fettle.verdicts.tables import Matching
-from fettle.view import Publisher, View
-from fettle.wire.resource import Device
+from fettle.api.resource import Device
+from fettle.cel.runtime.engine import SelectorEngine
+from fettle.cluster.view import Publisher, View
+from fettle.config.settings import Settings
+from fettle.dra.allocator import Found, allocate
+from fettle.dra.claims import Alternative, Claim, Constraint, Request
+from fettle.scheduling.answers import Answers
+from fettle.scheduling.tables.tables import Matching
 from tests.bench import inventories
 from tests.bench.figures import Figure
 from tests.bench.houses import House
 from tests.controlplane.objects import DRIVER
-from tests.fettle.allocator import pairs
+from tests.fettle.dra.allocator import pairs
 
 ROUNDS = 400
 SELECTOR_ROUNDS = 5

@@ -21,7 +21,7 @@ from tests.bench.usage import cpu_s
 from tests.controlplane import objects
 from tests.controlplane.api import Object
 from tests.controlplane.fettle_process import FettleProcess
-from tests.fettle.kube.fake_api import FakeApi
+from tests.fettle.client.fake_api import FakeApi
 
 ROUNDS = 7
 CALLS = 2000

@@ -8,12 +8,12 @@ from typing import Any
 
 import msgspec
 
-from fettle.evidence import rules
+from fettle.api import kinds
+from fettle.cluster.inventory.inventory import Inventory
+from fettle.cluster.view import EMPTY, View
+from fettle.config.settings import HealthSettings
 from fettle.health import HealthBook
-from fettle.inventory.inventory import Inventory
-from fettle.settings import HealthSettings
-from fettle.view import EMPTY, View
-from fettle.wire import kinds
+from fettle.health.signals import rules
 from tests.bench import fleets
 from tests.controlplane.api import Object
 from tests.controlplane.objects import DRIVER, device_class, node

@@ -15,9 +15,9 @@ from typing import Any
 
 import msgspec
 
-from fettle.slicing import in_slices, pause
-from fettle.view import EMPTY
-from fettle.wire import kinds
+from fettle.api import kinds
+from fettle.cluster.view import EMPTY
+from fettle.pacing.pausing import in_slices, pause
 from tests.bench import fleets, inventories
 from tests.bench.figures import Figure
 from tests.bench.houses import House, start

@@ -10,24 +10,15 @@ import time
 from collections.abc import Iterator
 from statistics import median
 
-from fettle.asks.asks import Ask, Units
-from fettle.asks.claims import Alternative, Claim, Request
-from fettle.model import (
-    SOUND,
-    Evidence,
-    Family,
-    Health,
-    Kind,
-    NodeId,
-    State,
-    Weighed,
-)
-from fettle.policy import TRAINING
-from fettle.selectors.engine import SelectorEngine
-from fettle.settings import Settings
-from fettle.verdicts.answering import Answers
-from fettle.view import EMPTY, NodeView, PluginView, Publisher, View
-from fettle.wire import kinds
+from fettle.api import kinds
+from fettle.cel.runtime.engine import SelectorEngine
+from fettle.cluster.view import EMPTY, NodeView, PluginView, Publisher, View
+from fettle.config.settings import Settings
+from fettle.dra.claims import Alternative, Claim, Request
+from fettle.model.health import SOUND, Evidence, Family, Health, Kind, NodeId, State, Weighed
+from fettle.model.policy import TRAINING
+from fettle.scheduling.answers import Answers
+from fettle.scheduling.demand import Ask, Units
 from tests.bench import fleets, inventories
 from tests.bench.figures import Figure
 from tests.bench.houses import House

@@ -12,10 +12,10 @@ from structlog.testing import capture_logs
 
 from certs import issuing
 from certs.secrets import Bundles, SecretStore
-from fettle.errors import ClusterError
-from fettle.kube.session import Session
-from fettle.wire.kinds import WEBHOOK_CONFIGURATIONS
-from tests.fettle.kube.fake_api import FakeApi
+from fettle.api.kinds import WEBHOOK_CONFIGURATIONS
+from fettle.client.session import Session
+from fettle.model.errors import ClusterError
+from tests.fettle.client.fake_api import FakeApi
 
 NAME = "fettle-webhook-ca"
 HOOKS = "MutatingWebhookConfiguration"

@@ -9,27 +9,27 @@ from typing import Any, Literal
 
 import msgspec
 
-from fettle.affinity import Malformed, Place
-from fettle.allocator import AMPLE, Allocated, Budget, Found, Taken, allocate
-from fettle.allocator.profiles import Features, Profile
-from fettle.amounts import MAX_INT64, UNIT, Unreadable, nano
-from fettle.asks import claims
-from fettle.asks.claims import Claim, Held
-from fettle.errors import BadInput
-from fettle.evidence import rules
+from fettle.api import core, kinds, resource
+from fettle.api.kinds import Kind
+from fettle.cel.language.evaluating import Prepared, judge, prepare
+from fettle.cel.runtime import rows
+from fettle.cel.runtime.outcomes import Outcome, undecided
+from fettle.cluster.inventory import records
+from fettle.cluster.inventory.devices import Devices
+from fettle.cluster.inventory.holdings import Holdings
+from fettle.cluster.inventory.placing import Placing
+from fettle.cluster.view import DeviceView, PoolView
+from fettle.config.settings import HealthSettings
+from fettle.dra import claims
+from fettle.dra.allocator import AMPLE, Allocated, Budget, Found, Taken, allocate
+from fettle.dra.allocator.profiles import Features, Profile
+from fettle.dra.claims import Claim, Held
+from fettle.dra.node_selectors import Malformed, Place
+from fettle.dra.quantities import MAX_INT64, UNIT, Unreadable, nano
 from fettle.health import HealthBook
-from fettle.inventory import records
-from fettle.inventory.devices import Devices
-from fettle.inventory.holdings import Holdings
-from fettle.inventory.placing import Placing
-from fettle.model import DeviceId, NodeId
-from fettle.selectors import rows
-from fettle.selectors.evaluating import Prepared, judge, prepare
-from fettle.selectors.outcomes import Outcome, undecided
-from fettle.settings import HealthSettings
-from fettle.view import DeviceView, PoolView
-from fettle.wire import core, kinds, resource
-from fettle.wire.kinds import Kind
+from fettle.health.signals import rules
+from fettle.model.errors import BadInput
+from fettle.model.health import DeviceId, NodeId
 
 GATES = {
     "DRAAdminAccess": "admin_access",

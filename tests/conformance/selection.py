@@ -6,13 +6,13 @@ Used for the files of outcomes and for random expressions alike.
 import sys
 from typing import Any
 
-from fettle.selectors import rows
-from fettle.selectors.environments import STORED, Environment
-from fettle.selectors.evaluating import judge, prepare
-from fettle.selectors.outcomes import Kind
-from fettle.selectors.worker import RECURSION_LIMIT
-from fettle.wire.resource import Device
-from tests.fettle.selectors.devices import device as made
+from fettle.api.resource import Device
+from fettle.cel.language.environments import STORED, Environment
+from fettle.cel.language.evaluating import judge, prepare
+from fettle.cel.runtime import rows
+from fettle.cel.runtime.outcomes import Kind
+from fettle.cel.runtime.worker import RECURSION_LIMIT
+from tests.fettle.cel.devices import device as made
 
 
 def answer(expression: str, device: dict[str, Any], environment: Environment = STORED) -> str:

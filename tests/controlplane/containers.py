@@ -17,7 +17,7 @@ from tests.controlplane.processes import Process, free_port
 _ENTER = """
 import sys
 from pathlib import Path
-from fettle.kube import connecting
+from fettle.client import connecting
 connecting.ACCOUNT = Path(sys.argv.pop(1))
 from fettle.cli import main
 main()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from fettle.kube import recording
-from fettle.kube.recording import Event, Recorder, Regarding
-from fettle.kube.session import Session
+from fettle.client import recording
+from fettle.client.recording import Event, Recorder, Regarding
+from fettle.client.session import Session
 from tests.controlplane import shipped
 from tests.controlplane.api import Api
 from tests.controlplane.control_plane import ControlPlane

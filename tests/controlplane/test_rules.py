@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from fettle.lint.findings import Severity
-from fettle.lint.rules import RULES
+from fettle.lint.rules.catalog import RULES
 from tests.controlplane import job_failures, waiting
 from tests.controlplane.api import Api, ApiError
 from tests.controlplane.conftest import StartFettle

@@ -1,4 +1,4 @@
-"""The custom resource definition says field by field what `fettle.policy` reads."""
+"""The custom resource definition says field by field what `fettle.model.policy` reads."""
 
 from collections.abc import Iterator
 from enum import EnumType
@@ -10,8 +10,8 @@ import msgspec
 import pytest
 import yaml
 
-from fettle.policy import Sections
-from fettle.wire import kinds
+from fettle.api import kinds
+from fettle.model.policy import Sections
 
 FILE = Path(__file__).parents[2] / "deploy" / "crds" / "devicepolicies.yaml"
 DEFINITION = yaml.safe_load(FILE.read_text())

@@ -13,8 +13,8 @@ from cryptography import x509
 
 from certs import issuing
 from certs.issuing import Usage
-from fettle.settings import Settings
-from fettle.settings_file import load
+from fettle.config.files import load
+from fettle.config.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"

@@ -6,8 +6,8 @@ from typing import Any
 
 import yaml
 
-from fettle.asks import extended
-from fettle.settings import Settings
+from fettle.config.settings import Settings
+from fettle.dra import extended_resources as extended
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 

@@ -14,11 +14,11 @@ from prometheus_client import CollectorRegistry
 
 from extender.app import make_connections
 from extender.verbs import Verbs
+from fettle.cel.runtime.engine import SelectorEngine
+from fettle.cluster.view import NodeView, Publisher
+from fettle.config.settings import Settings
 from fettle.observing.metrics import ExtenderMetrics
-from fettle.selectors.engine import SelectorEngine
-from fettle.settings import Settings
-from fettle.verdicts.answering import Answers
-from fettle.view import NodeView, Publisher
+from fettle.scheduling.answers import Answers
 from tests.fettle import building as b
 
 

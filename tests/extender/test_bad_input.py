@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fettle.errors import BadInput
-from fettle.wire import extender as wire
+from fettle.api import extender as wire
+from fettle.model.errors import BadInput
 from tests.extender.conftest import Extender, listening
 from tests.fettle import building as b
 

@@ -9,12 +9,12 @@ from aiohttp.test_utils import make_mocked_request
 from prometheus_client import CollectorRegistry
 
 from extender.browse import Browse
+from fettle.api import core
+from fettle.cel.runtime.engine import SelectorEngine
 from fettle.cli import asking
-from fettle.selectors.engine import SelectorEngine
-from fettle.settings import Settings
-from fettle.verdicts.answering import Answers
-from fettle.view import Publisher, Source
-from fettle.wire import core
+from fettle.cluster.view import Publisher, Source
+from fettle.config.settings import Settings
+from fettle.scheduling.answers import Answers
 from tests.fettle import building as b
 
 UNREADABLE = {

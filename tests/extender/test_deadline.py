@@ -6,7 +6,7 @@ import pytest
 from extender import verbs
 from tests.extender.conftest import Extender
 from tests.fettle import building as b
-from tests.fettle.verdicts.test_long_searches import crowded
+from tests.fettle.scheduling.test_long_searches import crowded
 
 POD = b.gpu_pod()
 

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from extender import lagging
-from fettle.view import DeviceView, NodeView
-from fettle.wire import resource
-from fettle.wire.meta import ObjectMeta
+from fettle.api import resource
+from fettle.api.meta import ObjectMeta
+from fettle.cluster.view import DeviceView, NodeView
 from tests.extender.conftest import Extender
 from tests.fettle import building as b
 

@@ -4,8 +4,8 @@ import random
 from itertools import pairwise
 
 from extender.names import TIDY_EVERY, Names
-from fettle.verdicts.tables import Narrowed
-from fettle.wire import extender as wire
+from fettle.api import extender as wire
+from fettle.scheduling.tables.tables import Narrowed
 
 NAMES = [f"gpu-h100-{number:05d}.zone-a.internal" for number in range(2000)]
 NEAR = 256

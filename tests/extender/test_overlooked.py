@@ -8,8 +8,8 @@ from structlog.testing import capture_logs
 
 from extender.asked import MOST
 from extender.overlooked import LATELY_S, Overlooked
-from fettle.asks.extended import MARKER
-from fettle.wire import core
+from fettle.api import core
+from fettle.dra.extended_resources import MARKER
 from tests.extender.conftest import Extender
 from tests.fettle import building as b
 

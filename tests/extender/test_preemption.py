@@ -8,11 +8,11 @@ from aiohttp.test_utils import make_mocked_request
 from prometheus_client import CollectorRegistry
 
 from extender.browse import Browse
-from fettle.verdicts.preempting import LET_GO_S, Preempting
-from fettle.wire import kinds
+from fettle.api import kinds
+from fettle.scheduling.preemption import LET_GO_S, Preempting
 from tests.extender.conftest import Extender
 from tests.fettle import building as b
-from tests.fettle.inventory.fleets import Fleet, node
+from tests.fettle.cluster.inventory.fleets import Fleet, node
 from tests.fettle.others import turns_during
 
 Raw = dict[str, Any]

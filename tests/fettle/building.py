@@ -4,12 +4,22 @@ from typing import Any
 
 import msgspec
 
-from fettle.inventory import shapes
-from fettle.inventory.pools import Gathered, PoolId
-from fettle.model import SOUND, DeviceId, Evidence, Family, Health, Kind, NodeId, State, Weighed
-from fettle.published import Published
-from fettle.view import EMPTY, DeviceView, NodeView, PluginView, PoolView, UnitView, View
-from fettle.wire import core, kinds, resource
+from fettle.api import core, kinds, resource
+from fettle.cluster.inventory import shapes
+from fettle.cluster.inventory.pools import Gathered, PoolId
+from fettle.cluster.view import EMPTY, DeviceView, NodeView, PluginView, PoolView, UnitView, View
+from fettle.dra.slices import Published
+from fettle.model.health import (
+    SOUND,
+    DeviceId,
+    Evidence,
+    Family,
+    Health,
+    Kind,
+    NodeId,
+    State,
+    Weighed,
+)
 
 DRIVER = "gpu.example.com"
 RESOURCE = "example.com/gpu"

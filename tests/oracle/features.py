@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fettle.selectors.parsing import parse
-from fettle.selectors.syntax import Bind, Call, Fold, Node, Refused, Select, Unsupported, children
+from fettle.cel.language.parsing import parse
+from fettle.cel.language.syntax import (
+    Bind,
+    Call,
+    Fold,
+    Node,
+    Refused,
+    Select,
+    Unsupported,
+    children,
+)
 
 LIMITS = (
     *("a list made from a map is in no particular order", "a sum in no particular order"),

@@ -7,11 +7,11 @@ from random import Random
 
 import pytest
 
-from fettle.allocator import Budget, allocate
-from fettle.allocator.profiles import Profile
-from fettle.asks.claims import Alternative
-from fettle.model import DeviceId
-from fettle.view import DeviceView
+from fettle.cluster.view import DeviceView
+from fettle.dra.allocator import Budget, allocate
+from fettle.dra.allocator.profiles import Profile
+from fettle.dra.claims import Alternative
+from fettle.model.health import DeviceId
 from tests.conformance import allocation
 from tests.oracle import allocations, running, unusual
 from tests.oracle.client import Oracle

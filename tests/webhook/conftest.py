@@ -10,15 +10,15 @@ from aiohttp import ClientResponse
 from aiohttp.test_utils import TestClient
 from prometheus_client import CollectorRegistry
 
-from fettle import settings
-from fettle.kube.recording import Event
+from fettle.client.recording import Event
+from fettle.cluster.view import Publisher, View
+from fettle.config import settings
+from fettle.config.settings import LintSettings, SchedulerSettings, Settings, WebhookSettings
 from fettle.lint.findings import Rule
 from fettle.lint.linting import Linter
-from fettle.lint.rules import RULES
+from fettle.lint.rules.catalog import RULES
+from fettle.model.policy import Policy
 from fettle.observing.asked import LastAsked
-from fettle.policy import Policy
-from fettle.settings import LintSettings, SchedulerSettings, Settings, WebhookSettings
-from fettle.view import Publisher, View
 from tests.webhook.reviews import UID, Object, encoded, review
 from webhook.app import make_app
 from webhook.gates import EVERYTHING, Gates

@@ -6,11 +6,11 @@ from typing import Any
 
 import msgspec
 
-from fettle import view
-from fettle.policies import Policies
-from fettle.policy import ANNOTATION, BUILT_IN, Policy
-from fettle.view import View
-from fettle.wire import kinds, policies
+from fettle.api import kinds, policies
+from fettle.cluster import view
+from fettle.cluster.view import View
+from fettle.model.policies import Policies
+from fettle.model.policy import ANNOTATION, BUILT_IN, Policy
 from tests.webhook.reviews import Object, encoded, review, stored
 from webhook.mutating import Means, Mutation, mutate
 from webhook.patches import apply

@@ -8,7 +8,7 @@ import celpy
 import yaml
 from celpy.adapter import json_to_cel
 
-from fettle import policy
+from fettle.model import policy
 from tests.webhook.reviews import Object
 
 DEPLOY = Path(__file__).parents[2] / "deploy" / "webhook"

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from fettle import policy
-from fettle.errors import BadInput
-from fettle.policies import Policies
-from fettle.policy import BUILT_IN, Policy
+from fettle.model import policy
+from fettle.model.errors import BadInput
+from fettle.model.policies import Policies
+from fettle.model.policy import BUILT_IN, Policy
 from tests.fettle.lint.wild import spoilt
 from tests.webhook.conftest import Serve
 from tests.webhook.mutants import try_many

@@ -5,7 +5,7 @@ import copy
 import pytest
 
 from fettle.lint.linting import Linter
-from fettle.policies import Policies
+from fettle.model.policies import Policies
 from tests.fettle.lint.builders import knowing
 from tests.webhook.mutations import means, mutated
 from tests.webhook.reviews import Object, encoded, review

@@ -3,8 +3,8 @@
 import pytest
 from prometheus_client import CollectorRegistry
 
-from fettle.settings import API_SERVER_WAITS_S, Settings
-from fettle.view import Publisher
+from fettle.cluster.view import Publisher
+from fettle.config.settings import API_SERVER_WAITS_S, Settings
 from tests.webhook.sending import BY_NAME, MUTATING, VALIDATING
 from webhook.app import make_app
 from webhook.workloads import WORKLOADS

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fettle import policy
+from fettle.model import policy
 from tests.webhook.mutations import (
     OWN,
     TRAINING,

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from fettle import policy
-from fettle.settings import API_SERVER_WAITS_S, LintSettings
+from fettle.config.settings import API_SERVER_WAITS_S, LintSettings
+from fettle.model import policy
 from tests.fettle.lint.builders import claim, exactly, knowing
 from tests.fettle.lint.builders import pod as claiming_pod
 from tests.webhook.conftest import Serve

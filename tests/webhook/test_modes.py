@@ -8,9 +8,9 @@ import pytest
 from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
-from fettle import policy
-from fettle.kube.recording import Regarding
-from fettle.settings import LintSettings
+from fettle.client.recording import Regarding
+from fettle.config.settings import LintSettings
+from fettle.model import policy
 from tests.fettle.lint.builders import claim, exactly, knowing
 from tests.webhook.conftest import PATIENCE_S, Serve
 from tests.webhook.mutations import cluster, policy_of

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fettle import policy
+from fettle.model import policy
 from tests.webhook.mutations import TRAINING, mutated, mutation
 from tests.webhook.reviews import CLAIMS, NOT_READY, UNREACHABLE, Object, job, pod, tolerations
 from webhook.mutating import Mutation

@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 
-from fettle import policy, view
-from fettle.policies import Policies
-from fettle.policy import BUILT_IN
-from fettle.view import View
+from fettle.cluster import view
+from fettle.cluster.view import View
+from fettle.model import policy
+from fettle.model.policies import Policies
+from fettle.model.policy import BUILT_IN
 from tests.webhook.mutations import TRAINING, cluster, injected, mutated, mutation
 from tests.webhook.reviews import (
     CLAIMS,

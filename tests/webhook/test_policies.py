@@ -10,14 +10,14 @@ import pytest
 from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
-from fettle import policy
+from fettle.cel.runtime.engine import SelectorEngine
+from fettle.cluster.view import EMPTY, Publisher
 from fettle.lint.linting import DEFAULT_LEVELS, Linter
-from fettle.policies import Policies
-from fettle.policy import RuleSeverity
-from fettle.policy import Validation as Levels
-from fettle.selectors.engine import SelectorEngine
-from fettle.verdicts.requirements import Engines
-from fettle.view import EMPTY, Publisher
+from fettle.model import policy
+from fettle.model.policies import Policies
+from fettle.model.policy import RuleSeverity
+from fettle.model.policy import Validation as Levels
+from fettle.scheduling.judge.requirements import Engines
 from tests.webhook.conftest import Serve
 from tests.webhook.mutations import cluster, policy_of
 from tests.webhook.reviews import CLAIMS, Object, encoded, job, pod, review

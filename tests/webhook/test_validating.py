@@ -6,15 +6,15 @@ from typing import Any
 import msgspec
 import pytest
 
+from fettle.api.resource import POD_CLAIM_NAME
+from fettle.cluster.view import EMPTY, View
 from fettle.lint.cluster import Cluster
 from fettle.lint.findings import Finding, Rule, Severity
 from fettle.lint.linting import DEFAULT_LEVELS, Linter
 from fettle.lint.manifests import Manifest
-from fettle.policies import Policies
-from fettle.policy import INFERENCE, RuleSeverity
-from fettle.policy import Validation as Levels
-from fettle.view import EMPTY, View
-from fettle.wire.resource import POD_CLAIM_NAME
+from fettle.model.policies import Policies
+from fettle.model.policy import INFERENCE, RuleSeverity
+from fettle.model.policy import Validation as Levels
 from tests.fettle.lint.builders import (
     Object,
     claim,

@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from fettle import policy, view
+from fettle.cluster import view
+from fettle.model import policy
 from tests.webhook.mutations import MEANS, means, mutated
 from tests.webhook.reviews import CLAIMS, Object, encoded, job, pod, review
 from tests.webhook.sending import ENTRIES, passes, sent

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from fettle import policy
-from fettle.settings import WorkloadSettings
+from fettle.config.settings import WorkloadSettings
+from fettle.model import policy
 from tests.webhook.mutations import MEANS, cluster, injected, means, mutated, mutation, updated
 from tests.webhook.reviews import CLAIMS, Object, pod
 from webhook.mutating import Mutation

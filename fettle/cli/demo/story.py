@@ -11,11 +11,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from fettle import explain
 from fettle.cli.asking import fetch
 from fettle.cli.demo import asks, ending, fleet
 from fettle.cli.demo.served import Served
-from fettle.errors import FettleError
+from fettle.explain import pods as explain
+from fettle.model.errors import FettleError
 
 WIDTH = 100
 TURNS_WITHIN_S = 10.0

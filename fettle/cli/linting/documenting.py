@@ -9,7 +9,7 @@ from itertools import groupby
 
 from fettle.lint.checks import CHECKS
 from fettle.lint.findings import Rule
-from fettle.lint.rules import RULES
+from fettle.lint.rules.catalog import RULES
 
 _HEAD = """\
 # Lint rules

@@ -1,7 +1,7 @@
 """Manifests from files, folders and standard input, each with where it stands.
 
 Refuses what is too large before reading it, and goes on with the next file; nesting and aliases
-are bounded by `fettle.feeds.documents`.
+are bounded by `fettle.cluster.feeds.documents`.
 """
 
 import os
@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fettle.errors import SnapshotError
-from fettle.feeds.documents import Found, objects_of_json, objects_of_yaml
+from fettle.cluster.feeds.documents import Found, objects_of_json, objects_of_yaml
+from fettle.model.errors import SnapshotError
 
 LARGEST_BYTES = 16 * 1024 * 1024
 STDIN = "-"

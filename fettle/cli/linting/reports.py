@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from fettle import __version__
 from fettle.lint.checks import CHECKS, Check
 from fettle.lint.findings import Rule, Severity
-from fettle.lint.rules import RULES
+from fettle.lint.rules.catalog import RULES
 
 _ALL: tuple[Rule | Check, ...] = (*RULES, *CHECKS)
 _NAMES = {rule.id: rule.name for rule in _ALL}

@@ -9,19 +9,19 @@ from typing import NamedTuple
 
 import click
 
-from fettle.cli.drivers import check, drivers
 from fettle.cli.linting import checks, reports, surroundings
 from fettle.cli.linting.files import Document, read
 from fettle.cli.linting.positions import line_of
 from fettle.cli.linting.reports import Report
+from fettle.config.files import load
+from fettle.config.settings import Settings
 from fettle.lint import shapes
+from fettle.lint.configured import check, drivers
 from fettle.lint.findings import Severity
 from fettle.lint.linting import Linter, levels_for
 from fettle.lint.manifests import Manifest
-from fettle.policy import Validation
-from fettle.settings import Settings
-from fettle.settings_file import load
-from fettle.slicing import in_slices
+from fettle.model.policy import Validation
+from fettle.pacing.pausing import in_slices
 
 CLEAN, FOUND, UNUSABLE = 0, 1, 2
 FAILING = {

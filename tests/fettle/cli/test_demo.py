@@ -33,7 +33,7 @@ def test_the_demo_needs_no_cluster_and_no_network() -> None:
 
 SLOWLY = """
 import signal, sys, time
-if "fettle.selectors.worker" in sys.orig_argv:
+if "fettle.cel.runtime.worker" in sys.orig_argv:
     at_once = signal.setitimer
     def slowly(*given):
         time.sleep(0.5)

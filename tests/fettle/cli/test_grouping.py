@@ -6,7 +6,7 @@ import pytest
 
 from fettle.cli import asking
 from fettle.cli.grouping import FEW
-from fettle.model import State
+from fettle.model.health import State
 
 TRACE = "was until recently: not allocatable: nvidia.com/gpu 8 of 8"
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from fettle.api import kinds
 from fettle.cli.linting import surroundings
-from fettle.errors import ClusterError
-from fettle.settings import LintSettings, Settings
-from fettle.wire import kinds
-from tests.fettle.kube.fake_api import FakeApi, fake_api
+from fettle.config.settings import LintSettings, Settings
+from fettle.model.errors import ClusterError
+from tests.fettle.client.fake_api import FakeApi, fake_api
 
 
 @pytest.fixture

@@ -2,8 +2,8 @@
 
 import pytest
 
+from fettle.config.settings import HealthSettings
 from fettle.health import HealthBook
-from fettle.settings import HealthSettings
 from tests.fettle.health.incidents import RULES
 
 

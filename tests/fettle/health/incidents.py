@@ -1,10 +1,10 @@
 """Incidents as tests tell them: a book that hears of objects, and what it makes of them."""
 
-from fettle.evidence.gathering import of_node
-from fettle.evidence.rules import load
+from fettle.api import core
 from fettle.health import HealthBook
-from fettle.model import DeviceId, Health, NodeId, Subject
-from fettle.wire import core
+from fettle.health.signals.gathering import of_node
+from fettle.health.signals.rules import load
+from fettle.model.health import DeviceId, Health, NodeId, Subject
 
 RULES = load()
 NODE = NodeId("gpu-1")

@@ -3,11 +3,12 @@
 import msgspec
 import pytest
 
-from fettle.evidence.gathering import of_node, of_pod
-from fettle.evidence.reports import Report
-from fettle.evidence.rules import load
+from fettle.config.settings import HealthSettings
 from fettle.health import HealthBook
-from fettle.model import (
+from fettle.health.signals.gathering import of_node, of_pod
+from fettle.health.signals.reports import Report
+from fettle.health.signals.rules import load
+from fettle.model.health import (
     SOUND,
     DeviceId,
     Evidence,
@@ -19,8 +20,15 @@ from fettle.model import (
     Subject,
     UnitId,
 )
-from fettle.settings import HealthSettings
-from tests.fettle.evidence.objects import NOW, UUID, condition, health, node, pod, refused_pod
+from tests.fettle.health.signals.objects import (
+    NOW,
+    UUID,
+    condition,
+    health,
+    node,
+    pod,
+    refused_pod,
+)
 
 RULES = load()
 DEVICE = DeviceId("gpu.nvidia.com", "gpu-1", "gpu-0")

@@ -2,10 +2,10 @@
 
 import msgspec
 
-from fettle.evidence.reports import Report
 from fettle.health import HealthBook
-from fettle.model import SOUND, Family, Kind, State
-from tests.fettle.evidence.objects import NOW
+from fettle.health.signals.reports import Report
+from fettle.model.health import SOUND, Family, Kind, State
+from tests.fettle.health.signals.objects import NOW
 from tests.fettle.health.test_book import DEVICE, NODE, UNIT, fault, of
 
 

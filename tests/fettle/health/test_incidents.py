@@ -4,13 +4,14 @@ from typing import Any
 
 import pytest
 
-from fettle.evidence.gathering import of_slice, of_taint_rule
+from fettle.config.settings import HealthSettings
 from fettle.health import HealthBook
-from fettle.model import SOUND, DeviceId, State, UnitId
-from fettle.policy import BUILT_IN
-from fettle.settings import HealthSettings
-from fettle.verdicts.acceptance import refusal
-from tests.fettle.evidence.objects import (
+from fettle.health.signals.gathering import of_slice, of_taint_rule
+from fettle.model.health import SOUND, DeviceId, State, UnitId
+from fettle.model.policy import BUILT_IN
+from fettle.scheduling.judge.acceptance import refusal
+from tests.fettle.health.incidents import DEVICE, HOUR, MINUTE, NODE, RULES, of, tell
+from tests.fettle.health.signals.objects import (
     NOW,
     UUID,
     condition,
@@ -19,8 +20,7 @@ from tests.fettle.evidence.objects import (
     taint,
     taint_rule,
 )
-from tests.fettle.evidence.test_nvsentinel import THERMAL
-from tests.fettle.health.incidents import DEVICE, HOUR, MINUTE, NODE, RULES, of, tell
+from tests.fettle.health.signals.test_nvsentinel import THERMAL
 
 
 def test_a_gpu_falls_off_the_bus_and_its_neighbour_stays_sound(book: HealthBook) -> None:

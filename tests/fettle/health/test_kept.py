@@ -3,13 +3,13 @@
 import msgspec
 import pytest
 
-from fettle.evidence.reports import Report
+from fettle.config.settings import HealthSettings
 from fettle.health import HealthBook
+from fettle.health.signals.reports import Report
 from fettle.health.states import Stay, kept
-from fettle.model import Evidence, Family, Health, Kept, Kind, State
-from fettle.policy import BUILT_IN
-from fettle.settings import HealthSettings
-from fettle.verdicts.acceptance import refusal
+from fettle.model.health import Evidence, Family, Health, Kept, Kind, State
+from fettle.model.policy import BUILT_IN
+from fettle.scheduling.judge.acceptance import refusal
 from tests.fettle.health.incidents import DEVICE
 
 H, D, U = State.HEALTHY, State.DEGRADED, State.UNHEALTHY

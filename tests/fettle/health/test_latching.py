@@ -6,12 +6,20 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fettle.evidence.gathering import of_slice, of_taint_rule
+from fettle.config.settings import HealthSettings
 from fettle.health import HealthBook
-from fettle.model import SOUND, Evidence, Family, Health, Kind, State, UnitId
-from fettle.settings import HealthSettings
-from tests.fettle.evidence.objects import NOW, UUID, condition, node, slice_, taint, taint_rule
+from fettle.health.signals.gathering import of_slice, of_taint_rule
+from fettle.model.health import SOUND, Evidence, Family, Health, Kind, State, UnitId
 from tests.fettle.health.incidents import DEVICE, MINUTE, NODE, RULES, of, tell
+from tests.fettle.health.signals.objects import (
+    NOW,
+    UUID,
+    condition,
+    node,
+    slice_,
+    taint,
+    taint_rule,
+)
 
 KEY = "gpu.nvidia.com/xid"
 GPU = UnitId("gpu-1", "nvidia.com/gpu", UUID)

@@ -8,10 +8,11 @@ import msgspec
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fettle.evidence.reports import Report, heaviest
-from fettle.evidence.rules import load
+from fettle.config.settings import HealthSettings
 from fettle.health import HealthBook
-from fettle.model import (
+from fettle.health.signals.reports import Report, heaviest
+from fettle.health.signals.rules import load
+from fettle.model.health import (
     SOUND,
     UNKNOWN_SCORE,
     DeviceId,
@@ -24,7 +25,6 @@ from fettle.model import (
     Subject,
     UnitId,
 )
-from fettle.settings import HealthSettings
 
 T0 = 1_790_000_000.0
 DWELL_S = 600.0

@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from fettle.health import fading, scoring
-from fettle.model import Evidence, Family, Kind, NodeId, Weighed
-from tests.fettle.evidence.objects import NOW
+from fettle.model.health import Evidence, Family, Kind, NodeId, Weighed
+from tests.fettle.health.signals.objects import NOW
 
 
 def evidence(

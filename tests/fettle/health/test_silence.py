@@ -7,12 +7,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fettle.evidence.gathering import of_node
+from fettle.config.settings import HealthSettings
 from fettle.health import HealthBook
-from fettle.model import SOUND, Evidence, Health, Kind, State
-from fettle.settings import HealthSettings
-from tests.fettle.evidence.objects import NOW, condition, node
+from fettle.health.signals.gathering import of_node
+from fettle.model.health import SOUND, Evidence, Health, Kind, State
 from tests.fettle.health.incidents import HOUR, MINUTE, NODE, RULES, of, tell
+from tests.fettle.health.signals.objects import NOW, condition, node
 
 SILENT_AFTER = 15 * MINUTE
 CLOSE = 0.011

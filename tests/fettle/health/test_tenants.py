@@ -2,13 +2,14 @@
 
 import msgspec
 
-from fettle.evidence.gathering import of_claim, of_pod
+from fettle.api import core
 from fettle.health import HealthBook
-from fettle.model import DeviceId, Health, State
-from fettle.policy import BUILT_IN, Placement
-from fettle.verdicts.acceptance import refusal
-from fettle.wire import core
-from tests.fettle.evidence.objects import (
+from fettle.health.signals.gathering import of_claim, of_pod
+from fettle.model.health import DeviceId, Health, State
+from fettle.model.policy import BUILT_IN, Placement
+from fettle.scheduling.judge.acceptance import refusal
+from tests.fettle.health.incidents import HOUR, MINUTE, NODE, RULES, of, tell
+from tests.fettle.health.signals.objects import (
     NONE_AVAILABLE,
     NOW,
     claim,
@@ -18,7 +19,6 @@ from tests.fettle.evidence.objects import (
     refused_pod,
     waiting_pod,
 )
-from tests.fettle.health.incidents import HOUR, MINUTE, NODE, RULES, of, tell
 
 
 def test_a_node_swallows_pods(book: HealthBook) -> None:

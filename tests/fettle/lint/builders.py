@@ -4,13 +4,13 @@ from typing import Any
 
 import msgspec
 
-from fettle import view
+from fettle.api import kinds, resource
+from fettle.api.meta import ObjectMeta
+from fettle.cluster import view
+from fettle.cluster.view import View
 from fettle.lint.cluster import NOTHING_KNOWN, Cluster
 from fettle.lint.findings import Finding, Rule
 from fettle.lint.manifests import Manifest
-from fettle.view import View
-from fettle.wire import kinds, resource
-from fettle.wire.meta import ObjectMeta
 
 Object = dict[str, Any]
 

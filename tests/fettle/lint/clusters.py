@@ -6,22 +6,23 @@ from functools import lru_cache
 
 import msgspec
 
-from fettle.evidence import rules as evidence_rules
+from fettle.api import kinds
+from fettle.api.resource import Device
+from fettle.cel.language.evaluating import Prepared, judge, prepare
+from fettle.cel.misses import inspecting
+from fettle.cel.runtime import rows
+from fettle.cel.runtime.outcomes import Outcome
+from fettle.cel.runtime.rows import Equation, Reads
+from fettle.cluster.inventory.inventory import Inventory
+from fettle.cluster.view import EMPTY, View
+from fettle.config.settings import HealthSettings
 from fettle.health import HealthBook
-from fettle.inventory.inventory import Inventory
+from fettle.health.signals import rules as evidence_rules
 from fettle.lint.drivers import NO_DRIVERS, Drivers
 from fettle.lint.findings import Finding
 from fettle.lint.linting import DEFAULT_LEVELS, Linter
 from fettle.lint.manifests import Manifest
-from fettle.policy import Validation
-from fettle.selectors import inspecting, rows
-from fettle.selectors.evaluating import Prepared, judge, prepare
-from fettle.selectors.outcomes import Outcome
-from fettle.selectors.rows import Equation, Reads
-from fettle.settings import HealthSettings
-from fettle.view import EMPTY, View
-from fettle.wire import kinds
-from fettle.wire.resource import Device
+from fettle.model.policy import Validation
 from tests.fettle.lint.builders import Object
 
 RULES = evidence_rules.load(None)

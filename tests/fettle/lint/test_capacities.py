@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.controlplane import objects as api
-from tests.fettle.allocator import cases
+from tests.fettle.dra.allocator import cases
 from tests.fettle.lint.clusters import lint
 from tests.fettle.lint.tables.case import claim, exactly
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from fettle.lint.counts import ClaimTooLarge
 from fettle.lint.findings import Finding, Severity
+from fettle.lint.rules.counts import ClaimTooLarge
 from tests.fettle.lint import builders
 from tests.fettle.lint.builders import (
     Object,

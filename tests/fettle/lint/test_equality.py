@@ -6,12 +6,12 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fettle.api.resource import Device
+from fettle.cel.language.evaluating import judge, prepare
+from fettle.cel.runtime import rows
+from fettle.cel.runtime.outcomes import Kind
 from fettle.lint.findings import Severity
-from fettle.policy import Validation
-from fettle.selectors import rows
-from fettle.selectors.evaluating import judge, prepare
-from fettle.selectors.outcomes import Kind
-from fettle.wire.resource import Device
+from fettle.model.policy import Validation
 from tests.controlplane import objects as api
 from tests.fettle.lint.clusters import lint
 from tests.fettle.lint.fleets import GPU

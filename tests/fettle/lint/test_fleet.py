@@ -6,15 +6,15 @@ from collections.abc import Iterable
 import msgspec
 import pytest
 
+from fettle.api.resource import Device
+from fettle.cel.runtime.engine import SelectorEngine
+from fettle.cluster.view import View
 from fettle.lint.cluster import Cluster
 from fettle.lint.findings import Severity
-from fettle.lint.fleet import FRESH_S, STALE_S, Fleet
 from fettle.lint.linting import Linter
 from fettle.lint.manifests import Manifest
-from fettle.lint.surveys import Selection, Survey
-from fettle.selectors.engine import SelectorEngine
-from fettle.view import View
-from fettle.wire.resource import Device
+from fettle.lint.survey.fleet import FRESH_S, STALE_S, Fleet
+from fettle.lint.survey.surveys import Selection, Survey
 from tests.controlplane import objects as api
 from tests.fettle.lint.builders import Object
 from tests.fettle.lint.clusters import InProcess, view_of

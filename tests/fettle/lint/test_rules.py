@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fettle.cluster.view import EMPTY
 from fettle.lint.drivers import Drivers
 from fettle.lint.findings import Severity
 from fettle.lint.linting import Linter
 from fettle.lint.manifests import Manifest
-from fettle.lint.rules import RULES
-from fettle.view import EMPTY
+from fettle.lint.rules.catalog import RULES
 from tests.fettle.lint.builders import Object
 from tests.fettle.lint.clusters import InProcess, view_of
 from tests.fettle.lint.tables.case import FLEET, claim, exactly, template

@@ -5,10 +5,10 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fettle.lint.fleet import FRESH_S, Fleet
-from fettle.lint.surveys import Selection
-from fettle.selectors.outcomes import Kind
-from fettle.view import View
+from fettle.cel.runtime.outcomes import Kind
+from fettle.cluster.view import View
+from fettle.lint.survey.fleet import FRESH_S, Fleet
+from fettle.lint.survey.surveys import Selection
 from tests.controlplane import objects as api
 from tests.fettle.lint.builders import Object
 from tests.fettle.lint.clusters import InProcess, view_of

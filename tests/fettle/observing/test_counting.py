@@ -2,9 +2,9 @@
 
 import msgspec
 
-from fettle.model import State
+from fettle.cluster.view import PluginView
+from fettle.model.health import State
 from fettle.observing import counting
-from fettle.view import PluginView
 from tests.fettle import building as b
 
 

@@ -9,14 +9,14 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from fettle import slicing
-from fettle.model import SOUND, Health
+from fettle.api import kinds
+from fettle.cluster.view import EMPTY, NodeView, PluginView, UnitView, View
+from fettle.model.health import SOUND, Health
 from fettle.observing.turns import MOST, log_turns
-from fettle.slicing import in_slices
-from fettle.view import EMPTY, NodeView, PluginView, UnitView, View
-from fettle.wire import kinds
+from fettle.pacing import pausing as slicing
+from fettle.pacing.pausing import in_slices
 from tests.fettle import building as b
-from tests.fettle.inventory.fleets import Fleet, node, slice_
+from tests.fettle.cluster.inventory.fleets import Fleet, node, slice_
 
 ILL = b.health(0.1, text="XID 79")
 FAIR = b.health(0.6, text="hot")

@@ -2,10 +2,10 @@
 
 import pytest
 
-from fettle.kube.session import Session
+from fettle.client.session import Session
+from fettle.cluster.view import EMPTY
 from fettle.steward.nudging import Nudge
-from fettle.view import EMPTY
-from tests.fettle.kube.fake_api import FakeApi
+from tests.fettle.client.fake_api import FakeApi
 
 CLAIM = "fettle-system/wake-up"
 

@@ -13,15 +13,15 @@ import pytest
 from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
-from fettle.kube.session import Session
-from fettle.model import SOUND
+from fettle.api import core
+from fettle.client.session import Session
+from fettle.cluster.view import EMPTY, NodeView, Publisher, View
+from fettle.config.settings import StewardSettings
+from fettle.model.health import SOUND
 from fettle.observing.metrics import StewardMetrics
-from fettle.settings import StewardSettings
 from fettle.steward.stewarding import REST, AllowedNodes, Steward
-from fettle.view import EMPTY, NodeView, Publisher, View
-from fettle.wire import core
-from tests.fettle.feeds.recorder import PATIENCE_S
-from tests.fettle.kube.fake_api import FakeApi, fake_api
+from tests.fettle.client.fake_api import FakeApi, fake_api
+from tests.fettle.cluster.feeds.recorder import PATIENCE_S
 from tests.fettle.steward.test_waking import pod
 
 CLAIM = "fettle-system/fettle-wake-up"

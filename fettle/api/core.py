@@ -1,0 +1,197 @@
+"""The core group (`v1`): Node, Pod, Namespace, as far as devices are concerned."""
+
+from collections.abc import Iterator
+from datetime import datetime
+
+import msgspec
+
+from fettle.api.meta import Condition, ObjectMeta, Wire
+
+Quantities = dict[str, str | int]
+
+
+class NodeSelectorRequirement(Wire, frozen=True, kw_only=True):
+    key: str = ""
+    operator: str = ""
+    values: tuple[str, ...] | None = None
+
+
+class NodeSelectorTerm(Wire, frozen=True, kw_only=True):
+    match_expressions: tuple[NodeSelectorRequirement, ...] | None = None
+    match_fields: tuple[NodeSelectorRequirement, ...] | None = None
+
+
+class NodeSelector(Wire, frozen=True, kw_only=True):
+    node_selector_terms: tuple[NodeSelectorTerm, ...] | None = None
+
+
+class Taint(Wire, frozen=True, kw_only=True):
+    key: str
+    value: str = ""
+    effect: str = ""
+
+
+class NodeSpec(Wire, frozen=True, kw_only=True):
+    taints: tuple[Taint, ...] | None = None
+
+
+class NodeSystemInfo(Wire, frozen=True, kw_only=True):
+    boot_id: str = msgspec.field(default="", name="bootID")
+    kubelet_version: str = ""
+
+
+class NodeStatus(Wire, frozen=True, kw_only=True):
+    capacity: Quantities | None = None
+    allocatable: Quantities | None = None
+    conditions: tuple[Condition, ...] | None = None
+    node_info: NodeSystemInfo | None = None
+
+
+class Node(Wire, frozen=True, kw_only=True):
+    metadata: ObjectMeta
+    spec: NodeSpec | None = None
+    status: NodeStatus | None = None
+
+
+class ResourceClaim(Wire, frozen=True, kw_only=True):
+    name: str
+    request: str = ""
+
+
+class ResourceRequirements(Wire, frozen=True, kw_only=True):
+    requests: Quantities | None = None
+    limits: Quantities | None = None
+    claims: tuple[ResourceClaim, ...] | None = None
+
+
+class Container(Wire, frozen=True, kw_only=True):
+    name: str = ""
+    resources: ResourceRequirements | None = None
+    restart_policy: str | None = None
+
+
+class PodResourceClaim(Wire, frozen=True, kw_only=True):
+    name: str
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
+
+
+class PodSchedulingGate(Wire, frozen=True, kw_only=True):
+    name: str = ""
+
+
+DEFAULT_SCHEDULER = "default-scheduler"
+"""`spec.schedulerName` of pods that say none; the API server writes it there before admission."""
+
+
+class PodSpec(Wire, frozen=True, kw_only=True):
+    scheduler_name: str | None = None
+    scheduling_gates: tuple[PodSchedulingGate, ...] | None = None
+    node_name: str | None = None
+    priority: int | None = None
+    preemption_policy: str | None = None
+    containers: tuple[Container, ...] | None = None
+    init_containers: tuple[Container, ...] | None = None
+    overhead: Quantities | None = None
+    resource_claims: tuple[PodResourceClaim, ...] | None = None
+
+
+class ResourceHealth(Wire, frozen=True, kw_only=True):
+    resource_id: str = msgspec.field(default="", name="resourceID")
+    health: str = ""
+    message: str = ""
+
+
+class ResourceStatus(Wire, frozen=True, kw_only=True):
+    """One entry of `allocatedResourcesStatus`.
+
+    `name` is an extended resource or `claim:<claim>/<request>`.
+    """
+
+    name: str
+    resources: tuple[ResourceHealth, ...] | None = None
+
+
+class ContainerStatus(Wire, frozen=True, kw_only=True):
+    name: str = ""
+    allocated_resources_status: tuple[ResourceStatus, ...] | None = None
+
+
+class PodResourceClaimStatus(Wire, frozen=True, kw_only=True):
+    name: str
+    resource_claim_name: str | None = None
+
+
+class PodStatus(Wire, frozen=True, kw_only=True):
+    phase: str = ""
+    reason: str = ""
+    message: str = ""
+    start_time: datetime | None = None
+    nominated_node_name: str | None = None
+    conditions: tuple[Condition, ...] | None = None
+    container_statuses: tuple[ContainerStatus, ...] | None = None
+    init_container_statuses: tuple[ContainerStatus, ...] | None = None
+    resource_claim_statuses: tuple[PodResourceClaimStatus, ...] | None = None
+
+
+class Pod(Wire, frozen=True, kw_only=True):
+    metadata: ObjectMeta
+    spec: PodSpec | None = None
+    status: PodStatus | None = None
+
+    @property
+    def node_name(self) -> str:
+        """The node that it is bound to; "" while it is to none."""
+        return (self.spec.node_name if self.spec is not None else None) or ""
+
+    @property
+    def scheduler_name(self) -> str:
+        """The scheduler that places it."""
+        return (self.spec.scheduler_name if self.spec is not None else None) or DEFAULT_SCHEDULER
+
+    @property
+    def priority(self) -> int:
+        """As the API server has set it."""
+        return (self.spec.priority if self.spec is not None else None) or 0
+
+    @property
+    def preempts(self) -> bool:
+        """Whether it may preempt those of lower priority."""
+        return self.spec is None or self.spec.preemption_policy != "Never"
+
+    @property
+    def resource_claims(self) -> tuple[PodResourceClaim, ...]:
+        return (self.spec.resource_claims if self.spec is not None else None) or ()
+
+    @property
+    def scheduling_gates(self) -> tuple[str, ...]:
+        """Their names; while there is one, no scheduler looks at the pod."""
+        gates = (self.spec.scheduling_gates if self.spec is not None else None) or ()
+        return tuple(gate.name for gate in gates)
+
+    @property
+    def nominated_node(self) -> str:
+        """Where the scheduler makes room for it, or has made some; "" if nowhere."""
+        return (self.status.nominated_node_name if self.status is not None else None) or ""
+
+    @property
+    def terminal(self) -> bool:
+        return self.status is not None and self.status.phase in ("Succeeded", "Failed")
+
+    def container_statuses(self) -> Iterator[ContainerStatus]:
+        if self.status is not None:
+            yield from self.status.container_statuses or ()
+            yield from self.status.init_container_statuses or ()
+
+
+class Namespace(Wire, frozen=True, kw_only=True):
+    metadata: ObjectMeta
+
+
+class ResourceQuotaSpec(Wire, frozen=True, kw_only=True):
+    hard: Quantities | None = None
+
+
+class ResourceQuota(Wire, frozen=True, kw_only=True):
+    metadata: ObjectMeta
+    spec: ResourceQuotaSpec | None = None

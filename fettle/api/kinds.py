@@ -1,0 +1,170 @@
+"""The kinds of object Fettle reads, as a table: where each is served and which struct it fills."""
+
+from collections.abc import Collection
+from typing import Any, NamedTuple
+
+import msgspec
+
+from fettle.api import admission, choices, core, lenient, nvidia, policies, resource
+from fettle.api.probing import probe
+from fettle.api.sharing import share
+from fettle.model.errors import BadInput
+
+WireObject = (
+    core.Node
+    | core.Pod
+    | core.Namespace
+    | resource.ResourceSlice
+    | resource.DeviceClass
+    | resource.ResourceClaim
+    | resource.ResourceClaimTemplate
+    | resource.DeviceTaintRule
+    | policies.DevicePolicy
+    | core.ResourceQuota
+    | nvidia.ComputeDomain
+    | admission.WebhookConfiguration
+)
+
+
+class Kind(NamedTuple):
+    """One kind: `group` is "" for the core group; `optional` kinds may be missing in a cluster.
+
+    `older`: versions with the same fields, newest first, for clusters that do not serve `version`.
+    `only`: the name of the one object that is read, "" for all.
+    """
+
+    name: str
+    group: str
+    version: str
+    plural: str
+    struct: type[WireObject]
+    optional: bool = False
+    older: tuple[str, ...] = ()
+    only: str = ""
+
+    @property
+    def api_version(self) -> str:
+        return self.api_versions[0]
+
+    @property
+    def api_versions(self) -> tuple[str, ...]:
+        """All that are read, the best first, each with its group."""
+        group = f"{self.group}/" if self.group else ""
+        return tuple(f"{group}{version}" for version in (self.version, *self.older))
+
+    @property
+    def path(self) -> str:
+        """The URL path of the list over all namespaces."""
+        return self.paths[0]
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """`path` in each of `api_versions`."""
+        root = "/apis" if self.group else "/api"
+        return tuple(f"{root}/{version}/{self.plural}" for version in self.api_versions)
+
+    @property
+    def selection(self) -> dict[str, str]:
+        """What a list or a watch asks for besides."""
+        return {"fieldSelector": f"metadata.name={self.only}"} if self.only else {}
+
+    @property
+    def is_probed(self) -> bool:
+        """Whether its objects are read twice, for fields that are not known."""
+        return self.name in _PROBES
+
+    def decode(self, raw: bytes | msgspec.Raw) -> WireObject:
+        """One object from its JSON; raises BadInput with the field's path and what is wrong."""
+        try:
+            decoded: WireObject = lenient.decode(_DECODERS[self.name], raw)
+        except msgspec.ValidationError as error:
+            raise BadInput(choices.told(error, self.struct)) from error
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise BadInput(str(error)) from error
+        if (probe := _PROBES.get(self.name)) is not None and (unknown := probe(raw)):
+            decoded = _noting(decoded, unknown)
+        if isinstance(decoded, resource.ResourceSlice):
+            share(decoded)
+        return decoded
+
+
+_DRA = "resource.k8s.io"
+
+NODE = Kind("Node", "", "v1", "nodes", core.Node)
+POD = Kind("Pod", "", "v1", "pods", core.Pod)
+NAMESPACE = Kind("Namespace", "", "v1", "namespaces", core.Namespace)
+SLICE = Kind("ResourceSlice", _DRA, "v1", "resourceslices", resource.ResourceSlice, True)
+CLASS = Kind("DeviceClass", _DRA, "v1", "deviceclasses", resource.DeviceClass, True)
+CLAIM = Kind("ResourceClaim", _DRA, "v1", "resourceclaims", resource.ResourceClaim, True)
+TEMPLATE = Kind(
+    "ResourceClaimTemplate",
+    _DRA,
+    "v1",
+    "resourceclaimtemplates",
+    resource.ResourceClaimTemplate,
+    True,
+)
+TAINT_RULE = Kind(
+    "DeviceTaintRule",
+    _DRA,
+    "v1",
+    "devicetaintrules",
+    resource.DeviceTaintRule,
+    True,
+    ("v1beta2", "v1alpha3"),
+)
+"""In v1 since Kubernetes 1.37, in v1beta2 in 1.36, before only in v1alpha3."""
+POLICY = Kind(
+    "DevicePolicy", "fettle.dev", "v1alpha1", "devicepolicies", policies.DevicePolicy, True
+)
+
+KINDS = (NODE, NAMESPACE, POLICY, CLASS, SLICE, TAINT_RULE, TEMPLATE, CLAIM, POD)
+"""All of them, in the order in which a first load is most useful."""
+
+QUOTA = Kind("ResourceQuota", "", "v1", "resourcequotas", core.ResourceQuota)
+COMPUTE_DOMAIN = Kind(
+    "ComputeDomain", "resource.nvidia.com", "v1beta1", "computedomains", nvidia.ComputeDomain, True
+)
+
+ON_DEMAND = (QUOTA, COMPUTE_DOMAIN)
+"""Read where the settings ask for it: single lint rules need them, and each needs a right of its
+own. Nothing waits for them."""
+
+_ADMISSION = "admissionregistration.k8s.io"
+WEBHOOK_CONFIGURATIONS = tuple(
+    Kind(name, _ADMISSION, "v1", f"{name.lower()}s", admission.WebhookConfiguration)
+    for name in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+)
+"""Those of our own are kept up to date; they are no part of a view."""
+
+BY_NAME = {kind.name: kind for kind in (*KINDS, *ON_DEMAND)}
+
+_DECODERS: dict[str, Any] = {
+    kind.name: msgspec.json.Decoder(kind.struct, strict=False)
+    for kind in (*BY_NAME.values(), *WEBHOOK_CONFIGURATIONS)
+}
+
+
+def read_with(asked_for: Collection[str]) -> tuple[Kind, ...]:
+    """All of KINDS, and those of ON_DEMAND that are asked for by name."""
+    return (*KINDS, *(kind for kind in ON_DEMAND if kind.name in asked_for))
+
+
+_PROBES = {
+    SLICE.name: probe("spec", struct=resource.ResourceSliceSpec),
+    CLASS.name: probe("spec", struct=resource.DeviceClassSpec),
+    CLAIM.name: probe("spec", struct=resource.ResourceClaimSpec),
+    TEMPLATE.name: probe("spec", "spec", struct=resource.ResourceClaimSpec),
+}
+"""Kinds of which every field of the spec matters: an unknown one must not be passed over."""
+
+
+def _noting(decoded: Any, unknown: str) -> Any:
+    """The object with its spec saying which field of it is not known."""
+    spec = decoded.spec
+    if isinstance(spec, resource.ResourceClaimTemplateSpec):
+        inner = msgspec.structs.replace(spec.spec, unknown=unknown)
+        spec = msgspec.structs.replace(spec, spec=inner)
+    else:
+        spec = msgspec.structs.replace(spec, unknown=unknown)
+    return msgspec.structs.replace(decoded, spec=spec)

@@ -1,0 +1,356 @@
+"""An expression, parsed and type-checked, as a program that one device at a time is judged by.
+
+Runs in the worker. Each part of the tree becomes a closure over its children. What Kubernetes
+computes before it sees a device is computed here, and refused where it fails there.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from fettle.cel.language import attributes, loops, syntax
+from fettle.cel.language.attributes import Step
+from fettle.cel.language.checking import TYPE_NAMES, check
+from fettle.cel.language.declarations import FUNCTIONS
+from fettle.cel.language.environments import STORED, Environment
+from fettle.cel.language.parsing import parse
+from fettle.cel.language.syntax import (
+    Again,
+    Bind,
+    Call,
+    Construct,
+    Fold,
+    Ident,
+    ListOf,
+    Literal,
+    MapOf,
+    Node,
+    Refused,
+    Select,
+    Unsupported,
+    children,
+)
+from fettle.cel.language.validating import validate
+from fettle.cel.library import operators, regexes
+from fettle.cel.library.conversions import FOLDED
+from fettle.cel.library.messages import MESSAGES, NULL_VALUE
+from fettle.cel.library.signatures import BOOL, INT, Apply
+from fettle.cel.library.values import CelError, Ended, Frame, Run, Undecidable, Value
+
+_CHAINED = (syntax.INDEX, syntax.OPTIONAL_INDEX, syntax.OPTIONAL_SELECT)
+_PATTERNS: dict[str, Apply] = {
+    "matches": regexes.matches,
+    "find": regexes.find,
+    "findAll": regexes.find_all,
+}
+_MEASURED = {
+    "distinct": (0, "list"),
+    "flatten": (1, "int"),
+    "sort": (0, "list"),
+    "@sortByAssociatedKeys": (1, "list"),
+}
+"""By which argument's size Kubernetes counts the cost of a call, and the type it takes that for."""
+_APPLIED = frozenset({"_+_", "_-_", "_*_", "_/_", "_%_", syntax.NEGATE})
+
+
+class Code(NamedTuple):
+    """A compiled part: what it does, and its value where that needs no device."""
+
+    run: Run
+    constant: bool = False
+    value: Value = None
+
+
+class Program(NamedTuple):
+    """A compiled expression; `tree` is kept for analysis."""
+
+    run: Run
+    slots: int
+    tree: Node
+
+    def terms(self) -> list[Node]:
+        """What must all be true for the whole to be."""
+        return syntax.operands(self.tree, syntax.AND)
+
+    def part(self, node: Node) -> "Program":
+        """A part of it as a program of its own."""
+        return Program(_Compiler().code(node).run, self.slots, node)
+
+
+def build(source: str, environment: Environment = STORED) -> Program:
+    """The program for an expression; raises Unsupported or Refused."""
+    try:
+        tree = parse(source)
+        slots = check(tree, environment)
+        validate(tree)
+        if tree.type not in (BOOL, environment.attribute):
+            raise Refused(f"it must evaluate to bool, not {tree.type}")
+        return Program(_Compiler().code(tree).run, slots, tree)
+    except RecursionError as error:
+        raise Unsupported("it is nested too deeply") from error
+    except (Undecidable, Ended) as reason:
+        raise Unsupported(str(reason)) from reason
+
+
+class _Compiler:
+    def __init__(self) -> None:
+        self._again: dict[int, Code] = {}
+        self._weights: dict[int, int] = {}
+
+    def code(self, node: Node) -> Code:
+        code = _COMPILE[type(node)](self, node)
+        self._again[id(node)] = code
+        return code
+
+    def _weight(self, node: Node) -> int:
+        return _weight(node, self._weights)
+
+    def _run(self, node: Node) -> Run:
+        return self.code(node).run
+
+    # Names, literals and containers
+
+    def literal(self, node: Literal) -> Code:
+        return _constant(node.value)
+
+    def ident(self, node: Ident) -> Code:
+        if node.type.name == "type":
+            return _constant(_type_named(node.name))
+        if node.slot is not None:
+            return Code(operators.variable(node.slot))
+        return Code(_device)
+
+    def list_of(self, node: ListOf) -> Code:
+        codes = [self.code(item) for item in node.items]
+        run = operators.listing([code.run for code in codes], node.optional)
+        return _folded(run, codes)
+
+    def map_of(self, node: MapOf) -> Code:
+        codes = [self.code(part) for part in children(node)]
+        runs = [code.run for code in codes]
+        optional = [entry.optional for entry in node.entries]
+        run = operators.mapping(list(zip(runs[::2], runs[1::2], optional, strict=True)))
+        return _folded(run, codes)
+
+    def construct(self, node: Construct) -> Code:
+        name = node.name.removeprefix(".")
+        make = MESSAGES[name].make
+        assert make is not None
+        fields = [
+            (entry.key.value, self._run(entry.value), entry.optional)
+            for entry in node.entries
+            if isinstance(entry.key, Literal)
+        ]
+        return Code(operators.constructing(make, fields))
+
+    def again(self, node: Again) -> Code:
+        run, cost = self._again[id(node.of)].run, self._weight(node.of)
+
+        def rerun(frame: Frame) -> Value:
+            frame.spend(cost)
+            return run(frame)
+
+        return Code(rerun)
+
+    # Fields and indices
+
+    def select(self, node: Select) -> Code:
+        if node.type.name == "type" and (type_ := TYPE_NAMES.get(_dotted(node))) is not None:
+            return _constant(type_)
+        if node.type == INT and _dotted(node) == NULL_VALUE:
+            return _constant(0)
+        base, steps = self._steps(node)
+        make = attributes.presence if node.test else attributes.chain
+        return Code(make(base, steps))
+
+    def _steps(self, node: Node) -> tuple[Run, list[Step]]:
+        """A chain of fields and indices, from its start."""
+        steps: list[Step] = []
+        while True:
+            if isinstance(node, Select) and not (node.test and steps):
+                steps.append(Step(node.field))
+                node = node.operand
+            elif isinstance(node, Call) and node.function in _CHAINED:
+                optional = node.function != syntax.INDEX
+                steps.append(self._step(node.args[1], optional=optional))
+                node = node.args[0]
+            else:
+                return self._run(node), steps[::-1]
+
+    def chained(self, node: Call) -> Code:
+        return Code(attributes.chain(*self._steps(node)))
+
+    def _step(self, key: Node, *, optional: bool) -> Step:
+        code = self.code(key)
+        if not code.constant:
+            return Step(None, code.run, optional)
+        if type(code.value) not in attributes.KEYS:
+            raise Refused("invalid qualifier type")
+        return Step(code.value, None, optional)
+
+    # Calls
+
+    def call(self, node: Call) -> Code:
+        special = _SPECIAL.get(node.function)
+        if special is not None:
+            return special(self, node)
+        parts = node.args if node.target is None else [node.target, *node.args]
+        codes = [self.code(part) for part in parts]
+        runs = [code.run for code in codes]
+        if node.function in _APPLIED:
+            return Code(operators.applied(FUNCTIONS[node.function][0].apply, runs))
+        if node.function in _PATTERNS and codes[1].constant and type(codes[1].value) is str:
+            _try(lambda _frame: regexes.compiled(codes[1].value))
+            return Code(operators.with_constant_pattern(_PATTERNS[node.function], runs))
+        if len(node.overloads) == 1 and node.function in _MEASURED:
+            at, kind = _MEASURED[node.function]
+            runs = operators.measured(runs, at, kind) if at < len(runs) else runs
+        overloads = node.overloads if len(node.overloads) == 1 else FUNCTIONS[node.function]
+        run = operators.call(node.function, overloads, runs)
+        if node.function in FOLDED and codes[0].constant:
+            return _constant(_try(run))
+        return Code(run)
+
+    def logical(self, node: Call) -> Code:
+        runs = [self._run(arg) for arg in node.args]
+        return Code(operators.logical(runs, decisive=node.function == syntax.OR))
+
+    def negation(self, node: Call) -> Code:
+        return Code(operators.negation(self._run(node.args[0])))
+
+    def either(self, node: Call) -> Code:
+        test, yes, no = (self._run(arg) for arg in node.args)
+        return Code(operators.conditional(test, yes, no))
+
+    def equality(self, node: Call) -> Code:
+        left, right = (self._run(arg) for arg in node.args)
+        return Code(operators.equality(left, right, negated=node.function == syntax.DIFFERS))
+
+    def ordering(self, node: Call) -> Code:
+        left, right = (self._run(arg) for arg in node.args)
+        return Code(operators.ordering(node.function, left, right))
+
+    def membership(self, node: Call) -> Code:
+        item, container = (self.code(arg) for arg in node.args)
+        if container.constant and isinstance(container.value, list) and len(node.overloads) == 1:
+            if not container.value:
+                return _constant(False)
+            run = operators.among_literals(item.run, container.value)
+            if run is not None:
+                return Code(run)
+        return Code(operators.membership(item.run, container.run))
+
+    def alternative(self, node: Call) -> Code:
+        assert node.target is not None
+        first, second = self._run(node.target), self._run(node.args[0])
+        unwrapped = node.function == "orValue"
+        return Code(operators.alternative(first, second, unwrapped=unwrapped))
+
+    # Macros
+
+    def fold(self, node: Fold) -> Code:
+        range_, slots = self._run(node.range), node.slots
+        body = self._run(node.body)
+        filter_ = None if node.filter is None else self._run(node.filter)
+        parts = [node.body] if node.filter is None else [node.body, node.filter]
+        cost = 1 + sum(map(self._weight, parts))
+        match node.kind:
+            case "all" | "exists":
+                decisive = node.kind == "exists"
+                return Code(loops.quantified(range_, slots, body, cost, decisive=decisive))
+            case "exists_one":
+                return Code(loops.exactly_one(range_, slots, body, cost))
+            case "list":
+                return Code(loops.collected(range_, slots, body, filter_, cost))
+            case _:
+                entries = node.kind == "entries"
+                return Code(loops.mapped(range_, slots, body, filter_, cost, entries=entries))
+
+    def bind(self, node: Bind) -> Code:
+        if node.value.type.name == "type":
+            _type_named(node.variable)
+        return Code(operators.bind(self._run(node.value), node.slot, self._run(node.body)))
+
+
+def _device(frame: Frame) -> Value:
+    return frame.device
+
+
+def _constant(value: Value) -> Code:
+    return Code(operators.constant(value), constant=True, value=value)
+
+
+def _folded(run: Run, codes: list[Code]) -> Code:
+    """A container: made once, where all its parts are constant."""
+    if not all(code.constant for code in codes):
+        return Code(run)
+    try:
+        return _constant(run(Frame(None, 0)))
+    except CelError:
+        return Code(run)  # an error, but only where it is evaluated
+
+
+def _type_named(name: str) -> Value:
+    """The type that a name of one means: Kubernetes takes even variables for such."""
+    found = TYPE_NAMES.get(name.removeprefix("."))
+    if found is None:
+        raise Refused(f"reference to undefined type: {name}")
+    return found
+
+
+def _try(run: Run) -> Value:
+    """Run a part beforehand, as Kubernetes does; what fails is refused."""
+    try:
+        return run(Frame(None, 0))
+    except CelError as error:
+        raise Refused(str(error)) from error
+
+
+def _weight(node: Node, seen: dict[int, int]) -> int:
+    """At least what Kubernetes counts for evaluating a part once, the turns of its loops aside."""
+    if id(node) not in seen:
+        parts = [node.range] if isinstance(node, Fold) else children(node)
+        parts = [node.of] if isinstance(node, Again) else parts
+        own = _COSTS.get(type(node), 1)
+        seen[id(node)] = own + sum(_weight(part, seen) for part in parts)
+    return seen[id(node)]
+
+
+_COSTS: dict[type[Node], int] = {ListOf: 10, MapOf: 30, Construct: 40, Call: 2}
+
+
+def _dotted(node: Node) -> str:
+    """`a.b.c` where it is no field of a variable."""
+    names: list[str] = []
+    while isinstance(node, Select):
+        names.append(node.field)
+        node = node.operand
+    if not isinstance(node, Ident) or node.slot is not None:
+        return ""
+    return ".".join([node.name.removeprefix("."), *names[::-1]])
+
+
+_COMPILE: dict[type[Node], Callable[[_Compiler, Any], Code]] = {
+    Literal: _Compiler.literal,
+    Ident: _Compiler.ident,
+    Select: _Compiler.select,
+    Call: _Compiler.call,
+    ListOf: _Compiler.list_of,
+    MapOf: _Compiler.map_of,
+    Construct: _Compiler.construct,
+    Fold: _Compiler.fold,
+    Bind: _Compiler.bind,
+    Again: _Compiler.again,
+}
+_SPECIAL: dict[str, Callable[[_Compiler, Call], Code]] = {
+    syntax.AND: _Compiler.logical,
+    syntax.OR: _Compiler.logical,
+    syntax.NOT: _Compiler.negation,
+    syntax.EITHER: _Compiler.either,
+    syntax.EQUALS: _Compiler.equality,
+    syntax.DIFFERS: _Compiler.equality,
+    syntax.IN: _Compiler.membership,
+    "or": _Compiler.alternative,
+    "orValue": _Compiler.alternative,
+    **dict.fromkeys(operators.ORDERINGS, _Compiler.ordering),
+    **dict.fromkeys(_CHAINED, _Compiler.chained),
+}

@@ -1,0 +1,197 @@
+"""All functions that an expression may call in DRA's CEL, with their overloads.
+
+Runs in the worker. Overloads stand in the order in which Kubernetes tries them, which decides
+what an unknown type is taken for. Operators that the evaluator has built in cannot be applied.
+"""
+
+from fettle.cel.language import syntax
+from fettle.cel.library import (
+    addresses,
+    amounts,
+    arithmetic,
+    conversions,
+    formats,
+    lists,
+    texts,
+    times,
+    urls,
+)
+from fettle.cel.library.signatures import (
+    AUTHORIZERS,
+    BOOL,
+    BYTES,
+    DOUBLE,
+    DURATION,
+    INT,
+    STRING,
+    TIMESTAMP,
+    UINT,
+    A,
+    Apply,
+    B,
+    Functions,
+    Overload,
+    Type,
+    function,
+    list_of,
+    map_of,
+    merged,
+    method,
+    optional_of,
+)
+from fettle.cel.library.values import NO_OVERLOAD, NOTHING, CelError, Frame, Optional, Value
+
+
+def _built_in(*_arguments: Value) -> Value:
+    raise CelError(NO_OVERLOAD)
+
+
+def _operator(*takes_and_gives: Type) -> Overload:
+    *takes, gives = takes_and_gives
+    return Overload(tuple(takes), gives, _built_in, guarded=False)
+
+
+def _applied(apply: Apply, *overloads: Overload) -> tuple[Overload, ...]:
+    return tuple(overload._replace(apply=apply) for overload in overloads)
+
+
+def _beside(number: Type) -> tuple[Type, ...]:
+    """The numbers that one is compared with, itself first."""
+    return (number, *(other for other in (DOUBLE, INT, UINT) if other != number))
+
+
+_LIST, _MAP, _OPTIONAL = list_of(A), map_of(A, B), optional_of(A)
+_ORDERED = tuple(
+    _operator(left, right, BOOL)
+    for left, right in (
+        (BOOL, BOOL),
+        *((left, right) for left in (INT, UINT, DOUBLE) for right in _beside(left)),
+        *((type_, type_) for type_ in (STRING, BYTES, TIMESTAMP, DURATION)),
+    )
+)
+_NUMERIC = tuple(_operator(type_, type_, type_) for type_ in (DOUBLE, INT, UINT))
+_DOUBLE, _INT, _UINT = _NUMERIC
+_ADDED = (
+    _operator(BYTES, BYTES, BYTES),
+    _DOUBLE,
+    _operator(DURATION, DURATION, DURATION),
+    _operator(DURATION, TIMESTAMP, TIMESTAMP),
+    _operator(TIMESTAMP, DURATION, TIMESTAMP),
+    _INT,
+    _operator(_LIST, _LIST, _LIST),
+    _operator(STRING, STRING, STRING),
+    _UINT,
+)
+_SUBTRACTED = (
+    _DOUBLE,
+    _operator(DURATION, DURATION, DURATION),
+    _INT,
+    _operator(TIMESTAMP, DURATION, TIMESTAMP),
+    _operator(TIMESTAMP, TIMESTAMP, DURATION),
+    _UINT,
+)
+_INDEXED = (_operator(_LIST, INT, A), _operator(_MAP, A, B))
+_OF_OPTIONAL = (
+    _operator(optional_of(_LIST), INT, _OPTIONAL),
+    _operator(optional_of(_MAP), A, optional_of(B)),
+)
+
+_OPERATORS: Functions = {
+    syntax.AND: (_operator(BOOL, BOOL, BOOL),),
+    syntax.OR: (_operator(BOOL, BOOL, BOOL),),
+    syntax.NOT: (_operator(BOOL, BOOL),),
+    syntax.NEGATE: _applied(arithmetic.negate, _operator(DOUBLE, DOUBLE), _operator(INT, INT)),
+    syntax.EITHER: (_operator(BOOL, A, A, A),),
+    syntax.EQUALS: (_operator(A, A, BOOL),),
+    syntax.DIFFERS: (_operator(A, A, BOOL),),
+    syntax.IN: (_operator(A, _LIST, BOOL), _operator(A, _MAP, BOOL)),
+    syntax.INDEX: (*_INDEXED, *_OF_OPTIONAL),
+    syntax.OPTIONAL_INDEX: (
+        _operator(_LIST, INT, _OPTIONAL),
+        _OF_OPTIONAL[0],
+        _operator(_MAP, A, optional_of(B)),
+        _OF_OPTIONAL[1],
+    ),
+    **dict.fromkeys(("_<_", "_<=_", "_>_", "_>=_"), _ORDERED),
+    "_+_": _applied(arithmetic.add, *_ADDED),
+    "_-_": _applied(arithmetic.subtract, *_SUBTRACTED),
+    "_*_": _applied(arithmetic.multiply, *_NUMERIC),
+    "_/_": _applied(arithmetic.divide, *_NUMERIC),
+    "_%_": _applied(arithmetic.remainder, _INT, _UINT),
+    "cel.@mapInsert": (_operator(_MAP, A, B, _MAP), _operator(_MAP, _MAP, _MAP)),
+}
+
+
+def _value(_frame: Frame, optional: Optional) -> Value:
+    if not optional.values:
+        raise CelError("optional.none() dereference")
+    return optional.values[0]
+
+
+def _of_non_zero(_frame: Frame, value: Value) -> Optional:
+    return NOTHING if _is_zero(value) else Optional((value,))
+
+
+def _is_zero(value: Value) -> bool:
+    kind = conversions.type_of_value(value).name
+    if kind == DURATION.name:
+        return bool(value.nanos == 0)
+    if kind == TIMESTAMP.name:
+        return bool(value.nanos == times.parse_timestamp("0001-01-01T00:00:00Z").nanos)
+    if kind in ("list", "map"):
+        return len(value) == 0
+    simple = ("bool", "int", "uint", "double", "string", "bytes", "null_type")
+    return kind in simple and not value
+
+
+_OPTIONALS: Functions = {
+    "optional.of": (function((A,), _OPTIONAL, lambda _frame, value: Optional((value,))),),
+    "optional.ofNonZeroValue": (function((A,), _OPTIONAL, _of_non_zero),),
+    "optional.none": (function((), _OPTIONAL, lambda _frame: NOTHING),),
+    "value": (method((_OPTIONAL,), A, _value),),
+    "hasValue": (method((_OPTIONAL,), BOOL, lambda _frame, optional: bool(optional.values)),),
+    "or": (method((_OPTIONAL, _OPTIONAL), _OPTIONAL, _built_in),),
+    "orValue": (method((_OPTIONAL, A), A, _built_in),),
+}
+
+
+def _asking(owner: str, *takes: Type, gives: str | Type) -> Overload:
+    result = AUTHORIZERS[gives] if isinstance(gives, str) else gives
+    return method((AUTHORIZERS[owner], *takes), result, _built_in)
+
+
+_AUTHORIZATION: Functions = {
+    "path": (_asking("Authorizer", STRING, gives="PathCheck"),),
+    "group": (_asking("Authorizer", STRING, gives="GroupCheck"),),
+    "serviceAccount": (_asking("Authorizer", STRING, STRING, gives="Authorizer"),),
+    "resource": (_asking("GroupCheck", STRING, gives="ResourceCheck"),),
+    "subresource": (_asking("ResourceCheck", STRING, gives="ResourceCheck"),),
+    "namespace": (_asking("ResourceCheck", STRING, gives="ResourceCheck"),),
+    "name": (_asking("ResourceCheck", STRING, gives="ResourceCheck"),),
+    "fieldSelector": (_asking("ResourceCheck", STRING, gives="ResourceCheck"),),
+    "labelSelector": (_asking("ResourceCheck", STRING, gives="ResourceCheck"),),
+    "check": (
+        _asking("PathCheck", STRING, gives="Decision"),
+        _asking("ResourceCheck", STRING, gives="Decision"),
+    ),
+    "errored": (_asking("Decision", gives=BOOL),),
+    "error": (_asking("Decision", gives=STRING),),
+    "allowed": (_asking("Decision", gives=BOOL),),
+    "reason": (_asking("Decision", gives=STRING),),
+}
+"""There is no value to call these on; they only matter for what compiles."""
+
+FUNCTIONS: Functions = merged(
+    _OPERATORS,
+    conversions.FUNCTIONS,
+    times.FUNCTIONS,
+    _OPTIONALS,
+    amounts.FUNCTIONS,
+    texts.FUNCTIONS,
+    lists.FUNCTIONS,
+    addresses.FUNCTIONS,
+    formats.FUNCTIONS,
+    urls.FUNCTIONS,
+    _AUTHORIZATION,
+)
+"""By name; the overloads of one name in the order in which Kubernetes tries them."""

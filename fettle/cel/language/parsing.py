@@ -1,0 +1,358 @@
+"""Kubernetes' CEL grammar: text to tree.
+
+Runs in the worker. Counts its recursion as Kubernetes' parser does, whose limit is 250 for each
+kind of rule, so what is refused there for its depth is refused here.
+"""
+
+from collections.abc import Callable
+
+from fettle.cel.language import syntax
+from fettle.cel.language.macros import expand
+from fettle.cel.language.syntax import (
+    Call,
+    Construct,
+    Entry,
+    Ident,
+    ListOf,
+    Literal,
+    MapOf,
+    Node,
+    Refused,
+    Select,
+)
+from fettle.cel.language.tokens import Token, bytes_value, string_value, tokens
+from fettle.cel.library.values import Uint, whole
+
+MAX_NESTING = 250
+_RESERVED = frozenset(
+    ("as", "break", "const", "continue", "else", "false", "for", "function", "if", "import", "in")
+) | frozenset(
+    ("let", "loop", "package", "namespace", "null", "return", "true", "var", "void", "while")
+)
+_RELATIONS = {
+    "<": "_<_",
+    "<=": "_<=_",
+    ">": "_>_",
+    ">=": "_>=_",
+    "==": syntax.EQUALS,
+    "!=": syntax.DIFFERS,
+    "in": syntax.IN,
+}
+_SUMS = {"*": ("_*_", 2), "/": ("_/_", 2), "%": ("_%_", 2), "+": ("_+_", 1), "-": ("_-_", 1)}
+
+
+def parse(source: str) -> Node:
+    """The tree; raises Refused, or Unsupported where it is not known what Kubernetes does."""
+    return _Parser(tokens(source)).whole()
+
+
+class _Parser:
+    def __init__(self, found: list[Token]) -> None:
+        self._tokens = found
+        self._at = 0
+        self._depth = dict.fromkeys(("expr", "relation", "calc"), 0)
+
+    def whole(self) -> Node:
+        node = self._expr()
+        if self._kind:
+            raise self._unexpected()
+        return node
+
+    # Tokens
+
+    @property
+    def _kind(self) -> str:
+        return self._tokens[self._at].kind
+
+    def _next(self) -> Token:
+        token = self._tokens[self._at]
+        self._at += 1
+        return token
+
+    def _take(self, kind: str) -> bool:
+        if self._kind != kind:
+            return False
+        self._at += 1
+        return True
+
+    def _expect(self, kind: str) -> Token:
+        if self._kind != kind:
+            raise self._unexpected()
+        return self._next()
+
+    def _unexpected(self) -> Refused:
+        token = self._tokens[self._at]
+        found = repr(token.text[:20]) if token.kind else "end of text"
+        return Refused(f"syntax error at {token.at}: unexpected {found}")
+
+    def _enter(self, rule: str) -> None:
+        self._depth[rule] += 1
+        if self._depth[rule] > MAX_NESTING:
+            raise Refused(f"it is nested deeper than {MAX_NESTING}")
+
+    # Operators
+
+    def _expr(self) -> Node:
+        self._enter("expr")
+        node = self._or()
+        if self._take("?"):
+            yes = self._or()
+            self._expect(":")
+            node = _call(syntax.EITHER, node, yes, self._expr(), deeper=1)
+        self._depth["expr"] -= 1
+        return node
+
+    def _or(self) -> Node:
+        terms = [self._and()]
+        while self._take("||"):
+            terms.append(self._and())
+        return terms[0] if len(terms) == 1 else _call(syntax.OR, *terms)
+
+    def _and(self) -> Node:
+        terms = [self._relation()]
+        while self._take("&&"):
+            terms.append(self._relation())
+        return terms[0] if len(terms) == 1 else _call(syntax.AND, *terms)
+
+    def _relation(self) -> Node:
+        self._enter("relation")
+        node = self._calc(0)
+        while self._kind in _RELATIONS:
+            function = _RELATIONS[self._next().kind]
+            self._enter("relation")  # the right side is a relation of its own
+            node = _call(function, node, self._calc(0), deeper=1)
+            self._depth["relation"] -= 1
+        self._depth["relation"] -= 1
+        return node
+
+    def _calc(self, least: int) -> Node:
+        self._enter("calc")
+        node = self._unary()
+        while self._kind in _SUMS and _SUMS[self._kind][1] >= least:
+            function, precedence = _SUMS[self._next().kind]
+            node = _call(function, node, self._calc(precedence + 1), deeper=1)
+        self._depth["calc"] -= 1
+        return node
+
+    def _unary(self) -> Node:
+        sign = self._kind
+        if sign not in ("!", "-") or self._is_negative_number():
+            return self._member()
+        count = 0
+        while self._take(sign):
+            count += 1
+        node = self._member()
+        if count % 2 == 0:  # pairs are dropped, whatever they are of
+            return node
+        return _call(syntax.NOT if sign == "!" else syntax.NEGATE, node)
+
+    def _is_negative_number(self) -> bool:
+        return self._kind == "-" and self._tokens[self._at + 1].kind in ("int", "float")
+
+    # Fields, indices and calls
+
+    def _member(self) -> Node:
+        node = self._primary()
+        while self._kind in (".", "["):
+            node = self._dot(node) if self._next().kind == "." else self._index(node)
+            if node.height > MAX_NESTING:
+                raise Refused(f"it is nested deeper than {MAX_NESTING}")
+        return node
+
+    def _dot(self, operand: Node) -> Node:
+        optional = self._take("?")
+        token = self._next()
+        if token.kind == "word" and not optional and self._take("("):
+            args = self._arguments()
+            height = 1 + max([operand.height, *(arg.height for arg in args)])
+            node = _expanded(Call(token.text, operand, args))
+            node.height = height
+            return node
+        if token.kind not in ("word", "quoted"):
+            self._at -= 1
+            raise self._unexpected()
+        name = token.text.strip("`")
+        if optional:
+            return _call(syntax.OPTIONAL_SELECT, operand, Literal(name), deeper=1)
+        return Select(operand, name, height=1 + operand.height)
+
+    def _index(self, operand: Node) -> Node:
+        function = syntax.OPTIONAL_INDEX if self._take("?") else syntax.INDEX
+        key = self._expr()
+        self._expect("]")
+        return _call(function, operand, key, deeper=1)
+
+    def _arguments(self) -> list[Node]:
+        """What stands before the closing bracket of a call."""
+        args: list[Node] = []
+        if self._take(")"):
+            return args
+        args.append(self._expr())
+        while self._take(","):
+            args.append(self._expr())
+        self._expect(")")
+        return args
+
+    # Primaries
+
+    def _primary(self) -> Node:
+        match self._kind:
+            case "word" | ".":
+                return self._named()
+            case "(":
+                self._next()
+                node = self._expr()
+                self._expect(")")
+                return node
+            case "[":
+                return self._list()
+            case "{":
+                return self._map()
+            case _:
+                return self._literal()
+
+    def _named(self) -> Node:
+        dot = "." if self._take(".") else ""
+        token = self._expect("word")
+        if self._is_message():
+            return self._message(dot + token.text)
+        if token.text in _RESERVED:
+            raise Refused(f"reserved identifier: {token.text}")
+        name = dot + token.text
+        if not self._take("("):
+            return Ident(name)
+        args = self._arguments()
+        height = max((arg.height for arg in args), default=0)
+        node = _expanded(Call(name, None, args))
+        node.height = height
+        return node
+
+    def _is_message(self) -> bool:
+        """Whether `a.b.c{` stands here, read up to its first name."""
+        at = self._at
+        while self._tokens[at].kind == "." and self._tokens[at + 1].kind == "word":
+            at += 2
+        return self._tokens[at].kind == "{"
+
+    def _message(self, name: str) -> Node:
+        while self._take("."):
+            name += "." + self._expect("word").text
+        self._next()
+        entries = self._entries(self._field)
+        return Construct(name, entries, height=_highest(entries))
+
+    def _field(self) -> Literal:
+        token = self._next()
+        if token.kind not in ("word", "quoted"):
+            self._at -= 1
+            raise self._unexpected()
+        return Literal(token.text.strip("`"))
+
+    def _list(self) -> Node:
+        self._next()
+        items: list[Node] = []
+        optional: set[int] = set()
+        while self._kind not in ("]", ","):
+            if self._take("?"):
+                optional.add(len(items))
+            items.append(self._expr())
+            if self._kind != "," or self._tokens[self._at + 1].kind == "]":
+                break
+            self._next()
+            if self._kind == ",":
+                raise self._unexpected()
+        self._take(",")
+        self._expect("]")
+        height = max((item.height for item in items), default=0)
+        return ListOf(items, frozenset(optional), height=height)
+
+    def _map(self) -> Node:
+        self._next()
+        entries = self._entries(self._expr)
+        return MapOf(entries, height=_highest(entries))
+
+    def _entries(self, key: Callable[[], Node]) -> list[Entry]:
+        """What stands before the closing brace of a map or message."""
+        entries: list[Entry] = []
+        while self._kind not in ("}", ","):
+            optional = self._take("?")
+            name = key()
+            self._expect(":")
+            entries.append(Entry(name, self._expr(), optional))
+            if self._kind != "," or self._tokens[self._at + 1].kind == "}":
+                break
+            self._next()
+            if self._kind == ",":
+                raise self._unexpected()
+        self._take(",")
+        self._expect("}")
+        return entries
+
+    def _literal(self) -> Node:
+        sign = "-" if self._is_negative_number() and self._take("-") else ""
+        token = self._next()
+        read = _LITERALS.get(token.kind)
+        if read is None:
+            self._at -= 1
+            raise self._unexpected()
+        return Literal(read(sign + token.text))
+
+
+def _highest(entries: list[Entry]) -> int:
+    heights = (part.height for entry in entries for part in (entry.key, entry.value))
+    return max(heights, default=0)
+
+
+def _call(function: str, *args: Node, deeper: int = 0) -> Call:
+    height = deeper + max(arg.height for arg in args)
+    if height > MAX_NESTING:
+        raise Refused(f"it is nested deeper than {MAX_NESTING}")
+    return Call(function, None, list(args), height=height)
+
+
+def _expanded(call: Call) -> Node:
+    """What a call stands for: itself, where it is none of a macro."""
+    node = expand(call.function, call.target, call.args)
+    if node is None:
+        return call
+    node.origin = call
+    return node
+
+
+def _whole(digits: str) -> int:
+    return whole(digits.removeprefix("0x"), 16 if digits.startswith("0x") else 10)
+
+
+def _int(text: str) -> int:
+    number = _whole(text.removeprefix("-"))
+    if text.startswith("-"):
+        number = -number
+    if not -(2**63) <= number < 2**63:
+        raise Refused(f"invalid int literal {text[:40]}")
+    return number
+
+
+def _uint(text: str) -> Uint:
+    number = _whole(text[:-1])
+    if number >= 2**64:
+        raise Refused(f"invalid uint literal {text[:40]}")
+    return Uint(number)
+
+
+def _float(text: str) -> float:
+    number = float(text)
+    if number in (float("inf"), float("-inf")):
+        raise Refused(f"invalid double literal {text[:40]}")
+    return number
+
+
+_LITERALS: dict[str, Callable[[str], object]] = {
+    "int": _int,
+    "uint": _uint,
+    "float": _float,
+    "string": string_value,
+    "bytes": lambda text: bytes_value(text[1:]),
+    "true": lambda _text: True,
+    "false": lambda _text: False,
+    "null": lambda _text: None,
+}

@@ -1,0 +1,129 @@
+"""Which values of a device an expression refers to, found in its tree.
+
+Runs in the worker. Conservative: where the device is used in any way but by constant names, the
+answer is the whole device.
+"""
+
+from fettle.cel.language import syntax
+from fettle.cel.language.syntax import Bind, Call, Fold, Ident, Literal, Node, Select, children
+from fettle.cel.runtime.rows import LABELS, Field, Read, Reads
+
+_SCALARS = ("driver", "allowMultipleAllocations")
+_LONGEST = 4
+
+Path = tuple[str, ...]
+Names = dict[str, Path | None]
+"""What the variables in scope stand for: a path from the device, or nothing of it."""
+
+
+class _Whole(Exception):
+    """The expression may look at anything."""
+
+
+def reads(tree: Node) -> Reads:
+    """What the expression reads, in a fixed order; None for the whole device."""
+    found: set[Read] = set()
+    try:
+        _collect(tree, {}, found)
+    except _Whole:
+        return None
+    return tuple(sorted(found))
+
+
+def driver(tree: Node) -> str:
+    """The driver that the expression asks for before anything else, as classes do: devices of all
+    others do not match, whatever they are. "" where it does not begin so."""
+    while isinstance(tree, Call) and tree.function == syntax.AND:
+        tree = tree.args[0]
+    if isinstance(tree, Call) and tree.function == syntax.EQUALS:
+        for one, other in (tree.args, reversed(tree.args)):
+            if path(one, {}) == ("device", "driver"):
+                return _string(other)
+    return ""
+
+
+def _collect(node: Node, names: Names, found: set[Read]) -> None:
+    """Add what a part reads; its value may be used in any way."""
+    left: list[tuple[Node, Names]] = [(node, names)]
+    while left:
+        node, names = left.pop()
+        to = path(node, names)
+        if to is not None:
+            found.update(_read_of(to))
+        elif isinstance(node, Fold):
+            inner = {**names, **dict.fromkeys(node.variables)}
+            left.append((node.range, names))
+            left += [(part, inner) for part in (node.body, node.filter) if part is not None]
+        elif isinstance(node, Bind):
+            bound = path(node.value, names)
+            left.append((node.body, {**names, node.variable: bound}))
+            if bound is None or len(bound) == _LONGEST:  # it is evaluated, used or not
+                left.append((node.value, names))
+        elif not _membership(node, names, found):
+            left.extend((child, names) for child in children(node))
+
+
+def _read_of(to: Path) -> list[Read]:
+    """The read that a path from `device` on stands for."""
+    match to:
+        case ("device", scalar) if scalar in _SCALARS:
+            return []
+        case ("device", "attributes" | "capacity" as field, domain, name):
+            return [Read(_field(field), domain, name)]
+        case ("node", "labels", name):
+            return [Read("attributes", LABELS, name)]
+        case _:
+            raise _Whole
+
+
+def _membership(node: Node, names: Names, found: set[Read]) -> bool:
+    """Handles `"domain" in device.attributes` and `"name" in device.attributes["domain"]`."""
+    if not isinstance(node, Call) or node.function != syntax.IN:
+        return False
+    key, to = _string(node.args[0]), path(node.args[1], names)
+    if not key or to is None:
+        return False
+    match to:
+        case ("device", "attributes" | "capacity" as field):
+            found.add(Read(_field(field), key, ""))
+        case ("device", "attributes" | "capacity" as field, domain):
+            found.add(Read(_field(field), domain, key))
+        case ("node", "labels"):
+            found.add(Read("attributes", LABELS, key))
+        case _:
+            return False
+    return True
+
+
+def _field(name: str) -> Field:
+    return "attributes" if name == "attributes" else "capacity"
+
+
+def path(node: Node, names: Names) -> Path | None:
+    """`device.attributes["a"].?b` as ("device", "attributes", "a", "b"), at most four long."""
+    if isinstance(node, Ident):
+        if node.slot is not None:
+            return names.get(node.name)
+        name = node.name.removeprefix(".")
+        return (name,) if name in ("device", "node") else None
+    if isinstance(node, Select):
+        operand, name = node.operand, node.field
+    elif isinstance(node, Call) and node.function in (
+        syntax.INDEX,
+        syntax.OPTIONAL_INDEX,
+        syntax.OPTIONAL_SELECT,
+    ):
+        operand, name = node.args[0], _string(node.args[1])
+    else:
+        return None
+    owner = path(operand, names)
+    if not name or owner is None or len(owner) >= _LONGEST or owner[1:2] in _ENDS:
+        return None
+    return (*owner, name)
+
+
+_ENDS = tuple((scalar,) for scalar in _SCALARS)
+
+
+def _string(node: Node) -> str:
+    return node.value if isinstance(node, Literal) and isinstance(node.value, str) else ""

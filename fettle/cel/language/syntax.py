@@ -1,0 +1,152 @@
+"""The tree of an expression, as the parser makes it and the checker annotates it.
+
+Runs in the worker. Operators are calls under the names that Kubernetes' own trees give them, and
+macros are `Fold`s, so what is written here checks and evaluates as it does there.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from fettle.cel.library.signatures import ERROR, Overload, Type
+
+OR, AND, NOT, NEGATE, EITHER = "_||_", "_&&_", "!_", "-_", "_?_:_"
+EQUALS, DIFFERS, IN = "_==_", "_!=_", "@in"
+INDEX, OPTIONAL_INDEX, OPTIONAL_SELECT = "_[_]", "_[?_]", "_?._"
+
+
+class Refused(Exception):
+    """What Kubernetes' own compiler refuses; `str()` says why."""
+
+
+class Unsupported(Exception):
+    """An expression, or a part of one, that is not decided here; `str()` says which."""
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Node:
+    """`height`: how deep Kubernetes' parser recurses over it; `type`: set by the checker;
+    `origin`: the call of a macro that it stands for."""
+
+    height: int = 0
+    type: Type = ERROR
+    origin: "Call | None" = None
+
+
+@dataclass(slots=True, eq=False)
+class Literal(Node):
+    value: Any
+
+
+@dataclass(slots=True, eq=False)
+class Ident(Node):
+    name: str
+    slot: int | None = None
+    """Where a macro's variable is kept; None for a global name."""
+
+
+@dataclass(slots=True, eq=False)
+class Select(Node):
+    """`operand.field`, or with `test` the `has()` of it."""
+
+    operand: Node
+    field: str
+    test: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Call(Node):
+    function: str
+    target: Node | None
+    args: list[Node]
+    overloads: list[Overload] = field(default_factory=list)
+    """Those that the types allow; set by the checker."""
+
+
+@dataclass(slots=True, eq=False)
+class ListOf(Node):
+    items: list[Node]
+    optional: frozenset[int] = frozenset()
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    key: Node
+    value: Node
+    optional: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class MapOf(Node):
+    entries: list[Entry]
+
+
+@dataclass(slots=True, eq=False)
+class Construct(Node):
+    """A message: the keys of its entries are literals, the names of fields."""
+
+    name: str
+    entries: list[Entry]
+
+
+@dataclass(slots=True, eq=False)
+class Again(Node):
+    """The same part, evaluated once more."""
+
+    of: Node
+
+
+@dataclass(slots=True, eq=False)
+class Fold(Node):
+    """A macro over `range`: `kind` is its name, `variables` one or two names.
+
+    `body` and `filter` are what was written; `init`, `step` and `result` are what the checker
+    checks, over the accumulator `@result`.
+    """
+
+    kind: str
+    range: Node
+    variables: tuple[str, ...]
+    body: Node
+    filter: Node | None
+    init: Node
+    step: Node
+    result: Node
+    slots: tuple[int, ...] = ()
+
+
+@dataclass(slots=True, eq=False)
+class Bind(Node):
+    """`cel.bind`: the value is evaluated where the variable is first used, and only once."""
+
+    variable: str
+    value: Node
+    body: Node
+    slot: int = 0
+
+
+def operands(node: Node, function: str) -> list[Node]:
+    """What an operator joins, through others of the same; anything else by itself."""
+    if isinstance(node, Call) and node.function == function:
+        return [operand for arg in node.args for operand in operands(arg, function)]
+    return [node]
+
+
+def children(node: Node) -> list[Node]:
+    """What is directly below a node, as written, and each part once."""
+    match node:
+        case Select(operand=operand):
+            return [operand]
+        case Call(target=target, args=args):
+            return args if target is None else [target, *args]
+        case ListOf(items=items):
+            return items
+        case MapOf(entries=entries):
+            return [part for entry in entries for part in (entry.key, entry.value)]
+        case Construct(entries=entries):
+            return [entry.value for entry in entries]
+        case Fold(range=range_, filter=filter_, body=body):
+            return [range_, body] if filter_ is None else [range_, filter_, body]
+        case Bind(value=value, body=body):
+            return [value, body]
+        case _:
+            return []

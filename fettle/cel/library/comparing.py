@@ -1,0 +1,160 @@
+"""Equality and order of values, as Kubernetes' evaluator finds them.
+
+Runs in the worker. Numbers of different types are compared by value; quantities, versions and
+addresses cannot be compared with anything else, not even for being unequal.
+"""
+
+from fettle.cel.library.amounts import Held
+from fettle.cel.library.containers import MAPS, Concatenated, Unordered
+from fettle.cel.library.semver import Version
+from fettle.cel.library.signatures import Type
+from fettle.cel.library.urls import Url
+from fettle.cel.library.values import (
+    NO_OVERLOAD,
+    Address,
+    CelError,
+    Duration,
+    Format,
+    Network,
+    Optional,
+    Timestamp,
+    Uint,
+    Undecidable,
+    Value,
+)
+
+NUMBERS = (int, Uint, float)
+_ALONE = (Held, Version, Address, Network, Url, Format)
+_MIN, _MAX = -(2**63), 2**63 - 1
+
+
+def equal(left: Value, right: Value) -> bool:
+    """`==`; raises CelError where Kubernetes' types refuse to compare."""
+    if left is None or right is None:
+        return left is right
+    return same(left, right)
+
+
+def same(left: Value, right: Value) -> bool:
+    """As `equal`, but for how null is treated inside lists and optionals."""
+    kind = type(left)
+    if kind in (str, bool, bytes, Duration):
+        return type(right) is kind and bool(left == right)
+    if kind in NUMBERS:
+        return type(right) in NUMBERS and compare_numbers(left, right) == 0
+    if kind in _ALONE:
+        return _same_alone(left, right)
+    if isinstance(left, list):
+        return isinstance(right, list) and _same_lists(left, right)
+    if isinstance(left, MAPS):
+        return isinstance(right, MAPS) and _same_maps(left, right)
+    if kind is Timestamp:
+        return type(right) is Timestamp and bool(left.nanos == right.nanos)
+    if kind is Optional:
+        return type(right) is Optional and _same_optionals(left, right)
+    if kind is Type:
+        return type(right) is Type and bool(left.name == right.name)
+    return left is None and right is None
+
+
+def _same_alone(left: Value, right: Value) -> bool:
+    if type(left) is not type(right):
+        raise CelError(NO_OVERLOAD)
+    if type(left) is Held:
+        if right.derived:
+            raise CelError(NO_OVERLOAD)
+        return bool(left.compare(right) == 0)
+    if type(left) is Format:
+        return bool(left.name == right.name)
+    return bool(left == right)
+
+
+def unequal(left: Value, right: Value) -> bool:
+    """`!=`, which is true where `==` is an error."""
+    try:
+        return not equal(left, right)
+    except CelError:
+        return True
+
+
+def _same_lists(left: list[Value], right: list[Value]) -> bool:
+    if len(left) != len(right):
+        return False
+    if Unordered in (type(left), type(right)):
+        raise Undecidable("a list made from a map is in no particular order")
+    failure: CelError | None = None
+    for one, other in zip(left, right, strict=True):
+        try:
+            if not equal(one, other):
+                return False
+        except CelError as error:  # an error is not "false", and only "false" ends the comparison
+            failure = failure or error
+    if failure is not None and type(left) is Concatenated:
+        raise failure
+    return True
+
+
+def _same_maps(left: Value, right: Value) -> bool:
+    if len(left) != len(right):
+        return False
+    for key in left:
+        missing = object()
+        other = right.find(key, missing)
+        if other is missing:
+            return False
+        try:
+            if not equal(left.get(key), other):
+                return False
+        except CelError:
+            continue
+    return True
+
+
+def _same_optionals(left: Optional, right: Optional) -> bool:
+    if not left.values or not right.values:
+        return left.values == right.values
+    return same(left.values[0], right.values[0])
+
+
+def equal_or_error(left: Value, right: Value) -> bool:
+    """Whether two are equal, where an error counts as a no."""
+    try:
+        return same(left, right)
+    except CelError:
+        return False
+
+
+def compare_numbers(left: float, right: float) -> int:
+    """-1, 0 or 1; an int is rounded to a double where it is compared with one, as Go does."""
+    if left != left or right != right:
+        return 2
+    if type(left) is not type(right) and float in (type(left), type(right)):
+        return _compare_with_double(left, right)
+    return (left > right) - (left < right)
+
+
+def _compare_with_double(left: float, right: float) -> int:
+    if type(left) is float:
+        return -_compare_with_double(right, left)
+    low, high = (0, 2**64) if type(left) is Uint else (_MIN, 2**63)
+    if right < low:
+        return 1
+    if right > high:
+        return -1
+    rounded = float(left)
+    return (rounded > right) - (rounded < right)
+
+
+def order(left: Value, right: Value) -> int:
+    """-1, 0 or 1 where the two can be ordered, else CelError."""
+    kind = type(left)
+    if kind in NUMBERS and type(right) in NUMBERS:
+        sign = compare_numbers(left, right)
+        if sign == 2:
+            raise CelError("NaN values cannot be ordered")
+        return sign
+    if kind is type(right) and kind in (str, bool, bytes, Duration):
+        return int(left > right) - int(left < right)
+    if kind is type(right) and kind is Timestamp:
+        return int(left.nanos > right.nanos) - int(left.nanos < right.nanos)
+    raise CelError(NO_OVERLOAD)

@@ -1,0 +1,322 @@
+"""What operators and calls do at run time, over their compiled operands.
+
+Runs in the worker. Each maker takes the parts and gives the whole.
+"""
+
+from collections.abc import Callable, Sequence
+
+from fettle.cel.library import comparing, conversions, lists, regexes
+from fettle.cel.library.containers import MAPS, UNHASHABLE, Growing, Map
+from fettle.cel.library.costs import compare_sizes
+from fettle.cel.library.signatures import Apply, Overload
+from fettle.cel.library.values import (
+    NO_OVERLOAD,
+    CelError,
+    Ended,
+    Frame,
+    Optional,
+    Run,
+    Uint,
+    Undecidable,
+    Value,
+)
+
+ORDERINGS: dict[str, Callable[[int], bool]] = {
+    "_<_": lambda sign: sign < 0,
+    "_<=_": lambda sign: sign <= 0,
+    "_>_": lambda sign: sign > 0,
+    "_>=_": lambda sign: sign >= 0,
+}
+
+
+def constant(value: Value) -> Run:
+    return lambda _frame: value
+
+
+def listing(parts: Sequence[Run], optional: frozenset[int]) -> Run:
+    def run(frame: Frame) -> Value:
+        return [part(frame) for part in parts]
+
+    def run_with_optionals(frame: Frame) -> Value:
+        made: list[Value] = []
+        for at, part in enumerate(parts):
+            value = part(frame)
+            if at not in optional:
+                made.append(value)
+            else:
+                made.extend(_content(value))
+        return made
+
+    return run_with_optionals if optional else run
+
+
+def mapping(entries: Sequence[tuple[Run, Run, bool]]) -> Run:
+    def run(frame: Frame) -> Value:
+        made = Map()
+        for key_run, value_run, optional in entries:
+            key, value = key_run(frame), value_run(frame)
+            if not optional:
+                made.put(key, value)
+            elif content := _content(value):
+                made.put(key, content[0])
+            else:
+                made.drop(key)
+        return made
+
+    return run
+
+
+def constructing(
+    make: Callable[[dict[str, Value]], Value], fields: Sequence[tuple[str, Run, bool]]
+) -> Run:
+    """A message, made of the fields that are there."""
+
+    def run(frame: Frame) -> Value:
+        given: dict[str, Value] = {}
+        for name, value_run, optional in fields:
+            value = value_run(frame)
+            if not optional:
+                given[name] = value
+            elif content := _content(value):
+                given[name] = content[0]
+        return make(given)
+
+    return run
+
+
+def _content(value: Value) -> tuple[Value, ...]:
+    if type(value) is not Optional:
+        raise CelError("cannot initialize an optional entry from a value that is not optional")
+    return value.values
+
+
+def logical(terms: Sequence[Run], *, decisive: bool) -> Run:
+    """`||` (decided by a true) or `&&` (decided by a false); errors beside that are lost."""
+
+    def run(frame: Frame) -> Value:
+        failure: CelError | None = None
+        for term in terms:
+            try:
+                value = term(frame)
+            except CelError as error:
+                failure = failure or error
+                continue
+            if value is decisive:
+                return decisive
+            if type(value) is not bool:
+                failure = failure or CelError(NO_OVERLOAD)
+        if failure is not None:
+            raise failure
+        return not decisive
+
+    return run
+
+
+def conditional(test: Run, yes: Run, no: Run) -> Run:
+    def run(frame: Frame) -> Value:
+        value = test(frame)
+        if type(value) is not bool:
+            raise CelError(NO_OVERLOAD)
+        return yes(frame) if value else no(frame)
+
+    return run
+
+
+def ordering(operator: str, left: Run, right: Run) -> Run:
+    test, order = ORDERINGS[operator], comparing.order
+
+    def run(frame: Frame) -> Value:
+        first, second = left(frame), right(frame)
+        compare_sizes(frame, first, second)
+        return test(order(first, second))
+
+    return run
+
+
+def equality(left: Run, right: Run, *, negated: bool) -> Run:
+    compare = comparing.unequal if negated else comparing.equal
+
+    def run(frame: Frame) -> Value:
+        first, second = left(frame), right(frame)
+        compare_sizes(frame, first, second)
+        if type(first) is type(second) is str:
+            return (first == second) is not negated
+        return compare(first, second)
+
+    return run
+
+
+def membership(item: Run, container: Run) -> Run:
+    def run(frame: Frame) -> Value:
+        value, within = item(frame), container(frame)
+        if isinstance(within, list):
+            return lists.contains(frame, within, value)
+        if isinstance(within, MAPS):
+            return value in within
+        raise CelError(NO_OVERLOAD)
+
+    return run
+
+
+def among_literals(item: Run, literals: list[Value]) -> Run | None:
+    """`in` a list of literals, which Kubernetes turns into a set; None where it does not."""
+    members: set[tuple[type, Value]] = set()
+    for literal in literals:
+        if type(literal) not in (bool, int, Uint, float, str):
+            return None
+        members.update(_equals(literal))
+
+    def run(frame: Frame) -> Value:
+        value = item(frame)
+        if type(value) in UNHASHABLE:
+            raise Ended("a key that cannot be hashed")
+        if type(value) not in (bool, int, Uint, float, str):
+            return False
+        return (type(value), value) in members
+
+    return run
+
+
+def _equals(literal: Value) -> list[tuple[type, Value]]:
+    """A literal and its equals of other number types, as Kubernetes puts them into the set."""
+    found: list[tuple[type, Value]] = [(type(literal), literal)]
+    if type(literal) is float and literal.is_integer() and abs(literal) < 2**63:
+        found.append((int, int(literal)))
+    if type(literal) is float and literal.is_integer() and 0 <= literal < 2**64:
+        found.append((Uint, Uint(int(literal))))
+    if type(literal) in (int, Uint):
+        found.append((float, float(literal)))
+    if type(literal) is int and literal >= 0:
+        found.append((Uint, Uint(literal)))
+    if type(literal) is Uint and literal < 2**63:
+        found.append((int, int(literal)))
+    return found
+
+
+def negation(of: Run) -> Run:
+    def run(frame: Frame) -> Value:
+        value = of(frame)
+        if type(value) is not bool:
+            raise CelError(NO_OVERLOAD)
+        return not value
+
+    return run
+
+
+def alternative(first: Run, second: Run, *, unwrapped: bool) -> Run:
+    """`or` and, unwrapped, `orValue`: the second is evaluated only where it is needed."""
+
+    def run(frame: Frame) -> Value:
+        optional = first(frame)
+        if type(optional) is not Optional:
+            raise CelError(NO_OVERLOAD)
+        if not optional.values:
+            return second(frame)
+        return optional.values[0] if unwrapped else optional
+
+    return run
+
+
+class Unread:
+    """What `cel.bind` gave a name to, until somebody asks for it: nothing is evaluated before."""
+
+    __slots__ = ("run",)
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+
+
+def bind(value: Run, slot: int, body: Run) -> Run:
+    """`cel.bind`; an error in the value is one only where the variable is used."""
+    unread = Unread(value)
+
+    def run(frame: Frame) -> Value:
+        frame.slots[slot] = unread
+        result = body(frame)
+        return list(result) if type(result) is Growing else result
+
+    return run
+
+
+def variable(slot: int) -> Run:
+    def read(frame: Frame) -> Value:
+        value = frame.slots[slot]
+        if type(value) is Unread:
+            value = frame.slots[slot] = _read(value.run, frame)
+        if isinstance(value, Exception):
+            raise value
+        return value
+
+    return read
+
+
+def _read(run: Run, frame: Frame) -> Value:
+    try:
+        value = run(frame)
+    except (CelError, Ended, Undecidable) as error:
+        return error
+    return Growing() if isinstance(value, list) and not value else value
+
+
+def applied(apply: Apply, runs: Sequence[Run]) -> Run:
+    """A call without regard for types: it has its own."""
+    if len(runs) == 2:
+        left, right = runs
+        return lambda frame: apply(frame, left(frame), right(frame))
+    return lambda frame: apply(frame, *[part(frame) for part in runs])
+
+
+def call(name: str, overloads: Sequence[Overload], runs: Sequence[Run]) -> Run:
+    """Picks the overload by the values' types, as Kubernetes does where types are not static."""
+    candidates = [overload for overload in overloads if len(overload.takes) == len(runs)]
+    fits = conversions.fits
+
+    def run(frame: Frame) -> Value:
+        given = [part(frame) for part in runs]
+        for overload in candidates:
+            if not overload.guarded or all(map(fits, overload.takes, given)):
+                return overload.apply(frame, *given)
+        raise CelError(f"no such overload: {name}")
+
+    return run
+
+
+def with_constant_pattern(apply: Apply, runs: Sequence[Run]) -> Run:
+    """A call whose pattern is read beforehand, after which Kubernetes checks no types."""
+    return lambda frame: apply(frame, *[regexes.held(part(frame)) for part in runs])
+
+
+def measured(runs: Sequence[Run], at: int, kind: str) -> list[Run]:
+    """The arguments of a call whose cost Kubernetes counts by one of them.
+
+    It does so even where that is an error or of another type, which ends the evaluation.
+    """
+
+    def measure(frame: Frame) -> Value:
+        try:
+            value = runs[at](frame)
+        except CelError as error:
+            raise Ended(str(error)) from error
+        if conversions.type_of_value(value).name != kind:
+            raise Ended(NO_OVERLOAD)
+        return value
+
+    def before(part: Run) -> Run:
+        def run(frame: Frame) -> Value:
+            try:
+                return part(frame)
+            except CelError:
+                measure(frame)
+                raise
+
+        return run
+
+    return [*map(before, runs[:at]), measure, *runs[at + 1 :]]
+
+
+def inserted(frame: Frame, made: Map, key: Value, value: Value) -> None:
+    """What `transformMap` does with each entry."""
+    if key in made:
+        raise CelError(f"insert failed: key {conversions.key_text(key)} already exists")
+    frame.spend(1)
+    made.put(key, value)

@@ -1,0 +1,147 @@
+"""What kind of condition a part of an expression is, and which values of the device it is about.
+
+Runs in the worker.
+"""
+
+from typing import NamedTuple, TypeGuard
+
+from fettle.cel.language import syntax
+from fettle.cel.language.reading import path
+from fettle.cel.language.syntax import Again, Call, Ident, Literal, Node, Select
+from fettle.cel.library.values import Uint
+from fettle.cel.runtime.rows import Field, Read
+
+_ORDERS = frozenset((-1, 0, 1))
+"""How one side may stand to the other: below, equal, above."""
+_TRUE_FOR = {
+    syntax.EQUALS: {0},
+    syntax.DIFFERS: {-1, 1},
+    "_<_": {-1},
+    "_<=_": {-1, 0},
+    "_>_": {1},
+    "_>=_": {0, 1},
+    "isLessThan": {-1},
+    "isGreaterThan": {1},
+}
+_SIGNS = {
+    frozenset((0,)): "==",
+    frozenset((-1, 1)): "!=",
+    frozenset((-1,)): "<",
+    frozenset((-1, 0)): "<=",
+    frozenset((1,)): ">",
+    frozenset((0, 1)): ">=",
+}
+_VERBS = {
+    syntax.IN: ("is in", "is not in"),
+    "startsWith": ("starts with", "does not start with"),
+    "endsWith": ("ends with", "does not end with"),
+    "contains": ("contains", "does not contain"),
+    "includes": ("includes", "does not include"),
+    "matches": ("matches", "does not match"),
+}
+"""What is said of the two where the condition is true, and where it is false."""
+
+
+class Sides(NamedTuple):
+    """Two sides, and what is said between them: "<", "is not in"."""
+
+    left: Node
+    relation: str
+    right: Node
+
+    @property
+    def are_compared(self) -> bool:
+        return self.relation in _SIGNS.values()
+
+
+def sides(condition: Node, *, true: bool) -> Sides | None:
+    """How the sides of a comparison stand to each other where it is true, or false; with the
+    device's value on the left if one side is one."""
+    if not isinstance(condition, Call):
+        return None
+    operands = _operands(condition)
+    if condition.function in _VERBS and len(operands) == 2:
+        return Sides(operands[0], _VERBS[condition.function][not true], operands[1])
+    if condition.function not in _TRUE_FOR:
+        return None
+    left, right = operands
+    orders = _ORDERS & _TRUE_FOR[condition.function]
+    orders = orders if true else _ORDERS - orders
+    return _compared(left, orders, right) or _related(left, orders, right)
+
+
+def _compared(left: Node, orders: frozenset[int], right: Node) -> Sides | None:
+    """The two that `compareTo` compares, where its result is compared with a number."""
+    if _is_number(left):
+        left, right, orders = right, left, _mirrored(orders)
+    if not _is_number(right) or not isinstance(left, Call) or left.function != "compareTo":
+        return None
+    than = right.value
+    orders = frozenset(o for o in _ORDERS if (o > than) - (o < than) in orders)
+    one, other = _operands(left)
+    return _related(one, orders, other)
+
+
+def _related(left: Node, orders: frozenset[int], right: Node) -> Sides | None:
+    if (read(right) is not None and read(left) is None) or (
+        is_constant(left) and not is_constant(right)
+    ):
+        left, right, orders = right, left, _mirrored(orders)
+    return Sides(left, _SIGNS[orders], right) if orders in _SIGNS else None
+
+
+def _operands(call: Call) -> list[Node]:
+    return call.args if call.target is None else [call.target, *call.args]
+
+
+def _is_number(node: Node) -> TypeGuard[Literal]:
+    return isinstance(node, Literal) and type(node.value) in (int, float, Uint)
+
+
+def _mirrored(orders: frozenset[int]) -> frozenset[int]:
+    return frozenset(-order for order in orders)
+
+
+def read(node: Node) -> Read | None:
+    """The one value of the device that a part stands for, if it does."""
+    if isinstance(node, Call) and node.function == "orValue" and node.target is not None:
+        return read(node.target)
+    place = None if isinstance(node, Select) and node.test else _place(path(node, {}))
+    return place if place is not None and place.name else None
+
+
+def presence(node: Node) -> Read | None:
+    """The value, or with no name the domain, that a condition asks for the presence of."""
+    if isinstance(node, Select) and node.test:
+        return _place(path(node, {}))
+    if isinstance(node, Call) and node.function == syntax.IN:
+        key, within = node.args
+        to = path(within, {})
+        if isinstance(key, Literal) and type(key.value) is str and key.value and to is not None:
+            return _place((*to, key.value))
+    return None
+
+
+def is_constant(node: Node) -> bool:
+    """Whether it is the same on every device."""
+    if isinstance(node, Ident):
+        return node.slot is not None or node.type.name == "type"
+    return not isinstance(node, Again) and all(map(is_constant, syntax.children(node)))
+
+
+def scalar(node: Node) -> str:
+    """The name of the field that a part stands for, where the device has it outright."""
+    to = None if isinstance(node, Select) and node.test else path(node, {})
+    return to[1] if to is not None and len(to) == 2 and to[1] not in _FIELDS else ""
+
+
+_FIELDS: dict[str, Field] = {"attributes": "attributes", "capacity": "capacity"}
+
+
+def _place(to: tuple[str, ...] | None) -> Read | None:
+    match to:
+        case ("device", field, domain) if field in _FIELDS:
+            return Read(_FIELDS[field], domain, "")
+        case ("device", field, domain, name) if field in _FIELDS:
+            return Read(_FIELDS[field], domain, name)
+    return None

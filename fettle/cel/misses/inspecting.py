@@ -1,0 +1,110 @@
+"""Selectors over many devices, for people: what the nearest one lacks.
+
+Pure and bounded; runs in the worker.
+"""
+
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+from fettle.api.resource import Device
+from fettle.cel.language.evaluating import judge, prepare
+from fettle.cel.language.syntax import Node
+from fettle.cel.misses.distances import Distance, distance
+from fettle.cel.misses.shortfalls import shortfall
+from fettle.cel.misses.trials import Parts, Trial
+from fettle.cel.runtime import rows
+from fettle.cel.runtime.outcomes import Kind
+from fettle.cel.runtime.rows import Key
+
+_LONGEST_S = 0.1
+_MOST_TERMS = 64
+
+
+def nearest(expressions: Iterable[str], devices: Iterable[tuple[str, Device]]) -> str:
+    """What the device lacks that fails the fewest conditions of all expressions ("memory 80Gi <
+    96Gi"), or of those that fail the same one first, the one that is closest to meeting it; ""
+    where one matches, or nothing can be said. Devices are given with their drivers' names.
+
+    Evaluates once for devices that look alike to the expressions, and for no longer than 0.1 s of
+    processor time in all, with as much again for the words: devices left then are not looked at.
+    """
+    until = time.process_time() + _LONGEST_S
+    misses = _Misses(expressions, until)
+    for driver, device in devices:
+        if time.process_time() > until:
+            break
+        if misses.add(driver, device):
+            return ""
+    with suppress(Exception):  # a mistake in these words may not cost those of others
+        return misses.words()
+    return ""
+
+
+class _Miss(NamedTuple):
+    """A device that fails some conditions, the first of which it is some way from meeting."""
+
+    failing: int
+    named: Sequence[tuple[Node, Trial]]
+    distance: Distance
+
+
+class _Misses:
+    """Remembers the devices that it has seen, and the nearest miss so far."""
+
+    def __init__(self, expressions: Iterable[str], until: float) -> None:
+        prepared = [prepare(expression) for expression in expressions]
+        self._parts = [Parts(each, each.program) for each in prepared if each.program is not None]
+        self._terms = [(term, parts) for parts in self._parts for term in parts.terms]
+        self._until = until
+        self._seen: set[tuple[Key, ...]] = set()
+        self._nearest: _Miss | None = None
+
+    def add(self, driver: str, device: Device) -> bool:
+        """Judge a device; true where it is no miss but a match."""
+        if rows.problem(driver, device):
+            return False
+        keys = tuple(rows.key(parts.whole.reads, driver, device) for parts in self._parts)
+        if not keys or keys in self._seen:
+            return False
+        self._seen.add(keys)
+        outcomes = [
+            judge(parts.whole, rows.row(parts.whole.reads, key))
+            for parts, key in zip(self._parts, keys, strict=True)
+        ]
+        if any(outcome.kind in (Kind.NO_MATCH, Kind.WOULD_ABORT) for outcome in outcomes):
+            with suppress(Exception):
+                self._note(keys, driver, device)
+        return all(outcome.matches for outcome in outcomes)
+
+    def _note(self, keys: tuple[Key, ...], driver: str, device: Device) -> None:
+        """Keep a miss where it is nearer than all before."""
+        trials = {
+            parts: Trial(parts, key, driver, device, self._until)
+            for parts, key in zip(self._parts, keys, strict=True)
+        }
+        conditions = [(term, trials[parts]) for term, parts in self._terms[:_MOST_TERMS]]
+        kinds = [trial.outcome(term).kind for term, trial in conditions]
+        judged = list(zip(conditions, kinds, strict=True))
+        failing = [condition for condition, kind in judged if kind is not Kind.MATCH]
+        named = [each for each, kind in judged if kind in (Kind.NO_MATCH, Kind.WOULD_ABORT)]
+        if not named:
+            return
+        best = self._nearest
+        if best is not None:
+            is_same = named[0][0] is best.named[0][0]
+            if len(failing) > best.failing or (len(failing) == best.failing and not is_same):
+                return
+        apart = distance(*named[0])
+        if best is None or (len(failing), apart) < (best.failing, best.distance):
+            self._nearest = _Miss(len(failing), named, apart)
+
+    def words(self) -> str:
+        """What the nearest miss lacks; "" where there is none."""
+        if self._nearest is None:
+            return ""
+        until = time.process_time() + _LONGEST_S
+        return shortfall(
+            [(term, trial._replace(until=until)) for term, trial in self._nearest.named]
+        )

@@ -1,0 +1,47 @@
+"""What a selector says about one device, as values.
+
+Stands before the rest of `fettle/cel/` and imports nothing of Fettle.
+"""
+
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class Kind(StrEnum):
+    """The four outcomes; only the first lets the allocator take the device."""
+
+    MATCH = "match"
+    NO_MATCH = "no match"
+    WOULD_ABORT = "would abort"  # an error, which ends the scheduler's whole attempt for the pod
+    UNDECIDED = "undecided"  # not surely any of the others
+
+
+class Outcome(NamedTuple):
+    """One of the four kinds; `reason` is one phrase for people, empty where there is a decision."""
+
+    kind: Kind
+    reason: str = ""
+
+    @property
+    def matches(self) -> bool:
+        return self.kind is Kind.MATCH
+
+    @property
+    def undecided(self) -> bool:
+        return self.kind is Kind.UNDECIDED
+
+
+MATCH = Outcome(Kind.MATCH)
+NO_MATCH = Outcome(Kind.NO_MATCH)
+
+
+def would_abort(reason: str) -> Outcome:
+    return Outcome(Kind.WOULD_ABORT, reason)
+
+
+def undecided(reason: str) -> Outcome:
+    return Outcome(Kind.UNDECIDED, reason)
+
+
+TOO_SLOW = undecided("it takes too long")
+"""Its evaluation on one device, or on all of them, took more time than it gets."""

@@ -1,0 +1,181 @@
+"""One worker process as seen from the loop: started, asked, killed, started again.
+
+Knows nothing of expressions. A worker that does not answer, answers nonsense or ends is killed;
+the next question starts another, after a pause that grows while none gives an answer. Who asks may
+stop waiting: the question is answered all the same, since to kill the worker for it would cost all
+others theirs.
+"""
+
+import asyncio
+import contextlib
+import signal
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Coroutine, Sequence
+from typing import Any, TypeVar
+
+import structlog
+
+from fettle.cel.runtime import protocol
+from fettle.cel.runtime.protocol import Ready, Reply, Request
+from fettle.model.errors import WorkerError
+
+_LOG = structlog.get_logger(__name__)
+T = TypeVar("T")
+
+COMMAND = (sys.executable, "-m", "fettle.cel.runtime.worker")
+_PAUSE_S = 0.1
+_LONGEST_PAUSE_S = 5.0
+_GOODBYE_S = 1.0
+_HELLO_S = 30.0
+
+
+class WorkerDied(WorkerError):
+    """The worker ended over a question; `slow` where it was for taking too long."""
+
+    def __init__(self, message: str, *, slow: bool) -> None:
+        super().__init__(message)
+        self.slow = slow
+
+
+class WorkerUnready(WorkerError):
+    """The worker ended before it could be asked anything: no question has to do with it."""
+
+
+class Worker:
+    """At most one process at a time; one question at a time, in the order they come."""
+
+    def __init__(self, command: Sequence[str] = COMMAND, *, wait_s: float = 5.0) -> None:
+        self._command = tuple(command)
+        self._wait_s = wait_s
+        self._process: Process | None = None
+        self._lock = asyncio.Lock()
+        self._under_way: set[asyncio.Task[Any]] = set()
+        self._closed = False
+        self.failures = 0
+        """How many workers in a row ended, by other than their deadline, without any answer."""
+        self.starts = 0
+        """How many processes were started so far."""
+
+    @property
+    def pid(self) -> int | None:
+        return None if self._process is None else self._process.pid
+
+    async def start(self) -> None:
+        """Start a process unless one runs; raises WorkerError."""
+        await self._whole(self._start())
+
+    async def ask(self, question: Request) -> Reply:
+        """The worker's reply; raises WorkerDied, WorkerUnready, or another WorkerError where none
+        can be started."""
+        return await self._whole(self._ask(question))
+
+    async def _whole(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do it to its end, even if nobody waits for that any more."""
+        task = asyncio.ensure_future(work)
+        self._under_way.add(task)
+        task.add_done_callback(self._over)
+        return await asyncio.shield(task)
+
+    def _over(self, task: "asyncio.Task[Any]") -> None:
+        self._under_way.discard(task)
+        if not task.cancelled():
+            task.exception()  # whoever still waits has it too
+
+    async def _start(self) -> None:
+        async with self._lock:
+            await self._running()
+
+    async def _ask(self, question: Request) -> Reply:
+        async with self._lock:
+            process = await self._running()
+            reply = await self._exchange(process, question, self._wait_s)
+            self.failures = 0
+            return reply
+
+    async def close(self) -> None:
+        """End the process, kindly first; what nobody has been answered yet is not, nor what is
+        asked from now on."""
+        self._closed = True
+        for task in list(self._under_way):
+            task.cancel()
+        async with self._lock:
+            process = self._process
+            if process is not None and process.stdin is not None:
+                process.stdin.close()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_GOODBYE_S):
+                        await process.wait()
+            await self._kill()
+
+    async def _running(self) -> Process:
+        if self._closed:
+            raise WorkerError("the selectors' worker is closed")
+        if self._process is not None and self._process.returncode is None:
+            return self._process
+        if self.failures > 1:
+            await asyncio.sleep(min(_PAUSE_S * 2 ** (self.failures - 2), _LONGEST_PAUSE_S))
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                *self._command, stdin=PIPE, stdout=PIPE, start_new_session=True
+            )
+        except OSError as error:
+            self.failures += 1
+            raise WorkerError(
+                f"the selectors' worker cannot be started: {error}; check that "
+                f"{self._command[0]} can be run and that processes are allowed"
+            ) from error
+        self.starts += 1
+        await self._hear_ready(self._process)
+        return self._process
+
+    async def _hear_ready(self, process: Process) -> None:
+        try:
+            if not isinstance(await self._exchange(process, None, _HELLO_S), Ready):
+                raise await self._buried()
+        except WorkerDied as death:
+            raise WorkerUnready(f"{death}, before it was ready") from death
+
+    async def _exchange(self, process: Process, question: Request | None, wait_s: float) -> Reply:
+        """Say something, or nothing, and hear one reply; over any trouble the process is killed."""
+        try:
+            async with asyncio.timeout(wait_s):
+                return await _exchange(process, question)
+        except (OSError, EOFError, ValueError) as error:  # a TimeoutError is an OSError
+            raise await self._buried() from error
+        except BaseException:
+            await self._kill()  # a reply may still come: nothing could be told apart after it
+            raise
+
+    async def _buried(self) -> WorkerDied:
+        """Kill what is left of the process, and say what it died of."""
+        status = await self._kill()
+        slow = status == -signal.SIGPROF
+        _LOG.warning("selectors' worker ended, the next question starts another", status=status)
+        if not slow:
+            self.failures += 1
+        return WorkerDied(f"the selectors' worker ended with status {status}", slow=slow)
+
+    async def _kill(self) -> int | None:
+        """Its status; where this is cancelled, it is still there for `close` to kill."""
+        if (process := self._process) is None:
+            return None
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_PAUSE_S):  # it may be ending by itself: its own status
+                await process.wait()
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+        self._process = None
+        return process.returncode
+
+
+async def _exchange(process: Process, question: Request | None) -> Reply:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    if question is not None:
+        process.stdin.write(protocol.frame(question))
+        await process.stdin.drain()
+    length = protocol.size(await process.stdout.readexactly(4))
+    return protocol.reply(await process.stdout.readexactly(length))

@@ -1,0 +1,162 @@
+"""What an expression can see of a device: the few values it refers to, as a key and as a row.
+
+Pure, and used on both sides of the worker's pipe. Devices that look alike to an expression share
+one key, so a fleet of one model costs one evaluation. Imports only `wire`.
+"""
+
+from collections.abc import Mapping
+from typing import Literal, NamedTuple, TypeVar
+
+from fettle.api.resource import Device, DeviceAttribute
+from fettle.cel.library import semver as versions
+
+Field = Literal["attributes", "capacity"]
+Amount = str | int | float
+Value = DeviceAttribute | Amount
+Key = tuple[object, ...]
+V = TypeVar("V")
+
+
+Variable = Literal["device", "node"]
+"""What an expression is about."""
+LABELS = "labels"
+"""A node's labels, as a domain."""
+
+
+class Read(NamedTuple):
+    """One place that an expression looks at; with `name` "" only whether the domain exists."""
+
+    field: Field
+    domain: str
+    name: str
+
+
+class Equation(NamedTuple):
+    """An attribute that is compared for equality with a value: of this type, as CEL calls it, "dyn"
+    where that is not known, and with this text where it is a literal, else ""."""
+
+    read: Read
+    type: str
+    value: str
+
+
+Reads = tuple[Read, ...] | None
+"""None: the whole device."""
+
+
+class Row(NamedTuple):
+    """A device as far as an expression can see it, ready for the wire.
+
+    `attributes` and `capacity` hold (domain, name, value), None where the device has no such
+    value; `domains` holds which domains exist. Where `whole`, what is not listed does not exist.
+    """
+
+    driver: str
+    multiple: bool
+    whole: bool
+    attributes: tuple[tuple[str, str, DeviceAttribute | None], ...] = ()
+    capacity: tuple[tuple[str, str, Amount | None], ...] = ()
+    domains: tuple[tuple[Field, str, bool], ...] = ()
+
+
+_EMPTY = DeviceAttribute()
+_INT64 = range(-(2**63), 2**63)
+
+
+def problem(driver: str, device: Device) -> str:
+    """Why no expression can be decided on this device ("" if nothing is in the way)."""
+    attributes = device.attributes or {}
+    for name, value in attributes.items():
+        if value.version is not None and not versions.is_version(value.version):
+            return f"attribute {name}: {value.version!r} is not a semantic version"
+        if value.int_ is not None and value.int_ not in _INT64:
+            return f"attribute {name}: {value.int_} does not fit 64 bits"
+        if "/" in name and _twice(name, driver, attributes):
+            return f"attribute {name} is given twice, with and without its domain"
+        if value == _EMPTY:
+            return f"attribute {name} has no value of a known type"
+        if value.ints is not None and any(item not in _INT64 for item in value.ints):
+            return f"attribute {name} holds a number that does not fit 64 bits"
+        if value.versions is not None and not all(map(versions.is_version, value.versions)):
+            return f"attribute {name} holds something that is not a semantic version"
+    for name in device.capacity or ():
+        if "/" in name and _twice(name, driver, device.capacity or {}):
+            return f"capacity {name} is given twice, with and without its domain"
+    return ""
+
+
+def key(reads: Reads, driver: str, device: Device) -> Key:
+    """A hashable key: devices with equal keys look alike to an expression with these reads."""
+    multiple = bool(device.allow_multiple_allocations)
+    if reads is None:
+        return (driver, multiple, _items(device, "attributes"), _items(device, "capacity"))
+    return (driver, multiple, *[look(read, driver, device) for read in reads])
+
+
+def row(reads: Reads, key: Key) -> Row:
+    """The row that a key stands for."""
+    driver, multiple, *values = key
+    assert isinstance(driver, str)
+    if reads is None:
+        attributes, capacity = (_qualified(items, driver) for items in values)
+        return Row(driver, bool(multiple), True, attributes, capacity)  # type: ignore[arg-type]
+    seen = list(zip(reads, values, strict=True))
+    return Row(
+        driver,
+        bool(multiple),
+        False,
+        tuple((r.domain, r.name, v) for r, v in seen if r.name and r.field == "attributes"),  # type: ignore[misc]
+        tuple((r.domain, r.name, v) for r, v in seen if r.name and r.field == "capacity"),  # type: ignore[misc]
+        tuple((r.field, r.domain, bool(v)) for r, v in seen if not r.name),
+    )
+
+
+def of_node(labels: Mapping[str, str]) -> Device:
+    """A node in the form that rows are made of: its labels are the attributes of one domain."""
+    attributes = {f"{LABELS}/{name}": DeviceAttribute(string=labels[name]) for name in labels}
+    return Device(name="", attributes=attributes)
+
+
+def split(name: str, driver: str) -> tuple[str, str]:
+    """(domain, name) of an attribute or capacity; the driver's name is the domain by default."""
+    domain, slash, rest = name.partition("/")
+    return (domain, rest) if slash else (driver, name)
+
+
+def _twice(name: str, driver: str, values: Mapping[str, object]) -> bool:
+    domain, rest = split(name, driver)
+    return domain == driver and rest in values
+
+
+def look(read: Read, driver: str, device: Device) -> Value | bool | None:
+    """What a device has at a place; None where it has nothing there."""
+    if not read.name:
+        names = (device.attributes if read.field == "attributes" else device.capacity) or ()
+        return any(split(name, driver)[0] == read.domain for name in names)
+    if read.field == "attributes":
+        return _found(read, driver, device.attributes or {})
+    amount = _found(read, driver, device.capacity or {})
+    return None if amount is None else amount.value
+
+
+def _found(read: Read, driver: str, values: Mapping[str, V]) -> V | None:
+    """What stands at a place, with or without its domain; a domain ends at the first slash."""
+    found = values.get(f"{read.domain}/{read.name}") if "/" not in read.domain else None
+    if found is None and read.domain == driver and "/" not in read.name:
+        found = values.get(read.name)
+    return found
+
+
+def _items(device: Device, field: Field) -> tuple[tuple[str, Value], ...]:
+    if field == "attributes":
+        return tuple(sorted((device.attributes or {}).items(), key=_first))
+    return tuple(sorted(((n, c.value) for n, c in (device.capacity or {}).items()), key=_first))
+
+
+def _first(item: tuple[str, Value]) -> str:
+    return item[0]
+
+
+def _qualified(items: object, driver: str) -> tuple[tuple[str, str, object], ...]:
+    assert isinstance(items, tuple)
+    return tuple((*split(name, driver), value) for name, value in items)

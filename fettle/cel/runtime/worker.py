@@ -1,0 +1,129 @@
+"""The worker process: `python -m fettle.cel.runtime.worker`, requests on stdin, replies on stdout.
+
+An expression that takes more processor time on a row than it may is interrupted. Where that is of
+no avail, since Python is busy in a library, and over parsing, the kernel ends the process by
+SIGPROF, whatever it is doing then; and it may be killed at any time. It ends by itself when its
+stdin does, that is when its parent is gone.
+"""
+
+import gc
+import os
+import resource
+import signal
+import sys
+import time
+from functools import lru_cache
+from types import FrameType
+
+from fettle.cel.language.environments import NODE, STORED
+from fettle.cel.language.evaluating import Prepared, judge, prepare
+from fettle.cel.misses.inspecting import nearest
+from fettle.cel.runtime.outcomes import TOO_SLOW, Outcome
+from fettle.cel.runtime.protocol import (
+    Inspect,
+    Inspected,
+    Judge,
+    Judged,
+    Parse,
+    Parsed,
+    Ready,
+    Reply,
+    Request,
+    frame,
+    read_request,
+)
+from fettle.cel.runtime.rows import Row, Variable
+
+PARSE_DEADLINE_S = 1.0
+ROW_DEADLINE_S = 0.05
+ROW_END_S = 0.1  # where it cannot be interrupted
+INSPECT_DEADLINE_S = 1.5
+_TURN_S = 0.01  # after this, the rest of a batch waits for its next turn: others want theirs
+_MEMORY_BYTES = 512 * 1024 * 1024
+RECURSION_LIMIT = 6000
+
+
+class _Interrupted(BaseException):
+    """Raised in whatever Python does when a row's time is over; no `except Exception` stops it."""
+
+
+def limit() -> None:
+    """Bounds on this process: memory, no core files, what interrupts it, and what ends it."""
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    most = _MEMORY_BYTES if hard == resource.RLIM_INFINITY else min(hard, _MEMORY_BYTES)
+    resource.setrlimit(resource.RLIMIT_AS, (most, hard))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)
+    signal.signal(signal.SIGVTALRM, _interrupt)
+    sys.setrecursionlimit(RECURSION_LIMIT)
+
+
+def answer(request: Request) -> Reply:
+    """The reply to one request."""
+    match request:
+        case Parse(expression, variable):
+            prepared = _prepared(expression, variable)
+            return Parsed(prepared.reads, prepared.outcome, prepared.driver, prepared.equations)
+        case Judge(expression, rows, variable):
+            prepared = _prepared(expression, variable)
+            started = time.process_time()
+            outcomes: list[Outcome] = []
+            for row in rows:
+                _deadline(ROW_END_S)
+                outcomes.append(_judged(prepared, row))
+                if time.process_time() - started > _TURN_S:
+                    break
+            _deadline(0)
+            return Judged(tuple(outcomes), time.process_time() - started)
+        case Inspect(expressions, devices):
+            _deadline(INSPECT_DEADLINE_S)
+            words = nearest(expressions, devices)
+            _deadline(0)
+            return Inspected(words)
+
+
+def _judged(prepared: Prepared, row: Row) -> Outcome:
+    try:
+        signal.setitimer(signal.ITIMER_VIRTUAL, ROW_DEADLINE_S)
+        try:
+            return judge(prepared, row)
+        finally:
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+    except _Interrupted:  # even on the way out: the signal may have come just then
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        return TOO_SLOW
+
+
+def _interrupt(_signal: int, _frame: FrameType | None) -> None:
+    raise _Interrupted
+
+
+@lru_cache(maxsize=256)
+def _prepared(expression: str, variable: Variable) -> Prepared:
+    _deadline(PARSE_DEADLINE_S)
+    prepared = prepare(expression, NODE if variable == "node" else STORED)
+    _deadline(0)
+    return prepared
+
+
+def _deadline(seconds: float) -> None:
+    """Be ended by the kernel after this much more processor time; 0: never."""
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+
+
+def main() -> None:
+    limit()
+    out = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # whatever a library prints cannot get among the replies
+    prepare("true")
+    gc.collect()
+    gc.freeze()
+    out.write(frame(Ready()))
+    out.flush()
+    while (request := read_request(sys.stdin.buffer)) is not None:
+        out.write(frame(answer(request)))
+        out.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,221 @@
+"""Tells people in the cluster what happened: Events of `events.k8s.io/v1`.
+
+Telling never waits: one task writes what was told. Events alike become one, whose series counts;
+and each namespace has a budget, refilled slowly, so that the cluster cannot be flooded with them.
+Events only help readers: one that cannot be written is counted and forgotten.
+"""
+
+import asyncio
+import time
+import uuid
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, Literal, NamedTuple
+
+import structlog
+
+from fettle.api.meta import micro_time
+from fettle.client.session import Session
+from fettle.model.errors import ClusterError, NotFound, Unreachable
+
+BURST = 25
+REFILL_S = 300.0
+"""New Events of a namespace, and how long until it may have one more: as client-go's filter."""
+MOST_SERIES = 1000
+"""Kept in memory, of all namespaces together; more are held back."""
+WRITE_EVERY_S = 1.0
+COUNT_EVERY_S = 60.0
+"""How often the count of an Event is written while the like of it goes on happening."""
+FORGET_S = 360.0
+"""Without the like of it for so long, an Event is over: what follows is a new one."""
+_LONGEST_NOTE = 1024
+_LONGEST_NAME = 253
+
+_LOG = structlog.get_logger(__name__)
+
+
+class Regarding(NamedTuple):
+    """The object that an Event is about; one without a namespace has its Events in `default`.
+
+    Of a Namespace, `namespace` is its own name: its Events are then found in it.
+    """
+
+    api_version: str
+    kind: str
+    name: str
+    namespace: str = ""
+    uid: str = ""
+
+
+class Event(NamedTuple):
+    """`reason` and `action` in CamelCase, `note` for people. Those that regard the same object
+    for the same reason and agree in `alike` are counted as one, with the note of the first."""
+
+    regarding: Regarding
+    reason: str
+    action: str
+    note: str
+    alike: str = ""
+    type: Literal["Normal", "Warning"] = "Normal"
+
+
+class _Series:
+    """An Event, how often the like of it happened, and how many of these are written."""
+
+    def __init__(self, event: Event) -> None:
+        self.event = event
+        self.began = self.last = datetime.now(UTC)
+        self.count = 1
+        self.written = 0
+        self.written_at = float("-inf")
+        self.last_at = 0.0
+        self.name = ""
+
+
+class _Budget:
+    """New Events that a namespace may still have."""
+
+    def __init__(self) -> None:
+        self._left = float(BURST)
+        self._at = 0.0
+
+    def take(self, now: float) -> bool:
+        self._left = self.left(now)
+        self._at = now
+        if self._left < 1:
+            return False
+        self._left -= 1
+        return True
+
+    def left(self, now: float) -> float:
+        return min(float(BURST), self._left + (now - self._at) / REFILL_S)
+
+
+class Recorder:
+    """`controller` and `instance` say who tells. `counted` is told of each Event whether it was
+    written, counted (as the like of one before), held_back, or failed."""
+
+    def __init__(
+        self,
+        session: Session,
+        controller: str,
+        instance: str,
+        counted: Callable[[str], None] = lambda _: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._session = session
+        self._controller = controller
+        self._instance = instance[:128]
+        self._counted = counted
+        self._clock = clock
+        self._series: dict[tuple[Regarding, str, str], _Series] = {}
+        self._budgets: dict[str, _Budget] = {}
+        self._said = ""
+
+    def tell(self, event: Event) -> None:
+        """Have it written soon, or counted; returns at once."""
+        now = self._clock()
+        event = event._replace(note=_cut(event.note), alike=event.alike[:_LONGEST_NOTE])
+        key = (event.regarding, event.reason, event.alike)
+        series = self._series.get(key)
+        if series is not None:
+            series.count += 1
+            series.last = datetime.now(UTC)
+            self._counted("counted")
+        elif max(map(len, event.regarding)) > _LONGEST_NAME:
+            self._counted("failed")  # no such object can exist, and it would be kept in memory
+            return
+        elif len(self._series) < MOST_SERIES and self._may(event.regarding.namespace, now):
+            series = self._series[key] = _Series(event)
+        else:
+            self._counted("held_back")
+            return
+        series.last_at = now
+
+    async def run(self) -> None:
+        """Write what was told, until cancelled."""
+        while True:
+            await self.write()
+            await asyncio.sleep(WRITE_EVERY_S)
+
+    async def write(self) -> None:
+        """One round, one Event after the other; ends early where the API server is away."""
+        now = self._clock()
+        for key, series in [*self._series.items()]:
+            if series.count > series.written:
+                if now - series.written_at >= COUNT_EVERY_S and not await self._written(series):
+                    return
+            elif now - series.last_at >= FORGET_S:
+                del self._series[key]
+        full = [name for name, budget in self._budgets.items() if budget.left(now) >= BURST]
+        for name in full:
+            del self._budgets[name]
+
+    def _may(self, namespace: str, now: float) -> bool:
+        return self._budgets.setdefault(namespace, _Budget()).take(now)
+
+    async def _written(self, series: _Series) -> bool:
+        """False where the API server did not answer, so that the others can wait too."""
+        count = series.count
+        try:
+            await self._put(series, count)
+        except ClusterError as error:
+            if str(error) != self._said:
+                self._said = str(error)
+                _LOG.warning("cannot write event", reason=self._said)
+            if isinstance(error, Unreachable):
+                return False
+            self._counted("failed")
+        else:
+            self._said = ""
+            self._counted("written")
+        series.written, series.written_at = count, self._clock()
+        return True
+
+    async def _put(self, series: _Series, count: int) -> None:
+        """A new Event, or a new count of one, which may have expired."""
+        namespace = series.event.regarding.namespace or "default"
+        path = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
+        if series.name:
+            try:
+                await self._session.patch(f"{path}/{series.name}", _counting(series, count))
+            except NotFound:
+                series.name = ""
+            else:
+                return
+        name = f"fettle-{uuid.uuid4().hex}"
+        await self._session.create(path, self._body(series, count, name, namespace))
+        series.name = name
+
+    def _body(self, series: _Series, count: int, name: str, namespace: str) -> dict[str, Any]:
+        event = series.event
+        regarding = {
+            "apiVersion": event.regarding.api_version,
+            "kind": event.regarding.kind,
+            "name": event.regarding.name,
+            "namespace": event.regarding.namespace,
+            "uid": event.regarding.uid,
+        }
+        return {
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {"name": name, "namespace": namespace},
+            "eventTime": micro_time(series.began),
+            "reportingController": self._controller,
+            "reportingInstance": self._instance,
+            "regarding": {key: value for key, value in regarding.items() if value},
+            "type": event.type,
+            "reason": event.reason,
+            "action": event.action,
+            "note": event.note,
+            **(_counting(series, count) if count > 1 else {}),
+        }
+
+
+def _counting(series: _Series, count: int) -> dict[str, Any]:
+    return {"series": {"count": count, "lastObservedTime": micro_time(series.last)}}
+
+
+def _cut(note: str) -> str:
+    """As many bytes as the API takes."""
+    return note.encode(errors="replace")[:_LONGEST_NOTE].decode(errors="ignore")

@@ -1,0 +1,262 @@
+"""YAML or JSON text becomes the objects in it, each with its line. YAML is built from the parser's
+events: the parser's own builder recurses, so that deep nesting ends the process, and it holds the
+interpreter for as long as a document takes. Bounded in depth and in what aliases add; timestamps
+stay text, as the wire structs expect them. Pure; knows nothing of kinds.
+"""
+
+import json
+import re
+from functools import lru_cache
+from math import isfinite
+from typing import Any, NamedTuple, NoReturn
+
+import msgspec
+import yaml
+from yaml.constructor import SafeConstructor
+from yaml.resolver import Resolver
+
+from fettle.api import lenient
+from fettle.model.errors import SnapshotError
+
+try:
+    from yaml import CSafeLoader as _Parser
+except ImportError:  # PyYAML built without libyaml: the same, ten times slower
+    from yaml import SafeLoader as _Parser  # type: ignore[assignment]
+
+DEEPEST = 100
+"""Levels of nesting; Kubernetes' own objects have about twenty."""
+ALIASED_BYTES = 4 * 1024 * 1024
+"""How much text aliases may add: more than any object that is stored can hold."""
+
+_TAG = "tag:yaml.org,2002:"
+_MERGE = "<<"
+_ANY: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
+_LONGEST_PLAIN = 64  # longer is no number; also keeps the cache small
+_BYTE = re.compile(r"\(byte (\d+)\)")
+_RESOLVER = Resolver()
+_MAKE: dict[str, Any] = {
+    f"{_TAG}{name}": getattr(SafeConstructor(), f"construct_yaml_{name}")
+    for name in ("null", "bool", "int", "float")
+}
+
+
+class Found(NamedTuple):
+    """A value that claims to be an object, and where it stands ("line 12", "item 3")."""
+
+    where: str
+    value: Any
+
+
+def objects_of_json(text: bytes) -> list[Found]:
+    """The objects of a JSON file; raises SnapshotError with line and reason."""
+    try:
+        value = lenient.decode(_ANY, text)
+    except msgspec.ValidationError:
+        value = _with_any_numbers(text)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise SnapshotError(f"{_line_of(text, str(error))}invalid JSON: {error}") from error
+    return _flattened(value, "line 1", [])
+
+
+def _with_any_numbers(text: bytes) -> Any:
+    """What is in JSON with numbers that are too large: those are text, for one object alone has
+    them, which cannot be read where they matter."""
+
+    def number(digits: str) -> float | str:
+        return value if isfinite(value := float(digits)) else digits
+
+    def whole(digits: str) -> int | str:
+        return int(digits) if len(digits) <= _LONGEST_PLAIN else digits
+
+    return json.loads(lenient.mended(text), parse_float=number, parse_int=whole)
+
+
+def objects_of_yaml(text: bytes) -> list[Found]:
+    """The objects of all documents of a YAML file; raises SnapshotError with line and reason."""
+    builder = _Builder()
+    try:
+        for event in yaml.parse(text, Loader=_Parser):
+            builder.take(event)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f"line {mark.line + 1}: " if mark else ""
+        said = " ".join(filter(None, (error.context, error.problem)))
+        raise SnapshotError(f"{where}invalid YAML: {' '.join(said.split())}") from error
+    except yaml.YAMLError as error:
+        raise SnapshotError(f"invalid YAML: {' '.join(str(error).split())}") from error
+    if not builder.documents:
+        raise SnapshotError("it contains no object")
+    return builder.found
+
+
+def _flattened(value: Any, where: str, lines: list[int]) -> list[Found]:
+    """The object itself, or the items of a list, which may be lists again."""
+    kind = value.get("kind") if isinstance(value, dict) else None
+    items = value.get("items") if isinstance(value, dict) else None
+    if not isinstance(kind, str) or not kind.endswith("List") or not isinstance(items, list):
+        return [Found(where, value)]
+    found: list[Found] = []
+    for i, item in enumerate(items):
+        place = f"line {lines[i]}" if i < len(lines) else f"{where}, item {i + 1}"
+        if isinstance(item, dict) and kind != "List":
+            # A typed list, as the API itself answers: its items do not repeat their kind.
+            item = {"kind": kind.removesuffix("List"), "apiVersion": value.get("apiVersion")} | item
+        found += _flattened(item, place, [])
+    return found
+
+
+def _line_of(text: bytes, message: str) -> str:
+    """Where the problem was noticed; truncation is noticed at the end."""
+    at = _BYTE.search(message)
+    line = text.count(b"\n", 0, int(at[1]) if at else len(text.rstrip())) + 1
+    return f"line {line}: "
+
+
+class _Open:
+    """A sequence or mapping under construction. `size` counts text, aliased text included."""
+
+    __slots__ = ("anchor", "has_key", "key", "line", "merged", "merges", "size", "value")
+
+    def __init__(self, value: list[Any] | dict[Any, Any], event: Any) -> None:
+        self.value = value
+        self.anchor: str | None = event.anchor
+        self.line: int = _line(event)
+        self.size = 1
+        self.key: Any = None
+        self.has_key = False
+        self.merges = False
+        self.merged: list[Any] = []
+
+
+class _Builder:
+    """Takes events one by one; `found` are the objects of the documents that ended."""
+
+    def __init__(self) -> None:
+        self.found: list[Found] = []
+        self.documents = 0
+        self._open: list[_Open] = []
+        self._anchors: dict[str, tuple[Any, int]] = {}
+        self._aliased = 0
+        self._item_lines: list[int] = []
+
+    def take(self, event: Any) -> None:
+        if isinstance(event, yaml.ScalarEvent):
+            size, line = len(event.value) + 1, _line(event)
+            self._add(_scalar(event), size, event, line, event.anchor)
+        elif isinstance(event, yaml.MappingStartEvent):
+            self._start({}, "map", event)
+        elif isinstance(event, yaml.SequenceStartEvent):
+            self._start([], "seq", event)
+        elif isinstance(event, yaml.CollectionEndEvent):
+            self._end(event)
+        elif isinstance(event, yaml.AliasEvent):
+            self._alias(event)
+        elif isinstance(event, yaml.DocumentStartEvent):
+            self._anchors, self._item_lines = {}, []
+
+    def _start(self, value: list[Any] | dict[Any, Any], name: str, event: Any) -> None:
+        if event.tag not in (None, "!", f"{_TAG}{name}"):
+            _refuse(event, f"the tag {event.tag} is not allowed in a manifest")
+        self._open.append(_Open(value, event))
+        if event.anchor:
+            self._anchors.pop(event.anchor, None)  # it is not known within itself
+        if len(self._open) > DEEPEST:
+            _refuse(event, f"it is nested more than {DEEPEST} levels deep")
+
+    def _end(self, event: Any) -> None:
+        done = self._open.pop()
+        value = done.value
+        if isinstance(value, dict):
+            for more in done.merged:  # what is there wins
+                value = more | value
+        self._add(value, done.size, event, done.line, done.anchor)
+
+    def _alias(self, event: Any) -> None:
+        if event.anchor not in self._anchors:
+            _refuse(event, f"the alias *{event.anchor} refers to nothing, or to what contains it")
+        value, size = self._anchors[event.anchor]
+        self._aliased += size
+        if self._aliased > ALIASED_BYTES:
+            _refuse(event, f"its aliases expand to more than {ALIASED_BYTES} bytes")
+        self._add(value, size, event, _line(event), None)
+
+    def _add(self, value: Any, size: int, event: Any, line: int, anchor: str | None) -> None:
+        """Put a finished value where it belongs."""
+        if anchor:
+            self._anchors[anchor] = (value, size)
+        if not self._open:
+            self._document(value, line)
+            return
+        into = self._open[-1]
+        into.size += size
+        if isinstance(into.value, list):
+            into.value.append(value)
+            if len(self._open) == 2 and self._open[0].key == "items":
+                self._item_lines.append(line)
+        else:
+            _put(into, into.value, value, event)
+
+    def _document(self, value: Any, line: int) -> None:
+        if value is not None:  # else an empty document, as a trailing `---` makes
+            self.documents += 1
+            self.found += _flattened(value, f"line {line}", self._item_lines)
+
+
+def _put(into: _Open, mapping: dict[Any, Any], value: Any, event: Any) -> None:
+    """The next key of a mapping, or the value of the key before."""
+    if not into.has_key:
+        if isinstance(value, list | dict):
+            _refuse(event, "a key must be a scalar")
+        into.key, into.has_key, into.merges = value, True, _is_merge(event)
+        return
+    into.has_key = False
+    if not into.merges:
+        mapping[into.key] = value
+        return
+    merged = value if isinstance(value, list) else [value]
+    if not all(isinstance(more, dict) for more in merged):
+        _refuse(event, "only mappings can be merged with <<")
+    into.merged += merged
+
+
+def _is_merge(event: Any) -> bool:
+    """Whether a key is `<<` without quotes; in quotes it is a key like others."""
+    plain = isinstance(event, yaml.ScalarEvent) and event.implicit[0]
+    return bool(plain and event.value == _MERGE)
+
+
+def _scalar(event: Any) -> Any:
+    if event.tag in (None, "!"):
+        return _plain(event.value) if event.implicit[0] else event.value
+    if event.tag in (f"{_TAG}str", f"{_TAG}timestamp"):
+        return event.value
+    make = _MAKE.get(event.tag)
+    if make is None:
+        _refuse(event, f"the tag {event.tag} is not allowed in a manifest")
+    try:
+        return make(yaml.ScalarNode(event.tag, event.value))
+    except (ValueError, KeyError, IndexError):
+        _refuse(event, f"{event.value[:40]!r} does not match its tag")
+
+
+def _plain(text: str) -> Any:
+    return text if len(text) > _LONGEST_PLAIN else _resolved(text)
+
+
+@lru_cache(maxsize=16384)
+def _resolved(text: str) -> Any:
+    """What text without quotes means: null, a bool, a number, else itself."""
+    tag = _RESOLVER.resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]
+    make = _MAKE.get(str(tag))
+    try:
+        return make(yaml.ScalarNode(tag, text)) if make else text
+    except ValueError:  # `0b_` looks like a number
+        return text
+
+
+def _line(event: Any) -> int:
+    return int(event.start_mark.line) + 1
+
+
+def _refuse(event: Any, reason: str) -> NoReturn:
+    raise SnapshotError(f"line {_line(event)}: {reason}")

@@ -1,0 +1,333 @@
+"""The cluster's devices as they stand: objects are put and removed, views of them are made.
+
+Here a change is folded in, kind by kind, and it is told which nodes it concerns; the objects are
+kept in `stores.py`, the nodes' records in `nodes.py`. Only the writer task touches it. Stands
+between feeds and view; does no I/O, the clock is an argument.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from fettle.api import core, kinds, resource
+from fettle.api.changes import Bad, Pools
+from fettle.api.kinds import Kind, WireObject
+from fettle.api.meta import ObjectMeta
+from fettle.api.salvaging import completed
+from fettle.cluster.inventory import units
+from fettle.cluster.inventory.devices import Devices, Effect
+from fettle.cluster.inventory.nodes import Nodes
+from fettle.cluster.inventory.pools import pool_of
+from fettle.cluster.inventory.quarantine import Quarantine
+from fettle.cluster.inventory.reporting import Reports
+from fettle.cluster.inventory.stores import Stores, equal
+from fettle.cluster.view import View
+from fettle.dra import claims
+from fettle.dra.allocator.profiles import CURRENT, Features
+from fettle.health import HealthBook
+from fettle.health.signals.rules import Rules
+from fettle.pacing.pausing import pause
+from fettle.scheduling import demand as asks
+
+
+class Inventory:
+    """Put and remove objects in any order, `refresh`, then take a `view`."""
+
+    def __init__(
+        self, book: HealthBook, rules: Rules, features: Features = CURRENT.features
+    ) -> None:
+        """`features`: the gates of the scheduler, as far as they are set."""
+        self._book = book
+        self._stores = Stores()
+        self._devices = Devices(features)
+        self._quarantine = Quarantine()
+        self._nodes = Nodes(self._stores, self._devices, book, self._quarantine)
+        self._reports = Reports(book, rules, self._stores, self._devices, self._nodes)
+        self._restless_rules: set[str] = set()
+        self._seen: dict[str, set[str]] = {}
+        self._put: dict[str, Callable[[Any, Any, float], None]] = {
+            kinds.NODE.name: self._put_node,
+            kinds.SLICE.name: self._put_slice,
+            kinds.TAINT_RULE.name: self._put_taint_rule,
+            kinds.CLAIM.name: self._put_claim,
+            kinds.POD.name: self._put_pod,
+        }
+
+    # -- changes in
+
+    def put(self, kind: Kind, new: WireObject, now: float) -> None:
+        """An object as it is now; pods that use no devices are not kept."""
+        key = new.metadata.key
+        self._name(kind, key)
+        released = self._release(kind, key, now)
+        store = self._stores.of(kind)
+        old = store.get(key)
+        if old is not None and equal(old, new) and not released:
+            return
+        if isinstance(new, core.Pod) and not self._keeps(new, old, now):
+            if old is not None:
+                self._drop(kind, key, now, vanished=False)
+            return
+        store[key] = new
+        self._stores.touch(kind)
+        if (fold := self._put.get(kind.name)) is not None:
+            fold(old, new, now)
+
+    def remove(self, kind: Kind, key: str, now: float) -> None:
+        """An object was deleted."""
+        self._release(kind, key, now)
+        self._drop(kind, key, now, vanished=True)
+
+    def quarantine(self, bad: Bad, now: float) -> bool:
+        """An object cannot be read: its node becomes Unknown, and its pools unclear. The readable
+        parts of a Node count; of other objects nothing does, whatever they were before: what they
+        are by now is unknown, and would be after a restart.
+
+        Whether that is news: not for an object that changes and stays as unreadable as it was.
+        """
+        self._name(bad.kind, bad.key)
+        news = self._doubt(bad, now)
+        if bad.kind is not kinds.NODE:
+            self._drop(bad.kind, bad.key, now, vanished=True)
+        elif bad.key:
+            self._salvage(bad, now)
+        return news
+
+    def _doubt(self, bad: Bad, now: float) -> bool:
+        before = self._quarantine.release(bad.kind, bad.key)
+        added = self._quarantine.add(bad, now)
+        if before is not None or added.entry.node:
+            self._reports.tell(added.report, now)
+        if before is not None and before.entry == added.entry:
+            return False
+        self._stores.touch(bad.kind)
+        self._stores.touched.add(_QUARANTINED)
+        self._concern(added.entry.node, added.pools)
+        if before is not None:
+            self._concern(before.entry.node, before.pools)
+        return True
+
+    def begin_list(self, kind: Kind) -> None:
+        self._seen[kind.name] = set()
+
+    def end_list(self, kind: Kind, now: float) -> None:
+        """Whatever the list did not name is gone. That may be many objects: it goes in slices."""
+        seen = self._seen.pop(kind.name, None)
+        if seen is None:
+            return
+        store = self._stores.of(kind)
+        for key in (*store, *self._quarantine.keys(kind).difference(store)):
+            if key not in seen:
+                self.remove(kind, key, now)
+            pause()
+
+    def _name(self, kind: Kind, key: str) -> None:
+        """Where a list is under way, it names this object."""
+        if (seen := self._seen.get(kind.name)) is not None:
+            seen.add(key)
+
+    # -- views out
+
+    def age(self, now: float) -> None:
+        """Mark what would be judged differently by time alone."""
+        self._nodes.soil(self._book.moving(now))
+
+    def refresh(self, now: float) -> Iterator[None]:
+        """Bring the records of changed nodes up to date, one node a step."""
+        for name in sorted(self._restless_rules):
+            self._reports.of_rule(name, now)
+            yield
+        self._restless_rules.clear()
+        while self._nodes.dirty:
+            self._nodes.refresh_one(now)
+            yield
+
+    def view(self, previous: View, *, synced: bool, served: dict[str, bool]) -> View | None:
+        """The view after `previous`; None where nothing a reader could see has changed."""
+        stores, changed = self._stores, bool(self._nodes.changed)
+        based = changed or stores.moves_basis or synced != previous.synced
+        if not based and not stores.touched and served == previous.served:
+            return None
+        return View(
+            generation=previous.generation + 1,
+            basis=previous.basis + based,
+            synced=synced,
+            nodes=self._nodes.records.shown(),
+            classes=stores.classes.shown(),
+            claims=stores.claims.shown(),
+            extended_claims=stores.extended.shown(),
+            templates=stores.templates.shown(),
+            namespaces=stores.namespace_labels(previous),
+            policies=stores.policies(previous),
+            pods=stores.pods.shown(),
+            quarantined=self._quarantined(previous),
+            served=served,
+            quotas=stores.quotas(previous, served),
+            compute_domains=stores.compute_domains(previous, served),
+        )
+
+    def _quarantined(self, previous: View) -> Mapping[str, str]:
+        touched = _QUARANTINED in self._stores.touched
+        return self._quarantine.texts() if touched else previous.quarantined
+
+    def settle(self) -> frozenset[str]:
+        """The view was published: forget what changed, and return the nodes that did."""
+        changed = frozenset(self._nodes.changed)
+        self._nodes.changed.clear()
+        self._stores.touched.clear()
+        return changed
+
+    # -- folding, by kind
+
+    def _put_node(self, old: core.Node | None, new: core.Node, now: float) -> None:
+        name = new.metadata.name
+        self._nodes.dirty.add(name)
+        if old is None:
+            self._reports.node_came(name, now)
+        elif _replaced(old, new):
+            self._reports.node_left(name, now)
+        self._nodes.counted(name, new)
+        self._reports.of_node(new, now)
+
+    def _salvage(self, bad: Bad, now: float) -> None:
+        """What can be read of a Node, with the rest as it was where it was ever known."""
+        name, left = bad.key, bad.left
+        known = self._stores.nodes.get(name)
+        if left is None and known is not None:
+            return
+        node = left.node if left is not None else core.Node(metadata=ObjectMeta(name=name))
+        if left is None or known is None or name in self._nodes.partial or _replaced(known, node):
+            self._nodes.partial.add(name)
+        else:
+            node = completed(left, known)
+        self._stores.nodes[name] = node
+        self._put_node(known, node, now)
+
+    def _put_slice(
+        self, old: resource.ResourceSlice | None, new: resource.ResourceSlice, now: float
+    ) -> None:
+        for effect in self._devices.put_slice(old, new):
+            self._take(effect, now)
+        if old is not None and pool_of(old) != pool_of(new):
+            self._reports.of_slices(old, now)
+        self._reports.of_slices(new, now)
+
+    def _put_taint_rule(
+        self,
+        old: resource.DeviceTaintRule | None,
+        new: resource.DeviceTaintRule,
+        now: float,
+    ) -> None:
+        for rule in (old, new):
+            if rule is not None:
+                self._dirty_selected(rule)
+        if old is not None:
+            self._devices.taints.remove(old)
+        self._devices.taints.add(new)
+        self._restless_rules.add(new.metadata.name)
+
+    def _put_claim(
+        self, old: resource.ResourceClaim | None, new: resource.ResourceClaim, now: float
+    ) -> None:
+        self._stores.follow(old, new)
+        self._nodes.soil(self._devices.holdings.put(new.metadata.key, claims.holds(new) or ()))
+        if doubtful := claims.unread_shares(new):
+            pools = tuple({Pools(held.driver, held.pool): None for held, _ in doubtful})
+            self._doubt(Bad(kinds.CLAIM, new.metadata.key, doubtful[0][1], pools=pools), now)
+        self._reports.of_claim(old, new, now)
+
+    def _put_pod(self, old: core.Pod | None, new: core.Pod, now: float) -> None:
+        """A node's record says of its pods only which units they hold by name, and how they are."""
+        self._stores.follow_pod(old, new)
+        before, after = units.place(old), units.place(new)
+        if before == after:
+            return
+        for pod, (node, held), add in ((old, before, False), (new, after, True)):
+            if node and pod is not None:
+                (self._nodes.pod_came if add else self._nodes.pod_left)(node, new.metadata.key)
+                if held:
+                    self._nodes.dirty.add(node)
+
+    def _keeps(self, pod: core.Pod, before: core.Pod | None, now: float) -> bool:
+        """Whether a pod is kept; what it says about devices is noted either way.
+
+        A pod without devices says nothing, so whoever did under its name is gone.
+        """
+        if not asks.uses_devices(pod):
+            self._reports.vanish(kinds.POD, pod.metadata.key, now)
+            return False
+        self._reports.of_pod(pod, before, now)
+        return not pod.terminal
+
+    def _drop(self, kind: Kind, key: str, now: float, *, vanished: bool) -> None:
+        old = self._stores.of(kind).pop(key, None)
+        if vanished:
+            self._reports.vanish(kind, key, now)
+        if old is None:
+            return
+        self._stores.touch(kind)
+        if isinstance(old, core.Node):
+            self._nodes.dirty.add(key)
+            self._nodes.names(key, frozenset())
+            self._nodes.counted(key, None)
+            self._reports.node_left(key, now)
+        elif isinstance(old, resource.ResourceSlice):
+            self._take(self._devices.drop_slice(old), now)
+            self._reports.of_slices(old, now)
+        elif isinstance(old, resource.DeviceTaintRule):
+            self._dirty_selected(old)
+            self._devices.taints.remove(old)
+            self._restless_rules.discard(key)
+        elif isinstance(old, resource.ResourceClaim):
+            self._nodes.soil(self._devices.holdings.put(key, ()))
+            self._stores.follow(old, None)
+            self._reports.of_pods_with(key, now)
+        elif isinstance(old, core.Pod):
+            self._stores.follow_pod(old, None)
+            node, held = units.place(old)
+            if node:
+                self._nodes.pod_left(node, key)
+            if held:
+                self._nodes.dirty.add(node)
+
+    def _release(self, kind: Kind, key: str, now: float) -> bool:
+        """The object can be read again, or is gone: out of quarantine. Whether it was there."""
+        released = self._quarantine.release(kind, key)
+        if released is None:
+            return False
+        if kind is kinds.NODE:
+            self._nodes.partial.discard(key)
+        self._stores.touch(kind)
+        self._stores.touched.add(_QUARANTINED)
+        self._reports.tell(released.report, now)
+        self._concern(released.entry.node, released.pools)
+        return True
+
+    # -- what a change concerns
+
+    def _take(self, effect: Effect, now: float) -> None:
+        self._nodes.soil_pool(effect.pool, effect.nodes)
+        self._book.forget(effect.gone | effect.come, now)
+        self._restless_rules.update(effect.rules)
+
+    def _concern(self, node: str, doubted: Iterable[Pools]) -> None:
+        """An object that cannot be read, or can be again, is of this node ("" if of none), and is
+        what is told of these pools."""
+        if node:
+            self._nodes.dirty.add(node)
+        for pools in doubted:
+            if pools.anywhere:
+                self._nodes.soil_all()
+            for pool in self._devices.among(pools):
+                self._nodes.soil_seen(pool)
+
+    def _dirty_selected(self, rule: resource.DeviceTaintRule) -> None:
+        for pool in self._devices.selected_pools(rule):
+            self._nodes.soil_seen(pool)
+
+
+def _replaced(old: core.Node, new: core.Node) -> bool:
+    """Whether it is another Node of the same name."""
+    return bool(old.metadata.uid and new.metadata.uid and old.metadata.uid != new.metadata.uid)
+
+
+_QUARANTINED = "quarantined"

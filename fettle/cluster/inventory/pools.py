@@ -1,0 +1,237 @@
+"""The pools of one node, as the allocator gathers them: generations, completeness, validity, order.
+
+A port of `GatherPools` of k8s.io/dynamic-resource-allocation/structured (incubating), one pool at a
+time. Stands between published slices and views; pure.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+import msgspec
+
+from fettle.api import resource
+from fettle.cluster.inventory import generations
+from fettle.dra.allocator.profiles import Features
+from fettle.dra.node_selectors import Malformed, Place
+from fettle.dra.slices import CounterId, Published, Slice, Target
+from fettle.pacing.pausing import pause
+
+
+class PoolId(msgspec.Struct, frozen=True, order=True, gc=False):
+    driver: str
+    pool: str
+
+
+class Gathered(msgspec.Struct, frozen=True, gc=False):
+    """A pool as one node sees it.
+
+    `devices` are those of slices for this node, in the allocator's order, each with whether it is
+    for this node (False only where devices say so themselves) or why that cannot be told; `others`
+    are devices elsewhere that draw on the same counters. `counters` are the totals, in 1e-9.
+    `incomplete` and `invalid` pools have no devices; `slices` says how many of them are for
+    this node, and of an incomplete pool how many it has and should have; `invalid` says why.
+    `malformed` is why the allocator can gather no pool of the node at all ("" if it can).
+    `withheld` are the other devices that slices publish for this node, which cannot be taken now.
+    `binds` says whether a device has binding conditions: such pools come after all others.
+    `unclear` says what about the pool is not modelled or cannot be read ("" if nothing). `look` and
+    `columns` are digests of what slices say (`shapes.py`).
+    """
+
+    id: PoolId
+    devices: tuple[tuple[Published, bool, str], ...] = ()
+    others: tuple[Published, ...] = ()
+    counters: Mapping[CounterId, int] = {}
+    incomplete: bool = False
+    slices: tuple[int, int] = (0, 0)
+    invalid: str = ""
+    malformed: str = ""
+    withheld: tuple[Published, ...] = ()
+    binds: bool = False
+    unclear: str = ""
+    look: bytes = b""
+    columns: Mapping[tuple[str, str], bytes] = {}
+
+    @property
+    def rests_elsewhere(self) -> bool:
+        """Whether slices for other nodes decide what this one sees: the allocator looks for them
+        where those for this node alone do not make the pool whole."""
+        return bool(self.invalid) or self.slices[0] != self.slices[1]
+
+    @property
+    def order(self) -> tuple[bool, PoolId]:
+        """What the allocator sorts pools by."""
+        return (self.binds, self.id)
+
+
+def pool_of(slice_: resource.ResourceSlice) -> PoolId:
+    return PoolId(slice_.spec.driver, slice_.spec.pool.name)
+
+
+def gather(
+    pool: PoolId, published: Sequence[Slice], place: Place, features: Features
+) -> Gathered | None:
+    """The pool as `place` sees it, from all slices that carry its name; None: nothing for it."""
+    try:
+        found = _gathered(pool, published, place, features)
+    except Malformed as error:
+        found = Gathered(pool, malformed=str(error))
+    withheld = _withheld(published, place, found)
+    if found is None and not withheld:
+        return None
+    found = found or Gathered(pool)
+    binds = any(p.device.binding_conditions is not None for p, _, _ in found.devices)
+    return msgspec.structs.replace(found, withheld=withheld, binds=binds)
+
+
+def _withheld(
+    published: Sequence[Slice], place: Place, found: Gathered | None
+) -> tuple[Published, ...]:
+    """Nothing but in a pool that is not as it should be, so that all others cost nothing."""
+    is_odd = found is not None and (found.incomplete or found.invalid or found.malformed)
+    if not is_odd and len({s.generation for s in published}) < 2:
+        return ()
+    gathered = found.devices if found is not None else ()
+    return generations.left_out(published, place, {p.id for p, _, _ in gathered})
+
+
+def _gathered(
+    pool: PoolId, published: Sequence[Slice], place: Place, features: Features
+) -> Gathered | None:
+    """As the allocator gathers it; raises Malformed, which there fails the whole node."""
+    local = [s for s in published if s.node == place.name]
+    shared = [s for s in published if not s.node]
+    relevant = _newest(
+        s for s in (*local, *shared) if _visible(s, features) and _relevant(s, place)
+    )
+    if not relevant:
+        return None
+    if unclear := _contradiction(relevant) or _newer(relevant):
+        return Gathered(pool, _devices(relevant, place, features), unclear=unclear)
+    first = relevant[0].raw.spec.pool
+    whole: Sequence[Slice] = relevant
+    if len(relevant) != first.resource_slice_count:
+        if any(s.raw.spec.pool.generation > first.generation for s in published):
+            return None  # the driver is replacing this generation
+        whole = [s for s in published if s.raw.spec.pool.generation == first.generation]
+        if not features.compatibility_groups:
+            whole = [s for s in whole if not s.grouped]
+        if len(whole) != first.resource_slice_count:
+            return Gathered(pool, incomplete=True, slices=(len(whole), first.resource_slice_count))
+    return _build(pool, relevant, whole, place, features)
+
+
+def _visible(slice_: Slice, features: Features) -> bool:
+    spec = slice_.raw.spec
+    if not features.partitionable_devices and (
+        spec.per_device_node_selection is not None or spec.shared_counters
+    ):
+        return False
+    return features.compatibility_groups or not slice_.grouped
+
+
+def _relevant(slice_: Slice, place: Place) -> bool:
+    if slice_.target is not None:
+        return _includes(slice_.target, place)
+    if not slice_.per_device:
+        return False  # some extension of the future
+    return any(_includes(p.target, place) for p in slice_.devices if p.target is not None)
+
+
+def _includes(target: Target, place: Place) -> bool:
+    if target.problem:
+        raise Malformed(target.problem)
+    return target.includes(place)
+
+
+def _newest(slices: Iterable[Slice]) -> list[Slice]:
+    newest: list[Slice] = []
+    for slice_ in slices:
+        generation = slice_.raw.spec.pool.generation
+        kept = newest[0].raw.spec.pool.generation if newest else generation
+        if generation > kept:
+            newest = [slice_]
+        elif generation == kept:
+            newest.append(slice_)
+    return newest
+
+
+def _build(
+    pool: PoolId,
+    relevant: Sequence[Slice],
+    whole: Sequence[Slice],
+    place: Place,
+    features: Features,
+) -> Gathered:
+    devices = _devices(relevant, place, features)
+    if twice := _first_repeated(p.device.name for p, _, _ in devices):
+        return Gathered(pool, invalid=f"duplicate device name {twice}")
+    if not features.partitionable_devices:
+        return Gathered(pool, devices, slices=(len(relevant), len(whole)))
+    names = {s.name for s in relevant}
+    elsewhere = [s for s in whole if s.name not in names]
+    sets = [c for s in (*relevant, *elsewhere) for c in s.counters]
+    if twice := _first_repeated(name for name, _ in sets):
+        return Gathered(pool, invalid=f"duplicate counter set name {twice}")
+    if unclear := next((s.unclear for s in whole if s.unclear), "") or _newer(whole):
+        return Gathered(pool, devices, unclear=unclear)
+    counters = {(name, c): value for name, values in sets for c, value in values.items()}
+    others = tuple(p for s in elsewhere if not s.raw.spec.shared_counters for p in s.devices)
+    published = (*(p for p, _, _ in devices), *others)
+    if missing := _missing(published, {name for name, _ in sets}, counters):
+        return Gathered(pool, invalid=missing)
+    return Gathered(pool, devices, others, counters, slices=(len(relevant), len(whole)))
+
+
+def _devices(
+    relevant: Sequence[Slice], place: Place, features: Features
+) -> tuple[tuple[Published, bool, str], ...]:
+    """The devices that may be taken, in order; slices with counters have none."""
+    return tuple(
+        (published, *_here(published, place))
+        for slice_ in sorted(relevant, key=lambda s: s.name)
+        if not (features.partitionable_devices and slice_.raw.spec.shared_counters)
+        for published in slice_.devices
+    )
+
+
+def _newer(slices: Sequence[Slice]) -> str:
+    """A field that Fettle does not know, of a Kubernetes newer than it."""
+    return next((s.raw.spec.unknown for s in slices if s.raw.spec.unknown), "")
+
+
+def _here(published: Published, place: Place) -> tuple[bool, str]:
+    target = published.target
+    if target is None:
+        return True, ""
+    return (False, target.problem) if target.problem else (target.includes(place), "")
+
+
+def _first_repeated(names: Iterable[str]) -> str:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            return name
+        seen.add(name)
+    return ""
+
+
+def _missing(
+    devices: Iterable[Published], sets: Collection[str], counters: Mapping[CounterId, int]
+) -> str:
+    for published in devices:
+        pause()
+        for taken in published.device.consumes_counters or ():
+            if taken.counter_set not in sets:
+                return f"counter set {taken.counter_set} not found"
+            for counter in taken.counters or ():
+                if (taken.counter_set, counter) not in counters:
+                    return f"counter {counter} not found in counter set {taken.counter_set}"
+    return ""
+
+
+def _contradiction(slices: Sequence[Slice]) -> str:
+    """Slices of one generation should agree on how many there are; which one upstream believes
+    depends on the order in which it sees them."""
+    counts = {s.raw.spec.pool.resource_slice_count for s in slices}
+    if len(counts) < 2:
+        return ""
+    return f"its slices disagree on how many there are: {', '.join(map(str, sorted(counts)))}"

@@ -1,0 +1,178 @@
+"""Objects that cannot be read: what is wrong with each, the node that it speaks for, and the pools
+that it leaves in doubt. Pure.
+"""
+
+from bisect import bisect_left, insort
+from collections import defaultdict
+from collections.abc import Container, Iterator
+from itertools import product
+from operator import itemgetter
+from typing import NamedTuple
+
+from fettle.api import kinds
+from fettle.api.changes import Bad, Pools
+from fettle.cluster.inventory.pools import Gathered, PoolId
+from fettle.cluster.view import SOME_DRIVER, SOME_POOL
+from fettle.health.signals.reports import Report, short
+from fettle.model.health import Evidence, Family, Kind, NodeId
+
+
+class Entry(NamedTuple):
+    """`name` is by kind and key ("Node n1"); `doubt` is what is said of its pools."""
+
+    name: str
+    kind: kinds.Kind
+    text: str
+    node: str
+    pools: tuple[Pools, ...]
+    doubt: str
+
+
+class Released(NamedTuple):
+    """The all-clear, what it concerns, and the pools that were in doubt for this above all."""
+
+    report: Report
+    entry: Entry
+    pools: tuple[Pools, ...]
+
+
+class Added(NamedTuple):
+    """Evidence that makes its node Unknown, none where no node is named; what it concerns, and the
+    pools that are in doubt for this above all now."""
+
+    report: Report
+    entry: Entry
+    pools: tuple[Pools, ...]
+
+
+class Unseen(NamedTuple):
+    """A pool that any node may have besides those it is known to have, and why.
+
+    Where only part of its `id` is known, that is for people; whatever it is, it does not come
+    before `earliest`.
+    """
+
+    id: PoolId
+    earliest: PoolId
+    why: str
+
+
+class _Doubted(NamedTuple):
+    """Pools, and whether what cannot be read are slices: those matter to other pools."""
+
+    pools: Pools
+    by_slices: bool
+
+
+class Quarantine:
+    """Add and release by kind and key. Of all that leave the same pools in doubt the first by name
+    is told, so that neither their number nor which came first matters to a node."""
+
+    def __init__(self) -> None:
+        self._entries: dict[str, Entry] = {}
+        self._of_node: dict[str, set[str]] = defaultdict(set)
+        self._doubting: dict[_Doubted, list[str]] = defaultdict(list)
+        """Names, in order."""
+
+    def add(self, bad: Bad, now: float) -> Added:
+        """Put in what is not in yet."""
+        name = f"{bad.kind.name} {bad.key}"
+        text = short(f"{name.rstrip()}: {bad.reason}")
+        doubt = f"{name.rstrip()} cannot be read, and {_MAY[bad.kind.name]}" if bad.pools else ""
+        entry = self._entries[name] = Entry(name, bad.kind, text, bad.node, bad.pools, doubt)
+        if bad.node:
+            self._of_node[bad.node].add(name)
+        for doubted in _doubted(entry):
+            insort(self._doubting[doubted], name)
+        reporter = _reporter(bad.kind, bad.key)
+        evidence = (_unreadable(reporter, text, bad.node, now),) if bad.node else ()
+        return Added(Report(reporter, evidence, absent_is_clear=True), entry, self._told_of(entry))
+
+    def release(self, kind: kinds.Kind, key: str) -> Released | None:
+        """None if nothing was wrong."""
+        entry = self._entries.get(f"{kind.name} {key}")
+        if entry is None:
+            return None
+        told = self._told_of(entry)
+        del self._entries[entry.name]
+        if entry.node:
+            self._of_node[entry.node].remove(entry.name)
+            if not self._of_node[entry.node]:
+                del self._of_node[entry.node]
+        for doubted in _doubted(entry):
+            names = self._doubting[doubted]
+            del names[bisect_left(names, entry.name)]
+            if not names:
+                del self._doubting[doubted]
+        return Released(Report(_reporter(kind, key), (), absent_is_clear=True), entry, told)
+
+    def _told_of(self, entry: Entry) -> tuple[Pools, ...]:
+        """The pools of an entry of which it is the one that is told."""
+        return tuple(d.pools for d in _doubted(entry) if self._doubting[d][0] == entry.name)
+
+    @property
+    def doubts_pools(self) -> bool:
+        return bool(self._doubting)
+
+    def doubt(self, pool: Gathered) -> str:
+        """Why a pool that a node sees may be other than it seems there; "" if it may not."""
+        found = []
+        for by_slices in (True, False):
+            is_open = pool.rests_elsewhere if by_slices else bool(pool.devices)
+            for anywhere in (True, False) if is_open else (True,):
+                for driver, name in product((pool.id.driver, None), (pool.id.pool, None)):
+                    doubted = _Doubted(Pools(driver, name, anywhere), by_slices)
+                    if names := self._doubting.get(doubted):
+                        found.append(names[0])
+        return self._entries[min(found)].doubt if found else ""
+
+    def unseen(self, known: Container[PoolId]) -> list[Unseen]:
+        """Pools that any node may have besides those that are `known`, each once."""
+        found: dict[PoolId, Unseen] = {}
+        anywhere = ((names[0], d.pools) for d, names in self._doubting.items() if d.pools.anywhere)
+        for name, (driver, pool, _) in sorted(anywhere, key=itemgetter(0)):
+            id_ = PoolId(driver or SOME_DRIVER, pool or SOME_POOL)
+            if id_ not in known:
+                earliest = PoolId(driver or "", (pool or "") if driver else "")
+                found.setdefault(id_, Unseen(id_, earliest, self._entries[name].doubt))
+        return list(found.values())
+
+    def keys(self, kind: kinds.Kind) -> set[str]:
+        prefix = f"{kind.name} "
+        return {key.removeprefix(prefix) for key in self._entries if key.startswith(prefix)}
+
+    def texts(self) -> dict[str, str]:
+        """A sentence each, by name, in that order."""
+        return {name: entry.text for name, entry in sorted(self._entries.items())}
+
+    def of_node(self, node: str) -> tuple[str, ...]:
+        return tuple(sorted(self._entries[name].text for name in self._of_node.get(node, ())))
+
+
+def _doubted(entry: Entry) -> Iterator[_Doubted]:
+    for pools in entry.pools:
+        yield _Doubted(pools, entry.kind is kinds.SLICE)
+
+
+_MAY = {
+    kinds.SLICE.name: "may publish devices of this pool",
+    kinds.CLAIM.name: "may hold devices of this pool",
+    kinds.TAINT_RULE.name: "may taint devices of this pool",
+}
+
+
+def _reporter(kind: kinds.Kind, key: str) -> str:
+    return f"quarantine of {kind.name} {key}"
+
+
+def _unreadable(reporter: str, text: str, node: str, now: float) -> Evidence:
+    return Evidence(
+        subject=NodeId(node),
+        family=Family.NODE,
+        kind=Kind.UNKNOWN,
+        weight=0.0,
+        source="quarantine",
+        reporter=reporter,
+        text=f"cannot be read: {text}",
+        observed_at=now,
+    )

@@ -1,0 +1,142 @@
+"""What a pool looks like to an ask, names left out: digests made once, with the pool's record.
+
+Nodes alike share a verdict, and which ones are alike depends on the attributes that an ask reads;
+so there is one digest for each attribute and one for all the rest. An ask then costs look-ups and
+never looks at a device. Pure; equal digests mean equal content, but for chance (128 bits).
+"""
+
+from collections.abc import Iterable, Mapping
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+
+from fettle.cel.runtime import rows
+from fettle.cel.runtime.rows import Reads
+from fettle.cluster.inventory.pools import Gathered
+from fettle.cluster.view import DeviceView, PoolView
+from fettle.dra.slices import Published
+from fettle.health.scoring import DIGITS
+from fettle.model.health import SOUND, Health
+from fettle.pacing.pausing import pause
+
+Attribute = tuple[str, str]
+"""(domain, name); the domain is "" for a name that is looked for without one."""
+EVERYTHING: Attribute = ("*", "")
+"""Stands for all attributes together; no attribute has such a domain."""
+Columns = Mapping[Attribute, bytes]
+
+_encode = msgspec.msgpack.Encoder(order="deterministic").encode
+
+
+def fixed(gathered: Gathered) -> tuple[bytes, Columns]:
+    """What slices alone say: of all but attributes, and of each attribute of every device.
+
+    Names with and without the driver's domain are in one column, and told apart in it: selectors
+    take them for the same, constraints do not.
+    """
+    driver = gathered.id.driver
+    more = (driver, gathered.incomplete, gathered.slices, gathered.invalid, gathered.unclear)
+    plain: list[object] = []
+    columns: dict[Attribute, list[object]] = {}
+    for at, (published, here, misplaced) in enumerate(gathered.devices):
+        plain.append((here, misplaced, *_plain(published)))
+        for name, value in (published.device.attributes or {}).items():
+            domain, bare = rows.split(name, driver)
+            entry = (at, value) if name == bare else (at, value, name)
+            columns.setdefault((domain or driver, bare), []).append(entry)
+        pause()
+    digests = {}
+    for split, values in columns.items():
+        digests[split] = _digest(values)
+        pause()
+    digests[EVERYTHING] = _digest(sorted(digests.items()))
+    return _digest((plain, more)), digests
+
+
+def doubted(gathered: Gathered, why: str) -> Gathered:
+    """The pool, of which something cannot be told."""
+    unclear = msgspec.structs.replace(gathered, unclear=gathered.unclear or why)
+    look, columns = fixed(unclear)
+    return msgspec.structs.replace(unclear, look=look, columns=columns)
+
+
+def looked_at(pool: PoolView, fixed: bytes, columns: Columns) -> PoolView:
+    """The pool with its digests: what slices say, and what others do to devices and counters."""
+    odd = [(at, *_state(d)) for at, d in enumerate(pool.devices) if not _is_usual(d)]
+    look = fixed
+    if odd or pool.counters:
+        look = _digest((fixed, odd, _amounts(pool.counters)))
+    return msgspec.structs.replace(pool, look=look, columns=columns)
+
+
+def seen(pool: PoolView, attributes: Iterable[Attribute]) -> list[bytes | None]:
+    """The digests of a pool's attributes, None for those that no device of it has."""
+    find, driver = pool.columns.get, pool.driver
+    return [find(a if a[0] else (driver, a[1])) for a in attributes]
+
+
+def read_by(reads: Iterable[Reads]) -> tuple[Attribute, ...]:
+    """The attributes that selectors can see."""
+    seen: set[Attribute] = set()
+    for read in reads:
+        if read is None or any(r.field == "attributes" and not r.name for r in read):
+            return (EVERYTHING,)
+        seen.update((r.domain, r.name) for r in read if r.field == "attributes")
+    return tuple(sorted(seen))
+
+
+def _plain(published: Published) -> tuple[object, ...]:
+    device = published.device
+    return (
+        device.capacity,
+        device.consumes_counters,
+        device.allow_multiple_allocations,
+        bool(device.binding_conditions),
+        published.abort,
+        published.unclear,
+        published.skips,
+        published.pins,
+        published.terms,
+        rows.problem(published.id.driver, device),
+    )
+
+
+def _is_usual(device: DeviceView) -> bool:
+    return (
+        device.health is SOUND and not device.allocated and not device.shares and not device.taints
+    )
+
+
+def _state(device: DeviceView) -> tuple[object, ...]:
+    health = device.health
+    return (
+        device.allocated,
+        bool(device.shares),
+        _amounts(device.consumed),
+        [(t.key, t.value, t.effect) for t in device.taints],
+        len(device.device.taints or ()),  # those of rules may not count
+        (health.score, health.state, health.held, health.provoked),
+        _weights(health) if any(w.evidence.taints for w in health.evidence) else (),
+    )
+
+
+def _weights(health: Health) -> list[tuple[object, ...]]:
+    """What a score is made of, for whoever tolerates part of it (`verdicts/tolerated.py`)."""
+    return [
+        (e.taints, e.family, e.kind, round(weight, DIGITS), e.source, e.witness, e.together)
+        for e, weight in ((w.evidence, w.weight) for w in health.evidence)
+    ]
+
+
+def _amounts(amounts: Mapping[Any, int]) -> list[tuple[object, str]]:
+    """Amounts in 1e-9 are larger than what is encoded as a number."""
+    return [(name, str(value)) for name, value in sorted(amounts.items())]
+
+
+def _digest(content: object) -> bytes:
+    try:
+        encoded = _encode(content)
+    except OverflowError:  # a number beyond 64 bits, which no API server stores
+        encoded = repr(content).encode()
+    return blake2b(encoded, digest_size=16).digest()

@@ -1,0 +1,264 @@
+"""One immutable snapshot of inventory and health, and the reference that a new one is swapped into.
+
+Handlers read `Publisher.view` without locks; the one writer task publishes. A view shares every
+record that did not change with the view before it, and says which nodes did change, so that what
+was computed for an older view can be kept for all others.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Mapping
+from contextlib import suppress
+from itertools import islice
+from typing import NamedTuple
+
+import msgspec
+
+from fettle.api import core, nvidia, resource
+from fettle.dra.slices import CounterId, Published
+from fettle.model.health import DeviceId, Health, Unheard
+from fettle.model.policy import Policy
+
+
+class DeviceView(msgspec.Struct, frozen=True, gc=False):
+    """A published DRA device: `taints` are the slice's own, then those of DeviceTaintRules.
+
+    `allocated`: a claim holds it alone. `shares` are how many of it claims hold; `consumed` is what
+    they take of its capacities, in 1e-9. `here` is false for a device that says itself that it is
+    for other nodes; `misplaced` is why that cannot be told ("" if it can).
+    """
+
+    published: Published
+    taints: tuple[resource.DeviceTaint, ...]
+    health: Health
+    allocated: bool = False
+    shares: int = 0
+    consumed: Mapping[str, int] = {}
+    here: bool = True
+    misplaced: str = ""
+
+    @property
+    def id(self) -> DeviceId:
+        return self.published.id
+
+    @property
+    def device(self) -> resource.Device:
+        return self.published.device
+
+
+SOME_DRIVER = "?"
+"""In place of a pool's driver, where it cannot be read whose it is."""
+SOME_POOL = "of unknown name"
+"""In place of a pool's name; no pool can have it."""
+
+
+class PoolView(msgspec.Struct, frozen=True, gc=False):
+    """One DRA pool as a node sees it. Devices in the allocator's order.
+
+    An `incomplete` pool waits for slices of its generation; `invalid` says what contradicts
+    itself, `unclear` what cannot be told about it; all as upstream judges. `slices` are how many
+    are for this node, and how many there are; of an incomplete pool, how many it has, and should
+    have. `withheld` are devices of this node that are published and cannot be taken now, though a
+    claim may hold them. `counters` are what is left of its shared counters, in 1e-9. `look` and
+    `columns` are its digests (`shapes.py`).
+    """
+
+    driver: str
+    name: str
+    devices: tuple[DeviceView, ...] = ()
+    withheld: tuple[DeviceView, ...] = ()
+    counters: Mapping[CounterId, int] = {}
+    incomplete: bool = False
+    slices: tuple[int, int] = (0, 0)
+    invalid: str = ""
+    unclear: str = ""
+    look: bytes = b""
+    columns: Mapping[tuple[str, str], bytes] = {}
+
+    @property
+    def told(self) -> str:
+        """The pool for people, by driver and name as kube-scheduler writes it; pools of several
+        drivers on a node are often all named after it."""
+        if self.driver == SOME_DRIVER:
+            return f"pool {self.name}"
+        unnamed = self.name == SOME_POOL
+        return f"{self.driver} pool {SOME_POOL}" if unnamed else f"pool {self.driver}/{self.name}"
+
+    @property
+    def flaw(self) -> str:
+        """Why the allocator does without its devices, such as "incomplete: 1 of 2 slices"; "" if it
+        does not."""
+        if self.invalid:
+            return f"invalid: {self.invalid}"
+        seen, wanted = self.slices
+        return f"incomplete: {seen} of {wanted} slices" if self.incomplete else ""
+
+
+class UnitView(msgspec.Struct, frozen=True, gc=False):
+    """A device of a device plugin that some evidence names.
+
+    It is `count` units of the resource (several of a GPU that is shared or divided); live pods are
+    known to hold `allocated` of them, and the device plugin has withdrawn `withdrawn`: those are
+    not handed out, though a pod that got one earlier may hold it still. Where it may as well be of
+    other resources, those are the `alternatives`, and `count` is what to expect.
+    """
+
+    unit: str
+    health: Health
+    allocated: int = 0
+    count: int = 1
+    withdrawn: int = 0
+    alternatives: tuple[str, ...] = ()
+
+    @property
+    def left(self) -> int:
+        """How many units of it can be handed out, or are."""
+        return self.count - self.withdrawn
+
+
+class PluginView(msgspec.Struct, frozen=True, gc=False):
+    """An extended resource on a node, in units: how many there are, how many may be allocated.
+
+    `units` are only those with an identity that something is known about.
+    """
+
+    resource: str
+    capacity: int
+    allocatable: int
+    units: tuple[UnitView, ...] = ()
+
+    @property
+    def withdrawn(self) -> int:
+        """How many units the device plugin has withdrawn, known by name or not."""
+        return max(0, self.capacity - self.allocatable)
+
+    @property
+    def counts_withdrawn(self) -> bool:
+        """Whether its capacity counts the units that are withdrawn by name: a device plugin that
+        started anew without a lost GPU has less of it."""
+        return sum(unit.withdrawn for unit in self.units) <= self.withdrawn
+
+
+class NodeView(msgspec.Struct, frozen=True, gc=False):
+    """A node: its own health (every device on it inherits that), its pools and plugin resources.
+
+    `pools` are in the order in which the allocator walks them; `malformed` says why it cannot
+    gather any of them ("" if it can). `quarantined` are sentences about objects of this node that
+    could not be read; `unread`: the Node itself never could as a whole, so that its labels and
+    resources may be other than they seem. `taints` are the node's own, `kubelet` its version.
+    `unheard` are conditions that no rule names.
+    """
+
+    name: str
+    labels: Mapping[str, str]
+    health: Health
+    plugins: Mapping[str, PluginView]
+    pools: tuple[PoolView, ...]
+    quarantined: tuple[str, ...] = ()
+    unread: bool = False
+    malformed: str = ""
+    taints: tuple[core.Taint, ...] = ()
+    kubelet: str = ""
+    unheard: tuple[Unheard, ...] = ()
+
+
+class Source(NamedTuple):
+    """How fresh one source is: `contact_at` is the last event or bookmark, in seconds of
+    `time.monotonic`, as the wall clock may be set meanwhile.
+
+    Without one that is not `needed` there are views all the same.
+    """
+
+    name: str
+    synced: bool
+    served: bool
+    contact_at: float
+    note: str = ""
+    needed: bool = True
+
+
+class View(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The cluster as Fettle knows it at one moment.
+
+    `generation` counts every view; `basis` only those in which something changed that verdicts
+    rest on (nodes, devices, health, claims, templates, classes, namespaces, policies, which of them
+    cannot be read, and which breakers are open), not mere pods.
+    Mappings are by name (`namespace/name` where namespaced); `pods` holds only pods that use
+    devices; `extended_claims` are those of `claims` that the scheduler made for extended resources,
+    by the UID of their pod; `served` says by kind whether the cluster serves it.
+    `quotas` are by namespace, `compute_domains` by UID; None where they are not read.
+    """
+
+    generation: int
+    basis: int
+    synced: bool
+    nodes: Mapping[str, NodeView]
+    classes: Mapping[str, resource.DeviceClass]
+    claims: Mapping[str, resource.ResourceClaim]
+    templates: Mapping[str, resource.ResourceClaimTemplate]
+    namespaces: Mapping[str, Mapping[str, str]]
+    pods: Mapping[str, core.Pod]
+    extended_claims: Mapping[str, resource.ResourceClaim] = {}
+    policies: Mapping[str, Policy] = {}
+    quarantined: Mapping[str, str] = {}
+    served: Mapping[str, bool] = {}
+    quotas: Mapping[str, tuple[core.ResourceQuota, ...]] | None = None
+    compute_domains: Mapping[str, nvidia.ComputeDomain] | None = None
+
+
+EMPTY = View(
+    generation=0,
+    basis=0,
+    synced=False,
+    nodes={},
+    classes={},
+    claims={},
+    templates={},
+    namespaces={},
+    pods={},
+)
+
+_REMEMBERED = 256
+
+
+class Publisher:
+    """Holds the newest view; the writer swaps it, anyone reads it or waits for a newer one."""
+
+    def __init__(self) -> None:
+        self.view: View = EMPTY
+        self.sources: dict[str, Source] = {}
+        self._changes: deque[tuple[int, frozenset[str]]] = deque(maxlen=_REMEMBERED)
+        self._turned = asyncio.Event()
+
+    def publish(self, view: View, changed_nodes: frozenset[str]) -> None:
+        """Swap in a newer view; `changed_nodes` are those whose record differs from before."""
+        assert view.generation > self.view.generation
+        if view.basis != self.view.basis:
+            self._changes.append((view.basis, changed_nodes))
+        self.view = view
+        turned, self._turned = self._turned, asyncio.Event()
+        turned.set()
+
+    def turn(self) -> None:
+        """Publish the newest view once more, since what verdicts rest on beside it changed."""
+        view = self.view
+        again = msgspec.structs.replace(view, generation=view.generation + 1, basis=view.basis + 1)
+        self.publish(again, frozenset())
+
+    def changed_since(self, basis: int) -> frozenset[str] | None:
+        """Names of the nodes that changed after that basis; None: too long ago to say."""
+        if basis == self.view.basis:
+            return frozenset()
+        newer = list(islice(reversed(self._changes), self.view.basis - basis))
+        if not newer or newer[-1][0] != basis + 1:
+            return None
+        return frozenset().union(*(names for _, names in newer))
+
+    async def newer_than(self, generation: int, until: float | None = None) -> View:
+        """The newest view once it is newer than `generation`, or at a time of the loop as it is
+        then."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(until):
+                while self.view.generation <= generation:
+                    await self._turned.wait()
+        return self.view

@@ -1,0 +1,234 @@
+"""One allocation from beginning to end: the checks, the search in turns, what it comes to.
+
+A port of `Allocate` of k8s.io/dynamic-resource-allocation/structured (incubating), bounded by steps
+and by time. Read-only and pure: clock, profile and what the node looks like are arguments.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+
+from fettle.api.resource import MAX_RESULTS
+from fettle.cluster.view import PoolView
+from fettle.dra.allocator import chance
+from fettle.dra.allocator import plans as planning
+from fettle.dra.allocator.abilities import abilities
+from fettle.dra.allocator.doubts import doubt
+from fettle.dra.allocator.likeness import alike
+from fettle.dra.allocator.outcomes import (
+    NOTHING,
+    Aborted,
+    Allocated,
+    Found,
+    Taken,
+    Unclear,
+    Unfinished,
+)
+from fettle.dra.allocator.pacing import AMPLE, Budget, Clock, Work, paced, run
+from fettle.dra.allocator.pairing import Lookout, families
+from fettle.dra.allocator.plans import Plan
+from fettle.dra.allocator.profiles import CURRENT, Profile
+from fettle.dra.allocator.pruning import hopeless, may_skip
+from fettle.dra.allocator.searching import Search
+from fettle.dra.allocator.taking import Acceptable, Books, Match
+from fettle.dra.claims import ALL, Claim
+
+SHARE = 0.25
+"""Of the time that a search may take, so much is for finding out how to end it early."""
+
+
+def allocate(
+    claims: Sequence[Claim],
+    pools: Sequence[PoolView],
+    match: Match,
+    profile: Profile = CURRENT,
+    *,
+    acceptable: Acceptable | None = None,
+    budget: Budget = AMPLE,
+    clock: Clock = time.perf_counter,
+) -> Allocated:
+    """The first allocation that satisfies all claims, as the scheduler would find it.
+
+    With `acceptable`, devices it turns down are never taken: is there *any* allocation then?
+    """
+    return run(
+        allocating(claims, pools, match, profile, acceptable=acceptable, budget=budget, clock=clock)
+    )
+
+
+def allocating(
+    claims: Sequence[Claim],
+    pools: Sequence[PoolView],
+    match: Match,
+    profile: Profile = CURRENT,
+    *,
+    acceptable: Acceptable | None = None,
+    budget: Budget = AMPLE,
+    clock: Clock = time.perf_counter,
+) -> Work[Allocated]:
+    """As `allocate`, with a chance to do something else at each `next`."""
+    attempt = _Attempt(claims, pools, match, profile, acceptable, budget, clock)
+    try:
+        return (yield from paced(attempt.outcome(), budget.seconds, clock))
+    except Unfinished as reason:
+        steps, bounded = attempt.search.steps, not attempt.books.beyond
+        return Allocated(Found.UNDECIDED, reason=str(reason), steps=steps, bounded=bounded)
+
+
+class _Attempt:
+    """One allocation: what is asked for, and what is known of it so far."""
+
+    def __init__(
+        self,
+        claims: Sequence[Claim],
+        pools: Sequence[PoolView],
+        match: Match,
+        profile: Profile,
+        acceptable: Acceptable | None,
+        budget: Budget,
+        clock: Clock,
+    ) -> None:
+        self._claims = claims
+        self._pools = pools
+        self._profile = profile
+        self._budget = budget
+        self._clock = clock
+        self._plans = planning.lay_out(claims)
+        self.books = Books(claims, pools, match, profile, acceptable)
+        self.search = Search(self._plans, self.books)
+
+    def outcome(self) -> Work[Allocated]:
+        """Raises Unfinished."""
+        claims, plans, books = self._claims, self._plans, self.books
+        ordered = self._profile.ordered
+        try:
+            yield from books.open()
+            yield from self._prepare()
+            if why := (yield from self._searched()):
+                return self._none(why)
+        except Aborted as error:
+            if not ordered and (
+                why := (yield from chance.which(plans, books))
+                or chance.why_error(claims, plans, books)
+            ):
+                return self._undecided(why)
+            return self._error(str(error))
+        except Unclear as reason:
+            return self._undecided(str(reason))
+        if self.search.result is None:
+            return (yield from self._nothing())
+        if not ordered and (why := (yield from chance.which(plans, books))):
+            return self._undecided(why, bounded=not books.beyond)
+        if why := _unwritable(self.search.result):
+            return self._error(why)
+        return Allocated(Found.FITS, self.search.result, steps=self.search.steps)
+
+    def _prepare(self) -> Iterator[None]:
+        """What upstream checks claim by claim before it searches."""
+        features = self._profile.features
+        for claim, requests in zip(self._claims, self._plans, strict=True):
+            total = 0
+            for request, alternatives in zip(claim.requests, requests, strict=True):
+                planning.check_gates(request, claim.name, features)
+                for plan in alternatives:
+                    planning.check(plan, features)
+                    if plan.alternative.mode == ALL:
+                        yield from _everything(plan, self.books, self._pools, self._profile)
+                    yield
+                total = planning.add_to_limit(total, request, alternatives, claim.name, MAX_RESULTS)
+            for unknown in planning.unknown_constraints(claim):
+                raise Aborted(unknown)
+
+    def _searched(self) -> Work[str]:
+        """Search to the end; or why that is of no use, found out on the way."""
+        search, ask_again = self.search, self._budget.prune_after
+        for _ in search.run():
+            if search.steps > self._budget.steps:
+                raise Unfinished(f"no result within {search.steps} search steps")
+            if ask_again is not None and search.in_vain >= ask_again:
+                ask_again = None
+                try:
+                    seconds = self._budget.seconds * SHARE
+                    if why := (yield from paced(self._pruned(), seconds, self._clock)):
+                        return why
+                except Unfinished:
+                    pass  # the search may be at its end before that
+            yield
+        return ""
+
+    def _pruned(self) -> Work[str]:
+        """Why going on is of no use; else from now on less is tried in vain."""
+        claims, plans, books, profile = self._claims, self._plans, self.books, self._profile
+        able = yield from abilities(plans, books)
+        if able is None:
+            return ""
+        if why := (yield from hopeless(claims, plans, able, books, profile)):
+            return why
+        if may_skip(claims, plans, profile):
+            self.search.alike = yield from alike(claims, able, books)
+            lookout = Lookout((yield from families(claims, plans, able, books, profile)))
+            self.search.ahead = lookout.possible
+        return ""
+
+    def _nothing(self) -> Work[Allocated]:
+        """What it means that the search found nothing."""
+        claims, plans, books, profile = self._claims, self._plans, self.books, self._profile
+        if profile.ordered:
+            return self._none(NOTHING)
+        why = yield from chance.why_nothing(claims, plans, books, profile)
+        if not why:
+            return self._none(NOTHING)
+        able = yield from abilities(plans, books)
+        if able and (known := (yield from hopeless(claims, plans, able, books, profile))):
+            return self._none(known)
+        return self._undecided(why)
+
+    def _none(self, why: str) -> Allocated:
+        """Nothing fits; where a pool is invalid, the scheduler calls that an error of this node."""
+        for pool in self._pools:
+            if doubted := doubt(pool, self._profile):
+                return self._undecided(doubted)
+        for pool in self._pools:
+            if pool.invalid:
+                return self._error(f"{why}; {pool.told} is invalid: {pool.invalid}", on_node=True)
+        return Allocated(Found.NONE, reason=why, steps=self.search.steps)
+
+    def _error(self, why: str, *, on_node: bool = False) -> Allocated:
+        return Allocated(Found.ERROR, reason=why, on_node=on_node, steps=self.search.steps)
+
+    def _undecided(self, why: str, *, bounded: bool = False) -> Allocated:
+        return Allocated(Found.UNDECIDED, reason=why, steps=self.search.steps, bounded=bounded)
+
+
+def _unwritable(taken: Sequence[Taken]) -> str:
+    """Why the node selector of an allocation cannot be written, "" if it can."""
+    pinned: set[int] = set()
+    for one in taken:
+        published = one.device.published
+        if published.pins:
+            pinned.add(one.claim)
+        elif one.claim not in pinned and published.terms > 1:
+            return f"{published.id}: its node selector has {published.terms} terms"
+    return ""
+
+
+def _everything(
+    plan: Plan, books: Books, pools: Sequence[PoolView], profile: Profile
+) -> Iterator[None]:
+    """Mode All: the devices that match, if every pool of the node is whole."""
+    plan.everything = []
+    at = 0
+    for pool in pools:
+        if doubted := doubt(pool, profile):
+            raise Unclear(doubted)
+        here, whole = pool.slices
+        parted = here != whole and profile.rules.pools_by_node
+        updated = "being updated" if pool.incomplete or parted else ""
+        state = updated or (pool.invalid and f"invalid: {pool.invalid}")
+        if state:
+            raise Aborted(f"{plan.told}: all devices are requested, but {pool.told} is {state}")
+        for _ in pool.devices:
+            if books.selectable(plan, at) and books.could_fit(plan, at):
+                plan.everything.append(at)
+            at += 1
+            yield
+    plan.count = len(plan.everything)

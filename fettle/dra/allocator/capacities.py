@@ -1,0 +1,127 @@
+"""Consumable capacity: what a request takes of a device, and whether that much is left.
+
+A port of `consumable_capacity.go` of k8s.io/dynamic-resource-allocation/structured (incubating).
+Sums are in 1e-9. Raises Aborted for the requests that Kubernetes gives up on.
+"""
+
+from collections.abc import Mapping
+
+from fettle.dra import quantities as amounts
+from fettle.dra.allocator.outcomes import Aborted
+from fettle.dra.quantities import MAX_INT64, UNIT, Amount
+from fettle.dra.slices import Capacity, Policy, Range
+
+Requested = Mapping[str, Amount]
+Used = Mapping[str, int]
+
+_MILLI = UNIT // 1000
+
+
+def fits(
+    requested: Requested,
+    capacities: Mapping[str, Capacity],
+    used: Used,
+    taking: Used,
+    *,
+    fractional: bool,
+) -> bool:
+    """Whether a request fits a device beside what is `used` already and what is being taken."""
+    if any(name not in capacities for name in requested):
+        return False
+    consumed = consumption(requested, capacities, fractional=fractional)
+    for name, value in consumed.items():
+        if value.nano < 0:
+            raise Aborted(f"the consumption of capacity {name} would be negative")
+    for name, capacity in capacities.items():
+        if capacity.policy is not None and _violates(
+            consumed[name], capacity.policy, fractional=fractional
+        ):
+            return False
+        total = used.get(name, 0) + consumed[name].nano + taking.get(name, 0)
+        if total > capacity.value.nano:
+            return False
+    return True
+
+
+def consumption(
+    requested: Requested, capacities: Mapping[str, Capacity], *, fractional: bool
+) -> dict[str, Amount]:
+    """What a request takes of each capacity of a device; raises Aborted."""
+    return {
+        name: _consumed(requested.get(name), capacity, fractional=fractional)
+        for name, capacity in capacities.items()
+    }
+
+
+def _consumed(requested: Amount | None, capacity: Capacity, *, fractional: bool) -> Amount:
+    policy = capacity.policy
+    if requested is None:
+        default = policy.default if policy is not None else None
+        return default if default is not None else capacity.value
+    if policy is None:
+        return requested
+    if policy.range is not None and policy.range.min is not None:
+        return _rounded_up(requested, policy.range.min, policy.range, fractional=fractional)
+    if policy.values is not None:
+        return next((v for v in policy.values if requested.nano <= v.nano), requested)
+    return requested
+
+
+def _rounded_up(requested: Amount, least: Amount, range_: Range, *, fractional: bool) -> Amount:
+    """To the next step of a range, counted from its minimum."""
+    if requested.nano < least.nano:
+        return least
+    if range_.step is None:
+        return requested
+    if fractional and _in_thousandths(range_):
+        if _milli(requested) is None:
+            raise Aborted("a requested capacity is finer than thousandths")
+        value = _stepped(requested.nano // _MILLI, least.nano // _MILLI, range_.step.nano // _MILLI)
+        if value % 1000 == 0:
+            return amounts.whole(value // 1000, range_.format)
+        return amounts.milli(value, range_.format)
+    if requested.nano > MAX_INT64 * UNIT:
+        raise Aborted("a requested capacity is beyond 64 bits")
+    value = _stepped(requested.ceil(), least.ceil(), range_.step.ceil())
+    return amounts.whole(value, range_.format)
+
+
+def _stepped(requested: int, least: int, step: int) -> int:
+    value = least + step * -(-(requested - least) // step)
+    if value > MAX_INT64:
+        raise Aborted("a requested capacity, rounded up to the next step, is beyond 64 bits")
+    return value
+
+
+def _violates(consumed: Amount, policy: Policy, *, fractional: bool) -> bool:
+    if policy.default is not None and consumed.same(policy.default):
+        return False
+    if policy.range is not None:
+        return _outside(consumed, policy.range, fractional=fractional)
+    if policy.values:
+        return all(consumed.nano != value.nano for value in policy.values)
+    return False
+
+
+def _outside(consumed: Amount, range_: Range, *, fractional: bool) -> bool:
+    if range_.max is not None and consumed.nano > range_.max.nano:
+        return True
+    if range_.step is None:
+        return False
+    assert range_.min is not None  # read with the step
+    if fractional and _in_thousandths(range_):
+        if _milli(consumed) is None:
+            return True
+        return (consumed.nano - range_.min.nano) // _MILLI % (range_.step.nano // _MILLI) != 0
+    return (consumed.ceil() - range_.min.ceil()) % range_.step.ceil() != 0
+
+
+def _in_thousandths(range_: Range) -> bool:
+    limits = (range_.min, range_.max, range_.step)
+    return all(limit is None or _milli(limit) is not None for limit in limits)
+
+
+def _milli(amount: Amount) -> int | None:
+    """The value in thousandths where it is a whole, 64-bit number of them."""
+    value, rest = divmod(amount.nano, _MILLI)
+    return None if rest or abs(value) > MAX_INT64 else value

@@ -1,0 +1,82 @@
+"""What a node looks like after an allocation was made there, as if its claims held the devices, and
+once claims let go of theirs."""
+
+from collections.abc import Collection, Iterable, Sequence
+
+import msgspec
+
+from fettle.cluster.view import DeviceView, PoolView
+from fettle.dra.allocator.outcomes import Taken
+from fettle.dra.claims import Held
+from fettle.model.health import DeviceId
+
+
+def after(pools: Sequence[PoolView], taken: Iterable[Taken]) -> tuple[PoolView, ...]:
+    """The pools with these devices held; devices with admin access count as not held."""
+    held: dict[DeviceId, list[Taken]] = {}
+    for one in taken:
+        if not one.admin_access:
+            held.setdefault(one.device.id, []).append(one)
+    return tuple(_after(pool, held) if _concerns(held, pool) else pool for pool in pools)
+
+
+def without(pools: Sequence[PoolView], let_go: Iterable[Held]) -> tuple[PoolView, ...]:
+    """The pools once claims hold this no more, which they hold now."""
+    held: dict[DeviceId, list[Held]] = {}
+    for one in let_go:
+        held.setdefault(one.device, []).append(one)
+    return tuple(_without(pool, held) if _concerns(held, pool) else pool for pool in pools)
+
+
+def _concerns(devices: Collection[DeviceId], pool: PoolView) -> bool:
+    return any((id_.driver, id_.pool) == (pool.driver, pool.name) for id_ in devices)
+
+
+def _after(pool: PoolView, held: dict[DeviceId, list[Taken]]) -> PoolView:
+    devices = tuple(_held(d, held[d.id]) if d.id in held else d for d in pool.devices)
+    return _changed(pool, devices)
+
+
+def _without(pool: PoolView, held: dict[DeviceId, list[Held]]) -> PoolView:
+    devices = tuple(_released(d, held[d.id]) if d.id in held else d for d in pool.devices)
+    return _changed(pool, devices)
+
+
+def _changed(pool: PoolView, devices: tuple[DeviceView, ...]) -> PoolView:
+    """With devices that others hold than before: each draws on counters once, however often it is
+    held."""
+    counters = dict(pool.counters)
+    for before, now in zip(pool.devices, devices, strict=True):
+        if change := _in_use(now) - _in_use(before):
+            for counter, value in now.published.consumes:
+                counters[counter] = counters.get(counter, 0) - change * value
+    return msgspec.structs.replace(pool, devices=devices, counters=counters)
+
+
+def _in_use(device: DeviceView) -> bool:
+    return device.allocated or device.shares > 0
+
+
+def _held(device: DeviceView, taken: Sequence[Taken]) -> DeviceView:
+    if taken[0].consumed is None:
+        return msgspec.structs.replace(device, allocated=True)
+    consumed = dict(device.consumed)
+    for one in taken:
+        for name, value in one.consumed or ():
+            consumed[name] = consumed.get(name, 0) + value
+    shares = device.shares + len(taken)
+    return msgspec.structs.replace(device, shares=shares, consumed=consumed)
+
+
+def _released(device: DeviceView, let_go: Sequence[Held]) -> DeviceView:
+    """Where there are no shares, since a gate is off, who has one holds the device."""
+    shares = [one for one in let_go if one.share and device.shares]
+    alone = device.allocated and len(shares) == len(let_go)
+    left = device.shares - len(shares)
+    consumed = dict(device.consumed)
+    for one in shares:
+        for name, value in one.consumed:
+            consumed[name] = consumed.get(name, 0) - value
+    return msgspec.structs.replace(
+        device, allocated=alone, shares=left, consumed=consumed if left else {}
+    )

@@ -1,0 +1,92 @@
+"""Shared counters of partitionable devices while devices are taken and given back.
+
+What is left of a pool's counters is part of its view; here stands what the search takes of it.
+Amounts are in 1e-9.
+"""
+
+from collections.abc import Hashable, Mapping
+
+from fettle.cluster.view import DeviceView, PoolView
+from fettle.dra.allocator.outcomes import Unclear
+from fettle.dra.allocator.profiles import Quirks
+from fettle.dra.slices import CounterId
+
+
+class Counters:
+    """Reserve and release what devices consume, by pool."""
+
+    def __init__(self, quirks: Quirks) -> None:
+        self._by_name = quirks.counters_by_pool_name
+        self._uncharged = quirks.shares_uncharged
+        self._of: dict[Hashable, _Left] = {}
+        self._given: set[int] = set()
+
+    def reserve(self, pool: PoolView, device: DeviceView) -> bool:
+        """Take what the device consumes; false, and nothing is taken, where that is not left.
+
+        Every counter of the pool counts: one that is overdrawn already blocks all devices.
+        Raises Unclear.
+        """
+        key = self._key(pool)
+        if key not in self._of:
+            self._of[key] = _Left(_uncharged(pool) if self._uncharged else pool.counters)
+        left = self._of[key]
+        left.take(device, 1)
+        if left.overdrawn:
+            left.take(device, -1)
+            return False
+        return True
+
+    def release(self, pool: PoolView, device: DeviceView) -> None:
+        self._of[self._key(pool)].take(device, -1)
+
+    def suffice(self, pool: PoolView, device: DeviceView) -> bool:
+        """Whether there is enough for a device before anything is taken; also where that is not
+        plain, as for one whose first share has paid, or beside one that gives some back."""
+        published = device.published
+        if not published.consumes or published.multiple or published.unclear:
+            return True
+        if self._by_name or self._uncharged:
+            return True
+        if id(pool) in self._given:
+            return True
+        left = pool.counters
+        return all(value <= left.get(counter, value) for counter, value in published.consumes)
+
+    def note(self, pool: PoolView, device: DeviceView) -> None:
+        """Hears of each device beforehand: one may give something back, instead of taking it."""
+        if any(value < 0 for _, value in device.published.consumes):
+            self._given.add(id(pool))
+
+    def _key(self, pool: PoolView) -> Hashable:
+        return pool.name if self._by_name else (pool.driver, pool.name)
+
+
+class _Left:
+    """The counters of a pool, of which a device takes few, and `overdrawn`, those below zero."""
+
+    def __init__(self, counters: Mapping[CounterId, int]) -> None:
+        self._amounts = dict(counters)
+        self.overdrawn = {counter for counter, amount in counters.items() if amount < 0}
+
+    def take(self, device: DeviceView, times: int) -> None:
+        for counter, value in device.published.consumes:
+            if counter in self._amounts:
+                left = self._amounts[counter] = self._amounts[counter] - times * value
+                (self.overdrawn.add if left < 0 else self.overdrawn.discard)(counter)
+
+
+def _uncharged(pool: PoolView) -> Mapping[CounterId, int]:
+    """What is left of the counters where devices in use by shares alone are charged nothing."""
+    here, whole = pool.slices
+    if here != whole:
+        raise Unclear(
+            f"{pool.told}: before Kubernetes 1.36.2, devices in shared use draw nothing on "
+            "counters, and which ones on other nodes are is not known here"
+        )
+    left = dict(pool.counters)
+    for device in pool.devices:
+        if device.shares and not device.allocated:
+            for counter, value in device.published.consumes:
+                left[counter] = left.get(counter, 0) + value
+    return left

@@ -1,0 +1,58 @@
+"""What an allocation comes to, and the ways in which a search ends early."""
+
+from enum import StrEnum
+
+import msgspec
+
+from fettle.cluster.view import DeviceView
+
+NOTHING = "no combination of devices satisfies all requests"
+"""All that a search knows that found nothing."""
+
+
+class Found(StrEnum):
+    FITS = "fits"
+    NONE = "none"
+    ERROR = "error"
+    UNDECIDED = "undecided"
+
+
+class Taken(msgspec.Struct, frozen=True, gc=False):
+    """One device of an allocation: for which claim (its place in the ask) and request.
+
+    `consumed` is what a share takes of the device's capacities, in 1e-9; None: not a share.
+    """
+
+    claim: int
+    request: str
+    device: DeviceView
+    admin_access: bool = False
+    consumed: tuple[tuple[str, int], ...] | None = None
+
+
+class Allocated(msgspec.Struct, frozen=True, gc=False):
+    """`devices` in the order taken, claim by claim; `reason` for all but FITS.
+
+    ERROR ends the scheduler's whole attempt for the pod, unless `on_node`: then only this node
+    fails. `steps` counts the calls that Kubernetes' allocator would make. `bounded`: it is
+    undecided, but no other devices could be taken than those that were looked at.
+    """
+
+    found: Found
+    devices: tuple[Taken, ...] = ()
+    reason: str = ""
+    on_node: bool = False
+    steps: int = 0
+    bounded: bool = False
+
+
+class Aborted(Exception):
+    """A hard error of Kubernetes' allocator; `str()` says which."""
+
+
+class Unclear(Exception):
+    """The search came upon something that cannot be decided; `str()` says what."""
+
+
+class Unfinished(Exception):
+    """It took too long; `str()` says how long that was."""

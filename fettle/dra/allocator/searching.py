@@ -1,0 +1,206 @@
+"""The search for the first allocation: depth first, in Kubernetes' order, step for step as there.
+
+A port of `allocateOne` of k8s.io/dynamic-resource-allocation/structured (incubating), with an
+explicit stack in place of the recursion, so that it can pause. It reads views and changes nothing
+but its own books.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from enum import IntEnum
+from typing import NamedTuple
+
+from fettle.api.resource import MAX_RESULTS
+from fettle.dra.allocator.outcomes import Aborted, Taken
+from fettle.dra.allocator.pacing import Work
+from fettle.dra.allocator.plans import Plan
+from fettle.dra.allocator.taking import Books, Undo
+
+PASSED_OVER = 16
+"""So many devices in a row that need no look at them are one piece of work,"""
+LOOKED_AT = 4
+"""and so many that need one, or one with counters."""
+
+
+class Came(IntEnum):
+    """What a call came to; PAUSED is none yet."""
+
+    NONE = 0
+    ALL = 1
+    TOO_MANY = 2
+    PAUSED = 3
+
+
+class Call(NamedTuple):
+    """Allocate device `nth` of a request, from candidate `start` on, and then all that follows.
+
+    `alternative` is None where one of a list is still to be chosen.
+    """
+
+    claim: int
+    request: int
+    alternative: int | None = None
+    nth: int = 0
+    start: int = 0
+
+
+class Search:
+    """One search; iterate `run` to its end, then read `result`. `steps` counts as upstream does.
+
+    `plans` are the alternatives by claim and request.
+    """
+
+    def __init__(self, plans: Sequence[Sequence[Sequence[Plan]]], books: Books) -> None:
+        self.plans = plans
+        self.books = books
+        self.steps = 0
+        self.in_vain = 0
+        """How many devices were given back, since nothing was found with them."""
+        self.alike: Sequence[int] | None = None
+        """The class of each candidate, where it is known; of a class, one failure tells of all."""
+        self.ahead: Callable[[Call], Work[bool]] | None = None
+        """Whether anything can be found with a call, where that may be asked beforehand."""
+        self.result: tuple[Taken, ...] | None = None
+        self._waiting: list[_EndOfClaim | _Choice | _Taking] = []
+
+    def run(self) -> Iterator[None]:
+        """Search, with a pause after each device that is taken or given back, and a few that are
+        looked at; raises Aborted or Unclear. `result` stays None without one."""
+        call: Call | None = Call(0, 0)
+        came = Came.NONE
+        while True:
+            if call is not None:
+                came = self._enter(call)
+            if not self._waiting:
+                break
+            yield
+            answer = self._waiting[-1].resume(came)
+            call = answer if isinstance(answer, Call) else None
+            if call is not None and self.ahead is not None and not (yield from self.ahead(call)):
+                call, came = None, Came.NONE
+            elif isinstance(answer, Came) and answer is not Came.PAUSED:
+                self._waiting.pop()
+                came = answer
+        if came is Came.TOO_MANY:
+            raise Aborted(f"a claim would need more than {MAX_RESULTS} devices")
+        if came is Came.ALL:
+            self.result = self.books.results()
+
+    def _enter(self, call: Call) -> Came:
+        """Make a call, and those that only pass on what the next one comes to."""
+        while True:
+            self.steps += 1
+            claim, request, chosen, nth, _ = call
+            if claim >= len(self.plans):
+                return Came.ALL
+            requests = self.plans[claim]
+            if request >= len(requests):
+                self._waiting.append(_EndOfClaim())
+                call = Call(claim + 1, 0)
+                continue
+            alternatives = requests[request]
+            if chosen is None and alternatives[0].request.listed:
+                self._waiting.append(_Choice(call, len(alternatives)))
+                call = Call(claim, request, 0)
+                continue
+            plan = alternatives[chosen or 0]
+            if plan.everything is not None and not plan.everything:
+                return Came.NONE
+            if nth >= plan.count:
+                call = Call(claim, request + 1)
+                continue
+            if plan.count - nth > MAX_RESULTS - self.books.number(claim):
+                return Came.TOO_MANY
+            self._waiting.append(_Taking(call, plan, self))
+            return Came.NONE  # as if a device had failed: the next one is the first
+
+
+class _EndOfClaim:
+    """Waits for the claims after this one; if one of them is too large, that is just a failure."""
+
+    def resume(self, came: Came) -> Came:
+        return Came.NONE if came is Came.TOO_MANY else came
+
+
+class _Choice:
+    """Tries the alternatives of a list in order.
+
+    Where all of them need too many devices, no other choice before them can help.
+    """
+
+    def __init__(self, call: Call, size: int) -> None:
+        self._call = call
+        self._size = size
+        self._at = 0
+        self._too_many = True
+
+    def resume(self, came: Came) -> Came | Call:
+        if came is Came.ALL:
+            return came
+        if came is Came.NONE:
+            self._too_many = False
+        self._at += 1
+        if self._at < self._size:
+            return Call(self._call.claim, self._call.request, self._at)
+        return Came.TOO_MANY if self._too_many else Came.NONE
+
+
+class _Taking:
+    """Takes one device, and the next one whenever what follows comes to nothing.
+
+    What comes to nothing with one device does so with another of its class: whatever could be found
+    with the other could be found, the two exchanged, with the first.
+    """
+
+    __slots__ = ("_at", "_books", "_call", "_failed", "_plan", "_search", "_undo")
+
+    def __init__(self, call: Call, plan: Plan, search: Search) -> None:
+        self._call = call
+        self._plan = plan
+        self._search = search
+        self._books = search.books
+        self._at = call.start
+        self._undo: Undo | None = None
+        self._failed: set[int] = set()
+
+    def resume(self, came: Came) -> Came | Call:
+        everything = self._plan.everything
+        if came is Came.ALL:
+            return came
+        if self._undo is not None:
+            self._search.in_vain += 1
+            self._books.give_back(self._plan, self._undo)
+            if self._search.alike is not None and self._books.is_untouched(self._undo.at):
+                self._failed.add(self._search.alike[self._undo.at])
+            self._undo = None
+            if came is Came.TOO_MANY or everything is not None:
+                return came
+        if everything is not None:
+            self._undo = self._books.take(self._plan, everything[self._call.nth], must=True)
+            return self._next(0) if self._undo is not None else Came.NONE
+        return self._look()
+
+    def _look(self) -> Came | Call:
+        """The next device that can be taken, among the next few."""
+        books, plan, alike = self._books, self._plan, self._search.alike
+        size, looks = len(books.candidates), LOOKED_AT
+        for at in range(self._at, min(size, self._at + PASSED_OVER)):
+            self._at = at + 1
+            if books.ruled_out(plan, at):
+                continue
+            if alike is not None and alike[at] in self._failed and books.is_untouched(at):
+                continue
+            if books.usable(plan, at):
+                self._undo = books.take(plan, at)
+                if self._undo is not None:
+                    return self._next(self._at)
+            looks -= 1
+            if not looks or books.candidates[at].device.published.consumes:
+                break
+        if self._at < size:
+            return Came.PAUSED
+        books.exhaust()
+        return Came.NONE
+
+    def _next(self, start: int) -> Call:
+        claim, request, alternative, nth, _ = self._call
+        return Call(claim, request, alternative or 0, nth + 1, start)

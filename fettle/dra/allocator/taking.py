@@ -1,0 +1,372 @@
+"""Taking one device and giving it back: every check on the way, and the books that both keep.
+
+A port of `isSelectable`, `allocateDevice` and `rollbackDevice` of
+k8s.io/dynamic-resource-allocation/structured (incubating; experimental where an alpha gate is on).
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import takewhile
+from typing import NamedTuple
+
+from fettle.api.resource import DeviceAttribute
+from fettle.cel.runtime.outcomes import Kind, Outcome
+from fettle.cluster.view import DeviceView, PoolView
+from fettle.dra.allocator import capacities
+from fettle.dra.allocator.constraints import Same, Tracked, track
+from fettle.dra.allocator.counters import Counters
+from fettle.dra.allocator.doubts import doubt
+from fettle.dra.allocator.outcomes import Aborted, Taken, Unclear
+from fettle.dra.allocator.plans import Plan
+from fettle.dra.allocator.profiles import Profile
+from fettle.dra.allocator.tolerating import tolerated
+from fettle.dra.claims import Alternative, Claim
+
+Match = Callable[[str, DeviceView], Outcome]
+"""(expression, device) → what the selector says of it."""
+Acceptable = Callable[[DeviceView, Alternative], bool]
+"""Whether a request, or an alternative of its list, may be given the device, whatever its name."""
+PIECE = 64
+"""Candidates counted between two pauses."""
+
+
+class Candidate(NamedTuple):
+    pool: PoolView
+    device: DeviceView
+
+
+class Undo(NamedTuple):
+    """What taking a device wrote down. `consumed` None: it is not a share; `shared_before`:
+    another share of it was being taken already."""
+
+    at: int
+    counted: bool
+    consumed: dict[str, int] | None = None
+    shared_before: bool = False
+
+
+class Books:
+    """Who holds what during one search; empty until it is opened.
+
+    `pools` are the usable ones, up to the first that is in doubt, `candidates` their devices;
+    `beyond` says why more may follow ("" if none can). `shareable` are those that several requests
+    may hold at once. `acceptable` turns devices down as a taint that nothing tolerates would.
+    """
+
+    def __init__(
+        self,
+        claims: Sequence[Claim],
+        pools: Sequence[PoolView],
+        match: Match,
+        profile: Profile,
+        acceptable: Acceptable | None = None,
+    ) -> None:
+        clear = tuple(takewhile(lambda pool: not doubt(pool, profile), pools))
+        self.pools = [pool for pool in clear if not pool.incomplete and not pool.invalid]
+        self.candidates: list[Candidate] = []
+        self.shareable: Collection[int] = ()
+        self.beyond = doubt(pools[len(clear)], profile) if len(clear) < len(pools) else ""
+        self._match = match
+        self._features = profile.features
+        self._quirks = profile.quirks
+        self._rules = profile.rules
+        self._acceptable = acceptable
+        self._constraints: list[list[Tracked]] = [
+            [track(constraint, profile) for constraint in claim.constraints] for claim in claims
+        ]
+        self._bound: dict[Plan, Sequence[Tracked]] = {}
+        self._counters = Counters(profile.quirks)
+        self._holders: list[int] = []  # bit i: held for claim i
+        self._shares: dict[int, dict[str, int]] = {}
+        self._taken: list[list[Taken]] = [[] for _ in claims]
+
+    def open(self) -> Iterator[None]:
+        """Find the candidates, before anything else."""
+        shareable: list[int] = []
+        for pool in self.pools:
+            for device in pool.devices:
+                if self._features.consumable_capacity and device.published.multiple:
+                    shareable.append(len(self.candidates))
+                self.candidates.append(Candidate(pool, device))
+                if device.published.consumes:
+                    self._counters.note(pool, device)
+                    yield
+                elif len(self.candidates) % PIECE == 0:
+                    yield
+        self._holders = [0] * len(self.candidates)
+        self.shareable = frozenset(shareable)
+
+    def exhaust(self) -> None:
+        """No candidate would do; raises Unclear where there may be others."""
+        if self.beyond:
+            raise Unclear(self.beyond)
+
+    def number(self, claim: int) -> int:
+        """How many devices a claim has so far."""
+        return len(self._taken[claim])
+
+    def agreed(self, claim: int, constraint: int) -> DeviceAttribute | None:
+        """What all devices of a matchAttribute have to have by now; None where they may be any."""
+        tracked = self._constraints[claim][constraint]
+        return tracked.agreed if isinstance(tracked, Same) else None
+
+    def results(self) -> tuple[Taken, ...]:
+        return tuple(taken for claim in self._taken for taken in claim)
+
+    # -- checks
+
+    def usable(self, plan: Plan, at: int) -> bool:
+        """The checks that a device must pass before it is worth an attempt, cheapest first."""
+        return not self.ruled_out(plan, at) and self.selectable(plan, at) and self._fits(plan, at)
+
+    def ruled_out(self, plan: Plan, at: int) -> bool:
+        """Whether a device is not usable without so much as a look at it."""
+        return plan.matches.get(at) is False or self._in_use(plan, at)
+
+    def is_untouched(self, at: int) -> bool:
+        """Whether no claim holds anything of a candidate in this search."""
+        return self._holders[at] == 0 and at not in self._shares
+
+    def _in_use(self, plan: Plan, at: int) -> bool:
+        if plan.admin:
+            return bool(self._holders[at] >> plan.claim & 1)
+        return self.candidates[at].device.allocated or self._holders[at] != 0
+
+    def selectable(self, plan: Plan, at: int) -> bool:
+        """Whether selectors match and the device is for this node; looked up once."""
+        matches = plan.matches.get(at)
+        if matches is None:
+            matches = plan.matches[at] = self._selectable(plan, self.candidates[at].device)
+        return matches
+
+    def _selectable(self, plan: Plan, device: DeviceView) -> bool:
+        published = device.published
+        if published.device.binding_conditions and not self._features.device_binding_and_status:
+            return False
+        for expression in plan.alternative.selectors:
+            if published.abort:
+                raise Aborted(f"{plan.told}: selectors on {published.id}: {published.abort}")
+            outcome = self._match(expression, device)
+            if outcome.kind is Kind.MATCH:
+                continue
+            if outcome.kind is Kind.NO_MATCH:
+                return False
+            told = f"{plan.told} on {published.id}: {outcome.reason or outcome.kind}"
+            raise Unclear(told) if outcome.undecided else Aborted(told)
+        if device.misplaced:
+            raise Aborted(f"{published.id}: {device.misplaced}")
+        if device.here and published.multiple and self._rules.shares_repeat:
+            raise Unclear(
+                f"{plan.told} on {published.id}: before Kubernetes 1.36, devices with "
+                "allowMultipleAllocations are given out in ways that are not modelled"
+            )
+        return device.here
+
+    def able(self, plan: Plan) -> Iterator[int | None]:
+        """The candidates that could be taken if nothing else were, and None for those that could
+        not; raises as taking them does."""
+        for at, (pool, device) in enumerate(self.candidates):
+            able = (
+                (plan.admin or not device.allocated)
+                and self.selectable(plan, at)
+                and self._fits_beside(plan, device, device.consumed, {})
+                and not self._forbidden(plan, device)
+                and self._counters.suffice(pool, device)
+            )
+            yield at if able else None
+        self.exhaust()
+
+    def could_fit(self, plan: Plan, at: int) -> bool:
+        """Whether a device's capacities suffice while they are otherwise unused."""
+        device = self.candidates[at].device
+        used = device.consumed if self._quirks.all_drops_short else {}
+        return self._fits_beside(plan, device, used, {})
+
+    def _fits(self, plan: Plan, at: int) -> bool:
+        device = self.candidates[at].device
+        return self._fits_beside(plan, device, device.consumed, self._shares.get(at) or {})
+
+    def _fits_beside(
+        self,
+        plan: Plan,
+        device: DeviceView,
+        used: capacities.Used,
+        taking: capacities.Used,
+    ) -> bool:
+        published = device.published
+        if not self._features.consumable_capacity:
+            return True
+        if published.plain and not plan.capacity and not used and not taking:
+            return True
+        if published.unclear:
+            raise Unclear(f"{published.id}: {published.unclear}")
+        fractional = self._features.fractional_capacity_range
+        try:
+            return capacities.fits(
+                plan.capacity, published.capacities, used, taking, fractional=fractional
+            )
+        except Aborted as error:
+            if self._quirks.amounts_unchecked:
+                raise Unclear(f"{published.id}: {error}, which this version ignores") from error
+            raise
+
+    # -- taking and giving back
+
+    def take(self, plan: Plan, at: int, *, must: bool = False) -> Undo | None:
+        """Take a device that is selectable; None, and nothing is changed, where that cannot be.
+
+        `must`: this very device is needed; a constraint against it is then a hard error.
+        """
+        pool, device = self.candidates[at]
+        multiple = self._features.consumable_capacity and device.published.multiple
+        if not (multiple and plan.admin) and self._in_use(plan, at):
+            return None
+        if not self._operable(device):
+            return None
+        if must and self._quirks.all_strays and plan.alternative != plan.request.alternatives[0]:
+            raise Unclear(
+                f"{plan.told}: before Kubernetes 1.36, an alternative that requests all devices "
+                "is mistaken for the first of its list, and that is not modelled"
+            )
+        counts = bool(device.published.device.consumes_counters)
+        if counts and not self._features.partitionable_devices:
+            return None
+        if multiple and (self._is_shared(device) or at in self._shares):
+            counts = False  # its first share has paid
+        if counts and must and self._quirks.all_crashes:
+            raise Aborted(
+                f"{plan.told}: {device.id} consumes counters, and this version of kube-scheduler "
+                "crashes where all such devices are requested; upgrade it to 1.35.6 or 1.36.2"
+            )
+        if counts and not self._reserve(pool, device):
+            return None
+        undo = Undo(at, counts)
+        if self._forbidden(plan, device):
+            self._release(undo)
+            return None
+        if not self._constrain(plan, device):
+            self._release(undo)
+            if must:
+                raise Aborted(
+                    f"{plan.told}: {device.id} is needed, but a constraint of the claim forbids it"
+                )
+            return None
+        return self._hold(plan, undo, multiple=multiple)
+
+    def _is_shared(self, device: DeviceView) -> bool:
+        return bool(device.consumed) if self._quirks.empty_shares_unseen else device.shares > 0
+
+    def _operable(self, device: DeviceView) -> bool:
+        """Slices may ask that nothing is done on the node (an alpha of 1.37)."""
+        features = self._features
+        if not device.published.skips:
+            return True
+        if features.optional_node_operations:
+            raise Unclear(f"{device.id}: optional node operations are not modelled")
+        return not (
+            features.list_type_attributes
+            or features.compatibility_groups
+            or features.derived_attributes
+        )
+
+    def _reserve(self, pool: PoolView, device: DeviceView) -> bool:
+        if self._features.compatibility_groups:
+            raise Unclear(f"{device.id}: compatibility groups are not modelled")
+        if device.published.unclear:
+            raise Unclear(f"{device.id}: {device.published.unclear}")
+        return self._counters.reserve(pool, device)
+
+    def _forbidden(self, plan: Plan, device: DeviceView) -> bool:
+        taints = device.taints if self._features.device_taints else ()
+        if taints and not self._features.device_taint_rules:
+            taints = taints[: len(device.device.taints or ())]  # the slice's own
+        if taints and not tolerated(taints, plan.alternative.tolerations):
+            return True
+        return self._acceptable is not None and not self._acceptable(device, plan.alternative)
+
+    def _constrain(self, plan: Plan, device: DeviceView) -> bool:
+        constraints = self._concerning(plan)
+        for number, constraint in enumerate(constraints):
+            if not constraint.add(plan.request, device):
+                for added in reversed(constraints[:number]):
+                    added.remove(plan.request)
+                return False
+        return True
+
+    def _concerning(self, plan: Plan) -> Sequence[Tracked]:
+        """The constraints that a plan's devices are held against."""
+        found = self._bound.get(plan)
+        if found is None:
+            found = self._bound[plan] = [
+                constraint
+                for constraint in self._constraints[plan.claim]
+                if constraint.concerns(plan.request, plan.alternative)
+            ]
+        return found
+
+    def _hold(self, plan: Plan, undo: Undo, *, multiple: bool) -> Undo | None:
+        """The last check, of capacity, and then the entries."""
+        at, device = undo.at, self.candidates[undo.at].device
+        if not multiple:
+            self._holders[at] |= 1 << plan.claim
+        if not self._fits(plan, at):
+            if self._quirks.undoes_in_part:
+                return None
+            if not multiple:
+                self._holders[at] &= ~(1 << plan.claim)
+            self._unconstrain(plan)
+            self._release(undo)
+            return None
+        consumed = None
+        if multiple:
+            fractional = self._features.fractional_capacity_range
+            amounts = capacities.consumption(
+                plan.capacity, device.published.capacities, fractional=fractional
+            )
+            consumed = {name: amount.nano for name, amount in amounts.items()}
+            undo = undo._replace(consumed=consumed, shared_before=at in self._shares)
+            share = self._shares.setdefault(at, {})
+            for name, value in consumed.items():
+                share[name] = share.get(name, 0) + value
+        self._taken[plan.claim].append(
+            Taken(
+                plan.claim,
+                plan.name,
+                device,
+                plan.admin,
+                None if consumed is None else tuple(consumed.items()),
+            )
+        )
+        return undo
+
+    def give_back(self, plan: Plan, undo: Undo) -> None:
+        """Undo a `take`, the last one first."""
+        self._taken[plan.claim].pop()
+        if undo.consumed is None:
+            self._holders[undo.at] &= ~(1 << plan.claim)
+        else:
+            self._unshare(undo.at, undo.consumed, others=undo.shared_before)
+        self._unconstrain(plan)
+        leaks = self._quirks.undoes_in_part and undo.consumed is not None
+        if undo.counted and not leaks:
+            self._counters.release(*self.candidates[undo.at])
+
+    def _unshare(self, at: int, consumed: Mapping[str, int], *, others: bool) -> None:
+        """Give a share back; `others`: the device was shared before it."""
+        share = self._shares.get(at)
+        if self._quirks.undoes_in_part:
+            others = not consumed
+        if share is None:
+            return
+        for name, value in consumed.items():
+            share[name] -= value
+        if not others and not any(share.values()):
+            del self._shares[at]
+
+    def _unconstrain(self, plan: Plan) -> None:
+        for constraint in reversed(self._concerning(plan)):
+            constraint.remove(plan.request)
+
+    def _release(self, undo: Undo) -> None:
+        """Give counters back after a device was turned down."""
+        if undo.counted and not self._quirks.undoes_in_part:
+            self._counters.release(*self.candidates[undo.at])

@@ -1,0 +1,267 @@
+"""A ResourceSlice read once: all of a device that no other object can change, ready to allocate.
+
+Quantities are numbers, node selectors parsed, and what cannot be read is said instead of guessed.
+Stands between wire and pools; pure.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from fettle.api import core, resource
+from fettle.cel.library import semver as versions
+from fettle.dra.node_selectors import Malformed, Place, Selector
+from fettle.dra.quantities import MAX_INT64, UNIT, Amount, Unreadable, amount, format_of, nano
+from fettle.model.health import DeviceId
+from fettle.pacing.pausing import pause
+
+CounterId = tuple[str, str]
+"""(counter set, counter)."""
+
+
+class Range(NamedTuple):
+    """`validRange` of a request policy; `format` is how its step is written."""
+
+    min: Amount | None
+    max: Amount | None
+    step: Amount | None
+    format: str
+
+
+class Policy(NamedTuple):
+    """How much of a capacity a request consumes."""
+
+    default: Amount | None
+    range: Range | None
+    values: tuple[Amount, ...] | None
+
+
+class Capacity(msgspec.Struct, frozen=True, gc=False):
+    value: Amount
+    policy: Policy | None
+
+
+class Target:
+    """The nodes that something is for, by the three ways the API has to say it, of which the first
+    counts: by `name`, all of them, or those that a selector selects. Equal if they say the same.
+    """
+
+    __slots__ = ("_hash", "_said", "_selector", "name", "problem")
+
+    def __init__(
+        self, name: str | None, all_nodes: bool | None, selector: core.NodeSelector | None
+    ) -> None:
+        self.name = name or ""
+        everywhere = bool(all_nodes) and not self.name
+        selects = selector if not self.name and not everywhere else None
+        self._said = (self.name, everywhere, selects)
+        self._hash = hash(self._said)
+        self._selector: Selector | None = None
+        self.problem = ""
+        if selects is not None:
+            try:
+                self._selector = Selector(selects)
+            except Malformed as error:
+                self.problem = f"the node selector cannot be parsed: {error}"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Target) and self._said == other._said
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def includes(self, place: Place) -> bool:
+        if self.name:
+            return place.name == self.name
+        return self.is_everywhere or (self._selector is not None and self._selector.matches(place))
+
+    @property
+    def is_everywhere(self) -> bool:
+        return self._said[1]
+
+
+class Published(msgspec.Struct, frozen=True, gc=False):
+    """One device of a slice.
+
+    `consumes` is in 1e-9. `abort` says why any selector on it ends the scheduler's attempt,
+    `unclear` what about it is not modelled or cannot be read; both "" if nothing.
+    `target` is set where the slice has each device say its nodes. `local` is the node of its
+    slice, "" where it is of the network. `plain`: whoever asks for none of its capacity gets
+    it. `skips`: its slice asks that nothing is done on the node. `pins`: whoever holds it stays on
+    the node; else `terms` counts those of the node selector that goes into the allocation.
+    """
+
+    id: DeviceId
+    device: resource.Device
+    consumes: tuple[tuple[CounterId, int], ...] = ()
+    capacities: Mapping[str, Capacity] = {}
+    abort: str = ""
+    unclear: str = ""
+    target: Target | None = None
+    local: str = ""
+    plain: bool = True
+    skips: bool = False
+    pins: bool = False
+    terms: int = 0
+
+    @property
+    def multiple(self) -> bool:
+        return bool(self.device.allow_multiple_allocations)
+
+
+class Slice(msgspec.Struct, frozen=True, gc=False):
+    """`target` None: the slice says in no known way which nodes it is for, or has its devices say.
+
+    `counters` are its sets as published, in 1e-9.
+    """
+
+    raw: resource.ResourceSlice
+    devices: tuple[Published, ...]
+    target: Target | None
+    counters: tuple[tuple[str, Mapping[str, int]], ...]
+    grouped: bool
+    unclear: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.raw.metadata.name
+
+    @property
+    def node(self) -> str:
+        return self.raw.spec.node_name or ""
+
+    @property
+    def generation(self) -> int:
+        return self.raw.spec.pool.generation
+
+    @property
+    def per_device(self) -> bool:
+        return bool(self.raw.spec.per_device_node_selection)
+
+
+def read(slice_: resource.ResourceSlice) -> Slice:
+    """Never raises for what is in the slice."""
+    spec = slice_.spec
+    target = None
+    if spec.node_name or spec.all_nodes or spec.node_selector is not None:
+        target = Target(spec.node_name, spec.all_nodes, spec.node_selector)
+    unclear = ""
+    counters: list[tuple[str, Mapping[str, int]]] = []
+    try:
+        for set_ in spec.shared_counters or ():
+            values = {name: nano(c.value) for name, c in (set_.counters or {}).items()}
+            counters.append((set_.name, values))
+    except Unreadable as error:
+        unclear = f"slice {slice_.metadata.name}: a shared counter cannot be read: {error}"
+    kept: dict[Any, Any] = {}
+    devices = tuple(_published(slice_, device, kept) for device in spec.devices or ())
+    grouped = any(
+        consumption.compatibility_groups
+        for device in spec.devices or ()
+        for consumption in device.consumes_counters or ()
+    )
+    return Slice(slice_, devices, target, tuple(counters), grouped, unclear)
+
+
+def _published(
+    slice_: resource.ResourceSlice, device: resource.Device, kept: dict[Any, Any]
+) -> Published:
+    """`kept`: equal parts of the slice's devices, each once."""
+    pause()
+    spec = slice_.spec
+    consumes: list[tuple[CounterId, int]] = []
+    capacities: dict[str, Capacity] = {}
+    unclear = ""
+    try:
+        for taken in device.consumes_counters or ():
+            for name, counter in (taken.counters or {}).items():
+                draw = (taken.counter_set, name), nano(counter.value)
+                consumes.append(kept.setdefault(draw, draw))
+        capacities = {
+            name: kept.setdefault(read := _capacity(c), read)
+            for name, c in (device.capacity or {}).items()
+        }
+    except Unreadable as error:
+        unclear = f"a quantity cannot be read: {error}"
+    per_device = spec.per_device_node_selection
+    of = device if per_device else spec
+    terms = of.node_selector.node_selector_terms if of.node_selector is not None else None
+    return Published(
+        id=DeviceId(spec.driver, spec.pool.name, device.name),
+        device=device,
+        consumes=tuple(consumes),
+        capacities=capacities,
+        abort=_conversion_error(device),
+        unclear=unclear,
+        target=Target(device.node_name, device.all_nodes, device.node_selector)
+        if per_device
+        else None,
+        local=spec.node_name or "",
+        plain=not unclear
+        and all(c.policy is None and c.value.nano >= 0 for c in capacities.values()),
+        skips=bool(spec.skip_node_operations),
+        pins=of.node_name is not None or bool(device.binds_to_node),
+        terms=len(terms or ()),
+    )
+
+
+def _capacity(capacity: resource.DeviceCapacity) -> Capacity:
+    policy = capacity.request_policy
+    return Capacity(amount(capacity.value), _policy(policy) if policy is not None else None)
+
+
+def _policy(policy: resource.CapacityRequestPolicy) -> Policy:
+    values = policy.valid_values
+    return Policy(
+        default=_optional(policy.default),
+        range=_range(policy.valid_range) if policy.valid_range is not None else None,
+        values=tuple(amount(v) for v in values) if values is not None else None,
+    )
+
+
+def _range(range_: resource.CapacityRequestPolicyRange) -> Range:
+    read = Range(
+        _optional(range_.min),
+        _optional(range_.max),
+        _optional(range_.step),
+        format_of(range_.step) if range_.step is not None else "",
+    )
+    if read.step is not None:
+        if read.min is None:
+            raise Unreadable("a validRange has a step and no min")
+        for limit in (read.min, read.step):
+            if not 0 <= limit.nano <= MAX_INT64 * UNIT:
+                raise Unreadable("a validRange is beyond 64 bits")
+        if read.step.nano == 0:
+            raise Unreadable("the step of a validRange is 0")
+    return read
+
+
+def _optional(quantity: resource.Quantity | None) -> Amount | None:
+    return amount(quantity) if quantity is not None else None
+
+
+def _conversion_error(device: resource.Device) -> str:
+    """Why a device cannot be given to any selector: the scheduler then gives the pod up.
+
+    Kubernetes looks for lists first, then for single values, and reads the first that is set.
+    """
+    for name, value in (device.attributes or {}).items():
+        if value.versions is None and (
+            value.string is not None or value.int_ is not None or value.bool_ is not None
+        ):
+            continue  # nearly all are of one of these types, and always fine
+        if value.ints is not None or value.bools is not None or value.strings is not None:
+            continue
+        read: tuple[str, ...] = ()
+        if value.versions is not None:
+            read = value.versions
+        elif value.version is None:
+            return f"attribute {name} has no value"
+        else:
+            read = (value.version,)
+        for version in read:
+            if not versions.is_version(version):
+                return f"attribute {name}: {version!r} is not a semantic version"
+    return ""

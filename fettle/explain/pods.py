@@ -1,0 +1,336 @@
+"""Verdicts and health as plain data for people. Pure.
+
+Reasons are made where they are found, and put together here. The dictionaries are what `/explain`
+answers and what the command line prints; `listing` lists devices in them.
+"""
+
+import math
+from collections.abc import Collection, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from fettle.cluster.view import NodeView, PluginView, UnitView, View
+from fettle.dra.claims import ALL
+from fettle.explain import circumstances
+from fettle.model.health import Health, State
+from fettle.model.policies import Resolved
+from fettle.pacing.pausing import pause
+from fettle.scheduling.demand import Ask
+from fettle.scheduling.judge.parts import Choice
+from fettle.scheduling.judge.taken import counted, lacking
+from fettle.scheduling.judge.verdicts import EXTENDED_RESOURCES, Verdict
+
+
+def health(value: Health) -> dict[str, Any]:
+    """A score with the evidence that explains it, times in Unix seconds.
+
+    `proven` is the score that states and refusals go by: evidence with a `witness`, which reported
+    it, lowers only the score.
+    """
+    return {
+        "score": round(value.score, 4),
+        "proven": round(value.proven, 4),
+        "state": str(value.state),
+        "since": value.since,
+        "held": value.held,
+        "kept": _kept(value),
+        "evidence": [
+            {
+                "text": w.evidence.text,
+                "family": str(w.evidence.family),
+                "kind": str(w.evidence.kind),
+                "weight": round(w.weight, 4),
+                "source": w.evidence.source,
+                "reporter": w.evidence.reporter,
+                "witness": w.evidence.witness or None,
+                "subject": str(w.evidence.subject),
+                "observedAt": w.evidence.observed_at,
+            }
+            for w in value.evidence
+        ],
+    }
+
+
+_DAY_S, _YEAR_9999 = 86_400.0, 253_370_764_800.0
+
+
+def _kept(value: Health) -> str | None:
+    """What keeps a state that is worse than the score alone would make it, in words."""
+    if (kept := value.kept) is None or not value.since <= kept.until <= _YEAR_9999:
+        return str(kept) if kept is not None else None
+    whole_minute = 60.0 * math.ceil(kept.until / 60.0)
+    form = "%H:%M" if kept.until - value.since <= _DAY_S else "%Y-%m-%d %H:%M"
+    return f"{kept} until {datetime.fromtimestamp(whole_minute, UTC):{form}} UTC"
+
+
+def ask(value: Ask) -> dict[str, Any]:
+    """What a pod asks for, as text by part."""
+    return {
+        "units": {u.resource: u.count for u in value.units},
+        "requests": [
+            {
+                "name": f"{claim.name}/{alternative.name}",
+                "deviceClass": alternative.class_name,
+                "count": "All" if alternative.mode == ALL else alternative.count,
+            }
+            for claim in value.claims
+            for alternative in claim.alternatives()
+        ],
+        "allocated": [str(held.device) for bound in value.bound for held in bound.held],
+        "unsettled": list(value.unsettled),
+    }
+
+
+def verdict(value: Verdict) -> dict[str, Any]:
+    """One node's answer with every reason.
+
+    `fits`: the pod can be placed there, as far as can be told. `allowed`: Fettle does not refuse
+    it, for whatever the scheduler's own checks do (`unfit`).
+    """
+    return {
+        "fits": value.fits and not value.unfit,
+        "allowed": value.fits,
+        "score": value.score,
+        "value": value.value,
+        "refusals": list(value.refusals),
+        "overruled": list(value.overruled),
+        "unfit": list(value.unfit),
+        "undecided": list(value.undecided),
+        "devices": [_choice(c) for c in value.devices],
+        "notes": list(value.notes),
+    }
+
+
+def _choice(choice: Choice) -> dict[str, Any]:
+    """`request` is claim/request, with the alternative of a `firstAvailable` list beside it."""
+    claim, request, alternative = (*choice.request.split("/"), "", "")[:3]
+    return {
+        "request": f"{claim}/{request}" if request else claim,
+        "alternative": alternative or None,
+        "device": str(choice.device),
+        "tolerated": [str(taint) for taint in choice.tolerated],
+        "adminAccess": choice.admin_access,
+        **health(choice.health),
+    }
+
+
+CORDONED = "cordoned: the scheduler places only pods there that tolerate that"
+
+
+def pod(
+    key: str,
+    resolved: Resolved,
+    asked: Ask | None,
+    verdicts: dict[str, Verdict],
+    view: View,
+    notes: Sequence[str] = (),
+) -> dict[str, Any]:
+    """A pod's policy and where it comes from, its ask, and each node's verdict, own health and
+    units that the pod may be given and of which something is said; `notes` are about all of it."""
+    placement = resolved.policy.placement
+    resources = [units.resource for units in asked.units] if asked is not None else []
+    taken = counted(view.pods.values()) if resources else {}
+    names = _names(asked) if asked is not None else {}
+    nodes = {}
+    for name, answer in sorted(verdicts.items()):
+        if (node := view.nodes.get(name)) is not None:
+            units = list(_units(node, resources))
+            why = tuple(lacking(asked, node, taken)) if asked is not None else ()
+            told = {
+                **_named(verdict(_lacking(answer, why, node)), names),
+                "health": health(node.health),
+                "units": units,
+            }
+            if circumstances.is_cordoned(node):
+                told["notes"].append(CORDONED)
+            nodes[name] = told
+        pause()
+    return {
+        "pod": key,
+        "policy": {
+            "name": resolved.policy.name,
+            "origin": resolved.origin,
+            "minScore": placement.min_score,
+            "degraded": str(placement.degraded),
+            "aggregate": str(placement.aggregate),
+            "warnings": list(resolved.warnings),
+        },
+        "ask": ask(asked) if asked is not None else None,
+        "notes": [*circumstances.notes(view.pods.get(key), asked, view, nodes), *notes],
+        "nodes": nodes,
+    }
+
+
+def _names(asked: Ask) -> dict[str, str]:
+    """What people call the requests that the scheduler makes for extended resources, and the claim
+    that it makes of them, by the scheduler's names; longer ones come first."""
+    names = {
+        f"{EXTENDED_RESOURCES}/{request.name}": units.resource
+        if len(units.backing) == 1
+        else f"{units.resource} ({request.name})"
+        for units in asked.units
+        for request in units.backing
+    }
+    ordered = dict(sorted(names.items(), key=lambda item: -len(item[0])))
+    made = {f"claim {EXTENDED_RESOURCES}": "the claim for its extended resources"}
+    return {**ordered, **made} if names else {}
+
+
+def _named(told: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
+    """A node's answer in the words of `names`; `resource` is what a device would be given for."""
+    if not names:
+        return told
+    for part in ("refusals", "overruled", "unfit", "undecided", "notes"):
+        for scheduler, people in names.items():
+            told[part] = [text.replace(scheduler, people) for text in told[part]]
+    for choice in told["devices"]:
+        if choice["request"] in names:
+            choice["resource"] = names[choice["request"]].partition(" ")[0]
+    return told
+
+
+def _lacking(answer: Verdict, why: tuple[str, ...], node: NodeView) -> Verdict:
+    """The verdict where the scheduler finds too few units; as long as the node can be read."""
+    if node.quarantined:
+        return msgspec.structs.replace(answer, undecided=(*answer.undecided, *why))
+    return msgspec.structs.replace(answer, unfit=(*answer.unfit, *why))
+
+
+def unasked(scheduler: str, named: Collection[str]) -> str:
+    """What it means for a pod that its scheduler is none of those that the settings name."""
+    return (
+        f"scheduler {scheduler} does not ask Fettle, as far as the settings say (scheduler.names: "
+        f"{', '.join(named) or 'none'}): it places this pod without these verdicts"
+    )
+
+
+def _units(node: NodeView, resources: Sequence[str]) -> Iterator[dict[str, Any]]:
+    for plugin in filter(None, map(node.plugins.get, resources)):
+        for one in plugin.units:
+            if speaks(one.health):
+                yield {"resource": plugin.resource, **unit(one, plugin)}
+
+
+def speaks(value: Health) -> bool:
+    """Whether there is anything to say of it: a state may outlive all evidence."""
+    return bool(value.evidence) or value.state is not State.HEALTHY
+
+
+def unit(one: UnitView, plugin: PluginView) -> dict[str, Any]:
+    """`count`: how many units of the resource it is, of which no pod is given the `withdrawn`;
+    `allocated`: live pods are known to hold some. `about` says what is special of it."""
+    return {
+        "unit": one.unit,
+        "count": one.count,
+        "withdrawn": one.withdrawn,
+        "allocated": one.allocated > 0,
+        "about": _about(one, plugin),
+        **health(one.health),
+    }
+
+
+def _about(one: UnitView, plugin: PluginView) -> str:
+    """What is special of a unit, in words; "" if nothing is."""
+    how = "withdrawn" if plugin.counts_withdrawn else "no longer offered"
+    withdrawn = f"{how} by the device plugin" if one.withdrawn else ""
+    if one.alternatives:
+        units = "1 unit" if one.count == 1 else f"{one.count} units"
+        return f"counts as {units}, it may be of {' or '.join(one.alternatives)} instead"
+    if one.count == 1 or (one.withdrawn and not one.left):
+        return withdrawn
+    return f"{one.count} units" + (f", {one.withdrawn} of them {withdrawn}" if withdrawn else "")
+
+
+def policy(resolved: Resolved, ignored: Sequence[str] = ()) -> dict[str, Any]:
+    """A policy, who chose it, and for each of its values where that comes from.
+
+    `ignored` are sentences about parts of it that have no effect.
+    """
+    defined = f"{resolved.policy.name} ({resolved.source})"
+    sections = msgspec.to_builtins(resolved.policy)
+    del sections["name"]
+    return {
+        "name": resolved.policy.name,
+        "origin": resolved.origin,
+        "source": str(resolved.source),
+        "warnings": [*resolved.warnings, *ignored],
+        "values": [
+            {
+                "field": f"{section}.{field}",
+                "value": value,
+                "from": _given(resolved.overridden.get(f"{section}.{field}"), defined),
+            }
+            for section, values in sections.items()
+            for field, value in values.items()
+        ],
+    }
+
+
+def _given(annotation: str | None, defined: str) -> str:
+    return f"annotation {annotation}" if annotation is not None else defined
+
+
+def word(value: dict[str, Any]) -> str:
+    """A node's answer (as `pod` makes it) in a word: refused, no fit, undecided, fits."""
+    if not value["allowed"]:
+        return "refused"
+    if value["unfit"]:
+        return "no fit"
+    return "undecided" if value["undecided"] else "fits"
+
+
+def reason(value: dict[str, Any]) -> str:
+    """One line for a table: the gravest that can be said of a node's answer (as `pod` makes it),
+    and beside a refusal why the pod could not run there anyway."""
+    for part, prefix in (
+        ("refusals", ""),
+        ("unfit", ""),
+        ("undecided", ""),
+        ("overruled", "allowed by the breaker: "),
+    ):
+        if value[part]:
+            more = f" (+{len(value[part]) - 1} more)" if len(value[part]) > 1 else ""
+            anyway = value["unfit"][:1] if part == "refusals" else ()
+            beside = (f"no fit anyway: {why}" for why in anyway)
+            return "; ".join((f"{prefix}{value[part][0]}{more}", *beside, *value["notes"]))
+    given = (u for u in value.get("units", ()) if u.get("withdrawn", 0) < u.get("count", 1))
+    judged = (*value["devices"], value["health"], *given)
+    evidence = [e for one in judged for e in one["evidence"]]
+    told = max(evidence, key=lambda e: e["weight"])["text"] if evidence else ""
+    kept = (f"{one['state']} ({one['kept']})" for one in judged if one.get("kept"))
+    tolerated = dict.fromkeys(f"taint {t}" for d in value["devices"] for t in d["tolerated"])
+    parts = (
+        *_given_devices(value),
+        f"tolerated: {', '.join(tolerated)}" if tolerated else "",
+        next(kept, ""),
+        told,
+        *value["notes"],
+    )
+    return "; ".join(part for part in parts if part)
+
+
+def _given_devices(value: dict[str, Any]) -> Iterator[str]:
+    """The devices that claims hold, and those that others would get; by request, if several."""
+    held: list[str] = []
+    got: dict[str, list[str]] = {}
+    looked_at: dict[str, list[str]] = {}
+    for choice in value["devices"]:
+        if choice.get("adminAccess"):
+            would = "would have" if "/" in choice["request"] else "has"
+            looked_at.setdefault(would, []).append(choice["device"])
+        elif "/" in choice["request"]:
+            chosen = f" (alternative {choice['alternative']})" if choice["alternative"] else ""
+            name = choice.get("resource") or choice["request"]
+            got.setdefault(name + chosen, []).append(choice["device"])
+        elif not any(f"holds {choice['device']}, " in note for note in value["notes"]):
+            held.append(choice["device"])
+    if held:
+        yield f"holds {', '.join(held)}"
+    if len(got) == 1 and not held and "(" not in next(iter(got)):
+        yield f"would get {', '.join(*got.values())}"
+    elif got:
+        yield "would get " + " and ".join(f"{', '.join(ds)} for {name}" for name, ds in got.items())
+    for would, devices in looked_at.items():
+        yield f"{would} admin access to {', '.join(devices)}, whatever their health"

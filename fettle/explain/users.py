@@ -1,0 +1,70 @@
+"""Which pods use the devices of a view: for people, who tell their owners of a fault. Pure."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+
+from fettle.api import core, resource
+from fettle.cluster.inventory import divisions
+from fettle.cluster.view import UnitView, View
+from fettle.dra import claims
+from fettle.model.health import DeviceId, UnitId
+from fettle.pacing.pausing import pause
+
+
+class Users:
+    """Of one view. Pods are named `namespace/name`; so is a claim that no pod uses, as `claim …`.
+
+    Who only has admin access to a device does not use it.
+    """
+
+    def __init__(self, view: View) -> None:
+        self._names: dict[str, str] = {}
+        self._on_node: dict[str, list[core.Pod]] = defaultdict(list)
+        self._of_device: dict[DeviceId, set[str]] = defaultdict(set)
+        for key, pod in view.pods.items():
+            self._names[pod.metadata.uid] = key
+            if pod.node_name:
+                self._on_node[pod.node_name].append(pod)
+            pause()
+        for claim in view.claims.values():
+            devices = {held.device for held in claims.holds(claim) or ()}
+            users = self._of_claim(claim) if devices else ()
+            for device in devices:
+                self._of_device[device].update(users)
+                pause()
+            pause()
+
+    def on_node(self, node: str) -> list[str]:
+        """Pods with devices that are bound to a node."""
+        return sorted(pod.metadata.key for pod in self._on_node.get(node, ()))
+
+    def of_device(self, device: DeviceId) -> list[str]:
+        return sorted(self._of_device.get(device, ()))
+
+    def of_unit(self, node: str, resource_name: str, unit: UnitView) -> list[str]:
+        """Pods of which the kubelet says that they hold a unit of it."""
+        names = {unit.unit, *_other_names(unit)}
+        return sorted(
+            pod.metadata.key
+            for pod in self._on_node.get(node, ())
+            if any(divisions.whole(id_) in names for id_ in _held(pod, resource_name))
+        )
+
+    def _of_claim(self, claim: resource.ResourceClaim) -> Iterable[str]:
+        pods = [self._names[uid] for uid in claim.reserved_for if uid in self._names]
+        return pods or (f"claim {claim.metadata.key}",)
+
+
+def _other_names(unit: UnitView) -> Iterator[str]:
+    """By which evidence calls it."""
+    for weighed in unit.health.evidence:
+        if isinstance(subject := weighed.evidence.subject, UnitId):
+            yield from map(divisions.whole, subject.names)
+
+
+def _held(pod: core.Pod, resource_name: str) -> Iterator[str]:
+    """Ids of the units of a resource that the kubelet says a pod's containers hold."""
+    for status in pod.container_statuses():
+        for allocated in status.allocated_resources_status or ():
+            if allocated.name == resource_name:
+                yield from (one.resource_id for one in allocated.resources or ())

@@ -1,0 +1,119 @@
+"""What a ResourceClaim says of the devices it holds: the conditions in `status.devices`.
+
+Drivers write them. What `Ready` and the like mean is in the rules, with their polarity; a binding
+failure condition means what it says, since the driver declared it. A claim's own configuration can
+cause most of them, so they count as evidence from its namespace.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from fettle.api import resource
+from fettle.api.meta import Condition, unix_s
+from fettle.health.signals.reports import Report, heaviest, short
+from fettle.health.signals.rules import Rules
+from fettle.model.health import DeviceId, Evidence, Family, Kind, Subject
+
+
+class _Meaning(NamedTuple):
+    """What a condition means, were it faulty."""
+
+    is_faulty: bool
+    family: Family
+    kind: Kind
+    weight: float
+    provoked: bool
+
+
+def speaks_of_devices(claim: resource.ResourceClaim | None) -> bool:
+    return claim is not None and claim.status is not None and bool(claim.status.devices)
+
+
+def of_claim(claim: resource.ResourceClaim, rules: Rules, now: float) -> Report:
+    """Faults of allocated devices, and all-clears where a driver says that they are over."""
+    evidence: list[Evidence] = []
+    cleared: set[tuple[Subject, str]] = set()
+    for device, condition, meaning in _conditions(claim, rules):
+        if meaning.is_faulty:
+            evidence.append(_evidence(claim, device, condition, meaning, rules, now))
+        else:
+            cleared.add((device, _source(condition)))
+    still = {(e.subject, e.source) for e in evidence}
+    return Report(
+        reporter=f"ResourceClaim {claim.metadata.key}",
+        evidence=heaviest(evidence),
+        cleared=frozenset(cleared - still),
+        uid=claim.metadata.uid,
+    )
+
+
+def _conditions(
+    claim: resource.ResourceClaim, rules: Rules
+) -> Iterator[tuple[DeviceId, Condition, _Meaning]]:
+    """Conditions that are True or False and mean something."""
+    failures = _binding_failures(claim)
+    for status in (claim.status.devices if claim.status is not None else None) or ():
+        device = DeviceId(status.driver, status.pool, status.device)
+        for condition in status.conditions or ():
+            if condition.status in ("True", "False"):
+                meaning = _meaning(device, condition, failures.get(device, frozenset()), rules)
+                if meaning is not None:
+                    yield device, condition, meaning
+
+
+def _binding_failures(claim: resource.ResourceClaim) -> dict[DeviceId, frozenset[str]]:
+    allocation = claim.status.allocation if claim.status is not None else None
+    devices = allocation.devices if allocation is not None else None
+    return {
+        DeviceId(r.driver, r.pool, r.device): frozenset(r.binding_failure_conditions)
+        for r in (devices.results if devices is not None else None) or ()
+        if r.binding_failure_conditions
+    }
+
+
+def _meaning(
+    device: DeviceId, condition: Condition, failures: frozenset[str], rules: Rules
+) -> _Meaning | None:
+    if condition.type in failures:
+        signal = rules.signals["binding-failed"]
+        return _Meaning(
+            condition.status == "True", signal.family, Kind.LEVEL, signal.weight, provoked=True
+        )
+    row = rules.device_condition(device.driver, condition.type, condition.reason)
+    if row is None:
+        return None
+    is_faulty = condition.status == ("True" if row.faulty else "False")
+    return _Meaning(is_faulty, row.family, row.kind, row.weight, row.provoked)
+
+
+def _source(condition: Condition) -> str:
+    return f"claim condition {condition.type}"
+
+
+def _evidence(
+    claim: resource.ResourceClaim,
+    device: DeviceId,
+    condition: Condition,
+    meaning: _Meaning,
+    rules: Rules,
+    now: float,
+) -> Evidence:
+    bound = rules.signals["provoked"]
+    weight = min(meaning.weight, bound.cap) if meaning.provoked else meaning.weight
+    detail = f" ({condition.reason})" if condition.reason else ""
+    message = f": {condition.message}" if condition.message else ""
+    said = f"{device.driver} says {condition.type} is {condition.status}{detail}"
+    return Evidence(
+        subject=device,
+        family=meaning.family,
+        kind=meaning.kind,
+        weight=weight,
+        source=_source(condition),
+        reporter=f"ResourceClaim {claim.metadata.key}",
+        text=short(f"{said} in claim {claim.metadata.key}{message}"),
+        observed_at=unix_s(condition.last_transition_time, now),
+        half_life_s=rules.half_life_s(meaning.family),
+        cap=bound.cap if meaning.provoked else 1.0,
+        witness=f"namespace {claim.metadata.namespace}" if meaning.provoked else "",
+        together=bound.together if meaning.provoked else 1.0,
+    )

@@ -1,0 +1,111 @@
+"""The names by which monitors, device plugins and drivers know one GPU: its UUID, `pci:<address>`,
+`index:<n>`, from the best to the least.
+
+A UUID is the GPU's own. An address is its slot's, and shared by partitions. An index is its
+monitor's counting, so it means something only to drivers of the same vendor that publish it.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+
+from fettle.api import resource
+from fettle.model.health import UnitId
+
+_PCI = re.compile(r"(?:[0-9a-f]{4})?([0-9a-f]{4}):([0-9a-f]{2}):([0-9a-f]{2})(?:\.([0-9a-f]))?")
+_RANKS = {"pci": 1, "index": 2}
+
+_UUIDS = ("uuid", "parentUUID")
+_ADDRESSES = ("pciBusID", "pcieBusID", "pciAddr", "parentPciAddr")
+"""As gpu.nvidia.com and gpu.amd.com publish them, with and without the domain of Kubernetes."""
+
+
+def pci(address: str) -> str:
+    """`pci:0000:c4:00.0`, as NVML and sysfs write it; the kernel's log leaves the function out."""
+    found = _PCI.fullmatch(address.lower())
+    if found is None:
+        return f"pci:{address.lower()}"
+    domain, bus, device, function = found.groups()
+    return f"pci:{domain}:{bus}:{device}.{function or 0}"
+
+
+def index(number: object) -> str:
+    return f"index:{number}"
+
+
+def rank(name: str) -> tuple[int, str]:
+    """The best names sort first."""
+    return _RANKS.get(name.partition(":")[0], 0), name
+
+
+def is_uuid(name: str) -> bool:
+    return rank(name)[0] == 0
+
+
+def joined(groups: Iterable[tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    """Each name with all names of its GPU, best first, from groups that each name one GPU.
+
+    Two UUIDs are never one GPU, whatever lesser name they share.
+    """
+    known: dict[str, tuple[str, ...]] = {}
+    for names in groups:
+        union = sorted({n for name in names for n in known.get(name, (name,))}, key=rank)
+        if sum(map(is_uuid, union)) > 1:
+            union = sorted(names, key=rank)
+        known.update(dict.fromkeys(union, tuple(union)))
+    return known
+
+
+def published(device: resource.Device) -> Iterator[str]:
+    """Names of a DRA device and of the GPU that it is a part of: what befalls that, befalls it.
+
+    The index of a part is its number within its GPU.
+    """
+    values = _values(device)
+    yield from (values[name] for name in _UUIDS if name in values)
+    yield from (pci(values[name]) for name in _ADDRESSES if name in values)
+    is_part = values.get("type") == "mig" or any(name.startswith("parent") for name in values)
+    if (number := values.get("parentIndex" if is_part else "index")) is not None:
+        yield index(number)
+
+
+def own_uuid(device: resource.Device) -> str:
+    """ "" where it publishes none."""
+    return _values(device).get("uuid", "")
+
+
+def _values(device: resource.Device) -> dict[str, str]:
+    """Attributes as text, by name without a domain."""
+    return {
+        name.rpartition("/")[2]: str(value.int_) if value.string is None else value.string
+        for name, value in (device.attributes or {}).items()
+        if value.string is not None or value.int_ is not None
+    }
+
+
+def is_other(unit: UnitId, names: Iterable[str]) -> bool:
+    """Whether a device that shares none of a unit's names cannot be the unit: it has a UUID as
+    well, of the same form, or an address."""
+    forms = {_form(name) for name in unit.names} - {""}
+    return any(_form(name) in forms for name in names)
+
+
+def _form(name: str) -> str:
+    """What can be told apart has the same; "" for an index, which is no name of the GPU's own."""
+    kind = rank(name)[0]
+    if kind == _RANKS["index"]:
+        return ""
+    return f"{'pci' if kind else name.partition('-')[0]} {len(name)}"
+
+
+def closeness(unit: UnitId, driver: str, names: Iterable[str]) -> int | None:
+    """The rank of the best name that a unit shares with a driver's device; None: it shares none."""
+    shared = set(names).intersection(unit.names)
+    if not is_same_vendor(unit.resource, driver):
+        shared = {name for name in shared if not name.startswith("index:")}
+    return min((rank(name)[0] for name in shared), default=None)
+
+
+def is_same_vendor(resource_name: str, driver: str) -> bool:
+    """`nvidia.com/gpu` belongs to the same vendor as `gpu.nvidia.com`."""
+    vendor = resource_name.partition("/")[0]
+    return driver == vendor or driver.endswith(f".{vendor}")

@@ -1,0 +1,323 @@
+"""What a Node object says: its conditions, its labels, and devices its plugins have withdrawn.
+
+Polarity and weights come from the rules; NVSentinel's conditions are read down to the device.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from fettle.api import core
+from fettle.api.meta import Condition, unix_s
+from fettle.dra.extended_resources import is_device_resource, units_of
+from fettle.health.signals import naming, nvsentinel
+from fettle.health.signals.reports import Fault, short
+from fettle.health.signals.rules import Rules
+from fettle.health.signals.rules.rows import ConditionRow, LabelRow
+from fettle.model.health import (
+    OWN_PREFIX,
+    UNKNOWN_SCORE,
+    Evidence,
+    Family,
+    Kind,
+    NodeId,
+    Subject,
+    Unheard,
+    UnitId,
+)
+
+GAP_SOURCE = "allocatable"
+MISSED_HEARTBEATS = 3
+"""So many heartbeats a producer may miss before it counts as silent."""
+_OF_OTHERS = frozenset(("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"))
+"""Kubernetes taints the node for these by itself."""
+_AGES_BY_ITSELF = (Kind.LATCHED, Kind.DECAYING)
+"""Whether who said it is still there or not."""
+
+
+class Said(NamedTuple):
+    """Evidence, the sources about which it is the whole truth, and what the silent left; what a
+    remediation has dealt with, None where there was none; conditions of types that no rule names.
+    """
+
+    evidence: tuple[Evidence, ...]
+    settled: frozenset[str]
+    left: tuple[Evidence, ...] = ()
+    remediated: tuple[Fault, ...] | None = None
+    unheard: tuple[Unheard, ...] = ()
+
+
+def of_conditions(node: core.Node, rules: Rules, now: float) -> Said:
+    """Faults by the rules' polarity.
+
+    A status that is neither True nor False is neither a fault nor an all-clear. Nor is one whose
+    producer has fallen silent, but the fault that it was until then remains.
+    """
+    status = node.status
+    conditions = []
+    unheard = []
+    for condition in (status.conditions if status is not None else None) or ():
+        if condition.type.startswith(OWN_PREFIX):
+            continue
+        if (row := rules.condition(condition.type, condition.reason)) is not None:
+            conditions.append((condition, row))
+        elif condition.type not in _OF_OTHERS and not rules.names_condition(condition.type):
+            unheard.append(Unheard(short(condition.type), short(condition.status)))
+    messages = {
+        condition.type: nvsentinel.parse(condition.message)
+        for condition, row in conditions
+        if row.format == "nvsentinel" and _is_faulty(condition, row)
+    }
+    known = nvsentinel.names(e for message in messages.values() for e in message.entries)
+    reader = _ConditionReader(node, rules, now, known)
+    kubelet = _kubelet(node)
+    told: list[Fault] = []
+    unknown: list[Evidence] = []
+    left: list[Evidence] = []
+    settled: set[str] = set()
+    for condition, row in conditions:
+        silent_s = _silent_s(condition, row, kubelet, now)
+        message = messages.get(condition.type)
+        faults = tuple(reader.faults(condition, row, message))
+        if silent_s is not None:
+            unknown += reader.unknown(condition, row, is_stale=True)
+            told += (fault for fault in faults if fault.evidence.kind in _AGES_BY_ITSELF)
+            levels = (e for _, e in faults if e.kind is Kind.LEVEL)
+            left += (msgspec.structs.replace(f, observed_at=now - silent_s) for f in levels)
+        elif condition.status not in ("True", "False"):
+            unknown += reader.unknown(condition, row, is_stale=False)
+        else:
+            told += faults
+            if message is None or not message.cut_off:
+                settled.add(_source(condition))
+    remediated = tuple(f for f in told if f.word) if _is_remediated(node, rules) else None
+    evidence = (e for word, e in told if remediated is None or not word)
+    everything = (*unknown, *evidence)
+    return Said(everything, frozenset(settled), tuple(left), remediated, tuple(unheard))
+
+
+def _is_faulty(condition: Condition, row: ConditionRow) -> bool:
+    return condition.status == ("True" if row.faulty else "False")
+
+
+def _silent_s(
+    condition: Condition, row: ConditionRow, kubelet: Condition | None, now: float
+) -> float | None:
+    """For how long a condition counts as not renewed any more, while the kubelet renewed its own.
+
+    Both take their times from the node's clock, so it does not matter what that says. That the
+    kubelet is silent too is said by the control plane.
+    """
+    renewed_at = condition.last_heartbeat_time
+    if row.heartbeat_s is None or renewed_at is None:
+        return None
+    if kubelet is None or kubelet.last_heartbeat_time is None:
+        return None
+    apart_s = (kubelet.last_heartbeat_time - renewed_at).total_seconds()
+    silent_s = apart_s - MISSED_HEARTBEATS * row.heartbeat_s
+    if silent_s <= 0:
+        return None
+    if kubelet.status == "Unknown":
+        silent_s += max(0.0, now - unix_s(kubelet.last_transition_time, now))
+    return silent_s
+
+
+def _kubelet(node: core.Node) -> Condition | None:
+    """The condition that the kubelet renews."""
+    conditions = (node.status.conditions if node.status is not None else None) or ()
+    return next((c for c in conditions if c.type == "Ready"), None)
+
+
+def _told(condition: Condition, reason: str = "") -> str:
+    why = f" ({reason.strip()})" if reason.strip() else ""
+    message = f": {condition.message}" if condition.message.strip() else ""
+    return f"{condition.type} is {condition.status}{why}{message}"
+
+
+def _source(condition: Condition) -> str:
+    return f"condition {condition.type}"
+
+
+class _ConditionReader:
+    """Evidence from the conditions of one node."""
+
+    def __init__(
+        self, node: core.Node, rules: Rules, now: float, known: dict[str, tuple[str, ...]]
+    ) -> None:
+        self._name = node.metadata.name
+        self._rules = rules
+        self._now = now
+        self._known = known
+
+    def unknown(
+        self, condition: Condition, row: ConditionRow, *, is_stale: bool
+    ) -> Iterator[Evidence]:
+        if row.unknown_counts:
+            text = _told(condition)
+            if is_stale:
+                since = f"{condition.last_heartbeat_time:%Y-%m-%d %H:%M:%SZ}"
+                text = (
+                    f"the reporter of {condition.type} has been silent since {since}, "
+                    "though the kubelet has not"
+                )
+            weight = 1.0 - UNKNOWN_SCORE
+            yield self._evidence(
+                condition, NodeId(self._name), row.family, Kind.UNKNOWN, weight, text
+            )
+
+    def faults(
+        self, condition: Condition, row: ConditionRow, message: nvsentinel.Message | None
+    ) -> Iterator[Fault]:
+        if message is not None:
+            yield from self.per_device(condition, row, message)
+        elif _is_faulty(condition, row):
+            yield Fault("", self.whole_node(condition, row))
+
+    def whole_node(self, condition: Condition, row: ConditionRow) -> Evidence:
+        text = _told(condition, condition.reason)
+        family, kind, weight = row.family, row.kind, row.weight
+        if row.xid and (found := re.search(row.xid, condition.reason)) is not None:
+            xid = self._rules.xid(found[found.re.groups], condition.message)
+            family, kind, weight = xid.family, xid.kind, xid.weight
+            text = f"{xid.text} ({condition.type})"
+        return self._evidence(condition, NodeId(self._name), family, kind, weight, text)
+
+    def per_device(
+        self, condition: Condition, row: ConditionRow, message: nvsentinel.Message
+    ) -> Iterator[Fault]:
+        """One for each device and family; about the node where an entry names no device."""
+        placed = False
+        for entry in message.entries:
+            units = nvsentinel.unit_ids(self._name, entry, self._known)
+            subjects = units or (() if entry.cut else (NodeId(self._name),))
+            for subject in subjects:
+                yield from self._entry(condition, row, subject, entry)
+                placed = True
+        if not placed:
+            for entry in message.entries:
+                yield from self._entry(condition, row, NodeId(self._name), entry)
+            if not message.entries:
+                yield Fault("", self.whole_node(condition, msgspec.structs.replace(row, xid="")))
+        elif message.cut_off:
+            cut = self._rules.signals["cut-off"]
+            text = f"{condition.type}: the message is truncated and may concern more devices"
+            subject = NodeId(self._name)
+            evidence = self._evidence(condition, subject, cut.family, Kind.LEVEL, cut.weight, text)
+            yield Fault("", evidence)
+
+    def _entry(
+        self, condition: Condition, row: ConditionRow, subject: Subject, entry: nvsentinel.Entry
+    ) -> Iterator[Fault]:
+        action = self._rules.actions.get(entry.action)
+        least = action.least if action is not None else 0.0
+        advice = f" (recommended: {entry.action})" if entry.action else ""
+        codes = " ".join(entry.codes)
+        what = f": {entry.text}" if entry.text else ""
+        said = f"{condition.type} {codes}".strip() + f"{what}{advice}"
+        readings = [(row.family, row.kind, row.weight, said)]
+        if row.xid and (xids := [c for c in entry.codes if c.isdigit()]):
+            found = [self._rules.xid(code, entry.text) for code in xids]
+            readings = [(x.family, x.kind, x.weight, f"{x.text}; {said}") for x in found]
+        for family, kind, weight, text in readings:
+            weight = max(weight, least)
+            evidence = self._evidence(condition, subject, family, kind, weight, text)
+            yield Fault(f"{subject} {condition.type} {family} {codes}", evidence)
+
+    def _evidence(
+        self,
+        condition: Condition,
+        subject: Subject,
+        family: Family,
+        kind: Kind,
+        weight: float,
+        text: str,
+    ) -> Evidence:
+        return Evidence(
+            subject=subject,
+            family=family,
+            kind=kind,
+            weight=weight,
+            source=_source(condition),
+            reporter=f"Node {self._name}",
+            text=short(text),
+            observed_at=unix_s(condition.last_transition_time, self._now),
+            half_life_s=self._rules.half_life_s(family),
+        )
+
+
+def of_labels(node: core.Node, rules: Rules, now: float) -> Said:
+    """What health tools say in labels; all label sources are settled by every look at a node."""
+    evidence = tuple(
+        _label_evidence(node, row, found, rules, now)
+        for row, found in _labels(node, rules)
+        if not row.remediated
+    )
+    return Said(evidence, frozenset(_label_source(row) for row in rules.labels.values()))
+
+
+def _labels(node: core.Node, rules: Rules) -> Iterator[tuple[LabelRow, re.Match[str]]]:
+    for key, value in (node.metadata.labels or {}).items():
+        if (match := rules.label(key, value)) is not None and not key.startswith(OWN_PREFIX):
+            yield match
+
+
+def _is_remediated(node: core.Node, rules: Rules) -> bool:
+    return any(row.remediated for row, _ in _labels(node, rules))
+
+
+def _label_source(row: LabelRow) -> str:
+    return f"label {row.name}"
+
+
+def _label_evidence(
+    node: core.Node, row: LabelRow, found: re.Match[str], rules: Rules, now: float
+) -> Evidence:
+    name = node.metadata.name
+    unit = UnitId(name, row.resource, naming.index(found[1])) if row.resource else None
+    return Evidence(
+        subject=unit or NodeId(name),
+        family=row.family,
+        kind=row.kind,
+        weight=row.weight,
+        source=_label_source(row),
+        reporter=f"Node {name}",
+        text=short(f"label {found[0]}={(node.metadata.labels or {})[found[0]]}"),
+        observed_at=now,
+        half_life_s=rules.half_life_s(row.family),
+    )
+
+
+def of_gaps(node: core.Node, rules: Rules, now: float) -> Said:
+    """Units that device plugins have withdrawn: mild evidence about the node, by their share."""
+    status = node.status
+    if status is None or status.capacity is None:
+        return Said((), frozenset())
+    allocatable = status.allocatable or {}
+    gaps = []
+    for resource, quantity in sorted(status.capacity.items()):
+        capacity = units_of(quantity) if is_device_resource(resource) else 0
+        missing = capacity - units_of(allocatable.get(resource, 0))
+        if capacity and missing > 0:
+            gaps.append((missing / capacity, f"{missing} of {capacity} {resource}"))
+    settled = frozenset((GAP_SOURCE,))
+    return Said(tuple(_gap_evidence(node, gaps, rules, now)) if gaps else (), settled)
+
+
+def _gap_evidence(
+    node: core.Node, gaps: Iterable[tuple[float, str]], rules: Rules, now: float
+) -> Iterator[Evidence]:
+    signal = rules.signals["gap"]
+    share = max(share for share, _ in gaps)
+    yield Evidence(
+        subject=NodeId(node.metadata.name),
+        family=signal.family,
+        kind=Kind.LEVEL,
+        weight=min(signal.cap, signal.weight * share),
+        source=GAP_SOURCE,
+        reporter=f"Node {node.metadata.name}",
+        text=short("not allocatable: " + ", ".join(text for _, text in gaps)),
+        observed_at=now,
+        half_life_s=rules.half_life_s(signal.family),
+    )

@@ -1,0 +1,103 @@
+"""NVSentinel's condition messages, read down to the device.
+
+A message is a list of entries, each `ErrorCode:… GPU:4 PCI:0000:c4:00.0 GPU_UUID:GPU-… text
+Recommended Action=NONE;`, joined without a separator. Texts may themselves contain semicolons,
+colons and PCI addresses. An NVSwitch is named before the GPU at the other end of its link
+(`NVSWITCH:0 PCI:0000:05:00.0 NVLINK:61 GPU:3`), with its own address; `GPU` may give a UUID. Where
+all are longer than 1024 characters together, each is cut after 72 (`GPU_UUID:G... Recommended
+Action=NONE;`), and what is too long even so ends in `;...`; when there is room again, the entry
+that was cut stays where it is, without an action. Knows nothing of rules or scores.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from fettle.health.signals import naming
+from fettle.model.health import UnitId
+
+RESOURCE = "nvidia.com/gpu"
+NO_FAILURES = "No Health Failures"
+
+_ENTRY = re.compile(r"(.*?)Recommended Action=(\w+);", re.DOTALL)
+_FIELD = re.compile(r"(?<!\S)(ErrorCode|GPU_UUID|PCI|GPU):(\S+)(?=\s)")
+_ENTITY = re.compile(r"(?<!\S)(ErrorCode|GPU_UUID|PCI|GPU|NVSWITCH):(\S+)(?=\s)")
+_NEXT = re.compile(r";(?=(?:ErrorCode|GPU_UUID|PCI|GPU|NVSWITCH):)")
+_UUID = ("GPU-", "MIG-")
+_CUT = "..."
+
+
+class Entry(NamedTuple):
+    """One finding: the GPUs it is about, each by all its names; error codes, action ("" where it
+    was cut before), and text. `cut`: names may be missing."""
+
+    gpus: tuple[tuple[str, ...], ...]
+    codes: tuple[str, ...]
+    action: str
+    text: str
+    cut: bool
+
+
+class Message(NamedTuple):
+    """All entries of a message; `cut_off` where one of them ends too early, or more are missing."""
+
+    entries: tuple[Entry, ...]
+    cut_off: bool
+
+
+def parse(message: str) -> Message:
+    """The entries of a condition's message; a text of another form is one entry without units."""
+    if message.strip() in ("", NO_FAILURES):
+        return Message((), cut_off=False)
+    entries, end = [], 0
+    for found in _ENTRY.finditer(message):
+        *before, last = _NEXT.split(found[1])
+        entries += [_entry(text, "") for text in before]
+        entries.append(_entry(last, found[2]))
+        end = found.end()
+    rest = message[end:].rstrip()
+    entries += [_entry(text, "") for text in _NEXT.split(rest) if text.strip(" ;.")]
+    cut_off = rest.endswith(_CUT) or not all(entry.action for entry in entries)
+    return Message(tuple(entries), cut_off)
+
+
+def _entry(text: str, action: str) -> Entry:
+    fields: dict[str, list[str]] = {"ErrorCode": [], "GPU_UUID": [], "PCI": [], "GPU": []}
+    of_switch = False
+    for name, value in _ENTITY.findall(text):
+        of_switch = name == "NVSWITCH" or (of_switch and name not in ("GPU", "GPU_UUID"))
+        if value.endswith(_CUT) or (of_switch and name in ("NVSWITCH", "PCI")):
+            continue
+        fields["GPU_UUID" if name == "GPU" and value.startswith(_UUID) else name].append(value)
+    return Entry(
+        gpus=_gpus(fields["GPU_UUID"], fields["PCI"], fields["GPU"]),
+        codes=tuple(fields["ErrorCode"]),
+        action=action,
+        text=_FIELD.sub("", text).strip(" ;"),
+        cut=not action or text.rstrip().endswith(_CUT),
+    )
+
+
+def _gpus(
+    uuids: list[str], pci_addresses: list[str], numbers: list[str]
+) -> tuple[tuple[str, ...], ...]:
+    """All names are of the only UUID; else those that come in equal number belong together, in
+    their order; else the best ones hold."""
+    addresses, indices = [naming.pci(a) for a in pci_addresses], [naming.index(n) for n in numbers]
+    if len(uuids) == 1:
+        return ((uuids[0], *dict.fromkeys((*addresses, *indices))),)
+    given = [names for names in (uuids, addresses, indices) if names]
+    if len({len(names) for names in given}) > 1:
+        given = given[:1]
+    return tuple(dict.fromkeys(zip(*given, strict=True)))
+
+
+def names(entries: Iterable[Entry]) -> dict[str, tuple[str, ...]]:
+    """Each name → all names of its GPU, best first, learnt from entries that give several."""
+    return naming.joined(gpu for entry in entries for gpu in entry.gpus)
+
+
+def unit_ids(node: str, entry: Entry, known: Mapping[str, tuple[str, ...]]) -> tuple[UnitId, ...]:
+    """The units an entry is about, each with all its names that are known."""
+    gpus = (known.get(gpu[0], gpu) for gpu in entry.gpus)
+    return tuple(dict.fromkeys(UnitId(node, RESOURCE, gpu[0], gpu[1:]) for gpu in gpus))

@@ -1,0 +1,251 @@
+"""What a Pod says: the health of devices it holds, and that its node's kubelet refused it.
+
+The kubelet writes both. A live pod's `allocatedResourcesStatus` stands while it is said; of a pod
+that has ended it is the last word: a fault fades, and only as the pod is seen to end is it an
+all-clear. A refusal is an event, counted once per pod; where a tenant could have caused it, it
+counts only as evidence from its namespace.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from datetime import datetime
+
+from fettle.api import core, resource
+from fettle.api.meta import unix_s
+from fettle.dra.extended_resources import device_units, domain_of, is_device_resource
+from fettle.health.signals.reports import Report, heaviest, short
+from fettle.health.signals.rules import Rules
+from fettle.model.health import DeviceId, Evidence, Kind, NodeId, Subject, UnitId
+
+SOURCE = "allocatedResourcesStatus"
+REFUSED = "UnexpectedAdmissionError"
+REFUSALS, READMISSIONS = "kubelet refusals", "kubelet refusals of pods that had run"
+_CLAIM = "claim:"
+"""Begins the name of an entry about DRA devices: `claim:<claim>/<request>`."""
+_REJECTED = re.compile(r"^Pod (was rejected: )?")
+"""What the kubelet writes before its reason."""
+
+Claims = Callable[[str], resource.ResourceClaim | None]
+
+
+def of_pod(
+    pod: core.Pod, rules: Rules, now: float, claims: Claims, before: core.Pod | None = None
+) -> Report:
+    """Most pods say nothing about devices; `before` is the pod as it was last seen."""
+    evidence: list[Evidence] = []
+    cleared: set[tuple[Subject, str]] = set()
+    if _is_refused(pod):
+        evidence += _refusal(pod, before, rules, now)
+    else:
+        for subject, health in _healths(pod, claims):
+            if health.health == "Healthy":
+                cleared.add((subject, SOURCE))
+            else:
+                evidence.append(_evidence(pod, before, subject, health, rules, now))
+    if pod.terminal:
+        evidence = [e for e in evidence if e.kind is not Kind.UNKNOWN]
+        if not _was_alive(pod, before):
+            cleared.clear()
+    said_ill = {(e.subject, e.source) for e in evidence}
+    return Report(
+        reporter=f"Pod {pod.metadata.key}",
+        evidence=heaviest(evidence),
+        cleared=frozenset(cleared - said_ill),
+        uid=pod.metadata.uid,
+    )
+
+
+def claims_meant(pod: core.Pod) -> frozenset[str]:
+    """`namespace/name` of the ResourceClaims of whose devices it says something."""
+    return frozenset(
+        _claim_key(pod, status.name.removeprefix(_CLAIM).partition("/")[0])
+        for container in pod.container_statuses()
+        for status in container.allocated_resources_status or ()
+        if status.name.startswith(_CLAIM)
+    )
+
+
+def _is_refused(pod: core.Pod) -> bool:
+    status = pod.status
+    return status is not None and status.phase == "Failed" and status.reason == REFUSED
+
+
+def _refusal(
+    pod: core.Pod, before: core.Pod | None, rules: Rules, now: float
+) -> Iterator[Evidence]:
+    node = pod.spec.node_name if pod.spec is not None else None
+    status = pod.status
+    if not node or status is None:
+        return
+    row = rules.refusal(status.message)
+    name, aside = "admission", ""
+    if row is not None:
+        name = "provoked" if row.provoked else name
+    elif _had_run(pod, before):
+        name, aside = "readmission", ", which had run there"
+    elif not _was_scheduled(pod, before):
+        name, aside = "provoked", ", which no scheduler was seen to place"
+    signal = rules.signals[name]
+    provoked = name == "provoked"
+    message = _REJECTED.sub("", status.message)
+    domain = _domain(pod, message)
+    yield Evidence(
+        subject=NodeId(node),
+        family=signal.family,
+        kind=Kind.DECAYING,
+        weight=signal.weight,
+        source=refusals_of(domain, READMISSIONS if name == "readmission" else REFUSALS),
+        reporter=f"Pod {pod.metadata.key}",
+        text=short(f"kubelet refused pod {pod.metadata.key}{aside}: {message}"),
+        observed_at=_dated(pod, before, status.start_time, now),
+        half_life_s=rules.half_life_s(signal.family),
+        cap=signal.cap,
+        witness=f"namespace {pod.metadata.namespace}" if provoked else "",
+        together=signal.together,
+        domain=domain,
+    )
+
+
+def refusals_of(domain: str, source: str) -> str:
+    """The source of refusals of pods that ask for resources of this domain, "" for several."""
+    return f"{source} for {domain}" if domain else source
+
+
+def refusals_on(node: core.Node) -> Iterator[str]:
+    """All sources of refusals that there may be on a node."""
+    capacity = (node.status.capacity if node.status is not None else None) or {}
+    domains = {domain_of(name) for name in capacity if is_device_resource(name)}
+    for domain in ("", *sorted(domains)):
+        for source in (REFUSALS, READMISSIONS):
+            yield refusals_of(domain, source)
+
+
+def _domain(pod: core.Pod, message: str) -> str:
+    """Whose device plugin had a part in a refusal: that of the one resource that the kubelet names,
+    else of all that the pod asks for; "" where these are of several, or it has claims too."""
+    asked = {name for name, _ in device_units(pod)}
+    named = {name for name in asked if _names(message, name)} or asked
+    domains = {domain_of(name) for name in named}
+    claims = pod.spec.resource_claims if pod.spec is not None else None
+    return domains.pop() if len(domains) == 1 and not claims else ""
+
+
+def _names(message: str, resource: str) -> bool:
+    return re.search(rf"(?<![\w./-]){re.escape(resource)}(?![\w/-]|\.\w)", message) is not None
+
+
+def _had_run(pod: core.Pod, before: core.Pod | None) -> bool:
+    """Whether it ran when it was last seen: its node has restarted, or the kubelet has."""
+    if before is None or before.metadata.uid != pod.metadata.uid or before.status is None:
+        return False
+    return before.status.phase == "Running"
+
+
+def _was_scheduled(pod: core.Pod, before: core.Pod | None) -> bool:
+    """Whether the pod was seen to be bound to its node, and not created there.
+
+    A refusal leaves no trace of it in the pod, the kubelet takes `PodScheduled` away.
+    """
+    if before is None or before.metadata.uid != pod.metadata.uid:
+        return False
+    if before.spec is None or not before.spec.node_name:
+        return True
+    conditions = (before.status.conditions if before.status is not None else None) or ()
+    return any(c.type == "PodScheduled" and c.status == "True" for c in conditions)
+
+
+def _was_alive(pod: core.Pod, before: core.Pod | None) -> bool:
+    """Whether it had not ended when it was last seen: what it says now is news."""
+    return before is not None and before.metadata.uid == pod.metadata.uid and not before.terminal
+
+
+def _dated(
+    pod: core.Pod, before: core.Pod | None, by_kubelet: datetime | None, now: float
+) -> float:
+    """When something befell a pod: the kubelet's own time, which is its node's clock, only where
+    it was not seen to happen, and can be.
+    """
+    if _was_alive(pod, before):
+        return now
+    created = pod.metadata.creation_timestamp
+    created_at = unix_s(created, now)
+    at = unix_s(by_kubelet, created_at)
+    is_possible = at <= now and (created is None or at >= created_at)
+    return at if is_possible else min(created_at, now)
+
+
+def _ended_at(pod: core.Pod) -> datetime | None:
+    """When it was ready no more."""
+    conditions = (pod.status.conditions if pod.status is not None else None) or ()
+    return next((c.last_transition_time for c in conditions if c.type == "Ready"), None)
+
+
+def _evidence(
+    pod: core.Pod,
+    before: core.Pod | None,
+    subject: Subject,
+    health: core.ResourceHealth,
+    rules: Rules,
+    now: float,
+) -> Evidence:
+    signal = rules.signals["unhealthy-allocation"]
+    unhealthy = health.health == "Unhealthy"
+    kind = Kind.DECAYING if pod.terminal else Kind.LEVEL
+    detail = f": {health.message}" if health.message else ""
+    return Evidence(
+        subject=subject,
+        family=signal.family,
+        kind=kind if unhealthy else Kind.UNKNOWN,
+        weight=signal.weight if unhealthy else 0.0,
+        source=SOURCE,
+        reporter=f"Pod {pod.metadata.key}",
+        text=short(f"kubelet: {health.health or 'Unknown'} in pod {pod.metadata.key}{detail}"),
+        observed_at=_dated(pod, before, _ended_at(pod), now) if pod.terminal else now,
+        half_life_s=rules.half_life_s(signal.family),
+        cap=signal.weight if unhealthy else 1.0,
+    )
+
+
+def _healths(pod: core.Pod, claims: Claims) -> Iterator[tuple[Subject, core.ResourceHealth]]:
+    for container in pod.container_statuses():
+        for status in container.allocated_resources_status or ():
+            for health in status.resources or ():
+                subject = _subject(pod, status.name, health.resource_id, claims)
+                if subject is not None:
+                    yield subject, health
+
+
+def _subject(pod: core.Pod, name: str, resource_id: str, claims: Claims) -> Subject | None:
+    """The device an entry means; None where it cannot be told."""
+    if not name.startswith(_CLAIM):
+        node = pod.spec.node_name if pod.spec is not None else None
+        return UnitId(node, name, resource_id) if node and resource_id else None
+    driver, _, rest = resource_id.partition("/")
+    pool, _, device = rest.rpartition("/")  # a pool's name may contain slashes
+    if driver and pool and device:
+        return DeviceId(driver, pool, device)
+    return _only_device(pod, name.removeprefix(_CLAIM), claims)
+
+
+def _only_device(pod: core.Pod, name: str, claims: Claims) -> DeviceId | None:
+    """The device allocated for `<claim>/<request>`, where there is just one."""
+    claim_name, _, request = name.partition("/")
+    claim = claims(_claim_key(pod, claim_name))
+    allocation = claim.status.allocation if claim is not None and claim.status is not None else None
+    if allocation is None or allocation.devices is None:
+        return None
+    found = {
+        DeviceId(r.driver, r.pool, r.device)
+        for r in allocation.devices.results or ()
+        if not request or r.request.partition("/")[0] == request.partition("/")[0]
+    }
+    return found.pop() if len(found) == 1 else None
+
+
+def _claim_key(pod: core.Pod, name: str) -> str:
+    """`namespace/name` of the ResourceClaim behind a pod's claim entry."""
+    statuses = (pod.status.resource_claim_statuses if pod.status is not None else None) or ()
+    entries = (pod.spec.resource_claims if pod.spec is not None else None) or ()
+    generated = {s.name: s.resource_claim_name for s in statuses}
+    direct = {e.name: e.resource_claim_name for e in entries}
+    return f"{pod.metadata.namespace}/{generated.get(name) or direct.get(name) or name}"

@@ -1,0 +1,130 @@
+"""Rules about device classes: those that claims name, and what their selectors match."""
+
+from collections.abc import Iterator
+
+from fettle.lint.cluster import Cluster, class_selection
+from fettle.lint.fields import Field
+from fettle.lint.findings import Finding, Rule, Severity
+from fettle.lint.manifests import Manifest, Option
+from fettle.lint.names import listed, nearest
+from fettle.lint.survey.surveys import Selection
+
+
+class UnknownClass(Rule):
+    """A request names a DeviceClass that does not exist."""
+
+    id = "FTL001"
+    seen = True
+    name = "unknown-class"
+    severity = Severity.WARN
+    strict = True
+    inventory = True
+    absence = True
+    today = "The pod stays Pending: `device class … does not exist`."
+
+    def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
+        for claim in manifest.claims:
+            for request in claim.requests:
+                if not request.alternatives:
+                    yield from _missing(self, request.options, cluster, "")
+
+
+class UnknownClassAmongAlternatives(Rule):
+    """One alternative of firstAvailable names a DeviceClass that does not exist."""
+
+    id = "FTL002"
+    seen = True
+    name = "unknown-class-among-alternatives"
+    severity = Severity.WARN
+    strict = True
+    inventory = True
+    absence = True
+    today = (
+        "The pod stays Pending: the classes of all alternatives must exist, even of unused ones."
+    )
+
+    def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
+        for claim in manifest.claims:
+            for request in claim.requests:
+                if request.alternatives:
+                    why = ", which blocks the other alternatives too"
+                    yield from _missing(self, request.options, cluster, why)
+
+
+def _missing(
+    rule: Rule, options: tuple[Option, ...], cluster: Cluster, why: str
+) -> Iterator[Finding]:
+    if not cluster.knows("DeviceClass"):
+        return
+    for option in options:
+        name = option.class_name
+        if name and cluster.device_class(name) is None:
+            known = cluster.view.classes
+            has = f"existing: {listed(known)}" if known else "none exist"
+            near = nearest(name, known)
+            fix = f"write {near}" if near else "name one that exists, or create it first"
+            message = f"DeviceClass {name!r} does not exist{why} ({has})"
+            yield rule.finding(option.field.at("deviceClassName"), message, fix)
+
+
+class ClassMatchesNothing(Rule):
+    """The selectors of a DeviceClass match no device."""
+
+    id = "FTL003"
+    seen = True
+    name = "class-matches-nothing"
+    severity = Severity.WARN
+    inventory = True
+    today = "The pod stays Pending: `cannot allocate all claims`."
+
+    def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
+        for spec in manifest.device_classes:
+            field, of_class = spec.at("selectors"), class_selection(spec)
+            yield from self._judge(field, of_class, "this", cluster)
+            if why := cluster.left_open(of_class):
+                yield self.finding(field, why, severity=Severity.UNDECIDED)
+        for option in manifest.options:
+            if (selection := cluster.selection(option)) is not None:
+                field = option.field.at("deviceClassName")
+                of_class = Selection(selection.of_class)
+                yield from self._judge(field, of_class, f"DeviceClass {option.class_name}", cluster)
+
+    def _judge(
+        self, field: Field, selection: Selection, what: str, cluster: Cluster
+    ) -> Iterator[Finding]:
+        survey = cluster.survey_of(selection)
+        if survey is None or not survey.decided or survey.matched or survey.aborted:
+            return
+        yield self.finding(
+            field,
+            f"{what} matches none of the {survey.looked} devices in {survey.pools} pools",
+            "compare its selectors with what `kubectl get resourceslices -o yaml` shows",
+        )
+
+
+class UnguardedClass(Rule):
+    """A DeviceClass's selector fails on devices of other drivers."""
+
+    id = "FTL008"
+    seen = True
+    name = "unguarded-class"
+    severity = Severity.WARN
+    strict = True
+    inventory = True
+    today = (
+        "Class selectors are evaluated on the devices of all drivers: one that fails ends the "
+        "scheduling of every pod that uses the class, with `CEL runtime error`."
+    )
+
+    def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
+        for spec in manifest.device_classes:
+            survey = cluster.survey_of(class_selection(spec))
+            if survey is not None and survey.aborted:
+                first = survey.aborts[0]
+                yield self.finding(
+                    spec.at("selectors"),
+                    f"fails on {survey.aborted} of {survey.looked} devices, such as "
+                    f"{first.device}: {first.reason}",
+                    'begin with device.driver == "…" &&, so that it never reads other drivers\' '
+                    "devices",
+                )

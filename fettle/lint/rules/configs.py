@@ -1,0 +1,225 @@
+"""Rules about opaque configurations of drivers, which Kubernetes stores without looking at them."""
+
+from collections.abc import Iterator
+
+from fettle.lint.cluster import Cluster
+from fettle.lint.drivers import Driver, parameters_of
+from fettle.lint.fields import Field
+from fettle.lint.findings import Finding, Rule, Severity
+from fettle.lint.manifests import Claim, Manifest, Option
+from fettle.lint.names import listed, nearest
+from fettle.lint.raw import text
+from fettle.pacing.pausing import pause
+
+
+def _configs(manifest: Manifest) -> Iterator[Field]:
+    """The configurations of claims and classes."""
+    for claim in manifest.claims:
+        yield from claim.configs
+    for spec in manifest.device_classes:
+        yield from spec.each("config")
+
+
+def _known(config: Field, cluster: Cluster) -> tuple[Driver, Field] | None:
+    name, parameters = parameters_of(config)
+    driver = cluster.drivers.get(name)
+    written = isinstance(parameters.value, dict)  # or it is for the API server to refuse
+    return (driver, parameters) if driver is not None and written else None
+
+
+class ConfigOfOtherDriver(Rule):
+    """An opaque configuration for a driver that none of the requested devices belongs to."""
+
+    id = "FTL018"
+    name = "config-of-other-driver"
+    on_node = True
+    severity = Severity.WARN
+    inventory = True
+    today = "It is silently ignored."
+
+    def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
+        for claim in manifest.claims:
+            for config in claim.configs:
+                driver, _ = parameters_of(config)
+                candidates: set[str] = set()
+                for option in claim.meant(config.at("requests")):
+                    survey = cluster.survey(option)
+                    if survey is None or not survey.drivers:
+                        break  # not known: it may be that driver's
+                    candidates |= survey.drivers
+                else:
+                    if driver and candidates and driver not in candidates:
+                        near = nearest(driver, candidates)
+                        yield self.finding(
+                            config.at("opaque", "driver"),
+                            f"the requested devices belong to {listed(candidates)}, so "
+                            f"the configuration for {driver} is ignored",
+                            f"write {near}" if near else "",
+                        )
+
+
+class BadConfig(Rule):
+    """An opaque configuration that its driver does not accept."""
+
+    id = "FTL019"
+    name = "bad-config"
+    on_node = True
+    severity = Severity.DENY
+    today = (
+        "The claim is allocated and the pod bound; then the driver refuses to prepare the device "
+        "(`FailedPrepareDynamicResources`), and the containers are never created."
+    )
+
+    def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
+        for config in _configs(manifest):
+            if known := _known(config, cluster):
+                judged = cluster.drivers.judge(*known)
+                for problem in judged.problems:
+                    yield self.finding(problem.field, problem.message)
+                if judged.undecided:
+                    yield self.finding(known[1], judged.undecided, severity=Severity.UNDECIDED)
+
+
+class FeatureOff(Rule):
+    """An opaque configuration that needs a driver feature that is off."""
+
+    id = "FTL020"
+    name = "driver-feature-off"
+    on_node = True
+    severity = Severity.WARN
+    denies_if = "`lint.driverFeatures` says that it is off"
+    today = "As for a bad configuration: the driver refuses to prepare the device."
+
+    def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
+        for config in _configs(manifest):
+            if known := _known(config, cluster):
+                driver = known[0].driver
+                for missing in cluster.drivers.judge(*known).missing:
+                    where = "here" if missing.declared else "by default"
+                    yield self.finding(
+                        missing.field,
+                        f"needs the feature {missing.feature} of {driver}, which is off {where}",
+                        "turn it on in the driver, and declare it in Fettle's settings: "
+                        f"lint.driverFeatures: {{{driver}: {{{missing.feature}: true}}}}",
+                        severity=Severity.DENY if missing.declared else Severity.WARN,
+                    )
+
+
+class ConfigOfOtherKind(Rule):
+    """A configuration for one kind of device on a request for another kind."""
+
+    id = "FTL021"
+    name = "config-of-other-kind"
+    on_node = True
+    severity = Severity.WARN
+    denies_if = "the class comes with the driver"
+    today = "The driver refuses to prepare the device: `cannot apply GpuConfig to device …`."
+
+    def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
+        for claim in manifest.claims:
+            for config in claim.configs:
+                requests = config.at("requests")
+                if not requests.value or (known := _known(config, cluster)) is None:
+                    continue  # one for all requests is left out where it does not apply
+                driver, parameters = known
+                kind = cluster.drivers.judge(driver, parameters).kind
+                for option in claim.meant(requests):
+                    types = _types(option, driver, cluster)
+                    if kind and kind.devices and types and not types & set(kind.devices):
+                        yield self.finding(
+                            parameters.at("kind"),
+                            f"{kind.kind} is for devices of type {listed(kind.devices)}, and "
+                            f"request {option.name!r} gets type {listed(types)}",
+                            _fitting(driver, types),
+                            Severity.DENY if types == _shipped(option, driver) else Severity.WARN,
+                        )
+                        break
+
+
+def _types(option: Option, driver: Driver, cluster: Cluster) -> set[str]:
+    """The attribute `type` of an option's devices, or what its class stands for."""
+    survey = cluster.survey(option)
+    if survey is not None and survey.decided and survey.looks:
+        of_driver = [d for look, d in survey.looks.items() if look.driver == driver.driver]
+        values = [(d.device.attributes or {}).get("type") for d in of_driver]
+        if all(value is not None and value.string for value in values):
+            return {value.string for value in values if value is not None and value.string}
+    return _shipped(option, driver)
+
+
+def _shipped(option: Option, driver: Driver) -> set[str]:
+    """The type that a class stands for which comes with the driver, whatever there is now."""
+    known = driver.classes.get(option.class_name)
+    return {known} if known else set()
+
+
+def _fitting(driver: Driver, types: set[str]) -> str:
+    kinds = [kind.kind for kind in driver.kinds if types & set(kind.devices)]
+    return f"write kind: {kinds[0]}" if kinds else ""
+
+
+class ConfigOfParent(Rule):
+    """A configuration names a request with alternatives, not one of them."""
+
+    id = "FTL022"
+    name = "config-of-parent"
+    on_node = True
+    severity = Severity.WARN
+    today = (
+        "Drivers compare it with the name that was allocated, `main/sub`: those of NVIDIA and the "
+        "example driver ignore the configuration."
+    )
+
+    def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
+        for claim in manifest.claims:
+            listed_requests = {r.name: r for r in claim.requests if r.alternatives}
+            for config in claim.configs:
+                for entry in config.entries("requests"):
+                    if (request := listed_requests.get(text(entry.value))) is not None:
+                        names = ", ".join(option.name for option in request.options)
+                        yield self.finding(
+                            entry,
+                            f"{request.name!r} has alternatives, and drivers look for the name of "
+                            "the allocated one",
+                            f"write {names}",
+                        )
+
+
+class ConfigNeverApplies(Rule):
+    """A configuration that later ones replace for every request."""
+
+    id = "FTL023"
+    name = "config-never-applies"
+    on_node = True
+    severity = Severity.WARN
+    today = "If two configurations apply to one request, the last one wins."
+
+    def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
+        for claim in manifest.claims:
+            for config, concerned in _replaced(claim):
+                yield self.finding(
+                    config,
+                    "never applies: later configurations of the same kind replace it for all "
+                    f"its requests ({listed(concerned)})",
+                    "remove it, or move it after the others",
+                )
+
+
+def _concerns(claim: Claim, config: Field) -> set[str]:
+    return {option.name for option in claim.meant(config.at("requests"))}
+
+
+def _replaced(claim: Claim) -> list[tuple[Field, set[str]]]:
+    """Configurations whose requests all have later ones of the same driver and kind, and these
+    requests; others live side by side."""
+    found: list[tuple[Field, set[str]]] = []
+    covered: dict[tuple[str, str], set[str]] = {}
+    for config in reversed(list(claim.configs)):
+        driver, parameters = parameters_of(config)
+        later = covered.setdefault((driver, parameters.text("kind")), set())
+        concerned = _concerns(claim, config)
+        if concerned and concerned <= later:
+            found.append((config, concerned))
+        later |= concerned
+        pause()
+    return found[::-1]

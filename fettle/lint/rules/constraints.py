@@ -1,0 +1,184 @@
+"""Rules about constraints between the devices of one claim."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from fettle.api.resource import DeviceAttribute
+from fettle.cluster.view import DeviceView
+from fettle.dra.allocator import constraints
+from fettle.lint.cluster import Cluster
+from fettle.lint.fields import Field
+from fettle.lint.findings import Finding, Rule, Severity
+from fettle.lint.manifests import Claim, Manifest, Option
+from fettle.lint.names import listed, nearest
+from fettle.lint.survey.surveys import Selection, Survey
+
+Wanted = list[tuple[Option, Survey]]
+
+
+class UnpublishedAttribute(Rule):
+    """A constraint on an attribute that no matching device publishes."""
+
+    id = "FTL013"
+    seen = True
+    name = "unpublished-attribute"
+    severity = Severity.WARN
+    strict = True
+    inventory = True
+    today = "The constraint is never satisfied: the pod stays Pending."
+
+    def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
+        for claim in manifest.claims:
+            for constraint, field, attribute in _attributes(
+                claim, "matchAttribute", "distinctAttribute"
+            ):
+                for option, survey in _surveyed(claim, constraint, cluster) or ():
+                    if survey.looks and not _has(survey, attribute):
+                        yield self._unpublished(field, attribute, option, survey)
+                        break
+
+    def _unpublished(self, field: Field, attribute: str, option: Option, survey: Survey) -> Finding:
+        published = {
+            name if "/" in name else f"{look.driver}/{name}"
+            for look in survey.looks
+            for name in look.attributes
+        }
+        near = nearest(attribute, published)
+        return self.finding(
+            field,
+            f"none of the {survey.matched} devices that match request {option.name!r} has the "
+            f"attribute {attribute} (they publish: {listed(published)})",
+            f"write {near}" if near else "use an attribute that the driver publishes",
+        )
+
+
+class NoCommonValue(Rule):
+    """matchAttribute where no node has enough devices with the same value."""
+
+    id = "FTL014"
+    seen = True
+    name = "no-common-value"
+    severity = Severity.WARN
+    inventory = True
+    today = "The pod stays Pending: `cannot allocate all claims`."
+
+    def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding | None]:
+        for claim in manifest.claims:
+            for constraint, field, attribute in _attributes(claim, "matchAttribute"):
+                wanted = _surveyed(claim, constraint, cluster)
+                if not wanted or not _published(wanted, attribute):
+                    continue
+                needed = _needed(wanted)
+                for node in _nodes(wanted):
+                    if _common(needed, attribute, node):
+                        break
+                    yield None
+                else:
+                    count = sum(count for _, count in needed.values())
+                    yield self.finding(
+                        field,
+                        f"no node has {count} matching devices that share one value of {attribute}",
+                        "ask for fewer devices, or drop the constraint",
+                    )
+
+
+class TooFewDistinctValues(Rule):
+    """distinctAttribute where no node has that many different values."""
+
+    id = "FTL015"
+    seen = True
+    name = "too-few-distinct-values"
+    severity = Severity.WARN
+    inventory = True
+    today = "The pod stays Pending: `cannot allocate all claims`."
+
+    def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding | None]:
+        for claim in manifest.claims:
+            for constraint, field, attribute in _attributes(claim, "distinctAttribute"):
+                wanted = _surveyed(claim, constraint, cluster)
+                if not wanted or not _published(wanted, attribute):
+                    continue
+                needed = _needed(wanted)
+                count = sum(count for _, count in needed.values())
+                most = 0
+                for node in _nodes(wanted):
+                    most = max(most, _distinct(needed, attribute, node))
+                    if most >= count:
+                        break
+                    yield None
+                else:
+                    fewer = f"ask for at most {most}, or " if most else ""
+                    yield self.finding(
+                        field,
+                        f"{count} devices with different values of {attribute} are requested, but "
+                        f"one node has at most {most}",
+                        f"{fewer}drop the constraint",
+                    )
+
+
+def _attributes(claim: Claim, *kinds: str) -> Iterator[tuple[Field, Field, str]]:
+    """A constraint, and the attribute it is on with where that stands."""
+    for constraint in claim.constraints:
+        for kind in kinds:
+            if attribute := constraint.text(kind):
+                yield constraint, constraint.at(kind), attribute
+
+
+def _surveyed(claim: Claim, constraint: Field, cluster: Cluster) -> Wanted | None:
+    """The options that a constraint is about, surveyed; None where anything is not known.
+
+    Alternatives are left to the allocator: any of them may do.
+    """
+    wanted: Wanted = []
+    for option in claim.meant(constraint.at("requests")):
+        survey = cluster.survey(option)
+        if survey is None or not survey.decided or option.count is None or "/" in option.name:
+            return None
+        wanted.append((option, survey))
+    return wanted
+
+
+def _published(wanted: Wanted, attribute: str) -> bool:
+    """Whether each request has a match with the attribute; if not, that is another mistake."""
+    return all(_has(survey, attribute) for _, survey in wanted)
+
+
+def _has(survey: Survey, attribute: str) -> bool:
+    return any(_values(attribute, survey.looks.values()))
+
+
+Needed = dict[Selection, tuple[Survey, int]]
+
+
+def _needed(wanted: Wanted) -> Needed:
+    """Devices needed by selection: requests with equal selectors share their candidates."""
+    needed: Needed = {}
+    for option, survey in wanted:
+        _, before = needed.get(survey.selection, (survey, 0))
+        needed[survey.selection] = (survey, before + (option.count or 0))
+    return needed
+
+
+def _nodes(wanted: Wanted) -> Iterator[str]:
+    first, *others = (survey.on for _, survey in wanted)
+    return (node for node in first if all(node in on for on in others))
+
+
+def _common(needed: Needed, attribute: str, node: str) -> bool:
+    counted = []
+    for survey, count in needed.values():
+        counts = Counter(_values(attribute, survey.on[node]))
+        counted.append({one for one, found in counts.items() if found >= count})
+    return bool(set.intersection(*counted))
+
+
+def _distinct(needed: Needed, attribute: str, node: str) -> int:
+    values: set[DeviceAttribute] = set()
+    for survey, _ in needed.values():
+        values.update(_values(attribute, survey.on[node]))
+    return len(values)
+
+
+def _values(attribute: str, devices: Iterable[DeviceView]) -> Iterator[DeviceAttribute]:
+    found = (constraints.attribute(attribute, device) for device in devices)
+    return (value for value in found if value is not None)

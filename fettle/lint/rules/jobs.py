@@ -1,0 +1,232 @@
+"""Rules about how Jobs treat pods that fail.
+
+What the API refuses in a Job (rows of `_ERRORS`, a port of batch/validation) it accepts inside a
+JobSet, whose child Jobs then cannot be created.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from fettle.lint.cluster import Cluster
+from fettle.lint.fields import Field
+from fettle.lint.findings import Finding, Rule, Severity
+from fettle.lint.manifests import Manifest
+from fettle.lint.names import nearest
+from fettle.lint.raw import integer
+from fettle.model.policy import DEVICE_FAILED, INJECTED
+
+EVICTED = 143
+"""The exit code of a container that ends by SIGTERM, as an evicted one does."""
+_CONDITIONS = (
+    "DisruptionTarget",
+    DEVICE_FAILED,
+    "AllContainersRestarting",
+    "ConfigIssue",
+    "ContainersReady",
+    "Initialized",
+    "PodHasNetwork",
+    "PodReadyToStartContainers",
+    "PodResizeInProgress",
+    "PodResizePending",
+    "PodScheduled",
+    "Ready",
+)
+
+
+class FailurePolicyNeedsNever(Rule):
+    """A JobSet's Job with a podFailurePolicy whose restartPolicy is not Never."""
+
+    id = "FTL046"
+    seen = True
+    name = "failure-policy-needs-never"
+    severity = Severity.DENY
+    today = (
+        "The JobSet is accepted (its own webhook defaults restartPolicy to OnFailure), and its "
+        "child Jobs are refused; as a Job it is refused at once."
+    )
+
+    def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
+        for job in _jobs_of_job_set(manifest):
+            restart = job.at("template", "spec", "restartPolicy")
+            if job.raw("podFailurePolicy") and restart.value != "Never":
+                yield self.finding(
+                    restart,
+                    f"is {restart.value or 'not set (OnFailure in a JobSet)'}, and a Job with a "
+                    "podFailurePolicy needs Never",
+                    "write restartPolicy: Never",
+                )
+
+
+class InvalidFailurePolicy(Rule):
+    """A JobSet's Job with a podFailurePolicy that the API refuses in a Job."""
+
+    id = "FTL047"
+    seen = True
+    name = "invalid-failure-policy"
+    severity = Severity.DENY
+    today = (
+        "The JobSet is accepted, and its child Jobs are refused; as a Job it is refused at once."
+    )
+
+    def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
+        for job in _jobs_of_job_set(manifest):
+            for field, message in _errors(job):
+                yield self.finding(field, message)
+
+
+def _jobs_of_job_set(manifest: Manifest) -> tuple[Field, ...]:
+    return manifest.jobs if manifest.kind == "JobSet" else ()
+
+
+def _errors(job: Field) -> Iterator[tuple[Field, str]]:
+    indexed = job.text("completionMode") == "Indexed"
+    per_index = job.at("backoffLimitPerIndex")
+    if per_index.exists and not indexed:
+        yield per_index, "needs completionMode: Indexed"
+    if job.at("maxFailedIndexes").exists and not per_index.exists:
+        yield job.at("maxFailedIndexes"), "needs backoffLimitPerIndex"
+    replacement = job.at("podReplacementPolicy")
+    if job.raw("podFailurePolicy") and replacement.value not in (None, "Failed"):
+        yield replacement, "must be Failed with a podFailurePolicy"
+    for rule in _rules(job):
+        if rule.text("action") == "FailIndex" and not per_index.exists:
+            yield rule.at("action"), "FailIndex needs backoffLimitPerIndex"
+        codes, conditions = rule.at("onExitCodes"), rule.at("onPodConditions")
+        if bool(codes.value) == bool(conditions.value):
+            yield rule, "needs exactly one of onExitCodes and onPodConditions"
+        elif codes.value:
+            yield from _wrong_codes(codes)
+
+
+def _wrong_codes(codes: Field) -> Iterator[tuple[Field, str]]:
+    field = codes.at("values")
+    values = [n for entry in field.entries() if (n := integer(entry.value)) is not None]
+    if not 1 <= len(values) <= 255:
+        yield field, f"needs 1 to 255 values, not {len(values)}"
+    if values != sorted(set(values)):
+        yield field, "must be ascending, without duplicates"
+    if codes.text("operator") == "In" and 0 in values:
+        yield field, "cannot contain 0 with operator In: 0 is not a failure"
+
+
+class ExitCodeBeforeDisruption(Rule):
+    """A rule on exit codes fails the Job before any rule that ignores disruptions is reached."""
+
+    id = "FTL048"
+    seen = True
+    name = "exit-code-before-disruption"
+    severity = Severity.WARN
+    today = "The first rule that matches wins: an evicted pod, which ends with 143, fails the Job."
+
+    def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
+        for job in manifest.jobs:
+            rules = _rules(job)
+            ignoring = next((rule for rule in rules if _ignores_disruption(rule)), None)
+            failing = next((rule for rule in rules if _fails_evicted(rule)), None)
+            if failing is None or (ignoring and rules.index(ignoring) < rules.index(failing)):
+                continue
+            evicted = f"matches exit code {EVICTED} of evicted pods"
+            if ignoring is not None:
+                message = f"{evicted} before {ignoring.path} could ignore them"
+                yield self.finding(failing, message, "put the rule on DisruptionTarget first")
+            else:
+                message = f"{evicted}, and no rule ignores disruptions"
+                fix = "put a rule before it with action: Ignore on the condition DisruptionTarget"
+                yield self.finding(failing, message, fix)
+
+
+class EndlessRetries(Rule):
+    """Disruptions are ignored, and nothing limits how long the Job runs."""
+
+    id = "FTL049"
+    name = "endless-retries"
+    seen = True
+    severity = Severity.WARN
+    today = (
+        "A Job whose pods are always disrupted starts new ones forever. What a policy injects is "
+        "not reported: setting `ignoreDisruptions` asks for just that."
+    )
+
+    def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
+        injected = manifest.annotations.get(INJECTED, "")
+        for job in manifest.jobs:
+            ours = f'"{job.path}.podFailurePolicy"' in injected
+            if ours or job.at("activeDeadlineSeconds").exists:
+                continue
+            for rule in _rules(job):
+                if _ignores_disruption(rule):
+                    yield self.finding(
+                        rule,
+                        "disruptions are never counted, and activeDeadlineSeconds is not set",
+                        "set activeDeadlineSeconds",
+                    )
+                    break
+
+
+class UnknownCondition(Rule):
+    """A rule on a pod condition whose type is almost, but not quite, one that exists."""
+
+    id = "FTL050"
+    seen = True
+    name = "unknown-condition"
+    severity = Severity.WARN
+    today = "Any qualified name is accepted; the rule never matches."
+
+    def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
+        for job in manifest.jobs:
+            for rule in _rules(job):
+                for condition in rule.each("onPodConditions"):
+                    name = condition.text("type")
+                    if name not in _CONDITIONS and (near := nearest(name, _CONDITIONS)):
+                        message = f"pods have no condition {name!r}, but there is {near!r}"
+                        yield self.finding(condition.at("type"), message, f"write {near}")
+
+
+class ImpossibleExitCode(Rule):
+    """An exit code above 255."""
+
+    id = "FTL051"
+    name = "impossible-exit-code"
+    seen = True
+    severity = Severity.WARN
+    today = "Accepted, but never matches: an exit code has eight bits."
+
+    def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
+        for job in manifest.jobs:
+            for rule in _rules(job):
+                for entry in rule.entries("onExitCodes", "values"):
+                    code = integer(entry.value)
+                    if code is not None and code > 255:
+                        yield self.finding(
+                            entry,
+                            f"{code} is not an exit code: they range from 0 to 255",
+                            "write the code that the container exits with, or leave it out",
+                        )
+
+
+class _Codes(NamedTuple):
+    operator: str
+    values: tuple[int, ...]
+
+    def matches(self, code: int) -> bool:
+        if self.operator == "In":
+            return code in self.values
+        return self.operator == "NotIn" and code not in self.values
+
+
+def _codes(rule: Field) -> _Codes:
+    values = (integer(entry.value) for entry in rule.entries("onExitCodes", "values"))
+    return _Codes(rule.text("onExitCodes", "operator"), tuple(n for n in values if n is not None))
+
+
+def _rules(job: Field) -> list[Field]:
+    return list(job.each("podFailurePolicy", "rules"))
+
+
+def _fails_evicted(rule: Field) -> bool:
+    return rule.text("action") == "FailJob" and _codes(rule).matches(EVICTED)
+
+
+def _ignores_disruption(rule: Field) -> bool:
+    conditions = (condition.text("type") for condition in rule.each("onPodConditions"))
+    return rule.text("action") == "Ignore" and "DisruptionTarget" in conditions

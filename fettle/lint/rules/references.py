@@ -1,0 +1,231 @@
+"""Rules about the claims and templates that workloads name, and how many pods share one."""
+
+from collections.abc import Iterator, Mapping
+from functools import cache, partial
+
+from fettle.api.resource import MAX_RESERVED
+from fettle.lint import shapes
+from fettle.lint.cluster import Cluster
+from fettle.lint.fields import Field
+from fettle.lint.findings import Finding, Rule, Severity
+from fettle.lint.manifests import Manifest
+from fettle.lint.names import nearest
+
+_MOST_LOOKED_THROUGH = 2000
+
+
+class AbsentClaim(Rule):
+    """A pod names a ResourceClaim that does not exist, or is being deleted."""
+
+    id = "FTL037"
+    seen = True
+    name = "absent-claim"
+    severity = Severity.WARN
+    inventory = True
+    absence = True
+    today = "The pod stays Pending, without any condition or event for minutes."
+
+    def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
+        names = cache(partial(_names, cluster.view.claims, manifest.namespace))
+        for field, name in _named(manifest, "resourceClaimName"):
+            claim = cluster.claim(manifest.namespace, name)
+            where = f"ResourceClaim {manifest.namespace}/{name}"
+            if claim is not None and claim.metadata.deletion_timestamp is not None:
+                yield self.finding(field, f"{where} is being deleted", "wait, then create it again")
+            elif claim is None and cluster.knows("ResourceClaim"):
+                near = nearest(name, names())
+                yield self.finding(
+                    field,
+                    f"{where} does not exist (yet); until it does, the pod waits silently",
+                    f"write {near}" if near else "create it, or use resourceClaimTemplateName",
+                )
+
+
+class AbsentTemplate(Rule):
+    """A pod names a ResourceClaimTemplate that does not exist."""
+
+    id = "FTL038"
+    seen = True
+    name = "absent-template"
+    severity = Severity.WARN
+    inventory = True
+    absence = True
+    today = (
+        "The pod stays Pending with the event `FailedResourceClaimCreation`; retries back "
+        "off to 1000 s."
+    )
+
+    def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
+        names = cache(partial(_names, cluster.view.templates, manifest.namespace))
+        for field, name in _named(manifest, "resourceClaimTemplateName"):
+            known = cluster.knows("ResourceClaimTemplate")
+            if known and cluster.template(manifest.namespace, name) is None:
+                near = nearest(name, names())
+                yield self.finding(
+                    field,
+                    f"ResourceClaimTemplate {manifest.namespace}/{name} does not exist (yet)",
+                    f"write {near}" if near else "create it before its pods",
+                )
+
+
+def _named(manifest: Manifest, key: str) -> Iterator[tuple[Field, str]]:
+    for pod in manifest.pods:
+        for entry in pod.claims:
+            if name := entry.text(key):
+                yield entry.at(key), name
+
+
+def _names(known: Mapping[str, object], namespace: str) -> set[str]:
+    """The names in a namespace; none where there are too many objects to look through."""
+    if len(known) > _MOST_LOOKED_THROUGH:
+        return set()
+    prefix = f"{namespace}/"
+    return {key.removeprefix(prefix) for key in known if key.startswith(prefix)}
+
+
+class TooManyConsumers(Rule):
+    """More than 256 pods share one claim by name."""
+
+    id = "FTL039"
+    seen = True
+    name = "too-many-consumers"
+    severity = Severity.DENY
+    today = "The 257th pod and all after it stay Pending: a claim can be reserved for 256 pods."
+
+    def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
+        for field, name, count in _shared(manifest):
+            if count > MAX_RESERVED:
+                yield self.finding(
+                    field,
+                    f"up to {count} pods share ResourceClaim {name}, but a claim can be "
+                    f"reserved for {MAX_RESERVED} pods",
+                    f"use resourceClaimTemplateName, or at most {MAX_RESERVED} pods for one claim",
+                )
+
+
+class PinnedReplicas(Rule):
+    """Several pods share a claim whose devices are local to one node."""
+
+    id = "FTL040"
+    seen = True
+    name = "pinned-replicas"
+    severity = Severity.WARN
+    inventory = True
+    today = "All pods run on the node where the claim is allocated, or stay Pending."
+
+    def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
+        for field, name, count in _shared(manifest):
+            claim = cluster.claim(manifest.namespace, name)
+            if count < 2 or claim is None:
+                continue
+            options = list(cluster.spec_of(claim).options)
+            surveys = [cluster.survey(option) for option in options]
+            if any(s is not None and s.matched and s.local for s in surveys):
+                yield self.finding(
+                    field,
+                    f"{count} pods share ResourceClaim {name}, whose devices are local to a node, "
+                    "so all of them must run there",
+                    "use resourceClaimTemplateName to give each pod its own claim",
+                )
+
+
+class RepeatedClaim(Rule):
+    """A pod names one ResourceClaim in two entries."""
+
+    id = "FTL056"
+    seen = True
+    name = "repeated-claim"
+    severity = Severity.WARN
+    strict = True
+    today = (
+        "The pod stays Pending: the scheduler reserves the claim for it once for each entry, and "
+        "the API server refuses the second one (`Duplicate value`)."
+    )
+
+    def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
+        for pod in manifest.pods:
+            named: set[str] = set()
+            for entry in pod.claims:
+                name = entry.text("resourceClaimName")
+                if name and name in named:
+                    yield self.finding(
+                        entry.at("resourceClaimName"),
+                        f"the pod names ResourceClaim {name} twice",
+                        "list it once; all containers can use that entry",
+                    )
+                named.add(name)
+
+
+def _shared(manifest: Manifest) -> Iterator[tuple[Field, str, int]]:
+    """Claims that a workload's pods name, and how many of these pods there are at a time.
+
+    Pods of a PodGroup may hold a claim together, as one consumer; those are left out.
+    """
+    found: dict[str, tuple[Field, int]] = {}
+    counts = _counts(manifest)
+    for pod in manifest.pods:
+        grouped = pod.field.at("schedulingGroup").exists or pod.field.at("workloadRef").exists
+        count = _pods_at_a_time(manifest, pod.field.path, counts)
+        names = {} if grouped else {e.text("resourceClaimName"): e for e in pod.claims}
+        for name, entry in names.items():
+            if name:
+                field, before = found.get(name, (entry.at("resourceClaimName"), 0))
+                found[name] = (field, before + count)
+    for name, (field, count) in found.items():
+        yield field, name, count
+
+
+def _pods_at_a_time(manifest: Manifest, pod_path: str, counts: Mapping[str, int]) -> int:
+    """Replicas of a workload, or the parallelism of a Job; 1 where it is a pod or not known."""
+    if (count := counts.get(pod_path.removesuffix(_TEMPLATE))) is not None:
+        return count
+    if manifest.paths(_GROUPS):
+        return 1
+    return _number(manifest.root.at("spec", "replicas")) * _in_each_replica(manifest, pod_path)
+
+
+def _counts(manifest: Manifest) -> dict[str, int]:
+    """Pods at a time by the path of the Job or group whose template makes them."""
+    entries = manifest.root.each("spec", "replicatedJobs")
+    replicas = {entry.path: _number(entry.at("replicas")) for entry in entries}
+    counts = {
+        job.path: _of_job(job) * replicas.get(job.path.removesuffix(_TEMPLATE), 1)
+        for job in manifest.jobs
+    }
+    for path in manifest.paths(_GROUPS):
+        counts.update((g.path, _in_group(g)) for g in shapes.walk(manifest.root, path))
+    return counts
+
+
+def _of_job(job: Field) -> int:
+    parallelism = job.integer("parallelism")
+    completions = job.integer("completions")
+    at_once = 1 if parallelism is None else parallelism
+    return at_once if completions is None else min(at_once, completions)
+
+
+_TEMPLATE = ".template.spec"
+_GROUPS: shapes.Table = {
+    ("kubeflow.org", "PyTorchJob"): (("spec", "pytorchReplicaSpecs", "*"),),
+    ("ray.io", "RayCluster"): (("spec", "workerGroupSpecs", "*"),),
+    ("ray.io", "RayJob"): (("spec", "rayClusterSpec", "workerGroupSpecs", "*"),),
+}
+"""Where kinds with several pod templates say how many pods each of them makes."""
+
+
+def _in_group(group: Field) -> int:
+    return _number(group.at("replicas")) * _number(group.at("numOfHosts"))
+
+
+def _in_each_replica(manifest: Manifest, pod_path: str) -> int:
+    """Workers of a LeaderWorkerSet's group: the leader is one of them unless it differs."""
+    groups = manifest.root.at("spec", "leaderWorkerTemplate")
+    if pod_path.startswith(f"{groups.path}.leaderTemplate."):
+        return 1
+    leaders = 1 if groups.raw("leaderTemplate") else 0
+    return _number(groups.at("size")) - leaders
+
+
+def _number(field: Field) -> int:
+    number = field.integer()
+    return 1 if number is None else number

@@ -1,0 +1,263 @@
+"""Rules about what a request's CEL selectors make of the devices there are."""
+
+from collections.abc import Collection, Iterator, Sequence
+
+from fettle.cel.runtime.rows import Equation, Read
+from fettle.lint.cluster import Cluster
+from fettle.lint.findings import Finding, Rule, Severity
+from fettle.lint.manifests import Manifest, Option, Request
+from fettle.lint.names import listed, nearest
+from fettle.lint.raw import text
+from fettle.lint.survey.surveys import Abort, Catalogue, Survey
+
+_NO_OVERLOAD = "no such overload"
+_NOT_COMPILED = "does not compile"
+_OTHER_TYPE = (
+    "versions are compared with semver(…).compareTo, quantities with quantity(…).compareTo, "
+    "strings with quotes, numbers and booleans without"
+)
+_KINDS = {
+    "int": "number",
+    "uint": "number",
+    "double": "number",
+    "bool": "bool",
+    "string": "string",
+    "kubernetes.Semver": "version",
+    "list": "list",
+}
+"""What a value of a type in CEL can be equal to, as `kind_of` calls that; other types do not come
+up where one is compared with an attribute."""
+_LACKING = (
+    "first test for what a device may lack: has(device.attributes[…].name) && …, or use optional "
+    "chaining: .?name.orValue(…)"
+)
+
+
+class SelectorMatchesNothing(Rule):
+    """The selectors of a request match no device of its class; told is what the nearest lacks."""
+
+    id = "FTL004"
+    seen = True
+    name = "selector-matches-nothing"
+    severity = Severity.WARN
+    strict = True
+    inventory = True
+    today = "The pod stays Pending: `cannot allocate all claims`."
+
+    def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
+        for claim in manifest.claims:
+            for request in claim.requests:
+                if any(s is not None and s.matched for s in map(cluster.survey, request.options)):
+                    continue
+                left_open = ((o, why) for o in request.options if (why := _left_open(o, cluster)))
+                if (unknown := next(left_open, None)) is not None:
+                    option, why = unknown
+                    yield self.finding(option.field, why, severity=Severity.UNDECIDED)
+                elif survey := _unmatched(request, cluster):
+                    yield self.finding(
+                        request.options[0].field.at("selectors"),
+                        _counted(survey),
+                        "compare the selectors with what `kubectl get resourceslices -o yaml` "
+                        "shows",
+                    )
+
+
+def _left_open(option: Option, cluster: Cluster) -> str:
+    """Why it is not known whether an option matches anything, though it should be."""
+    selection = cluster.selection(option)
+    return cluster.left_open(selection) if selection is not None else ""
+
+
+def _unmatched(request: Request, cluster: Cluster) -> Survey | None:
+    """The best survey of a request whose every option matches nothing, though its class does."""
+    best: Survey | None = None
+    for option in request.options:
+        survey = cluster.survey(option)
+        if survey is None or not survey.decided or survey.matched:
+            return None
+        if survey.aborted and not survey.missed:
+            return None  # they fail wherever they are evaluated
+        if survey.of_class and (best is None or survey.of_class > best.of_class):
+            best = survey
+    return best
+
+
+def _counted(survey: Survey) -> str:
+    nearest = f"; nearest: {survey.nearest}" if survey.nearest else ""
+    return (
+        f"0 of {survey.of_class} devices in {survey.pools_of_class} pools of "
+        f"{listed(survey.drivers)} match{nearest}"
+    )
+
+
+class SelectorFails(Rule):
+    """A selector fails on a device that the scheduler evaluates.
+
+    Where it fails on every device, nothing can be allocated before other devices come; where it
+    fails on some, it depends on what else is on the node.
+    """
+
+    id = "FTL005"
+    seen = True
+    name = "selector-fails"
+    severity = Severity.WARN
+    strict = True
+    inventory = True
+    today = (
+        "Scheduling ends with `CEL runtime error: no such key: …` (SchedulerError), even where "
+        "another node would fit."
+    )
+
+    def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
+        for option in manifest.options:
+            survey = cluster.survey(option)
+            if survey is None:
+                continue
+            yield from self._fatal(option, survey)
+            if not survey.aborted:
+                continue
+            first = survey.aborts[0]
+            always = survey.decided and not survey.matched and not survey.missed
+            texts = {text(field.value): field for field in option.selectors}
+            if _NOT_COMPILED in first.reason and first.expression in texts:
+                continue  # the API server refuses the claim
+            field = texts.get(first.expression, option.field.at("deviceClassName"))
+            by_class = first.expression in survey.selection.of_class
+            reached = survey.looked if by_class else survey.of_class
+            yield self.finding(
+                field,
+                f"fails on {survey.aborted} of {reached} devices, such as {first.device}: "
+                f"{first.reason}",
+                _fix(first.reason),
+                possible=not always,
+            )
+
+    def _fatal(self, option: Option, survey: Survey) -> Iterator[Finding]:
+        if survey.fatal:
+            first = survey.fatal_on[0]
+            yield self.finding(
+                option.field.at("deviceClassName"),
+                f"{survey.fatal} of {survey.looked} devices fail whatever is asked of them, such "
+                f"as {first.device}: {first.reason}",
+                "have their driver publish them correctly",
+                possible=True,
+            )
+
+
+def _fix(reason: str) -> str:
+    if _NOT_COMPILED in reason:
+        return "correct the selector of the class"
+    return _OTHER_TYPE if _NO_OVERLOAD in reason else _LACKING
+
+
+class WrongType(Rule):
+    """A selector compares an attribute with a value of another type."""
+
+    id = "FTL006"
+    seen = True
+    name = "attribute-of-another-type"
+    severity = Severity.WARN
+    strict = True
+    inventory = True
+    today = (
+        "Attribute types are checked when a selector runs, not when it is written: `==` and `in` "
+        "are false, `!=` is true, ordering and version comparisons end scheduling with `no such "
+        "overload`."
+    )
+
+    def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
+        for option in manifest.options:
+            survey, catalogue = cluster.survey(option), cluster.catalogue
+            if survey is None or catalogue is None or not survey.decided:
+                continue
+            expressions = [text(field.value) for field in option.selectors]
+            abort = _mistyped(survey, expressions)
+            for field, expression in zip(option.selectors, expressions, strict=True):
+                if abort is not None and abort.expression == expression:
+                    yield self.finding(
+                        field,
+                        f"uses a value as a different type than {abort.device} publishes: "
+                        f"{abort.reason}",
+                        _OTHER_TYPE,
+                    )
+                    continue
+                for never in dict.fromkeys(_never_equal(cluster.equations(expression), catalogue)):
+                    yield self.finding(field, never, _OTHER_TYPE, possible=bool(survey.matched))
+
+
+def _mistyped(survey: Survey, expressions: Collection[str]) -> Abort | None:
+    """Where one of these fails over a type, and nothing matches."""
+    own = (abort for abort in survey.aborts if abort.expression in expressions)
+    over_types = (abort for abort in own if _NO_OVERLOAD in abort.reason)
+    return next(over_types, None) if not survey.matched else None
+
+
+def _never_equal(equations: Sequence[Equation], catalogue: Catalogue) -> Iterator[str]:
+    """Comparisons of an attribute with a value that no device's can equal; but for those where the
+    same value is written in the right type, too: whoever does so knows of both."""
+    for equation in equations:
+        whose = equation.read.domain, equation.read.name
+        published = catalogue.kinds(*whose)
+        kind = _KINDS.get(equation.type, "")
+        if not published or not kind or not published.isdisjoint(("", kind)):
+            continue
+        spellings = {
+            _KINDS.get(other.type, "")
+            for other in equations
+            if other.read == equation.read and other.value == equation.value != ""
+        }
+        if spellings.isdisjoint(published):
+            yield (
+                f"compares {'/'.join(whose)} with a {kind}, which it never equals: devices publish "
+                f"a {' or a '.join(sorted(published))}"
+            )
+
+
+class UnknownDomain(Rule):
+    """A selector reads from a domain that no device has, or mistypes an attribute's name."""
+
+    id = "FTL007"
+    seen = True
+    name = "unknown-attribute"
+    severity = Severity.WARN
+    inventory = True
+    today = (
+        "An unknown domain is an empty map: reading from it ends scheduling with `no such key`, "
+        "and `has()` of it is false."
+    )
+
+    def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
+        if (catalogue := cluster.catalogue) is None:
+            return
+        for option in manifest.options:
+            for field in option.selectors:
+                reads = cluster.reads(text(field.value))
+                guarded = {(read.field, read.domain) for read in reads if not read.name}
+                for read in reads:
+                    may_lack = (read.field, read.domain) in guarded
+                    if message := _unknown(read, catalogue, may_lack=may_lack):
+                        wrong, near = message
+                        fix = (
+                            f"write {near}" if near else "see `kubectl get resourceslices -o yaml`"
+                        )
+                        yield self.finding(field, wrong, fix)
+
+
+def _unknown(read: Read, catalogue: Catalogue, *, may_lack: bool) -> tuple[str, str] | None:
+    """What is wrong with a read, and what it should probably be.
+
+    `may_lack`: the selector asks itself whether there is such a domain, which is only wrong where
+    it is a typo.
+    """
+    domains = catalogue.domains(read.field)
+    if read.domain not in domains | catalogue.drivers:
+        near = nearest(read.domain, domains)
+        if may_lack and not near:
+            return None
+        has = f"existing: {listed(domains)}" if domains else "no device has any"
+        return f"no device has {read.field} in the domain {read.domain!r} ({has})", near
+    names = {name for domain, name in catalogue.names(read.field) if domain == read.domain}
+    if not read.name or read.name in names:
+        return None
+    near = nearest(read.name, names)  # without one it may be a name of drivers yet to come
+    return (f"no device has {read.field} {read.domain}/{read.name}", near) if near else None

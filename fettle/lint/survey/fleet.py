@@ -1,0 +1,195 @@
+"""The devices of the cluster as rules ask about them: what drivers publish, and what selectors
+match. Follows the views, at most once in a while, and looks again only at pools that changed.
+
+Whoever asks first, or after a while, waits; in between answers come from memory, some seconds old
+at most, and are brought up to date behind: rules on inventory are about minutes, not about
+milliseconds.
+"""
+
+import asyncio
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Collection, Coroutine, Hashable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+import structlog
+
+from fettle.api.resource import Device, DeviceTaint
+from fettle.cel.runtime.rows import Equation, Read
+from fettle.cluster.view import EMPTY, View
+from fettle.lint.survey.surveying import Evaluator, Judged, Likeness, Seen, judge, see
+from fettle.lint.survey.surveys import Catalogue, Look, Selection, Survey
+from fettle.lint.survey.totals import nearest_miss, total
+from fettle.pacing.pausing import Slices
+
+FRESH_S = 1.0
+"""How long a view is good enough."""
+STALE_S = 5.0
+"""What has not been asked about for this long is surveyed again before it is answered."""
+_SURVEYS = 128
+_ALIKE = 10_000
+"""Looks and makeups of pools that are kept as one; beyond, it begins anew."""
+_FORGOTTEN_S = 60.0
+"""A survey that has not been asked for in this long is dropped, with all it holds of older
+views.
+"""
+_MOST_AT_ONCE = 8
+"""Surveys under way; further ones wait for the next object that asks for them."""
+
+_log = structlog.get_logger(__name__)
+
+
+class _Held(NamedTuple):
+    """A survey of one state of the cluster, and what was found of pools that are decided."""
+
+    basis: int
+    survey: Survey
+    judged: Mapping[Likeness, Judged]
+
+
+class Fleet:
+    """`prepare`, then ask. `version` changes whenever an answer may."""
+
+    def __init__(
+        self, evaluator: Evaluator | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._evaluator = evaluator
+        self._clock = clock
+        self._view = EMPTY
+        self._seen: dict[int, Seen] = {}
+        self._alike: dict[object, Any] = {}
+        self._surveys: OrderedDict[Selection, _Held] = OrderedDict()
+        self._asked_at: dict[Selection, float] = {}
+        self._looked_at = self._current_at = float("-inf")
+        self._lock = asyncio.Lock()
+        self._running: dict[Hashable, asyncio.Task[None]] = {}
+        self.catalogue = Catalogue()
+        self.version = 0
+
+    def known(self, selection: Selection) -> Survey | None:
+        """The survey of this selection, where there is one."""
+        held = self._surveys.get(selection)
+        return held.survey if held is not None else None
+
+    def reads(self, expression: str) -> tuple[Read, ...]:
+        """What an expression is known to look at."""
+        found = self._evaluator.reads(expression) if self._evaluator is not None else None
+        return found or ()
+
+    def equations(self, expression: str) -> tuple[Equation, ...]:
+        """Which attributes an expression is known to compare, and with what."""
+        return self._evaluator.equations(expression) if self._evaluator is not None else ()
+
+    @property
+    def under_way(self) -> Collection[Hashable]:
+        """The selections that are being surveyed."""
+        return self._running.keys()
+
+    async def prepare(self, view: View, selections: Iterable[Selection], wait_s: float) -> None:
+        """Have surveys of these selections; waits only for what was never asked before, and not
+        longer than this: the rest goes on by itself."""
+        now = self._clock()
+        if view.basis == self._view.basis:
+            self._current_at = now
+        elif now - self._looked_at >= FRESH_S:
+            following = self._started(None, self._follow, view)
+            if not self.version or now - self._current_at > STALE_S:
+                await asyncio.wait({following}, timeout=wait_s)
+        if self._evaluator is None or not self.version:
+            return
+        missing: set[asyncio.Task[None]] = set()
+        for selection in dict.fromkeys(selections):
+            held = self._surveys.get(selection)
+            stale = held is None or now - self._asked_at[selection] > STALE_S
+            if held is not None:
+                self._surveys.move_to_end(selection)
+                self._asked_at[selection] = now
+            if held is not None and held.basis == self._view.basis:
+                continue
+            if selection in self._running or len(self._running) < _MOST_AT_ONCE:
+                task = self._started(selection, self._survey, selection)
+                if stale:
+                    missing.add(task)
+        if missing:
+            await asyncio.wait(missing, timeout=wait_s)
+
+    def _started(
+        self, key: Hashable, work: Callable[[Any], Coroutine[Any, Any, None]], about: Any
+    ) -> asyncio.Task[None]:
+        """The task that does this work, begun now unless it is under way."""
+        if (task := self._running.get(key)) is None:
+            task = asyncio.create_task(work(about))
+            self._running[key] = task
+            task.add_done_callback(lambda done: self._ended(key, done))
+        return task
+
+    def _ended(self, key: Hashable, task: asyncio.Task[None]) -> None:
+        self._running.pop(key, None)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("the fleet could not be surveyed", reason=repr(error))
+
+    async def _follow(self, view: View) -> None:
+        async with self._lock:
+            seen: dict[int, Seen] = {}
+            if len(self._alike) > _ALIKE:
+                self._alike.clear()
+            node_taints: set[str] = set()
+            kubelets: Counter[str] = Counter()
+            slices = Slices()
+            for node in view.nodes.values():
+                kubelets[node.kubelet] += 1
+                node_taints.update(taint.key for taint in node.taints)
+                for pool in node.pools:
+                    if (key := id(pool)) not in seen:
+                        seen[key] = self._seen.get(key) or see(pool, self._alike)
+                await slices.pause()
+            types = {id(found.types): found.types for found in seen.values()}
+            looks: dict[Look, Device] = {}
+            taints: set[DeviceTaint] = set()
+            for found in seen.values():
+                for device, look in zip(found.pool.devices, found.makeup.looks, strict=True):
+                    looks.setdefault(look, device.device)
+                    taints.update(device.taints)
+                await slices.pause()
+            self._seen, self._view = seen, view
+            self.catalogue = Catalogue(
+                looks,
+                frozenset(taints),
+                frozenset(node_taints),
+                kubelets,
+                frozenset().union(*types.values()),
+            )
+            self._looked_at = self._current_at = self._clock()
+            self.version += 1
+            self._forget()
+        for selection, asked_at in self._asked_at.items():
+            if self._looked_at - asked_at <= STALE_S and len(self._running) < _MOST_AT_ONCE:
+                self._started(selection, self._survey, selection)
+
+    async def _survey(self, selection: Selection) -> None:
+        async with self._lock:
+            held = self._surveys.get(selection)
+            if self._evaluator is None or (held and held.basis == self._view.basis):
+                return
+            before = held.judged if held is not None else {}
+            judging = await judge(selection, self._seen, before, self._evaluator)
+            survey = await total(selection, judging, self._seen, self._view)
+            nearest = await nearest_miss(selection, survey, self._evaluator)
+            survey = msgspec.structs.replace(survey, nearest=nearest)
+            kept = {like: found for like, found in judging.judged.items() if not found.undecided}
+            self._surveys[selection] = _Held(self._view.basis, survey, kept)
+            self.version += 1
+            self._asked_at[selection] = self._clock()
+            if len(self._surveys) > _SURVEYS:
+                self._surveys.popitem(last=False)
+                self._forget()
+
+    def _forget(self) -> None:
+        """Drop what was not asked for in a while, and notes about what is gone."""
+        since = self._clock() - _FORGOTTEN_S
+        for selection, asked_at in list(self._asked_at.items()):
+            if selection not in self._surveys:
+                del self._asked_at[selection]
+            elif asked_at < since:
+                del self._surveys[selection], self._asked_at[selection]

@@ -1,0 +1,230 @@
+"""What all pools together come to under a selection: counts, where matches are, the nearest miss.
+
+Each device counts once, though nodes may see different devices of a pool.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from operator import attrgetter
+from typing import NamedTuple
+
+from fettle.api.resource import DeviceAttribute, DeviceTaint
+from fettle.cel.library import semver as versions
+from fettle.cel.runtime import rows
+from fettle.cel.runtime.rows import Read, Value
+from fettle.cluster.view import DeviceView, View
+from fettle.dra.quantities import Unreadable, nano
+from fettle.lint.survey.surveying import Evaluator, Judged, Judging, Likeness, Seen
+from fettle.lint.survey.surveys import Abort, Look, Selection, Survey
+from fettle.pacing.pausing import Slices
+
+_EXAMPLES = 3
+_MISSED = 1024
+"""Examples among which the nearest is looked for."""
+
+_taints = attrgetter("taints")
+
+
+async def nearest_miss(selection: Selection, survey: Survey, evaluator: Evaluator) -> str:
+    """What the nearest device of the class lacks, where none matches.
+
+    Of devices that lack as much, the one with the largest values is the nearest. Only the first few
+    can be looked at: so the largest of each kind come before others of their kind.
+    """
+    if survey.matched or not survey.missed:
+        return ""
+    reads = [read for e in selection.of_request for read in evaluator.reads(e) or ()]
+    slices, sizes = Slices(), []
+    for at, device in enumerate(survey.missed):
+        sizes.append((_size(device, reads), -at))
+        await slices.pause()
+    kinds: set[Hashable] = set()
+    first: list[DeviceView] = []
+    others: list[DeviceView] = []
+    for _, at in sorted(sizes, reverse=True):
+        device = survey.missed[-at]
+        (others if (kind := _kind(device, reads)) in kinds else first).append(device)
+        kinds.add(kind)
+        await slices.pause()
+    devices = [(device.id.driver, device.device) for device in (*first, *others)]
+    return await evaluator.nearest(selection.of_request, devices)
+
+
+def _size(device: DeviceView, reads: Iterable[Read]) -> list[tuple[int, ...]]:
+    """What it has where expressions look, and then its capacities."""
+    looked = [rows.look(read, device.id.driver, device.device) for read in reads]
+    capacity = device.device.capacity or {}
+    return [_amount(v) for v in (*looked, *(capacity[name].value for name in sorted(capacity)))]
+
+
+def _kind(device: DeviceView, reads: Iterable[Read]) -> Hashable:
+    """What it says where expressions look and nothing is larger or smaller."""
+    looked = [rows.look(read, device.id.driver, device.device) for read in reads]
+    return tuple(value if value is None or not _amount(value) else "an amount" for value in looked)
+
+
+def _amount(value: Value | bool | None) -> tuple[int, ...]:
+    """Comparable with those of the same attribute or capacity; empty where nothing is larger."""
+    if isinstance(value, DeviceAttribute):
+        if value.version is not None and versions.is_version(value.version):
+            major, minor, patch, *_ = versions.parse(value.version)
+            return major, minor, patch
+        return (value.int_,) if value.int_ is not None else ()
+    if value is None or isinstance(value, bool):
+        return ()
+    try:
+        return (nano(value),)
+    except Unreadable:
+        return ()
+
+
+class _Counted(NamedTuple):
+    """One pool as the cluster has it, whoever sees it; `undecided` says why."""
+
+    looked: int
+    of_class: int
+    matched: Collection[DeviceView]
+    undecided: Sequence[str]
+    aborts: Sequence[Abort]
+    fatal: Sequence[Abort]
+
+
+def _counted(sightings: Sequence[tuple[Seen, Judged]], judging: Judging) -> _Counted:
+    """Each device once: nodes may see different ones of a pool, and may use different ones."""
+    devices: dict[int, DeviceView] = {}
+    of_class: set[int] = set()
+    matched: dict[int, DeviceView] = {}
+    aborts: dict[int, Abort] = {}
+    fatal: dict[int, Abort] = {}
+    for seen, found in sightings:
+        ids = [id(device.published) for device in seen.pool.devices]
+        devices.update(zip(ids, seen.pool.devices, strict=True))
+        of_class.update(ids[at] for at in found.of_class)
+        matched.update((ids[at], seen.pool.devices[at]) for at in found.matched)
+        aborts.update((ids[at], _abort(seen, at, *why)) for at, *why in found.aborts)
+        fatal.update((ids[at], _abort(seen, at, "", why)) for at, why in found.fatal)
+    undecided = max((_undecided(*way, judging) for way in sightings), key=len)
+    return _Counted(
+        len(devices),
+        len(of_class),
+        matched.values(),
+        undecided,
+        list(aborts.values()),
+        list(fatal.values()),
+    )
+
+
+def _counted_once(seen: Seen, found: Judged, judging: Judging) -> _Counted:
+    """The same, of a pool that all see alike."""
+    devices = seen.pool.devices
+    return _Counted(
+        len(devices),
+        len(found.of_class),
+        _at(devices, found.matched),
+        _undecided(seen, found, judging),
+        [_abort(seen, at, *why) for at, *why in found.aborts],
+        [_abort(seen, at, "", why) for at, why in found.fatal],
+    )
+
+
+def _undecided(seen: Seen, found: Judged, judging: Judging) -> list[str]:
+    """Why nothing sure can be said: of devices that may be missing, and of each that is there."""
+    unclear = judging.unclear(seen)
+    devices = seen.pool.devices
+    return [unclear] * bool(unclear) + [f"{devices[at].id}: {why}" for at, why in found.undecided]
+
+
+def _abort(seen: Seen, at: int, expression: str, reason: str) -> Abort:
+    return Abort(expression, seen.pool.devices[at].id, reason)
+
+
+async def total(
+    selection: Selection, judging: Judging, seen: Mapping[int, Seen], view: View
+) -> Survey:
+    """The survey that follows from all pools."""
+    slices = Slices()
+    sums: Counter[str] = Counter()
+    taints: Counter[tuple[DeviceTaint, ...]] = Counter()
+    looks: dict[Look, DeviceView] = {}
+    missed: list[DeviceView] = []
+    drivers: set[str] = set()
+    aborts: list[Abort] = []
+    fatal: list[Abort] = []
+    left_open: dict[str, None] = {}
+    matches: dict[int, tuple[DeviceView, ...]] = {}
+    noted: set[Likeness] = set()
+    sightings: dict[tuple[str, str], dict[Hashable, tuple[Seen, Judged]]] = {}
+    for key, pool in seen.items():
+        like = judging.likeness[key]
+        found, devices = judging.judged[like], pool.pool.devices
+        matches[key] = _at(devices, found.matched)
+        sightings.setdefault((pool.pool.driver, pool.pool.name), {})[pool.devices] = pool, found
+        if like not in noted:
+            noted.add(like)
+            for at in found.matched:
+                looks.setdefault(pool.makeup.looks[at], devices[at])
+            missed += _at(devices, found.missed)[: _MISSED - len(missed)]
+        await slices.pause()
+    for (driver, _), seen_as in sightings.items():
+        ways = list(seen_as.values())
+        counted = _counted_once(*ways[0], judging) if len(ways) == 1 else _counted(ways, judging)
+        sums["looked"] += counted.looked
+        sums["of_class"] += counted.of_class
+        sums["matched"] += len(counted.matched)
+        sums["undecided"] += len(counted.undecided)
+        sums["aborted"] += len(counted.aborts)
+        sums["fatal"] += len(counted.fatal)
+        taints.update(map(_taints, counted.matched))
+        if counted.of_class:
+            sums["pools_of_class"] += 1
+            drivers.add(driver)
+        aborts += counted.aborts[: _EXAMPLES - len(aborts)]
+        fatal += counted.fatal[: _EXAMPLES - len(fatal)]
+        if len(left_open) < _EXAMPLES:
+            left_open.update(dict.fromkeys(counted.undecided[:_EXAMPLES]))
+        await slices.pause()
+    on, local = await _by_node(matches, view, slices)
+    return Survey(
+        selection=selection,
+        looked=sums["looked"],
+        pools=len(sightings),
+        pools_of_class=sums["pools_of_class"],
+        local=local,
+        of_class=sums["of_class"],
+        matched=sums["matched"],
+        aborted=sums["aborted"],
+        fatal=sums["fatal"],
+        undecided=sums["undecided"],
+        left_open=tuple(left_open)[:_EXAMPLES],
+        drivers=frozenset(drivers),
+        aborts=tuple(aborts),
+        fatal_on=tuple(fatal),
+        on=on,
+        looks=looks,
+        missed=tuple(missed),
+        taints=taints,
+        most=max(map(len, on.values()), default=0),
+    )
+
+
+def _at(devices: tuple[DeviceView, ...], places: tuple[int, ...]) -> tuple[DeviceView, ...]:
+    if len(places) == len(devices):
+        return devices
+    return tuple([devices[at] for at in places])
+
+
+async def _by_node(
+    matches: Mapping[int, tuple[DeviceView, ...]], view: View, slices: Slices
+) -> tuple[dict[str, tuple[DeviceView, ...]], bool]:
+    """Matches by node, and whether each pool with matches serves one node only."""
+    on: dict[str, tuple[DeviceView, ...]] = {}
+    places: set[tuple[str, str]] = set()
+    local = True
+    for name, node in view.nodes.items():
+        for pool in node.pools:
+            if matched := matches.get(id(pool), ()):
+                on[name] = on[name] + matched if name in on else matched
+                local = local and (pool.driver, pool.name) not in places
+                places.add((pool.driver, pool.name))
+        await slices.pause()
+    return on, local

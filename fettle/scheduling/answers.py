@@ -1,0 +1,384 @@
+"""Verdicts kept ready: one table per ask, brought up to date by what changed between views.
+
+Asks that are equal share a table, nodes that look alike to an ask share a verdict, and a turn of
+the view costs only the nodes it changed. Selector outcomes come from the engine's memory; where
+they are missing, `waiting` waits for them within a bound. Used by extender, steward and explain.
+"""
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from math import inf
+
+import msgspec
+import structlog
+
+from fettle.api import core
+from fettle.cel.runtime.engine import SelectorEngine
+from fettle.cluster.view import NodeView, Publisher, View
+from fettle.config.settings import Settings
+from fettle.dra.allocated_claims import Binding
+from fettle.dra.allocator import versions
+from fettle.dra.allocator.versions import of_version
+from fettle.model.policy import Placement, Policy
+from fettle.pacing.pausing import SLICE_S
+from fettle.scheduling import demand as asks
+from fettle.scheduling.breaker.alarms import Alarm
+from fettle.scheduling.breaker.breaker import Breaker
+from fettle.scheduling.breaker.breakers import Breakers
+from fettle.scheduling.demand import Ask
+from fettle.scheduling.demand_cache import AlikeAsks
+from fettle.scheduling.in_flight import STEPS, Unseen
+from fettle.scheduling.judge.acceptance import Acceptance
+from fettle.scheduling.judge.requirements import Engines, Requirements
+from fettle.scheduling.judge.verdicts import Verdict, judging
+from fettle.scheduling.tables.filling import filling
+from fettle.scheduling.tables.tables import FEW, Matching, Table, budget_after
+from fettle.scheduling.waiting import Evaluations
+from fettle.scheduling.warmup import Readying
+
+_LOG = structlog.get_logger(__name__)
+
+MAX_TABLES = 512
+MAX_VERDICTS = 500_000
+"""In all tables together, at about 350 bytes each."""
+SHARED = 2
+"""So often pods were told of nodes by an ask that is worth judging for all nodes."""
+
+
+class Answers:
+    """Asks to verdicts, over the publisher's newest view."""
+
+    def __init__(
+        self,
+        publisher: Publisher,
+        engine: SelectorEngine,
+        settings: Settings,
+        clock: Callable[[], float] = time.perf_counter,
+        on_breaker: Callable[[Alarm, str], None] = lambda *_: None,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        """`clock` measures work; `now` is the time of day, in seconds since the Unix epoch.
+        `on_breaker` is told what operators are to know of breakers, as by `Alarms`."""
+        self.publisher = publisher
+        self.policies = settings.all_policies()
+        self._gates = settings.scheduler.gates
+        self._version = settings.scheduler.version
+        self.profile = of_version(self._version, self._gates)
+        """Of the version of Kubernetes that allocates, with the gates that are set."""
+        self._profiles_followed = 0
+        self._engine = engine
+        self._engines = Engines(engine)
+        self._settings = settings
+        self._clock = clock
+        self._now = now
+        self._asks = AlikeAsks(self._ask_of)
+        self._unseen = Unseen()
+        self.on_answered: Callable[[Ask, core.Pod], None] = lambda ask, pod: None
+        """Hears of each pod that was told of nodes that suit it."""
+        self._tables: OrderedDict[Ask, Table] = OrderedDict()
+        self._behind: set[Ask] = set()
+        self._fell_behind = asyncio.Event()
+        self.wait_s = settings.extender.wait_seconds
+        """How long a request waits for selectors."""
+        self._evaluations = Evaluations(self._engines, self.wait_s)
+        self._readying = Readying(publisher, self._engines, self.policies)
+        self._breakers = Breakers(publisher, settings.breaker, self.policies, on_breaker, clock)
+
+    @property
+    def view(self) -> View:
+        return self.publisher.view
+
+    @property
+    def edition(self) -> tuple[int, int]:
+        """While this is the same, so is the answer to any ask."""
+        return self.publisher.view.basis, self._profiles_followed
+
+    def ask(self, pod: core.Pod) -> Ask | None:
+        """The pod's ask in the newest view; None where it needs no devices."""
+        return self._asks.of(pod, self.view)
+
+    def _ask_of(self, pod: core.Pod) -> Ask | None:
+        return self.ask_in(self.view, pod)
+
+    def ask_in(self, view: View, pod: core.Pod) -> Ask | None:
+        """The pod's ask as it would be in a view that is otherwise than the newest one."""
+        features = self.profile.features
+        binding = Binding(
+            self._now(),
+            self._settings.scheduler.binding_timeout_seconds,
+            features.device_binding_and_status,
+        )
+        return asks.ask_of(pod, view, self.policies, binding, backed=features.extended_resource)
+
+    def ask_now(self, pod: core.Pod) -> Ask | None:
+        """As `ask`, beside the pods that were answered a moment ago and are not visible yet."""
+        ask = self.ask(pod)
+        if ask is None or not ask.allocates:
+            return ask
+        takers = self._unseen.number(ask, pod, self.view, self._clock())
+        return msgspec.structs.replace(ask, takers=takers) if takers else ask
+
+    def answered(self, ask: Ask, pod: core.Pod) -> None:
+        """The pod was told of nodes that suit it, so it may be placed any moment."""
+        self._unseen.note(ask, pod, self._clock())
+        self._breakers.alarms.placed_by(ask.policy)
+        self.on_answered(ask, pod)
+        if (table := self._tables.get(ask)) is not None:
+            table.pods += 1
+            if table.pods == SHARED and table.lags(self.view):
+                self._is_behind(ask)
+
+    def follow(self, version: str) -> None:
+        """Predict as the server's version of Kubernetes ("v1.37.1") allocates, unless the settings
+        say that the scheduler has another."""
+        self._version = self._settings.scheduler.version or version
+        if (profile := of_version(self._version, self._gates)) != self.profile:
+            self.profile = profile
+            self._profiles_followed += 1
+            self._asks.clear()
+            self._tables.clear()
+
+    def follows(self) -> list[str]:
+        """Sentences on whose allocations are predicted, for people."""
+        return versions.told(self._version, self._gates, self.profile)
+
+    def open_breakers(self) -> list[str]:
+        """Sentences on policies whose refusals are off, for people."""
+        return self._breakers.alarms.notes()
+
+    def matching(self) -> Matching:
+        """Looks selector outcomes up in the engine's memory."""
+        return Matching(self._engine)
+
+    def breaker(self, placement: Placement) -> Breaker:
+        """The breaker of a placement, counted on the newest view."""
+        return self._breakers.of(placement)
+
+    def table(self, ask: Ask) -> Table:
+        """The ask's table, without what the newest view has overtaken."""
+        table = self._tables.get(ask)
+        if table is None:
+            placement = ask.policy.placement
+            acceptance = Acceptance(
+                placement,
+                thresholds=self._settings.health,
+                requirements=Requirements(placement.requires, self._engines),
+            )
+            table = self._tables[ask] = Table(ask, acceptance, self.profile)
+            self._forget_oldest()
+        self._tables.move_to_end(ask)
+        table.rest(self._clock())
+        if table.may_try_again:
+            self._is_behind(ask)
+        if table.given_up_until < inf and table.given_up_until <= self._engine.now():
+            table.lapse()
+            self._is_behind(ask)
+        if table.basis != self.view.basis:
+            changed = self.publisher.changed_since(table.basis) if table.basis >= 0 else None
+            if changed is None:
+                table.clear()
+            else:
+                table.drop(changed)
+            open_breakers = self.breaker(ask.policy.placement).open
+            if open_breakers != table.acceptance.open_breakers:
+                table.acceptance = msgspec.structs.replace(
+                    table.acceptance, open_breakers=open_breakers
+                )
+                table.clear()
+            table.basis = self.view.basis
+            if table.pods >= SHARED and table.lags(self.view):
+                self._is_behind(ask)
+        return table
+
+    def _forget_oldest(self) -> None:
+        """Down to as many tables as may be, and as much in them; never the one asked for last."""
+        kept = sum(table.size for table in self._tables.values())
+        while len(self._tables) > 1 and (len(self._tables) > MAX_TABLES or kept > MAX_VERDICTS):
+            _, oldest = self._tables.popitem(last=False)
+            kept -= oldest.size
+
+    def _is_behind(self, ask: Ask) -> None:
+        self._behind.add(ask)
+        self._fell_behind.set()
+
+    async def keep_ready(self) -> None:
+        """Evaluate the selectors of classes and templates as views turn, until cancelled."""
+        await self._readying.keep()
+
+    def ignored_requirements(self) -> int:
+        """How many requirements of all policies are known not to compile."""
+        policies = self._readying.of_view(self.publisher.view)
+        return sum(len(self._engines.ignored(policy)) for policy in policies)
+
+    async def ignored(self, policy: Policy) -> list[str]:
+        """Sentences about what a policy requires in vain, since it does not compile."""
+        await self._engines.evaluate(policy.placement.requires)
+        return self._engines.ignored(policy)
+
+    async def keep_complete(self) -> None:
+        """Do what requests would otherwise wait for, or nobody would ask for, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._keep_tables())
+            group.create_task(self._breakers.keep())
+
+    async def _keep_tables(self) -> None:
+        """Judge the nodes that an ask has not been asked about yet, once a second pod has it.
+
+        A scheduler samples its nodes, other ones each time; and a table that is complete need not
+        look each name up to know that it is settled. For a pod that nobody shares an ask with, as
+        where its claim is allocated already, that would be the work of a whole fleet for one reply.
+        """
+        while True:
+            await self._fell_behind.wait()
+            self._fell_behind.clear()
+            while self._behind:
+                ask = self._behind.pop()
+                table = self._tables.get(ask)
+                if table is not None and table.failed_on != self.view.basis:
+                    await self._complete(table)
+                await asyncio.sleep(0)
+
+    async def _complete(self, table: Table) -> None:
+        """One ask that we fail on must not cost the others: who asks it is told of it."""
+        basis = self.view.basis
+        try:
+            table = await self.judged(table.ask)
+            self._forget_oldest()
+            if table.may_try_again:
+                names = [name for name in table.try_again() if name in self.view.nodes]
+                await self._judge(table, names, self.matching())
+        except Exception:
+            _LOG.exception("an ask cannot be judged")
+            table.failed_on = basis
+
+    def at_once(self, ask: Ask, names: list[str]) -> Table | None:
+        """The ask's table if it holds a settled verdict for each of these nodes, or can have one
+        within a slice, as where a few have changed since the last view; else None."""
+        if ask.claims:
+            self._engine.use(ask.selectors)
+        table = self.table(ask)
+        missing = table.open_among(names, self.view)
+        return table if not missing or self._judged_in_a_slice(table, missing) else None
+
+    def _judged_in_a_slice(self, table: Table, names: list[str]) -> bool:
+        """Judge these nodes; false where that takes longer, or waits for a selector."""
+        started = self._clock()
+        sibling = self._sibling(table, names)
+        for judged in filling(table, names, self.view.nodes, self.matching(), sibling):
+            if (spent := self._clock() - started) > SLICE_S:
+                table.spent_s += spent
+                return False
+            if not table.provisional.isdisjoint(judged):
+                return False
+        return True
+
+    async def judged(self, ask: Ask, names: Iterable[str] | None = None) -> Table:
+        """The ask's table with a verdict for each of these nodes (None: all) the view knows.
+
+        Waits once, within a bound, for selectors that are not evaluated. What was open until then
+        is judged again, whatever views turn up meanwhile; `again` is how much of it is left.
+        """
+        match, waited = self.matching(), False
+        again: set[str] = set()
+        while True:
+            table = self.table(ask)
+            nodes = self.view.nodes
+            again &= table.provisional
+            still_open = table.open_among(nodes if names is None else names, self.view)
+            if missing := [name for name in still_open if name not in table.verdicts]:
+                await self._judge(table, missing, match)
+            elif again:
+                await self._judge(table, list(again), match, again)
+            elif waited or not still_open:
+                return table
+            else:
+                await self._evaluations.wait(ask, [nodes[name] for name in still_open])
+                match, waited = self.matching(), True
+                again.update(still_open)
+
+    async def explained(self, ask: Ask) -> dict[str, Verdict]:
+        """A verdict for each node that names its own devices; nothing is kept of it."""
+        await self.judged(ask)  # waits for selectors
+        match = self.matching()
+        verdicts = await self.apart(self._of_all(ask), match, explains=True)
+        if match.missing:  # what keeps devices away may need more of them than the verdict did
+            await self.evaluated(ask, list(self.view.nodes.values()))
+            verdicts = await self.apart(self._of_all(ask), match, explains=True)
+        return verdicts
+
+    def _of_all(self, ask: Ask) -> list[tuple[Ask, NodeView]]:
+        return [(ask, node) for node in self.view.nodes.values()]
+
+    async def evaluated(self, ask: Ask, nodes: Sequence[NodeView]) -> None:
+        """Wait, within a bound, until what an ask selects by is evaluated on these nodes."""
+        await self._evaluations.wait(ask, nodes)
+
+    async def apart(
+        self,
+        cases: Sequence[tuple[Ask, NodeView]],
+        match: Matching,
+        *,
+        explains: bool = False,
+        emptied: bool = False,
+    ) -> dict[str, Verdict]:
+        """A verdict for each node that is made apart from all tables: of one pod, though what it
+        asks for may differ between nodes. Nothing is kept of it."""
+        verdicts: dict[str, Verdict] = {}
+        spent, started = 0.0, self._clock()
+
+        def judging_all() -> Iterator[None]:
+            for ask, node in cases:
+                acceptance = self.table(ask).acceptance
+                budget = budget_after(spent)
+                allocator = match.allocator(self.profile, budget, explains=explains)
+                work = judging(ask, node, acceptance, allocator, emptied=emptied)
+                verdicts[node.name] = yield from work
+                yield
+
+        for _ in judging_all():
+            if (slice_s := self._clock() - started) > SLICE_S:
+                spent += slice_s
+                await asyncio.sleep(0)
+                started = self._clock()
+        return verdicts
+
+    async def _judge(
+        self,
+        table: Table,
+        names: Sequence[str],
+        match: Matching,
+        left: set[str] | None = None,
+    ) -> None:
+        """Judge these nodes in short slices, until the view turns. Takes those that were judged
+        from `left`."""
+        basis = self.view.basis
+        started = self._clock()
+        sibling = self._sibling(table, names)
+        for judged in filling(table, names, self.view.nodes, match, sibling):
+            if left:
+                left.difference_update(judged)
+            if (spent := self._clock() - started) > SLICE_S:
+                table.spent_s += spent
+                await asyncio.sleep(0)
+                if self.view.basis != basis:
+                    return
+                started = self._clock()
+
+    def _sibling(self, table: Table, names: Sequence[str]) -> Table | None:
+        """A table of the same needs beside another number of takers, as new as this one: the same
+        nodes look alike to it. None where it is not worth looking for, or where these names have
+        verdicts already."""
+        if len(names) <= FEW or not table.verdicts.keys().isdisjoint(names):
+            return None
+        for takers in STEPS:
+            other = self._tables.get(msgspec.structs.replace(table.ask, takers=takers))
+            if (
+                other is not None
+                and other is not table
+                and other.basis == table.basis
+                and other.acceptance.open_breakers == table.acceptance.open_breakers
+            ):
+                return other
+        return None

@@ -1,0 +1,140 @@
+"""Pods that were answered a moment ago and whose devices cannot be seen as taken yet.
+
+In a burst the scheduler asks about the next pod long before the allocation of the one before is
+visible, so what is predicted from a view is stale. How many pods with the same needs are on their
+way is known here, for a second; where they went is not. Pure; the clock is an argument.
+"""
+
+from collections import Counter, OrderedDict, defaultdict
+from functools import lru_cache
+from typing import NamedTuple
+
+import msgspec
+
+from fettle.api import core
+from fettle.cluster.view import View
+from fettle.dra import pod_claims as entries
+from fettle.dra.claims import Claim, Request
+from fettle.dra.extended_resources import in_order
+from fettle.scheduling.demand import Ask
+
+SECONDS = 1.0
+"""How long a pod is expected; an allocation is visible after 0.35 s at the latest."""
+STEPS = (0, 1, 2, 4, 8)
+"""Numbers that are told apart; more than the last one count as that."""
+
+_Needs = frozenset[tuple[Claim, int]]
+"""Claims without names, and how many of each."""
+_Claims = frozenset[str]
+"""What a pod's devices are allocated to; pods that name the same claim get the same ones."""
+
+
+class _Answered(NamedTuple):
+    at: float
+    pod: core.Pod
+    claims: _Claims
+
+
+class Unseen:
+    """Note pods as they are answered; ask how many with the same needs are on their way."""
+
+    def __init__(self) -> None:
+        self._by_needs: dict[_Needs, OrderedDict[str, _Answered]] = defaultdict(OrderedDict)
+
+    def note(self, ask: Ask, pod: core.Pod, now: float) -> None:
+        """The pod may be placed now."""
+        if not ask.allocates:
+            return
+        pods = self._by_needs[_needs(ask)]
+        pods[pod.metadata.key] = _Answered(now, pod, _claims(ask, pod))
+        pods.move_to_end(pod.metadata.key)
+        if len(self._by_needs) > 1000:
+            self._forget(now)
+
+    def number(self, ask: Ask, pod: core.Pod, view: View, now: float) -> int:
+        """How many others' claims are on their way, rounded up to one of STEPS."""
+        if not ask.allocates:
+            return 0
+        pods = self._by_needs.get(_needs(ask))
+        if pods is None:
+            return 0
+        while pods and now - next(iter(pods.values())).at > SECONDS:
+            pods.popitem(last=False)
+        own = _claims(ask, pod)
+        waiting: set[_Claims] = set()
+        placed: list[str] = []
+        for key, other in reversed(pods.items()):
+            if _visible(other.pod, view):
+                placed.append(key)
+            elif not other.claims <= own:
+                waiting.add(other.claims)
+            if len(waiting) >= STEPS[-1]:
+                break
+        for key in placed:
+            del pods[key]
+        return next(step for step in STEPS if step >= len(waiting))
+
+    def _forget(self, now: float) -> None:
+        for needs, pods in list(self._by_needs.items()):
+            if all(now - answered.at > SECONDS for answered in pods.values()):
+                del self._by_needs[needs]
+
+
+@lru_cache(maxsize=1024)
+def _needs(ask: Ask) -> _Needs:
+    """Equal where the allocator is asked for the same devices, whatever the requests are called;
+    other numbers of them are other needs."""
+    backing = in_order([request for units in ask.units for request in units.backing])
+    claims = (*ask.claims, Claim("", backing)) if backing else ask.claims
+    return frozenset(Counter(map(_unnamed, claims)).items())
+
+
+def _unnamed(claim: Claim) -> Claim:
+    """A claim without names; its constraints tell alternatives by their places."""
+    names = [
+        (request.name, each.name) for request in claim.requests for each in request.alternatives
+    ]
+    requests = tuple(
+        Request(
+            "",
+            tuple(msgspec.structs.replace(each, name="") for each in request.alternatives),
+            request.listed,
+        )
+        for request in claim.requests
+    )
+    constraints = tuple(
+        msgspec.structs.replace(
+            constraint,
+            requests=frozenset(
+                str(i) for i, each in enumerate(names) if constraint.concerns(*each)
+            ),
+        )
+        for constraint in claim.constraints
+    )
+    return Claim("", requests, constraints)
+
+
+def _claims(ask: Ask, pod: core.Pod) -> _Claims:
+    names = {
+        f"{pod.metadata.namespace}/{entry.resource_claim_name}"
+        if entry.resource_claim_name
+        else f"{pod.metadata.key}:{entry.name}"  # made for this pod
+        for entry in entries.needed(pod)
+    }
+    if any(units.backing for units in ask.units):
+        names.add(f"{pod.metadata.key}:")
+    return frozenset(names)
+
+
+def _visible(pod: core.Pod, view: View) -> bool:
+    """Whether the view shows the pod bound, or its claims allocated."""
+    known = view.pods.get(pod.metadata.key)
+    if known is None:
+        return False
+    if known.node_name:
+        return True
+    names = [entries.claim_name(known, entry) for entry in entries.needed(known)]
+    claims = [view.claims.get(f"{pod.metadata.namespace}/{name}") for name in names]
+    return bool(claims) and all(
+        claim is not None and claim.allocation is not None for claim in claims
+    )

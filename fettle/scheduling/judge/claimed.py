@@ -1,0 +1,379 @@
+"""What the DRA claims of an ask mean for a node: which devices they would get, and what those are
+worth. Pure; `allocator` knows which, `acceptance` knows whether a policy takes them.
+"""
+
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+
+import msgspec
+
+from fettle.api.resource import DeviceTaint, DeviceToleration
+from fettle.cluster.view import SOME_DRIVER, DeviceView, NodeView, PoolView
+from fettle.dra import node_selectors as affinity
+from fettle.dra.allocated_claims import ENDS_IN_AN_ERROR
+from fettle.dra.allocator import AMPLE, Allocated, Budget, Found, Match, allocating, shortfall
+from fettle.dra.allocator.committing import after
+from fettle.dra.allocator.doubts import doubt
+from fettle.dra.allocator.profiles import CURRENT, Profile
+from fettle.dra.allocator.tolerating import tolerated
+from fettle.dra.claims import ALL, Alternative, Claim
+from fettle.dra.node_selectors import Place
+from fettle.model.health import SOUND, UNKNOWN_SCORE, DeviceId, Health, State
+from fettle.scheduling.demand import Bound
+from fettle.scheduling.judge import ranking
+from fettle.scheduling.judge.acceptance import Acceptance
+from fettle.scheduling.judge.parts import UNDECIDED_VALUE, Choice, Part, unfit_part
+
+MOST_TOLD = 3
+"""Devices that are named of a claim."""
+PASSED_OVER = "acceptable devices exist here, but the scheduler would not take them"
+VANISHED = Health(UNKNOWN_SCORE, State.UNKNOWN)
+"""For a device that a claim holds but is not published: it may be dead, or its driver
+restarting.
+"""
+
+
+def is_usable(bound: Bound, node: NodeView) -> bool:
+    """Whether an allocation can be used on the node."""
+    if bound.nodes is None:
+        return True
+    return affinity.parsed(bound.nodes).matches(Place(node.name, node.labels))
+
+
+def bound_part(bound: Bound, node: NodeView, acceptance: Acceptance) -> Part:
+    """A claim that is allocated already pins the pod: its very devices are judged."""
+    part = Part(frozenset(h.device.driver for h in bound.held))
+    if not is_usable(bound, node):
+        devices = _listed([held.device for held in bound.held])
+        told = f"claim {bound.name} is allocated to other nodes"
+        return unfit_part(f"{told} (it holds {devices})" if devices else told, node)
+    wanted = {held.device for held in bound.held}
+    pools = {(id_.driver, id_.pool) for id_ in wanted}
+    here = [
+        device
+        for pool in node.pools
+        if (pool.driver, pool.name) in pools
+        for device in (*pool.devices, *pool.withheld)
+        if device.id in wanted
+    ]
+    if bound.awaits:
+        part.notes.append(bound.awaits)
+    for gone in sorted(wanted - {device.id for device in here}):
+        part.notes.append(f"claim {bound.name} holds {gone}, which is not published for this node")
+    published = {device.id: device for device in here}
+    results = dict.fromkeys((h.device, h.tolerations, h.admin_access) for h in bound.held)
+    given = [
+        chosen(bound.name, published[id_], tolerations, acceptance, admin_access=admin_access)
+        if id_ in published
+        else Choice(bound.name, id_, VANISHED, admin_access=admin_access)
+        for id_, tolerations, admin_access in results
+    ]
+    return _judged(part, given, acceptance, how="is allocated")
+
+
+def _listed(devices: Sequence[object]) -> str:
+    more = ", …" if len(devices) > MOST_TOLD else ""
+    return ", ".join(map(str, devices[:MOST_TOLD])) + more
+
+
+class Allocator(msgspec.Struct, frozen=True):
+    """What allocating needs besides the claims and the node.
+
+    `driver` tells the driver whose devices alone an expression can match, "" where it may be any.
+    `explains`: it is worth the time to find out why nothing can be allocated, or what a claim that
+    can be allocated would then wait for.
+    """
+
+    match: Match
+    profile: Profile = CURRENT
+    budget: Budget = AMPLE
+    driver: Callable[[str], str] = lambda _: ""
+    explains: bool = False
+
+    def pools(self, claims: Sequence[Claim], node: NodeView) -> Sequence[PoolView]:
+        """The node's, without unclear ones of drivers that no claim asks for: nothing is taken from
+        them, whatever they hold. All of them count where all devices are requested."""
+        if not any(doubt(pool, self.profile) for pool in node.pools):
+            return node.pools
+        alternatives = [each for claim in claims for each in claim.alternatives()]
+        drivers = {
+            self.driver(each.selectors[0]) if each.selectors else "" for each in alternatives
+        }
+        if "" in drivers or any(each.mode == ALL for each in alternatives):
+            return node.pools
+        return [p for p in node.pools if not (doubt(p, self.profile) and _is_beside(p, drivers))]
+
+    def predicting(
+        self, claims: Sequence[Claim], node: NodeView
+    ) -> Generator[None, None, Allocated]:
+        """What the scheduler's allocator would take here, defects and all."""
+        if node.malformed:
+            return Allocated(Found.ERROR, reason=node.malformed)
+        return (
+            yield from allocating(
+                claims, self.pools(claims, node), self.match, self.profile, budget=self.budget
+            )
+        )
+
+    def searching(
+        self, claims: Sequence[Claim], node: NodeView, acceptance: Acceptance
+    ) -> Generator[None, None, Allocated]:
+        """Whether there is any allocation of acceptable devices."""
+
+        def acceptable(device: DeviceView, wanted: Alternative) -> bool:
+            choice = _of_alternative("", device, wanted, acceptance)
+            return not choice.refusal(acceptance) and not choice.met.unmet
+
+        return (
+            yield from allocating(
+                claims,
+                self.pools(claims, node),
+                self.match,
+                self.profile.correct,
+                acceptable=acceptable,
+                budget=self.budget,
+            )
+        )
+
+
+def _is_beside(pool: PoolView, drivers: Collection[str]) -> bool:
+    """Whether a pool belongs to none of these drivers; devices that no expression can be evaluated
+    on would still end the scheduler's attempt."""
+    aborts = any(device.published.abort for device in pool.devices)
+    return pool.driver not in {*drivers, SOME_DRIVER} and not aborts
+
+
+def claims_part(
+    claims: Sequence[Claim],
+    node: NodeView,
+    acceptance: Acceptance,
+    allocator: Allocator,
+    takers: int,
+) -> Generator[None, None, Part]:
+    """The claims on this node, while `takers` others with the same needs are on their way."""
+    predicted = yield from allocator.predicting(claims, node)
+    if allocator.explains and _nothing(predicted):
+        why = yield from shortfall(
+            claims,
+            allocator.pools(claims, node),
+            allocator.match,
+            allocator.profile,
+            budget=allocator.budget,
+        )
+        predicted = msgspec.structs.replace(predicted, reason=why)
+    part = _predicted_part(claims, predicted, node, acceptance)
+    if allocator.explains:
+        part.notes += _awaited(claims, predicted)
+    if part.refusals or part.required:
+        feasible = yield from allocator.searching(claims, node, acceptance)
+        if feasible.found is Found.FITS:
+            first, *others = part.required or part.refusals
+            hint = "" if part.required else _way_out(claims, allocator.profile)
+            (part.required or part.refusals)[:] = [f"{first}; {PASSED_OVER}{hint}", *others]
+        return part
+    if predicted.bounded and any(_turned_down(claims, node, acceptance)):
+        feasible = yield from allocator.searching(claims, node, acceptance)
+        if feasible.found is Found.NONE:
+            return _whichever(part, list(_turned_down(claims, node, acceptance)), acceptance)
+    worst: Part | None = None
+    takers = takers if part.value is not None else 0
+    for _ in range(takers):
+        if predicted.found is not Found.FITS:
+            break
+        node = msgspec.structs.replace(node, pools=after(node.pools, predicted.devices))
+        predicted = yield from allocator.predicting(claims, node)
+        if predicted.found is Found.FITS:
+            later = _predicted_part(claims, predicted, node, acceptance)
+            if (value := _worth_later(later)) < (part.value or 0.0):
+                part.value, worst = value, later
+    if takers:
+        told = _then(part, worst) if allocator.explains and worst is not None else ""
+        part.notes.append(_expected(takers) + told)
+    return part
+
+
+def _way_out(claims: Sequence[Claim], profile: Profile) -> str:
+    """What would make the scheduler take others than devices that are refused for their health."""
+    taint = DeviceTaint(key="any", effect="NoSchedule")
+    alternatives = [each for claim in claims for each in claim.alternatives()]
+    anything = any(tolerated([taint], each.tolerations) for each in alternatives)
+    if anything or not profile.features.device_taint_rules:
+        return ""
+    return ": a DeviceTaintRule with effect NoSchedule keeps it off those that are refused"
+
+
+def _turned_down(
+    claims: Sequence[Claim], node: NodeView, acceptance: Acceptance
+) -> Iterator[Choice]:
+    """The node's devices that are not acceptable to some request."""
+    alternatives = [each for claim in claims for each in claim.alternatives()]
+    wanted = {(each.tolerations, each.admin_access): each for each in alternatives}
+    for pool in node.pools:
+        for device in pool.devices:
+            for alternative in wanted.values():
+                choice = _of_alternative("", device, alternative, acceptance)
+                if choice.refusal(acceptance) or choice.met.unmet:
+                    yield choice
+                    break
+
+
+def is_delicate(
+    claims: Sequence[Claim], node: NodeView, acceptance: Acceptance
+) -> Generator[None, None, bool]:
+    """Whether some device here is not acceptable to some request, though it may not be among those
+    that the pod would get by this view: by a newer one, it may be."""
+    alternatives = {
+        (each.tolerations, each.admin_access): each
+        for claim in claims
+        for each in claim.alternatives()
+    }
+    demands = bool(acceptance.placement.requires)
+    for pool in node.pools:
+        for device in (*pool.devices, *pool.withheld):
+            if device.health is SOUND and not demands:
+                continue
+            for alternative in alternatives.values():
+                choice = _of_alternative("", device, alternative, acceptance)
+                if choice.refusal(acceptance) or choice.met.unmet:
+                    return True
+            yield
+    return False
+
+
+def _whichever(part: Part, turned_down: Sequence[Choice], acceptance: Acceptance) -> Part:
+    """Which devices it would get is undecided, and without any of these it can get none."""
+    refused = [choice for choice in turned_down if choice.refusal(acceptance)]
+    told = "which devices it would get is not decided, and there are not enough acceptable ones"
+    part.refusals, part.required = [], []
+    if refused:
+        worst = min(refused, key=lambda choice: choice.health.proven)
+        part.refusals.append(f"{told}: {worst.device} is {worst.refusal(acceptance)}")
+        part.keys = frozenset(choice.device.driver for choice in refused)
+        part.held = any(choice.health.held for choice in refused)
+    else:
+        first = turned_down[0]
+        part.required.append(
+            f"{told}: {first.device} does not meet the policy: {first.met.unmet[0]}"
+        )
+    return part
+
+
+def _expected(takers: int) -> str:
+    pods = "1 pod" if takers == 1 else f"up to {takers} pods"
+    return f"{pods} with the same needs may be placed here first"
+
+
+def _then(now: Part, later: Part) -> str:
+    """What a pod that is worth less here once others were served would get then."""
+    for refusal in (*later.refusals, *later.required):
+        return f": then {refusal}"
+    best = max(choice.health.score for choice in _counting(now.devices))
+    scores = {choice.device: choice.health.score for choice in _counting(later.devices)}
+    worse = {device: score for device, score in scores.items() if score < best}
+    named = [f"{device} ({worse[device]:.2f})" for device in sorted(worse, key=worse.__getitem__)]
+    return f": this one may then get {_listed(named)}" if named else ""
+
+
+def _awaited(claims: Sequence[Claim], predicted: Allocated) -> Iterator[str]:
+    """The binding conditions that the pod waits for once it has these devices."""
+    devices: dict[tuple[str, tuple[str, ...]], dict[DeviceId, None]] = {}
+    for taken in predicted.devices:
+        if conditions := taken.device.device.binding_conditions:
+            devices.setdefault((claims[taken.claim].name, conditions), {})[taken.device.id] = None
+    for (name, conditions), found in devices.items():
+        awaited = f"{'condition' if len(conditions) == 1 else 'conditions'} {', '.join(conditions)}"
+        yield f"claim {name} would wait for {awaited} of {_listed(list(found))}"
+
+
+def _worth_later(later: Part) -> float:
+    """What a node is worth once others were served there: nothing, where it would be refused.
+
+    They may as well be served elsewhere; so this lowers a score, and refuses nothing.
+    """
+    refused = later.refusals or later.required
+    return 0.0 if refused or later.value is None else later.value
+
+
+def _predicted_part(
+    claims: Sequence[Claim], predicted: Allocated, node: NodeView, acceptance: Acceptance
+) -> Part:
+    part = Part()
+    if predicted.found is not Found.FITS:
+        open_ = predicted.found is Found.UNDECIDED
+        (part.undecided if open_ else part.unfit).append(_why_not(predicted))
+        part.value = UNDECIDED_VALUE * node.health.score
+        return part
+    alternatives = [{each.name: each for each in claim.alternatives()} for claim in claims]
+    given = [
+        _of_alternative(
+            f"{claims[t.claim].name}/{t.request}",
+            t.device,
+            alternatives[t.claim][t.request],
+            acceptance,
+        )
+        for t in predicted.devices
+    ]
+    part.keys = frozenset(choice.device.driver for choice in given)
+    return _judged(part, given, acceptance)
+
+
+def _of_alternative(
+    request: str, device: DeviceView, wanted: Alternative, acceptance: Acceptance
+) -> Choice:
+    admin_access = bool(wanted.admin_access)
+    return chosen(request, device, wanted.tolerations, acceptance, admin_access=admin_access)
+
+
+def chosen(
+    request: str,
+    device: DeviceView,
+    tolerations: Sequence[DeviceToleration],
+    acceptance: Acceptance,
+    *,
+    admin_access: bool,
+) -> Choice:
+    """A device for a request with these tolerations."""
+    health, tolerated = acceptance.tolerating(device.health, tolerations)
+    met = acceptance.requirements.of_device(device)
+    return Choice(request, device.id, health, tolerated, met, admin_access)
+
+
+def _counting(devices: Sequence[Choice]) -> list[Choice]:
+    """Those whose health counts."""
+    return [choice for choice in devices if not choice.admin_access]
+
+
+def _nothing(predicted: Allocated) -> bool:
+    return predicted.found is Found.NONE or predicted.on_node
+
+
+def _why_not(predicted: Allocated) -> str:
+    if _nothing(predicted):
+        return f"no allocation is possible here: {predicted.reason}"
+    if predicted.found is Found.ERROR:
+        return f"{ENDS_IN_AN_ERROR}: {predicted.reason}"
+    return predicted.reason
+
+
+def _judged(
+    part: Part,
+    devices: list[Choice],
+    acceptance: Acceptance,
+    *,
+    how: str = "would get",
+) -> Part:
+    part.devices = devices
+    refused: set[str] = set()
+    for choice in devices:
+        told = f"{choice.request} {how} {choice.device}"
+        unmet, undecided = choice.met
+        part.required += [f"{told}, which does not meet the policy: {what}" for what in unmet]
+        part.undecided += [f"whether {choice.device} meets the policy: {w}" for w in undecided]
+        if why := choice.refusal(acceptance):
+            part.refusals.append(f"{told}, which is {why}")
+            part.held = part.held or choice.health.held
+            refused.add(choice.device.driver)
+    if scores := [choice.health.score for choice in _counting(devices)]:
+        part.value = ranking.taken(scores, acceptance.placement.aggregate)
+    if refused:
+        part.keys = frozenset(refused)
+    return part

@@ -1,0 +1,172 @@
+"""What a policy requires of nodes and devices in CEL, looked up for one table of verdicts.
+
+Expressions are evaluated beforehand by the selectors' engine; here their outcomes are found in its
+memory. An expression is about devices if it compiles with the variable `device`, about nodes if it
+does with `node`; what compiles with neither is ignored, and whatever is not known is allowed.
+"""
+
+from collections.abc import Callable, Hashable, Iterable
+from math import inf
+from typing import NamedTuple
+
+import structlog
+
+from fettle.cel.runtime import rows
+from fettle.cel.runtime.engine import SelectorEngine
+from fettle.cel.runtime.outcomes import Kind, Outcome
+from fettle.cel.runtime.rows import Reads
+from fettle.cluster.view import DeviceView, NodeView
+from fettle.model.policy import Policy, Requirement
+
+_LOG = structlog.get_logger(__name__)
+
+
+class Met(NamedTuple):
+    """Requirements that something does not meet, and those of which that cannot be told; as text.
+    Both are empty where all are met."""
+
+    unmet: tuple[str, ...] = ()
+    undecided: tuple[str, ...] = ()
+
+
+ALL_MET = Met()
+
+
+class Engines:
+    """One worker, asked about devices and about nodes."""
+
+    def __init__(self, devices: SelectorEngine) -> None:
+        self.devices = devices
+        self.nodes = devices.of_nodes()
+        self._warned: frozenset[tuple[str, str]] = frozenset()
+
+    async def evaluate(
+        self, requirements: Iterable[Requirement], nodes: Iterable[NodeView] = ()
+    ) -> bool:
+        """Fill the memory for these nodes and their devices; without nodes, only compile. True if
+        all is evaluated that can be; see `SelectorEngine.evaluate`."""
+        expressions = {requirement.expression for requirement in requirements}
+        if not expressions:
+            return True
+        nodes = tuple(nodes)
+        pools = [pool for node in nodes for pool in node.pools]
+        devices = [(d.id.driver, d.device) for p in pools for d in (*p.devices, *p.withheld)]
+        done = await self.devices.evaluate(expressions, devices)
+        about_nodes = [e for e in expressions if self.devices.refusal(e) != ""]
+        if about_nodes:
+            labels = [("", rows.of_node(node.labels)) for node in nodes]
+            done = await self.nodes.evaluate(about_nodes, labels) and done
+        return done
+
+    def about(self, requirement: Requirement) -> SelectorEngine | None:
+        """The engine for its variable; None: it compiles with neither, or is not known yet."""
+        for engine in (self.devices, self.nodes):
+            if engine.refusal(requirement.expression) == "":
+                return engine
+        return None
+
+    def known(self, requirement: Requirement) -> bool:
+        """Whether it is known what a requirement is about, if anything."""
+        expression = requirement.expression
+        if self.devices.refusal(expression) == "":
+            return True
+        return None not in (self.devices.refusal(expression), self.nodes.refusal(expression))
+
+    def refusal(self, requirement: Requirement) -> str:
+        """Why a requirement is ignored; "" where it is not, or that is not known yet."""
+        if not self.known(requirement) or self.about(requirement) is not None:
+            return ""
+        about_node = "node." in requirement.expression
+        engine = self.nodes if about_node and "device." not in requirement.expression else None
+        return (engine or self.devices).refusal(requirement.expression) or ""
+
+    def ignored(self, policy: Policy) -> list[str]:
+        """A sentence for each requirement that is known not to compile."""
+        return [
+            f"placement.requires[{at}] is ignored: {why}"
+            for at, requirement in enumerate(policy.placement.requires)
+            if (why := self.refusal(requirement))
+        ]
+
+    def warn(self, policies: Iterable[Policy]) -> None:
+        """Log what is ignored, once: the API server cannot check expressions."""
+        said = frozenset((policy.name, why) for policy in policies for why in self.ignored(policy))
+        for name, why in sorted(said - self._warned):
+            _LOG.warning("a policy's requirement is ignored", policy=name, reason=why)
+        self._warned = said
+
+
+class Requirements:
+    """Those of one policy. `missed` counts look-ups of what is not evaluated yet."""
+
+    def __init__(
+        self, requirements: tuple[Requirement, ...] = (), engines: Engines | None = None
+    ) -> None:
+        self._requirements = requirements if engines is not None else ()
+        self._engines = engines
+        self.missed = 0
+
+    def of_device(self, device: DeviceView) -> Met:
+        """What a device does not meet."""
+        if self._engines is None or not self._requirements:
+            return ALL_MET
+        engine = self._engines.devices
+        return self._met(engine, lambda e: engine.outcome(e, device.id.driver, device.device))
+
+    def of_node(self, node: NodeView) -> Met:
+        """What a node does not meet, apart from its devices."""
+        if self._engines is None or not self._requirements:
+            return ALL_MET
+        engine, labels = self._engines.nodes, rows.of_node(node.labels)
+        return self._met(engine, lambda e: engine.outcome(e, "", labels))
+
+    def reads(self) -> list[Reads]:
+        """What they look at in devices."""
+        if self._engines is None:
+            return []
+        devices = self._engines.devices
+        return [devices.reads(r.expression) for r in self._about(devices)]
+
+    def given_up_until(self, since: float) -> float:
+        """When the first that was given up is tried again, if that is after `since`; infinity
+        where there is none."""
+        if self._engines is None or not self._requirements:
+            return inf
+        expressions = [requirement.expression for requirement in self._requirements]
+        engines = (self._engines.devices, self._engines.nodes)
+        return min(engine.given_up_until(expressions, since) for engine in engines)
+
+    def labels(self, node: NodeView) -> Hashable:
+        """The labels of a node that they look at."""
+        if self._engines is None or not self._requirements:
+            return ()
+        nodes = self._engines.nodes
+        about = self._about(nodes)
+        if not about:
+            return ()
+        seen = rows.of_node(node.labels)
+        return tuple(rows.key(nodes.reads(r.expression), "", seen) for r in about)
+
+    def _about(self, engine: SelectorEngine) -> list[Requirement]:
+        """Those that are looked up there, or may be: the ones of which nothing is known yet."""
+        engines = self._engines
+        assert engines is not None
+        return [r for r in self._requirements if not engines.known(r) or engines.about(r) is engine]
+
+    def _met(self, engine: SelectorEngine, look: Callable[[str], Outcome | None]) -> Met:
+        assert self._engines is not None
+        unmet, undecided = [], []
+        for requirement in self._requirements:
+            if not self._engines.known(requirement):
+                self.missed += 1
+                continue
+            if self._engines.about(requirement) is not engine:
+                continue
+            outcome = look(requirement.expression)
+            if outcome is None:
+                self.missed += 1
+            elif outcome.kind is Kind.NO_MATCH:
+                unmet.append(requirement.told)
+            elif outcome.kind is not Kind.MATCH:
+                undecided.append(f"{requirement.told}: {outcome.reason}")
+        return Met(tuple(unmet), tuple(undecided))

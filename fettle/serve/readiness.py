@@ -1,0 +1,47 @@
+"""Whether the process is ready, and what else `/readyz?verbose` shows of it."""
+
+import time
+from collections.abc import Callable
+
+from fettle.cluster import readiness
+from fettle.cluster.view import Publisher
+
+PROBLEM_HOLDS_S = 0.02
+
+
+class Readiness:
+    """The parts of the process add to it: `problems` give a sentence, or "" while there is none;
+    `notes` give sentences. `opening` says what the start still waits for."""
+
+    def __init__(self, publisher: Publisher, silent_after_s: float) -> None:
+        self._publisher = publisher
+        self._silent_after_s = silent_after_s
+        self.opening = "it is starting"
+        self.problems: list[Callable[[], str]] = [lambda: self.opening, self._no_view]
+        self.notes: list[Callable[[], list[str]]] = []
+        self._problem_now = ""
+        self._problem_until = 0.0
+
+    def told_problems(self) -> list[str]:
+        """Those of the parts that have one; what sources lack is not among them."""
+        return [why for problem in self.problems if (why := problem())]
+
+    def told_notes(self) -> list[str]:
+        return [note for notes in self.notes for note in notes()]
+
+    def problem(self) -> str:
+        """Why the extender must not refuse anything now; "" if it may. Looked at often."""
+        now = time.monotonic()
+        if now >= self._problem_until:
+            self._problem_now = self._look()
+            self._problem_until = now + PROBLEM_HOLDS_S
+        return self._problem_now
+
+    def _look(self) -> str:
+        sources = self._publisher.sources.values()
+        found = readiness.problems(sources, time.monotonic(), self._silent_after_s, notes=False)
+        return found[0] if found else self._no_view()
+
+    def _no_view(self) -> str:
+        """Every source may be synced a moment before there is a view of them."""
+        return "" if self._publisher.view.synced else "the first view is being built"

@@ -1,9 +1,0 @@
-"""The group `resource.nvidia.com/v1beta1` of NVIDIA's DRA driver, as far as claims refer to it."""
-
-from fettle.wire.meta import ObjectMeta, Wire
-
-
-class ComputeDomain(Wire, frozen=True, kw_only=True):
-    """Claims name it by its UID; nothing in its spec matters to them."""
-
-    metadata: ObjectMeta

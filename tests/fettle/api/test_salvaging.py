@@ -1,0 +1,136 @@
+"""What can be read of a Node that cannot be read as a whole."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from fettle.api import core
+from fettle.api.changes import Bad, Left, Put
+from fettle.api.kinds import KINDS, NODE
+from fettle.api.meta import Condition, ObjectMeta
+from fettle.api.reading import read
+from fettle.api.salvaging import completed
+
+
+def left(raw: dict[str, Any]) -> Left:
+    change = read(NODE, json.dumps(raw).encode())
+    assert isinstance(change, Bad)
+    assert change.left is not None
+    return change.left
+
+
+def node(**sections: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "n"} | sections.pop("metadata", {}), **sections}
+
+
+def test_a_condition_that_cannot_be_read_costs_no_other() -> None:
+    conditions = [{"type": 3}, {"type": "Ready", "status": "True"}, "x"]
+    info = {"bootID": "b", "kubeletVersion": 5}
+    found = left(
+        node(
+            metadata={"annotations": {"fettle.dev/hold": "mine"}, "uid": "u"},
+            spec={"taints": [{"key": "a"}]},
+            status={"conditions": conditions, "capacity": {"x/gpu": "8"}, "nodeInfo": info},
+        )
+    )
+    assert found.broken == {"status.conditions", "status.nodeInfo"}
+    assert found.node.metadata.annotation("fettle.dev/hold") == "mine"
+    assert found.node.spec is not None
+    assert found.node.status is not None
+    assert [t.key for t in found.node.spec.taints or ()] == ["a"]
+    assert [c.type for c in found.node.status.conditions or ()] == ["Ready"]
+    assert found.node.status.capacity == {"x/gpu": "8"}
+    assert found.node.status.node_info is not None
+    assert found.node.status.node_info.boot_id == "b"
+
+
+@pytest.mark.parametrize("section", ["spec", "status"])
+@pytest.mark.parametrize("value", [5, "x", [1]])
+def test_a_section_that_is_no_object_is_left_out(section: str, value: Any) -> None:
+    found = left(node(**{section: value}, metadata={"labels": {"a": "b"}}))
+    assert found.broken == {section}
+    assert found.node.metadata.labels == {"a": "b"}
+
+
+def test_labels_are_read_one_by_one() -> None:
+    found = left(node(metadata={"labels": {"a": "b", "c": 5}, "annotations": 7}))
+    assert found.broken == {"metadata.labels", "metadata.annotations"}
+    assert (found.node.metadata.labels, found.node.metadata.annotations) == ({"a": "b"}, None)
+
+
+@pytest.mark.parametrize("broken", [{"x/gpu": None}, "oops"])
+def test_amounts_are_read_together_or_not_at_all(broken: Any) -> None:
+    """What is lost of one would look like devices that were withdrawn."""
+    found = left(node(status={"capacity": {"x/gpu": "8"}, "allocatable": broken}))
+    assert found.node.status is not None
+    assert (found.node.status.capacity, found.node.status.allocatable) == (None, None)
+
+
+@pytest.mark.parametrize("metadata", [{}, {"name": 5}, 5])
+def test_without_a_name_there_is_nothing_left(metadata: Any) -> None:
+    change = read(NODE, json.dumps({"metadata": metadata}).encode())
+    assert isinstance(change, Bad)
+    assert change.left is None
+
+
+def test_only_nodes_are_salvaged() -> None:
+    for kind in KINDS:
+        change = read(kind, b'{"metadata": {"name": "x", "labels": 5}}')
+        assert isinstance(change, Bad)
+        assert (change.left is not None) == (kind is NODE)
+
+
+WHOLE = core.Node(
+    metadata=ObjectMeta(name="n", labels={"a": "b"}),
+    spec=core.NodeSpec(taints=(core.Taint(key="k"),)),
+    status=core.NodeStatus(conditions=(Condition(type="Ready"),), capacity={"x/gpu": "8"}),
+)
+
+
+def test_what_cannot_be_read_stays_as_it_was_known() -> None:
+    taints = [{"key": 5}]
+    status = {"capacity": {"x/gpu": "4"}, "allocatable": 7, "conditions": [5, {"type": "X"}]}
+    found = completed(left(node(spec={"taints": taints}, status=status)), WHOLE)
+    assert (found.metadata.labels, found.spec) == (None, WHOLE.spec)
+    assert found.status is not None
+    assert found.status.capacity == {"x/gpu": "8"}
+    assert [c.type for c in found.status.conditions or ()] == ["Ready", "X"]
+    assert completed(left(node(status=5)), WHOLE).status == WHOLE.status
+
+
+ANY = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["labels", "taints", "conditions", "type", "key", "capacity", "uid"]),
+            inner,
+            max_size=3,
+        )
+    ),
+    max_leaves=10,
+)
+
+
+@given(ANY, ANY, ANY)
+@example({"uid": None}, None, None)
+def test_any_node_with_a_name_is_put_or_leaves_something(
+    metadata: Any, spec: Any, status: Any
+) -> None:
+    metadata = metadata if isinstance(metadata, dict) else {}
+    raw = msgspec.json.encode(
+        {"metadata": metadata | {"name": "n"}, "spec": spec, "status": status}
+    )
+    change = read(NODE, raw)
+    if isinstance(change, Put):
+        assert change.object.metadata.name == "n"
+    else:
+        assert isinstance(change, Bad)
+        assert change.left is not None
+        assert change.left.broken
+        assert change.left.node.metadata.name == "n"
+        assert completed(change.left, WHOLE).metadata.name == "n"

@@ -1,0 +1,182 @@
+"""What was asked when the worker ended is asked again, and what ends it each time is given up for a
+time only."""
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from fettle.cel.runtime.engine import SelectorEngine
+from fettle.cel.runtime.memory import GIVEN_UP_S, STRIKES
+from fettle.cel.runtime.outcomes import Kind
+from tests.fettle.cel.devices import DRIVER, GPU, MODEL, device
+from tests.fettle.cel.test_engine import SOUND, A, decided, engine, fleet, worker
+
+DEADLY = "deadly.example.com"
+UUID = f'{A}.uuid != "x"'
+
+
+def dying(
+    where: str, marks: Path, deaths: int = 10**6, *, number: signal.Signals = signal.SIGKILL
+) -> tuple[str, ...]:
+    """A worker that is killed over its first questions of a kind, all processes taken together;
+    over rows, only over those of devices of the deadly driver."""
+    return worker(f"""
+        import os, pathlib
+        sound = worker.{where}
+        def counted(first, *more):
+            marks = pathlib.Path({str(marks)!r})
+            before = len(marks.read_text()) if marks.exists() else 0
+            harmless = more and getattr(more[0], "driver", {DEADLY!r}) != {DEADLY!r}
+            if before < {deaths} and not harmless and first != "true":
+                marks.write_text("x" * (before + 1))
+                os.kill(os.getpid(), {int(number)})
+            return sound(first, *more)
+        worker.{where} = counted
+    """)
+
+
+async def test_a_new_expression_is_decided_though_the_worker_is_killed_twice_over_it() -> None:
+    async with engine() as selectors:
+        await selectors.start()
+        evaluating = asyncio.create_task(selectors.evaluate([SOUND], fleet(1)))
+        for _ in range(2):
+            while (pid := selectors.worker_pid) is None:
+                await asyncio.sleep(0)
+            os.kill(pid, signal.SIGKILL)
+            while selectors.worker_pid == pid:
+                await asyncio.sleep(0)
+        assert await evaluating
+        assert selectors.outcome(SOUND, DRIVER, GPU) == (Kind.MATCH, "")
+
+
+@pytest.mark.parametrize("where", ["prepare", "judge"])
+async def test_two_deaths_over_the_same_question_do_not_leave_it_undecided(
+    where: str, tmp_path: Path
+) -> None:
+    async with engine(dying(where, tmp_path / "deaths", 2)) as selectors:
+        assert await selectors.evaluate([SOUND], [(DEADLY, device(MODEL))])
+        outcome = selectors.outcome(SOUND, DEADLY, device(MODEL))
+        assert outcome is not None
+        assert not outcome.undecided
+        quick = asyncio.Event()
+        other = device({"model": {"string": "B200"}})
+        await selectors.evaluate([SOUND], [(DRIVER, other)], quick)
+        assert not quick.is_set()  # nor is it taken for costly after that
+
+
+async def test_what_ended_before_it_could_be_asked_is_held_against_no_expression(
+    tmp_path: Path,
+) -> None:
+    marks = tmp_path / "starts"
+    ailing = worker(f"""
+        import os, pathlib
+        marks = pathlib.Path({str(marks)!r})
+        before = len(marks.read_text()) if marks.exists() else 0
+        marks.write_text("x" * (before + 1))
+        if before < 4:
+            os.kill(os.getpid(), 9)
+    """)
+    async with engine(ailing) as selectors:
+        assert await decided(selectors) == (Kind.MATCH, "")
+        quick = asyncio.Event()
+        await selectors.evaluate([SOUND], [(DRIVER, device({"model": {"string": "B"}}))], quick)
+        assert not quick.is_set()  # so it is not taken for costly either
+
+
+async def test_the_row_over_which_the_worker_dies_each_time_is_given_up_and_the_rest_goes_on(
+    tmp_path: Path,
+) -> None:
+    now = 0.0
+    selectors = SelectorEngine(
+        command=dying("judge", tmp_path / "deaths"), clock=lambda: now, wait_s=5
+    )
+    devices = [*fleet(10), (DEADLY, GPU), *fleet(20)]
+    try:
+        assert not await selectors.evaluate([UUID, SOUND], devices)
+        assert all(selectors.outcome(UUID, *each) == (Kind.MATCH, "") for each in fleet(20))
+        outcome = selectors.outcome(UUID, DEADLY, GPU)
+        assert outcome is not None
+        assert "ended" in outcome.reason
+        starts = selectors.worker_starts
+        assert starts <= 1 + 2 * 3  # three deaths for each of the two expressions
+        await selectors.evaluate([UUID, SOUND], devices)
+        assert await selectors.nearest([SOUND], [(DEADLY, GPU)]) == ""
+        assert selectors.worker_starts == starts
+        assert selectors.given_up_until([UUID], now) == GIVEN_UP_S
+    finally:
+        await selectors.close()
+
+
+async def test_an_expression_that_ends_the_worker_on_several_devices_is_given_up(
+    tmp_path: Path,
+) -> None:
+    async with engine(dying("judge", tmp_path / "deaths")) as selectors:
+        devices = [(DEADLY, of) for _, of in fleet(100)]
+        for _ in range(3):
+            await selectors.evaluate([UUID], devices)
+        outcomes = [selectors.outcome(UUID, *each) for each in devices]
+        assert selectors.worker_starts <= 1 + 3 + STRIKES
+        assert (await decided(selectors)) == (Kind.MATCH, "")
+    assert all(outcome is not None and outcome.undecided for outcome in outcomes)
+
+
+@pytest.mark.parametrize(
+    ("where", "number"),
+    [("prepare", signal.SIGKILL), ("prepare", signal.SIGPROF), ("judge", signal.SIGKILL)],
+)
+async def test_what_was_given_up_is_tried_again_after_a_time_and_then_decided_as_ever(
+    where: str, number: signal.Signals, tmp_path: Path
+) -> None:
+    """Also what could not even be parsed: by then it is known what it reads."""
+    now = 0.0
+    deaths = 1 if number is signal.SIGPROF else 3
+    command = dying(where, tmp_path / "deaths", deaths, number=number)
+    selectors = SelectorEngine(command=command, clock=lambda: now)
+    others = device({**MODEL, "model": {"string": "B200"}})
+    text = f'device.attributes["{DEADLY}"].model == "A100"'
+    try:
+        assert not await selectors.evaluate([text], [(DEADLY, GPU)])
+        outcome = selectors.outcome(text, DEADLY, GPU)
+        assert outcome is not None
+        assert outcome.undecided
+        now += GIVEN_UP_S - 1
+        assert not await selectors.evaluate([text], [(DEADLY, GPU)])
+        assert selectors.outcome(text, DEADLY, GPU) == outcome
+        now += 1
+        assert selectors.outcome(text, DEADLY, GPU) is None
+        assert await selectors.evaluate([text], [(DEADLY, GPU), (DEADLY, others)])
+        assert selectors.outcome(text, DEADLY, GPU) == (Kind.MATCH, "")
+        assert selectors.outcome(text, DEADLY, others) == (Kind.NO_MATCH, "")
+    finally:
+        await selectors.close()
+
+
+async def test_one_row_that_took_too_long_is_tried_again_after_a_time_too(tmp_path: Path) -> None:
+    now = 0.0
+    well = tmp_path / "well"
+    spinning = worker(f"""
+        import pathlib
+        sound = worker.judge
+        def judge(prepared, row):
+            while row.driver == {DEADLY!r} and not pathlib.Path({str(well)!r}).exists():
+                pass
+            return sound(prepared, row)
+        worker.judge = judge
+    """)
+    selectors = SelectorEngine(command=spinning, clock=lambda: now)
+    try:
+        assert not await selectors.evaluate(["true"], [(DEADLY, GPU), (DRIVER, GPU)])
+        outcome = selectors.outcome("true", DEADLY, GPU)
+        assert outcome is not None
+        assert outcome.undecided
+        well.touch()
+        now += GIVEN_UP_S
+        assert selectors.outcome("true", DEADLY, GPU) is None
+        assert selectors.outcome("true", DRIVER, GPU) == (Kind.MATCH, "")
+        assert await selectors.evaluate(["true"], [(DEADLY, GPU)])
+        assert selectors.outcome("true", DEADLY, GPU) == (Kind.MATCH, "")
+    finally:
+        await selectors.close()

@@ -1,0 +1,305 @@
+"""The engine answers from memory, and no expression, however hostile, harms the others."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import textwrap
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from fettle.api.resource import Device
+from fettle.cel.runtime.engine import SelectorEngine
+from fettle.cel.runtime.outcomes import Kind, Outcome
+from fettle.cel.runtime.processes import COMMAND
+from fettle.model.errors import WorkerError
+from tests.fettle.cel.devices import AMOUNTS, DRIVER, GPU, MODEL, device
+
+A = f'device.attributes["{DRIVER}"]'
+SOUND = f'{A}.model == "A100"'
+LINKS = device({**MODEL, "links": {"ints": list(range(48))}})
+
+
+def worker(code: str) -> tuple[str, ...]:
+    """A worker process with something done to it first."""
+    start = "from fettle.cel.runtime import worker\n"
+    return (sys.executable, "-c", start + textwrap.dedent(code) + "\nworker.main()\n")
+
+
+SPINNING = worker("""
+    sound = worker.judge
+    def judge(prepared, row):
+        while row.driver == "spin.example.com":
+            pass
+        return sound(prepared, row)
+    worker.judge = judge
+""")
+
+
+@contextlib.asynccontextmanager
+async def engine(
+    command: tuple[str, ...] = COMMAND,
+    *,
+    wait_s: float = 5.0,
+    expressions: int = 1000,
+    rows: int = 400_000,
+) -> AsyncIterator[SelectorEngine]:
+    made = SelectorEngine(command=command, wait_s=wait_s, expressions=expressions, rows=rows)
+    try:
+        yield made
+    finally:
+        await made.close()
+
+
+def fleet(count: int) -> list[tuple[str, Device]]:
+    return [(DRIVER, device({**MODEL, "uuid": {"string": f"GPU-{n}"}})) for n in range(count)]
+
+
+async def decided(engine: SelectorEngine, expression: str = SOUND) -> Outcome | None:
+    await engine.evaluate([expression], [(DRIVER, GPU)])
+    return engine.outcome(expression, DRIVER, GPU)
+
+
+async def test_nothing_is_known_before_it_is_evaluated() -> None:
+    async with engine() as selectors:
+        assert selectors.outcome(SOUND, DRIVER, GPU) is None
+
+
+async def test_each_outcome_is_remembered_with_its_reason() -> None:
+    cases = {
+        SOUND: Kind.MATCH,
+        f'{A}.model == "H100"': Kind.NO_MATCH,
+        f"{A}.nope": Kind.WOULD_ABORT,
+        f'quantity("1e999") == {A}.model': Kind.UNDECIDED,
+    }
+    async with engine() as selectors:
+        await selectors.start()
+        await selectors.evaluate(cases, [(DRIVER, GPU)])
+        outcomes = {text: selectors.outcome(text, DRIVER, GPU) for text in cases}
+    assert {text: outcome.kind for text, outcome in outcomes.items() if outcome} == cases
+    assert "nope" in str(outcomes[f"{A}.nope"])
+
+
+async def test_a_device_that_looks_alike_needs_no_evaluation_of_its_own() -> None:
+    async with engine() as selectors:
+        await selectors.evaluate([SOUND], fleet(3))
+        unseen = device({**MODEL, "uuid": {"string": "GPU-other"}}, AMOUNTS)
+        assert selectors.outcome(SOUND, DRIVER, unseen) == (Kind.MATCH, "")
+        other = device({**MODEL, "model": {"string": "H100"}})
+        assert selectors.outcome(SOUND, DRIVER, other) is None
+
+
+async def test_an_expression_over_the_whole_device_is_evaluated_for_each() -> None:
+    expression = f'{A}.exists(n, n == "uuid") && {A}.uuid != "GPU-7"'
+    devices = fleet(200)
+    async with engine() as selectors:
+        await selectors.evaluate([expression], devices)
+        kinds = [o.kind for _, d in devices if (o := selectors.outcome(expression, DRIVER, d))]
+    assert kinds.count(Kind.MATCH) == 199
+    assert kinds[7] is Kind.NO_MATCH
+
+
+async def test_a_device_that_cannot_be_judged_is_undecided_with_the_reason() -> None:
+    broken = device({**MODEL, "odd": {}})
+    async with engine() as selectors:
+        await selectors.evaluate([SOUND], [(DRIVER, broken), (DRIVER, GPU)])
+        assert selectors.outcome(SOUND, DRIVER, GPU) == (Kind.MATCH, "")
+        outcome = selectors.outcome(SOUND, DRIVER, broken)
+    assert outcome is not None
+    assert outcome.undecided
+    assert "odd" in outcome.reason
+
+
+async def test_an_expression_that_is_too_long_is_undecided_at_once() -> None:
+    async with engine() as selectors:
+        await selectors.evaluate(["true" + " " * 20_000], [(DRIVER, GPU)])
+        outcome = selectors.outcome("true" + " " * 20_000, DRIVER, GPU)
+        assert selectors.worker_pid is None
+    assert outcome is not None
+    assert outcome.undecided
+
+
+HOSTILE = [
+    "(" * 5000 + "true" + ")" * 5000,
+    f"{A}.links.all(a, " * 20 + "true" + ")" * 20,
+    "cel.bind(a, [1], " + "cel.bind(a, a + a, " * 60 + "a == [1]" + ")" * 61,
+    '"' + "\\101" * 2500,
+    'quantity("1e999999999") == quantity("1")',
+    "optional.of(1)" + ".optMap(x, x)" * 100 + ".hasValue()",
+    "[" + "[1, 2, 3, 4, 5, 6, 7, 8, 9]," * 300 + "[1]].flatten().distinct() == [1]",
+    "lists.range(1000000).all(x, lists.range(1000000).all(y, true))",
+    '"' + "x" * 5000 + '".replace("", "' + "y" * 4000 + '") == ""',
+    "'%.999999f'.format([1.5]) == ''",
+    "cel.bind(a, {1: 1}, " + "cel.bind(a, {a: a}, " * 200 + "true" + ")" * 201,
+    "1" * 9000 + " == 1",
+    f'("{"a" * 300}" + {A}.model).matches("{"(a{0,500})" * 300}" + {A}.model)',
+]
+
+
+async def test_hostile_expressions_match_nothing_and_the_others_are_decided() -> None:
+    async with engine() as selectors:
+        await selectors.evaluate([*HOSTILE, SOUND], [(DRIVER, LINKS)])
+        outcomes = [selectors.outcome(text, DRIVER, LINKS) for text in HOSTILE]
+        assert selectors.outcome(SOUND, DRIVER, LINKS) == (Kind.MATCH, "")
+    assert all(outcome and not outcome.matches and outcome.reason for outcome in outcomes)
+
+
+async def test_a_row_over_which_the_deadline_passes_is_undecided_and_the_rest_goes_on() -> None:
+    async with engine(SPINNING) as selectors:
+        await selectors.evaluate(["true"], [("spin.example.com", GPU), (DRIVER, GPU)])
+        slow = selectors.outcome("true", "spin.example.com", GPU)
+        assert selectors.outcome("true", DRIVER, GPU) == (Kind.MATCH, "")
+    assert slow is not None
+    assert slow.undecided
+    assert "too long" in slow.reason
+
+
+async def test_an_expression_that_is_slow_again_and_again_is_given_up() -> None:
+    whole = f'{A}.exists(n, n == "uuid")'
+    devices = [("spin.example.com", of) for _, of in fleet(300)]
+    async with engine(SPINNING) as selectors:
+        await selectors.evaluate([whole, SOUND], [*devices, (DRIVER, GPU)])
+        outcomes = [selectors.outcome(whole, "spin.example.com", of) for _, of in devices]
+    assert all(outcome is not None and outcome.undecided for outcome in outcomes)
+
+
+async def test_a_worker_killed_in_flight_costs_no_outcome() -> None:
+    expressions = [f"{SOUND} && {n} == {n}" for n in range(300)]
+    async with engine() as selectors:
+        await selectors.start()
+        evaluating = asyncio.create_task(selectors.evaluate(expressions, fleet(5)))
+        while not any(selectors.outcome(text, DRIVER, GPU) for text in expressions[3:]):
+            await asyncio.sleep(0)
+        assert selectors.worker_pid is not None
+        os.kill(selectors.worker_pid, signal.SIGKILL)
+        await evaluating
+        outcomes = [selectors.outcome(text, DRIVER, GPU) for text in expressions]
+    assert outcomes == [(Kind.MATCH, "")] * 300
+
+
+async def test_a_worker_that_stands_still_is_replaced() -> None:
+    async with engine(wait_s=1.0) as selectors:
+        await selectors.start()
+        assert selectors.worker_pid is not None
+        os.kill(selectors.worker_pid, signal.SIGSTOP)
+        assert await decided(selectors) == (Kind.MATCH, "")
+
+
+async def test_what_was_cancelled_is_evaluated_the_next_time() -> None:
+    expressions = [f"{SOUND} && {n} == {n}" for n in range(200)]
+    async with engine() as selectors:
+        await selectors.start()
+        evaluating = asyncio.create_task(selectors.evaluate(expressions, fleet(5)))
+        while selectors.outcome(expressions[3], DRIVER, GPU) is None:
+            await asyncio.sleep(0)
+        evaluating.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await evaluating
+        await selectors.evaluate(expressions, fleet(5))
+        assert all(selectors.outcome(text, DRIVER, GPU) for text in expressions)
+
+
+async def test_whoever_stops_waiting_costs_the_others_nothing() -> None:
+    ten = "[1,2,3,4,5,6,7,8,9,10]"
+    heavy = f"{ten}.all(a, {ten}.all(b, {ten}.all(c, {ten}.all(d, a + b + c + d > 0))))"
+    async with engine() as selectors:
+        await selectors.start()
+        worker = selectors.worker_pid
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.001):
+                await selectors.evaluate([heavy], fleet(5))
+        assert await decided(selectors) == (Kind.MATCH, "")
+        assert selectors.worker_pid == worker
+
+
+async def test_a_worker_starts_though_nobody_waits_that_long() -> None:
+    async with engine() as selectors:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.001):
+                await decided(selectors)
+        while selectors.worker_pid is None:
+            await asyncio.sleep(0.01)
+        assert await decided(selectors) == (Kind.MATCH, "")
+
+
+async def test_what_libraries_print_in_the_worker_does_not_disturb_it() -> None:
+    printing = worker("""
+        import os
+        sound = worker.judge
+        def judge(prepared, row):
+            print("noise", flush=True)
+            os.write(1, b"noise")
+            return sound(prepared, row)
+        worker.judge = judge
+    """)
+    async with engine(printing) as selectors:
+        assert await decided(selectors) == (Kind.MATCH, "")
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "print('garbage ' * 100)",
+        "import os; os.write(1, b'\\xff\\xff\\xff\\xff'); input()",
+        "import os; os.write(1, b'\\0\\0\\0\\2\\xc1\\xc1'); input()",
+        "import sys; sys.exit(3)",
+    ],
+    ids=["garbage", "a huge length", "no message", "an end"],
+)
+async def test_a_worker_that_talks_nonsense_leaves_things_unanswered(code: str) -> None:
+    async with engine((sys.executable, "-c", code), wait_s=0.5) as selectors:
+        outcome = await decided(selectors)
+    assert outcome is None or outcome.undecided
+
+
+async def test_a_worker_that_recovers_is_used_again(tmp_path: Path) -> None:
+    flag = tmp_path / "well"
+    ailing = worker(f"""
+        import pathlib, sys
+        if not pathlib.Path({str(flag)!r}).exists():
+            sys.exit(1)
+    """)
+    async with engine(ailing) as selectors:
+        first = await decided(selectors)
+        flag.touch()
+        assert await decided(selectors) == (Kind.MATCH, "")
+    assert first is None
+
+
+async def test_a_worker_that_cannot_be_started_is_an_error_at_start_only() -> None:
+    async with engine(("/nonexistent/python",)) as selectors:
+        with pytest.raises(WorkerError, match="cannot be started"):
+            await selectors.start()
+        await selectors.evaluate([SOUND], [(DRIVER, GPU)])
+        assert selectors.outcome(SOUND, DRIVER, GPU) is None
+
+
+async def test_the_least_used_expressions_are_forgotten() -> None:
+    expressions = [f"{n} == {n}" for n in range(5)]
+    async with engine(expressions=3) as selectors:
+        await selectors.evaluate(expressions[:3], [(DRIVER, GPU)])
+        assert selectors.outcome(expressions[0], DRIVER, GPU)
+        await selectors.evaluate(expressions[3:], [(DRIVER, GPU)])
+        kept = [text for text in expressions if selectors.outcome(text, DRIVER, GPU)]
+    assert kept == [expressions[0], expressions[3], expressions[4]]
+
+
+async def test_outcomes_are_bounded_in_number() -> None:
+    whole = f'{A}.exists(n, n == "uuid")'
+    async with engine(rows=100) as selectors:
+        await selectors.evaluate([SOUND], [(DRIVER, GPU)])
+        await selectors.evaluate([whole], fleet(150))
+        assert selectors.outcome(SOUND, DRIVER, GPU) is None
+        assert selectors.outcome(whole, DRIVER, fleet(1)[0][1]) is not None
+
+
+async def test_two_evaluations_at_once_do_not_disturb_each_other() -> None:
+    one = [f"{n} == {n}" for n in range(40)]
+    other = [f"{n} != {n}" for n in range(40)]
+    async with engine() as selectors:
+        await asyncio.gather(selectors.evaluate(one, fleet(3)), selectors.evaluate(other, fleet(3)))
+        assert all(selectors.outcome(t, DRIVER, GPU) == (Kind.MATCH, "") for t in one)
+        assert all(selectors.outcome(t, DRIVER, GPU) == (Kind.NO_MATCH, "") for t in other)

@@ -1,0 +1,81 @@
+"""Expressions about a node's labels, by the evaluator of selectors."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from fettle.cel.runtime import rows
+from fettle.cel.runtime.engine import SelectorEngine
+from fettle.cel.runtime.outcomes import Kind
+from tests.fettle.cel.devices import DRIVER, GPU
+
+LABELS = {"nvidia.com/cuda.driver.major": "570", "zone": "a"}
+MAJOR = 'node.labels["nvidia.com/cuda.driver.major"]'
+
+
+@pytest.fixture
+async def engine() -> AsyncIterator[SelectorEngine]:
+    engine = SelectorEngine()
+    await engine.start()
+    yield engine
+    await engine.close()
+
+
+async def judged(engine: SelectorEngine, expression: str, labels: dict[str, str]) -> Kind:
+    node = rows.of_node(labels)
+    await engine.evaluate([expression], [("", node)])
+    outcome = engine.outcome(expression, "", node)
+    assert outcome is not None
+    return outcome.kind
+
+
+@pytest.mark.parametrize(
+    ("expression", "labels", "kind"),
+    [
+        (f"int({MAJOR}) >= 550", LABELS, Kind.MATCH),
+        (f"int({MAJOR}) >= 580", LABELS, Kind.NO_MATCH),
+        (f"int({MAJOR}) >= 550", {}, Kind.WOULD_ABORT),
+        ('"zone" in node.labels && node.labels.zone == "a"', LABELS, Kind.MATCH),
+        ('"zone" in node.labels', {"other": "a"}, Kind.NO_MATCH),
+        ("has(node.labels.zone)", LABELS, Kind.MATCH),
+        ("has(node.labels.zone)", {}, Kind.NO_MATCH),
+        ('node.labels[?"zone"].orValue("b") == "b"', {}, Kind.MATCH),
+        ('node.labels.exists(name, name.startsWith("nvidia.com/"))', LABELS, Kind.MATCH),
+        ("size(node.labels) == 0", {}, Kind.MATCH),
+    ],
+)
+async def test_labels_are_a_map_of_strings(
+    engine: SelectorEngine, expression: str, labels: dict[str, str], kind: Kind
+) -> None:
+    assert await judged(engine.of_nodes(), expression, labels) is kind
+
+
+async def test_nodes_that_differ_in_other_labels_look_alike(engine: SelectorEngine) -> None:
+    nodes = engine.of_nodes()
+    expression = f'{MAJOR} == "570"'
+    await judged(nodes, expression, LABELS)
+    other = rows.of_node({**LABELS, "zone": "b"})
+    outcome = nodes.outcome(expression, "", other)  # not evaluated, and yet known
+    assert outcome is not None
+    assert outcome.matches
+
+
+async def test_a_node_is_no_device_and_a_device_no_node(engine: SelectorEngine) -> None:
+    about_node, about_device = f'{MAJOR} == "570"', f'device.driver == "{DRIVER}"'
+    nodes = engine.of_nodes()
+    for one in (engine, nodes):
+        await one.evaluate([about_node, about_device], [])
+    assert "undeclared reference" in (engine.refusal(about_node) or "")
+    assert "undeclared reference" in (nodes.refusal(about_device) or "")
+    assert nodes.refusal(about_node) == engine.refusal(about_device) == ""
+    assert engine.refusal("never seen") is None
+    await engine.evaluate([about_device], [(DRIVER, GPU)])
+    outcome = engine.outcome(about_device, DRIVER, GPU)
+    assert outcome is not None
+    assert outcome.matches
+
+
+async def test_an_expression_must_come_to_a_bool(engine: SelectorEngine) -> None:
+    nodes = engine.of_nodes()
+    await nodes.evaluate([MAJOR], [])
+    assert "must evaluate to bool" in (nodes.refusal(MAJOR) or "")

@@ -1,0 +1,136 @@
+"""Rows hold just what an expression can see, and like devices share a key."""
+
+import pytest
+
+from fettle.cel.language.compiling import build
+from fettle.cel.language.reading import driver, reads
+from fettle.cel.runtime import rows
+from fettle.cel.runtime.rows import Read
+from tests.fettle.cel.devices import AMOUNTS, DRIVER, GPU, MODEL, device
+
+A = f'device.attributes["{DRIVER}"]'
+
+
+@pytest.mark.parametrize(
+    ("expression", "seen"),
+    [
+        ("true", ()),
+        ('device.driver == "x" && device.allowMultipleAllocations', ()),
+        (f'{A}.model == "x"', (Read("attributes", DRIVER, "model"),)),
+        ('device.attributes.dom["a/b"] == 1', (Read("attributes", "dom", "a/b"),)),
+        (f'has({A}.model) || "index" in {A}',
+         (Read("attributes", DRIVER, "index"), Read("attributes", DRIVER, "model"))),
+        ('"dom" in device.capacity', (Read("capacity", "dom", ""),)),
+        (f"{A}.links.all(x, x > 0)", (Read("attributes", DRIVER, "links"),)),
+        (f"({A}).model == (device).driver", (Read("attributes", DRIVER, "model"),)),
+        (f'{A}.?model.orValue("") == {A}[?"uuid"].orValue("")',
+         (Read("attributes", DRIVER, "model"), Read("attributes", DRIVER, "uuid"))),
+        (f"cel.bind(a, {A}, a.model == a.?uuid.orValue(1))",
+         (Read("attributes", DRIVER, "model"), Read("attributes", DRIVER, "uuid"))),
+        (f"cel.bind(device, {A}, device.model == 1)", (Read("attributes", DRIVER, "model"),)),
+        (f"[1].exists(device, device == 1) && {A}.model == 1",
+         (Read("attributes", DRIVER, "model"),)),
+        (f"{A}.?model.optMap(m, m == 1).orValue(false)", (Read("attributes", DRIVER, "model"),)),
+        ('device.capacity["d"].m.isGreaterThan(quantity("1"))', (Read("capacity", "d", "m"),)),
+    ],
+)  # fmt: skip
+def test_constant_names_are_read_one_by_one(expression: str, seen: tuple[Read, ...]) -> None:
+    assert reads(build(expression).tree) == seen
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "device.attributes[device.driver].model == 1",
+        "device.attributes.exists(d, d == 'x')",
+        f"{A}.all(n, n != 'x')",
+        f"size({A}) == 1",
+        "device == device",
+        f"cel.bind(a, {A}, a == a)",
+        f"cel.bind(a, {A}, [1].all(a, a == 1)) && {A} == {A}",
+        "device.attributes == device.attributes",
+        f"device.driver in {A}",
+        f"[1].map(x, {A}) == []",
+        "has(device.attributes.dom)",
+        f'{A}[""] == 1',
+        f"{A}.exists(k, v, v == 1)",
+    ],
+)
+def test_any_other_use_reads_the_whole_device(expression: str) -> None:
+    assert reads(build(expression).tree) is None
+
+
+def test_devices_that_differ_elsewhere_share_a_key() -> None:
+    seen = (Read("attributes", DRIVER, "model"), Read("capacity", DRIVER, "memory"))
+    twin = device({**MODEL, "uuid": {"string": "GPU-2"}}, {**AMOUNTS, "share": {"value": "1"}})
+    other = device({**MODEL, "model": {"string": "H100"}}, AMOUNTS)
+    assert rows.key(seen, DRIVER, twin) == rows.key(seen, DRIVER, GPU)
+    assert rows.key(seen, DRIVER, other) != rows.key(seen, DRIVER, GPU)
+    assert rows.key(None, DRIVER, twin) != rows.key(None, DRIVER, GPU)
+
+
+def test_the_same_value_of_another_type_is_another_key() -> None:
+    seen = (Read("attributes", DRIVER, "n"),)
+    one, true = device({"n": {"int": 1}}), device({"n": {"bool": True}})
+    assert rows.key(seen, DRIVER, one) != rows.key(seen, DRIVER, true)
+
+
+def test_a_row_holds_nothing_that_was_not_read() -> None:
+    seen = (Read("attributes", DRIVER, "model"), Read("attributes", "dra.net", ""))
+    row = rows.row(seen, rows.key(seen, DRIVER, GPU))
+    assert [(domain, name) for domain, name, _ in row.attributes] == [(DRIVER, "model")]
+    assert row.domains == (("attributes", "dra.net", True),)
+    assert not row.capacity
+
+
+def test_a_domain_ends_at_the_first_slash_of_a_name() -> None:
+    odd = device({"dra.net/rdma/on": {"bool": True}}, {"dra.net/rdma/lanes": {"value": "4"}})
+    wrong = (Read("attributes", "dra.net/rdma", "on"), Read("capacity", "dra.net/rdma", "lanes"))
+    right = (Read("attributes", "dra.net", "rdma/on"), Read("capacity", "dra.net", "rdma/lanes"))
+    assert [rows.look(read, DRIVER, odd) for read in wrong] == [None, None]
+    assert None not in [rows.look(read, DRIVER, odd) for read in right]
+
+
+def test_the_order_of_attributes_does_not_matter() -> None:
+    turned = device(dict(reversed(MODEL.items())), dict(reversed(AMOUNTS.items())))
+    assert rows.key(None, DRIVER, turned) == rows.key(None, DRIVER, GPU)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "word"),
+    [
+        ({"a": {}}, "no value"),
+        ({"a": {"version": "1.0"}}, "semantic version"),
+        ({"a": {"versions": ["1.0.0", "x"]}}, "semantic version"),
+        ({"a": {"int": 2**63}}, "64 bits"),
+        ({"a": {"ints": [1, 2**63]}}, "64 bits"),
+        ({"a": {"int": 1}, f"{DRIVER}/a": {"int": 2}}, "twice"),
+    ],
+)
+def test_a_device_that_cannot_be_judged_says_why(attributes: dict[str, object], word: str) -> None:
+    assert word in rows.problem(DRIVER, device(attributes))
+
+
+def test_a_sound_device_has_no_problem() -> None:
+    assert rows.problem(DRIVER, GPU) == ""
+    assert rows.problem(DRIVER, device()) == ""
+
+
+@pytest.mark.parametrize(
+    ("expression", "only"),
+    [
+        (f'device.driver == "{DRIVER}"', DRIVER),
+        (f'"{DRIVER}" == device.driver', DRIVER),
+        (f'device.driver == "{DRIVER}" && {A}.model == "x" && {A}.index > 1', DRIVER),
+        (f'{A}.model == "x" && device.driver == "{DRIVER}"', ""),
+        (f'device.driver == "{DRIVER}" || {A}.model == "x"', ""),
+        (f'device.driver != "{DRIVER}"', ""),
+        (f'!(device.driver == "{DRIVER}")', ""),
+        (f'{A}.model == "{DRIVER}"', ""),
+        ("device.driver == device.driver", ""),
+        (f'cel.bind(x, "{DRIVER}", device.driver == x)', ""),
+    ],
+)  # fmt: skip
+def test_the_driver_that_is_asked_for_before_anything_else(expression: str, only: str) -> None:
+    """What comes before it could fail on a device, and so end the scheduler's attempt."""
+    assert driver(build(expression).tree) == only

@@ -1,0 +1,93 @@
+"""The worker process keeps within its bounds and does not outlive its parent."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import IO
+
+from fettle.cel.runtime import protocol
+from fettle.cel.runtime.outcomes import MATCH
+from fettle.cel.runtime.protocol import Judge, Judged, Parse, Parsed, Ready
+from tests.fettle.cel.devices import DRIVER, GPU, whole_row
+
+COMMAND = [sys.executable, "-m", "fettle.cel.runtime.worker"]
+
+
+def limited(code: str) -> subprocess.CompletedProcess[bytes]:
+    start = "from fettle.cel.runtime import worker; worker.limit(); "
+    return subprocess.run([sys.executable, "-c", start + code], capture_output=True, check=False)
+
+
+def hear(stream: IO[bytes] | None) -> protocol.Reply:
+    assert stream is not None
+    return protocol.reply(stream.read(protocol.size(stream.read(4))))
+
+
+def test_it_answers_what_it_is_asked_and_ends_with_its_input() -> None:
+    with subprocess.Popen(COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert isinstance(hear(process.stdout), Ready)
+        process.stdin.write(protocol.frame(Parse('device.driver == "x"')))
+        process.stdin.flush()
+        assert hear(process.stdout) == Parsed((), None, driver="x")
+        process.stdin.write(protocol.frame(Judge("true", (whole_row(DRIVER, GPU),) * 3)))
+        process.stdin.flush()
+        judged = hear(process.stdout)
+        assert isinstance(judged, Judged)
+        assert judged.outcomes == (MATCH,) * 3
+        process.stdin.close()
+        assert process.wait(30) == 0
+
+
+def test_memory_beyond_the_bound_is_refused_to_it() -> None:
+    done = limited("bytearray(1 << 30)")
+    assert b"MemoryError" in done.stderr
+
+
+def test_the_kernel_ends_it_at_the_deadline() -> None:
+    done = limited("worker._deadline(0.05)\nwhile True: pass")
+    assert done.returncode == -signal.SIGPROF
+
+
+def test_it_ends_when_its_parent_is_killed() -> None:
+    code = """
+import asyncio
+from fettle.cel.runtime.engine import SelectorEngine
+async def main():
+    engine = SelectorEngine()
+    await engine.start()
+    print(engine.worker_pid, flush=True)
+    await asyncio.sleep(600)
+asyncio.run(main())
+"""
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        worker = int(parent.stdout.readline())
+        assert _runs(worker)
+        parent.kill()
+    patience = time.monotonic() + 30
+    while _runs(worker) and time.monotonic() < patience:
+        time.sleep(0.01)
+    assert not _runs(worker)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
+    return stat.rpartition(")")[2].split()[0] != "Z"
+
+
+def test_the_loop_never_loads_what_only_the_worker_needs() -> None:
+    code = """
+import sys
+import fettle.cel.runtime.engine
+print(sorted({"celpy", "lark", "re2", "fettle.cel.language.evaluating"} & set(sys.modules)))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    assert done.stdout.strip() == b"[]"

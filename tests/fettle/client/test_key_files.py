@@ -1,0 +1,46 @@
+"""Keys where OpenSSL reads them, and nobody later."""
+
+import os
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from fettle.client import key_files
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where files of this process would lie."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+@pytest.fixture(params=[True, False], ids=["in memory", "on disk"])
+def in_memory(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether the system can have files in memory."""
+    if not request.param:
+        monkeypatch.delattr(os, "memfd_create")
+    return bool(request.param)
+
+
+def test_the_content_can_be_read_again_and_again(in_memory: bool, temporary: Path) -> None:
+    with key_files.written(b"\x00secret") as path:
+        assert [Path(path).read_bytes() for _ in range(2)] == [b"\x00secret"] * 2
+        assert Path(path).is_file()
+
+
+def test_nothing_is_left_of_it(in_memory: bool, temporary: Path) -> None:
+    before = len([*Path("/proc/self/fd").iterdir()])
+    with key_files.written(b"secret"):
+        assert bool([*temporary.iterdir()]) is not in_memory
+    with suppress(ValueError), key_files.written(b"secret"):
+        raise ValueError
+    assert not [*temporary.iterdir()]
+    assert len([*Path("/proc/self/fd").iterdir()]) == before
+
+
+def test_two_are_told_apart(in_memory: bool, temporary: Path) -> None:
+    with key_files.written(b"one") as one, key_files.written(b"two") as two:
+        assert (Path(one).read_bytes(), Path(two).read_bytes()) == (b"one", b"two")

@@ -1,0 +1,282 @@
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from fettle.client import leasing
+from fettle.client.leasing import lead
+from fettle.client.session import Session
+from tests.fettle.client.fake_api import FakeApi
+from tests.fettle.cluster.feeds.recorder import PATIENCE_S
+
+KEY = "fettle-system/steward"
+DURATION_S = 1.0
+LONG_S = 30.0
+"""Of which a call to the server may take 6."""
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A release is waited for, however slow this machine is."""
+    monkeypatch.setattr(leasing, "RELEASE_S", 60.0)
+
+
+class Worker:
+    """Work that notes when it begins and ends."""
+
+    def __init__(self, session: Session, identity: str, *, duration_s: float = DURATION_S) -> None:
+        self.working = asyncio.Event()
+        self.stopped = asyncio.Event()
+        self.task = asyncio.create_task(
+            lead(session, "fettle-system", "steward", identity, duration_s, self.work)
+        )
+
+    async def work(self) -> None:
+        self.working.set()
+        self.stopped.clear()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.working.clear()
+            self.stopped.set()
+
+    async def leads(self) -> None:
+        async with asyncio.timeout(PATIENCE_S):
+            await self.working.wait()
+
+    async def end(self) -> None:
+        self.task.cancel()
+        await asyncio.wait([self.task])
+
+
+def spec(api: FakeApi) -> dict[str, Any]:
+    found: dict[str, Any] = api.objects["leases"][KEY]["spec"]
+    return found
+
+
+async def seen(true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not true():
+            await asyncio.sleep(0.01)
+
+
+async def test_the_first_candidate_makes_the_lease_and_leads(
+    api: FakeApi, session: Session
+) -> None:
+    one = Worker(session, "one")
+    await one.leads()
+    record = spec(api)
+    assert record["holderIdentity"] == "one"
+    assert record["leaseTransitions"] == 0
+    assert record["leaseDurationSeconds"] == 1
+    for field in ("acquireTime", "renewTime"):
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", record[field])
+    await one.end()
+
+
+async def test_a_leader_renews_and_keeps_the_time_it_acquired(
+    api: FakeApi, session: Session
+) -> None:
+    one = Worker(session, "one")
+    await one.leads()
+    first = spec(api)
+    await seen(lambda: spec(api)["renewTime"] != first["renewTime"])
+    assert spec(api)["acquireTime"] == first["acquireTime"]
+    assert spec(api)["leaseTransitions"] == 0
+    await one.end()
+
+
+async def test_a_leader_renews_without_looking_first(api: FakeApi, session: Session) -> None:
+    one = Worker(session, "one", duration_s=6.0)  # a renewal that fails would be looked after
+    await one.leads()
+    api.asked.clear()
+    await seen(lambda: api.verbs("leases").count("update") > 2)
+    assert "get" not in api.verbs("leases")
+    await one.end()
+
+
+async def test_a_leader_waits_for_a_slow_server_as_long_as_its_lease_allows(
+    api: FakeApi, session: Session
+) -> None:
+    one = Worker(session, "one", duration_s=6.0)
+    await one.leads()
+    first = spec(api)
+    api.answers_after_s = 1.5  # longer than from one renewal to the next
+    await seen(lambda: spec(api)["renewTime"] != first["renewTime"])
+    await one.end()
+
+
+async def test_a_leader_whose_lease_was_changed_or_deleted_looks_and_goes_on(
+    api: FakeApi, session: Session
+) -> None:
+    one = Worker(session, "one", duration_s=5.0)
+    await one.leads()
+    lease = api.objects["leases"][KEY]
+    labelled = lease["metadata"] | {"labels": {"by": "somebody"}}
+    api.put("leases", {"metadata": labelled, "spec": spec(api)})
+    await seen(lambda: spec(api)["renewTime"] != lease["spec"]["renewTime"])
+    assert api.objects["leases"][KEY]["metadata"]["labels"] == {"by": "somebody"}
+    del api.objects["leases"][KEY]
+    await seen(lambda: KEY in api.objects["leases"])
+    assert spec(api)["holderIdentity"] == "one"
+    assert not one.stopped.is_set()
+    await one.end()
+
+
+async def test_of_two_candidates_one_leads_and_the_other_takes_over_on_release(
+    api: FakeApi, session: Session
+) -> None:
+    one = Worker(session, "one", duration_s=LONG_S)  # not by expiry, then
+    await one.leads()
+    two = Worker(session, "two", duration_s=5.0)  # it looks as often as that lets it
+    await seen(lambda: api.verbs("leases").count("get") > 3)
+    assert not two.working.is_set()
+    await one.end()
+    assert one.stopped.is_set()
+    await two.leads()
+    assert spec(api)["holderIdentity"] == "two"
+    assert spec(api)["leaseTransitions"] == 1
+    await two.end()
+    assert spec(api)["holderIdentity"] == ""
+
+
+async def test_a_lease_whose_holder_died_is_taken_over_whatever_its_clock_said(
+    api: FakeApi, session: Session
+) -> None:
+    dead = {
+        "holderIdentity": "dead",
+        "leaseDurationSeconds": 1,
+        "renewTime": "2999-01-01T00:00:00.000000Z",
+        "leaseTransitions": 4,
+    }
+    api.put("leases", {"metadata": {"name": "steward", "namespace": "fettle-system"}, "spec": dead})
+    two = Worker(session, "two")
+    await two.leads()
+    assert spec(api)["leaseTransitions"] == 5
+    await two.end()
+
+
+async def test_a_leader_that_cannot_renew_stops_working_and_leads_again_later(
+    api: FakeApi, session: Session
+) -> None:
+    one = Worker(session, "one")
+    await one.leads()
+    await api.stop()
+    async with asyncio.timeout(PATIENCE_S):
+        await one.stopped.wait()
+    await api.start()
+    await one.leads()
+    await one.end()
+
+
+@pytest.mark.parametrize("renewals", [0, 2])
+async def test_a_leader_that_cannot_renew_stops_before_another_may_take_over(
+    renewals: int, api: FakeApi, session: Session
+) -> None:
+    one = Worker(session, "one", duration_s=4.0)
+    await one.leads()
+    await seen(lambda: api.verbs("leases").count("update") >= renewals)
+    api.answers_nothing = True
+    async with asyncio.timeout(spec(api)["leaseDurationSeconds"]):
+        await one.stopped.wait()
+    await one.end()
+
+
+async def test_a_leader_that_another_replaced_stops_working(api: FakeApi, session: Session) -> None:
+    one = Worker(session, "one")
+    await one.leads()
+    usurped = spec(api) | {"holderIdentity": "other", "leaseDurationSeconds": 3600}
+    lease = api.objects["leases"][KEY]
+    api.put("leases", {"metadata": lease["metadata"], "spec": usurped})
+    async with asyncio.timeout(PATIENCE_S):
+        await one.stopped.wait()
+    await one.end()
+    assert spec(api)["holderIdentity"] == "other", "what is not ours is not given back"
+
+
+async def test_a_refusal_is_no_crash(api: FakeApi, session: Session) -> None:
+    api.forbidden = {("get", "leases")}
+    one = Worker(session, "one")
+    await seen(lambda: api.verbs("leases").count("get") > 1)
+    api.forbidden = set()
+    await one.leads()
+    await one.end()
+
+
+async def test_work_that_ends_gives_the_lease_back(api: FakeApi, session: Session) -> None:
+    async def nothing() -> None:
+        return
+
+    await lead(session, "fettle-system", "steward", "one", LONG_S, nothing)
+    assert spec(api)["holderIdentity"] == ""
+
+
+async def test_work_that_fails_gives_the_lease_back_and_is_heard(
+    api: FakeApi, session: Session
+) -> None:
+    async def failing() -> None:
+        raise RuntimeError("broken work")
+
+    with pytest.raises(RuntimeError, match="broken work"):
+        await lead(session, "fettle-system", "steward", "one", LONG_S, failing)
+    assert spec(api)["holderIdentity"] == ""
+
+
+async def test_giving_back_a_long_lease_waits_no_longer_for_a_server_that_hangs(
+    api: FakeApi, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leasing, "RELEASE_S", 0.05)
+    one = Worker(session, "one", duration_s=3600.0)
+    await one.leads()
+    api.answers_nothing = True
+    async with asyncio.timeout(PATIENCE_S):
+        await one.end()
+
+
+@pytest.mark.parametrize("verb", ["create", "update"])
+async def test_a_lease_that_became_ours_as_we_were_stopped_is_given_back(
+    verb: str, api: FakeApi, session: Session
+) -> None:
+    if verb == "update":
+        earlier = Worker(session, "earlier")
+        await earlier.leads()
+        await earlier.end()
+    api.answers_lost = {verb}
+    one = Worker(session, "one", duration_s=LONG_S)
+    await seen(
+        lambda: KEY in api.objects.get("leases", {}) and spec(api)["holderIdentity"] == "one"
+    )
+    api.answers_lost = set()
+    await one.end()
+    assert not one.working.is_set()
+    assert spec(api)["holderIdentity"] == ""
+
+
+async def test_who_never_wrote_a_lease_asks_for_nothing_when_stopped(
+    api: FakeApi, session: Session
+) -> None:
+    one = Worker(session, "one", duration_s=3600.0)  # not renewed meanwhile
+    await one.leads()
+    two = Worker(session, "two", duration_s=3600.0)
+    await seen(lambda: api.verbs("leases").count("get") > 1)
+    asked = len(api.asked)
+    await two.end()
+    assert len(api.asked) == asked
+    await one.end()
+
+
+async def test_a_lease_that_could_not_be_made_needs_no_giving_back(
+    api: FakeApi, session: Session
+) -> None:
+    api.forbidden = {("create", "leases")}
+    with capture_logs() as logs:
+        one = Worker(session, "one", duration_s=LONG_S)
+        await seen(lambda: "create" in api.verbs("leases"))
+        await seen(lambda: bool(logs))
+        await one.end()
+    assert [log["event"] for log in logs] == ["cannot acquire or renew the lease"]

@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fettle.client.refusals import read_status, refusal
+from fettle.model import errors
+
+SERVER = "https://10.0.0.1"
+
+
+def error(code: int, **status: object) -> errors.ClusterError:
+    return refusal(SERVER, "GET /api/v1/nodes", code, read_status(json.dumps(status).encode()))
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (400, errors.Invalid),
+        (401, errors.Unauthorized),
+        (403, errors.Forbidden),
+        (405, errors.ClusterError),
+        (409, errors.Conflict),
+        (410, errors.Expired),
+        (413, errors.Invalid),
+        (422, errors.Invalid),
+        (429, errors.Unreachable),
+        (500, errors.Unreachable),
+        (504, errors.Unreachable),
+    ],
+)
+def test_each_status_is_its_error(code: int, kind: type[errors.ClusterError]) -> None:
+    assert type(error(code, message="so it is")) is kind
+
+
+def test_an_absent_object_and_an_absent_resource_are_told_apart() -> None:
+    named = error(404, message='nodes "a" not found', details={"name": "a"})
+    assert type(named) is errors.NotFound
+    absent = error(404, message="the server could not find the requested resource", details={})
+    assert type(absent) is errors.NotServed
+
+
+def test_a_version_from_the_future_has_us_list_again() -> None:
+    causes = [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]
+    assert type(error(504, reason="Timeout", details={"causes": causes})) is errors.Expired
+
+
+def forbidden(verb: str, resource: str, where: str, user: str = "eve") -> str:
+    """What is said of an API server's refusal; `resource` is `plural.group`."""
+    plural, _, group = resource.partition(".")
+    message = (
+        f'{resource} is forbidden: User "{user}" cannot {verb} resource "{plural}" '
+        f'in API group "{group}" {where}'
+    )
+    return str(error(403, message=message))
+
+
+@pytest.mark.parametrize("verb", ["list", "watch"])
+def test_who_may_not_read_all_is_told_every_verb_that_following_needs(verb: str) -> None:
+    assert forbidden(verb, "nodes", "at the cluster scope") == (
+        f'{SERVER} denied access by RBAC: grant the verbs "list" and "watch" on the '
+        'resource "nodes" of the core API group in all namespaces to eve; '
+        "deploy/rbac/ has the roles"
+    )
+
+
+@pytest.mark.parametrize(
+    ("verb", "resource"),
+    [
+        ("get", "secrets"),
+        ("create", "leases.coordination.k8s.io"),
+        ("update", "leases.coordination.k8s.io"),
+        ("create", "events.events.k8s.io"),
+        ("patch", "events.events.k8s.io"),
+        ("patch", "mutatingwebhookconfigurations.admissionregistration.k8s.io"),
+        ("delete", "resourceclaims.resource.k8s.io"),
+    ],
+)
+def test_who_may_not_touch_one_object_is_told_the_verb(verb: str, resource: str) -> None:
+    plural, _, group = resource.partition(".")
+    said = f'the API group "{group}"' if group else "the core API group"
+    assert forbidden(verb, resource, 'in the namespace "ns"') == (
+        f'{SERVER} denied access by RBAC: grant the verb "{verb}" on the resource "{plural}" of '
+        f'{said} in the namespace "ns" to eve; deploy/rbac/ has the roles'
+    )
+
+
+@pytest.mark.parametrize("verb", ["impersonate", "impersonate-on:user-info:list"])
+def test_who_may_not_impersonate_is_told_the_right_for_it(verb: str) -> None:
+    assert forbidden(verb, "nodes", "at the cluster scope") == (
+        f"{SERVER} denied access by RBAC: eve may not impersonate whom the kubeconfig's user names "
+        'with `as`; grant the verb "impersonate" on them to eve, or leave out `as`'
+    )
+
+
+def test_who_is_taken_for_nobody_is_told_to_show_credentials() -> None:
+    assert forbidden("list", "nodes", "at the cluster scope", "system:anonymous") == (
+        f"{SERVER} takes us for system:anonymous, for want of credentials that it accepts; give "
+        "the kubeconfig's user a token, exec or a client certificate (an API server takes no "
+        "username and password)"
+    )
+
+
+def test_a_path_that_is_no_resource_is_named() -> None:
+    message = 'forbidden: User "eve" cannot get path "/metrics"'
+    assert str(error(403, message=message)) == (
+        f'{SERVER} denied access by RBAC: grant the verb "get" on the path "/metrics" to eve'
+    )
+
+
+def test_a_refusal_that_is_not_rbacs_keeps_its_reason() -> None:
+    said = str(error(403, message="exceeded quota:\n pods"))
+    assert said == f"{SERVER} forbids: exceeded quota: pods"
+
+
+@pytest.mark.parametrize("message", ["", " \n"])
+def test_a_refusal_without_a_word_is_told_by_its_status(message: str) -> None:
+    said = str(error(503, message=message))
+    assert said == f"{SERVER} returned 503 for GET /api/v1/nodes: status 503"
+
+
+ANY = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=6,
+)
+CAUSES = st.lists(st.fixed_dictionaries({}, optional={"reason": ANY, "message": ANY}) | ANY)
+DETAILS = st.fixed_dictionaries({}, optional={"name": ANY, "kind": ANY, "causes": CAUSES | ANY})
+FORBIDDEN = st.sampled_from(
+    ['User "" cannot get path ""', 'User "eve" cannot list resource "a" in API group "b" in the x']
+)
+STATUSES = ANY | st.fixed_dictionaries(
+    {},
+    optional={
+        "message": FORBIDDEN | st.text() | ANY,
+        "reason": ANY,
+        "code": ANY,
+        "details": DETAILS | ANY,
+        "metadata": ANY,
+    },
+)
+
+
+@given(
+    st.integers(300, 599) | st.sampled_from([401, 403, 404, 410, 504]),
+    st.binary() | STATUSES.map(lambda status: json.dumps(status).encode()),
+)
+def test_whatever_the_server_says_is_one_bounded_line(code: int, body: bytes) -> None:
+    said = str(refusal(SERVER, "GET /x", code, read_status(body)))
+    assert said.startswith(SERVER)
+    assert len(said) < 700
+    assert len(said.splitlines()) == 1

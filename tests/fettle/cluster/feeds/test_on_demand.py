@@ -1,0 +1,110 @@
+"""Kinds that are read where the settings ask for them."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from fettle.api import kinds
+from fettle.api.changes import Change, Contact, Gone, ListEnded, ListStarted, Lost, Put, Unserved
+from fettle.cluster import readiness
+from fettle.cluster.feeds.snapshot import SnapshotFeed
+from fettle.cluster.feeds.writing import Writer
+from fettle.cluster.inventory.inventory import Inventory
+from fettle.cluster.view import Publisher, View
+from fettle.config.settings import HealthSettings
+from fettle.health import HealthBook
+from fettle.health.signals import rules
+
+RULES = rules.load()
+QUOTA = b'{"metadata": {"name": "q", "namespace": "team"}, "spec": {"hard": {"x": "2"}}}'
+DOMAIN = b'{"metadata": {"name": "d", "namespace": "team", "uid": "u"}}'
+
+
+class House:
+    """A writer that is asked for both, with all other kinds read."""
+
+    def __init__(self) -> None:
+        self.publisher = Publisher()
+        watched = kinds.read_with(("ResourceQuota", "ComputeDomain"))
+        inventory = Inventory(HealthBook(HealthSettings(), RULES), RULES)
+        self.writer = Writer(inventory, self.publisher, lambda: 0.0, watched)
+
+    async def view(self) -> View:
+        for kind in kinds.KINDS:
+            await self.writer.send([ListStarted(kind), ListEnded(kind)])
+        async with asyncio.timeout(20):
+            return await self.publisher.newer_than(0)
+
+    async def newer(self, view: View) -> View:
+        async with asyncio.timeout(20):
+            return await self.publisher.newer_than(view.generation)
+
+
+@pytest.fixture
+async def house() -> AsyncIterator[House]:
+    made = House()
+    task = asyncio.create_task(made.writer.run())
+    yield made
+    task.cancel()
+
+
+async def test_nothing_waits_for_them(house: House) -> None:
+    await house.writer.send([Lost(kinds.QUOTA, "forbidden")])
+    view = await house.view()
+    assert view.synced
+    assert (view.quotas, view.compute_domains) == (None, None)
+    sources, now = house.publisher.sources.values(), time.monotonic()
+    assert readiness.problems(sources, now, 150.0) == []
+    assert "ResourceQuota: not synced forbidden" in readiness.report(sources, now)
+
+
+async def test_what_is_read_of_them_is_in_the_views(house: House) -> None:
+    view = await house.view()
+    quota = Put(kinds.QUOTA, kinds.QUOTA.decode(QUOTA))
+    domain = Put(kinds.COMPUTE_DOMAIN, kinds.COMPUTE_DOMAIN.decode(DOMAIN))
+    for put in (quota, domain):
+        await house.writer.send([ListStarted(put.kind), put, ListEnded(put.kind)])
+        view = await house.newer(view)
+    while view.compute_domains is None:
+        view = await house.newer(view)
+    assert view.quotas is not None
+    assert [quota.metadata.name for quota in view.quotas["team"]] == ["q"]
+    assert list(view.compute_domains) == ["u"]
+    basis = view.basis
+    await house.writer.send([Gone(kinds.QUOTA, "team/q")])
+    view = await house.newer(view)
+    assert (view.quotas, view.basis) == ({}, basis)
+
+
+async def test_of_one_that_is_not_served_nothing_is_known(house: House) -> None:
+    await house.writer.send([Unserved(kinds.COMPUTE_DOMAIN, "404")])
+    assert (await house.view()).compute_domains is None
+
+
+async def test_a_snapshot_tells_of_them_only_where_they_are_asked_for(tmp_path: Path) -> None:
+    head = b"apiVersion: resource.nvidia.com/v1beta1\nkind: ComputeDomain\n"
+    (tmp_path / "domains.yaml").write_bytes(head + b"metadata: {name: d, uid: u}\n")
+    for asked_for, told in ((("ComputeDomain",), 1), ((), 0)):
+        sink = Noting()
+        feed = SnapshotFeed(tmp_path, kinds=kinds.read_with(asked_for))
+        task = asyncio.create_task(feed.run(sink))
+        async with asyncio.timeout(20):
+            await sink.listed.wait()
+        task.cancel()
+        assert len(sink.puts) == told
+
+
+class Noting:
+    """A sink that remembers which objects it was told of."""
+
+    def __init__(self) -> None:
+        self.puts: list[Put] = []
+        self.listed = asyncio.Event()
+
+    async def send(self, changes: list[Change]) -> None:
+        self.puts += [change for change in changes if isinstance(change, Put)]
+        if any(isinstance(change, Contact) for change in changes):
+            self.listed.set()

@@ -1,0 +1,389 @@
+"""Objects that cannot be read leave in doubt what they speak of, and nothing else."""
+
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from fettle.api import kinds
+from fettle.api.changes import Bad
+from fettle.api.kinds import Kind
+from fettle.cel.runtime.outcomes import MATCH
+from fettle.config.settings import HealthSettings
+from fettle.dra.allocator import Found, allocate
+from fettle.dra.claims import Alternative, Claim, Request
+from fettle.health import HealthBook
+from fettle.model.health import Health, NodeId, State, Subject
+from tests.fettle import building as b
+from tests.fettle.cluster.inventory.fleets import RULES, Fleet, claim, node, slice_
+
+
+@pytest.fixture
+def fleet(fleet: Fleet) -> Fleet:
+    """Two nodes, each with a pool of its own."""
+    for name in ("n", "other"):
+        fleet.put(kinds.NODE, node(name))
+        fleet.put(kinds.SLICE, slice_(name))
+    fleet.look()
+    return fleet
+
+
+def doubts(fleet: Fleet) -> dict[str, list[str]]:
+    """What is unclear about the pools of each node."""
+    nodes = fleet.look().nodes.values()
+    return {n.name: [p.unclear for p in n.pools if p.unclear] for n in nodes}
+
+
+def broken_claim() -> Any:
+    return claim("c", "gpu-0") | {"spec": {"devices": 5}}
+
+
+def broken_rule() -> Any:
+    selector = {"driver": b.DRIVER, "pool": "n"}
+    return {"metadata": {"name": "r"}, "spec": {"deviceSelector": selector, "taint": 5}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "broken", "says"),
+    [
+        (kinds.CLAIM, broken_claim(), "ResourceClaim d/c cannot be read, and may hold"),
+        (kinds.TAINT_RULE, broken_rule(), "DeviceTaintRule r cannot be read, and may taint"),
+    ],
+)
+def test_its_pools_are_unclear_until_it_can_be_read_or_is_gone(
+    fleet: Fleet, kind: Kind, broken: Any, says: str
+) -> None:
+    before = fleet.view.nodes
+    fleet.take(kind, broken)
+    found = doubts(fleet)
+    assert says in found["n"][0]
+    assert not found["other"]
+    assert fleet.changed == {"n"}
+    assert fleet.view.nodes["n"].pools[0].look != before["n"].pools[0].look
+    fleet.inventory.remove(kind, "d/c" if kind is kinds.CLAIM else "r", fleet.now)
+    assert doubts(fleet) == {"n": [], "other": []}
+    assert fleet.view.nodes["n"].pools == before["n"].pools
+
+
+def test_a_claim_whose_devices_move_to_another_pool_while_unreadable_takes_the_doubt_along(
+    fleet: Fleet,
+) -> None:
+    fleet.take(kinds.CLAIM, broken_claim())
+    fleet.look()
+    fleet.take(kinds.CLAIM, claim("c", "gpu-0", pool="other") | {"spec": 5})
+    found = doubts(fleet)
+    assert (bool(found["n"]), bool(found["other"])) == (False, True)
+
+
+def test_what_a_claim_was_known_to_hold_is_not_known_any_more(fleet: Fleet) -> None:
+    fleet.put(kinds.CLAIM, claim("c", "gpu-0"))
+    fleet.look()
+    fleet.take(kinds.CLAIM, claim("c", "gpu-0", pool="other") | {"spec": 5})
+    assert (bool(doubts(fleet)["n"]), bool(doubts(fleet)["other"])) == (False, True)
+    assert not any(d.allocated for n in fleet.view.nodes.values() for d in n.pools[0].devices)
+    assert not fleet.view.claims
+
+
+def test_what_a_rule_was_known_to_taint_is_not_known_any_more(fleet: Fleet) -> None:
+    taint = {"key": "gaudi.intel.com/unhealthy", "value": "CriticalError", "effect": "NoExecute"}
+    spec = {"deviceSelector": {"pool": "n"}, "taint": taint}
+    fleet.put(kinds.TAINT_RULE, {"metadata": {"name": "r"}, "spec": spec})
+    assert fleet.look().nodes["n"].pools[0].devices[0].health.state is State.UNHEALTHY
+    moved = {"deviceSelector": {"pool": "other"}, "taint": 5}
+    fleet.take(kinds.TAINT_RULE, {"metadata": {"name": "r"}, "spec": moved})
+    assert (bool(doubts(fleet)["n"]), bool(doubts(fleet)["other"])) == (False, True)
+    device = fleet.view.nodes["n"].pools[0].devices[0]
+    assert (device.taints, device.health.state) == ((), State.HEALTHY)
+
+
+def test_a_rule_that_selects_by_what_is_not_known_taints_what_it_may_select_perhaps(
+    fleet: Fleet,
+) -> None:
+    spec = {
+        "deviceSelector": {"pool": "n", "selectors": [{"cel": {"expression": "false"}}]},
+        "taint": {"key": "k", "effect": "NoSchedule"},
+    }
+    fleet.take(kinds.TAINT_RULE, {"metadata": {"name": "r"}, "spec": spec})
+    found = doubts(fleet)
+    assert "DeviceTaintRule r cannot be read, and may taint" in found["n"][0]
+    assert not found["other"]
+    assert not fleet.view.nodes["n"].pools[0].devices[0].taints
+
+
+def test_what_a_slice_was_known_to_publish_is_not_known_any_more(fleet: Fleet) -> None:
+    moved = slice_("other") | {"metadata": {"name": "n-slice"}}
+    moved["spec"]["devices"] = 5
+    fleet.take(kinds.SLICE, moved)
+    nodes = fleet.look().nodes
+    assert (nodes["n"].pools, nodes["n"].quarantined) == ((), ())
+    assert "n-slice" in nodes["other"].quarantined[0]
+
+
+@pytest.mark.parametrize("kind", [kinds.CLASS, kinds.TEMPLATE, kinds.NAMESPACE, kinds.POLICY])
+def test_verdicts_rest_on_what_cannot_be_read(fleet: Fleet, kind: Kind) -> None:
+    """Not known before, unreadable for a reason and then for another, and gone."""
+    bases = [fleet.view.basis]
+    for reason in ("a", "a", "b"):
+        fleet.inventory.quarantine(Bad(kind, "x", reason), fleet.now)
+        bases.append(fleet.look().basis)
+    fleet.inventory.remove(kind, "x", fleet.now)
+    bases.append(fleet.look().basis)
+    assert [later - first for first, later in pairwise(bases)] == [1, 0, 1, 1]
+
+
+def test_a_pool_that_nobody_sees_comes_as_early_as_it_may(fleet: Fleet) -> None:
+    """Of its devices nothing is known, nor whether they have binding conditions."""
+    fleet.put(kinds.SLICE, slice_("n", bindingConditions=["ready"]))
+    for name, network in (("s", "zoo"), ("t", "0"), ("u", None)):
+        spec = {"driver": b.DRIVER, "allNodes": True, "pool": {"name": network}, "devices": 5}
+        fleet.take(kinds.SLICE, {"metadata": {"name": name}, "spec": spec})
+    assert [p.name for p in fleet.look().nodes["n"].pools] == ["of unknown name", "0", "zoo", "n"]
+
+
+def test_a_pool_without_devices_is_in_doubt_by_slices_alone(fleet: Fleet) -> None:
+    waiting = slice_("n", devices=1)
+    waiting["spec"]["pool"]["resourceSliceCount"] = 2
+    fleet.put(kinds.SLICE, waiting)
+    fleet.take(kinds.CLAIM, broken_claim())
+    assert not doubts(fleet)["n"]
+    spec = waiting["spec"] | {"allNodes": True, "devices": 5}
+    del spec["nodeName"]
+    fleet.take(kinds.SLICE, {"metadata": {"name": "more"}, "spec": spec})
+    assert ["ResourceSlice more" in why for why in doubts(fleet)["n"]] == [True]
+
+
+def test_however_many_leave_the_same_in_doubt_only_the_first_by_name_is_told(
+    fleet: Fleet,
+) -> None:
+    """Another one where that can be read again, or is gone."""
+
+    def told() -> set[tuple[str, ...]]:
+        return {tuple(why.split()[1] for why in whys) for whys in doubts(fleet).values()}
+
+    for name in "cabd":
+        fleet.take(kinds.SLICE, {"metadata": {"name": name}, "spec": 5})
+    assert told() == {("a", "a")}
+    assert [p.name for p in fleet.view.nodes["n"].pools] == ["of unknown name", "n"]
+    fleet.inventory.remove(kinds.SLICE, "d", fleet.now)
+    fleet.look()
+    assert not fleet.changed
+    fleet.inventory.remove(kinds.SLICE, "a", fleet.now)
+    assert told() == {("b", "b")}
+    fleet.take(kinds.SLICE, slice_("n") | {"metadata": {"name": "b"}})
+    assert told() == {("c", "c")}
+    assert len(fleet.view.quarantined) == 1
+    fleet.inventory.remove(kinds.SLICE, "c", fleet.now)
+    assert told() == {()}
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_of_what_differs_in_which_pools_it_leaves_in_doubt_too(fleet: Fleet, first: int) -> None:
+    of_any_pool = {**broken_claim(), "status": 5}
+    both = [(kinds.CLAIM, of_any_pool), (kinds.TAINT_RULE, broken_rule())]
+    for kind, raw in (both[first], both[1 - first]):
+        fleet.take(kind, raw)
+    found = doubts(fleet)
+    assert "DeviceTaintRule r" in found["n"][0]
+    assert "ResourceClaim d/c" in found["other"][0]
+
+
+def of_both(on: str, generation: int = 1, count: int = 2, **more: Any) -> Any:
+    """A node's slice of a pool that two nodes share."""
+    made: Any = slice_(on, generation=generation)
+    made["spec"] |= {"pool": {**made["spec"]["pool"], "name": "both"}, **more}
+    made["spec"]["pool"]["resourceSliceCount"] = count
+    made["metadata"]["name"] = f"both-{on}-{generation}"
+    return made
+
+
+NEWER = of_both("other", generation=2, devices=5)
+TWICE = [{"name": "gpu-0"}, {"name": "gpu-0"}]
+
+
+@pytest.mark.parametrize(
+    "there",
+    [
+        [of_both("n"), of_both("other", devices=5)],
+        [of_both("n"), of_both("other"), NEWER],
+        [of_both("n"), of_both("other"), of_both("more"), NEWER],
+        [of_both("n", devices=TWICE), of_both("other"), NEWER],
+    ],
+    ids=[
+        "one that it lacks",
+        "one newer than what makes it whole",
+        "one newer than too many",
+        "one newer than what is invalid",
+    ],
+)
+def test_a_nodes_pool_rests_on_slices_for_other_nodes_which_may_be_unreadable(
+    fleet: Fleet, there: list[Any]
+) -> None:
+    for raw in there:
+        fleet.take(kinds.SLICE, raw)
+    (why,) = doubts(fleet)["n"]
+    assert f"ResourceSlice {there[-1]['metadata']['name']} cannot be read" in why
+
+
+def test_a_pool_of_which_a_node_has_all_slices_rests_on_no_other_nodes(fleet: Fleet) -> None:
+    """Nor one without devices, of which it then has none."""
+    empty = of_both("n", count=1, driver="none.example.com", devices=[])
+    empty["metadata"]["name"] = "empty"
+    for raw in (of_both("n", count=1), empty):
+        fleet.take(kinds.SLICE, raw)
+    before = fleet.look().nodes["n"]
+    fleet.take(kinds.SLICE, of_both("other", generation=2, devices=5))
+    assert fleet.look().nodes["n"] == before
+    fleet.take(kinds.SLICE, of_both("other", devices=5, driver=5))
+    assert fleet.look().nodes["n"] == before
+
+
+def test_any_pool_may_have_devices_of_an_unreadable_slice_for_all_nodes(fleet: Fleet) -> None:
+    spec = slice_()["spec"] | {"allNodes": True, "devices": 5}
+    del spec["nodeName"]
+    fleet.take(kinds.SLICE, {"metadata": {"name": "s"}, "spec": spec})
+    found = doubts(fleet)
+    assert [p.unclear for p in fleet.view.nodes["n"].pools if p.devices] == found["n"]
+
+
+def test_a_slice_for_all_nodes_leaves_each_with_a_pool_in_doubt(fleet: Fleet) -> None:
+    spec = slice_()["spec"] | {"allNodes": True, "pool": {"name": "net", "generation": "x"}}
+    del spec["nodeName"]
+    fleet.take(kinds.SLICE, {"metadata": {"name": "s"}, "spec": spec})
+    found = doubts(fleet)
+    assert all("ResourceSlice s cannot be read, and may publish" in why for [why] in found.values())
+    assert {p.name for p in fleet.view.nodes["n"].pools} == {"n", "net"}
+    fleet.inventory.remove(kinds.SLICE, "s", fleet.now)
+    assert doubts(fleet) == {"n": [], "other": []}
+
+
+def test_the_same_break_twice_changes_nothing(fleet: Fleet) -> None:
+    fleet.take(kinds.CLAIM, broken_claim())
+    before = fleet.look()
+    fleet.take(kinds.CLAIM, broken_claim())
+    assert fleet.look().nodes == before.nodes
+
+
+def test_nothing_is_made_of_what_a_class_was_before_it_could_not_be_read(fleet: Fleet) -> None:
+    read = {"metadata": {"name": "c"}, "spec": {}}
+    fleet.take(kinds.CLASS, read)
+    assert "c" in fleet.look().classes
+    fleet.take(kinds.CLASS, read | {"spec": {"config": 5}})
+    assert "c" not in fleet.look().classes
+    assert "DeviceClass c" in fleet.view.quarantined
+    fleet.take(kinds.CLASS, read)
+    assert "c" in fleet.look().classes
+    assert not fleet.view.quarantined
+
+
+SHARE = {"shareID": "a", "consumedCapacity": {"memory": "much"}}
+
+
+def shared_claim(**result: Any) -> Any:
+    made = claim("c", "gpu-0")
+    made["status"]["allocation"]["devices"]["results"][0] |= result
+    return made
+
+
+def test_a_share_of_a_size_that_cannot_be_read_leaves_its_pool_in_doubt(fleet: Fleet) -> None:
+    for _ in range(2):
+        fleet.take(kinds.CLAIM, shared_claim(**SHARE))
+        found = doubts(fleet)
+        assert "ResourceClaim d/c cannot be read" in found["n"][0]
+        assert not found["other"]
+    assert "its consumption of memory" in fleet.view.quarantined["ResourceClaim d/c"]
+    fleet.take(kinds.CLAIM, shared_claim(**SHARE | {"consumedCapacity": {"memory": "4Gi"}}))
+    assert not doubts(fleet)["n"]
+
+
+def test_shares_alike_in_one_claim_add_up(fleet: Fleet) -> None:
+    made = shared_claim(**SHARE | {"consumedCapacity": {"memory": "4"}})
+    results = made["status"]["allocation"]["devices"]["results"]
+    results *= 2
+    fleet.take(kinds.CLAIM, made)
+    assert fleet.look().nodes["n"].pools[0].devices[0].consumed == {"memory": 8 * 10**9}
+    del results[1]
+    fleet.take(kinds.CLAIM, made)
+    assert fleet.look().nodes["n"].pools[0].devices[0].consumed == {"memory": 4 * 10**9}
+
+
+class Defective(HealthBook):
+    """Fails on one node, as a defect of ours would."""
+
+    def __init__(self, failing: Exception) -> None:
+        super().__init__(HealthSettings(), RULES)
+        self._failing = failing
+
+    def assess(self, key: Subject, subjects: Iterable[Subject], now: float) -> Health:
+        if key == NodeId("n"):
+            raise self._failing
+        return super().assess(key, subjects, now)
+
+
+@pytest.mark.parametrize("failing", [ZeroDivisionError("by a defect"), KeyError("name")], ids=repr)
+def test_a_node_that_cannot_be_judged_is_unknown_and_costs_no_other(failing: Exception) -> None:
+    fleet = Fleet(Defective(failing))
+    for name in ("n", "other"):
+        fleet.put(kinds.NODE, node(name))
+    nodes = fleet.look().nodes
+    assert nodes["n"].health.state is State.UNKNOWN
+    assert nodes["n"].quarantined == (f"Node n: cannot be judged: {failing!r}",)
+    assert nodes["other"].health.state is State.HEALTHY
+    assert nodes["other"].plugins
+
+
+@pytest.mark.parametrize("at", ["fettle.dra.claims.holds", "fettle.dra.claims.unread_shares"])
+def test_a_claim_that_we_fail_on_holds_nothing_of_what_it_held(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
+    """However much of it was folded in."""
+    fleet.put(kinds.CLAIM, claim("c", "gpu-0"))
+
+    def fail(_: object) -> None:
+        raise ZeroDivisionError("by a defect")
+
+    with monkeypatch.context() as defect:
+        defect.setattr(at, fail)
+        with pytest.raises(ZeroDivisionError):
+            fleet.put(kinds.CLAIM, claim("c", "gpu-1"))
+        fleet.inventory.quarantine(Bad(kinds.CLAIM, "d/c", "a defect"), fleet.now)
+        assert not any(d.allocated for d in fleet.look().nodes["n"].pools[0].devices)
+        assert not fleet.view.claims
+    fleet.put(kinds.CLAIM, claim("c", "gpu-1"))
+    assert [d.allocated for d in fleet.look().nodes["n"].pools[0].devices] == [False, True]
+    fleet.inventory.remove(kinds.CLAIM, "d/c", fleet.now)
+    assert not any(d.allocated for d in fleet.look().nodes["n"].pools[0].devices)
+
+
+WANTED = Claim("c", (Request("r", (Alternative("r", selectors=("true",)),)),))
+
+
+@pytest.mark.parametrize(
+    ("spec", "pool"),
+    [
+        (5, "pool of unknown name"),
+        (
+            {"driver": b.DRIVER, "allNodes": True, "pool": 5},
+            f"{b.DRIVER} pool of unknown name",
+        ),
+    ],
+)
+def test_a_pool_of_which_the_name_cannot_be_read_either_is_told_of_in_plain_words(
+    fleet: Fleet, spec: Any, pool: str
+) -> None:
+    fleet.take(kinds.SLICE, {"metadata": {"name": "s"}, "spec": spec})
+    found = allocate([WANTED], fleet.look().nodes["n"].pools, lambda _, device: MATCH)
+    assert found.reason == (
+        f"{pool}: ResourceSlice s cannot be read, and may publish devices of this pool"
+    )
+
+
+def test_first_fit_ends_at_a_pool_that_nobody_sees(fleet: Fleet) -> None:
+    spec = slice_()["spec"] | {"allNodes": True, "pool": {"name": "a", "resourceSliceCount": 1}}
+    del spec["nodeName"]
+    answers = []
+    for devices in (spec["devices"], 5, spec["devices"]):
+        fleet.take(kinds.SLICE, {"metadata": {"name": "s"}, "spec": spec | {"devices": devices}})
+        found = allocate([WANTED], fleet.look().nodes["n"].pools, lambda _, device: MATCH)
+        answers.append([taken.device.id.pool for taken in found.devices] or found.found)
+    assert answers == [["a"], Found.UNDECIDED, ["a"]]

@@ -1,0 +1,98 @@
+"""Once claims let go of their devices, a node is as if they had never held them."""
+
+from typing import Any
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fettle.api import kinds
+from fettle.cluster.view import PoolView
+from fettle.dra.allocator.committing import without
+from fettle.dra.allocator.profiles import CURRENT
+from fettle.dra.claims import holds
+from tests.fettle import building as b
+from tests.fettle.cluster.inventory.fleets import Fleet, node
+
+Raw = dict[str, Any]
+CLAIMS = st.sampled_from(("x", "y", "z"))
+
+
+def slices() -> list[Raw]:
+    """`a` and `b` are held alone, `s` and `u` in shares, which `u` has no capacity for. All but `b`
+    draw on a counter."""
+    draws = {"consumesCounters": [{"counterSet": "c", "counters": {"m": {"value": "2"}}}]}
+    several = {"allowMultipleAllocations": True}
+    devices = [
+        {"name": "a", **draws},
+        {"name": "b"},
+        {"name": "s", "capacity": {"memory": {"value": "80"}}, **several, **draws},
+        {"name": "u", **several, **draws},
+    ]
+    counters = [{"name": "c", "counters": {"m": {"value": "20"}}}]
+    pool = {"name": "n", "generation": 1, "resourceSliceCount": 2}
+    spec = {"driver": b.DRIVER, "nodeName": "n", "pool": pool}
+    return [
+        {"metadata": {"name": "devices"}, "spec": {**spec, "devices": devices}},
+        {"metadata": {"name": "counters"}, "spec": {**spec, "sharedCounters": counters}},
+    ]
+
+
+def results(device: str, *, share: int = 0, memory: int = 0, admin: bool = False) -> Raw:
+    made: Raw = {"request": "r", "driver": b.DRIVER, "pool": "n", "device": device}
+    if share:
+        made["shareID"] = f"share-{share}"
+    if device == "s":
+        made["consumedCapacity"] = {"memory": str(memory)}
+    return made | ({"adminAccess": True} if admin else {})
+
+
+@st.composite
+def allocations(draw: st.DrawFn) -> dict[str, list[Raw]]:
+    """Results by claim: a device is held alone by one claim at most."""
+    by_claim: dict[str, list[Raw]] = {"x": [], "y": [], "z": []}
+    for device in draw(st.sets(st.sampled_from("ab"))):
+        by_claim[draw(CLAIMS)].append(results(device))
+    for share in range(1, draw(st.integers(1, 6))):
+        memory = draw(st.integers(0, 9))
+        one = results(draw(st.sampled_from("su")), share=share, memory=memory)
+        by_claim[draw(CLAIMS)].append(one)
+    for device in draw(st.sets(st.sampled_from("as"))):
+        by_claim[draw(CLAIMS)].append(results(device, admin=True))
+    return by_claim
+
+
+def fleet(by_claim: dict[str, list[Raw]], *, shares: bool = True) -> Fleet:
+    fleet = Fleet(features=msgspec.structs.replace(CURRENT.features, consumable_capacity=shares))
+    fleet.put(kinds.NODE, node())
+    for slice_ in slices():
+        fleet.put(kinds.SLICE, slice_)
+    for name, given_ in by_claim.items():
+        status = {"allocation": {"devices": {"results": given_}}}
+        metadata = {"name": name, "namespace": "d"}
+        fleet.put(kinds.CLAIM, {"metadata": metadata, "spec": {}, "status": status})
+    return fleet
+
+
+def undigested(pools: tuple[PoolView, ...]) -> list[PoolView]:
+    return [msgspec.structs.replace(pool, look=b"", columns={}) for pool in pools]
+
+
+@given(allocations(), st.sets(CLAIMS))
+def test_a_node_is_as_if_claims_had_never_held_what_they_let_go_of(
+    by_claim: dict[str, list[Raw]], gone: set[str]
+) -> None:
+    view = fleet(by_claim).look()
+    let_go = [held for name in gone for held in holds(view.claims[f"d/{name}"]) or ()]
+    left = without(view.nodes["n"].pools, let_go)
+    rest = {name: given_ for name, given_ in by_claim.items() if name not in gone}
+    assert undigested(left) == undigested(fleet(rest).look().nodes["n"].pools)
+
+
+def test_where_shares_do_not_count_who_lets_go_of_one_lets_go_of_the_device() -> None:
+    share = {"x": [results("s", share=1, memory=3)]}
+    view = fleet(share, shares=False).look()
+    (pool,) = view.nodes["n"].pools
+    assert [device.allocated for device in pool.devices] == [False, False, True, False]
+    left = without(view.nodes["n"].pools, holds(view.claims["d/x"]) or ())
+    assert undigested(left) == undigested(fleet({}, shares=False).look().nodes["n"].pools)

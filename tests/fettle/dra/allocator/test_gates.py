@@ -1,0 +1,134 @@
+"""Feature gates: as kube-scheduler's flag has them, over the defaults of a version."""
+
+import pytest
+
+from fettle.api import resource
+from fettle.dra.allocator import allocate, gates
+from fettle.dra.allocator.outcomes import Found
+from fettle.dra.allocator.profiles import CURRENT, Profile
+from fettle.dra.allocator.versions import of_version, told
+from tests.conformance import allocation
+from tests.fettle import building as b
+from tests.fettle.dra.allocator.cases import (
+    DRIVER,
+    Raw,
+    case,
+    claim,
+    device,
+    request,
+    selecting,
+    slice_,
+)
+
+
+def test_gates_are_written_as_for_the_scheduler() -> None:
+    assert gates.parse("DRAPrioritizedList=false, DRADeviceTaints=T,") == {
+        "DRAPrioritizedList": False,
+        "DRADeviceTaints": True,
+    }
+    assert gates.parse("") == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "DRAPriorityList=false",
+            "'DRAPriorityList' is not a DRA feature gate.*DRAPrioritizedList",
+        ),
+        ("AllAlpha=true", "'AllAlpha' is not a DRA feature gate"),
+        ("DRADeviceTaints", "write DRADeviceTaints=true or DRADeviceTaints=false"),
+        ("DRADeviceTaints=off", "not 'DRADeviceTaints=off'"),
+    ],
+)
+def test_what_is_no_gate_is_refused_with_what_would_be_one(text: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        gates.parse(text)
+
+
+def test_the_newest_version_without_gates_is_the_current_profile() -> None:
+    assert of_version("v1.37.1") == CURRENT
+
+
+def test_a_gate_overrules_the_default_of_the_version() -> None:
+    off = of_version("v1.37.1", {"DRAPrioritizedList": False}).features
+    assert not off.prioritized_list
+    assert not of_version("v1.35.2").features.consumable_capacity
+    assert of_version("v1.35.2", {"DRAConsumableCapacity": True}).features.consumable_capacity
+
+
+def test_binding_conditions_need_both_of_their_gates() -> None:
+    for name in ("DRADeviceBindingConditions", "DRAResourceClaimDeviceStatus"):
+        assert not of_version("v1.37.1", {name: False}).features.device_binding_and_status
+
+
+def test_a_scheduler_of_1_36_does_not_tell_its_allocator_of_lists() -> None:
+    lists = {"DRAListTypeAttributes": True}
+    assert of_version("v1.37.1", lists).features.list_type_attributes
+    assert not of_version("v1.36.3", lists).features.list_type_attributes
+
+
+def test_what_is_set_and_what_is_not_modelled_is_told() -> None:
+    given = {"DRAWorkloadResourceClaims": True, "DRADeviceTaints": False}
+    first, second = told("v1.37.1", given, of_version("v1.37.1", given))
+    assert "v1.37.1 with the feature gates DRADeviceTaints=false,DRAWorkload" in first
+    assert second == "the feature gate DRAWorkloadResourceClaims is on, but not modelled"
+    assert "no fixed order" in told("v1.35.0", {}, of_version("v1.35.0"))[-1]
+
+
+STABLE = {"DRAConsumableCapacity": False, "DRADeviceBindingConditions": False}
+
+
+def found(asked: Raw, profile: Profile) -> Found:
+    return allocate(
+        allocation.wanted(asked), allocation.seen(asked), allocation.match(), profile
+    ).found
+
+
+GPU = {f"{DRIVER}/kind": "gpu"}
+NIC = {f"{DRIVER}/kind": "nic"}
+IS_GPU = selecting(f'device.attributes["{DRIVER}"].kind == "gpu"')
+
+
+def in_two_pools(one: Raw, other: Raw, wanted: Raw) -> Raw:
+    return case([claim(wanted)], [slice_(one), slice_(other, name="t", pool="q")])
+
+
+def test_where_pools_have_no_order_a_device_of_one_of_several_is_undecided() -> None:
+    asked = in_two_pools(device("a"), device("b"), request())
+    assert found(asked, CURRENT) is Found.FITS
+    unordered = of_version("v1.37.1", STABLE)
+    assert not unordered.ordered
+    assert found(asked, unordered) is Found.UNDECIDED
+
+
+def test_where_slices_have_no_order_one_of_several_in_a_pool_is_undecided() -> None:
+    slices = [slice_(device("a"), of=2), slice_(device("b"), name="t", of=2)]
+    assert found(case([claim(request())], slices), of_version("v1.35.4")) is Found.UNDECIDED
+
+
+def test_where_pools_have_no_order_the_only_one_with_such_devices_is_decided() -> None:
+    asked = in_two_pools(device("a", GPU), device("z", NIC), request(selectors=IS_GPU))
+    assert found(asked, of_version("v1.37.1", STABLE)) is Found.FITS
+
+
+def test_where_pools_have_no_order_an_error_on_one_device_is_undecided() -> None:
+    asked = in_two_pools(device("a", GPU), device("z"), request(selectors=IS_GPU))
+    assert found(asked, CURRENT) is Found.FITS
+    assert found(asked, of_version("v1.37.1", STABLE)) is Found.UNDECIDED
+
+
+def test_what_cannot_be_had_in_any_order_is_decided_without_one() -> None:
+    asked = in_two_pools(device("a"), device("b"), request(count=3))
+    assert found(asked, of_version("v1.37.1", STABLE)) is Found.NONE
+
+
+def test_without_their_gate_rules_keep_nobody_off_and_taints_of_slices_do() -> None:
+    taint = resource.DeviceTaint(key="k", effect="NoSchedule")
+    by_rule = b.device("a", taints=(taint,))
+    pools, wanted = (b.pool(by_rule),), allocation.wanted(case([claim(request())], []))
+    off = of_version("v1.37.1", {"DRADeviceTaintRules": False})
+    answers = [allocate(wanted, pools, allocation.match(), p).found for p in (CURRENT, off)]
+    assert answers == [Found.NONE, Found.FITS]
+    tainted = device("a", taints=[{"key": "k", "effect": "NoSchedule"}])
+    assert found(case([claim(request())], [slice_(tainted)]), off) is Found.NONE

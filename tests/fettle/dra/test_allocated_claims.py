@@ -1,0 +1,163 @@
+"""Claims that are allocated: who may still use them, and what they wait for."""
+
+from typing import Any
+
+import pytest
+
+from fettle.api import core, resource
+from fettle.api.resource import MAX_RESERVED
+from fettle.dra.allocated_claims import BINDING_TIMEOUT_S, Binding, Use, use
+from tests.fettle import building as b
+
+ALLOCATED_AT = 1_000_000_000.0
+NAMES = {"driver": "d", "pool": "p"}
+BINDS = {"bindingConditions": ["Ready"], "bindingFailureConditions": ["Broken"]}
+POD = b.pod({"metadata": {"name": "p", "namespace": "default", "uid": "mine"}})
+GPU = core.PodResourceClaim(name="gpu", resource_claim_name="c")
+IN_TIME = Binding(ALLOCATED_AT + BINDING_TIMEOUT_S)
+TOO_LATE = Binding(ALLOCATED_AT + BINDING_TIMEOUT_S + 1)
+
+
+def claim(
+    *results: dict[str, Any],
+    reported: tuple[dict[str, Any], ...] = (),
+    reserved: tuple[str, ...] = (),
+    at: str | None = "2001-09-09T01:46:40Z",
+    nodes: dict[str, Any] | None = None,
+    **metadata: Any,
+) -> resource.ResourceClaim:
+    results = results or ({"request": "r", "device": "x", **NAMES},)
+    consumers = [{"resource": "pods", "name": uid, "uid": uid} for uid in reserved]
+    allocation = {
+        "devices": {"results": results},
+        "allocationTimestamp": at,
+        "nodeSelector": nodes,
+    }
+    return b.claim(
+        {
+            "metadata": {"name": "c", "namespace": "default", **metadata},
+            "spec": {},
+            "status": {"allocation": allocation, "reservedFor": consumers, "devices": reported},
+        }
+    )
+
+
+def binding(device: str) -> dict[str, Any]:
+    return {"request": "r", "device": device, **NAMES, **BINDS}
+
+
+def saying(device: str, **conditions: str) -> dict[str, Any]:
+    said = [{"type": t, "status": s, "reason": "r"} for t, s in conditions.items()]
+    return {"device": device, **NAMES, "conditions": said}
+
+
+def test_a_claim_that_waits_for_nothing_can_be_used() -> None:
+    assert use(GPU, claim(), POD, TOO_LATE) == Use()
+    assert use(GPU, None, POD, TOO_LATE) == Use()
+
+
+def test_a_claim_that_is_being_deleted_can_be_used_by_nobody() -> None:
+    deleted = claim(deletionTimestamp="2001-09-09T01:46:40Z")
+    assert use(GPU, deleted, POD, IN_TIME).barred == "claim gpu is being deleted"
+
+
+@pytest.mark.parametrize("number", [0, 1, MAX_RESERVED - 1])
+def test_a_claim_is_shared_by_as_many_pods_as_the_api_allows(number: int) -> None:
+    shared = claim(reserved=tuple(f"u{i}" for i in range(number)))
+    assert use(GPU, shared, POD, IN_TIME) == Use()
+
+
+def test_one_pod_more_ends_in_an_error_when_the_claim_is_reserved_for_it() -> None:
+    full = claim(reserved=tuple(f"u{i}" for i in range(MAX_RESERVED)))
+    assert "reserved for 256 pods, the maximum" in use(GPU, full, POD, IN_TIME).barred
+
+
+def test_a_pod_that_a_full_claim_is_reserved_for_can_use_it() -> None:
+    full = claim(reserved=(*(f"u{i}" for i in range(MAX_RESERVED - 1)), "mine"))
+    assert use(GPU, full, POD, IN_TIME) == Use()
+
+
+def test_while_there_is_time_a_pod_waits_for_its_devices() -> None:
+    for reported in ((), (saying("x", Ready="False"),), (saying("x"),)):
+        found = use(GPU, claim(binding("x"), reported=reported), POD, IN_TIME)
+        assert not found.barred
+        assert found.awaits.startswith(
+            "claim gpu is waiting for condition Ready of d/p/x since 2001"
+        )
+
+
+def test_devices_that_are_ready_are_not_waited_for() -> None:
+    ready = claim(binding("x"), reported=(saying("x", Ready="True"),))
+    assert use(GPU, ready, POD, TOO_LATE) == Use()
+
+
+def test_after_its_time_an_allocation_is_taken_back() -> None:
+    found = use(GPU, claim(binding("x"), reserved=("mine",)), POD, TOO_LATE)
+    assert "condition Ready of d/p/x did not become true within 600 s" in found.barred
+    assert "revokes the allocation" in found.barred
+
+
+def test_an_allocation_without_a_time_is_waited_for_without_end() -> None:
+    endless = claim(binding("x"), at=None, reserved=("mine",))
+    assert use(GPU, endless, POD, TOO_LATE) == Use(
+        awaits="claim gpu is waiting for condition Ready of d/p/x"
+    )
+
+
+@pytest.mark.parametrize("results", [(), (binding("x"),)], ids=["plain", "awaited"])
+def test_an_allocation_without_a_time_can_be_reserved_for_no_other_pod(
+    results: tuple[dict[str, Any], ...],
+) -> None:
+    why = use(GPU, claim(*results, at=None), POD, IN_TIME).barred
+    assert "claim gpu was allocated without an allocationTimestamp" in why
+    assert why.endswith("delete the ResourceClaim and create it again")
+    shared = use(GPU, claim(*results, at=None, reserved=("a", "b")), POD, IN_TIME).barred
+    assert shared.endswith("or wait until the 2 pods that use it have ended")
+
+
+def test_a_pod_that_an_allocation_without_a_time_is_reserved_for_can_use_it() -> None:
+    assert use(GPU, claim(at=None, reserved=("other", "mine")), POD, IN_TIME) == Use()
+
+
+def test_an_allocation_that_is_revoked_needs_no_time() -> None:
+    broken = claim(binding("x"), at=None, reported=(saying("x", Broken="True"),))
+    assert "Broken says that d/p/x cannot be bound" in use(GPU, broken, POD, IN_TIME).barred
+
+
+def test_an_allocation_whose_node_selector_cannot_be_parsed_ends_every_attempt() -> None:
+    expression = {"key": "zone", "operator": "Near", "values": ["a"]}
+    nodes = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
+    for binding_ in (IN_TIME, IN_TIME._replace(observed=False)):
+        why = use(GPU, claim(nodes=nodes, reserved=("mine",)), POD, binding_).barred
+        assert "attempt for this pod would end in an error" in why
+        assert "unknown operator Near" in why
+
+
+def test_a_device_that_cannot_be_bound_fails_its_allocation_at_once() -> None:
+    broken = claim(binding("x"), reported=(saying("x", Broken="True", Ready="True"),))
+    assert "Broken says that d/p/x cannot be bound" in use(GPU, broken, POD, IN_TIME).barred
+
+
+def test_what_others_hold_stays_allocated() -> None:
+    broken = claim(
+        binding("x"), reported=(saying("x", Broken="True"),), reserved=("mine", "theirs")
+    )
+    assert "reserved for another pod" in use(GPU, broken, POD, IN_TIME).barred
+
+
+def test_the_device_that_is_looked_at_first_decides() -> None:
+    reported = (saying("x", Ready="False"), saying("y", Broken="True"))
+    found = use(GPU, claim(binding("x"), binding("y"), reported=reported), POD, IN_TIME)
+    assert (found.barred, found.awaits[:43]) == ("", "claim gpu is waiting for condition Ready of")
+
+
+def test_failure_conditions_alone_are_not_looked_at() -> None:
+    result = {"request": "r", "device": "x", **NAMES, "bindingFailureConditions": ["Broken"]}
+    broken = claim(result, reported=(saying("x", Broken="True"),))
+    assert use(GPU, broken, POD, TOO_LATE) == Use()
+
+
+def test_where_the_gate_is_off_no_condition_is_looked_at() -> None:
+    off = TOO_LATE._replace(observed=False)
+    assert use(GPU, claim(binding("x")), POD, off) == Use()
+    assert use(GPU, claim(at=None), POD, off) == Use()

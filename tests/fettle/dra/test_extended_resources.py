@@ -1,0 +1,130 @@
+"""Extended resources that a DeviceClass stands behind."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from fettle.api import kinds, resource
+from fettle.dra import extended_resources as extended
+from tests.fettle import building as b
+
+CLASSES = {"gpu": b.device_class("gpu", extendedResourceName=b.RESOURCE)}
+
+
+def container(count: int, **more: Any) -> dict[str, Any]:
+    limits = {b.RESOURCE: str(count), "cpu": "1"} if count else {"cpu": "1"}
+    return {"name": "c", "resources": {"limits": limits, "requests": limits}, **more}
+
+
+def requests(
+    *, init: tuple[dict[str, Any], ...] = (), main: tuple[dict[str, Any], ...]
+) -> dict[str, int]:
+    spec = {"initContainers": list(init), "containers": list(main)}
+    pod = b.pod({"metadata": {"name": "p"}, "spec": spec})
+    made = extended.backing(pod, b.RESOURCE, CLASSES)
+    return {r.name: r.alternatives[0].count for r in made}
+
+
+def test_each_container_that_runs_on_has_a_request_of_its_own() -> None:
+    assert requests(main=(container(2), container(0), container(1))) == {
+        "container-0-request-1": 2,
+        "container-2-request-1": 1,
+    }
+
+
+def test_an_init_container_borrows_from_those_after_it() -> None:
+    found = requests(init=(container(2),), main=(container(3),))
+    assert found == {"container-1-request-1": 3}
+
+
+def test_what_an_init_container_cannot_borrow_is_one_more_request() -> None:
+    found = requests(init=(container(4), container(3)), main=(container(1),))
+    assert found == {"container-0-request-1": 3, "container-2-request-1": 1}
+
+
+def test_a_sidecar_counts_as_running_on_and_lends_only_to_those_before_it() -> None:
+    sidecar = container(2, restartPolicy="Always")
+    found = requests(init=(sidecar, container(2)), main=(container(1),))
+    assert found == {
+        "container-0-request-1": 2,
+        "container-1-request-1": 1,
+        "container-2-request-1": 1,
+    }
+
+
+def test_a_runtime_classs_overhead_counts_beside_all_containers() -> None:
+    spec = {"initContainers": [container(3)], "containers": [container(2)]}
+    with_overhead = {**spec, "overhead": {"cpu": "250m", b.RESOURCE: "1"}}
+    pod = b.pod({"metadata": {"name": "p"}, "spec": with_overhead})
+    assert list(extended.device_units(pod)) == [(b.RESOURCE, 4)]
+    bare = b.pod({"metadata": {"name": "p"}, "spec": {"overhead": {b.RESOURCE: "1"}}})
+    assert list(extended.device_units(bare)) == [(b.RESOURCE, 1)]
+    assert extended.needs_units(bare)
+
+
+def test_a_resource_without_a_class_has_no_request() -> None:
+    pod = b.pod(b.gpu_pod(2))
+    assert extended.backing(pod, b.RESOURCE, {}) == ()
+
+
+def test_a_class_stands_behind_its_implicit_resource() -> None:
+    name = extended.IMPLICIT_CLASS_PREFIX + "gpu"
+    limits = {name: "1"}
+    spec = {"containers": [{"resources": {"limits": limits, "requests": limits}}]}
+    pod = b.pod({"metadata": {"name": "p"}, "spec": spec})
+    (request,) = extended.backing(pod, name, CLASSES)
+    assert request.alternatives[0].class_name == "gpu"
+
+
+@pytest.mark.parametrize("names", [("ext", "ext-b"), ("ext-b", "ext"), ("b", "a")])
+def test_of_classes_made_in_the_same_second_the_first_by_name_stands_behind_a_resource(
+    names: tuple[str, str],
+) -> None:
+    classes = {n: b.device_class(n, extendedResourceName=b.RESOURCE) for n in names}
+    (request,) = extended.backing(b.pod(b.gpu_pod(1)), b.RESOURCE, classes)
+    assert request.alternatives[0].class_name == min(names)
+
+
+def test_a_newer_class_stands_behind_a_resource_before_one_that_is_first_by_name() -> None:
+    made = {"a": "2026-01-01T00:00:00Z", "a-new": "2026-01-01T00:00:01Z"}
+    classes = {
+        name: b.device_class(name, extendedResourceName=b.RESOURCE, created=at)
+        for name, at in made.items()
+    }
+    (request,) = extended.backing(b.pod(b.gpu_pod(1)), b.RESOURCE, classes)
+    assert request.alternatives[0].class_name == "a-new"
+
+
+def test_requests_are_sorted_as_text() -> None:
+    many = requests(main=tuple(container(1) for _ in range(11)))
+    pod = b.pod({"metadata": {"name": "p"}, "spec": {"containers": [container(1)] * 11}})
+    ordered = extended.in_order(extended.backing(pod, b.RESOURCE, CLASSES))
+    assert [r.name for r in ordered] == sorted(many)
+    assert ordered[2].name == "container-10-request-1"
+
+
+def test_a_class_that_cannot_be_read_may_stand_behind_what_none_is_known_for() -> None:
+    pod = b.pod(b.gpu_pod())
+    (request,) = extended.backing(pod, b.RESOURCE, {}, ["broken"])
+    assert request.alternatives[0].unclear == "DeviceClass broken cannot be read"
+    assert extended.backing(pod, b.RESOURCE, CLASSES, ["broken"]) == extended.backing(
+        pod, b.RESOURCE, CLASSES
+    )
+    implicit = f"{extended.IMPLICIT_CLASS_PREFIX}other"
+    assert extended.backing(pod, implicit, {}, ["broken"]) == ()
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"selectors": [{"modelIn": ["a"]}], "extendedResourceName": b.RESOURCE},
+        {"futureField": 1, "extendedResourceName": b.RESOURCE},
+    ],
+)
+def test_what_is_not_known_of_a_class_leaves_its_resource_undecided(spec: dict[str, Any]) -> None:
+    raw = msgspec.json.encode({"metadata": {"name": "gpu"}, "spec": spec})
+    made = kinds.CLASS.decode(raw)
+    assert isinstance(made, resource.DeviceClass)
+    (request,) = extended.backing(b.pod(b.gpu_pod()), b.RESOURCE, {"gpu": made})
+    assert request.alternatives[0].unclear

@@ -1,0 +1,230 @@
+"""What people read of a pod beside each node's answer."""
+
+import msgspec
+import pytest
+
+from fettle.api import core
+from fettle.cel.runtime.outcomes import MATCH
+from fettle.explain import pods as explain
+from fettle.model.policies import Policies
+from fettle.model.policy import BUILT_IN
+from fettle.scheduling import demand as asks
+from fettle.scheduling.judge.acceptance import Acceptance
+from fettle.scheduling.judge.claimed import Allocator
+from fettle.scheduling.judge.verdicts import judge
+from tests.fettle import building as b
+
+
+def test_a_pod_that_is_not_in_the_view_is_told_of_as_it_was() -> None:
+    resolved = Policies().resolve({}, {}, {}, {})
+    gone = explain.pod("ns/p", resolved, None, {}, b.view())
+    assert "deleted" in gone["notes"][0]
+    there = explain.pod("ns/p", resolved, None, {}, b.view(pods={"ns/p": b.pod(b.gpu_pod())}))
+    assert there["notes"] == []
+
+
+def test_a_pod_that_its_gates_hold_back_is_told_of() -> None:
+    raw = b.gpu_pod()
+    raw["spec"]["schedulingGates"] = [{"name": "a.example/x"}, {"name": "y"}]
+    resolved = Policies().resolve({}, {}, {}, {})
+    (note,) = explain.pod("ns/p", resolved, None, {}, b.view(pods={"ns/p": b.pod(raw)}))["notes"]
+    assert note == (
+        "the pod has scheduling gates (a.example/x, y): the scheduler does not look at it before "
+        "they are removed"
+    )
+
+
+def test_a_pod_whose_gates_were_removed_is_not_held_back_whatever_a_condition_still_says() -> None:
+    """Until the scheduler has tried to place it once, the condition stays as it was."""
+    said = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
+    pod = b.pod({**b.gpu_pod(), "status": {"conditions": [said]}})
+    resolved = Policies().resolve({}, {}, {}, {})
+    assert explain.pod("ns/p", resolved, None, {}, b.view(pods={"ns/p": pod}))["notes"] == []
+
+
+def test_a_claim_that_was_not_made_yet_is_told_of() -> None:
+    entries = [
+        {"name": "made", "resourceClaimTemplateName": "t"},
+        {"name": "gpu", "resourceClaimTemplateName": "t"},
+        {"name": "own", "resourceClaimName": "c"},
+    ]
+    made = [{"name": "made", "resourceClaimName": "p-made"}]
+    spec = {"containers": [], "resourceClaims": entries}
+    status = {"resourceClaimStatuses": made}
+    pod = b.pod({"metadata": {"name": "p"}, "spec": spec, "status": status})
+    resolved = Policies().resolve({}, {}, {}, {})
+    (note,) = explain.pod("ns/p", resolved, None, {}, b.view(pods={"ns/p": pod}))["notes"]
+    assert note == (
+        "the ResourceClaim for gpu has not been made from its template yet, for which the "
+        "scheduler waits: events of the pod say why, such as a quota"
+    )
+
+
+@pytest.mark.parametrize(
+    ("phase", "where"),
+    [
+        ("Running", "the pod runs on n1: "),
+        ("Pending", "the pod is bound to n1 and does not run yet: "),
+        ("", "the pod is bound to n1 and does not run yet: "),
+    ],
+)
+def test_where_a_pod_is_that_has_a_node_is_told(phase: str, where: str) -> None:
+    raw = b.gpu_pod()
+    raw["spec"]["nodeName"] = "n1"
+    bound = b.pod({**raw, "status": {"phase": phase}})
+    resolved = Policies().resolve({}, {}, {}, {})
+    view = b.view(b.node("n1", gpus=1), pods={"ns/p": bound})
+    (note,) = explain.pod("ns/p", resolved, None, {}, view)["notes"]
+    assert note == f"{where}the verdicts are for another pod like it"
+
+
+def test_what_a_pod_was_given_for_extended_resources_is_told_with_its_health() -> None:
+    raw = b.gpu_pod()
+    raw["spec"]["nodeName"] = "n"
+    pod = b.pod(raw)
+    devices = [b.device("a"), b.device("b", 0.2)]
+    given = [
+        {"request": "r", "driver": b.DRIVER, "pool": "n", "device": name}
+        for name in ("b", "a", "z")
+    ]
+    metadata = {"name": "made", "namespace": "ns"}
+    status = {"allocation": {"devices": {"results": given}}}
+    claim = b.claim({"metadata": metadata, "spec": {}, "status": status})
+    view = b.view(
+        b.node("n", pools=(b.pool(*devices),)),
+        pods={"ns/p": pod},
+        extended_claims={pod.metadata.uid: claim},
+    )
+    resolved = Policies().resolve({}, {}, {}, {})
+    _, note = explain.pod("ns/p", resolved, None, {}, view)["notes"]
+    assert note == (
+        f"for its extended resources it holds {b.DRIVER}/n/b, Unhealthy (0.20): a fault; "
+        f"{b.DRIVER}/n/a, Healthy (1.00); {b.DRIVER}/n/z, which is not published for this node"
+    )
+
+
+def given(request: str, device: str, **more: object) -> dict[str, object]:
+    return {"request": request, "driver": b.DRIVER, "pool": "n", "device": device, **more}
+
+
+def test_what_a_pod_holds_by_claims_of_its_own_is_told_with_its_health() -> None:
+    entries = [{"name": name, "resourceClaimTemplateName": "t"} for name in ("gpu", "old", "none")]
+    shared = {"name": "shared", "resourceClaimName": "s"}
+    made = [{"name": name, "resourceClaimName": f"p-{name}"} for name in ("gpu", "old")]
+    pod = b.pod(
+        {
+            "metadata": {"name": "p", "namespace": "ns", "uid": "u"},
+            "spec": {"containers": [], "nodeName": "n", "resourceClaims": [*entries, shared]},
+            "status": {"phase": "Running", "resourceClaimStatuses": made},
+        }
+    )
+    results = [given("r", "b"), given("look", "a", adminAccess=True), given("r", "b")]
+    status = {"allocation": {"devices": {"results": results}}}
+    whose = {"gpu": "u", "old": "another pod"}
+    claims = {
+        f"ns/p-{name}": b.claim(
+            {
+                "metadata": {
+                    "name": f"p-{name}",
+                    "namespace": "ns",
+                    "ownerReferences": [{"kind": "Pod", "uid": uid, "controller": True}],
+                },
+                "spec": {},
+                "status": status,
+            }
+        )
+        for name, uid in whose.items()
+    }
+    claims["ns/s"] = claims["ns/p-gpu"]
+    node = b.node("n", pools=(b.pool(b.device("a"), b.device("b", 0.2)),))
+    view = b.view(node, pods={"ns/p": pod}, claims=claims)
+    resolved = Policies().resolve({}, {}, {}, {})
+    assert explain.pod("ns/p", resolved, None, {}, view)["notes"] == [
+        "the pod runs on n: the verdicts are for another pod like it, which gets claims of its own",
+        f"for its claim gpu it holds {b.DRIVER}/n/b, Unhealthy (0.20): a fault",
+        f"for its claim gpu it has admin access to {b.DRIVER}/n/a, Healthy (1.00)",
+    ]
+
+
+def unused(
+    entry: dict[str, str],
+    *,
+    reserved: tuple[str, ...] = (),
+    cordoned: str = "",
+    device: float = 0.1,
+) -> list[str]:
+    """What is said of a pod whose claim is allocated on node `n`, where its device has this score,
+    and cannot be used on node `m`."""
+    field = {"key": "metadata.name", "operator": "In", "values": ["n"]}
+    here = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+    at = "2026-01-01T00:00:00Z"
+    allocation = {
+        "allocationTimestamp": at,
+        "devices": {"results": [given("r", "a")]},
+        "nodeSelector": here,
+    }
+    owner = {"kind": "Pod", "name": "p", "uid": "u", "controller": True}
+    metadata = {"name": "c", "namespace": "ns", "ownerReferences": [owner]}
+    users = [{"resource": "pods", "name": uid, "uid": uid} for uid in reserved]
+    status = {"allocation": allocation, "reservedFor": users}
+    claim = b.claim({"metadata": metadata, "spec": {}, "status": status})
+    pod = b.pod(
+        {
+            "metadata": {"name": "p", "namespace": "ns", "uid": "u"},
+            "spec": {"containers": [], "resourceClaims": [{"name": "gpu", **entry}]},
+            "status": {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "c"}]},
+        }
+    )
+    nodes = [b.node("n", pools=(b.pool(b.device("a", device)),)), b.node("m")]
+    cordon = core.Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+    nodes = [
+        msgspec.structs.replace(node, taints=(cordon,) if node.name == cordoned else ())
+        for node in nodes
+    ]
+    view = b.view(*nodes, pods={"ns/p": pod}, claims={"ns/c": claim})
+    policies = Policies()
+    ask = asks.ask_of(pod, view, policies)
+    assert ask is not None
+    ask = msgspec.structs.replace(ask, policy=BUILT_IN["training"])
+    acceptance, allocator = Acceptance(ask.policy.placement), Allocator(lambda *_: MATCH)
+    verdicts = {node.name: judge(ask, node, acceptance, allocator) for node in nodes}
+    resolved = policies.resolve({}, {}, {}, {})
+    found: list[str] = explain.pod("ns/p", resolved, ask, verdicts, view)["notes"]
+    return found
+
+
+NAMED, MADE = {"resourceClaimName": "c"}, {"resourceClaimTemplateName": "t"}
+
+
+@pytest.mark.parametrize("reserved", [(), ("u",)], ids=["for nobody", "for the pod itself"])
+def test_an_allocation_that_nobody_else_uses_is_said_to_be_revoked_where_nothing_fits(
+    reserved: tuple[str, ...],
+) -> None:
+    assert unused(NAMED, reserved=reserved) == [
+        "claim gpu is allocated and no other pod uses it: as no node fits, the scheduler revokes "
+        "the allocation and allocates again, unless taints, node selectors or a lack of cpu or "
+        "memory keep the pod off the other nodes anyway"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("entry", "what"), [(NAMED, "ResourceClaim ns/c"), (MADE, "the pod")], ids=["named", "its own"]
+)
+def test_an_allocation_is_not_said_to_be_revoked_where_no_other_node_is_looked_at(
+    entry: dict[str, str], what: str
+) -> None:
+    assert unused(entry, cordoned="m") == [
+        "claim gpu is allocated and no other pod uses it, but the scheduler revokes that only if "
+        "it looks at a node where the claim cannot be used, and there is none: delete "
+        f"{what} and create it again to have it anew"
+    ]
+
+
+def test_an_allocation_is_said_to_be_revoked_where_the_node_that_would_fit_is_cordoned() -> None:
+    (note,) = unused(NAMED, cordoned="n", device=1.0)
+    assert "the scheduler revokes the allocation" in note
+
+
+def test_an_allocation_that_another_pod_uses_or_that_fits_is_not_said_to_be_revoked() -> None:
+    assert unused(NAMED, reserved=("u", "other")) == []
+    assert unused(NAMED, device=1.0) == []

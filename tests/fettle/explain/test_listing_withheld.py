@@ -1,0 +1,166 @@
+"""What people read about devices that are published and cannot be taken now."""
+
+from typing import Any
+
+import pytest
+
+from fettle.api import kinds
+from fettle.cel.runtime.outcomes import MATCH
+from fettle.cli import asking
+from fettle.dra.allocator import run
+from fettle.dra.allocator.shortfalls import shortfall
+from fettle.dra.claims import Alternative, Claim, Request
+from fettle.explain import listing
+from tests.fettle import building as b
+from tests.fettle.cluster.inventory.fleets import Fleet, claim, node
+
+Raw = dict[str, Any]
+DEAD = [{"key": "example.com/dead", "value": "x", "effect": "NoExecute"}]
+CONSUMES = [{"counterSet": "x", "counters": {"m": {"value": "1"}}}]
+ODD = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "Near"}]}]}
+BAD = {"name": "bad", "taints": DEAD}
+GOOD = {"name": "good"}
+ALL: Raw = {"allNodes": True}
+
+
+def slice_(
+    name: str, *devices: Raw, generation: int = 1, count: int = 1, pool: str = "n", **place: Any
+) -> Raw:
+    pool_ = {"name": pool, "generation": generation, "resourceSliceCount": count}
+    spec = {"driver": b.DRIVER, "pool": pool_, "devices": devices, **(place or {"nodeName": "n"})}
+    return {"metadata": {"name": name}, "spec": spec}
+
+
+def here(*nodes: str) -> Raw:
+    fields = [{"key": "metadata.name", "operator": "In", "values": [node]} for node in nodes]
+    return {"nodeSelector": {"nodeSelectorTerms": [{"matchFields": [field]} for field in fields]}}
+
+
+@pytest.fixture
+def fleet() -> Fleet:
+    """Three nodes without devices."""
+    fleet = Fleet()
+    for name in ("n", "n2", "n3"):
+        fleet.put(kinds.NODE, node(name, gpus=0))
+    return fleet
+
+
+def own(fleet: Fleet, *slices: Raw, unsound: bool = False) -> dict[str, str | None]:
+    """The devices that are listed of the node `n`, each with why it cannot be taken now."""
+    for raw in slices:
+        fleet.put(kinds.SLICE, raw)
+    listed = listing.of_nodes(fleet.look(), only_unsound=unsound)
+    assert [told["node"] for told in listed if told["devices"]] in ([], ["n"])
+    return {d["device"].rpartition("/")[2]: d["withheld"] for n in listed for d in n["devices"]}
+
+
+def network(fleet: Fleet, *slices: Raw) -> list[tuple[str, list[str], str | None]]:
+    """The devices of the network that are listed, with their nodes and why none can take them."""
+    for raw in slices:
+        fleet.put(kinds.SLICE, raw)
+    listed = listing.of_network(fleet.look())
+    return [(d["device"].rpartition("/")[2], d["nodes"], d["withheld"]) for d in listed]
+
+
+@pytest.mark.parametrize(
+    ("slices", "why"),
+    [
+        pytest.param(
+            [slice_("s", BAD, GOOD, count=2)],
+            "pool incomplete: 1 of 2 slices",
+            id="incomplete",
+        ),
+        pytest.param(
+            [slice_("s", BAD, GOOD, GOOD)],
+            "pool invalid: duplicate device name good",
+            id="named twice",
+        ),
+        pytest.param(
+            [slice_("s", BAD, {**GOOD, "consumesCounters": CONSUMES})],
+            "pool invalid: counter set x not found",
+            id="without its counters",
+        ),
+        pytest.param(
+            [slice_("s", BAD), slice_("t", GOOD, generation=2, count=2)],
+            "pool incomplete: 1 of 2 slices",
+            id="newer slices are coming",
+        ),
+        pytest.param(
+            [slice_("s", BAD, GOOD, count=2), slice_("t", generation=2, count=2, nodeName="n2")],
+            "pool between generations: its driver is replacing its slices",
+            id="newer slices are coming elsewhere",
+        ),
+        pytest.param(
+            [slice_("s", BAD, GOOD), slice_("t", nodeSelector=ODD)],
+            "the scheduler's attempts here end in an error: the node selector cannot be parsed: "
+            "matchExpressions zone: unknown operator Near",
+            id="no pool can be gathered",
+        ),
+    ],
+)
+def test_a_device_that_is_published_is_listed_with_why_it_cannot_be_taken_now(
+    fleet: Fleet, slices: list[Raw], why: str
+) -> None:
+    assert own(fleet, *slices) == {"bad": why, "good": why}
+    assert own(fleet, unsound=True) == {"bad": why}
+
+
+def test_of_a_pool_that_is_as_it_should_be_nothing_is_said(fleet: Fleet) -> None:
+    assert own(fleet, slice_("s", BAD, GOOD)) == {"bad": None, "good": None}
+
+
+@pytest.mark.parametrize("device", [{"count": 2}, {"twice": True}])
+def test_explanations_of_a_pod_say_of_such_a_pool_the_same(fleet: Fleet, device: Raw) -> None:
+    devices = (GOOD, GOOD) if device.get("twice") else (GOOD,)
+    told = own(fleet, slice_("s", *devices, count=device.get("count", 1)))["good"]
+    assert told is not None
+    wanted = Claim("k", (Request("g", (Alternative("g", b.DRIVER, ("any",)),)),))
+    explained = run(shortfall([wanted], fleet.view.nodes["n"].pools, lambda *_: MATCH))
+    assert told.replace("pool ", f"pool {b.DRIVER}/n is ") in explained
+
+
+def test_whether_a_claim_holds_it_is_listed_too(fleet: Fleet) -> None:
+    fleet.put(kinds.CLAIM, claim("c", "bad"))
+    own(fleet, slice_("s", BAD, GOOD, count=2))
+    (told,) = (n for n in listing.of_nodes(fleet.view) if n["devices"])
+    assert {d["device"]: d["allocated"] for d in told["devices"]} == {
+        f"{b.DRIVER}/n/bad": True,
+        f"{b.DRIVER}/n/good": False,
+    }
+
+
+def test_a_device_of_the_network_is_listed_once_if_no_node_can_take_it_now(fleet: Fleet) -> None:
+    assert network(fleet, slice_("s", BAD, count=2, **ALL)) == [
+        ("bad", ["n", "n2", "n3"], "pool incomplete: 1 of 2 slices")
+    ]
+    assert not own(fleet)
+
+
+def test_a_device_that_says_itself_which_nodes_it_is_for_is_listed_for_no_other(
+    fleet: Fleet,
+) -> None:
+    first, second = {**BAD, **here("n2")}, {**GOOD, **here("n", "n3")}
+    slices = [slice_("s", first, second, count=2, perDeviceNodeSelection=True)]
+    why = "pool incomplete: 1 of 2 slices"
+    assert network(fleet, *slices) == [("bad", ["n2"], why), ("good", ["n", "n3"], why)]
+
+
+def test_a_device_that_some_nodes_can_take_is_listed_for_those_alone(fleet: Fleet) -> None:
+    """A slice for one node is invalid by itself, and hides what is for both there."""
+    alone = slice_("s", {"name": "x"}, {"name": "x"}, count=2, **here("n2"))
+    both = slice_("t", GOOD, count=2, **here("n", "n2"))
+    listed = network(fleet, alone, both)
+    assert ("good", ["n"], None) in listed
+    assert ("x", ["n2"], "pool invalid: duplicate device name x") in listed
+
+
+def test_the_table_says_first_why_a_device_cannot_be_taken(fleet: Fleet) -> None:
+    own(fleet, slice_("s", BAD, GOOD, count=2))
+    data = {"nodes": listing.of_nodes(fleet.view), "network": listing.of_network(fleet.view)}
+    table = asking.device_table(data, everything=True)
+    devices, why = (list(column.cells) for column in (table.columns[1], table.columns[-1]))
+    said = dict(zip(devices, why, strict=True))
+    assert said[f"{b.DRIVER}/n/bad"] == (
+        "pool incomplete: 1 of 2 slices; taint example.com/dead=x:NoExecute"
+    )
+    assert said[f"{b.DRIVER}/n/good"] == "pool incomplete: 1 of 2 slices"

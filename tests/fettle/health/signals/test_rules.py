@@ -1,0 +1,285 @@
+"""The shipped tables, and an operator's rows over them."""
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fettle.health.signals.rules import load
+from fettle.model.errors import SettingsError
+from fettle.model.health import Family, Kind
+
+
+def write(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "rules.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_every_shipped_row_says_where_it_is_from() -> None:
+    rules = load()
+    tables = (rules.families, rules.signals, rules.xid_classes, rules.xids, rules.actions)
+    matched = (
+        rules.conditions,
+        rules.device_conditions,
+        rules.taints,
+        rules.attributes,
+        rules.labels,
+        rules.refusals,
+        rules.recoveries,
+    )
+    assert all(row.source for table in (*tables, *matched) for row in table.values())
+
+
+def test_every_family_has_a_half_life() -> None:
+    assert set(load().families) == {family.value for family in Family}
+
+
+@pytest.mark.parametrize(
+    ("codes", "kind", "weight"),
+    [
+        ((79, 151), Kind.LATCHED, 1.0),
+        (
+            (46, 48, 62, 64, 95, 109, 110, 119, 120, 136, 140, 143, 155, 156, 158),
+            Kind.LATCHED,
+            1.0,
+        ),
+        ((54, 142), Kind.LATCHED, 1.0),
+        ((74, *range(144, 151)), Kind.LEVEL, 0.5),
+        ((8, 11, 13, 25, 31, 32, 45, 68, 99, 105, 126, 135, 139), Kind.LEVEL, 0.0),
+        ((37, 38, 43, 44, 66, 67, 78, 93, 106, 107, 137, 141, 152, 153, 159), Kind.LEVEL, 0.0),
+        ((63, 92, 94, 121, 157, 160, 161), Kind.LEVEL, 0.1),
+        ((154, 9999), Kind.LEVEL, 0.5),
+    ],
+)
+def test_xids_mean_what_the_catalog_advises(
+    codes: tuple[int, ...], kind: Kind, weight: float
+) -> None:
+    rules = load()
+    for code in codes:
+        xid = rules.xid(str(code))
+        assert (xid.kind, xid.weight) == (kind, weight), code
+        assert xid.text.startswith(f"XID {code}")
+
+
+@pytest.mark.parametrize(
+    ("message", "kind", "weight", "says"),
+    [
+        ("from 0x0 (None) to 0x1 (GPU Reset Required)", Kind.LATCHED, 1.0, "must be reset"),
+        ("from 0x0 (None) to 0x1 (PF FLR)", Kind.LATCHED, 1.0, "must be reset"),
+        ("from 0x0 (None) to 0x2 (Node Reboot Required)", Kind.LATCHED, 1.0, "must be rebooted"),
+        ("from 0x1 (GPU Reset Required) to 0x2 (OS Reboot)", Kind.LATCHED, 1.0, "must be rebooted"),
+        ("from 0x0 (None) to 0x3 (Drain P2P)", Kind.LEVEL, 0.5, "must be drained"),
+        ("from 0x0 (None) to 0x4 (Drain and Reset)", Kind.LATCHED, 1.0, "drained, then reset"),
+        ("from 0x1 (GPU Reset Required) to 0x0 (None)", Kind.LEVEL, 0.0, "no recovery action"),
+        ("from 0x0 (None) to 0xff (New)", Kind.LEVEL, 0.5, "action 255 (not in the table)"),
+        ("", Kind.LEVEL, 0.5, "recovery action changed"),
+    ],
+)
+def test_xid_154_means_the_recovery_action_that_its_message_names(
+    message: str, kind: Kind, weight: float, says: str
+) -> None:
+    xid = load().xid("154", f"GPU recovery action changed {message}" if message else "")
+    assert (xid.kind, xid.weight) == (kind, weight)
+    assert xid.text.startswith("XID 154: ")
+    assert says in xid.text
+
+
+def test_other_xids_are_not_read_by_a_message_about_recovery() -> None:
+    message = "GPU recovery action changed from 0x0 (None) to 0x0 (None)"
+    assert load().xid("79", message) == load().xid("79")
+
+
+def test_a_condition_of_a_known_type_is_found_before_patterns() -> None:
+    rules = load()
+
+    def found(type_: str, reason: str) -> str | None:
+        row = rules.condition(type_, reason)
+        return row.name if row is not None else None
+
+    assert found("KernelDeadlock", "DockerHung") == "npd-kernel-deadlock"
+    assert found("FrequentContainerdRestart", "FrequentContainerdRestart") == "npd-restarts"
+    assert found("AcceleratedHardwareReady", "NvidiaXID79Error") == "eks-xid"
+    assert found("AcceleratedHardwareReady", "NeuronDMAError") == "eks-accelerator"
+    assert found("NewCheck", "NewCheckIsNotHealthy") == "nvsentinel-any"
+    # good is True here, whatever NVSentinel's reasons look like
+    assert found("GpuReady", "GpuIsHealthy") is None
+    assert found("MemoryPressure", "KubeletHasSufficientMemory") is None
+
+
+def test_an_operators_row_replaces_the_shipped_one_of_that_name(tmp_path: Path) -> None:
+    path = write(
+        tmp_path,
+        """
+        conditions:
+        - {name: npd-kernel-deadlock, type: KernelDeadlock, faulty: true, family: node,
+           weight: 0.2, source: our runbook}
+        xids:
+        - {name: 63, class: reset, family: memory, text: row remapped, source: our runbook}
+        """,
+    )
+    rules, shipped = load(path), load()
+    row = rules.condition("KernelDeadlock", "DockerHung")
+    assert row is not None
+    assert row.weight == 0.2
+    assert rules.xid("63").kind is Kind.LATCHED
+    assert len(rules.conditions) == len(shipped.conditions)
+    assert rules.xid("79") == shipped.xid("79")
+
+
+def test_an_operators_new_row_is_tried_before_shipped_catch_alls(tmp_path: Path) -> None:
+    path = write(
+        tmp_path,
+        """
+        taints:
+        - {name: ours, key: example.org/slow, family: thermal, weight: 0.4, source: us}
+        """,
+    )
+    row = load(path).taint("any.driver", "example.org/slow", "NoExecute")
+    assert row is not None
+    assert row.name == "ours"
+
+
+def test_an_empty_file_changes_nothing(tmp_path: Path) -> None:
+    ours, shipped = load(write(tmp_path, "")), load()
+    assert ours.conditions == shipped.conditions
+    assert ours.xids == shipped.xids
+    assert list(ours.taints) == list(shipped.taints)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("conditions: [{type: X}]", "conditions, row 1: a row needs a name"),
+        ("conditions: 7", "conditions: expected a list of rows"),
+        ("[1, 2]", "expected tables"),
+        ("weather: []", "unknown table 'weather'"),
+        ("a: [", "invalid YAML"),
+        (
+            "taints: [{name: t, key: k, family: bus, weight: 2, source: s}]",
+            "taints, row 't': .*weight",
+        ),
+        ("taints: [{name: t, key: k, family: sun, weight: 0, source: s}]", "row 't': .*family"),
+        ("taints: [{name: t, key: k, family: bus, weight: 0}]", "row 't': .*`source`"),
+        ("taints: [{name: t, wieght: 0}]", "row 't': "),
+        ("families: [{name: moon, half_life_s: 1, source: s}]", "row 'moon': .*moon"),
+        ("families: [{name: bus, half_life_s: 0, source: s}]", "row 'bus': .*half_life_s"),
+        (
+            "labels: [{name: l, key: '(', value: v, source: s}]",
+            "row 'l': key: .*regular expression",
+        ),
+        (
+            "labels: [{name: l, key: k, value: v, source: s, resource: r/g}]",
+            "row 'l': key: .*group",
+        ),
+        (
+            "xids: [{name: 7, class: bad, family: bus, text: t, source: s}]",
+            "xids, row '7': class: unknown class 'bad'",
+        ),
+        (
+            "recoveries: [{name: 9, class: bad, family: bus, text: t, source: s}]",
+            "recoveries, row '9': class: unknown class 'bad'",
+        ),
+        (
+            "taints: [{name: t, key: fettle.dev/x, family: bus, weight: 1, source: s}]",
+            "row 't': key: names that begin with fettle.dev/ are Fettle's own",
+        ),
+        (
+            "conditions: "
+            "[{name: c, type: fettle.dev/X, faulty: true, family: bus, weight: 1, source: s}]",
+            "row 'c': type: names that begin with fettle.dev/ are Fettle's own",
+        ),
+        (
+            "labels: [{name: l, key: '^fettle\\.dev/x', value: v, source: s}]",
+            "row 'l': key: names that begin with fettle.dev/ are Fettle's own",
+        ),
+        (
+            "refusals: [{name: r, message: '(', provoked: false, source: s}]",
+            "row 'r': message: .*regular expression",
+        ),
+        ("attributes: [{name: a, family: bus, weight: 0, source: s}]", "row 'a': .*driver"),
+        (
+            "signals: [{name: gapp, family: driver, weight: 0.9, source: s}]",
+            "signals, row 'gapp': unknown signal; expected one of gap, admission, .*remediated",
+        ),
+        (
+            "conditions: [{name: c, type: T, faulty: 'True', family: bus, weight: 0, source: s}]",
+            "row 'c': .*`bool`, got `str`.*faulty",
+        ),
+        ("xid_classes: [{name: lost, weight: '0.5', source: s}]", "row 'lost': .*weight"),
+        (
+            "conditions: [{name: c, type: T, faulty: true, family: bus, weight: 0, source: s,"
+            " heartbeat_s: 0}]",
+            "row 'c': .*heartbeat_s",
+        ),
+        (
+            "conditions: [{name: c, type: T, faulty: maybe, family: bus, weight: 0, source: s}]",
+            "row 'c': .*faulty",
+        ),
+        (
+            "conditions: [{name: c, type: T, faulty: true, family: bus, weight: 0, "
+            "format: morse, source: s}]",
+            "row 'c': format",
+        ),
+    ],
+)
+def test_a_wrong_file_is_refused_by_file_row_and_field(
+    tmp_path: Path, text: str, says: str
+) -> None:
+    path = write(tmp_path, text)
+    with pytest.raises(SettingsError, match=says) as error:
+        load(path)
+    assert str(path) in str(error.value)
+
+
+def test_a_missing_or_unreadable_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="No such file"):
+        load(tmp_path / "none.yaml")
+    (tmp_path / "latin.yaml").write_bytes(b"\xff\xfe\xfa")
+    with pytest.raises(SettingsError, match="not valid UTF-8"):
+        load(tmp_path / "latin.yaml")
+
+
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.dates()
+ANY = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(SCALARS, inner, max_size=3),
+    max_leaves=6,
+)
+FIELDS = ("name", "type", "match", "reason", "faulty", "family", "weight", "format", "source")
+ROWS = st.fixed_dictionaries({}, optional=dict.fromkeys(FIELDS, ANY)) | ANY
+TABLES = st.sampled_from(["conditions", "xids", "families", "labels", "taints", "recoveries"])
+
+
+def refusal(text: str) -> str:
+    """What is said of a file with this text; "" if it is read."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = write(Path(folder), text)
+        try:
+            load(path)
+        except SettingsError as error:
+            return str(error).removeprefix(f"rules file {path}: ")
+    return ""
+
+
+@settings(max_examples=30, deadline=None)  # each reads the shipped tables too
+@given(st.dictionaries(TABLES | SCALARS, st.lists(ROWS, max_size=2) | ANY, max_size=2) | ANY)
+def test_whatever_the_file_holds_it_is_rules_or_one_sentence(value: Any) -> None:
+    said = refusal(yaml.safe_dump(value, allow_unicode=True))
+    assert len(said.splitlines()) <= 1
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("conditions: [", "invalid YAML: line 1"),
+        ("xids:\n- {name: 2001-99-99}", "invalid YAML: line 2: '2001-99-99'"),
+        ("xids: " + "[" * 3000, "nested too deeply"),
+    ],
+)
+def test_what_is_no_yaml_is_said_with_its_line(text: str, says: str) -> None:
+    assert says in refusal(text)

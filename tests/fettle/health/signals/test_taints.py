@@ -1,0 +1,100 @@
+"""What device taints say, in slices and in rules."""
+
+import pytest
+
+from fettle.health.signals.gathering import of_slice, of_taint_rule, selects
+from fettle.health.signals.rules import load
+from fettle.model.health import DeviceId, Family, Kind
+from tests.fettle.health.signals.objects import NOW, slice_, taint, taint_rule
+
+RULES = load()
+NV = "gpu.nvidia.com"
+LATCHED, LEVEL, UNKNOWN = Kind.LATCHED, Kind.LEVEL, Kind.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("driver", "key", "value", "effect", "family", "kind", "weight"),
+    [
+        (NV, f"{NV}/xid", "79", "NoSchedule", Family.BUS, LATCHED, 1.0),
+        (NV, f"{NV}/xid", "48", "NoSchedule", Family.MEMORY, LATCHED, 1.0),
+        (NV, f"{NV}/xid", "74", "NoSchedule", Family.LINK, LEVEL, 0.5),
+        (NV, f"{NV}/xid", "31", "None", Family.DRIVER, LEVEL, 0.0),
+        (NV, f"{NV}/xid", "109", "None", Family.DRIVER, LATCHED, 1.0),
+        (NV, f"{NV}/xid", "777", "NoSchedule", Family.DRIVER, LEVEL, 0.5),
+        (NV, f"{NV}/xid", "odd", "NoSchedule", Family.DRIVER, LEVEL, 0.5),
+        (NV, f"{NV}/gpu-lost", "", "NoSchedule", Family.BUS, LATCHED, 1.0),
+        (NV, f"{NV}/unmonitored", "", "None", Family.DRIVER, UNKNOWN, 0.0),
+        ("gpu.intel.com", "HealthIssues-memory_power", "", "NoExecute",
+         Family.DRIVER, LATCHED, 1.0),
+        ("gpu.intel.com", "UnboundUnmanaged", "", "NoSchedule", Family.DRIVER, LEVEL, 0.75),
+        ("gaudi.intel.com", "gaudi.intel.com/unhealthy", "CriticalError", "NoExecute",
+         Family.DRIVER, LATCHED, 1.0),
+        ("gpu.example.com", "gpu.example.com/unhealthy", "", "NoSchedule",
+         Family.DRIVER, LATCHED, 1.0),
+        ("any.example.org", "unheard-of", "", "NoExecute", Family.DRIVER, LATCHED, 1.0),
+        ("any.example.org", "unheard-of", "", "NoSchedule", Family.DRIVER, LEVEL, 0.75),
+        ("any.example.org", "unheard-of", "", "None", Family.DRIVER, LEVEL, 0.15),
+        ("any.example.org", "unheard-of", "", "SomethingNew", Family.DRIVER, LEVEL, 0.15),
+    ],
+)  # fmt: skip
+def test_a_taint_is_read_by_its_row(
+    driver: str, key: str, value: str, effect: str, family: Family, kind: Kind, weight: float
+) -> None:
+    said = of_slice(slice_(taint(key, value, effect), driver=driver), RULES, NOW)
+    (evidence,) = said.evidence
+    assert evidence.subject == DeviceId(driver, "gpu-1", "gpu-0")
+    assert (evidence.family, evidence.kind, evidence.weight) == (family, kind, weight)
+    assert key in evidence.text
+    assert evidence.observed_at == NOW
+    assert said.absent_is_clear
+
+
+def test_our_own_taints_never_come_back_as_evidence() -> None:
+    assert of_slice(slice_(taint("fettle.dev/degraded")), RULES, NOW).evidence == ()
+    rule = taint_rule({}, taint("fettle.dev/degraded"))
+    device = DeviceId("d", "p", "x")
+    assert of_taint_rule(rule, [device], RULES, NOW).evidence == ()
+
+
+def test_several_taints_of_one_device_all_count() -> None:
+    said = of_slice(
+        slice_(taint("gpu.nvidia.com/xid", "74"), taint("gpu.nvidia.com/gpu-lost")), RULES, NOW
+    )
+    assert {e.family for e in said.evidence} == {Family.LINK, Family.BUS}
+
+
+def test_a_rule_taints_the_devices_it_is_given() -> None:
+    rule = taint_rule({"driver": "gpu.nvidia.com"}, taint("example.org/recall", effect="NoExecute"))
+    devices = [DeviceId("gpu.nvidia.com", "a", "0"), DeviceId("gpu.nvidia.com", "b", "0")]
+    said = of_taint_rule(rule, devices, RULES, NOW)
+    assert [e.subject for e in said.evidence] == devices
+    assert said.reporter == "DeviceTaintRule rule"
+    assert said.absent_is_clear
+
+
+@pytest.mark.parametrize(
+    ("selector", "selected"),
+    [
+        ({}, True),
+        (None, False),  # documented as "none"; 1.36 tainted every device
+        ({"driver": "d"}, True),
+        ({"driver": "d", "pool": "p"}, True),
+        ({"driver": "d", "pool": "p", "device": "x"}, True),
+        ({"driver": "other"}, False),
+        ({"pool": "other"}, False),
+        ({"device": "other"}, False),
+    ],
+)
+def test_a_rule_selects_by_the_names_it_gives(
+    selector: dict[str, str] | None, selected: bool
+) -> None:
+    assert selects(taint_rule(selector, taint("k")), DeviceId("d", "p", "x")) is selected
+
+
+def test_a_hold_on_a_slice_holds_all_its_devices() -> None:
+    said = of_slice(slice_(annotations={"fettle.dev/hold": "recall"}), RULES, NOW)
+    assert {e.subject for e in said.evidence} == {
+        DeviceId("gpu.nvidia.com", "gpu-1", "gpu-0"),
+        DeviceId("gpu.nvidia.com", "gpu-1", "other"),
+    }
+    assert {(e.family, e.kind) for e in said.evidence} == {(Family.OPERATOR, LATCHED)}

@@ -1,0 +1,91 @@
+"""A cluster whose views a test lays out, and the answers over them."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+
+from fettle.cel.runtime.engine import SelectorEngine
+from fettle.cluster.view import NodeView, Publisher
+from fettle.config.settings import ExtenderSettings, Settings
+from fettle.dra.claims import Alternative, Claim, Constraint, Request
+from fettle.model.policy import BUILT_IN
+from fettle.scheduling.answers import SHARED, Answers
+from fettle.scheduling.demand import Ask
+from tests.fettle import building as b
+
+PATIENT = Settings(extender=ExtenderSettings(wait_seconds=10.0))
+"""With which calls wait for selectors, however slow this machine is."""
+
+
+class Cluster:
+    """Publishes views one after another, saying what changed as the writer does."""
+
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self.publisher = Publisher()
+        self.answers = Answers(self.publisher, SelectorEngine(), Settings(), clock)
+
+    def show(self, nodes: dict[str, NodeView], **fields: Any) -> None:
+        before = self.publisher.view
+        after = b.view(*nodes.values(), **fields)
+        after = msgspec.structs.replace(
+            after, generation=before.generation + 1, basis=before.basis + 1
+        )
+        names = {*before.nodes, *after.nodes}
+        changed = {n for n in names if before.nodes.get(n) is not after.nodes.get(n)}
+        self.publisher.publish(after, frozenset(changed))
+
+
+@asynccontextmanager
+async def kept_complete(answers: Answers) -> AsyncIterator[None]:
+    """While the answers do what no request would wait for, which nothing is to end."""
+    keeping = asyncio.create_task(answers.keep_complete())
+    try:
+        yield
+        assert not keeping.done()
+    finally:
+        keeping.cancel()
+        await asyncio.wait([keeping])
+
+
+def share(answers: Answers, ask: Ask) -> None:
+    """As many pods were told of nodes as make the ask worth judging for all of them."""
+    answers.table(ask)
+    for _ in range(SHARED):
+        answers.answered(ask, POD)
+
+
+def claim_view() -> dict[str, Any]:
+    template = b.template(
+        {
+            "metadata": {"name": "t", "namespace": "default"},
+            "spec": {
+                "spec": {
+                    "devices": {
+                        "requests": [{"name": "r", "exactly": {"deviceClassName": b.DRIVER}}]
+                    }
+                }
+            },
+        }
+    )
+    return {"templates": {"default/t": template}, "classes": {b.DRIVER: b.device_class()}}
+
+
+POD = b.pod(
+    {
+        "metadata": {
+            "name": "p",
+            "namespace": "default",
+            "annotations": {"fettle.dev/policy": "training"},
+        },
+        "spec": {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "t"}]},
+    }
+)
+
+
+def anything(count: int = 1, takers: int = 0, *constraints: Constraint) -> Ask:
+    requests = (Request("r", (Alternative("r", "any", count=count),)),)
+    return Ask(BUILT_IN["training"], claims=(Claim("gpu", requests, constraints),), takers=takers)

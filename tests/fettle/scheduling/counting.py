@@ -1,0 +1,21 @@
+"""A breaker that counts for itself, as one of several does that share a census."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from fettle.cluster.view import NodeView
+from fettle.config.settings import BreakerSettings
+from fettle.model.policy import Placement
+from fettle.scheduling.breaker.breaker import Breaker, Census
+
+
+class Counting(Breaker):
+    def __init__(self, placement: Placement, settings: BreakerSettings | None = None) -> None:
+        self.census = Census()
+        super().__init__(placement, settings or BreakerSettings(), self.census)
+
+    def update(self, names: Iterable[str], nodes: Mapping[str, NodeView]) -> bool:
+        """Have these nodes counted again; true if the set of open pools changed by it."""
+        self.census.update(names, nodes)
+        return self.judge()

@@ -1,0 +1,37 @@
+"""Asks for units and for claims, and the verdict on a node, where every selector matches."""
+
+from fettle.cel.runtime.outcomes import MATCH, Outcome
+from fettle.cluster.view import DeviceView, NodeView
+from fettle.dra.claims import Alternative, Claim, Request
+from fettle.model.policy import BUILT_IN, Policy
+from fettle.scheduling.demand import Ask, Units
+from fettle.scheduling.judge.acceptance import Acceptance
+from fettle.scheduling.judge.claimed import Allocator
+from fettle.scheduling.judge.verdicts import Verdict, judge
+from tests.fettle import building as b
+
+TRAINING, INFERENCE, SCAVENGER = (BUILT_IN[n] for n in ("training", "inference", "scavenger"))
+
+
+def every_device(_expression: str, _device: DeviceView) -> Outcome:
+    return MATCH
+
+
+def units(policy: Policy, count: int = 1) -> Ask:
+    return Ask(policy, units=(Units(b.RESOURCE, count),))
+
+
+def request(policy: Policy, count: int | None = 1, **fields: object) -> Ask:
+    return Ask(policy, claims=(Claim("gpu", (wanted("r", count, **fields),)),))
+
+
+def wanted(name: str, count: int | None = 1, **fields: object) -> Request:
+    if count is None:
+        fields["mode"] = "All"
+    made = Alternative(name, b.DRIVER, ("any",), count=count or 1, **fields)  # type: ignore[arg-type]
+    return Request(name, (made,))
+
+
+def verdict(ask: Ask, node: NodeView, **fields: object) -> Verdict:
+    acceptance = Acceptance(ask.policy.placement, frozenset())
+    return judge(ask, node, acceptance, Allocator(every_device), **fields)  # type: ignore[arg-type]

@@ -1,0 +1,139 @@
+"""Requests with admin access look at devices that others use, whatever is wrong with them."""
+
+import msgspec
+import pytest
+
+from fettle.api.resource import DeviceTaint
+from fettle.cluster.view import DeviceView, NodeView
+from fettle.dra.allocator.profiles import Profile
+from fettle.dra.claims import Held, uses
+from fettle.explain import pods as explain
+from fettle.model.health import Health, State
+from fettle.model.policy import Policy, Unknown
+from fettle.scheduling.demand import Ask, Bound
+from fettle.scheduling.judge.acceptance import Acceptance
+from fettle.scheduling.judge.claimed import Allocator
+from fettle.scheduling.judge.verdicts import Verdict, judge
+from tests.fettle import building as b
+from tests.fettle.scheduling.judged import (
+    INFERENCE,
+    SCAVENGER,
+    TRAINING,
+    every_device,
+    request,
+    units,
+    verdict,
+)
+
+HELD = b.health(0.0, held=True)
+WARY = msgspec.structs.replace(
+    TRAINING, placement=msgspec.structs.replace(TRAINING.placement, unknown=Unknown.REFUSE)
+)
+
+
+def looking(policy: Policy) -> Ask:
+    """A monitor: all devices, with admin access."""
+    return request(policy, None, admin_access=True)
+
+
+def of_health(name: str, health: Health) -> DeviceView:
+    return msgspec.structs.replace(b.device(name), health=health)
+
+
+@pytest.mark.parametrize(
+    ("policy", "health"),
+    [
+        (INFERENCE, b.health(0.0)),
+        (TRAINING, b.health(0.5)),
+        (TRAINING, HELD),
+        (WARY, b.UNKNOWN),
+    ],
+    ids=["Unhealthy", "below the minimum", "held", "Unknown"],
+)
+def test_whatever_a_devices_health_admin_access_to_it_is_not_refused(
+    policy: Policy, health: Health
+) -> None:
+    node = b.node(pools=(b.pool(of_health("a", health), b.device("b", allocated=True)),))
+    assert not verdict(request(policy), node).fits
+    answer = verdict(looking(policy), node)
+    assert (answer.fits, answer.score) == (True, 10)
+    assert [choice.device.device for choice in answer.devices] == ["a", "b"]
+    assert explain.reason(told(answer, node)).startswith(
+        "would have admin access to gpu.example.com/n/a, gpu.example.com/n/b, whatever their health"
+    )
+
+
+def told(answer: Verdict, node: NodeView) -> dict[str, object]:
+    return {**explain.verdict(answer), "health": explain.health(node.health)}
+
+
+def test_an_allocated_claim_with_admin_access_is_not_refused_nor_one_whose_device_left() -> None:
+    dead = b.device("a", 0.0)
+    held = (Held(dead.id, admin_access=True), Held(b.device("gone").id, admin_access=True))
+    node = b.node(pools=(b.pool(dead),))
+    answer = verdict(Ask(WARY, bound=(Bound("x", held),)), node)
+    assert (answer.fits, answer.score) == (True, 10)
+    assert explain.reason(told(answer, node)).startswith(
+        "has admin access to gpu.example.com/n/a, gpu.example.com/n/gone, whatever their health"
+    )
+
+
+def test_that_a_claim_has_admin_access_is_read_from_its_allocation() -> None:
+    result = {"request": "r", "driver": b.DRIVER, "pool": "n", "device": "a", "adminAccess": True}
+    metadata = {"name": "c", "namespace": "ns"}
+    status = {"allocation": {"devices": {"results": [result]}}}
+    claim = b.claim({"metadata": metadata, "spec": {}, "status": status})
+    assert uses(claim) == (Held(b.device("a").id, admin_access=True),)
+
+
+def test_a_pod_that_only_looks_runs_on_a_node_that_is_held_or_unhealthy_too() -> None:
+    for own in (HELD, b.health(0.1)):
+        node = b.node(own=own, pools=(b.pool(b.device("a")),))
+        assert not verdict(request(INFERENCE), node).fits
+        answer = verdict(looking(INFERENCE), node)
+        assert (answer.fits, answer.value) == (True, own.score)
+
+
+def test_what_a_pod_asks_for_beside_admin_access_counts_as_ever() -> None:
+    own, all_ = request(TRAINING).claims[0], looking(TRAINING).claims[0]
+    ask = Ask(TRAINING, claims=(own, msgspec.structs.replace(all_, name="all")))
+    dead = b.device("z", 0.0)
+    beside = b.node(pools=(b.pool(b.device("a", 0.9), dead),))
+    answer = verdict(ask, beside)
+    assert (answer.fits, answer.value) == (True, 0.9)
+    assert verdict(ask, b.node(pools=(b.pool(b.device("a", 0.0), b.device("b")),))).refusals
+    held = b.node(own=HELD, pools=(b.pool(b.device("a")),))
+    assert not verdict(ask, held).fits
+    with_units = msgspec.structs.replace(looking(TRAINING), units=units(TRAINING).units)
+    assert not verdict(with_units, b.node(own=HELD, gpus=8, pools=held.pools)).fits
+    unsettled = msgspec.structs.replace(looking(TRAINING), unsettled=("claim y: not known",))
+    assert not verdict(unsettled, held).fits
+
+
+def test_a_taint_that_the_allocator_goes_by_still_keeps_admin_access_off() -> None:
+    taint = (DeviceTaint(key="k", effect="NoSchedule"),)
+    node = b.node(pools=(b.pool(b.device("a", taints=taint), b.device("b")),))
+    assert verdict(looking(INFERENCE), node).unfit
+
+
+def test_tenants_word_about_a_device_that_is_looked_at_lowers_no_preference() -> None:
+    provoked = Health(0.5, State.HEALTHY, provoked=0.5)
+    node = b.node(pools=(b.pool(of_health("a", provoked)),))
+    assert verdict(looking(SCAVENGER), node).score == 1
+
+
+def test_where_it_is_undecided_what_is_looked_at_nothing_is_refused() -> None:
+    pool = msgspec.structs.replace(b.pool(b.device("a", 0.0), b.device("b", 0.0)), slices=(2, 2))
+    ask = request(TRAINING, 1, admin_access=True)
+    allocator = Allocator(every_device, Profile(ordered=False))
+    node = b.node(pools=(pool,))
+    answer = judge(ask, node, Acceptance(TRAINING.placement), allocator)
+    assert answer.undecided
+    assert answer.fits
+
+
+def test_pods_on_their_way_make_admin_access_worth_no_less() -> None:
+    node = b.node(pools=(b.pool(b.device("a", 0.0), b.device("b", 0.5)),))
+    takers = msgspec.structs.replace(request(INFERENCE, 1, admin_access=True), takers=4)
+    answer = verdict(takers, node)
+    assert (answer.score, answer.notes) == (10, ())

@@ -1,0 +1,206 @@
+"""What operators are told of breakers: of policies that pods are placed by, and of nothing else."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+
+from fettle.api import core, kinds
+from fettle.cel.runtime.engine import SelectorEngine
+from fettle.cluster.view import NodeView
+from fettle.config.settings import HealthSettings, Settings
+from fettle.health import HealthBook
+from fettle.model.policy import BUILT_IN, Policy
+from fettle.scheduling.answers import Answers
+from fettle.scheduling.breaker import breakers
+from fettle.scheduling.breaker.alarms import CLOSED, FORGET_S, FORGOTTEN, Alarm
+from fettle.steward.allowing import Allowing
+from tests.fettle import building as b
+from tests.fettle.cluster.inventory.fleets import RULES, Fleet, node
+from tests.fettle.scheduling.clusters import Cluster, kept_complete
+
+TRAINING = BUILT_IN["training"]
+MINUTE_S = 60.0
+
+
+def fleet(bad: int) -> dict[str, NodeView]:
+    return {
+        f"n{i}": b.node(f"n{i}", gpus=8, own=b.health(0.1 if i < bad else 1.0)) for i in range(20)
+    }
+
+
+def withdrawn(nodes: int) -> dict[str, NodeView]:
+    """Nodes of which the device plugin has withdrawn one GPU of eight."""
+    cluster = Fleet(HealthBook(HealthSettings(), RULES))
+    for i in range(nodes):
+        cluster.put(kinds.NODE, node(f"n{i}", gpus=8, allocatable=7))
+    return dict(cluster.look().nodes)
+
+
+def pod(policy: str = "training", min_score: str | None = None) -> core.Pod:
+    annotations = {"fettle.dev/policy": policy}
+    if min_score is not None:
+        annotations["fettle.dev/min-score"] = min_score
+    return b.pod(b.gpu_pod(annotations=annotations))
+
+
+class Operated:
+    """Answers over a cluster, with a clock in seconds, and the alarms that an operator is told of:
+    those that stand, and why others ended."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.cluster = Cluster()
+        self.standing: dict[tuple[str, str], float] = {}
+        self.ended: list[tuple[str, str]] = []
+        self.answers = Answers(
+            self.cluster.publisher,
+            SelectorEngine(),
+            Settings(),
+            lambda: self.now,
+            on_breaker=self._turned,
+        )
+
+    def _turned(self, alarm: Alarm, ended: str) -> None:
+        if ended:
+            del self.standing[alarm.policy, alarm.pool]
+            self.ended.append((alarm.policy, ended))
+        else:
+            assert (alarm.policy, alarm.pool) not in self.standing
+            self.standing[alarm.policy, alarm.pool] = alarm.share
+
+    def show(self, nodes: dict[str, NodeView], **fields: Any) -> None:
+        self.cluster.show(nodes, **fields)
+
+    async def place(self, asking: core.Pod) -> set[str]:
+        """The names of the nodes that a scheduler is told to leave out for this pod."""
+        ask = self.answers.ask_now(asking)
+        assert ask is not None
+        table = await self.answers.judged(ask)
+        self.answers.answered(ask, asking)
+        return set(table.refused)
+
+    async def stands(self, *policies: str) -> None:
+        """Wait until there are alarms of exactly these policies."""
+        async with asyncio.timeout(20):
+            while {policy for policy, _ in self.standing} != {*policies}:
+                await asyncio.sleep(0.001)
+
+
+@pytest.fixture
+def operated() -> Operated:
+    return Operated()
+
+
+async def test_a_policy_that_pods_are_placed_by_raises_an_alarm_by_its_name(
+    operated: Operated,
+) -> None:
+    operated.show(fleet(bad=5))
+    assert not await operated.place(pod("training"))
+    assert operated.standing == {("training", b.RESOURCE): 0.25}
+    assert operated.answers.open_breakers() == [
+        "breaker open: refusals by policy training are off for example.com/gpu, since they would "
+        "exclude 25 % of it (breaker.maxExcludedShare: 20 %), so its pods may get unsound devices; "
+        "`fettle devices` shows what is wrong with them"
+    ]
+
+
+async def test_policies_that_accept_the_same_raise_an_alarm_each(operated: Operated) -> None:
+    alike = Policy(name="alike", placement=TRAINING.placement)
+    operated.show(fleet(bad=5), policies={"alike": alike})
+    for policy in ("training", "alike", "alike"):
+        await operated.place(pod(policy))
+    assert {policy for policy, _ in operated.standing} == {"training", "alike"}
+    assert len(operated.answers.open_breakers()) == 2
+
+
+async def test_to_ask_for_an_explanation_raises_no_alarm(operated: Operated) -> None:
+    operated.show(fleet(bad=5))
+    asking = pod("training")
+    ask = operated.answers.ask_now(asking)
+    assert ask is not None
+    explained = await operated.answers.explained(ask)
+    assert explained["n0"].overruled
+    assert await Allowing(operated.answers).allowed(asking, operated.answers.view)
+    assert not operated.standing
+    assert not operated.answers.open_breakers()
+
+
+async def test_a_minimum_score_of_a_pod_lets_it_run_and_alarms_nobody(operated: Operated) -> None:
+    operated.show(withdrawn(12))
+    asking = pod("training", min_score="1")
+    assert not await operated.place(asking)
+    ask = operated.answers.ask_now(asking)
+    assert ask is not None
+    assert "score below 1 " in (await operated.answers.explained(ask))["n0"].overruled[0]
+    assert not operated.standing
+    assert not operated.answers.open_breakers()
+
+
+async def test_a_pod_that_says_what_its_policy_says_counts_as_placed_by_the_policy(
+    operated: Operated,
+) -> None:
+    operated.show(fleet(bad=5))
+    await operated.place(pod("training", min_score="0.8"))
+    assert operated.standing == {("training", b.RESOURCE): 0.25}
+
+
+async def test_an_alarm_ends_as_the_breaker_closes(operated: Operated) -> None:
+    operated.show(fleet(bad=5))
+    await operated.place(pod("training"))
+    async with kept_complete(operated.answers):
+        operated.show(fleet(bad=4))
+        await operated.stands()
+    assert operated.ended == [("training", CLOSED)]
+    assert not operated.answers.open_breakers()
+
+
+async def test_an_alarm_ends_an_hour_after_the_last_pod_also_in_a_quiet_cluster(
+    operated: Operated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(breakers, "LOOK_S", 0.001)
+    operated.show(fleet(bad=5))
+    await operated.place(pod("training"))
+    await operated.place(pod("inference"))
+    async with kept_complete(operated.answers):
+        operated.now += FORGET_S - MINUTE_S
+        await operated.place(pod("training"))
+        await asyncio.sleep(0.05)
+        await operated.stands("training", "inference")
+        operated.now += 2 * MINUTE_S
+        await operated.stands("training")
+        assert operated.ended == [("inference", FORGOTTEN)]
+        await operated.place(pod("inference"))
+        await operated.stands("training", "inference")
+
+
+async def test_an_alarm_ends_as_the_policy_is_changed_or_removed(operated: Operated) -> None:
+    strict = msgspec.structs.replace(TRAINING, name="strict")
+    other = msgspec.structs.replace(TRAINING, name="other")
+    mild = Policy(name="strict", placement=BUILT_IN["inference"].placement)
+    degraded = {f"n{i}": b.node(f"n{i}", gpus=8, own=b.health(0.6)) for i in range(20)}
+    operated.show(degraded, policies={"strict": strict, "other": other})
+    async with kept_complete(operated.answers):
+        await operated.place(pod("strict"))
+        await operated.place(pod("other"))
+        await operated.stands("strict", "other")
+        operated.show(degraded, policies={"strict": mild})
+        await operated.stands()
+        await operated.place(pod("strict"))
+        await operated.stands()
+    assert sorted(operated.ended) == [("other", FORGOTTEN), ("strict", FORGOTTEN)]
+
+
+async def test_a_policy_that_is_stricter_now_raises_an_alarm_with_the_next_pod(
+    operated: Operated,
+) -> None:
+    mild = Policy(name="mine", placement=BUILT_IN["inference"].placement)
+    strict = msgspec.structs.replace(TRAINING, name="mine")
+    degraded = {f"n{i}": b.node(f"n{i}", gpus=8, own=b.health(0.6)) for i in range(20)}
+    operated.show(degraded, policies={"mine": mild})
+    await operated.place(pod("mine"))
+    assert not operated.standing
+    operated.show(degraded, policies={"mine": strict})
+    await operated.place(pod("mine"))
+    assert operated.standing == {("mine", b.RESOURCE): 1.0}

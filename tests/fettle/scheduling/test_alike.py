@@ -1,0 +1,255 @@
+"""Nodes that share a verdict are judged as each would be by itself, whatever it may rest on."""
+
+import asyncio
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fettle.cel.runtime.engine import SelectorEngine
+from fettle.cluster.view import NodeView, View
+from fettle.dra.allocator.profiles import CURRENT, Profile
+from fettle.model.policy import BUILT_IN
+from fettle.scheduling.demand import Ask
+from fettle.scheduling.judge.acceptance import Acceptance
+from fettle.scheduling.judge.verdicts import Verdict
+from fettle.scheduling.tables.tables import Matching, Table
+from tests.fettle.scheduling.alike import (
+    GPU,
+    NIC,
+    OLD,
+    PROFILES,
+    UNORDERED,
+    WARM,
+    XID,
+    Place,
+    Pool,
+    Raw,
+    asks,
+    both,
+    build,
+    claim_of,
+    device,
+    fleets,
+    full,
+    memory,
+    numbered,
+    selecting,
+    taint,
+    x,
+)
+
+Compare = Callable[[dict[str, "Place"], Ask, Profile], "Judged"]
+
+
+@pytest.fixture
+def compare() -> Iterator[Compare]:
+    """Judges with a real engine of selectors, started once for all examples."""
+    engine = SelectorEngine()
+    with asyncio.Runner() as runner:
+        runner.run(engine.start())
+
+        def compared(places: dict[str, Place], ask: Ask, profile: Profile) -> Judged:
+            return runner.run(judged(engine, build(places, profile), ask, profile))
+
+        yield compared
+        runner.run(engine.close())
+
+
+class Judged(NamedTuple):
+    together: dict[str, object]
+    alone: dict[str, object]
+    shared: int
+    """How many nodes got the verdict of another."""
+
+
+async def judged(engine: SelectorEngine, view: View, ask: Ask, profile: Profile) -> Judged:
+    nodes = view.nodes.values()
+    seen = [(d.id.driver, d.device) for n in nodes for p in n.pools for d in p.devices]
+    await engine.evaluate(ask.selectors, seen)
+    acceptance = Acceptance(ask.policy.placement)
+    match = Matching(engine)
+    table = Table(ask, acceptance, profile)
+    plain = plainly(nodes)
+    alone: dict[str, object] = {}
+    for node in nodes:
+        table.judge(node, match)
+        own = Table(ask, acceptance, profile)
+        own.judge(node, match)
+        alone[node.name] = plain(own.verdicts[node.name])
+    assert not table.provisional
+    return Judged(
+        {name: plain(verdict) for name, verdict in table.verdicts.items()},
+        alone,
+        len(nodes) - len({id(verdict) for verdict in table.verdicts.values()}),
+    )
+
+
+def plainly(nodes: Collection[NodeView]) -> Callable[[Verdict], object]:
+    """Makes verdicts of nodes comparable: with places instead of the names of their devices.
+
+    What evidence says in words is left out: alike is what weighs the same.
+    """
+    names = {pool.told: "a pool" for node in nodes for pool in node.pools}
+    for node in nodes:
+        for number, pool in enumerate(node.pools):
+            names |= {str(d.id): f"device {number}.{at}" for at, d in enumerate(pool.devices)}
+    named = re.compile("|".join(map(re.escape, sorted(names, key=len, reverse=True))) or "$")
+
+    def text(said: str) -> str:
+        placed = named.sub(lambda found: names.get(found.group(), ""), said)
+        return re.sub(r"(\(\d\.\d\d\)): .*", r"\1", placed)
+
+    def plain(verdict: Verdict) -> object:
+        said = (verdict.refusals, verdict.undecided, verdict.unfit, verdict.overruled)
+        return (
+            (verdict.fits, verdict.value, verdict.score),
+            [tuple(map(text, sentences)) for sentences in (*said, verdict.notes)],
+            [(c.request, text(str(c.device)), c.tolerated, c.met) for c in verdict.devices],
+        )
+
+    return plain
+
+
+def test_nodes_that_share_a_verdict_would_each_have_come_to_it_alone(compare: Compare) -> None:
+    count: Counter[str] = Counter()
+
+    @given(fleets(), asks(), st.sampled_from(PROFILES))
+    @settings(max_examples=300)
+    def holds(places: dict[str, Place], ask: Ask, profile: Profile) -> None:
+        found = compare(places, ask, profile)
+        count.update(nodes=len(places), shared=found.shared)
+        assert found.together == found.alone
+
+    holds()
+    assert count["shared"] > count["nodes"] / 5, "the fleets have too little in common"
+
+
+# -- what was left out of a shape once
+
+ONE: Raw = {"deviceClassName": "any", "count": 1}
+TWO: Raw = {"deviceClassName": "any", "count": 2}
+
+
+def local(*devices: Raw, **fields: Any) -> Place:
+    return Place((Pool(GPU, devices, **fields),))
+
+
+def ask_for(wanted: Raw, *constraints: Raw) -> Ask:
+    return Ask(BUILT_IN["training"], claims=(claim_of(wanted, *constraints),))
+
+
+def of_one_driver_each(**fields: Any) -> Place:
+    """A device each of two drivers, with one counter for the one's devices, two for the other's."""
+    first = Pool(GPU, (device("gpu-0", counted=True),), 1, **fields)
+    return Place((first, Pool(NIC, (device("nic-0", counted=True),), 2, **fields)))
+
+
+SWAPPED = numbered(**{f"{GPU}/x": 1, "x": 2})
+SHARED = local(device("gpu-0", capacity=memory("4"), allowMultipleAllocations=True))
+HALF = ask_for(ONE | {"capacity": {"requests": {"memory": "2"}}})
+GOOD, BAD = device("gpu-0"), device("gpu-1", taints=[taint(XID)])
+
+
+def of_two_drivers(gpu: int, nic: int) -> Place:
+    """A device each, with a number under one name."""
+    first = Pool(GPU, (device("gpu-0", **full(gpu)),), 1)
+    return Place((first, Pool(NIC, (device("nic-0", **full(nic)),), 2)))
+
+
+def listed(*values: int) -> Raw:
+    return {"attributes": {"x": {"ints": values}}}
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "ask", "profile"),
+    [
+        (local(GOOD, BAD), local(GOOD, BAD, slices=2), ask_for(ONE), UNORDERED),
+        (
+            local(GOOD, where=selecting()),
+            local(GOOD, where=selecting("other")),
+            ask_for(ONE),
+            CURRENT,
+        ),
+        (
+            local(GOOD, where=selecting("other")),
+            local(device("gpu-0", bindsToNode=True), where=selecting("other")),
+            ask_for(ONE),
+            CURRENT,
+        ),
+        (
+            local(device("gpu-0", **x(1)), device("gpu-1", **x(1))),
+            local(device("gpu-0", **x(1)), device("gpu-1", **x(2))),
+            ask_for(TWO, {"matchAttribute": "x"}),
+            CURRENT,
+        ),
+        (
+            local(device("gpu-0", **x(1)), device("gpu-1", **x(1))),
+            local(device("gpu-0", **full(1)), device("gpu-1", **full(1))),
+            ask_for(TWO, {"matchAttribute": "x"}),
+            CURRENT,
+        ),
+        (
+            local(device("gpu-0", **both(1, 2)), device("gpu-1", **both(1, 2))),
+            local(device("gpu-0", **both(1, 2)), device("gpu-1", **SWAPPED)),
+            ask_for(TWO, {"matchAttribute": f"{GPU}/x"}),
+            CURRENT,
+        ),
+        (
+            of_two_drivers(1, 1),
+            of_two_drivers(1, 2),
+            ask_for(TWO, {"matchAttribute": f"{GPU}/x"}),
+            CURRENT,
+        ),
+        (
+            local(device("gpu-0", **x(1)), device("gpu-1", **x(1))),
+            local(device("gpu-0", **listed(1)), device("gpu-1", **listed(1))),
+            ask_for(TWO, {"matchAttribute": f"{GPU}/x"}),
+            CURRENT,
+        ),
+        (
+            local(device("gpu-0", taints=[taint(WARM)])),
+            local(GOOD)._replace(tainted=WARM),
+            ask_for(ONE),
+            OLD,
+        ),
+        (of_one_driver_each(), of_one_driver_each(name="p"), ask_for(TWO), OLD),
+        (SHARED._replace(held="share of 1"), SHARED._replace(held="share of 3"), HALF, CURRENT),
+    ],
+    ids=[
+        "slices where they have no order",
+        "terms of a node selector",
+        "a device that binds to its node",
+        "an attribute that is named without a domain",
+        "a domain where none is looked for",
+        "an attribute with and without its domain",
+        "a value that devices of two drivers have in common",
+        "values that are lists",
+        "taints of rules where those do not count",
+        "names of pools where their counters are taken for one another's",
+        "how much of a device its shares consume",
+    ],
+)
+def test_nodes_that_differ_in_it_share_no_verdict(
+    compare: Compare, one: Place, other: Place, ask: Ask, profile: Profile
+) -> None:
+    found = compare({"ann": one, "bob": other}, ask, profile)
+    assert found.together == found.alone
+    assert found.alone["ann"] != found.alone["bob"]
+
+
+def test_nodes_share_a_verdict_whose_devices_agree_in_what_a_constraint_compares(
+    compare: Compare,
+) -> None:
+    def of(one: int, other: int) -> Place:
+        return local(device("gpu-0", **x(one)), device("gpu-1", **x(other)))
+
+    ask = ask_for(TWO, {"matchAttribute": f"{GPU}/x"})
+    fleet = {"ann": of(1, 1), "bob": of(7, 7), "cid": of(1, 2), "dan": of(7, 8)}
+    found = compare(fleet, ask, CURRENT)
+    assert found.together == found.alone
+    assert found.shared == 2

@@ -1,0 +1,252 @@
+import pickle
+from collections.abc import Iterator
+from itertools import permutations
+
+import msgspec
+import pytest
+
+from fettle.api import core, kinds
+from fettle.cluster.view import DeviceView, NodeView, PoolView
+from fettle.config.settings import BreakerSettings
+from fettle.model.policy import BUILT_IN
+from fettle.scheduling.breaker.breaker import Breaker
+from fettle.scheduling.judge.acceptance import refusal
+from tests.fettle import building as b
+from tests.fettle.cluster.inventory import fleets
+from tests.fettle.cluster.inventory.fleets import Fleet
+from tests.fettle.scheduling.counting import Counting
+
+TRAINING = BUILT_IN["training"].placement
+
+
+class Walked(tuple[DeviceView, ...]):
+    """Devices, and how often somebody went through them."""
+
+    times = 0
+
+    def __iter__(self) -> Iterator[DeviceView]:
+        self.times += 1
+        return super().__iter__()
+
+
+def fleet(bad: int, *, total: int = 20, held: bool = False) -> dict[str, NodeView]:
+    return {
+        f"n{i}": b.node(f"n{i}", gpus=8, own=b.health(0.1, held=held) if i < bad else b.health(1))
+        for i in range(total)
+    }
+
+
+def opened(nodes: dict[str, NodeView]) -> frozenset[str]:
+    breaker = Counting(TRAINING)
+    breaker.update(nodes, nodes)
+    return breaker.open
+
+
+def test_refusing_a_fifth_of_a_pool_is_allowed_and_more_is_not() -> None:
+    assert opened(fleet(4)) == frozenset()
+    assert opened(fleet(5)) == {b.RESOURCE}
+
+
+def test_holds_do_not_trip_it() -> None:
+    assert opened(fleet(20, held=True)) == frozenset()
+
+
+def test_a_small_pool_is_not_judged() -> None:
+    assert opened(fleet(3, total=4)) == frozenset()
+
+
+def test_it_closes_again_when_nodes_heal_counting_only_what_changed() -> None:
+    nodes = fleet(6)
+    breaker = Counting(TRAINING)
+    assert breaker.update(nodes, nodes)
+    healed = {**nodes, "n0": b.node("n0", gpus=8), "n1": b.node("n1", gpus=8)}
+    assert breaker.update(("n0", "n1"), healed)
+    assert breaker.open == frozenset()
+
+
+def test_a_node_that_left_counts_no_more() -> None:
+    nodes = fleet(5)
+    breaker = Counting(TRAINING)
+    breaker.update(nodes, nodes)
+    del nodes["n0"]
+    breaker.update(("n0",), nodes)
+    assert breaker.share(b.RESOURCE) == 4 / 19
+
+
+UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
+NOT_READY = "node.kubernetes.io/not-ready"
+UNREACHABLE = "node.kubernetes.io/unreachable"
+
+
+def tainted(node: NodeView, key: str = UNSCHEDULABLE, effect: str = "NoSchedule") -> NodeView:
+    return msgspec.structs.replace(node, taints=(core.Taint(key=key, effect=effect),))
+
+
+@pytest.mark.parametrize("effect", ["NoSchedule", "NoExecute"])
+@pytest.mark.parametrize("key", [UNSCHEDULABLE, NOT_READY, UNREACHABLE])
+def test_nodes_that_the_scheduler_leaves_out_itself_do_not_count(key: str, effect: str) -> None:
+    nodes = fleet(4, total=15)
+    nodes |= {name: tainted(nodes[name], key, effect) for name in ("n1", "n2", "n3")}
+    breaker = Counting(TRAINING)
+    breaker.update(nodes, nodes)
+    assert breaker.share(b.RESOURCE) == 1 / 12
+    assert breaker.open == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("key", "effect"),
+    [
+        ("nvidia.com/gpu", "NoSchedule"),
+        ("example.com/maintenance", "NoExecute"),
+        (UNSCHEDULABLE, "PreferNoSchedule"),
+    ],
+)
+def test_taints_that_pods_may_tolerate_leave_a_node_in_the_count(key: str, effect: str) -> None:
+    nodes = {name: tainted(node, key, effect) for name, node in fleet(5).items()}
+    assert opened(nodes) == {b.RESOURCE}
+
+
+def test_a_node_counts_again_once_it_is_uncordoned() -> None:
+    nodes = fleet(5)
+    cordoned = {**nodes, **{name: tainted(nodes[name]) for name in ("n0", "n1")}}
+    breaker = Counting(TRAINING)
+    breaker.update(nodes, cordoned)
+    assert breaker.share(b.RESOURCE) == 3 / 18
+    assert breaker.update(("n0", "n1"), nodes)
+    assert breaker.open == {b.RESOURCE}
+    assert breaker.update(("n0", "n1"), cordoned)
+    assert breaker.open == frozenset()
+
+
+def test_a_pool_of_which_all_nodes_are_cordoned_is_not_judged() -> None:
+    nodes = fleet(20)
+    breaker = Counting(TRAINING, BreakerSettings(min_nodes=0))
+    assert breaker.update(nodes, nodes)
+    assert breaker.update(nodes, {name: tainted(node) for name, node in nodes.items()})
+    assert breaker.open == frozenset()
+    assert breaker.share(b.RESOURCE) == 0
+
+
+def test_a_pool_is_small_if_few_of_its_nodes_can_be_scheduled_to() -> None:
+    nodes = fleet(3, total=12)
+    assert opened(nodes) == {b.RESOURCE}
+    cordoned = {name: tainted(nodes[name]) for name in ("n9", "n10", "n11")}
+    assert opened({**nodes, **cordoned}) == frozenset()
+
+
+def test_a_device_of_the_network_that_only_cordoned_nodes_see_does_not_count() -> None:
+    shared = b.pool(b.device("good", local=""), name="shared")
+    apart = b.pool(b.device("bad", 0.1, local=""), name="apart")
+    nodes = {f"n{i}": b.node(f"n{i}", pools=(shared,)) for i in range(10)}
+    nodes["apart"] = tainted(b.node("apart", pools=(shared, apart)))
+    assert opened(nodes) == frozenset()
+
+
+def test_cordoned_and_lost_nodes_of_a_cluster_do_not_free_its_dead_ones() -> None:
+    cluster = Fleet()
+    lost = {"type": "AcceleratedHardwareReady", "status": "False", "reason": "NvidiaXID79Error"}
+    for i in range(15):
+        node = fleets.node(f"n{i}", status={"conditions": [lost] if i < 4 else []})
+        if i in (1, 2):
+            taint = {"key": UNSCHEDULABLE, "effect": "NoSchedule"}
+            node["spec"] = {"unschedulable": True, "taints": [taint]}
+        if i == 3:
+            keys = {"NoSchedule": UNREACHABLE, "NoExecute": UNREACHABLE}
+            node["spec"] = {"taints": [{"key": k, "effect": e} for e, k in keys.items()]}
+        cluster.put(kinds.NODE, node)
+    assert opened(dict(cluster.look().nodes)) == frozenset()
+
+
+def test_single_bad_units_count_as_units() -> None:
+    nodes = {f"n{i}": b.node(f"n{i}", gpus=8, units={"a": 0.1}) for i in range(20)}
+    breaker = Counting(TRAINING)
+    breaker.update(nodes, nodes)
+    assert breaker.share(b.RESOURCE) == 1 / 8
+
+
+def test_a_device_of_the_network_counts_once_however_many_nodes_see_it() -> None:
+    fabric = [b.device("bad", 0.1, local=""), *(b.device(f"f{i}", local="") for i in range(4))]
+    nodes = {f"n{i}": b.node(f"n{i}", pools=(b.pool(*fabric),)) for i in range(20)}
+    nodes["n0"] = b.node("n0", pools=(b.pool(*fabric), b.pool(b.device("own", 0.1), name="n0")))
+    breaker = Counting(TRAINING)
+    breaker.update(nodes, nodes)
+    assert breaker.share(b.DRIVER) == 2 / 6
+    healed = {n: b.node(n, pools=(b.pool(*fabric[1:]),)) for n in list(nodes)[:19]}
+    breaker.update(nodes, healed)
+    assert breaker.share(b.DRIVER) == 0
+    breaker.update(nodes, {})
+    assert breaker.share(b.DRIVER) == 0
+
+
+def test_however_many_nodes_share_a_pool_its_devices_are_walked_a_few_times() -> None:
+    walked = []
+    for number in (10, 100):
+        devices = Walked([b.device("bad", 0.1, local=""), b.device("good", local="")])
+        fabric = PoolView(b.DRIVER, "fabric", devices)
+        nodes = {f"n{i}": b.node(f"n{i}", pools=(fabric,)) for i in range(number)}
+        breaker = Counting(TRAINING)
+        breaker.update(nodes, nodes)
+        assert breaker.share(b.DRIVER) == 1 / 2
+        changed = {name: b.node(name, gpus=8, pools=(fabric,)) for name in nodes}
+        breaker.update(changed, changed)
+        breaker.update(changed, {})
+        walked.append(devices.times)
+    assert walked[0] == walked[1] <= 4
+
+
+def test_devices_of_the_network_that_came_and_went_take_no_memory() -> None:
+    breaker = Counting(TRAINING)
+    sizes = []
+    for number in range(1000):
+        pool = b.pool(b.device(f"f{number}", local=""))
+        breaker.update(("n",), {"n": b.node("n", pools=(pool,))})
+        sizes.append(len(pickle.dumps(breaker)))
+    assert max(sizes) - min(sizes) < 100
+
+
+def test_it_counts_the_same_for_another_placement_as_if_that_had_come_first() -> None:
+    fabric = (b.device("bad", 0.5, local=""), b.device("good", local=""))
+    nodes = {
+        **fleet(5),
+        "unit": b.node("unit", gpus=8, units={"a": 0.5}),
+        "own": b.node("own", pools=(b.pool(b.device("d", 0.5), *fabric, name="own"),)),
+        **{f"s{i}": b.node(f"s{i}", pools=(b.pool(*fabric),)) for i in range(10)},
+    }
+    for first, second in permutations([p.placement for p in BUILT_IN.values()], 2):
+        breaker = Counting(first)
+        breaker.update(nodes, nodes)
+        derived = Breaker(second, BreakerSettings(), breaker.census)
+        derived.judge()
+        fresh = Counting(second)
+        fresh.update(nodes, nodes)
+        later = {**nodes, "n0": b.node("n0", gpus=8), "n9": b.node("n9", gpus=8, own=b.health(0))}
+        for _ in range(2):
+            for pool in (b.RESOURCE, b.DRIVER):
+                assert derived.share(pool) == fresh.share(pool)
+            assert derived.open == fresh.open
+            breaker.update(("n0", "n9"), later)
+            derived.judge()
+            fresh.update(("n0", "n9"), later)
+
+
+def test_a_tenant_who_has_pods_refused_neither_takes_nodes_nor_opens_it() -> None:
+    cluster = Fleet()
+    lost = {"type": "AcceleratedHardwareReady", "status": "False", "reason": "NvidiaXID79Error"}
+    for i in range(20):
+        status = {"conditions": [lost] if i == 0 else []}
+        cluster.put(kinds.NODE, fleets.node(f"n{i}", status=status))
+    for i in range(1, 20):
+        refused = b.gpu_pod(name=f"p{i}")
+        refused["spec"]["nodeName"] = f"n{i}"
+        refused["status"] = {
+            "phase": "Failed",
+            "reason": "UnexpectedAdmissionError",
+            "message": "Pod was rejected: Allocate failed due to y, which is unexpected",
+            "startTime": "1970-01-12T13:46:40Z",
+        }
+        cluster.put(kinds.POD, refused)
+    nodes = dict(cluster.look().nodes)
+    assert nodes["n1"].health.score == 0.65
+    refused_nodes = [name for name in nodes if refusal(nodes[name].health, TRAINING)]
+    assert refused_nodes == ["n0"]
+    assert opened(nodes) == frozenset()

@@ -1,0 +1,248 @@
+"""What breakers count as nodes come, change and go is what a plain count of the same view says."""
+
+import asyncio
+import copy
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from fettle.api import core
+from fettle.cluster.view import NodeView, PluginView, PoolView, Publisher, UnitView
+from fettle.config.settings import BreakerSettings
+from fettle.model.health import SOUND, DeviceId, Health, State
+from fettle.model.policies import Policies
+from fettle.model.policy import BUILT_IN, Policy, Unknown
+from fettle.pacing import pausing as slicing
+from fettle.scheduling.breaker.alarms import Alarm
+from fettle.scheduling.breaker.breakers import Breakers
+from fettle.scheduling.judge import draws
+from fettle.scheduling.judge.acceptance import refusal
+from tests.fettle import building as b
+
+SETTINGS = BreakerSettings(min_nodes=2)
+NAMES = [f"n{i}" for i in range(5)]
+NIC = "nic.example.com"
+CORDONED = core.Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+POOLS = (b.RESOURCE, b.DRIVER, NIC)
+TRAINING, INFERENCE = BUILT_IN["training"], BUILT_IN["inference"]
+POLICIES = dict(BUILT_IN) | {
+    name: Policy(name=name, placement=placement)
+    for name, placement in (
+        *((f"min-{s}", replace(INFERENCE.placement, min_score=s)) for s in (0, 0.6, 1)),
+        ("known", replace(TRAINING.placement, unknown=Unknown.REFUSE)),
+    )
+}
+HEALTHS = (
+    SOUND,
+    Health(1.0, State.HEALTHY),
+    b.health(0.9),
+    b.health(0.6),
+    b.health(0.3),
+    b.health(0.1),
+    b.health(0.1, held=True),
+    b.UNKNOWN,
+    Health(0.85, State.DEGRADED),
+    Health(0.5, State.HEALTHY, provoked=0.35),
+)
+Shares = dict[str, float]
+
+
+def plain_count(nodes: Mapping[str, NodeView], policy: Policy) -> tuple[Shares, set[str]]:
+    """The share of each pool that is refused, and the pools that are open, by the rules alone."""
+    refused: dict[str, list[bool]] = defaultdict(list)
+    network: dict[str, set[tuple[DeviceId, bool]]] = defaultdict(set)
+    on: dict[str, set[str]] = defaultdict(set)
+
+    def is_refused(health: Health) -> bool:
+        return not health.held and bool(refusal(health, policy.placement))
+
+    for node in nodes.values():
+        if CORDONED in node.taints:
+            continue
+        for plugin in node.plugins.values():
+            if plugin.allocatable:
+                on[plugin.resource].add(node.name)
+                drawn = draws.allocatable(plugin)
+                for health, number in (*drawn.named, (node.health, drawn.rest)):
+                    refused[plugin.resource] += [is_refused(health)] * number
+        for pool in node.pools:
+            on[pool.driver].add(node.name)
+            for device in pool.devices:
+                if device.published.local:
+                    refused[pool.driver].append(is_refused(device.health))
+                else:
+                    network[pool.driver].add((device.id, is_refused(device.health)))
+    verdicts = {p: refused[p] + [verdict for _, verdict in network[p]] for p in POOLS}
+    shares = {pool: sum(all_) / len(all_) if all_ else 0.0 for pool, all_ in verdicts.items()}
+    too_much = {pool for pool, share in shares.items() if share > SETTINGS.max_excluded_share}
+    return shares, {pool for pool in too_much if len(on[pool]) >= SETTINGS.min_nodes}
+
+
+healths = st.sampled_from(HEALTHS)
+
+
+@st.composite
+def pool_views(draw: st.DrawFn, *local: str) -> PoolView:
+    """A pool of which each device is of one of these nodes, "" being the network."""
+    driver, devices = draw(st.sampled_from((b.DRIVER, NIC))), []
+    for i, of in enumerate(draw(st.lists(st.sampled_from(local), max_size=4))):
+        device = b.device(f"{of}-{i}", driver=driver, pool="", local=of)
+        devices.append(replace(device, health=draw(healths)))
+    return PoolView(driver, "", tuple(devices))
+
+
+@st.composite
+def node_views(draw: st.DrawFn, name: str, shared: list[PoolView]) -> NodeView:
+    """A node with plugin resources, pools of its own, shared ones and copies of shared ones."""
+    plugins = {}
+    if draw(st.booleans()):
+        allocatable, named = draw(st.integers(0, 4)), draw(st.lists(healths, max_size=3))
+        withdrawn = draw(st.integers(0, 1))
+        units = [UnitView(f"u{i}", one, withdrawn=withdrawn) for i, one in enumerate(named)]
+        plugins[b.RESOURCE] = PluginView(b.RESOURCE, 4, allocatable, tuple(units))
+    pools = draw(st.lists(pool_views(name, ""), max_size=2))
+    pools += draw(st.lists(st.sampled_from(shared), max_size=2))
+    pools += map(copy.copy, draw(st.lists(st.sampled_from(shared), max_size=2)))
+    taints = (CORDONED,) if draw(st.integers(0, 3)) == 3 else ()
+    return NodeView(name, {}, draw(healths), plugins, tuple(pools), taints=taints)
+
+
+@st.composite
+def fleets(draw: st.DrawFn) -> list[dict[str, NodeView]]:
+    """Views one after another: nodes come, change, stay as they are, and go."""
+    shared = draw(st.lists(pool_views("", *NAMES[:1]), min_size=1, max_size=3))
+    fleet: dict[str, NodeView] = {}
+    views = []
+    for _ in range(draw(st.integers(1, 5))):
+        fleet = dict(fleet)
+        for name in draw(st.sets(st.sampled_from(NAMES))):
+            fleet.pop(name, None)
+            if draw(st.integers(0, 3)):
+                fleet[name] = draw(node_views(name, shared))
+        views.append(fleet)
+    return views
+
+
+class Watched:
+    """Breakers over views that are shown, and the pools that they told open, by policy."""
+
+    def __init__(self) -> None:
+        self.publisher = Publisher()
+        self.told: dict[str, set[str]] = defaultdict(set)
+        self.breakers = Breakers(
+            self.publisher, SETTINGS, Policies(POLICIES), self._turned, lambda: 0.0
+        )
+
+    def _turned(self, alarm: Alarm, ended: str) -> None:
+        assert bool(ended) is (alarm.pool in self.told[alarm.policy])
+        assert alarm.share > SETTINGS.max_excluded_share or ended
+        self.told[alarm.policy] ^= {alarm.pool}
+
+    def show(self, nodes: dict[str, NodeView]) -> None:
+        before = self.publisher.view
+        view = b.view(generation=before.generation + 1, basis=before.basis + 1, nodes=nodes)
+        names = before.nodes.keys() | nodes.keys()
+        changed = {n for n in names if before.nodes.get(n) is not nodes.get(n)}
+        self.publisher.publish(view, frozenset(changed))
+
+    def count(self, policy: Policy) -> tuple[Shares, set[str]]:
+        breaker = self.breakers.of(policy.placement)
+        self.breakers.alarms.placed_by(policy)
+        return {pool: breaker.share(pool) for pool in POOLS}, {*breaker.open}
+
+
+asked = st.lists(st.sampled_from(list(POLICIES.values())), max_size=3)
+
+
+@settings(max_examples=200)
+@given(fleets(), st.data())
+def test_whichever_way_a_view_came_about_it_counts_as_a_plain_count_says(
+    views: list[dict[str, NodeView]], data: st.DataObject
+) -> None:
+    watched = Watched()
+    for nodes in views:
+        watched.show(nodes)
+        for policy in data.draw(asked):
+            expected = plain_count(nodes, policy)
+            assert watched.count(policy) == expected
+            assert watched.told[policy.name] == expected[1]
+
+
+@settings(max_examples=60)
+@given(fleets(), st.data())
+def test_while_it_is_counted_in_slices_a_request_sees_one_view_after_another_and_then_the_newest(
+    views: list[dict[str, NodeView]], data: st.DataObject
+) -> None:
+    async def run() -> None:
+        watched = Watched()
+        keeping = asyncio.create_task(watched.breakers.keep())
+        await asyncio.sleep(0)
+        policies = data.draw(asked.filter(bool))
+        shown: list[dict[str, NodeView]] = [{}]
+        reached = {policy.name: 0 for policy in policies}
+        for nodes in views:
+            for policy in policies:
+                count = watched.count(policy)
+                while count != plain_count(shown[reached[policy.name]], policy):
+                    reached[policy.name] += 1
+            watched.show(nodes)
+            shown.append(nodes)
+            for _ in range(data.draw(st.integers(0, 8))):
+                await asyncio.sleep(0)
+        for _ in range(500):
+            await asyncio.sleep(0)
+        for policy in policies:
+            expected = plain_count(views[-1], policy)
+            assert watched.told[policy.name] == expected[1]
+            assert watched.count(policy) == expected
+        keeping.cancel()
+        await asyncio.wait([keeping])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(slicing, "SLICE_S", 0.0)
+        asyncio.run(run())
+
+
+@pytest.mark.parametrize("turns", range(12))
+async def test_a_count_that_is_cancelled_in_the_middle_is_begun_anew(
+    turns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slicing, "SLICE_S", 0.0)
+    watched, fabric = Watched(), b.pool(*(b.device(f"f{i}", 0.1, local="") for i in range(4)))
+    watched.show({name: b.node(name, gpus=1, pools=(fabric,)) for name in NAMES})
+    keeping = asyncio.create_task(watched.breakers.keep())
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    keeping.cancel()
+    await asyncio.wait([keeping])
+    assert watched.count(TRAINING) == plain_count(watched.publisher.view.nodes, TRAINING)
+
+
+def test_nodes_that_are_gone_since_too_many_views_count_no_more() -> None:
+    watched = Watched()
+    watched.show({name: b.node(name, gpus=1, own=b.health(0.1)) for name in NAMES})
+    assert watched.count(TRAINING)[1] == {b.RESOURCE}
+    nodes = {name: b.node(name, gpus=1) for name in NAMES[:2]}
+    for _ in range(300):
+        watched.show(nodes)
+    assert watched.count(TRAINING) == plain_count(nodes, TRAINING)
+
+
+def test_nodes_that_cannot_be_counted_leave_nothing_behind() -> None:
+    fabric = b.pool(*(b.device(f"f{i}", 0.1, local="") for i in range(4)))
+    nodes = {name: b.node(name, gpus=1, pools=(fabric,)) for name in NAMES}
+    no_pool: Any = None
+    for after in ({**nodes, "n3": b.node("n3")}, {"n1": b.node("n1", gpus=2)}, {}):
+        watched = Watched()
+        watched.show(nodes)
+        assert watched.count(TRAINING)[1] == {b.DRIVER}
+        watched.show({**nodes, "n3": b.node("n3", pools=(fabric, no_pool))})
+        with pytest.raises(AttributeError):
+            watched.count(TRAINING)
+        watched.show(after)
+        assert watched.count(TRAINING) == plain_count(after, TRAINING)

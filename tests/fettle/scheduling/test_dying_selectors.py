@@ -1,0 +1,190 @@
+"""Verdicts that do without a selector, since the worker died over it or it was given up, are made
+anew once it is decided: nothing else in the cluster has to change."""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from fettle.api.resource import DeviceAttribute
+from fettle.cel.runtime.engine import SelectorEngine
+from fettle.cel.runtime.memory import GIVEN_UP_S
+from fettle.cel.runtime.processes import COMMAND
+from fettle.cluster.view import NodeView
+from fettle.dra.claims import Alternative, Claim, Request
+from fettle.model.policy import Placement, Policy, Requirement
+from fettle.scheduling.answers import Answers
+from fettle.scheduling.demand import Ask
+from tests.fettle import building as b
+from tests.fettle.cel.test_engine import worker
+from tests.fettle.scheduling.clusters import Cluster, share
+from tests.fettle.scheduling.test_costly_selectors import Clock, answers
+from tests.fettle.scheduling.test_costly_selectors import ask as ask_for
+
+MODEL = f'device.attributes["{b.DRIVER}"].model'
+SELECTOR = f'{MODEL} == "B"'
+ZONE = 'node.labels[?"zone"].orValue("") == "a"'
+NAMES = ["n1", "n2"]
+
+
+def requiring(expression: str) -> Policy:
+    requires = (Requirement(expression=expression),)
+    return Policy(name="picky", placement=Placement(requires=requires))
+
+
+def required(expression: str) -> Ask:
+    claims = (Claim("gpu", (Request("r", (Alternative("r", b.DRIVER),)),)),)
+    return Ask(requiring(expression), claims=claims)
+
+
+def node(name: str, score: float = 0.1) -> NodeView:
+    """With one device of model B, which is dead unless told otherwise."""
+    attributes = {"model": DeviceAttribute(string="B")}
+    device = b.device("gpu-0", score, pool=name, attributes=attributes)
+    return b.node(name, pools=(b.looked_at(b.pool(device, name=name)),))
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def well(tmp_path: Path) -> Path:
+    """Once it exists, the worker dies no more."""
+    return tmp_path / "well"
+
+
+@pytest.fixture
+async def engine(clock: Clock, well: Path) -> AsyncIterator[SelectorEngine]:
+    """Its worker dies over every row."""
+    dying = worker(f"""
+        import os, pathlib
+        sound = worker.judge
+        def judge(prepared, row):
+            if not pathlib.Path({str(well)!r}).exists():
+                os.kill(os.getpid(), 9)
+            return sound(prepared, row)
+        worker.judge = judge
+    """)
+    engine = SelectorEngine(command=dying, clock=clock)
+    await engine.start()
+    yield engine
+    await engine.close()
+
+
+@pytest.fixture
+def cluster(engine: SelectorEngine) -> Cluster:
+    """Of two nodes that look alike."""
+    cluster = Cluster()
+    cluster.answers = answers(cluster, engine, wait_seconds=10)
+    cluster.show({name: node(name) for name in NAMES})
+    return cluster
+
+
+async def refused(answers: Answers, ask: Ask) -> set[str]:
+    """As the extender asks about a pod."""
+    return (answers.at_once(ask, NAMES) or await answers.judged(ask, NAMES)).refused
+
+
+async def until(holds: Callable[[], object]) -> None:
+    async with asyncio.timeout(20):
+        while not holds():
+            await asyncio.sleep(0.01)
+
+
+async def test_verdicts_follow_after_the_worker_was_killed_twice(
+    cluster: Cluster, engine: SelectorEngine, well: Path
+) -> None:
+    well.touch()
+    ask = ask_for(SELECTOR)
+    asking = asyncio.ensure_future(refused(cluster.answers, ask))
+    for _ in range(2):
+        await until(lambda: engine.worker_pid)
+        pid = engine.worker_pid
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        while engine.worker_pid == pid:
+            await asyncio.sleep(0.01)
+    await asking
+    async with asyncio.timeout(20):
+        while await refused(cluster.answers, ask) != set(NAMES):
+            await asyncio.sleep(0.01)
+    assert cluster.answers.at_once(ask, NAMES) is cluster.answers.table(ask)
+
+
+@pytest.mark.parametrize(
+    ("ask", "score"),
+    [
+        pytest.param(ask_for(SELECTOR), 0.1, id="a claim's selector"),
+        pytest.param(required(f'{MODEL} != "B"'), 1.0, id="what a policy requires of devices"),
+        pytest.param(required(ZONE), 1.0, id="what a policy requires of nodes"),
+    ],
+)
+async def test_what_was_given_up_is_settled_for_a_time_and_then_judged_again(
+    ask: Ask, score: float, cluster: Cluster, clock: Clock, well: Path
+) -> None:
+    cluster.show({name: node(name, score) for name in NAMES})
+    async with asyncio.timeout(20):
+        while cluster.answers.at_once(ask, NAMES) is None:
+            assert await refused(cluster.answers, ask) == set()
+            await asyncio.sleep(0.001)
+    table = cluster.answers.table(ask)
+    assert table.undecided == set(NAMES)
+
+    well.touch()
+    clock.now += GIVEN_UP_S - 1
+    assert cluster.answers.at_once(ask, NAMES) is table
+    assert table.refused == table.provisional == set()
+
+    clock.now += 1
+    assert await refused(cluster.answers, ask) == set(NAMES)
+    assert table.undecided == table.provisional == set()
+    verdicts = await cluster.answers.explained(ask)
+    assert [verdict.undecided for verdict in verdicts.values()] == [(), ()]
+
+
+async def test_nodes_that_nobody_asks_about_are_judged_again_too(
+    cluster: Cluster, clock: Clock, well: Path
+) -> None:
+    ask = ask_for(SELECTOR)
+    work = asyncio.ensure_future(cluster.answers.keep_complete())
+    share(cluster.answers, ask)
+    try:
+        async with asyncio.timeout(20):
+            while cluster.answers.at_once(ask, NAMES) is None:
+                await refused(cluster.answers, ask)
+                await asyncio.sleep(0.001)
+        well.touch()
+        clock.now += GIVEN_UP_S
+        await cluster.answers.judged(ask, NAMES[:1])
+        await until(lambda: cluster.answers.table(ask).refused == set(NAMES))
+    finally:
+        work.cancel()
+
+
+async def test_what_could_not_be_evaluated_beforehand_is_tried_again_before_anybody_asks(
+    tmp_path: Path,
+) -> None:
+    program = tmp_path / "python"
+    engine = SelectorEngine(command=(str(program), *COMMAND[1:]))
+    cluster = Cluster()
+    cluster.answers = answers(cluster, engine, wait_seconds=10)
+    work = asyncio.ensure_future(cluster.answers.keep_ready())
+    try:
+        nodes = {name: node(name) for name in NAMES}
+        devices = [device.device for each in nodes.values() for device in each.pools[0].devices]
+        with capture_logs() as logs:
+            cluster.show(nodes, classes={b.DRIVER: b.device_class(b.DRIVER, SELECTOR)})
+            await until(lambda: logs)  # it cannot be started, and was not waited for
+        assert engine.outcome(SELECTOR, b.DRIVER, devices[0]) is None
+        program.write_text(f'#!/bin/sh\nexec {COMMAND[0]} "$@"\n')
+        program.chmod(0o755)
+        await until(lambda: all(engine.outcome(SELECTOR, b.DRIVER, each) for each in devices))
+    finally:
+        work.cancel()
+        await engine.close()

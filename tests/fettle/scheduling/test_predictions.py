@@ -1,0 +1,357 @@
+"""Allocations as they come, held against what was predicted."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from fettle.api import core, resource
+from fettle.cel.runtime.engine import SelectorEngine
+from fettle.cluster.view import DeviceView, NodeView, Publisher
+from fettle.config.settings import Settings
+from fettle.model.policy import BUILT_IN
+from fettle.scheduling.answers import Answers
+from fettle.scheduling.demand import Ask
+from fettle.scheduling.predictions import REMEMBERED, Predictions, Result
+from tests.fettle import building as b
+
+CLASS = b.device_class("all", "true")
+TEMPLATE = {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "all"}}]}}
+ALL = msgspec.structs.replace(CLASS, spec=resource.DeviceClassSpec())  # no selector to evaluate
+
+
+class Cluster:
+    """A view with one node, a pod that was answered, and what is told of its claims."""
+
+    def __init__(self, *devices: DeviceView) -> None:
+        self.publisher = Publisher()
+        self.answers = Answers(self.publisher, SelectorEngine(), Settings())
+        self.told: list[Result] = []
+        self.predictions = Predictions(self.answers, self.told.append)
+        self.answers.on_answered = self.predictions.answered
+        self.show(b.node("n", pools=(b.pool(*devices),)))
+
+    def show(self, *nodes: NodeView) -> None:
+        before = self.publisher.view
+        template = b.template(
+            {"metadata": {"name": "t", "namespace": "default"}, "spec": {"spec": TEMPLATE}}
+        )
+        view = b.view(*nodes, templates={"default/t": template}, classes={"all": ALL})
+        turned = {"generation": before.generation + 1, "basis": before.basis + 1}
+        self.publisher.publish(msgspec.structs.replace(view, **turned), frozenset({"n"}))
+
+    def turn(self, **fields: Any) -> None:
+        """A view with these fields, in which no node changed."""
+        view = self.publisher.view
+        fields |= {"generation": view.generation + 1, "basis": view.basis + 1}
+        self.publisher.publish(msgspec.structs.replace(view, **fields), frozenset())
+
+    def answer(self, pod: str = "") -> None:
+        """The pod that all are about, or one like it."""
+        asked = POD
+        if pod:
+            metadata = msgspec.structs.replace(POD.metadata, name=pod, uid=pod)
+            asked = msgspec.structs.replace(POD, metadata=metadata)
+        ask = self.answers.ask(asked)
+        assert isinstance(ask, Ask)
+        self.answers.answered(ask, asked)
+
+
+POD: core.Pod = b.pod(
+    {
+        "metadata": {"name": "p", "namespace": "default", "uid": "1"},
+        "spec": {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "t"}]},
+    }
+)
+
+
+def claim(
+    device: str | None,
+    *,
+    node: str = "n",
+    pod: str = "p",
+    uid: str = "1",
+    claim_uid: str = "c",
+    **more: Any,
+) -> resource.ResourceClaim:
+    field = {"key": "metadata.name", "operator": "In", "values": [node]}
+    result = {"request": "r", "driver": b.DRIVER, "pool": "n", "device": device, **more}
+    allocation = {
+        "devices": {"results": [result]},
+        "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [field]}]},
+    }
+    metadata: dict[str, Any] = {
+        "name": "p-gpu-x",
+        "namespace": "default",
+        "uid": claim_uid,
+        "annotations": {"resource.kubernetes.io/pod-claim-name": "gpu"},
+        "ownerReferences": [{"kind": "Pod", "name": pod, "uid": uid}],
+    }
+    status = {"allocation": allocation} if device else {}
+    return b.claim({"metadata": metadata, "spec": TEMPLATE, "status": status})
+
+
+def test_the_device_that_was_predicted() -> None:
+    cluster = Cluster(b.device("a"), b.device("b"))
+    cluster.answer()
+    cluster.predictions.put(claim("a"))
+    assert cluster.told == [Result.EXACT]
+
+
+def test_another_device_that_is_sound() -> None:
+    cluster = Cluster(b.device("a"), b.device("b"))
+    cluster.answer()
+    cluster.predictions.put(claim("b"))
+    assert cluster.told == [Result.OTHER_SOUND]
+
+
+def test_a_device_that_the_policy_refuses() -> None:
+    cluster = Cluster(b.device("a"), b.device("b", 0.1))
+    cluster.answer()
+    cluster.predictions.put(claim("b"))
+    assert cluster.told == [Result.REFUSED_DEVICE]
+
+
+def test_a_refused_device_is_told_even_where_it_is_predicted_by_now() -> None:
+    cluster = Cluster(b.device("a"), b.device("b", 0.1))
+    cluster.answer()
+    cluster.show(b.node("n", pools=(b.pool(b.device("a", allocated=True), b.device("b", 0.1)),)))
+    cluster.predictions.put(claim("b"))
+    assert cluster.told == [Result.REFUSED_DEVICE]
+
+
+def test_while_a_breaker_is_open_the_policy_refuses_no_device() -> None:
+    cluster = Cluster()
+    bad = b.pool(b.device("a", 0.1))
+    cluster.show(*(b.node(name, pools=(bad,)) for name in "abcdefghijklmn"))
+    cluster.answer()
+    assert b.DRIVER in cluster.answers.breaker(BUILT_IN["inference"].placement).open
+    cluster.predictions.put(claim("a"))
+    assert cluster.told == [Result.EXACT]
+
+
+def test_a_device_with_admin_access_is_a_device_that_was_got() -> None:
+    cluster = Cluster(b.device("a"), b.device("b"))
+    cluster.answer()
+    cluster.predictions.put(claim("a", adminAccess=True))
+    assert cluster.told == [Result.EXACT]
+
+
+def test_no_policy_refuses_a_device_that_a_claim_has_admin_access_to() -> None:
+    cluster = Cluster(b.device("a", 0.1))
+    cluster.answer()
+    cluster.predictions.put(claim("a", adminAccess=True))
+    assert cluster.told == [Result.EXACT]
+
+
+def test_a_node_that_changed_since_the_pod_was_answered() -> None:
+    cluster = Cluster(b.device("a"), b.device("b"), b.device("c"))
+    cluster.answer()
+    busy = b.pool(b.device("a", allocated=True), b.device("b"), b.device("c"))
+    cluster.show(b.node("n", pools=(busy,)))
+    cluster.predictions.put(claim("c"))
+    assert cluster.told == [Result.STALE]
+
+
+def test_a_node_where_another_claim_was_allocated_that_the_view_does_not_show_yet() -> None:
+    cluster = Cluster(b.device("a"), b.device("b"))
+    cluster.answer()
+    cluster.predictions.put(claim("a", pod="faster"))
+    cluster.predictions.put(claim("b"))
+    assert cluster.told == [Result.STALE]
+
+
+@pytest.mark.parametrize(
+    ("then", "now"), [({"all": ALL}, CLASS), ({}, ALL)], ids=["was edited", "appeared"]
+)
+@pytest.mark.parametrize("shown", [True, False], ids=["in the view", "not in the view yet"])
+def test_a_class_that_changed_since_the_pod_was_answered(
+    then: dict[str, resource.DeviceClass], now: resource.DeviceClass, *, shown: bool
+) -> None:
+    cluster = Cluster(b.device("a"), b.device("b"))
+    cluster.turn(classes=then)
+    cluster.answer()
+    cluster.predictions.put(now)
+    if shown:
+        cluster.turn(classes={"all": now})
+    cluster.predictions.put(claim("b"))
+    assert cluster.told == [Result.STALE]
+
+
+def test_a_class_that_is_sent_again_as_it_was_and_another_one_are_no_excuse() -> None:
+    cluster = Cluster(b.device("a"), b.device("b"))
+    cluster.answer()
+    cluster.predictions.put(ALL)
+    cluster.predictions.put(b.device_class("another", "true"))
+    cluster.predictions.put(claim("b"))
+    assert cluster.told == [Result.OTHER_SOUND]
+
+
+def test_what_changed_of_classes_before_the_pod_was_answered_anew_is_no_excuse() -> None:
+    cluster = Cluster(b.device("a"), b.device("b"))
+    cluster.turn(classes={"all": CLASS})
+    cluster.answer()
+    cluster.predictions.put(ALL)
+    cluster.turn(classes={"all": ALL})
+    cluster.answer()
+    cluster.predictions.put(claim("b"))
+    assert cluster.told == [Result.OTHER_SOUND]
+
+
+def test_nothing_could_be_predicted() -> None:
+    cluster = Cluster(b.device("a", unclear="its capacity cannot be read"))
+    cluster.answer()
+    cluster.predictions.put(claim("a"))
+    assert cluster.told == [Result.UNDECIDED]
+
+
+def test_a_device_where_none_was_to_be_had_is_a_wrong_prediction() -> None:
+    cluster = Cluster(b.device("a", allocated=True))
+    cluster.answer()
+    cluster.predictions.put(claim("a"))
+    assert cluster.told == [Result.OTHER_SOUND]
+
+
+def test_a_device_that_the_node_is_not_known_to_have_tells_nothing_of_the_search() -> None:
+    cluster = Cluster(b.device("a"))
+    cluster.answer()
+    cluster.predictions.put(claim("new"))
+    assert cluster.told == [Result.STALE]
+
+
+def test_a_device_where_none_was_to_be_had_before_the_node_changed_is_stale() -> None:
+    cluster = Cluster(b.device("a", allocated=True))
+    cluster.answer()
+    cluster.show(b.node("n", pools=(b.pool(b.device("a", allocated=True), b.device("b")),)))
+    cluster.predictions.put(claim("a"))
+    assert cluster.told == [Result.STALE]
+
+
+def test_a_refused_device_is_told_even_where_nothing_could_be_predicted() -> None:
+    cluster = Cluster(b.device("a", 0.1, unclear="its capacity cannot be read"))
+    cluster.answer()
+    cluster.predictions.put(claim("a"))
+    assert cluster.told == [Result.REFUSED_DEVICE]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        claim(None),
+        claim("a", node="unknown"),
+        claim("a", pod="never-seen"),
+        claim("a", uid="2"),
+    ],
+    ids=[
+        "not allocated",
+        "a node that nobody knows",
+        "a pod that was not answered",
+        "a pod of the same name as one that was",
+    ],
+)
+def test_what_was_not_predicted_is_not_counted(other: resource.ResourceClaim) -> None:
+    cluster = Cluster(b.device("a"))
+    cluster.answer()
+    cluster.predictions.put(other)
+    assert cluster.told == []
+
+
+def test_a_claim_that_was_allocated_before_is_not_counted_again() -> None:
+    cluster = Cluster(b.device("a"))
+    cluster.answer()
+    view = cluster.publisher.view
+    known = {"claims": {"default/p-gpu-x": claim("a")}, "generation": view.generation + 1}
+    cluster.publisher.publish(msgspec.structs.replace(view, **known), frozenset())
+    cluster.predictions.put(claim("a"))
+    assert cluster.told == []
+
+
+def test_an_allocation_that_is_written_twice_before_a_view_shows_it_is_counted_once() -> None:
+    cluster = Cluster(b.device("a"), b.device("b"))
+    cluster.answer()
+    for _ in range(3):
+        cluster.predictions.put(claim("a"))
+    assert cluster.told == [Result.EXACT]
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        pytest.param([claim("b")], id="other devices"),
+        pytest.param([claim("a", claim_uid="another")], id="another claim of the same name"),
+    ],
+)
+def test_another_allocation_before_the_next_view_is_counted(
+    later: list[resource.ResourceClaim],
+) -> None:
+    cluster = Cluster(b.device("a"), b.device("b"))
+    cluster.answer()
+    for new in (claim("a"), *later):
+        cluster.predictions.put(new)
+    assert len(cluster.told) == 2
+
+
+def test_a_claim_that_lost_its_devices_in_a_view_and_gets_them_again_is_counted_again() -> None:
+    cluster = Cluster(b.device("a"), b.device("b"))
+    cluster.answer()
+    cluster.predictions.put(claim("a"))
+    cluster.show(b.node("n", pools=(b.pool(b.device("a"), b.device("b")),)))
+    cluster.predictions.put(claim("a"))
+    assert cluster.told == [Result.EXACT, Result.EXACT]
+
+
+def test_however_many_claims_are_allocated_before_the_next_view_the_latest_are_known() -> None:
+    cluster = Cluster(b.device("a"))
+    cluster.answer()
+    for number in range(REMEMBERED + 1):
+        cluster.predictions.put(claim("a", claim_uid=str(number)))
+    del cluster.told[:]
+    cluster.predictions.put(claim("a", claim_uid=str(REMEMBERED)))
+    cluster.predictions.put(claim("a", claim_uid="1"))
+    assert cluster.told == []
+
+
+def test_a_device_of_a_pool_that_is_being_replaced_is_not_known_to_be_there_to_take() -> None:
+    assert withheld(b.device("a")) == [Result.STALE]
+
+
+def test_a_device_of_a_pool_that_is_being_replaced_is_refused_as_any_other() -> None:
+    assert withheld(b.device("a", 0.1)) == [Result.REFUSED_DEVICE]
+
+
+def withheld(device: DeviceView) -> list[Result]:
+    """What is told once a claim holds it, though it could not be taken."""
+    cluster = Cluster()
+    pool = msgspec.structs.replace(b.pool(), incomplete=True, withheld=(device,))
+    cluster.show(b.node("n", pools=(pool,)))
+    cluster.answer()
+    cluster.predictions.put(claim("a"))
+    return cluster.told
+
+
+def test_a_claim_that_pods_share_is_compared_by_the_pod_that_it_is_reserved_for() -> None:
+    cluster = Cluster(b.device("a"), b.device("b"))
+
+    def named(name: str, **status: Any) -> resource.ResourceClaim:
+        metadata = {"name": name, "namespace": "default"}
+        return b.claim({"metadata": metadata, "spec": TEMPLATE, "status": status})
+
+    def pod(name: str, *claims: str) -> core.Pod:
+        entries = [{"name": claim, "resourceClaimName": claim} for claim in claims]
+        metadata = {"name": name, "namespace": "default", "uid": f"uid-{name}"}
+        return b.pod({"metadata": metadata, "spec": {"resourceClaims": entries}})
+
+    claims = {f"default/{name}": named(name) for name in ("other", "shared")}
+    view = msgspec.structs.replace(cluster.publisher.view, generation=9, basis=9, claims=claims)
+    cluster.publisher.publish(view, frozenset())
+    for asked in (pod("first", "shared"), pod("second", "other", "shared")):
+        ask = cluster.answers.ask(asked)
+        assert ask is not None
+        cluster.answers.answered(ask, asked)
+    allocated = claim("a").status
+    assert allocated is not None
+    reserved = {"reservedFor": [{"resource": "pods", "name": "first", "uid": "uid-first"}]}
+    cluster.predictions.put(
+        named("shared", allocation=msgspec.to_builtins(allocated.allocation), **reserved)
+    )
+    assert cluster.told == [Result.EXACT]

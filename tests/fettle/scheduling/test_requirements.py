@@ -1,0 +1,288 @@
+"""What policies require of nodes and devices, from the engine's memory."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+from structlog.testing import capture_logs
+
+from fettle.api.resource import DeviceAttribute
+from fettle.cel.runtime.engine import SelectorEngine
+from fettle.cluster.view import NodeView, Publisher
+from fettle.config.settings import BreakerSettings
+from fettle.dra.claims import Alternative, Claim, Held, Request
+from fettle.explain import pods as explain
+from fettle.model.policies import Resolved
+from fettle.model.policy import BUILT_IN, Placement, Policy, Requirement
+from fettle.scheduling.answers import Answers
+from fettle.scheduling.demand import Ask, Bound, Units
+from fettle.scheduling.judge.verdicts import Verdict
+from tests.fettle import building as b
+from tests.fettle.scheduling.clusters import PATIENT
+
+VERSION = f'device.attributes["{b.DRIVER}"].driverVersion'
+RECENT = Requirement(
+    expression=f'{VERSION}.isGreaterThan(semver("569.0.0"))', message="driver 570 or later"
+)
+ZONE_A = Requirement(expression='node.labels[?"zone"].orValue("") == "a"', message="zone a")
+GPU = (Claim("gpu", (Request("r", (Alternative("r", b.DRIVER),)),)),)
+
+
+def requiring(*requirements: Requirement) -> Policy:
+    return Policy(name="picky", placement=Placement(requires=requirements))
+
+
+def devices(*requirements: Requirement) -> Ask:
+    return Ask(requiring(*requirements), claims=GPU)
+
+
+def units(*requirements: Requirement) -> Ask:
+    return Ask(requiring(*requirements), units=(Units(b.RESOURCE, 1),))
+
+
+def node(name: str = "n", *versions: str, score: float = 1.0, **labels: str) -> NodeView:
+    """A node with labels, a device of each driver version ("": it does not say), and a plugin."""
+    made = [
+        b.device(
+            f"gpu-{at}",
+            score,
+            pool=name,
+            attributes={"driverVersion": DeviceAttribute(version=version)} if version else None,
+        )
+        for at, version in enumerate(versions)
+    ]
+    pools = (b.looked_at(b.pool(*made, name=name)),) if made else ()
+    return msgspec.structs.replace(b.node(name, gpus=2, pools=pools), labels=labels)
+
+
+@pytest.fixture
+async def engine() -> AsyncIterator[SelectorEngine]:
+    engine = SelectorEngine()
+    await engine.start()
+    yield engine
+    await engine.close()
+
+
+@pytest.fixture
+def answers(engine: SelectorEngine) -> Answers:
+    return Answers(Publisher(), engine, PATIENT)
+
+
+async def verdicts(answers: Answers, ask: Ask, *nodes: NodeView) -> dict[str, Verdict]:
+    answers.publisher.publish(b.view(*nodes), frozenset(n.name for n in nodes))
+    return (await answers.judged(ask)).verdicts
+
+
+async def test_a_device_that_does_not_meet_the_policy_keeps_the_pod_off_its_node(
+    answers: Answers,
+) -> None:
+    found = await verdicts(answers, devices(RECENT), node("old", "535.1.2"), node("new", "570.1.2"))
+    assert found["new"].fits
+    assert not found["new"].undecided
+    assert found["old"].refusals == (
+        f"gpu/r would get {b.DRIVER}/old/gpu-0, which does not meet the policy: "
+        "driver 570 or later",
+    )
+
+
+async def test_the_devices_count_that_the_scheduler_would_take(answers: Answers) -> None:
+    found = await verdicts(answers, devices(RECENT), node("n", "535.1.2", "570.1.2"))
+    (refusal,) = found["n"].refusals
+    assert refusal.endswith(
+        "driver 570 or later; acceptable devices exist here, but the scheduler would not take them"
+    )
+    answers.publisher.publish(
+        msgspec.structs.replace(b.view(node("n", "570.1.2", "535.1.2")), generation=2, basis=2),
+        frozenset({"n"}),
+    )
+    assert (await answers.judged(devices(RECENT))).verdicts["n"].fits
+
+
+async def test_what_is_required_of_a_node_that_could_never_be_read_is_undecided(
+    answers: Answers,
+) -> None:
+    unread = msgspec.structs.replace(node(), unread=True, quarantined=("Node n: wrong",))
+    answer = (await verdicts(answers, units(ZONE_A), unread))["n"]
+    assert answer.fits
+    assert any("zone a" in why for why in answer.undecided)
+
+
+async def test_a_claim_that_is_allocated_is_held_to_it_too(answers: Answers) -> None:
+    old = node("n", "535.1.2")
+    held = Held(old.pools[0].devices[0].id)
+    ask = Ask(requiring(RECENT), bound=(Bound("gpu", (held,)),))
+    assert "is allocated" in (await verdicts(answers, ask, old))["n"].refusals[0]
+
+
+async def test_a_claim_that_is_allocated_is_held_to_it_while_its_pool_is_updated(
+    answers: Answers,
+) -> None:
+    whole = node("n", "535.1.2")
+    (pool,) = whole.pools
+    updated = msgspec.structs.replace(pool, devices=(), withheld=pool.devices, incomplete=True)
+    ask = Ask(requiring(RECENT), bound=(Bound("gpu", (Held(pool.devices[0].id),)),))
+    answer = (await verdicts(answers, ask, msgspec.structs.replace(whole, pools=(updated,))))["n"]
+    assert answer.undecided == ()
+    assert "does not meet the policy: driver 570" in answer.refusals[0]
+
+
+@pytest.mark.parametrize("ask", [devices(ZONE_A), units(ZONE_A)], ids=["claims", "units"])
+async def test_a_node_that_does_not_meet_the_policy_is_refused(answers: Answers, ask: Ask) -> None:
+    nodes = (node("a", "1.0.0", zone="a"), node("b", "1.0.0", zone="b"), node("c", "1.0.0"))
+    found = await verdicts(answers, ask, *nodes)
+    assert found["a"].fits
+    for other in ("b", "c"):
+        assert found[other].refusals == ("node does not meet the policy: zone a",)
+
+
+async def test_units_of_device_plugins_are_not_held_to_attributes(answers: Answers) -> None:
+    found = await verdicts(answers, units(RECENT), node("n", "535.1.2"))
+    assert found["n"].fits
+    assert not found["n"].undecided
+
+
+async def test_what_ends_in_an_error_is_undecided_and_refuses_nothing(answers: Answers) -> None:
+    found = await verdicts(answers, devices(RECENT), node("n", ""))
+    assert found["n"].fits
+    assert "no such key" in found["n"].undecided[0]
+
+
+async def test_without_a_message_the_expression_says_what_is_required(answers: Answers) -> None:
+    bare = Requirement(expression=ZONE_A.expression)
+    found = await verdicts(answers, units(bare), node("n"))
+    assert found["n"].refusals == (f"node does not meet the policy: {ZONE_A.expression}",)
+
+
+@pytest.mark.parametrize(
+    ("expression", "why"),
+    [
+        ("device.attributes[", "it does not compile"),
+        ("nodes.labels.zone == 'a'", "undeclared reference to 'nodes'"),
+        ("node.name == 'a'", "undefined field 'name'"),
+        ("device.driver == node.labels.driver", "undeclared reference to 'node'"),
+        ("node.labels.zone", "must evaluate to bool"),
+    ],
+)
+async def test_what_does_not_compile_is_ignored_and_said(
+    answers: Answers, expression: str, why: str
+) -> None:
+    wrong = Requirement(expression=expression)
+    found = await verdicts(answers, devices(wrong), node("n", "1.0.0"))
+    assert found["n"].fits
+    assert not answers.table(devices(wrong)).provisional
+    policy = requiring(ZONE_A, wrong)
+    (said,) = await answers.ignored(policy)
+    assert said.startswith("placement.requires[1] is ignored: ")
+    assert why in said
+    assert said in explain.policy(Resolved(policy, ""), [said])["warnings"]
+
+
+WRONG = Requirement(expression="devise.driver == 'x'")
+
+
+async def ignored(logs: Sequence[Mapping[str, Any]], number: int) -> list[Mapping[str, Any]]:
+    """What is logged of ignored requirements, once it is so much; by then, the views that say so
+    have been evaluated."""
+    async with asyncio.timeout(20):
+        while len(said := [log for log in logs if "ignored" in log["event"]]) < number:
+            await asyncio.sleep(0.01)
+    return said
+
+
+async def test_the_log_says_once_what_is_ignored(answers: Answers) -> None:
+    wrong = requiring(WRONG)
+    policies = {"picky": wrong}
+    with capture_logs() as logs:
+        work = asyncio.ensure_future(answers.keep_ready())
+        for turn in (1, 2):
+            view = b.view(node("n", "1.0.0", zone=str(turn)), policies=policies)
+            view = msgspec.structs.replace(view, generation=turn, basis=turn)
+            answers.publisher.publish(view, frozenset({"n"}))
+            said, *others = await ignored(logs, turn)
+            policies = policies | {"another": msgspec.structs.replace(wrong, name="another")}
+        work.cancel()
+    assert said["policy"] == "picky"
+    assert "undeclared reference to 'devise'" in said["reason"]
+    assert [log["policy"] for log in others] == ["another"]
+
+
+async def test_requirements_are_evaluated_before_any_pod_asks(
+    answers: Answers, engine: SelectorEngine
+) -> None:
+    policy = requiring(RECENT, ZONE_A)
+    nodes = [node("good", "570.1.2", zone="a"), node("bad", "570.1.2", zone="b")]
+    policies = {"picky": policy, "wrong": requiring(WRONG)}
+    answers.publisher.publish(b.view(*nodes, policies=policies), frozenset())
+    with capture_logs() as logs:
+        work = asyncio.ensure_future(answers.keep_ready())
+        await ignored(logs, 1)
+        work.cancel()
+    await engine.close()
+    table = await answers.judged(Ask(policy, claims=GPU))
+    assert table.complete(answers.view)
+    assert table.refused == {"bad"}
+
+
+async def test_nodes_alike_in_what_is_required_share_a_verdict(answers: Answers) -> None:
+    nodes = [
+        node("a", "570.1.2", zone="a", rack="1"),
+        node("b", "570.1.2", zone="a", rack="2"),
+        node("c", "570.1.2", zone="c", rack="1"),
+        node("d", "535.1.2", zone="a", rack="1"),
+    ]
+    ask = devices(RECENT, ZONE_A)
+    await verdicts(answers, ask, *nodes)
+    answers.publisher.publish(
+        msgspec.structs.replace(answers.view, generation=2, basis=2), frozenset(answers.view.nodes)
+    )
+    found = (await answers.judged(ask)).verdicts
+    assert found["a"] is found["b"]
+    assert {name for name, verdict in found.items() if not verdict.fits} == {"c", "d"}
+
+
+async def test_a_breaker_overrules_no_requirement(engine: SelectorEngine) -> None:
+    breaker = BreakerSettings(min_nodes=1)
+    settings = msgspec.structs.replace(PATIENT, breaker=breaker)
+    answers = Answers(Publisher(), engine, settings)
+    ill = [node(name, "535.1.2", score=0.1) for name in "abc"]
+    health = Ask(BUILT_IN["inference"], claims=GPU)
+    found = await verdicts(answers, health, *ill)
+    assert found["a"].fits
+    assert found["a"].overruled
+    found = (await answers.judged(devices(RECENT))).verdicts
+    assert found["a"].overruled
+    assert len(found["a"].refusals) == 1
+    assert "driver 570" in found["a"].refusals[0]
+
+
+ROOT = Path(__file__).parents[3]
+DRIVER = "gpu.nvidia.com"
+
+
+def shown() -> list[Requirement]:
+    """The requirements that users are shown, in samples and documentation."""
+    blocks = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/policies.md").read_text(), re.DOTALL)
+    sample = (ROOT / "deploy/samples/requirements.yaml").read_text()
+    specs = [*map(yaml.safe_load, blocks), yaml.safe_load(sample)["spec"]]
+    placements = [spec["placement"] for spec in specs if "placement" in spec]
+    return [msgspec.convert(raw, Requirement) for p in placements for raw in p["requires"]]
+
+
+@pytest.mark.parametrize("requirement", shown(), ids=lambda r: r.message)
+@pytest.mark.parametrize("suits", [True, False], ids=["suits", "does not"])
+async def test_what_users_are_shown_works(
+    answers: Answers, requirement: Requirement, suits: bool
+) -> None:
+    version = DeviceAttribute(version="12.8.0" if suits else "12.4.0")
+    device = b.device("gpu", driver=DRIVER, attributes={"cudaDriverVersion": version})
+    labels = {"nvidia.com/mig.strategy": "none", "kubernetes.io/os": "linux"}
+    made = b.node(pools=(msgspec.structs.replace(b.pool(device), driver=DRIVER),))
+    made = msgspec.structs.replace(made, labels=labels if suits else {})
+    verdict = (await verdicts(answers, devices(requirement), made))["n"]
+    assert verdict.fits is suits
+    assert not verdict.undecided

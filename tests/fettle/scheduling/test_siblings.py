@@ -1,0 +1,90 @@
+"""Asks that differ in nothing but the number of takers: what looks alike to one does to all."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fettle.cluster.view import NodeView
+from fettle.pacing.pausing import SLICE_S
+from fettle.scheduling.in_flight import STEPS
+from fettle.scheduling.tables.filling import BATCH
+from fettle.scheduling.tables.tables import FEW, Table
+from tests.fettle import building as b
+from tests.fettle.scheduling.clusters import Cluster, anything
+
+KINDS = ((1.0,), (1.0, 0.6), (0.6,), (0.1,), (0.1, 1.0), ())
+"""The health of the devices of a node."""
+
+
+def gpu_node(name: str, scores: tuple[float, ...]) -> NodeView:
+    devices = [b.device(f"{name}-{i}", score, pool=name) for i, score in enumerate(scores)]
+    return b.node(name, pools=(b.looked_at(b.pool(*devices, name=name)),))
+
+
+def fleet(kinds: list[tuple[float, ...]]) -> dict[str, NodeView]:
+    return {f"n{i}": gpu_node(f"n{i}", scores) for i, scores in enumerate(kinds)}
+
+
+def said(table: Table) -> object:
+    """All that a table says but for names of devices: a verdict that is shared has those of any of
+    its nodes."""
+    verdicts = {
+        name: (v.fits, v.value, v.score, len(v.refusals), len(v.overruled), v.undecided, v.unfit)
+        for name, v in table.verdicts.items()
+    }
+    sets = table.refused, table.undecided, table.unfit, table.provisional, table.cut_short
+    names = sorted(table.verdicts)
+    narrowed = table.narrow(names)
+    ends = narrowed.passed, sorted(narrowed.refused)
+    return verdicts, sets, table.score(names), ends
+
+
+FLEETS = st.lists(st.sampled_from(KINDS), min_size=FEW + 1, max_size=3 * FEW)
+TAKERS = st.lists(st.sampled_from(STEPS), min_size=2, max_size=4)
+
+
+@given(FLEETS, TAKERS, st.data())
+async def test_a_table_that_took_over_from_another_is_the_same_as_one_of_its_own(
+    kinds: list[tuple[float, ...]], takers: list[int], data: st.DataObject
+) -> None:
+    cluster = Cluster()
+    cluster.show(fleet(kinds))
+    for number in takers:
+        some = data.draw(st.none() | st.sets(st.sampled_from(sorted(cluster.answers.view.nodes))))
+        assert said(await cluster.answers.judged(anything(takers=number), some))
+    for number in takers:
+        alone = Cluster()
+        alone.show(fleet(kinds))
+        expected = await alone.answers.judged(anything(takers=number))
+        table = await cluster.answers.judged(anything(takers=number))
+        assert said(table) == said(expected)
+
+
+@given(FLEETS, FLEETS)
+async def test_a_table_that_took_over_follows_the_next_view(
+    before: list[tuple[float, ...]], after: list[tuple[float, ...]]
+) -> None:
+    cluster, fresh = Cluster(), Cluster()
+    for kinds in (before, after):
+        cluster.show(fleet(kinds))
+        for number in (0, 2):
+            table = await cluster.answers.judged(anything(takers=number))
+            assert said(table)
+    fresh.show(fleet(after))
+    assert said(table) == said(await fresh.answers.judged(anything(takers=2)))
+
+
+@pytest.mark.parametrize("nodes", [BATCH - 1, BATCH + 1])
+async def test_what_is_known_for_other_takers_is_answered_within_a_slice(nodes: int) -> None:
+    cluster = Cluster(itertools.count(0.0, SLICE_S / 10).__next__)
+    cluster.show(fleet([(1.0, 0.6)] * nodes))
+    names = list(cluster.answers.view.nodes)
+    assert cluster.answers.at_once(anything(), names) is None
+    await cluster.answers.judged(anything())
+    table = cluster.answers.at_once(anything(takers=1), names)
+    assert table is not None
+    assert table.complete(cluster.answers.view)

@@ -1,0 +1,360 @@
+"""A device is judged for a request without the evidence of taints that the request tolerates."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fettle.api import kinds
+from fettle.api.kinds import Kind
+from fettle.api.resource import DeviceToleration
+from fettle.cel.runtime.engine import SelectorEngine
+from fettle.cel.runtime.outcomes import MATCH
+from fettle.cluster.inventory.inventory import Inventory
+from fettle.cluster.view import EMPTY, Publisher, View
+from fettle.config.settings import HealthSettings
+from fettle.explain import pods as explain
+from fettle.health import HealthBook, memory, scoring
+from fettle.health.signals import rules
+from fettle.health.states import START
+from fettle.model.health import DeviceId, Evidence, Family, State, Taint
+from fettle.model.health import Kind as EvidenceKind
+from fettle.model.policies import Policies
+from fettle.model.policy import BUILT_IN
+from fettle.scheduling.answers import Answers
+from fettle.scheduling.demand import Ask, ask_of
+from fettle.scheduling.judge.acceptance import Acceptance
+from fettle.scheduling.judge.claimed import Allocator
+from fettle.scheduling.judge.tolerated import tolerating as tolerating_health
+from fettle.scheduling.judge.verdicts import Verdict, judge
+from tests.fettle import building as b
+from tests.fettle.scheduling.clusters import PATIENT
+
+TABLE = rules.load()
+Raw = dict[str, Any]
+
+
+def taint(key: str = "example.org/burn-in", effect: str = "NoSchedule", value: str = "") -> Raw:
+    return {"key": key, "effect": effect, "value": value}
+
+
+def tolerating(key: str = "example.org/burn-in", **fields: str | int) -> Raw:
+    return {"key": key, "operator": "Exists", **fields}
+
+
+def slice_of(node: str, taints: list[Raw], *others: Raw, **metadata: Any) -> Raw:
+    """One slice of a node with the device `gpu`, which carries the taints, and others."""
+    return {
+        "metadata": {"name": f"slice-{node}", **metadata},
+        "spec": {
+            "driver": b.DRIVER,
+            "nodeName": node,
+            "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
+            "devices": [{"name": "gpu", "taints": taints}, *others],
+        },
+    }
+
+
+def cluster(*objects: tuple[Kind, Raw]) -> View:
+    """The view of these objects, beside a device class and a node `n` if none is among them."""
+    inventory = Inventory(HealthBook(HealthSettings(), TABLE), TABLE)
+    spec: Raw = {"selectors": [{"cel": {"expression": "true"}}]}
+    known = [(kinds.CLASS, {"metadata": {"name": "gpu"}, "spec": spec}), *objects]
+    if not any(kind is kinds.NODE for kind, _ in objects):
+        known.append((kinds.NODE, {"metadata": {"name": "n"}}))
+    for kind, raw in known:
+        inventory.put(kind, kind.decode(msgspec.json.encode(raw)), 0.0)
+    for _ in inventory.refresh(0.0):
+        pass
+    view = inventory.view(EMPTY, synced=True, served={})
+    assert view is not None
+    return view
+
+
+def allocated(*results: Raw) -> Raw:
+    return {"allocationTimestamp": "2026-01-01T00:00:00Z", "devices": {"results": results}}
+
+
+def claim(*tolerations: Raw, count: int = 1, **status: Any) -> tuple[Kind, Raw]:
+    exactly = {"deviceClassName": "gpu", "tolerations": list(tolerations), "count": count}
+    return with_requests({"name": "r", "exactly": exactly}, **status)
+
+
+def with_requests(*requests: Raw, **status: Any) -> tuple[Kind, Raw]:
+    spec = {"devices": {"requests": list(requests)}}
+    metadata = {"name": "c", "namespace": "default"}
+    return kinds.CLAIM, {"metadata": metadata, "spec": spec, "status": status}
+
+
+def ask(view: View, policy: str = "training") -> Ask:
+    pod = b.pod(
+        {
+            "metadata": {
+                "name": "p",
+                "namespace": "default",
+                "annotations": {"fettle.dev/policy": policy},
+            },
+            "spec": {"resourceClaims": [{"name": "c", "resourceClaimName": "c"}]},
+        }
+    )
+    found = ask_of(pod, view, Policies())
+    assert found is not None
+    return found
+
+
+def verdict(*objects: tuple[Kind, Raw], policy: str = "training", node: str = "n") -> Verdict:
+    view = cluster(*objects)
+    acceptance = Acceptance(BUILT_IN[policy].placement)
+    return judge(ask(view, policy), view.nodes[node], acceptance, Allocator(lambda *_: MATCH))
+
+
+TAINTED = (kinds.SLICE, slice_of("n", [taint()]))
+
+
+def test_a_request_that_tolerates_a_taint_is_not_refused_for_it() -> None:
+    answer = verdict(TAINTED, claim(tolerating()))
+    assert answer.fits
+    assert answer.score == 10
+    (choice,) = answer.devices
+    assert choice.health.state is State.HEALTHY
+
+
+@pytest.mark.parametrize("effect", ["NoSchedule", "NoExecute", "None"])
+def test_the_effect_of_a_tolerated_taint_makes_no_difference(effect: str) -> None:
+    tainted = (kinds.SLICE, slice_of("n", [taint("gpu.nvidia.com/gpu-lost", effect)]))
+    tolerations = tolerating("gpu.nvidia.com/gpu-lost"), tolerating(effect="NoExecute", key="")
+    assert verdict(tainted, claim(*tolerations)).score == 10
+
+
+def test_what_lets_a_pod_onto_a_device_that_evicts_it_at_once_excuses_nothing() -> None:
+    """Eviction counts only tolerations that name NoExecute; allocation counts any."""
+    lost = (kinds.SLICE, slice_of("n", [taint("gpu.nvidia.com/gpu-lost", "NoExecute")]))
+    lets_on = tolerating("gpu.nvidia.com/gpu-lost")
+    assert not verdict(lost, claim(lets_on)).fits
+    assert verdict(lost, claim(lets_on, {**lets_on, "effect": "NoExecute"})).fits
+
+
+@pytest.mark.parametrize(("effect", "fits"), [("NoExecute", False), ("NoSchedule", True)])
+def test_what_is_tolerated_for_seconds_is_held_against_a_device_that_evicts(
+    effect: str, fits: bool
+) -> None:
+    tainted = (kinds.SLICE, slice_of("n", [taint("gpu.nvidia.com/gpu-lost", effect)]))
+    for_seconds = tolerating("gpu.nvidia.com/gpu-lost", effect=effect, tolerationSeconds=300)
+    for_good = tolerating("gpu.nvidia.com/gpu-lost", effect=effect)
+    assert verdict(tainted, claim(for_seconds)).fits is fits
+    assert verdict(tainted, claim(for_seconds, for_good)).fits
+
+
+def test_a_taint_without_effect_that_nothing_tolerates_still_speaks() -> None:
+    lost = (kinds.SLICE, slice_of("n", [taint("gpu.nvidia.com/gpu-lost", "None")]))
+    assert not verdict(lost, claim(), policy="inference").fits
+    assert not verdict(lost, claim(tolerating("example.org/other")), policy="inference").fits
+
+
+def test_a_toleration_of_one_taint_excuses_no_other() -> None:
+    both = (kinds.SLICE, slice_of("n", [taint(), taint("gpu.nvidia.com/gpu-lost", "None")]))
+    answer = verdict(both, claim(tolerating()), policy="inference")
+    assert not answer.fits
+    assert "gpu-lost" in answer.refusals[0]
+
+
+def test_of_two_taints_of_one_key_each_must_be_tolerated() -> None:
+    both = [taint("k", "NoSchedule", "a"), taint("k", "None", "b")]
+    one = {"key": "k", "operator": "Equal", "value": "a"}
+    tainted = (kinds.SLICE, slice_of("n", both))
+    assert not verdict(tainted, claim(one)).fits
+    assert verdict(tainted, claim(tolerating("k"))).fits
+
+
+def test_a_fault_of_the_node_is_not_excused_by_a_toleration() -> None:
+    condition = {
+        "type": "AcceleratedHardwareReady",
+        "status": "False",
+        "reason": "NvidiaXID79Error",
+    }
+    node = {"metadata": {"name": "n"}, "status": {"conditions": [condition]}}
+    answer = verdict(TAINTED, (kinds.NODE, node), claim(tolerating()), policy="inference")
+    assert not answer.fits
+    assert "Unhealthy" in " ".join(answer.refusals)
+
+
+def test_a_hold_is_not_excused_by_a_toleration_of_everything() -> None:
+    held = slice_of("n", [taint()], annotations={"fettle.dev/hold": "recall"})
+    answer = verdict((kinds.SLICE, held), claim({"operator": "Exists"}), policy="inference")
+    assert not answer.fits
+    assert "recall" in answer.refusals[0]
+
+
+def test_a_rules_taint_is_tolerated_like_a_drivers() -> None:
+    rule = {
+        "metadata": {"name": "rule"},
+        "spec": {"deviceSelector": {"driver": b.DRIVER}, "taint": taint("k", "NoSchedule")},
+    }
+    objects = ((kinds.SLICE, slice_of("n", [])), (kinds.TAINT_RULE, rule))
+    assert verdict(*objects, claim(tolerating("k"))).score == 10
+    assert not verdict(*objects, claim()).devices  # the scheduler's allocator itself keeps off
+
+
+def test_the_toleration_of_the_alternative_that_is_taken_counts() -> None:
+    listed = [
+        {"name": "strict", "deviceClassName": "gpu"},
+        {"name": "lenient", "deviceClassName": "gpu", "tolerations": [tolerating()]},
+    ]
+    answer = verdict(TAINTED, with_requests({"name": "r", "firstAvailable": listed}))
+    assert answer.fits
+    assert [c.request for c in answer.devices] == ["c/r/lenient"]
+    assert answer.score == 10
+
+
+def test_each_request_has_its_own_tolerations() -> None:
+    lost = taint("gpu.nvidia.com/gpu-lost", "None")
+    two = (kinds.SLICE, slice_of("n", [lost], {"name": "gpu-2", "taints": [lost]}))
+    exactly = {"deviceClassName": "gpu"}
+    tolerant = {**exactly, "tolerations": [tolerating("gpu.nvidia.com/gpu-lost")]}
+    requests = ({"name": "a", "exactly": tolerant}, {"name": "b", "exactly": exactly})
+    answer = verdict(two, with_requests(*requests), policy="inference")
+    assert [reason.split()[0] for reason in answer.refusals] == ["c/b"]
+
+
+def test_acceptable_devices_are_looked_for_with_the_tolerations_of_the_request() -> None:
+    lost = taint("gpu.nvidia.com/gpu-lost", "None")
+    other = {"name": "gpu-2", "taints": [taint("k", "NoSchedule")]}
+    answer = verdict(
+        (kinds.SLICE, slice_of("n", [lost], other)), claim(tolerating("k")), policy="inference"
+    )
+    assert not answer.fits
+    (refusal,) = answer.refusals
+    assert "; acceptable devices exist here, but the scheduler would not take them" in refusal
+
+
+def test_an_allocated_device_is_judged_by_the_tolerations_it_was_allocated_with() -> None:
+    result = {"request": "r", "driver": b.DRIVER, "pool": "n", "device": "gpu"}
+    tolerant = allocated({**result, "tolerations": [tolerating()]})
+    assert verdict(TAINTED, claim(tolerating(), allocation=tolerant)).score == 10
+
+
+def test_a_device_allocated_to_two_requests_is_judged_for_each() -> None:
+    result = {"request": "r", "driver": b.DRIVER, "pool": "n", "device": "gpu"}
+    tolerant = {**result, "tolerations": [tolerating("gpu.nvidia.com/gpu-lost")]}
+    lost = (kinds.SLICE, slice_of("n", [taint("gpu.nvidia.com/gpu-lost", "None")]))
+    for first, second in ((tolerant, result), (result, tolerant)):
+        answer = verdict(lost, claim(allocation=allocated(first, second)))
+        assert not answer.fits
+    both = [tolerant, {**tolerant, "request": "s"}]
+    answer = verdict(lost, claim(allocation=allocated(*both)))
+    assert (answer.fits, len(answer.devices)) == (True, 1)
+
+
+def test_an_allocated_device_with_admin_access_is_shown_and_taken_from_nobody() -> None:
+    result = {"request": "r", "driver": b.DRIVER, "pool": "n", "device": "gpu"}
+    lost = (kinds.SLICE, slice_of("n", [taint("gpu.nvidia.com/gpu-lost", "None")]))
+    watching = claim(allocation=allocated({**result, "adminAccess": True}))
+    answer = verdict(lost, watching, policy="inference")
+    assert (answer.fits, [c.health.state for c in answer.devices]) == (True, [State.UNHEALTHY])
+    (device,) = cluster(lost, watching).nodes["n"].pools[0].devices
+    assert not device.allocated
+    assert not verdict(TAINTED, claim(allocation=allocated(result))).fits
+
+
+def test_our_own_taint_is_no_evidence_whether_tolerated_or_not() -> None:
+    own = (kinds.SLICE, slice_of("n", [taint("fettle.dev/degraded")]))
+    answer = verdict(own, claim(tolerating("fettle.dev/degraded")))
+    assert answer.score == 10
+    assert answer.devices[0].tolerated == ()
+    assert not verdict(own, claim()).devices
+
+
+def test_what_is_tolerated_is_told() -> None:
+    view = cluster(TAINTED, claim(tolerating()))
+    answer = judge(
+        ask(view),
+        view.nodes["n"],
+        Acceptance(BUILT_IN["training"].placement),
+        Allocator(lambda *_: MATCH),
+    )
+    told = explain.verdict(answer)
+    assert told["devices"][0]["tolerated"] == ["example.org/burn-in:NoSchedule"]
+    row = {**told, "health": explain.health(view.nodes["n"].health)}
+    said = f"would get {b.DRIVER}/n/gpu; tolerated: taint example.org/burn-in:NoSchedule"
+    assert explain.reason(row) == said
+
+
+async def test_nodes_share_a_verdict_only_where_the_same_is_left_of_their_evidence() -> None:
+    """Both scores are those of the latched taint; without it, b's other taint is left."""
+    lost = taint("gpu.nvidia.com/gpu-lost", "NoSchedule")
+    faint = taint("example.org/warm", "None")
+    nodes = [(kinds.NODE, {"metadata": {"name": name}}) for name in ("a", "b", "c")]
+    view = cluster(
+        *nodes,
+        (kinds.SLICE, slice_of("a", [lost])),
+        (kinds.SLICE, slice_of("b", [lost, faint])),
+        (kinds.SLICE, slice_of("c", [lost])),
+        claim(tolerating("gpu.nvidia.com/gpu-lost")),
+    )
+    publisher = Publisher()
+    engine = SelectorEngine()
+    await engine.start()
+    try:
+        answers = Answers(publisher, engine, PATIENT)
+        publisher.publish(view, frozenset(view.nodes))
+        table = await answers.judged(ask(view))
+        assert table.verdicts["a"] is table.verdicts["c"]
+        assert table.verdicts["a"].value == 1.0
+        assert table.verdicts["b"].value == pytest.approx(0.85)
+    finally:
+        await engine.close()
+
+
+def test_thresholds_of_the_settings_hold_for_what_is_left() -> None:
+    faint = taint("example.org/warm", "None")
+    view = cluster((kinds.SLICE, slice_of("n", [taint(), faint])), claim(tolerating()))
+    placement = BUILT_IN["training"].placement
+    strict = HealthSettings(degraded_below=0.88)
+    usual = judge(ask(view), view.nodes["n"], Acceptance(placement), Allocator(lambda *_: MATCH))
+    assert usual.fits
+    stricter = Acceptance(placement, thresholds=strict)
+    assert not judge(ask(view), view.nodes["n"], stricter, Allocator(lambda *_: MATCH)).fits
+
+
+KEYS = ("a", "b", "c")
+EVIDENCE = st.builds(
+    lambda family, kind, weight, keys: Evidence(
+        subject=DeviceId("d", "p", "x"),
+        family=family,
+        kind=kind,
+        weight=weight,
+        source="test",
+        reporter="r",
+        text="t",
+        observed_at=1.0,
+        taints=tuple(Taint(key, "", "NoSchedule") for key in sorted(keys)),
+    ),
+    st.sampled_from(Family),
+    st.sampled_from(EvidenceKind),
+    st.sampled_from([0.0, 0.15, 0.5, 0.75, 1.0]),
+    st.sets(st.sampled_from(KEYS), max_size=2),
+)
+
+
+@given(st.lists(EVIDENCE, max_size=5), st.sets(st.sampled_from(KEYS)))
+def test_only_what_is_tolerated_is_left_out_and_that_never_makes_anything_worse(
+    evidence: list[Evidence], keys: set[str]
+) -> None:
+    said = scoring.ordered(map(scoring.weigh, evidence))
+    health = memory.judge(said, START, HealthSettings(), 2.0, all_clear=False).health
+    tolerations = [DeviceToleration(key=key, operator="Exists") for key in keys]
+    seen, taints = tolerating_health(health, tolerations, HealthSettings())
+    left = [w for w in health.evidence if not _excused(w.evidence, keys)]
+    assert list(seen.evidence) == left
+    assert {t.key for t in taints} <= keys
+    assert seen.score >= health.score
+    assert seen.held == health.held
+    if len(left) == len(evidence):
+        assert seen is health
+
+
+def _excused(evidence: Evidence, keys: set[str]) -> bool:
+    said_by = {taint.key for taint in evidence.taints}
+    return bool(said_by) and said_by <= keys and evidence.family is not Family.OPERATOR

@@ -1,0 +1,107 @@
+"""Views that turn while a request waits or before what is done after its reply: what is said of a
+node is always what the newest view says of it."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from fettle.api.resource import DeviceAttribute
+from fettle.cel.runtime.engine import SelectorEngine
+from fettle.cluster.view import NodeView
+from fettle.dra.claims import Alternative, Claim, Request
+from fettle.model.policy import BUILT_IN
+from fettle.scheduling.answers import SHARED, Answers
+from fettle.scheduling.demand import Ask, Units
+from fettle.scheduling.tables.tables import Table
+from tests.fettle import building as b
+from tests.fettle.scheduling.clusters import PATIENT, POD, Cluster, kept_complete
+
+PLUGIN = Ask(BUILT_IN["training"], units=(Units(b.RESOURCE, 4),))
+MODEL = f'device.attributes["{b.DRIVER}"].model != "none"'
+"""A selector that has to be evaluated for each model of device."""
+
+
+def selecting(expression: str) -> Ask:
+    request = Request("r", (Alternative("r", "any", (expression,)),))
+    return Ask(BUILT_IN["training"], claims=(Claim("k", (request,)),))
+
+
+def gpu(name: str, model: str, score: float) -> NodeView:
+    attributes = {"model": DeviceAttribute(string=model)}
+    device = b.device(f"{name}-0", score, pool=name, attributes=attributes)
+    return b.node(name, pools=(b.looked_at(b.pool(device, name=name)),))
+
+
+@asynccontextmanager
+async def selecting_cluster() -> AsyncIterator[Cluster]:
+    """With a worker for selectors, and requests that wait long for it."""
+    cluster, engine = Cluster(), SelectorEngine()
+    await engine.start()
+    cluster.answers = Answers(cluster.publisher, engine, PATIENT)
+    try:
+        yield cluster
+    finally:
+        await engine.close()
+
+
+def refused(table: Table, names: Iterable[str]) -> list[str]:
+    return sorted(table.narrow(list(names)).refused)
+
+
+async def test_a_node_is_judged_although_another_left_before_what_follows_a_reply() -> None:
+    cluster = Cluster(itertools.repeat(0.0).__next__)
+    sound = {n: b.node(n, gpus=8) for n in ("a", "b")}
+    ill = {"ill": b.node("ill", gpus=8, own=b.health(0.1))}
+    cluster.show(sound | ill)
+    async with kept_complete(cluster.answers):
+        for number in range(SHARED):
+            assert cluster.answers.at_once(PLUGIN, ["a", "b"])
+            if number == SHARED - 1:
+                cluster.show({"a": sound["a"]} | ill)
+            cluster.answers.answered(PLUGIN, POD)
+        await asyncio.sleep(0)
+        table = await cluster.answers.judged(PLUGIN, ["a", "ill"])
+        assert refused(table, ["a", "ill"]) == ["ill"]
+
+
+async def test_a_node_that_changes_while_a_request_waits_for_another_is_judged_again() -> None:
+    async with selecting_cluster() as cluster:
+        ask = selecting(MODEL)
+        nodes = {"ill": gpu("ill", "H100", 0.1)}
+        cluster.show(nodes)
+        assert refused(await cluster.answers.judged(ask), nodes) == ["ill"]
+        nodes["new"] = gpu("new", "B200", 1.0)
+        cluster.show(nodes)
+        request = asyncio.ensure_future(cluster.answers.judged(ask, list(nodes)))
+        await asyncio.sleep(0)
+        nodes["ill"] = gpu("ill", "H100", 0.2)
+        cluster.show(nodes)
+        assert refused(await request, nodes) == ["ill"]
+
+
+async def test_a_request_that_waited_while_the_version_turned_has_verdicts() -> None:
+    async with selecting_cluster() as cluster:
+        cluster.show({"ill": gpu("ill", "H100", 0.1)})
+        request = asyncio.ensure_future(cluster.answers.judged(selecting(MODEL), ["ill"]))
+        await asyncio.sleep(0)
+        cluster.answers.follow("v1.36.1")
+        assert refused(await request, ["ill"]) == ["ill"]
+
+
+@pytest.mark.parametrize("turns", [3, 300])
+async def test_all_that_waited_for_a_selector_is_judged_though_views_turn_on(turns: int) -> None:
+    async with selecting_cluster() as cluster:
+        ill = [f"n{i}" for i in range(0, 60, 10)]
+        names = [f"n{i}" for i in range(60)]
+        nodes = {name: gpu(name, "H100", 0.1 if name in ill else 1.0) for name in names}
+        cluster.show(nodes)
+        request = asyncio.ensure_future(cluster.answers.judged(selecting(MODEL), names))
+        for turn in range(turns):
+            await asyncio.sleep(0.001)
+            cluster.show(nodes | {"other": b.node("other", own=b.health(0.9 - turn / 1000))})
+        assert refused(await request, names) == sorted(ill)

@@ -1,0 +1,220 @@
+from typing import Any
+
+import msgspec
+import pytest
+
+from fettle.api import core, resource
+from fettle.cluster.view import View
+from fettle.dra.claims import Alternative, Claim, Constraint, Request
+from fettle.model.policies import Policies
+from fettle.model.policy import BUILT_IN
+from fettle.scheduling.demand import Ask, Units, ask_of
+from fettle.scheduling.in_flight import Unseen
+from tests.fettle import building as b
+
+ASK = Ask(
+    BUILT_IN["training"],
+    claims=(Claim("gpu", (Request("r", (Alternative("r", b.DRIVER),)),)),),
+)
+
+
+TEMPLATE = {"name": "gpu", "resourceClaimTemplateName": "gpu"}
+
+
+def pod(
+    name: str, *claims: dict[str, Any], node: str | None = None, statuses: tuple[Any, ...] = ()
+) -> core.Pod:
+    metadata = {"name": name, "namespace": "default"}
+    spec = {"nodeName": node, "resourceClaims": claims or (TEMPLATE,)}
+    return b.pod(
+        {"metadata": metadata, "spec": spec, "status": {"resourceClaimStatuses": statuses}}
+    )
+
+
+def naming(claim: str) -> dict[str, Any]:
+    return {"name": "gpu", "resourceClaimName": claim}
+
+
+def number(unseen: Unseen, view: View | None = None, *, at: float = 0.5, ask: Ask = ASK) -> int:
+    return unseen.number(ask, pod("me"), view or b.view(), at)
+
+
+def noted(*names: str, at: float = 0.0) -> Unseen:
+    unseen = Unseen()
+    for name in names:
+        unseen.note(ASK, pod(name), at)
+    return unseen
+
+
+def test_pods_that_were_answered_a_moment_ago_count_and_the_pod_itself_does_not() -> None:
+    assert number(noted("me", "a", "b")) == 2
+
+
+def test_numbers_are_rounded_up_to_few_steps() -> None:
+    assert number(noted("a", "b", "c")) == 4
+    assert number(noted(*map(str, range(50)))) == 8
+
+
+def test_after_a_second_nobody_is_waited_for() -> None:
+    assert number(noted("a"), at=1.5) == 0
+
+
+def test_a_pod_that_is_bound_is_no_longer_unseen() -> None:
+    view = b.view(pods={"default/a": pod("a", node="n")})
+    assert number(noted("a", "b"), view) == 1
+
+
+def test_a_pod_whose_claims_are_allocated_is_no_longer_unseen() -> None:
+    results = [{"request": "r", "driver": "d", "pool": "p", "device": "x"}]
+    claim = {
+        "metadata": {"name": "a-gpu", "namespace": "default"},
+        "spec": {},
+        "status": {"allocation": {"devices": {"results": results}}},
+    }
+    claims = {"default/a-gpu": b.claim(claim)}
+    for known in (pod("a", naming("a-gpu")), pod("a", statuses=(naming("a-gpu"),))):
+        pods = {"default/a": known}
+        assert number(noted("a"), b.view(pods=pods)) == 1
+        assert number(noted("a"), b.view(pods=pods, claims=claims)) == 0
+
+
+def test_pods_that_share_a_claim_take_its_devices_once_and_nothing_from_each_other() -> None:
+    unseen = Unseen()
+    for name in ("a", "b", "c"):
+        unseen.note(ASK, pod(name, naming("shared")), 0.0)
+    assert unseen.number(ASK, pod("me", naming("shared")), b.view(), 0.5) == 0
+    assert unseen.number(ASK, pod("me", naming("mine")), b.view(), 0.5) == 1
+
+
+def test_a_pod_that_waits_for_its_claim_to_be_made_is_unseen() -> None:
+    view = b.view(pods={"default/a": pod("a")})
+    assert number(noted("a"), view) == 1
+
+
+def test_pods_with_other_needs_do_not_count() -> None:
+    other = Ask(BUILT_IN["training"], claims=(Claim("nic"),))
+    assert number(noted("a"), ask=other) == 0
+
+
+def needing(*claims: Claim) -> Ask:
+    return Ask(BUILT_IN["training"], claims=claims)
+
+
+def gpus(name: str = "r", **fields: Any) -> Request:
+    return Request(name, (Alternative(name, b.DRIVER, ("device.driver == 'a'",), **fields),))
+
+
+def same_numa(*requests: str) -> Constraint:
+    return Constraint("numa", requests=frozenset(requests))
+
+
+@pytest.mark.parametrize(
+    ("ask", "other"),
+    [
+        (needing(Claim("gpu", (gpus(),))), needing(Claim("accelerator", (gpus(),)))),
+        (needing(Claim("gpu", (gpus("a"),))), needing(Claim("gpu", (gpus("b"),)))),
+        (
+            needing(Claim("a", (gpus(),)), Claim("b", (gpus(count=2),))),
+            needing(Claim("a", (gpus(count=2),)), Claim("b", (gpus(),))),
+        ),
+        (
+            needing(Claim("gpu", (gpus("a"), gpus("b"), gpus("c")), (same_numa("a", "b"),))),
+            needing(Claim("gpu", (gpus("x"), gpus("y"), gpus("z")), (same_numa("x", "y"),))),
+        ),
+        (
+            needing(Claim("gpu", (gpus("a"), gpus("b")), (same_numa(),))),
+            needing(Claim("gpu", (gpus("a"), gpus("b")), (same_numa("a", "b"),))),
+        ),
+        (
+            needing(Claim("gpu", (Request("a", (Alternative("a/x"), Alternative("a/y"))),))),
+            needing(Claim("gpu", (Request("b", (Alternative("b/1"), Alternative("b/2"))),))),
+        ),
+    ],
+)
+def test_pods_that_need_the_same_count_whatever_that_is_called(ask: Ask, other: Ask) -> None:
+    unseen = Unseen()
+    unseen.note(other, pod("a"), 0.0)
+    assert number(unseen, ask=ask) == 1
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Claim("gpu", (gpus(count=2), gpus("s"))),
+        Claim("gpu", (gpus(), gpus("s"))),
+        Claim("gpu", (gpus(), gpus("s")), (same_numa("r"),)),
+        Claim("gpu", (gpus(), gpus("s")), (Constraint("numa", distinct=True),)),
+        Claim("gpu", (gpus(mode="All"), gpus("s")), (same_numa(),)),
+        Claim("gpu", (gpus(tolerations=(resource.DeviceToleration(),)), gpus("s")), (same_numa(),)),
+        Claim("gpu", (Request("r", (Alternative("r", b.DRIVER),)), gpus("s")), (same_numa(),)),
+        Claim("gpu", (Request("r", (Alternative("r", "class"),)), gpus("s")), (same_numa(),)),
+        Claim("gpu", (msgspec.structs.replace(gpus(), listed=True), gpus("s")), (same_numa(),)),
+    ],
+)
+def test_pods_whose_requests_differ_do_not_count(other: Claim) -> None:
+    unseen = Unseen()
+    unseen.note(needing(other), pod("a"), 0.0)
+    assert number(unseen, ask=needing(Claim("gpu", (gpus(), gpus("s")), (same_numa(),)))) == 0
+
+
+def test_pods_with_more_claims_do_not_count() -> None:
+    unseen = Unseen()
+    unseen.note(needing(Claim("a", (gpus(),)), Claim("b", (gpus(),))), pod("a"), 0.0)
+    assert number(unseen, ask=needing(Claim("a", (gpus(),)))) == 0
+
+
+BACKED = {"gpu": b.device_class("gpu", "device.driver == 'a'", extendedResourceName=b.RESOURCE)}
+
+
+def of_units(name: str, units: int, **other: str) -> tuple[Ask, core.Pod]:
+    """A pod that needs an extended resource which a device class stands behind."""
+    limits = {b.RESOURCE: str(units), **other}
+    container = {"name": "c", "image": "i", "resources": {"limits": limits}}
+    metadata = {"name": name, "namespace": "default"}
+    made = b.pod({"metadata": metadata, "spec": {"containers": [container]}})
+    ask = ask_of(made, b.view(classes=BACKED), Policies())
+    assert ask is not None
+    return ask, made
+
+
+def test_pods_count_that_need_as_many_units_backed_by_a_device_class() -> None:
+    unseen = Unseen()
+    unseen.note(*of_units("a", 3, cpu="1"), 0.0)
+    three, one = of_units("x", 3), of_units("y", 1)
+    assert unseen.number(*three, b.view(), 0.5) == 1
+    assert unseen.number(*one, b.view(), 0.5) == 0
+
+
+def test_it_is_the_same_to_need_devices_by_a_claim_or_as_units_backed_by_their_class() -> None:
+    unseen = Unseen()
+    wanted = Request("r", (Alternative("r", "gpu", ("device.driver == 'a'",), count=2),))
+    unseen.note(needing(Claim("gpu", (wanted,))), pod("a"), 0.0)
+    assert unseen.number(*of_units("x", 2), b.view(), 0.5) == 1
+
+
+def test_units_of_device_plugins_are_nobody_else_s_to_take() -> None:
+    units = Ask(BUILT_IN["training"], units=(Units(b.RESOURCE, 1),))
+    unseen = Unseen()
+    unseen.note(units, pod("a"), 0.0)
+    assert number(unseen, ask=units) == 0
+
+
+def test_a_claim_that_is_not_needed_is_neither_waited_for_nor_told_apart() -> None:
+    both = ({"name": "gpu", "resourceClaimName": "shared"}, {**TEMPLATE, "name": "nic"})
+    skipped = ({"name": "nic"},)
+    unseen = Unseen()
+    unseen.note(ASK, pod("a", *both, statuses=skipped), 0.0)
+    assert unseen.number(ASK, pod("me", *both, statuses=skipped), b.view(), 0.5) == 0
+    assert unseen.number(ASK, pod("me", naming("mine")), b.view(), 0.5) == 1
+
+    results = [{"request": "r", "driver": "d", "pool": "p", "device": "x"}]
+    claim = {
+        "metadata": {"name": "shared", "namespace": "default"},
+        "spec": {},
+        "status": {"allocation": {"devices": {"results": results}}},
+    }
+    view = b.view(
+        pods={"default/a": pod("a", *both, statuses=skipped)},
+        claims={"default/shared": b.claim(claim)},
+    )
+    assert unseen.number(ASK, pod("me", naming("mine")), view, 0.5) == 0

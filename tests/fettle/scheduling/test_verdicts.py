@@ -1,0 +1,242 @@
+"""The verdict on one node: for units of device plugins, and whatever is asked for."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fettle.cluster.view import NodeView
+from fettle.model.health import SOUND, State
+from fettle.model.policy import BUILT_IN, Policy
+from fettle.scheduling.demand import Ask
+from fettle.scheduling.judge.acceptance import Acceptance
+from fettle.scheduling.judge.claimed import Allocator
+from fettle.scheduling.judge.verdicts import judge
+from tests.fettle import building as b
+from tests.fettle.scheduling.judged import (
+    INFERENCE,
+    SCAVENGER,
+    TRAINING,
+    every_device,
+    request,
+    units,
+    verdict,
+)
+
+# -- device plugins
+
+
+def test_a_sound_node_gets_the_full_score() -> None:
+    answer = verdict(units(TRAINING, 8), b.node(gpus=8))
+    assert answer.fits
+    assert answer.score == 10
+
+
+def test_one_bad_unit_among_eight_lowers_the_score_by_the_chance_to_draw_it() -> None:
+    node = b.node(gpus=8, units={"GPU-a": 0.2})
+    assert verdict(units(TRAINING, 1), node).value == pytest.approx(0.9)
+    assert verdict(units(TRAINING, 1), node).fits
+
+
+def test_training_refuses_a_draw_that_must_contain_a_bad_unit() -> None:
+    answer = verdict(units(TRAINING, 8), b.node(gpus=8, units={"GPU-a": 0.2}))
+    assert not answer.fits
+    assert "7 acceptable of 8, 8 requested" in answer.refusals[0]
+
+
+def test_units_that_live_pods_hold_are_not_in_the_draw() -> None:
+    node = b.node(gpus=8, units={"GPU-a": 0.2}, busy=frozenset({"GPU-a"}))
+    assert verdict(units(TRAINING, 7), node).value == 1.0
+
+
+def test_preemption_puts_units_in_use_back_into_the_draw() -> None:
+    node = b.node(gpus=1, units={"GPU-a": 0.2}, busy=frozenset({"GPU-a"}))
+    assert not verdict(units(TRAINING), node, emptied=True).fits
+
+
+@pytest.mark.parametrize("count", range(1, 8))
+@pytest.mark.parametrize("emptied", [True, False])
+def test_a_unit_that_is_withdrawn_is_drawn_by_nobody(count: int, emptied: bool) -> None:
+    """Whoever holds it still, and whoever is preempted."""
+    for busy in (frozenset[str](), frozenset({"GPU-a"})):
+        withdrawn = frozenset({"GPU-a"})
+        node = b.node(gpus=7, units={"GPU-a": 0.0}, busy=busy, withdrawn=withdrawn)
+        answer = verdict(units(TRAINING, count), node, emptied=emptied)
+        assert answer.fits
+        assert answer.value == 1.0
+        assert answer.notes == (f"{b.RESOURCE}: 1 of 8 withdrawn by the device plugin: GPU-a",)
+
+
+def test_a_withdrawn_unit_excuses_no_other() -> None:
+    node = b.node(gpus=7, units={"GPU-a": 0.0, "GPU-b": 0.0}, withdrawn=frozenset({"GPU-a"}))
+    assert verdict(units(TRAINING, 1), node).value == pytest.approx(6 / 7, abs=1e-4)
+    assert "6 acceptable of 7, 7 requested" in verdict(units(TRAINING, 7), node).refusals[0]
+
+
+def test_of_units_that_are_withdrawn_those_that_are_known_are_named() -> None:
+    known = b.node(gpus=6, units={"GPU-a": 0.0, "GPU-b": 0.9}, withdrawn=frozenset({"GPU-a"}))
+    plugin = msgspec.structs.replace(known.plugins[b.RESOURCE], capacity=8)
+    node = msgspec.structs.replace(known, plugins={b.RESOURCE: plugin})
+    note = f"{b.RESOURCE}: 2 of 8 withdrawn by the device plugin, among them GPU-a"
+    for count in (1, 8):  # also where that is why it does not fit
+        assert verdict(units(TRAINING, count), node).notes == (note,)
+    unnamed = msgspec.structs.replace(plugin, units=())
+    other = msgspec.structs.replace(node, plugins={b.RESOURCE: unnamed})
+    assert verdict(units(TRAINING), other).notes == ()  # the node's own evidence says it
+
+
+def test_a_shared_gpu_is_drawn_as_often_as_it_has_units() -> None:
+    node = b.node(gpus=8, units={"GPU-a": 0.2}, shared=4)
+    assert verdict(units(TRAINING, 1), node).value == pytest.approx(0.6)
+    assert "4 acceptable of 8, 5 requested" in verdict(units(TRAINING, 5), node).refusals[0]
+
+
+def test_training_refuses_a_degraded_node_that_inference_uses_last() -> None:
+    node = b.node(gpus=8, own=b.health(0.6))
+    assert not verdict(units(TRAINING), node).fits
+    answer = verdict(units(INFERENCE), node)
+    assert answer.fits
+    assert answer.score < verdict(units(INFERENCE), b.node(gpus=8)).score
+
+
+def test_every_policy_refuses_an_unhealthy_node() -> None:
+    node = b.node(gpus=8, own=b.health(0.1))
+    assert not any(verdict(units(p), node).fits for p in BUILT_IN.values())
+
+
+def test_unhealthy_is_refused_whatever_the_score_has_come_back_to() -> None:
+    recovering = msgspec.structs.replace(b.health(0.4), state=State.UNHEALTHY)
+    node = b.node(gpus=8, own=recovering)
+    assert not any(verdict(units(p), node).fits for p in BUILT_IN.values())
+
+
+def test_a_scavenger_prefers_what_others_leave() -> None:
+    sound, degraded = b.node(gpus=8), b.node(gpus=8, own=b.health(0.5))
+    assert verdict(units(SCAVENGER), degraded).score > verdict(units(SCAVENGER), sound).score
+
+
+def test_what_only_the_breaker_lets_pass_comes_after_the_sound_even_for_a_scavenger() -> None:
+    broken = Acceptance(SCAVENGER.placement, frozenset({b.RESOURCE}))
+    dead = b.node(gpus=2, units={"GPU-a": 0.0, "GPU-b": 0.0})
+    set_aside = judge(units(SCAVENGER), dead, broken, Allocator(every_device))
+    assert set_aside.overruled
+    sound = judge(units(SCAVENGER), b.node(gpus=2), broken, Allocator(every_device))
+    assert set_aside.score < sound.score
+    assert verdict(units(SCAVENGER), dead).score < sound.score  # who asks for scores alone
+
+
+def test_a_scavenger_does_not_prefer_a_node_for_what_tenants_say_of_it() -> None:
+    said = msgspec.structs.replace(SOUND, score=0.4, provoked=0.6)
+    accused = verdict(units(SCAVENGER), b.node(gpus=8, own=said))
+    assert accused.fits
+    assert accused.score < verdict(units(SCAVENGER), b.node(gpus=8)).score
+
+
+def test_what_is_undecided_comes_after_the_sound_even_for_a_scavenger() -> None:
+    ask = Ask(SCAVENGER, unsettled=("claim gpu: not known",))
+    assert verdict(ask, b.node(gpus=8)).score < verdict(units(SCAVENGER), b.node(gpus=8)).score
+
+
+@pytest.mark.parametrize("policy", BUILT_IN.values(), ids=str)
+def test_not_knowing_refuses_nobody(policy: Policy) -> None:
+    node = b.node(gpus=8, own=b.UNKNOWN)
+    assert node.health.state is State.UNKNOWN
+    answer = verdict(units(policy, 8), node)
+    assert answer.fits
+    assert answer.value == 0.75
+
+
+def test_a_claim_that_nobody_has_seen_is_undecided_allowed_and_scored_low() -> None:
+    ask = Ask(TRAINING, unsettled=("claim gpu: not known",))
+    answer = verdict(ask, b.node(gpus=8))
+    assert answer.fits
+    assert answer.undecided
+    assert answer.score == 5
+
+
+@pytest.mark.parametrize(
+    ("node", "ask"),
+    [
+        (b.node(gpus=4), units(TRAINING, 8)),
+        (b.node(), units(TRAINING)),
+        (b.node(pools=(b.pool(b.device("a", 0.0), incomplete=True),)), request(TRAINING)),
+        (b.node(), request(TRAINING)),
+    ],
+    ids=["fewer units than asked for", "no units at all", "an incomplete pool", "no pool at all"],
+)
+def test_what_the_schedulers_own_checks_refuse_is_decided_allowed_and_scored_low(
+    node: NodeView, ask: Ask
+) -> None:
+    answer = verdict(ask, node)
+    assert answer.fits
+    assert answer.unfit
+    assert not answer.undecided
+    assert answer.score == 5
+
+
+def test_what_cannot_be_read_may_be_what_is_lacking() -> None:
+    node = msgspec.structs.replace(b.node(), quarantined=("ResourceSlice x: wrong",))
+    answer = verdict(request(TRAINING), node)
+    assert not answer.unfit
+    assert answer.undecided[0] == "ResourceSlice x: wrong"
+    assert "no allocation is possible" in answer.undecided[1]
+
+
+def test_resources_counted_in_bytes_cost_no_more_than_others() -> None:
+    node = b.node(gpus=10**27, units={"GPU-a": 0.2})
+    answer = verdict(units(TRAINING, 10**26), node)
+    assert answer.fits
+    assert answer.value == pytest.approx(0.92)
+
+
+# -- the breaker
+
+
+def test_an_open_breaker_turns_refusals_into_scores_except_for_a_hold() -> None:
+    ask = units(TRAINING)
+    broken = Acceptance(TRAINING.placement, frozenset({b.RESOURCE}))
+    degraded = judge(ask, b.node(gpus=8, own=b.health(0.5)), broken, Allocator(every_device))
+    assert degraded.fits
+    assert degraded.overruled
+    assert degraded.score == 5
+    held = judge(ask, b.node(gpus=8, own=b.health(0.0, held=True)), broken, Allocator(every_device))
+    assert not held.fits
+
+
+def test_a_breaker_of_another_pool_does_not_matter() -> None:
+    other = Acceptance(TRAINING.placement, frozenset({"amd.com/gpu"}))
+    worn = b.node(gpus=8, own=b.health(0.5))
+    assert not judge(units(TRAINING), worn, other, Allocator(every_device)).fits
+
+
+# -- properties
+
+
+@given(
+    st.lists(st.floats(0.01, 1), min_size=1, max_size=8),
+    st.integers(1, 8),
+    st.sampled_from(sorted(BUILT_IN)),
+)
+def test_no_verdict_gives_a_device_twice_or_one_that_the_policy_refuses(
+    scores: list[float], count: int, policy: str
+) -> None:
+    devices = [b.device(f"d{i}", round(s, 2)) for i, s in enumerate(scores)]
+    ask = request(BUILT_IN[policy], count)
+    answer = verdict(ask, b.node(pools=(b.pool(*devices),)))
+    given_ = [c.device for c in answer.devices]
+    assert len(set(given_)) == len(given_)
+    acceptance = Acceptance(ask.policy.placement)
+    if answer.fits and not answer.unfit:
+        assert len(given_) == count
+        assert not any(acceptance.refusal(c.health) for c in answer.devices)
+
+
+@given(st.floats(0, 1), st.floats(0, 1), st.integers(1, 4))
+def test_a_better_node_is_never_worth_less(low: float, high: float, count: int) -> None:
+    low, high = sorted((low, high))
+    worse = b.node(gpus=4, units={"u": low})
+    better = b.node(gpus=4, units={"u": high})
+    assert (
+        verdict(units(INFERENCE, count), worse).value
+        <= verdict(units(INFERENCE, count), better).value + 1e-9
+    )

@@ -1,0 +1,39 @@
+"""A process's parts on the test's own loop, before an API server that the test has in hand."""
+
+import asyncio
+import contextlib
+from pathlib import Path
+
+from fettle.cli.commands import ROLES
+from fettle.serve.serving import Plan
+
+
+def planned(
+    kubeconfig: Path,
+    *roles: str,
+    extender: int = 0,
+    webhook: int = 0,
+    browse: int = 0,
+) -> Plan:
+    """On loopback; all roles where none is named."""
+    return Plan(
+        roles=frozenset(roles or ROLES),
+        kubeconfig=kubeconfig,
+        snapshot=None,
+        settings=None,
+        extender_listen=f"127.0.0.1:{extender}",
+        webhook_listen=f"127.0.0.1:{webhook}",
+        browse_listen=f"127.0.0.1:{browse}",
+        log_level="info",
+    )
+
+
+async def is_open(port: int) -> bool:
+    try:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+    except ConnectionRefusedError:
+        return False
+    writer.close()
+    with contextlib.suppress(OSError):
+        await writer.wait_closed()
+    return True

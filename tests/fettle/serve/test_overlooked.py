@@ -1,0 +1,57 @@
+"""A process that is asked about some pods sees that others are placed without it."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from fettle.config.settings import Settings
+from fettle.serve.serving import House
+from tests.controlplane.processes import free_port
+from tests.fettle.client.fake_api import FakeApi
+from tests.fettle.serve.houses import planned
+
+GPU, MIG = "nvidia.com/gpu", "nvidia.com/mig-1g.12gb"
+
+
+def pod(name: str, resource: str, node: str = "") -> dict[str, Any]:
+    container = {"name": "main", "resources": {"limits": {resource: "1"}}}
+    spec = {"containers": [container], **({"nodeName": node} if node else {})}
+    return {"metadata": {"name": name, "namespace": "ml", "uid": name}, "spec": spec}
+
+
+async def test_a_pod_that_is_placed_without_asking_is_told_by_readyz_and_a_metric(
+    api: FakeApi, tmp_path: Path
+) -> None:
+    extender, browse = free_port(), free_port()
+    plan = planned(api.kubeconfig(tmp_path), "extender", extender=extender, browse=browse)
+    house = House(plan, Settings())
+    try:
+        await house.open()
+        async with aiohttp.ClientSession() as client:
+
+            async def until(said: str) -> str:
+                async with asyncio.timeout(20):
+                    while True:
+                        url = f"http://127.0.0.1:{browse}/readyz?verbose"
+                        async with client.get(url) as reply:
+                            if said in (text := await reply.text()):
+                                return text
+                        await asyncio.sleep(0.02)
+
+            await until("ok\n")
+            asked = {"Pod": pod("asked", GPU), "NodeNames": ["n1"]}
+            await (await client.post(f"http://127.0.0.1:{extender}/filter", json=asked)).read()
+            api.put("pods", pod("mig", MIG))
+            api.put("pods", pod("mig", MIG, "n1"))
+            text = await until(MIG)
+            async with client.get(f"http://127.0.0.1:{browse}/metrics") as reply:
+                metrics = await reply.text()
+    finally:
+        await house.close()
+    (line,) = [line for line in text.splitlines() if MIG in line]
+    assert "managedResources" in line
+    assert "ml/mig" in line
+    sample = f'fettle_overlooked_resources{{resource="{MIG}",scheduler="default-scheduler"}} 1.0'
+    assert sample in metrics.splitlines()

@@ -1,0 +1,69 @@
+"""What keeps the process from being ready, whatever becomes of the wall clock."""
+
+import asyncio
+import shutil
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from fettle.cluster.feeds.snapshot import SnapshotFeed
+from fettle.cluster.feeds.writing import Writer
+from fettle.cluster.inventory.inventory import Inventory
+from fettle.cluster.view import Publisher
+from fettle.config.settings import HealthSettings
+from fettle.health import HealthBook
+from fettle.health.signals import rules
+from fettle.serve.readiness import Readiness
+from tests.fettle.cluster.feeds.manifests import node, write
+
+RULES = rules.load()
+HOUR_S = 3600.0
+
+
+def step_the_wall_clock(monkeypatch: pytest.MonkeyPatch, by_s: float) -> None:
+    wall = time.time
+    monkeypatch.setattr(time, "time", lambda: wall() + by_s)
+
+
+@pytest.fixture
+async def publisher(tmp_path: Path) -> AsyncIterator[Publisher]:
+    """Of a folder that is read all the time, with its first view."""
+    write(tmp_path / "nodes.yaml", node("a"))
+    made = Publisher()
+    inventory = Inventory(HealthBook(HealthSettings(), RULES), RULES)
+    writer = Writer(inventory, made, lambda: time.time())
+    feed = SnapshotFeed(tmp_path, poll_s=0.01)
+    tasks = [asyncio.create_task(work) for work in (writer.run(), feed.run(writer))]
+    async with asyncio.timeout(20):
+        await made.newer_than(0)
+    yield made
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+
+
+async def silent(readiness: Readiness) -> str:
+    """What is said once a source counts as silent."""
+    async with asyncio.timeout(20):
+        while "silent" not in (said := readiness.problem()):
+            await asyncio.sleep(0.01)
+    return said
+
+
+@pytest.mark.parametrize("by_s", [HOUR_S, -HOUR_S])
+async def test_a_step_of_the_wall_clock_makes_no_source_silent(
+    publisher: Publisher, monkeypatch: pytest.MonkeyPatch, by_s: float
+) -> None:
+    step_the_wall_clock(monkeypatch, by_s)
+    assert Readiness(publisher, silent_after_s=60).problem() == ""
+
+
+@pytest.mark.parametrize("by_s", [HOUR_S, -HOUR_S])
+async def test_a_source_that_falls_silent_after_a_step_is_told_in_time(
+    publisher: Publisher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_s: float
+) -> None:
+    step_the_wall_clock(monkeypatch, by_s)
+    shutil.rmtree(tmp_path)
+    assert "silent for more than 0.2 s" in await silent(Readiness(publisher, silent_after_s=0.2))

@@ -1,0 +1,204 @@
+"""What is said of a certificate that comes from files: on `/readyz`, in the log and as a metric."""
+
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from certs import issuing
+from certs.issuing import DAY_S, Pair
+from fettle.config.settings import TLSSettings
+from fettle.serve.secured import FileCertificate, Told
+from tests.certs.replicas import Clock
+
+HOUR_S = 3600.0
+
+
+class Kept:
+    """A certificate in files that the test replaces, at times that the test sets."""
+
+    def __init__(self, folder: Path) -> None:
+        self.clock = Clock()
+        self.file, self.key = folder / "tls.crt", folder / "tls.key"
+        self.clients = folder / "clients.crt"
+        self._root = issuing.root(
+            "test CA", now_s=self.clock.now_s - 99 * DAY_S, lifetime_s=9999 * DAY_S
+        )
+        self.put(made_s=0, lifetime_s=90 * DAY_S)
+
+    def put(self, *, made_s: float, lifetime_s: float) -> None:
+        """One that was made that many seconds from now."""
+        pair = issuing.leaf(
+            self._root, ["localhost"], now_s=self.clock.now_s + made_s, lifetime_s=lifetime_s
+        )
+        self.write(pair)
+
+    def write(self, pair: Pair) -> None:
+        self.file.write_bytes(pair.certificate)
+        self.key.write_bytes(pair.key)
+
+    def put_clients(self, *lifetimes_s: float) -> None:
+        """A client CA's certificates, made now."""
+        made = (
+            issuing.root("clients", now_s=self.clock.now_s, lifetime_s=lifetime_s).certificate
+            for lifetime_s in lifetimes_s
+        )
+        self.clients.write_bytes(b"".join(made))
+
+    def opened(self, listener: str = "webhook") -> FileCertificate:
+        clients = str(self.clients) if self.clients.exists() else None
+        tls = TLSSettings(
+            certificate_file=str(self.file), key_file=str(self.key), client_ca_file=clients
+        )
+        return FileCertificate(listener, tls, clock=self.clock)
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Kept:
+    return Kept(tmp_path)
+
+
+def warnings(told: Told) -> list[str]:
+    """What is logged while nothing changes."""
+    with capture_logs() as logged:
+        for _ in range(5):
+            told.look()
+    return [entry["event"] for entry in logged if entry["log_level"] == "warning"]
+
+
+def test_of_a_valid_certificate_nothing_is_said(kept: Kept) -> None:
+    secured = kept.opened().secured()
+    assert secured.problem() == ""
+    assert secured.notes() == []
+    assert warnings(Told(secured)) == []
+
+
+@pytest.mark.parametrize("listener", ["webhook", "extender"])
+def test_one_that_expired_before_the_start_keeps_its_listener_from_being_ready(
+    kept: Kept, listener: str
+) -> None:
+    kept.put(made_s=-DAY_S - HOUR_S, lifetime_s=DAY_S)
+    secured = kept.opened(listener).secured()
+    said = secured.problem()
+    assert said.startswith(f"{listener}: the certificate in {kept.file} expired on 2027-01-15 ")
+    assert "replace it and its key" in said
+    assert warnings(Told(secured)) == [said]
+
+
+def test_one_that_is_not_valid_yet_does_so_too_until_it_is(kept: Kept) -> None:
+    kept.put(made_s=3 * HOUR_S, lifetime_s=DAY_S)
+    secured = kept.opened().secured()
+    assert f"webhook: the certificate in {kept.file} is not valid before" in secured.problem()
+    kept.clock.now_s += 2 * HOUR_S
+    assert secured.problem() == ""
+
+
+async def test_one_that_expires_while_it_is_served_is_told_until_another_one_is_there(
+    kept: Kept,
+) -> None:
+    files = kept.opened()
+    secured = files.secured()
+    kept.clock.now_s += 91 * DAY_S
+    await files.turn()
+    assert "expired" in secured.problem()
+    kept.put(made_s=0, lifetime_s=DAY_S)
+    await files.turn()
+    assert secured.problem() == ""
+
+
+async def test_an_expired_one_that_replaces_a_valid_one_is_told(kept: Kept) -> None:
+    files = kept.opened()
+    secured = files.secured()
+    kept.put(made_s=-DAY_S - HOUR_S, lifetime_s=DAY_S)
+    await files.turn()
+    assert "expired" in secured.problem()
+
+
+def test_one_that_expires_soon_is_noted_and_serves_on(kept: Kept) -> None:
+    secured = kept.opened().secured()
+    kept.clock.now_s += 84 * DAY_S
+    assert secured.problem() == ""
+    (note,) = secured.notes()
+    assert note.startswith(f"webhook: the certificate in {kept.file} expires on 2027-04-15 ")
+    kept.clock.now_s += 7 * DAY_S
+    assert secured.notes() == []
+    assert secured.problem() != ""
+
+
+async def test_the_end_of_a_client_authority_is_noted_before_and_a_problem_after(
+    kept: Kept,
+) -> None:
+    kept.put_clients(DAY_S, 30 * DAY_S)
+    files = kept.opened("extender")
+    secured = files.secured()
+    kept.clock.now_s += 26 * DAY_S
+    assert secured.notes() == []
+    kept.clock.now_s += 2 * DAY_S
+    (note,) = secured.notes()
+    assert note.startswith(f"extender: the client CA in {kept.clients} expires on 2027-02-14 ")
+    kept.clock.now_s += 3 * DAY_S
+    assert secured.notes() == []
+    assert secured.problem().startswith(f"extender: the client CA in {kept.clients} expired on ")
+    assert "every caller is rejected" in secured.problem()
+    kept.put_clients(DAY_S)
+    await files.turn()
+    assert secured.problem() == ""
+
+
+async def test_files_that_cannot_be_served_are_noted_for_as_long_as_they_are_there(
+    kept: Kept,
+) -> None:
+    files = kept.opened()
+    secured = files.secured()
+    pair = Pair(kept.file.read_bytes(), kept.key.read_bytes())
+    kept.key.unlink()
+    await files.turn()
+    assert secured.notes() == [
+        "webhook: certificate not reloaded, the old one stays: "
+        f"tls.keyFile: {kept.key}: No such file or directory"
+    ]
+    kept.put(made_s=0, lifetime_s=DAY_S)
+    kept.key.write_bytes(pair.key)
+    await files.turn()
+    (note,) = secured.notes()
+    assert "do not match" in note
+    assert secured.problem() == ""
+    kept.write(pair)
+    await files.turn()
+    assert secured.notes() == []
+
+
+async def test_each_is_logged_once_and_again_after_it_was_mended(kept: Kept) -> None:
+    files = kept.opened()
+    secured = files.secured()
+    told = Told(secured)
+    kept.clock.now_s += 84 * DAY_S
+    (note,) = secured.notes()
+    assert warnings(told) == [note]
+    kept.clock.now_s += 7 * DAY_S
+    problem = secured.problem()
+    assert warnings(told) == [problem]
+    assert warnings(told) == []
+    expired = Pair(kept.file.read_bytes(), kept.key.read_bytes())
+    kept.put(made_s=0, lifetime_s=90 * DAY_S)
+    await files.turn()
+    assert warnings(told) == []
+    kept.write(expired)
+    await files.turn()
+    assert warnings(told) == [problem]
+
+
+async def test_a_pair_of_which_half_was_replaced_for_a_moment_is_not_logged(kept: Kept) -> None:
+    files = kept.opened()
+    told = Told(files.secured())
+    before = kept.key.read_bytes()
+    kept.put(made_s=0, lifetime_s=DAY_S)
+    after = kept.key.read_bytes()
+    kept.key.write_bytes(before)
+    with capture_logs() as logged:
+        await files.turn()
+        told.look()
+        kept.key.write_bytes(after)
+        await files.turn()
+        told.look()
+    assert [entry["event"] for entry in logged] == ["certificate reloaded"]

@@ -1,0 +1,105 @@
+"""Which nodes the steward of a process takes for a gain of a waiting pod."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from fettle.config.settings import Settings
+from fettle.serve.serving import House
+from tests.fettle.client.fake_api import FakeApi
+from tests.fettle.serve.houses import planned
+
+GPU = "nvidia.com/gpu"
+OFTEN = msgspec.convert({"steward": {"wakeIntervalSeconds": 0.02}}, Settings)
+
+
+@asynccontextmanager
+async def steward(api: FakeApi, folder: Path) -> AsyncIterator[None]:
+    house = House(planned(api.kubeconfig(folder), "steward"), OFTEN)
+    try:
+        await house.open()
+        await until(lambda: "leases" in api.objects)
+        yield
+    finally:
+        await house.close()
+
+
+async def until(true: Any) -> None:
+    async with asyncio.timeout(20):
+        while not true():
+            await asyncio.sleep(0.01)
+
+
+def node(name: str, gpus: int = 0, hold: str = "") -> dict[str, Any]:
+    amounts = {"cpu": "8", **({GPU: str(gpus)} if gpus else {})}
+    return {
+        "metadata": {"name": name, "annotations": {"fettle.dev/hold": hold} if hold else {}},
+        "status": {"capacity": amounts, "allocatable": amounts},
+    }
+
+
+def refused(name: str) -> dict[str, Any]:
+    said = f"0/2 nodes are available: 1 Insufficient {GPU}, 1 fettle: no sound devices ({GPU})."
+    condition = {"type": "PodScheduled", "status": "False", "message": said}
+    container = {"name": "main", "resources": {"limits": {GPU: "1"}}}
+    return {
+        "metadata": {"name": name, "namespace": "ml", "uid": name},
+        "spec": {"containers": [container]},
+        "status": {"phase": "Pending", "conditions": [condition]},
+    }
+
+
+def wakes(api: FakeApi) -> int:
+    return sum(a.verb == "patch" and a.target.name == "fettle-wake-up" for a in api.asked)
+
+
+async def test_a_node_that_does_not_fit_the_pod_is_no_gain_and_one_that_recovers_is(
+    api: FakeApi, tmp_path: Path
+) -> None:
+    api.put("nodes", node("gpu-1", gpus=8, hold="disk"))
+    api.put("nodes", node("cpu-1"))
+    api.put("pods", refused("first"))
+    async with steward(api, tmp_path):
+        await asyncio.sleep(0.3)
+        api.put("pods", refused("second"))
+        api.put("nodes", node("cpu-2"))
+        await asyncio.sleep(0.5)
+        assert wakes(api) == 0
+        api.put("nodes", node("gpu-1", gpus=8))
+        await until(lambda: wakes(api) > 0)
+
+
+def running(name: str, node: str, gpus: int, priority: int = 0) -> dict[str, Any]:
+    container = {"name": "main", "resources": {"limits": {GPU: str(gpus)}}}
+    spec = {"nodeName": node, "containers": [container], "priority": priority}
+    return {
+        "metadata": {"name": name, "namespace": "ml", "uid": name},
+        "spec": spec,
+        "status": {"phase": "Running"},
+    }
+
+
+async def test_a_node_whose_units_are_taken_is_no_gain_until_one_is_free(
+    api: FakeApi, tmp_path: Path
+) -> None:
+    api.put("nodes", node("gpu-1", gpus=8))
+    api.put("pods", running("most", "gpu-1", 7))
+    last = api.put("pods", running("last", "gpu-1", 1))
+    api.put("pods", refused("first"))
+    async with steward(api, tmp_path):
+        await asyncio.sleep(0.5)
+        assert wakes(api) == 0
+        api.put("pods", {**last, "status": {"phase": "Succeeded"}})
+        await until(lambda: wakes(api) > 0)
+
+
+async def test_a_pod_is_woken_for_units_that_it_may_preempt(api: FakeApi, tmp_path: Path) -> None:
+    api.put("nodes", node("gpu-1", gpus=8))
+    api.put("pods", running("low", "gpu-1", 8, priority=-1))
+    api.put("pods", refused("first"))
+    async with steward(api, tmp_path):
+        await until(lambda: wakes(api) > 0)
