@@ -43,7 +43,7 @@ class Authority(NamedTuple):
     promoted_at: float | None
 
 
-class Step(NamedTuple):
+class RotationStep(NamedTuple):
     """What the Secret should hold now (the same content: nothing to write), and why."""
 
     secret: Secret
@@ -77,7 +77,9 @@ def renewed(
     return {CERTIFICATE: following.certificate, KEY: following.key}
 
 
-def present(secret: Secret | None, common_name: str, *, now_s: float, lifetime_s: float) -> Step:
+def present(
+    secret: Secret | None, common_name: str, *, now_s: float, lifetime_s: float
+) -> RotationStep:
     """A Secret with an authority that can sign: the one that is there, or another one.
 
     Raises CertificateError if the Secret cannot be read. One without content is one that was
@@ -85,21 +87,23 @@ def present(secret: Secret | None, common_name: str, *, now_s: float, lifetime_s
     """
     if not secret:
         made = new(common_name, now_s=now_s, lifetime_s=lifetime_s)
-        return Step(made, "there was none")
+        return RotationStep(made, "there was none")
     if now_s >= issuing.expires_at(read(secret).signing.certificate):
         made = renewed(secret, common_name, now_s=now_s, lifetime_s=lifetime_s)
-        return Step(made, "it has expired; a new one signs immediately")
-    return Step(secret, "nothing to do")
+        return RotationStep(made, "it has expired; a new one signs immediately")
+    return RotationStep(secret, "nothing to do")
 
 
-def announced(secret: Secret, common_name: str, *, now_s: float, lifetime_s: float) -> Step:
+def announced(secret: Secret, common_name: str, *, now_s: float, lifetime_s: float) -> RotationStep:
     """Near the end of its authority, a Secret with the next one too."""
     authority = read(secret)
     due_at = issuing.renew_at(authority.signing.certificate, ANNOUNCE_AT_SHARE)
     if authority.next is not None or now_s < due_at:
-        return Step(secret, "nothing to do")
+        return RotationStep(secret, "nothing to do")
     following = _following(common_name, now_s=now_s, lifetime_s=lifetime_s)
-    return Step({**secret, **following}, "it expires soon; callers must also be given the next one")
+    return RotationStep(
+        {**secret, **following}, "it expires soon; callers must also be given the next one"
+    )
 
 
 def read(secret: Secret) -> Authority:
@@ -126,7 +130,7 @@ def step(
     common_name: str,
     lifetime_s: float,
     leaf_lifetime_s: float,
-) -> Step:
+) -> RotationStep:
     """The next step; `published_at`: since when the bundle in force holds all of ours, if it does.
 
     Raises CertificateError if the Secret cannot be read.
@@ -134,20 +138,22 @@ def step(
     authority = read(secret)
     if now_s >= issuing.expires_at(authority.signing.certificate):
         made = renewed(secret, common_name, now_s=now_s, lifetime_s=lifetime_s)
-        return Step(made, "the authority has expired; a new one signs immediately")
+        return RotationStep(made, "the authority has expired; a new one signs immediately")
     if authority.next is not None:
         if published_at is None or now_s - published_at < PUBLISH_S:
-            return Step(secret, "waiting for API servers to trust the next authority")
-        return Step(_promoted(authority, authority.next, now_s), "the next authority signs")
+            return RotationStep(secret, "waiting for API servers to trust the next authority")
+        return RotationStep(_promoted(authority, authority.next, now_s), "the next authority signs")
     if authority.old is not None:
         if now_s < _droppable_at(authority, leaf_lifetime_s):
-            return Step(secret, "waiting for the old authority's leaves to expire")
+            return RotationStep(secret, "waiting for the old authority's leaves to expire")
         kept = {CERTIFICATE: authority.signing.certificate, KEY: authority.signing.key}
-        return Step(kept, "the old authority is dropped")
+        return RotationStep(kept, "the old authority is dropped")
     if now_s >= issuing.renew_at(authority.signing.certificate):
         following = _following(common_name, now_s=now_s, lifetime_s=lifetime_s)
-        return Step({**secret, **following}, "two thirds of the authority's lifetime have passed")
-    return Step(secret, "nothing to do")
+        return RotationStep(
+            {**secret, **following}, "two thirds of the authority's lifetime have passed"
+        )
+    return RotationStep(secret, "nothing to do")
 
 
 def _following(common_name: str, *, now_s: float, lifetime_s: float) -> dict[str, bytes]:

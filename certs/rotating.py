@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 import structlog
 
 from certs import authority, issuing
-from certs.authority import Authority, Secret, Step
+from certs.authority import Authority, RotationStep, Secret
 from certs.issuing import Pair
 from fettle.model.errors import AuthorityError, CertificateError, ClusterError, Conflict
 
@@ -26,7 +26,7 @@ _ATTEMPTS = 5
 _log = structlog.get_logger("fettle.certs")
 
 
-class Store(Protocol):
+class AuthorityStore(Protocol):
     """One Secret, whose full name is such as "Secret fettle-system/fettle-webhook-ca". `create` and
     `replace` raise Conflict when somebody else wrote first."""
 
@@ -56,7 +56,7 @@ class SelfSigning:
 
     def __init__(
         self,
-        store: Store,
+        store: AuthorityStore,
         names: Sequence[str],
         *,
         clock: Callable[[], float],
@@ -153,7 +153,7 @@ class SelfSigning:
             f"{self._store.full_name} keeps being overwritten; make sure that only Fettle writes it"
         )
 
-    def _wanted(self, content: Secret | None, now_s: float) -> Step:
+    def _wanted(self, content: Secret | None, now_s: float) -> RotationStep:
         """What the store should hold; the same content: nothing to write."""
         return authority.present(
             content, self.common_name, now_s=now_s, lifetime_s=self._lifetimes.root_s
@@ -182,7 +182,7 @@ class LongLived(SelfSigning):
             return None
         return issuing.expires_at(self.authority.signing.certificate) - self._lifetimes.leaf_s
 
-    def _wanted(self, content: Secret | None, now_s: float) -> Step:
+    def _wanted(self, content: Secret | None, now_s: float) -> RotationStep:
         wanted = super()._wanted(content, now_s)
         if wanted.secret is not content:
             return wanted
@@ -201,7 +201,7 @@ class Rotation:
 
     def __init__(
         self,
-        store: Store,
+        store: AuthorityStore,
         common_name: str,
         *,
         clock: Callable[[], float],

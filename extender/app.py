@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
-from extender.asked import SERVED, Asked
-from extender.connections import Answer, Connections, Handler, problem
+from extender.asked import SERVED, Misconfiguration
+from extender.connections import Handler, HTTPReply, SchedulerConnections, problem
 from extender.verbs import NotReady, Verbs
 from fettle.api import extender as wire
 from fettle.model.errors import BadInput
@@ -23,7 +23,7 @@ Verb = Callable[[bytes], bytes | Awaitable[bytes]]
 
 def make_connections(
     verbs: Verbs, metrics: ExtenderMetrics, max_body_mebibytes: int
-) -> Connections:
+) -> SchedulerConnections:
     """POST /filter, /prioritize and /preempt; a protocol factory for a listener."""
     routes = {
         f"/{name}": _handler(name, verb, metrics, verbs.asked.last.at)
@@ -33,13 +33,13 @@ def make_connections(
             ("preempt", verbs.preempt),
         )
     }
-    return Connections(routes, max_body_mebibytes * 2**20, _not_served(verbs.asked))
+    return SchedulerConnections(routes, max_body_mebibytes * 2**20, _not_served(verbs.asked))
 
 
-def _not_served(asked: Asked) -> Callable[[str, str], Answer]:
+def _not_served(asked: Misconfiguration) -> Callable[[str, str], HTTPReply]:
     """kube-scheduler only POSTs: others look for what the browse listener serves."""
 
-    def answer(method: str, path: str) -> Answer:
+    def answer(method: str, path: str) -> HTTPReply:
         if method != "POST":
             where = "this listener is for kube-scheduler only, ask the one of --browse-listen"
             return problem(404, f"path {path} not found: {where}")
@@ -54,7 +54,7 @@ def _handler(
 ) -> Handler:
     latency_s = metrics.latency_s.labels(name)
 
-    def handle(body: bytes) -> Answer | Awaitable[Answer]:
+    def handle(body: bytes) -> HTTPReply | Awaitable[HTTPReply]:
         asked_at[name] = started = time.perf_counter()
         try:
             reply = verb(body)
@@ -63,13 +63,13 @@ def _handler(
         else:
             if not isinstance(reply, bytes):
                 return later(reply, started)
-            answer = Answer(200, reply)
+            answer = HTTPReply(200, reply)
         latency_s.observe(time.perf_counter() - started)
         return answer
 
-    async def later(reply: Awaitable[bytes], started: float) -> Answer:
+    async def later(reply: Awaitable[bytes], started: float) -> HTTPReply:
         try:
-            return Answer(200, await reply)
+            return HTTPReply(200, await reply)
         except Exception as error:
             return _failed(name, error, metrics)
         finally:
@@ -78,7 +78,7 @@ def _handler(
     return handle
 
 
-def _failed(verb: str, error: Exception, metrics: ExtenderMetrics) -> Answer:
+def _failed(verb: str, error: Exception, metrics: ExtenderMetrics) -> HTTPReply:
     if isinstance(error, BadInput):
         metrics.decided(verb, "bad_input")
         return problem(error.status, str(error))
@@ -88,5 +88,5 @@ def _failed(verb: str, error: Exception, metrics: ExtenderMetrics) -> Answer:
     metrics.decided(verb, "error")
     text = "fettle: internal error; see its log for details"
     if verb == "filter":
-        return Answer(200, wire.filter_reply(None, error=text))
+        return HTTPReply(200, wire.filter_reply(None, error=text))
     return problem(500, text)

@@ -11,7 +11,7 @@ from collections.abc import Collection
 import structlog
 
 from fettle.api import core
-from fettle.observing.asked import LastAsked
+from fettle.observing.asked import LastRequests
 from fettle.observing.metrics import ExtenderMetrics
 
 VERBS = ("filter", "prioritize", "preempt")
@@ -22,7 +22,7 @@ MOST = 20
 _LOG = structlog.get_logger(__name__)
 
 
-class Asked:
+class Misconfiguration:
     """`schedulers` are those that the settings name; `last` is when each verb was asked."""
 
     def __init__(self, metrics: ExtenderMetrics, schedulers: Collection[str]) -> None:
@@ -30,7 +30,7 @@ class Asked:
         self._schedulers = frozenset(schedulers)
         self._paths: list[str] = []
         self._others: set[str] = set()
-        self.last = LastAsked("extender", VERBS, "no scheduler has asked yet")
+        self.last = LastRequests("extender", VERBS, "no scheduler has asked yet")
 
     def in_vain(self, path: str) -> None:
         """Somebody POSTed to a path that is not served."""

@@ -19,7 +19,7 @@ from fettle.model.policies import unreadable
 from fettle.model.policy import ANNOTATION
 from fettle.observing.metrics import ReadyMetrics
 from fettle.pacing.pausing import in_slices, pause
-from fettle.scheduling import demand as asks
+from fettle.scheduling import demand as demands
 from fettle.scheduling.answers import Answers
 from fettle.scheduling.preemption import Preempting
 
@@ -72,13 +72,13 @@ class Browse:
         pod = self._pod(key)
         if pod is None:
             return self._unknown_pod(key)
-        asked = self._answers.ask_now(asks.another_like(pod) if pod.node_name else pod)
+        asked = self._answers.demand_now(demands.copy_to_place(pod) if pod.node_name else pod)
         verdicts = {}
         if asked is not None:
             verdicts = await self._answers.explained(asked)
             verdicts = await Preempting(self._answers).noted(pod, verdicts)
         view = self._answers.view
-        resolved = asks.resolve_policy(pod, view, self._answers.policies)
+        resolved = demands.resolve_policy(pod, view, self._answers.policies)
         notes = self._unready()
         if asked is not None:
             notes += self._notes_about(key, pod)
@@ -90,7 +90,7 @@ class Browse:
         name = pod.scheduler_name
         if name in self._schedulers or key in self._recent:
             return []
-        return [explain.unasked(name, self._schedulers)]
+        return [explain.not_asked_by(name, self._schedulers)]
 
     async def policy(self, request: web.Request) -> web.Response:
         """?pod=NAMESPACE/NAME: the policy that applies to it; ?name=NAME: that policy, the
@@ -103,7 +103,7 @@ class Browse:
             pod = self._pod(key)
             if pod is None:
                 return self._unknown_pod(key)
-            resolved = asks.resolve_policy(pod, view, policies)
+            resolved = demands.resolve_policy(pod, view, policies)
             ignored = await self._answers.ignored(resolved.policy)
             return _json(explain.policy(resolved, ignored))
         name = request.query.get("name", "")
@@ -124,7 +124,7 @@ class Browse:
         """Keys of the pods that a policy applies to."""
         found = []
         for key, pod in view.pods.items():
-            if asks.resolve_policy(pod, view, self._answers.policies).policy.name == policy:
+            if demands.resolve_policy(pod, view, self._answers.policies).policy.name == policy:
                 found.append(key)
             pause()
         return found
@@ -160,7 +160,7 @@ class Browse:
                 "nodes": listing.of_nodes(view, only_unsound=unsound),
                 "network": listing.of_network(view, only_unsound=unsound),
                 "quarantined": dict(view.quarantined),
-                "unheard": listing.unheard(view),
+                "unheard": listing.unknown_conditions(view),
             }
         )
         return _json(told)

@@ -33,14 +33,14 @@ RECEIVE_S = 30.0
 """A request that was begun must have arrived whole within this."""
 
 
-class Answer(NamedTuple):
+class HTTPReply(NamedTuple):
     """`body` is JSON."""
 
     status: int
     body: bytes
 
 
-Handler = Callable[[bytes], Answer | Awaitable[Answer]]
+Handler = Callable[[bytes], HTTPReply | Awaitable[HTTPReply]]
 """Answers at once where it can: a task of its own costs more than most answers do."""
 
 
@@ -58,16 +58,16 @@ class _Request(NamedTuple):
         return httptools.parse_url(self.url).path or b"/"
 
 
-def problem(status: int, message: str) -> Answer:
+def problem(status: int, message: str) -> HTTPReply:
     """An error that a client is told in one sentence."""
-    return Answer(status, msgspec.json.encode({"error": message}))
+    return HTTPReply(status, msgspec.json.encode({"error": message}))
 
 
-def _not_found(_method: str, path: str) -> Answer:
+def _not_found(_method: str, path: str) -> HTTPReply:
     return problem(404, f"path {path} not found")
 
 
-class Connections:
+class SchedulerConnections:
     """Makes a protocol for each connection, and drains them all. `routes` are POST handlers;
     `elsewhere` answers a method and any other path."""
 
@@ -75,18 +75,18 @@ class Connections:
         self,
         routes: dict[str, Handler],
         max_body_bytes: int,
-        elsewhere: Callable[[str, str], Answer] = _not_found,
+        elsewhere: Callable[[str, str], HTTPReply] = _not_found,
     ) -> None:
         self.routes = {path.encode(): handler for path, handler in routes.items()}
         self.elsewhere = elsewhere
         self.max_body_bytes = max_body_bytes
-        self.open: set[Connection] = set()
+        self.open: set[SchedulerConnection] = set()
         self.emptied = asyncio.Event()
         self.emptied.set()
         self.draining = False
 
-    def __call__(self) -> "Connection":
-        return Connection(self)
+    def __call__(self) -> "SchedulerConnection":
+        return SchedulerConnection(self)
 
     async def drain(self, seconds: float) -> None:
         """Answer what has come and still comes, each the last on its connection; close what stays
@@ -108,10 +108,10 @@ class Connections:
         return not self.open
 
 
-class Connection(asyncio.Protocol):
+class SchedulerConnection(asyncio.Protocol):
     """One client's connection: requests in turn, each answered before the next is read."""
 
-    def __init__(self, connections: Connections) -> None:
+    def __init__(self, connections: SchedulerConnections) -> None:
         self._all = connections
         self._transport: asyncio.Transport
         self._loop = asyncio.get_running_loop()
@@ -126,7 +126,7 @@ class Connection(asyncio.Protocol):
         self._begun = False
         self._requests: deque[_Request] = deque()
         self._answering: asyncio.Task[None] | None = None
-        self._refusal: Answer | None = None
+        self._refusal: HTTPReply | None = None
         self._discarding = False
         self._timer: asyncio.TimerHandle | None = None
         self._due_at: float | None = None
@@ -220,7 +220,7 @@ class Connection(asyncio.Protocol):
         while self._requests and self._answering is None and not self._closing:
             request = self._requests.popleft()
             answer = self._answer(request)
-            if isinstance(answer, Answer):
+            if isinstance(answer, HTTPReply):
                 self._write(answer, keep=request.keep, head_only=request.method == b"HEAD")
             else:
                 self._expect_within(None)
@@ -230,7 +230,7 @@ class Connection(asyncio.Protocol):
         if self._answering is None and not self._closing and self._refusal:
             self._write_refusal(self._refusal)
 
-    async def _write_later(self, answer: Awaitable[Answer], *, keep: bool) -> None:
+    async def _write_later(self, answer: Awaitable[HTTPReply], *, keep: bool) -> None:
         answered = await answer
         self._answering = None
         self._write(answered, keep=keep)
@@ -238,7 +238,7 @@ class Connection(asyncio.Protocol):
             self._transport.resume_reading()
             self._next()
 
-    def _answer(self, request: _Request) -> Answer | Awaitable[Answer]:
+    def _answer(self, request: _Request) -> HTTPReply | Awaitable[HTTPReply]:
         try:
             path = request.path
         except httptools.HttpParserError as error:
@@ -251,7 +251,7 @@ class Connection(asyncio.Protocol):
             return problem(405, f"{request.method.decode()} is not allowed here; use POST")
         return handler(request.body)
 
-    def _write(self, answer: Answer, *, keep: bool, head_only: bool = False) -> None:
+    def _write(self, answer: HTTPReply, *, keep: bool, head_only: bool = False) -> None:
         """`head_only`: a body would be read as the next response."""
         keep = keep and not self._all.draining
         head, body = _head(answer, keep=keep), b"" if head_only else answer.body
@@ -262,7 +262,7 @@ class Connection(asyncio.Protocol):
         else:
             self._transport.close()
 
-    def _write_refusal(self, answer: Answer) -> None:
+    def _write_refusal(self, answer: HTTPReply) -> None:
         """And close once the client has seen it, or has had the time to."""
         self._transport.writelines((_head(answer, keep=False), answer.body))
         self._discarding = True
@@ -271,7 +271,7 @@ class Connection(asyncio.Protocol):
             self._transport.write_eof()
         self._loop.call_later(DISCARD_S, self._transport.close)
 
-    def _refuse(self, answer: Answer) -> None:
+    def _refuse(self, answer: HTTPReply) -> None:
         """Answer before the request was read whole, and close: the rest cannot be told apart. What
         came before it is answered first."""
         if self._ended:
@@ -330,7 +330,7 @@ class Connection(asyncio.Protocol):
 _REASONS = {status.value: status.phrase for status in HTTPStatus}
 
 
-def _head(answer: Answer, *, keep: bool) -> bytes:
+def _head(answer: HTTPReply, *, keep: bool) -> bytes:
     more = b"" if keep else b"Connection: close\r\n"
     if answer.status == HTTPStatus.METHOD_NOT_ALLOWED:
         more += b"Allow: POST\r\n"

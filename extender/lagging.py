@@ -17,7 +17,7 @@ from typing import Protocol
 
 from fettle.api import core
 from fettle.cluster.view import NodeView
-from fettle.scheduling.demand import Ask
+from fettle.scheduling.demand import Demand
 from fettle.scheduling.tables.tables import Table
 
 WAIT_S = 0.15
@@ -32,7 +32,7 @@ REST_OF_ALL_S = 0.3
 """and none for any."""
 
 
-class Latest(Protocol):
+class Freshness(Protocol):
     """What has come from the cluster, whether a view shows it or not."""
 
     @property
@@ -43,7 +43,7 @@ class Latest(Protocol):
         """Until one does."""
 
 
-class Shown:
+class AlwaysFresh:
     """Where nothing comes but by views."""
 
     behind = False
@@ -52,17 +52,17 @@ class Shown:
         pass
 
 
-def pauses(ask: Ask, pod: core.Pod) -> Mapping[Hashable, float]:
+def retry_pauses_s(demand: Demand, pod: core.Pod) -> Mapping[Hashable, float]:
     """What a pod is that was waited for in vain, and for how long in seconds nothing of it is."""
-    return {ask: AGAIN_S, f"namespace {pod.metadata.namespace}": REST_S, "any": REST_OF_ALL_S}
+    return {demand: AGAIN_S, f"namespace {pod.metadata.namespace}": REST_S, "any": REST_OF_ALL_S}
 
 
-def is_delicate(table: Table, passed: Sequence[str]) -> bool:
+def is_near_refusal(table: Table, passed: Sequence[str]) -> bool:
     """Whether a newer view might refuse one of these nodes."""
-    return bool(table.delicate) and not table.delicate.isdisjoint(passed)
+    return bool(table.near_refusal) and not table.near_refusal.isdisjoint(passed)
 
 
-def is_behind(table: Table, passed: Iterable[str], nodes: Mapping[str, NodeView]) -> bool:
+def is_table_stale(table: Table, passed: Iterable[str], nodes: Mapping[str, NodeView]) -> bool:
     """Whether the table knows no node among these that the pod fits on, but there are some."""
     odd = False
     for name in passed:
@@ -74,8 +74,8 @@ def is_behind(table: Table, passed: Iterable[str], nodes: Mapping[str, NodeView]
 
 def _is_odd(name: str, table: Table, nodes: Mapping[str, NodeView]) -> bool:
     """What stays undecided whatever comes, as by a selector, tells nothing."""
-    if name in table.unfit or name not in table.verdicts:
+    if name in table.rejected or name not in table.verdicts:
         return True
     if name not in table.undecided:
         return False
-    return bool(table.ask.unsettled) or any(pool.unclear for pool in nodes[name].pools)
+    return bool(table.demand.unsettled) or any(pool.unclear for pool in nodes[name].pools)

@@ -46,7 +46,7 @@ class _Asking:
         self.resources: set[str] = set()
 
 
-class Overlooked:
+class UnaskedPods:
     """`schedulers` are those that are to ask, by name; `clock` is in seconds."""
 
     def __init__(

@@ -16,9 +16,9 @@ from typing import NamedTuple
 import structlog
 
 from extender import lagging
-from extender.asked import Asked
+from extender.asked import Misconfiguration
 from extender.names import Names
-from extender.overlooked import Overlooked
+from extender.overlooked import UnaskedPods
 from extender.replies import Edition, Replies
 from fettle.api import core
 from fettle.api import extender as wire
@@ -27,7 +27,7 @@ from fettle.model.errors import FettleError
 from fettle.observing.metrics import ExtenderMetrics
 from fettle.pacing.patience import Patience
 from fettle.scheduling.answers import Answers
-from fettle.scheduling.demand import Ask
+from fettle.scheduling.demand import Demand
 from fettle.scheduling.preemption import Preempting
 from fettle.scheduling.tables.tables import MANY, Narrowed, Table
 
@@ -54,7 +54,7 @@ class Filtered(NamedTuple):
     body: bytes
     edition: Edition
     pod: core.Pod
-    ask: Ask
+    demand: Demand
     table: Table
     narrowed: Narrowed
     reply: bytes
@@ -90,11 +90,11 @@ class Verbs:
         self._names = Names()
         self._foreseen: Foreseen | None = None
         self._unasked = 0
-        self.latest: lagging.Latest = lagging.Shown()
+        self.latest: lagging.Freshness = lagging.AlwaysFresh()
         self._patience = Patience()
         self._warned_of_nodes = False
-        self.asked = Asked(metrics, schedulers)
-        self.overlooked = Overlooked(schedulers)
+        self.asked = Misconfiguration(metrics, schedulers)
+        self.overlooked = UnaskedPods(schedulers)
         self.recent: OrderedDict[str, core.Pod] = OrderedDict()
 
     def filter(self, body: bytes) -> bytes | Awaitable[bytes]:
@@ -109,24 +109,24 @@ class Verbs:
             self._metrics.decided("filter", REFUSED)
             return kept.body
         args = wire.decode_args(body)
-        ask = self._answers.ask_now(args.pod)
-        if ask is None:
+        demand = self._answers.demand_now(args.pod)
+        if demand is None:
             return self._echo(args)
         if problem:
             self.overlooked.asked(args.pod)
             self._metrics.decided("filter", "not_ready")
             return wire.filter_reply(None, error=f"fettle: not ready: {problem}")
         if args.node_names is None:
-            return self._filter_nodes(args, ask)
-        table = self._answers.at_once(ask, args.node_names)
+            return self._filter_nodes(args, demand)
+        table = self._answers.at_once(demand, args.node_names)
         if table is None:
-            return self._filter_later(args.pod, ask, args.node_names)
+            return self._filter_later(args.pod, demand, args.node_names)
         narrowed = table.narrow(args.node_names)
         if self._may_be_behind(table, narrowed):
-            return self._filter_later(args.pod, ask, args.node_names)
+            return self._filter_later(args.pod, demand, args.node_names)
         reply = wire.filter_reply(narrowed.passed, narrowed.named, refusal_text(table))
         # The rest is done once the reply is sent: the scheduler waits for nothing of it.
-        done = Filtered(body, edition, args.pod, ask, table, narrowed, reply)
+        done = Filtered(body, edition, args.pod, demand, table, narrowed, reply)
         asyncio.get_running_loop().call_soon(self._afterwards, done)
         return reply
 
@@ -142,7 +142,7 @@ class Verbs:
             refused = len(done.narrowed.names)
             self._replies.put("filter", done.body, done.edition, done.reply, refused)
             return
-        self._answers.answered(done.ask, done.pod)
+        self._answers.answered(done.demand, done.pod)
         if self._unasked < UNASKED and done.edition == self._answers.edition:
             self._unasked += 1
             self._foresee(done)
@@ -150,12 +150,12 @@ class Verbs:
     def _foresee(self, done: Filtered) -> None:
         names = done.narrowed.passed
         request = wire.with_names(done.body, names)
-        if request is not None and (table := self._answers.at_once(done.ask, names)) is not None:
+        if request is not None and (table := self._answers.at_once(done.demand, names)) is not None:
             reply = wire.prioritize_reply(table.score(names))
             self._foreseen = Foreseen(request, done.edition, reply)
 
-    async def _filter_later(self, pod: core.Pod, ask: Ask, names: list[str]) -> bytes:
-        table, narrowed = await self._narrowed(pod, ask, names)
+    async def _filter_later(self, pod: core.Pod, demand: Demand, names: list[str]) -> bytes:
+        table, narrowed = await self._narrowed(pod, demand, names)
         return wire.filter_reply(narrowed.passed, narrowed.named, refusal_text(table))
 
     def prioritize(self, body: bytes) -> bytes | Awaitable[bytes]:
@@ -169,23 +169,23 @@ class Verbs:
         names = args.node_names
         if names is None:
             names = [name for name, _ in args.nodes or ()]
-        ask = self._answers.ask_now(args.pod)
-        if ask is None:
+        demand = self._answers.demand_now(args.pod)
+        if demand is None:
             self._metrics.decided("prioritize", "echoed")
             zeros = [] if len(names) > MANY else [wire.host_priority(name, 0) for name in names]
             return wire.prioritize_reply(zeros)
         self._raise_unless_ready("prioritize")
-        table = self._answers.at_once(ask, names)
-        return self._scored(table, names) if table is not None else self._score_later(ask, names)
+        table = self._answers.at_once(demand, names)
+        return self._scored(table, names) if table is not None else self._score_later(demand, names)
 
     def _is(self, foreseen: Foreseen, body: bytes) -> bool:
         return foreseen.edition == self._answers.edition and body == foreseen.request
 
-    async def _score_later(self, ask: Ask, names: list[str]) -> bytes:
+    async def _score_later(self, demand: Demand, names: list[str]) -> bytes:
         with suppress(TimeoutError):
             async with asyncio.timeout(WITHIN_S + self._answers.wait_s):
-                await self._answers.judged(ask, names)
-        return self._scored(self._answers.table(ask), names)
+                await self._answers.judged(demand, names)
+        return self._scored(self._answers.table(demand), names)
 
     def _scored(self, table: Table, names: list[str]) -> bytes:
         self._metrics.decided("prioritize", "passed")
@@ -194,7 +194,7 @@ class Verbs:
     def preempt(self, body: bytes) -> bytes | Awaitable[bytes]:
         """ExtenderPreemptionArgs → the candidates that are worth a victim. Raises as above."""
         args = wire.decode_preemption(body)
-        if self._answers.ask(args.pod) is None:
+        if self._answers.demand(args.pod) is None:
             self._metrics.decided("preempt", "echoed")
             return wire.preemption_reply(args.victims)
         self._raise_unless_ready("preempt")
@@ -213,7 +213,7 @@ class Verbs:
             self._metrics.decided(verb, "not_ready")
             raise NotReady(f"fettle: not ready: {problem}")
 
-    async def _filter_nodes(self, args: wire.Args, ask: Ask) -> bytes:
+    async def _filter_nodes(self, args: wire.Args, demand: Demand) -> bytes:
         """The form for `nodeCacheCapable: false`: whole nodes in, whole nodes out."""
         if not self._warned_of_nodes:
             self._warned_of_nodes = True
@@ -223,37 +223,41 @@ class Verbs:
             )
         nodes = args.nodes or []
         names = [name for name, _ in nodes]
-        table, narrowed = await self._narrowed(args.pod, ask, names)
+        table, narrowed = await self._narrowed(args.pod, demand, names)
         refused = set(narrowed.refused)
         passed = [raw for name, raw in nodes if name not in refused]
         return wire.filter_reply(None, narrowed.refused, refusal_text(table), nodes=passed)
 
-    async def _narrowed(self, pod: core.Pod, ask: Ask, names: list[str]) -> tuple[Table, Narrowed]:
+    async def _narrowed(
+        self, pod: core.Pod, demand: Demand, names: list[str]
+    ) -> tuple[Table, Narrowed]:
         """The names once they can be narrowed, and by which table."""
         self._remember(pod)
         unjudged: Collection[str] = ()
         try:
             async with asyncio.timeout(WITHIN_S + self._answers.wait_s):
-                table, narrowed = await self._narrowed_by_now(pod, ask, names)
+                table, narrowed = await self._narrowed_by_now(pod, demand, names)
         except TimeoutError:
-            table = self._answers.table(ask)
+            table = self._answers.table(demand)
             narrowed = table.narrow(names)
             unjudged = table.open_among(narrowed.passed, self._answers.view)
         if self._count(table, narrowed, unjudged) != REFUSED:
-            self._answers.answered(table.ask, pod)
+            self._answers.answered(table.demand, pod)
         return table, narrowed
 
     async def _narrowed_by_now(
-        self, pod: core.Pod, ask: Ask, names: list[str]
+        self, pod: core.Pod, demand: Demand, names: list[str]
     ) -> tuple[Table, Narrowed]:
         """By all that the scheduler may know."""
-        table = await self._answers.judged(ask, names)
+        table = await self._answers.judged(demand, names)
         narrowed = table.narrow(names)
         if self._may_be_behind(table, narrowed):
             await self.latest.catch_up()
-            table = await self._answers.judged(self._answers.ask_now(pod) or ask, names)
+            table = await self._answers.judged(self._answers.demand_now(pod) or demand, names)
             narrowed = table.narrow(names)
-        if self._is_behind(table, narrowed) and self._patience.has(*lagging.pauses(table.ask, pod)):
+        if self._is_behind(table, narrowed) and self._patience.has(
+            *lagging.retry_pauses_s(table.demand, pod)
+        ):
             table, narrowed = await self._caught_up(pod, table, names)
         return table, narrowed
 
@@ -262,25 +266,25 @@ class Verbs:
         what has not even come yet."""
         if self._is_behind(table, narrowed):
             return True
-        return lagging.is_delicate(table, narrowed.passed) and self.latest.behind
+        return lagging.is_near_refusal(table, narrowed.passed) and self.latest.behind
 
     def _is_behind(self, table: Table, narrowed: Narrowed) -> bool:
-        return lagging.is_behind(table, narrowed.passed, self._answers.view.nodes)
+        return lagging.is_table_stale(table, narrowed.passed, self._answers.view.nodes)
 
     async def _caught_up(
         self, pod: core.Pod, table: Table, names: list[str]
     ) -> tuple[Table, Narrowed]:
         """As newer views have it, until one explains why the scheduler asks or time is up."""
         until = asyncio.get_running_loop().time() + lagging.WAIT_S
-        behind, narrowed, in_vain = table.ask, table.narrow(names), False
+        behind, narrowed, in_vain = table.demand, table.narrow(names), False
         while not in_vain and self._is_behind(table, narrowed):
             view = self._answers.view
             in_vain = await self._newer(view, until) is view
             if not in_vain:
-                table = await self._answers.judged(self._answers.ask_now(pod) or behind, names)
+                table = await self._answers.judged(self._answers.demand_now(pod) or behind, names)
                 narrowed = table.narrow(names)
         if in_vain:
-            self._patience.lose(lagging.pauses(behind, pod))
+            self._patience.lose(lagging.retry_pauses_s(behind, pod))
         self._metrics.waited(in_vain=in_vain)
         return table, narrowed
 
@@ -307,9 +311,12 @@ class Verbs:
         refused = len(narrowed.names) - passed
         undecided = len(table.undecided.intersection(narrowed.passed)) if table.undecided else 0
         undecided += sum(name not in table.undecided for name in unjudged)
-        unfit = len(table.unfit.intersection(narrowed.passed)) if table.unfit else 0
+        rejected = len(table.rejected.intersection(narrowed.passed)) if table.rejected else 0
         self._metrics.answered(
-            allowed=passed - undecided - unfit, refused=refused, undecided=undecided, unfit=unfit
+            allowed=passed - undecided - rejected,
+            refused=refused,
+            undecided=undecided,
+            rejected=rejected,
         )
         result = _result(passed + refused, refused)
         self._metrics.decided("filter", result)

@@ -12,7 +12,7 @@ from fettle.model.annotations import is_unknown
 from fettle.model.injectable import shown
 from fettle.model.policy import ANNOTATION, ANNOTATIONS
 from fettle.pacing.pausing import pause
-from webhook.places import Place, places, value_at
+from webhook.places import FieldPath, places, value_at
 from webhook.workloads import Workload
 
 _NO_TEMPLATES = Workload(())
@@ -36,7 +36,7 @@ def in_vain(document: Any, kind: str, workload: Workload) -> Iterator[str]:
 def unknown(document: Any, workload: Workload = _NO_TEMPLATES) -> Iterator[str]:
     """A sentence for each annotation that Fettle does not have."""
     found: dict[str, list[str]] = {}
-    for metadata in (Place().at("metadata"), *_templates(document, workload)):
+    for metadata in (FieldPath().at("metadata"), *_templates(document, workload)):
         for key in filter(is_unknown, _annotations(document, metadata)):
             found.setdefault(key, []).append(metadata.name)
     for key in sorted(found)[:_MOST]:
@@ -78,13 +78,13 @@ class _Upper(NamedTuple):
     on: str
     annotations: Mapping[str, str]
     itself: str
-    templates: Sequence[Place]
+    templates: Sequence[FieldPath]
 
 
 def _uppers(document: Any, kind: str, workload: Workload) -> Iterator[_Upper]:
     found = (metadata for path in workload.annotated for metadata in places(document, path))
     templates = {metadata.path: metadata for metadata in found}
-    own = _annotations(document, Place().at("metadata"))
+    own = _annotations(document, FieldPath().at("metadata"))
     itself = f"{_ITSELF[kind]} follows" if kind in _ITSELF else ""
     yield _Upper(f"on this {kind}", own, itself, tuple(templates.values()))
     for job in _job_templates(document, workload):
@@ -109,17 +109,17 @@ def _overruled(key: str, kind: str, upper: _Upper, theirs: str, where: Sequence[
     )
 
 
-def _templates(document: Any, workload: Workload) -> Iterator[Place]:
+def _templates(document: Any, workload: Workload) -> Iterator[FieldPath]:
     """The metadata of all templates of pods, claims and Jobs."""
     for path in workload.annotated:
         yield from places(document, path)
     yield from _job_templates(document, workload)
 
 
-def _job_templates(document: Any, workload: Workload) -> Iterator[Place]:
+def _job_templates(document: Any, workload: Workload) -> Iterator[FieldPath]:
     for path in workload.jobs:
         yield from places(document, f"{path.removesuffix('spec')}metadata")
 
 
-def _annotations(document: Any, metadata: Place) -> dict[str, str]:
+def _annotations(document: Any, metadata: FieldPath) -> dict[str, str]:
     return strings(mapping(value_at(document, metadata.path)).get("annotations"))

@@ -25,7 +25,7 @@ from fettle.lint.linting import Linter
 from fettle.lint.rules.catalog import ABSENCES
 from fettle.model.errors import BadInput
 from fettle.model.policy import ANNOTATION
-from fettle.observing.asked import LastAsked
+from fettle.observing.asked import LastRequests
 from fettle.pacing.patience import Patience
 from fettle.pacing.pausing import in_slices
 from fettle.scheduling.judge.requirements import Engines
@@ -34,8 +34,8 @@ from webhook.gates import EVERYTHING, Gates
 from webhook.metrics import Metrics
 from webhook.mutating import Means, mutate, owner_pod
 from webhook.policies import UnknownLabels
-from webhook.review import Answer, Request, decode, encode
-from webhook.sparing import Sparing
+from webhook.review import AdmissionRequest, AdmissionResponse, decode, encode
+from webhook.sparing import RateLimit
 from webhook.telling import Tell, event_of
 from webhook.validating import Grounds, validate
 from webhook.workloads import with_own
@@ -57,17 +57,17 @@ _LONGEST_REASON = 300
 _log = structlog.get_logger("fettle.webhook")
 
 
-class Judged(NamedTuple):
+class Review(NamedTuple):
     """An answer, how it is counted, what was left undecided on the way, and the rules that found
     something."""
 
-    answer: Answer
+    answer: AdmissionResponse
     result: str
     undecided: Sequence[str] = ()
     rules: Sequence[str] = ()
 
 
-Judge = Callable[[Request], Awaitable[Judged]]
+Judge = Callable[[AdmissionRequest], Awaitable[Review]]
 _Found = TypeVar("_Found")
 
 
@@ -81,7 +81,7 @@ def make_app(
     tell: Tell | None = None,
     engines: Engines | None = None,
     unknown: Callable[[], frozenset[str]] = frozenset,
-    asked: LastAsked | None = None,
+    asked: LastRequests | None = None,
 ) -> web.Application:
     """The application; its metrics go into `registry`, which takes them once.
 
@@ -117,9 +117,9 @@ def make_app(
     return app
 
 
-def last_asked() -> LastAsked:
+def last_asked() -> LastRequests:
     """For reviews that are yet to come."""
-    return LastAsked("webhook", ("mutate", "validate"), "the API server has not asked yet")
+    return LastRequests("webhook", ("mutate", "validate"), "the API server has not asked yet")
 
 
 class Webhook:
@@ -136,7 +136,7 @@ class Webhook:
         means: Callable[[], Means],
         grounds: Callable[[], Grounds],
         tell: Tell | None,
-        asked: LastAsked,
+        asked: LastRequests,
     ) -> None:
         self._publisher = publisher
         self._audit = settings.mode == "audit"
@@ -148,7 +148,7 @@ class Webhook:
         self._tell = tell
         self._asked = asked
         self._labels = UnknownLabels()
-        self._complaints = Sparing()
+        self._complaints = RateLimit()
 
     async def on_mutate(self, http: web.Request) -> web.Response:
         return await self._serve("mutate", http, self._mutate)
@@ -175,7 +175,7 @@ class Webhook:
         self._count(webhook, judged, time.perf_counter() - began)
         return web.Response(body=reply, content_type="application/json")
 
-    async def _judged(self, webhook: str, request: Request, judge: Judge) -> Judged:
+    async def _judged(self, webhook: str, request: AdmissionRequest, judge: Judge) -> Review:
         log = _log.bind(webhook=webhook, uid=request.uid, kind=request.kind.kind)
         log = log.bind(namespace=request.namespace, name=request.name)
         try:
@@ -184,29 +184,33 @@ class Webhook:
         except TimeoutError:
             log.warning("not judged in time, allowed", deadline_s=self._deadline_s)
             warning = f"fettle: not checked within {self._deadline_s:g} s, so it was allowed"
-            return Judged(Answer(warnings=[warning]), "undecided", ["deadline"])
+            return Review(AdmissionResponse(warnings=[warning]), "undecided", ["deadline"])
         except BadInput as error:
             log.warning("no patch fits, allowed without one", reason=str(error))
-            return Judged(
-                Answer(warnings=[f"fettle: nothing was injected: {error}"]), "inapplicable"
+            return Review(
+                AdmissionResponse(warnings=[f"fettle: nothing was injected: {error}"]),
+                "inapplicable",
             )
         except Exception:
             log.exception("review failed, allowed")
-            return Judged(
-                Answer(warnings=["fettle: internal error, so this was allowed unchecked"]), "failed"
+            return Review(
+                AdmissionResponse(
+                    warnings=["fettle: internal error, so this was allowed unchecked"]
+                ),
+                "failed",
             )
         if not judged.answer.allowed:
             log.info("denied", message=judged.answer.message)
         return self._audited(request, judged) if self._audit else judged
 
-    def _audited(self, request: Request, judged: Judged) -> Judged:
+    def _audited(self, request: AdmissionRequest, judged: Review) -> Review:
         judged = audited(judged)
         event = event_of(request, judged.answer, judged.result, judged.rules)
         if self._tell is not None and event is not None:
             self._tell(event)
         return judged
 
-    async def _mutate(self, request: Request) -> Judged:
+    async def _mutate(self, request: AdmissionRequest) -> Review:
         means = self._means()
         view, mutation = await self._caught_up(
             await self._knowing(request),
@@ -224,11 +228,11 @@ class Webhook:
         if view.synced and label is not None and label in mutation.unknown:
             known = means.policies.names(view.policies)
             self._labels.tell(request.namespace, label, known)
-        answer = Answer(patch=mutation.patch, warnings=mutation.warnings)
+        answer = AdmissionResponse(patch=mutation.patch, warnings=mutation.warnings)
         undecided = [mutation.undecided] if mutation.undecided else []
-        return Judged(answer, _result(answer, undecided), undecided)
+        return Review(answer, _result(answer, undecided), undecided)
 
-    async def _knowing(self, request: Request) -> View:
+    async def _knowing(self, request: AdmissionRequest) -> View:
         """The newest view, for a claim one that knows the pod it was made for, if that comes."""
         view = self._publisher.view
         made = request.kind.kind == "ResourceClaim" and request.operation == "CREATE"
@@ -262,29 +266,29 @@ class Webhook:
             view, found = newer, await judge(newer)
         return view, found
 
-    async def _validate(self, request: Request) -> Judged:
+    async def _validate(self, request: AdmissionRequest) -> Review:
         _, found = await self._caught_up(
             self._publisher.view,
             lambda view: validate(request, view, self._grounds()),
             lambda found: [f for f in (*found.denied, *found.warned) if f.rule in ABSENCES],
         )
-        answer = Answer(
+        answer = AdmissionResponse(
             allowed=not found.denied,
             message=f"fettle: {found.message}",
             warnings=[f"fettle: {finding}" for finding in found.warned],
         )
         undecided = [finding.rule for finding in found.undecided]
         rules = [finding.rule for finding in (*found.denied, *found.warned)]
-        return Judged(answer, _result(answer, undecided), undecided, rules)
+        return Review(answer, _result(answer, undecided), undecided, rules)
 
-    def _count(self, webhook: str, judged: Judged, seconds: float) -> None:
+    def _count(self, webhook: str, judged: Review, seconds: float) -> None:
         self._metrics.seconds.labels(webhook).observe(seconds)
         self._metrics.reviews.labels(webhook, judged.result).inc()
         for reason in judged.undecided:
             self._metrics.undecided.labels(webhook, reason).inc()
 
 
-def audited(judged: Judged) -> Judged:
+def audited(judged: Review) -> Review:
     """The same, refusing and changing nothing: warnings say what was left undone."""
     answer = judged.answer
     if not answer.allowed:
@@ -295,10 +299,12 @@ def audited(judged: Judged) -> Judged:
     if not would:
         return judged
     warnings = [*would, *answer.warnings]
-    return judged._replace(answer=Answer(warnings=warnings), result=f"would_be_{judged.result}")
+    return judged._replace(
+        answer=AdmissionResponse(warnings=warnings), result=f"would_be_{judged.result}"
+    )
 
 
-def _result(answer: Answer, undecided: Sequence[str]) -> str:
+def _result(answer: AdmissionResponse, undecided: Sequence[str]) -> str:
     if not answer.allowed:
         return "denied"
     if answer.patch:

@@ -14,10 +14,10 @@ from fettle.model.annotations import JOB_EXIT_CODES
 from fettle.model.policy import ANNOTATIONS as POLICY_ANNOTATIONS
 from fettle.model.policy import INJECTED
 from webhook import claims, jobs, trainjobs
-from webhook.claims import Wanted
+from webhook.claims import InjectedTolerations
 from webhook.injecting import ANNOTATIONS, Injecting, record_of
 from webhook.patches import Editing
-from webhook.places import Place, called, value_at
+from webhook.places import FieldPath, called, value_at
 
 Object = dict[str, Any]
 
@@ -44,11 +44,11 @@ def carry(new: Object, old: Object) -> Editing:
     return _with_record(editing, old)
 
 
-def carry_claim(new: Object, old: Object, spec: Place) -> Editing:
+def carry_claim(new: Object, old: Object, spec: FieldPath) -> Editing:
     """For claims and their templates: all of it, or nothing where that is not the old spec."""
     record = record_of(old)
     injecting = Injecting(new, record.policy)
-    claims.inject(injecting, spec, partial(Wanted.recorded, record))
+    claims.inject(injecting, spec, partial(InjectedTolerations.recorded, record))
     for name, value in record.values.items():
         if _OURS.fullmatch(name):  # what a template says to its claims
             _carry(injecting.editing, old, name, value)

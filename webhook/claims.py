@@ -13,39 +13,41 @@ from typing import Any, NamedTuple
 
 from fettle.lint import shapes
 from fettle.lint.raw import Raw, mapping, mappings, text
-from fettle.model.policy import DEGRADED_TAINT, DeviceToleration, Tolerations
+from fettle.model.policy import DEGRADED_TAINT, PolicyToleration, Tolerations
 from webhook.injecting import Injecting, Record
-from webhook.places import Place, value_at
+from webhook.places import FieldPath, value_at
 
 MOST_TOLERATIONS = 16
 MOST_ALTERNATIVES = 8
 SOUND, DEGRADED = "sound", "degraded"
-CLAIM_SPECS = {kind: Place().at(*path) for kind, (path,) in shapes.CLAIM_SPECS.items()}
+CLAIM_SPECS = {kind: FieldPath().at(*path) for kind, (path,) in shapes.CLAIM_SPECS.items()}
 """Where the kinds, by API group and name, keep the spec of a claim."""
 _LONGEST_NAME = 63
 _EVERY_DEGRADED = {"key": DEGRADED_TAINT, "operator": "Exists", "effect": "NoSchedule"}
 
 
-class Wanted(NamedTuple):
+class InjectedTolerations(NamedTuple):
     """Tolerations that a request gets, and whether it gets a fallback."""
 
     tolerations: tuple[Raw, ...] = ()
     fallback: bool = False
 
     @classmethod
-    def by(cls, tolerations: Tolerations) -> "Wanted":
+    def by(cls, tolerations: Tolerations) -> "InjectedTolerations":
         entries = (entry for one in tolerations.devices for entry in _entries(one))
         return cls(tuple(entries), tolerations.degraded_as_fallback)
 
     @classmethod
-    def recorded(cls, record: Record, request: Place) -> "Wanted":
+    def recorded(cls, record: Record, request: FieldPath) -> "InjectedTolerations":
         """What that request got before, whatever the policy says by now."""
         listed = mappings(record.values.get(request.at("tolerations").name))
         entries = (entry for _, entry in listed if {"key", "effect"} <= entry.keys())
         return cls(tuple(entries), request.at("firstAvailable").name in record.values)
 
 
-def inject(injecting: Injecting, spec: Place, wanted_of: Callable[[Place], Wanted]) -> None:
+def inject(
+    injecting: Injecting, spec: FieldPath, wanted_of: Callable[[FieldPath], InjectedTolerations]
+) -> None:
     """Into all requests of the claim spec at that place, what is wanted of each."""
     devices = mapping(value_at(injecting.document, spec.at("devices").path))
     for index, request in mappings(devices.get("requests")):
@@ -78,7 +80,7 @@ def _is_option(value: Any) -> bool:
     return isinstance(value, dict) and isinstance(value.get("tolerations") or [], list)
 
 
-def _write(injecting: Injecting, place: Place, request: Raw, options: list[Raw]) -> None:
+def _write(injecting: Injecting, place: FieldPath, request: Raw, options: list[Raw]) -> None:
     """Only what differs: tolerations, and alternatives that were added."""
     edit, before = injecting.editing, _options(request)
     if "exactly" in request and len(options) > 1:
@@ -101,7 +103,7 @@ def _write(injecting: Injecting, place: Place, request: Raw, options: list[Raw])
 # --- tolerations
 
 
-def _entries(toleration: DeviceToleration) -> Iterator[Raw]:
+def _entries(toleration: PolicyToleration) -> Iterator[Raw]:
     one: dict[str, Any] = {"key": toleration.key, "operator": "Exists"}
     if toleration.value is not None:
         one |= {"operator": "Equal", "value": toleration.value}
@@ -111,7 +113,7 @@ def _entries(toleration: DeviceToleration) -> Iterator[Raw]:
 
 
 def _tolerate(
-    injecting: Injecting, place: Place, options: list[Raw], wanted: Sequence[Raw]
+    injecting: Injecting, place: FieldPath, options: list[Raw], wanted: Sequence[Raw]
 ) -> list[Raw]:
     """The options with these tolerations, as far as their author has not spoken of the taint."""
     lacking = [
@@ -161,7 +163,7 @@ def _is_steered(options: Sequence[Raw]) -> bool:
 
 
 def _fall_back(
-    injecting: Injecting, place: Place, request: Raw, options: list[Raw], devices: Raw
+    injecting: Injecting, place: FieldPath, request: Raw, options: list[Raw], devices: Raw
 ) -> list[Raw]:
     """The options, and after them the same again, tolerating degraded devices."""
     exactly = "exactly" in request

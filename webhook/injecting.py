@@ -12,9 +12,9 @@ import msgspec
 from fettle.lint.raw import mapping, text
 from fettle.model.policy import INJECTED
 from webhook.patches import Editing
-from webhook.places import Place, value_at
+from webhook.places import FieldPath, value_at
 
-ANNOTATIONS = Place().at("metadata", "annotations")
+ANNOTATIONS = FieldPath().at("metadata", "annotations")
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -55,15 +55,15 @@ class Injecting:
     def document(self) -> dict[str, Any]:
         return self.editing.document
 
-    def set(self, place: Place, value: Any) -> None:
+    def set(self, place: FieldPath, value: Any) -> None:
         self.editing.set(place.path, value)
         self._values[place.name] = value
 
-    def append(self, place: Place, value: Any, *, name: str, recorded: Any) -> None:
+    def append(self, place: FieldPath, value: Any, *, name: str, recorded: Any) -> None:
         self.editing.append(place.path, value)
         self._values[name] = recorded
 
-    def remove(self, place: Place) -> None:
+    def remove(self, place: FieldPath) -> None:
         self.editing.remove(place.path)
         self.forget(place.name)
 

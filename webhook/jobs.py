@@ -14,13 +14,13 @@ from fettle.lint.raw import Raw, integer, mapping, mappings, text
 from fettle.model.annotations import JOB_EXIT_CODES
 from fettle.model.policy import DEVICE_FAILED, Failure
 from webhook.injecting import Injecting
-from webhook.places import Place, places, value_at
+from webhook.places import FieldPath, places, value_at
 
 DEFAULT_BACKOFF_LIMIT = 6
 DEFAULT_REPLACEMENT = "TerminatingOrFailed"
 _MAX_INT32 = 2**31 - 1
 _IGNORED = ("DisruptionTarget", DEVICE_FAILED)
-_SPEC = Place().at("spec")
+_SPEC = FieldPath().at("spec")
 _ONLY_WITH_NEVER = (
     "podFailurePolicy",
     "podReplacementPolicy",
@@ -103,7 +103,7 @@ def _cannot(spec: Raw) -> str:
     )
 
 
-def _lacking(injecting: Injecting, spec: Place, failure: Failure) -> str:
+def _lacking(injecting: Injecting, spec: FieldPath, failure: Failure) -> str:
     """What the author's own podFailurePolicy lacks; "" if there is none, or it lacks nothing."""
     place = spec.at("podFailurePolicy")
     own = value_at(injecting.document, place.path)
@@ -142,7 +142,7 @@ def _acted_on(spec: Raw, failure: Failure) -> list[int]:
     return sorted(found)
 
 
-def _kept(spec: Place, codes: list[int]) -> str:
+def _kept(spec: FieldPath, codes: list[int]) -> str:
     listed = ", ".join(map(str, codes))
     return (
         f"{spec.at('podFailurePolicy').name} acts on exit codes that the policy restarts "

@@ -13,9 +13,9 @@ import msgspec
 from fettle.lint.raw import Raw, mapping, mappings, text
 from fettle.model.policy import Failure
 from webhook.injecting import Injecting
-from webhook.places import Place
+from webhook.places import FieldPath
 
-_PLACE = Place().at("spec", "failurePolicy")
+_PLACE = FieldPath().at("spec", "failurePolicy")
 _DEFAULTS = {"maxRestarts": 0, "restartStrategy": "Recreate", "rules": []}
 """What the API adds to an empty failurePolicy, which says the same as none."""
 

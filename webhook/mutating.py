@@ -21,7 +21,7 @@ from webhook.gates import EVERYTHING, Gates
 from webhook.injecting import Injecting
 from webhook.patches import Operation
 from webhook.places import places, value_at
-from webhook.review import SCHEDULER, Request
+from webhook.review import SCHEDULER, AdmissionRequest
 from webhook.workloads import WORKLOADS, Table, Workload
 
 
@@ -45,13 +45,13 @@ class Mutation(NamedTuple):
     unknown: tuple[str, ...] = ()
 
 
-async def mutate(request: Request, view: View, means: Means) -> Mutation:
+async def mutate(request: AdmissionRequest, view: View, means: Means) -> Mutation:
     """The patch for a new or changed object; nothing for what is not ours to change."""
     await asyncio.sleep(0)
     return await in_slices(lambda: _mutation(request, view, means))
 
 
-def _mutation(request: Request, view: View, means: Means) -> Mutation:
+def _mutation(request: AdmissionRequest, view: View, means: Means) -> Mutation:
     if request.object is None or request.sub_resource or request.username == SCHEDULER:
         return Mutation()
     new, kind = request.object, request.group_kind
@@ -74,7 +74,7 @@ def _mutation(request: Request, view: View, means: Means) -> Mutation:
 # --- new objects
 
 
-def _pod(request: Request, pod: dict[str, Any], view: View, means: Means) -> Mutation:
+def _pod(request: AdmissionRequest, pod: dict[str, Any], view: View, means: Means) -> Mutation:
     annotations, spec = _annotations(pod), mapping(pod, "spec")
     if pods.MIRROR in annotations:
         return Mutation()
@@ -95,7 +95,7 @@ def _pod(request: Request, pod: dict[str, Any], view: View, means: Means) -> Mut
     return _finished(injecting, resolved, undecided, annotated.unknown(pod))
 
 
-def _claim(request: Request, claim: dict[str, Any], view: View, means: Means) -> Mutation:
+def _claim(request: AdmissionRequest, claim: dict[str, Any], view: View, means: Means) -> Mutation:
     workload = means.workloads.get(request.group_kind, Workload(()))
     annotations = stamping.annotations_of(claim, workload)
     if EXTENDED_RESOURCE_CLAIM in annotations:
@@ -106,7 +106,7 @@ def _claim(request: Request, claim: dict[str, Any], view: View, means: Means) ->
     injecting = Injecting(claim, resolved.policy.name if resolved.named else None)
     stamping.stamp(injecting, workload)
     if resolved.named:
-        wanted = claims.Wanted.by(resolved.policy.tolerations)
+        wanted = claims.InjectedTolerations.by(resolved.policy.tolerations)
         if any(wanted) and means.gates is None:
             undecided = undecided or "gates"
         elif means.gates is not None and means.gates.tolerations:
@@ -122,7 +122,7 @@ def _claim(request: Request, claim: dict[str, Any], view: View, means: Means) ->
 
 
 def _workload(
-    request: Request, object: dict[str, Any], workload: Workload, view: View, means: Means
+    request: AdmissionRequest, object: dict[str, Any], workload: Workload, view: View, means: Means
 ) -> Mutation:
     """New ones get all of it; of a changed one, the templates follow its annotations."""
     if _is_controlled(object) and not workload.also_made:
@@ -174,7 +174,7 @@ def _makes_devices(object: Raw, workload: Workload) -> bool:
     return any(pods.uses_devices(mapping(template, "spec")) for template in templates)
 
 
-def owner_pod(request: Request) -> str | None:
+def owner_pod(request: AdmissionRequest) -> str | None:
     """`namespace/name` of the pod that a claim was made for; None where there is none."""
     metadata = mapping(request.object, "metadata")
     for _, owner in mappings(metadata.get("ownerReferences")):
@@ -221,7 +221,7 @@ def _too_late(new: dict[str, Any], old: dict[str, Any], kind: str) -> tuple[str,
 
 
 def _resolve(
-    request: Request, annotations: Mapping[str, str], uses: bool, view: View, means: Means
+    request: AdmissionRequest, annotations: Mapping[str, str], uses: bool, view: View, means: Means
 ) -> tuple[Resolved, str]:
     """A namespace's label speaks for what uses devices, an annotation for anything."""
     installed, quarantined = view.policies, view.quarantined

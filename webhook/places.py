@@ -14,29 +14,29 @@ from fettle.pacing.pausing import pause
 _PART = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")
 
 
-class Place(NamedTuple):
+class FieldPath(NamedTuple):
     """Keys and positions to go there, and what it is called."""
 
     path: tuple[str | int, ...] = ()
     name: str = ""
 
-    def at(self, *keys: str | int) -> "Place":
+    def at(self, *keys: str | int) -> "FieldPath":
         """The place below."""
         place = self
         for key in keys:
             place = place.entry(key, str(key))
         return place
 
-    def entry(self, key: str | int, called: str) -> "Place":
+    def entry(self, key: str | int, called: str) -> "FieldPath":
         if isinstance(key, int) or set(key) & set(".[]/"):
-            return Place((*self.path, key), f"{self.name}[{called}]")
-        return Place((*self.path, key), f"{self.name}.{key}" if self.name else key)
+            return FieldPath((*self.path, key), f"{self.name}[{called}]")
+        return FieldPath((*self.path, key), f"{self.name}.{key}" if self.name else key)
 
 
-def places(document: Any, path: str) -> Iterator[Place]:
+def places(document: Any, path: str) -> Iterator[FieldPath]:
     """Where a path leads; the last field of it may be absent, what is above it not."""
     *above, last = path.split(".")
-    found: list[tuple[Place, Any]] = [(Place(), document)]
+    found: list[tuple[FieldPath, Any]] = [(FieldPath(), document)]
     for key in above:
         found = [below for place, value in found for below in _below(place, value, key)]
     for place, value in found:
@@ -57,9 +57,9 @@ def value_at(document: Any, path: Iterable[str | int]) -> Any:
     return document
 
 
-def called(document: Any, name: str) -> Place | None:
+def called(document: Any, name: str) -> FieldPath | None:
     """The place of that name; None where what is above it does not exist."""
-    place, value = Place(), document
+    place, value = FieldPath(), document
     for part in (bracketed or plain for bracketed, plain in _PART.findall(name)):
         if isinstance(value, list):
             index = _index(value, part)
@@ -82,7 +82,7 @@ def _index(entries: list[Any], name: str) -> int | None:
     return int(name) if name.isdecimal() and name.isascii() and int(name) < len(entries) else None
 
 
-def _below(place: Place, value: Any, key: str) -> Iterator[tuple[Place, Any]]:
+def _below(place: FieldPath, value: Any, key: str) -> Iterator[tuple[FieldPath, Any]]:
     pause()
     if key != "*":
         if isinstance(value, dict) and isinstance(value.get(key), dict | list):

@@ -13,14 +13,14 @@ from fettle.lint.raw import Raw, integer, mapping, mappings, strings, text
 from fettle.model.annotations import JOB_EXIT_CODES
 from fettle.model.policy import Tolerations
 from webhook.injecting import Injecting
-from webhook.places import Place
+from webhook.places import FieldPath
 
 MIRROR = "kubernetes.io/config.mirror"
 """The annotation of a static pod's mirror: the kubelet owns it, and a change would recreate it."""
 DEFAULT_TOLERATION_SECONDS = 300
 """What the API server's DefaultTolerationSeconds adds; equal to it counts as not written."""
 
-_CONTAINERS = Place().at("spec", "containers")
+_CONTAINERS = FieldPath().at("spec", "containers")
 
 
 def uses_devices(spec: Raw) -> bool:
@@ -93,13 +93,13 @@ def tolerate(injecting: Injecting, seconds: Tolerations) -> None:
 
 def _tolerate(injecting: Injecting, taint: str, seconds: int) -> None:
     """Eviction goes by the first toleration that matches, so a second one would be ignored."""
-    place = Place().at("spec", "tolerations")
+    place = FieldPath().at("spec", "tolerations")
     name = f"spec.tolerations[{taint}].tolerationSeconds"
     for index, toleration in mappings(mapping(injecting.document, "spec").get("tolerations")):
         if _matches(toleration, taint):
             if _is_default(toleration, taint):
                 path = place.at(index, "tolerationSeconds").path
-                injecting.set(Place(path, name), seconds)
+                injecting.set(FieldPath(path, name), seconds)
             return
     added = {
         "key": taint,

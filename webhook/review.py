@@ -47,7 +47,7 @@ class UserInfo(msgspec.Struct, frozen=True):
     username: str = ""
 
 
-class Request(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class AdmissionRequest(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What the API server asks about. Objects stay raw: what we do not know must survive.
 
     `request_kind` is the kind that the author sent, where the API server converted it to `kind`.
@@ -78,7 +78,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return self.user_info.username
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class AdmissionResponse(msgspec.Struct, frozen=True, kw_only=True):
     """The one answer to a request; `message` explains a denial."""
 
     allowed: bool = True
@@ -116,10 +116,10 @@ class _Review(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 _ENVELOPES = msgspec.json.Decoder(_Envelope)
-_REQUESTS = msgspec.json.Decoder(Request)
+_REQUESTS = msgspec.json.Decoder(AdmissionRequest)
 
 
-def decode(body: bytes) -> Request:
+def decode(body: bytes) -> AdmissionRequest:
     """The request in an AdmissionReview; raises BadInput that says what is wrong, and where."""
     try:
         request = _read(body)
@@ -132,7 +132,7 @@ def decode(body: bytes) -> Request:
     return request
 
 
-def _read(body: bytes) -> Request:
+def _read(body: bytes) -> AdmissionRequest:
     try:
         return _read_whole(body)
     except msgspec.ValidationError:
@@ -141,7 +141,7 @@ def _read(body: bytes) -> Request:
         return msgspec.structs.replace(_read_whole(mended(body)), in_part=True)
 
 
-def _read_whole(body: bytes) -> Request:
+def _read_whole(body: bytes) -> AdmissionRequest:
     envelope = _ENVELOPES.decode(body)
     if (envelope.api_version, envelope.kind) != (API_VERSION, KIND):
         raise BadInput(
@@ -153,7 +153,7 @@ def _read_whole(body: bytes) -> Request:
     return _REQUESTS.decode(envelope.request)
 
 
-def encode(uid: str, answer: Answer) -> bytes:
+def encode(uid: str, answer: AdmissionResponse) -> bytes:
     """The AdmissionReview that answers the request of that UID."""
     patch = msgspec.json.encode(answer.patch) if answer.allowed and answer.patch else None
     response = _Response(

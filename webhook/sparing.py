@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 
 
-class Sparing:
+class RateLimit:
     """Gives one turn each `every_s` seconds."""
 
     def __init__(self, every_s: float = 10.0, clock: Callable[[], float] = time.monotonic) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from fettle.lint.raw import mapping, strings
 from fettle.model.policy import ANNOTATIONS
 from webhook.injecting import Injecting
-from webhook.places import Place, places, value_at
+from webhook.places import FieldPath, places, value_at
 from webhook.workloads import Workload
 
 
@@ -22,7 +22,7 @@ def stamp(injecting: Injecting, workload: Workload) -> None:
                 _stamp(injecting, metadata.at("annotations", key), own.get(key))
 
 
-def _stamp(injecting: Injecting, place: Place, wanted: str | None) -> None:
+def _stamp(injecting: Injecting, place: FieldPath, wanted: str | None) -> None:
     theirs = value_at(injecting.document, place.path)
     ours = theirs is None or theirs == injecting.before.values.get(place.name)
     if not ours or theirs == wanted:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from fettle.client.recording import Event, Regarding
 from fettle.lint.raw import mapping, text
-from webhook.review import Answer, Request
+from webhook.review import AdmissionRequest, AdmissionResponse
 
 Tell = Callable[[Event], None]
 """Must return at once: a review waits for it."""
@@ -17,7 +17,9 @@ CONTROLLER = "fettle.dev/webhook"
 _REASONS = {"would_be_denied": "WouldBeRefused", "would_be_patched": "WouldBeChanged"}
 
 
-def event_of(request: Request, answer: Answer, result: str, rules: Sequence[str]) -> Event | None:
+def event_of(
+    request: AdmissionRequest, answer: AdmissionResponse, result: str, rules: Sequence[str]
+) -> Event | None:
     """What to tell of a review; None where there is nothing, or it was a dry run.
 
     Of objects that are being created, those of one kind with the same findings are alike.
@@ -37,7 +39,7 @@ def event_of(request: Request, answer: Answer, result: str, rules: Sequence[str]
     )
 
 
-def _regarding(request: Request) -> Regarding:
+def _regarding(request: AdmissionRequest) -> Regarding:
     metadata = mapping(request.object, "metadata")
     if request.operation == "CREATE" and request.namespace:
         return Regarding("v1", "Namespace", request.namespace, request.namespace)

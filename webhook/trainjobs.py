@@ -8,10 +8,10 @@ from fettle.lint.raw import Raw, mapping, mappings, strings
 from fettle.model.policy import ANNOTATIONS
 from webhook.injecting import Injecting, record_of
 from webhook.patches import Editing
-from webhook.places import Place
+from webhook.places import FieldPath
 
 MANAGER = "fettle.dev/webhook"
-_PATCHES = Place().at("spec", "runtimePatches")
+_PATCHES = FieldPath().at("spec", "runtimePatches")
 _NAME = _PATCHES.entry(0, MANAGER).name
 
 

@@ -21,7 +21,7 @@ from fettle.model.policies import Policies
 from fettle.model.policy import Validation as Levels
 from fettle.scheduling.judge.requirements import Engines
 from webhook.authored import authored
-from webhook.review import SCHEDULER, Request
+from webhook.review import SCHEDULER, AdmissionRequest
 
 _SHOWN = 10
 
@@ -43,7 +43,7 @@ class Grounds(NamedTuple):
     thresholds: HealthSettings = HealthSettings()
 
 
-class Validation(NamedTuple):
+class ValidationResult(NamedTuple):
     """What the rules found; those that could not judge are in `undecided`."""
 
     denied: tuple[Finding, ...] = ()
@@ -59,7 +59,7 @@ class Validation(NamedTuple):
         return " | ".join(shown)
 
 
-async def validate(request: Request, view: View, grounds: Grounds) -> Validation:
+async def validate(request: AdmissionRequest, view: View, grounds: Grounds) -> ValidationResult:
     """The rules' findings on a new or changed object; nothing on anything else.
 
     How severe they are is said cluster-wide, and then by the policy of the object's namespace.
@@ -68,24 +68,24 @@ async def validate(request: Request, view: View, grounds: Grounds) -> Validation
     await asyncio.sleep(0)
     new, old = request.object, request.old_object
     if new is None or request.operation not in ("CREATE", "UPDATE") or request.sub_resource:
-        return Validation()
+        return ValidationResult()
     if request.username == SCHEDULER:
-        return Validation()
+        return ValidationResult()
     changed = request.operation == "UPDATE" and old is not None
     if changed and old is not None and old.get("spec") == new.get("spec"):
-        return Validation()
+        return ValidationResult()
     manifest = _manifest(request, new, grounds.templates)
     if grounds.engines is not None:
         await grounds.engines.evaluate(requirements(manifest))
     if vain := tuple(in_vain(manifest, grounds.engines, grounds.thresholds)):
-        return Validation(warned=vain)
+        return ValidationResult(warned=vain)
     levels = levels_for(manifest, view, grounds.policies, grounds.levels)
     found = await grounds.linter.lint(manifest, view, levels, unknown=grounds.unknown)
     if changed and old is not None and any(f.severity is Severity.DENY for f in found):
         before = _manifest(request, old, grounds.templates)
         stood = set(await grounds.linter.lint(before, view, levels, unknown=grounds.unknown))
         found = [_demoted(f) if f in stood else f for f in found]
-    return Validation(
+    return ValidationResult(
         denied=_of(Severity.DENY, found),
         warned=_of(Severity.WARN, found),
         undecided=_of(Severity.UNDECIDED, found),
@@ -102,7 +102,7 @@ def _demoted(finding: Finding) -> Finding:
     return msgspec.structs.replace(finding, severity=Severity.WARN)
 
 
-def _manifest(request: Request, object: dict[str, Any], templates: Table) -> Manifest:
+def _manifest(request: AdmissionRequest, object: dict[str, Any], templates: Table) -> Manifest:
     """The object as its author wrote it, of the kind that was asked about."""
     object = authored(object, request.group_kind)
     typed = {**object, "apiVersion": request.kind.api_version, "kind": request.kind.kind}

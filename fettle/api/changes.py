@@ -32,7 +32,7 @@ class Gone(NamedTuple):
     key: str
 
 
-class Left(NamedTuple):
+class SalvagedNode(NamedTuple):
     """A Node without its unreadable parts: `broken` names them, such as `status.conditions` or, if
     a section is not an object at all, `status`.
     """
@@ -53,7 +53,7 @@ class Bad(NamedTuple):
     reason: str
     node: str = ""
     pools: tuple[Pools, ...] = ()
-    left: Left | None = None
+    left: SalvagedNode | None = None
 
 
 class ListStarted(NamedTuple):

@@ -10,7 +10,7 @@ _WRONG = re.compile(r"Invalid enum value .*? - at `\$(?P<path>[^`]*)`", re.DOTAL
 _STEP = re.compile(r"\.(?P<field>[^.\[]+)|\[[^\]]*\]")
 
 
-def told(error: msgspec.ValidationError, read_as: Any) -> str:
+def describe_error(error: msgspec.ValidationError, read_as: Any) -> str:
     """The text of an error in reading something as a type; one about an enum lists its values."""
     text = str(error)
     found = _WRONG.fullmatch(text)

@@ -53,7 +53,7 @@ class Node(Wire, frozen=True, kw_only=True):
     status: NodeStatus | None = None
 
 
-class ResourceClaim(Wire, frozen=True, kw_only=True):
+class ContainerClaim(Wire, frozen=True, kw_only=True):
     name: str
     request: str = ""
 
@@ -61,7 +61,7 @@ class ResourceClaim(Wire, frozen=True, kw_only=True):
 class ResourceRequirements(Wire, frozen=True, kw_only=True):
     requests: Quantities | None = None
     limits: Quantities | None = None
-    claims: tuple[ResourceClaim, ...] | None = None
+    claims: tuple[ContainerClaim, ...] | None = None
 
 
 class Container(Wire, frozen=True, kw_only=True):

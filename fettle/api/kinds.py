@@ -78,7 +78,7 @@ class Kind(NamedTuple):
         try:
             decoded: WireObject = lenient.decode(_DECODERS[self.name], raw)
         except msgspec.ValidationError as error:
-            raise BadInput(choices.told(error, self.struct)) from error
+            raise BadInput(choices.describe_error(error, self.struct)) from error
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise BadInput(str(error)) from error
         if (probe := _PROBES.get(self.name)) is not None and (unknown := probe(raw)):

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from fettle.api import core
-from fettle.api.changes import Left
+from fettle.api.changes import SalvagedNode
 from fettle.api.concerning import Loose, part, text
 from fettle.api.meta import Condition
 
@@ -16,7 +16,7 @@ SECTIONS = ("metadata", "spec", "status")
 _AMOUNTS = ("capacity", "allocatable")
 
 
-def salvage(whole: Loose) -> Left | None:
+def salvage(whole: Loose) -> SalvagedNode | None:
     """None where not even its name is left."""
     if not text(part(whole, "metadata"), "name"):
         return None
@@ -34,10 +34,10 @@ def salvage(whole: Loose) -> Left | None:
             for name in _AMOUNTS:
                 kept[section].pop(name, None)
                 broken.add(f"{section}.{name}")
-    return Left(_node(kept), frozenset(broken))
+    return SalvagedNode(_node(kept), frozenset(broken))
 
 
-def completed(left: Left, known: core.Node) -> core.Node:
+def completed(left: SalvagedNode, known: core.Node) -> core.Node:
     """The Node as far as it can be read now, and otherwise as it was known."""
     sections = {
         section: _overlaid(section, getattr(known, section), getattr(left.node, section), left)
@@ -46,7 +46,7 @@ def completed(left: Left, known: core.Node) -> core.Node:
     return msgspec.structs.replace(left.node, **sections)
 
 
-def _overlaid(section: str, old: Any, new: Any, left: Left) -> Any:
+def _overlaid(section: str, old: Any, new: Any, left: SalvagedNode) -> Any:
     if section in left.broken or old is None or new is None:
         return old if section in left.broken else new
     kept = {

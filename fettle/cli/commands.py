@@ -73,7 +73,7 @@ def serve(
     if kubeconfig is not None and snapshot is not None:
         raise click.UsageError("--kubeconfig and --snapshot are mutually exclusive.")
     serving.run(
-        serving.Plan(
+        serving.ServeOptions(
             roles=frozenset(roles or ROLES),
             kubeconfig=kubeconfig,
             snapshot=snapshot,
@@ -214,7 +214,9 @@ def lint(
 
     if kubeconfig is not None and snapshot is not None:
         raise click.UsageError("--kubeconfig and --snapshot are mutually exclusive.")
-    plan = running.Plan(files, snapshot, kubeconfig, settings, namespace, strict, output, fail_on)
+    plan = running.LintOptions(
+        files, snapshot, kubeconfig, settings, namespace, strict, output, fail_on
+    )
     logs.configure("error")
     try:
         code = running.run(plan)

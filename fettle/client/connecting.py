@@ -45,7 +45,7 @@ _BROKEN = (
 )
 
 
-class Connection(NamedTuple):
+class ClusterConnection(NamedTuple):
     """The official client, and the namespace we live in or work in by default.
 
     `authority`: where the certificates that we trust servers by are from, for people.
@@ -58,7 +58,7 @@ class Connection(NamedTuple):
     expires_at: float = float("inf")
 
 
-async def connect(kubeconfig: Path | None, account: Path | None = None) -> Connection:
+async def connect(kubeconfig: Path | None, account: Path | None = None) -> ClusterConnection:
     """The kubeconfig, else $KUBECONFIG, else the pod's service account, else ~/.kube/config.
 
     `account` is where to look for the service account, ACCOUNT if it is None.
@@ -78,7 +78,7 @@ async def connect(kubeconfig: Path | None, account: Path | None = None) -> Conne
     )
 
 
-async def _from_files(named: str, said: str) -> Connection:
+async def _from_files(named: str, said: str) -> ClusterConnection:
     """`named` is one path or several, as $KUBECONFIG has them."""
     paths = _paths(named)
     unreadable = [(path, kubeconfigs.unreadable(path)) for path in paths]
@@ -94,7 +94,7 @@ async def _from_files(named: str, said: str) -> Connection:
         raise SettingsError(f"kubeconfig {said}: {_said(error)}") from error
 
 
-async def _read(paths: str, files: ExitStack) -> Connection:
+async def _read(paths: str, files: ExitStack) -> ClusterConnection:
     configuration = Configuration(host="")
     loader = _Loader(KubeConfigMerger(paths).config, files)
     if loader.user is None:
@@ -111,7 +111,7 @@ async def _read(paths: str, files: ExitStack) -> Connection:
     if not isinstance(namespace, str) or not namespace:
         namespace = DEFAULT_NAMESPACE
     authority = "certificate-authority in the kubeconfig"
-    return Connection(client, namespace, authority, loader.expires_at)
+    return ClusterConnection(client, namespace, authority, loader.expires_at)
 
 
 class _Loader(KubeConfigLoader):  # type: ignore[misc]
@@ -220,7 +220,7 @@ def _paths(named: str) -> list[Path]:
     return [Path(part).expanduser() for part in named.split(os.pathsep) if part]
 
 
-def _in_cluster(account: Path) -> Connection:
+def _in_cluster(account: Path) -> ClusterConnection:
     configuration = Configuration()
     try:
         _AccountLoader(account / "token", account / "ca.crt").load_and_set(configuration)
@@ -236,7 +236,7 @@ def _in_cluster(account: Path) -> Connection:
     except (OSError, UnicodeDecodeError):
         namespace = ""
     authority = f"the service account's {account / 'ca.crt'}"
-    return Connection(client, namespace or DEFAULT_NAMESPACE, authority)
+    return ClusterConnection(client, namespace or DEFAULT_NAMESPACE, authority)
 
 
 class _AccountLoader(InClusterConfigLoader):  # type: ignore[misc]

@@ -22,14 +22,14 @@ class Plain(NamedTuple):
     version: str
 
 
-class Unread(msgspec.Struct, frozen=True):
+class UnreadEvent(msgspec.Struct, frozen=True):
     """Any event, its object as it came."""
 
     type: str
     object: msgspec.Raw
 
 
-_UNREAD = msgspec.json.Decoder(Unread)
+_UNREAD = msgspec.json.Decoder(UnreadEvent)
 
 
 class Events:
@@ -40,7 +40,7 @@ class Events:
         whole = msgspec.defstruct("Event", [("type", str), ("object", kind.struct)], frozen=True)
         self._whole: Any = msgspec.json.Decoder(whole, strict=False)
 
-    def read(self, line: bytes) -> Plain | Unread:
+    def read(self, line: bytes) -> Plain | UnreadEvent:
         """Raises BadInput for what is not an event."""
         if not self._kind.is_probed:  # what is probed has to be read twice anyway
             try:
@@ -55,9 +55,9 @@ class Events:
         return _unread(line)
 
 
-def _unread(line: bytes) -> Unread:
+def _unread(line: bytes) -> UnreadEvent:
     try:
-        unread: Unread = lenient.decode(_UNREAD, line)
+        unread: UnreadEvent = lenient.decode(_UNREAD, line)
         return unread
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BadInput(str(error)) from error

@@ -44,7 +44,7 @@ async def lead(
 
     Returns when `work` does; its exceptions propagate. The lease is released at the end.
     """
-    candidate = Candidate(session, namespace, name, identity, duration_s)
+    candidate = LeaderElector(session, namespace, name, identity, duration_s)
     try:
         while True:
             await candidate.acquire()
@@ -89,7 +89,7 @@ def read_lease(body: bytes) -> Lease:
     return lease | {"spec": spec}
 
 
-class Candidate:
+class LeaderElector:
     """One replica's view of the lease: the record as last seen, and when it last changed here.
 
     With a duration of 15 s it asks every 3 s, gives the API server 5 s to answer, and stops leading

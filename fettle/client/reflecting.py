@@ -27,7 +27,7 @@ from fettle.api.changes import (
 from fettle.api.kinds import Kind
 from fettle.api.reading import Batches, key_of, loose_metadata, read
 from fettle.client.backoff import Backoff
-from fettle.client.events import GONE, PUTS, Events, Plain, Unread
+from fettle.client.events import GONE, PUTS, Events, Plain, UnreadEvent
 from fettle.client.lines import Lines
 from fettle.client.refusals import read_status, refusal
 from fettle.client.session import Session
@@ -301,7 +301,7 @@ class Reflector:
         await batches.flush()
         return bool(lines)
 
-    def _event(self, line: bytes) -> Plain | Unread:
+    def _event(self, line: bytes) -> Plain | UnreadEvent:
         try:
             return self._events.read(line)
         except BadInput as error:

@@ -18,7 +18,7 @@ import aiohttp
 import structlog
 from kubernetes.aio.config import ConfigException
 
-from fettle.client.connecting import Connection, connect
+from fettle.client.connecting import ClusterConnection, connect
 from fettle.client.refusals import read_status, refusal
 from fettle.client.streaming import Streams
 from fettle.model.errors import ClusterError, FettleError, Silent, Unauthorized, Unreachable
@@ -58,7 +58,7 @@ class Session:
     """
 
     def __init__(
-        self, connection: Connection, reconnect: Callable[[], Awaitable[Connection]]
+        self, connection: ClusterConnection, reconnect: Callable[[], Awaitable[ClusterConnection]]
     ) -> None:
         self.namespace = connection.namespace
         self.streams = Streams()

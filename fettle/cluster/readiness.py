@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable
 
-from fettle.cluster.view import Source
+from fettle.cluster.view import SourceStatus
 
 
 def problems(
-    sources: Iterable[Source], now: float, silent_after_s: float, *, notes: bool = True
+    sources: Iterable[SourceStatus], now: float, silent_after_s: float, *, notes: bool = True
 ) -> list[str]:
     """One sentence for each source that keeps Fettle from being ready; empty: ready.
 
@@ -26,7 +26,7 @@ def problems(
     return found
 
 
-def report(sources: Iterable[Source], now: float) -> list[str]:
+def report(sources: Iterable[SourceStatus], now: float) -> list[str]:
     """One line for each source, for `/readyz?verbose`."""
     lines = []
     for source in sources:

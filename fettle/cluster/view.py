@@ -15,7 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from fettle.api import core, nvidia, resource
-from fettle.dra.slices import CounterId, Published
+from fettle.dra.slices import CounterId, PublishedDevice
 from fettle.model.health import DeviceId, Health, Unheard
 from fettle.model.policy import Policy
 
@@ -28,7 +28,7 @@ class DeviceView(msgspec.Struct, frozen=True, gc=False):
     for other nodes; `misplaced` is why that cannot be told ("" if it can).
     """
 
-    published: Published
+    published: PublishedDevice
     taints: tuple[resource.DeviceTaint, ...]
     health: Health
     allocated: bool = False
@@ -60,7 +60,7 @@ class PoolView(msgspec.Struct, frozen=True, gc=False):
     are for this node, and how many there are; of an incomplete pool, how many it has, and should
     have. `withheld` are devices of this node that are published and cannot be taken now, though a
     claim may hold them. `counters` are what is left of its shared counters, in 1e-9. `look` and
-    `columns` are its digests (`shapes.py`).
+    `attribute_fingerprints` are its digests (`shapes.py`).
     """
 
     driver: str
@@ -73,7 +73,7 @@ class PoolView(msgspec.Struct, frozen=True, gc=False):
     invalid: str = ""
     unclear: str = ""
     look: bytes = b""
-    columns: Mapping[tuple[str, str], bytes] = {}
+    attribute_fingerprints: Mapping[tuple[str, str], bytes] = {}
 
     @property
     def told(self) -> str:
@@ -162,7 +162,7 @@ class NodeView(msgspec.Struct, frozen=True, gc=False):
     unheard: tuple[Unheard, ...] = ()
 
 
-class Source(NamedTuple):
+class SourceStatus(NamedTuple):
     """How fresh one source is: `contact_at` is the last event or bookmark, in seconds of
     `time.monotonic`, as the wall clock may be set meanwhile.
 
@@ -226,7 +226,7 @@ class Publisher:
 
     def __init__(self) -> None:
         self.view: View = EMPTY
-        self.sources: dict[str, Source] = {}
+        self.sources: dict[str, SourceStatus] = {}
         self._changes: deque[tuple[int, frozenset[str]]] = deque(maxlen=_REMEMBERED)
         self._turned = asyncio.Event()
 

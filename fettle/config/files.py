@@ -28,7 +28,7 @@ def load(path: Path | None) -> Settings:
     try:
         settings = msgspec.convert(_with_off(data) if data is not None else {}, Settings)
     except msgspec.ValidationError as error:
-        said = choices.told(error, Settings)
+        said = choices.describe_error(error, Settings)
         raise SettingsError(f"settings file {path}: {_one_line(said)}") from error
     for field in _passed_over(data, msgspec.to_builtins(settings), "$"):
         said = f"Object contains unknown field {field}"

@@ -71,7 +71,7 @@ class Claim(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
             yield from request.alternatives
 
 
-class Held(msgspec.Struct, frozen=True, gc=False):
+class AllocatedDevice(msgspec.Struct, frozen=True, gc=False):
     """A device as a claim holds it: `share` is "" where it is held alone; `consumed` in 1e-9.
 
     `tolerations` are those of its request when it was allocated. With `admin_access` it is only
@@ -113,7 +113,7 @@ def counted(name: str, device_class: resource.DeviceClass, count: int) -> Reques
     return Request(name, (Alternative(name, class_, selectors, count=count, unclear=unclear),))
 
 
-def holds(claim: resource.ResourceClaim) -> tuple[Held, ...] | None:
+def holds(claim: resource.ResourceClaim) -> tuple[AllocatedDevice, ...] | None:
     """What a claim keeps others from: all that it is allocated but for what has admin access.
 
     None: it is not allocated.
@@ -122,7 +122,7 @@ def holds(claim: resource.ResourceClaim) -> tuple[Held, ...] | None:
     return None if results is None else tuple(_held(r) for r in results if not r.admin_access)
 
 
-def uses(claim: resource.ResourceClaim) -> tuple[Held, ...] | None:
+def uses(claim: resource.ResourceClaim) -> tuple[AllocatedDevice, ...] | None:
     """All that a claim is allocated, also with admin access; None: it is not allocated."""
     results = _results(claim)
     return None if results is None else tuple(map(_held, results))
@@ -137,8 +137,8 @@ def _results(
     return devices.results or () if devices is not None else ()
 
 
-def _held(result: resource.DeviceRequestAllocationResult) -> Held:
-    return Held(
+def _held(result: resource.DeviceRequestAllocationResult) -> AllocatedDevice:
+    return AllocatedDevice(
         DeviceId(result.driver, result.pool, result.device),
         result.share_id or "",
         _consumed(result) if result.share_id is not None else (),

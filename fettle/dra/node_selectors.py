@@ -12,7 +12,7 @@ from typing import NamedTuple
 from fettle.api import core
 
 
-class Place(NamedTuple):
+class NodeTarget(NamedTuple):
     """A node as selectors see it."""
 
     name: str
@@ -23,7 +23,7 @@ class Malformed(Exception):
     """A node selector that Kubernetes cannot parse, which is a hard error there."""
 
 
-Test = Callable[[Place], bool]
+Test = Callable[[NodeTarget], bool]
 
 
 class Selector:
@@ -39,7 +39,7 @@ class Selector:
             if term.match_expressions or term.match_fields
         ]
 
-    def matches(self, place: Place) -> bool:
+    def matches(self, place: NodeTarget) -> bool:
         for term in self._terms:
             for test in term:
                 if not test(place):
@@ -77,7 +77,7 @@ def _ordered(key: str, value: str, compare: Callable[[int, int], bool]) -> Test:
     limit = _int64(value)
     assert limit is not None  # checked
 
-    def test(place: Place) -> bool:
+    def test(place: NodeTarget) -> bool:
         label = _int64(place.labels.get(key, ""))
         return label is not None and compare(label, limit)
 
@@ -90,7 +90,7 @@ def _on_fields(wanted: core.NodeSelectorRequirement) -> Test:
         raise Malformed(f"matchFields {wanted.key}: {wanted.operator} needs exactly one value")
     key, value, equal = wanted.key, values[0], wanted.operator == "In"
 
-    def test(place: Place) -> bool:
+    def test(place: NodeTarget) -> bool:
         field = place.name if key == "metadata.name" else ""
         return not place.name or (field == value) is equal
 

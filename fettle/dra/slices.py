@@ -11,7 +11,7 @@ import msgspec
 
 from fettle.api import core, resource
 from fettle.cel.library import semver as versions
-from fettle.dra.node_selectors import Malformed, Place, Selector
+from fettle.dra.node_selectors import Malformed, NodeTarget, Selector
 from fettle.dra.quantities import MAX_INT64, UNIT, Amount, Unreadable, amount, format_of, nano
 from fettle.model.health import DeviceId
 from fettle.pacing.pausing import pause
@@ -20,7 +20,7 @@ CounterId = tuple[str, str]
 """(counter set, counter)."""
 
 
-class Range(NamedTuple):
+class RequestPolicyRange(NamedTuple):
     """`validRange` of a request policy; `format` is how its step is written."""
 
     min: Amount | None
@@ -29,17 +29,17 @@ class Range(NamedTuple):
     format: str
 
 
-class Policy(NamedTuple):
+class RequestPolicy(NamedTuple):
     """How much of a capacity a request consumes."""
 
     default: Amount | None
-    range: Range | None
+    range: RequestPolicyRange | None
     values: tuple[Amount, ...] | None
 
 
-class Capacity(msgspec.Struct, frozen=True, gc=False):
+class PublishedCapacity(msgspec.Struct, frozen=True, gc=False):
     value: Amount
-    policy: Policy | None
+    policy: RequestPolicy | None
 
 
 class Target:
@@ -71,7 +71,7 @@ class Target:
     def __hash__(self) -> int:
         return self._hash
 
-    def includes(self, place: Place) -> bool:
+    def includes(self, place: NodeTarget) -> bool:
         if self.name:
             return place.name == self.name
         return self.is_everywhere or (self._selector is not None and self._selector.matches(place))
@@ -81,7 +81,7 @@ class Target:
         return self._said[1]
 
 
-class Published(msgspec.Struct, frozen=True, gc=False):
+class PublishedDevice(msgspec.Struct, frozen=True, gc=False):
     """One device of a slice.
 
     `consumes` is in 1e-9. `abort` says why any selector on it ends the scheduler's attempt,
@@ -95,7 +95,7 @@ class Published(msgspec.Struct, frozen=True, gc=False):
     id: DeviceId
     device: resource.Device
     consumes: tuple[tuple[CounterId, int], ...] = ()
-    capacities: Mapping[str, Capacity] = {}
+    capacities: Mapping[str, PublishedCapacity] = {}
     abort: str = ""
     unclear: str = ""
     target: Target | None = None
@@ -110,14 +110,14 @@ class Published(msgspec.Struct, frozen=True, gc=False):
         return bool(self.device.allow_multiple_allocations)
 
 
-class Slice(msgspec.Struct, frozen=True, gc=False):
+class PublishedSlice(msgspec.Struct, frozen=True, gc=False):
     """`target` None: the slice says in no known way which nodes it is for, or has its devices say.
 
     `counters` are its sets as published, in 1e-9.
     """
 
     raw: resource.ResourceSlice
-    devices: tuple[Published, ...]
+    devices: tuple[PublishedDevice, ...]
     target: Target | None
     counters: tuple[tuple[str, Mapping[str, int]], ...]
     grouped: bool
@@ -140,7 +140,7 @@ class Slice(msgspec.Struct, frozen=True, gc=False):
         return bool(self.raw.spec.per_device_node_selection)
 
 
-def read(slice_: resource.ResourceSlice) -> Slice:
+def read(slice_: resource.ResourceSlice) -> PublishedSlice:
     """Never raises for what is in the slice."""
     spec = slice_.spec
     target = None
@@ -161,17 +161,17 @@ def read(slice_: resource.ResourceSlice) -> Slice:
         for device in spec.devices or ()
         for consumption in device.consumes_counters or ()
     )
-    return Slice(slice_, devices, target, tuple(counters), grouped, unclear)
+    return PublishedSlice(slice_, devices, target, tuple(counters), grouped, unclear)
 
 
 def _published(
     slice_: resource.ResourceSlice, device: resource.Device, kept: dict[Any, Any]
-) -> Published:
+) -> PublishedDevice:
     """`kept`: equal parts of the slice's devices, each once."""
     pause()
     spec = slice_.spec
     consumes: list[tuple[CounterId, int]] = []
-    capacities: dict[str, Capacity] = {}
+    capacities: dict[str, PublishedCapacity] = {}
     unclear = ""
     try:
         for taken in device.consumes_counters or ():
@@ -187,7 +187,7 @@ def _published(
     per_device = spec.per_device_node_selection
     of = device if per_device else spec
     terms = of.node_selector.node_selector_terms if of.node_selector is not None else None
-    return Published(
+    return PublishedDevice(
         id=DeviceId(spec.driver, spec.pool.name, device.name),
         device=device,
         consumes=tuple(consumes),
@@ -206,22 +206,24 @@ def _published(
     )
 
 
-def _capacity(capacity: resource.DeviceCapacity) -> Capacity:
+def _capacity(capacity: resource.DeviceCapacity) -> PublishedCapacity:
     policy = capacity.request_policy
-    return Capacity(amount(capacity.value), _policy(policy) if policy is not None else None)
+    return PublishedCapacity(
+        amount(capacity.value), _policy(policy) if policy is not None else None
+    )
 
 
-def _policy(policy: resource.CapacityRequestPolicy) -> Policy:
+def _policy(policy: resource.CapacityRequestPolicy) -> RequestPolicy:
     values = policy.valid_values
-    return Policy(
+    return RequestPolicy(
         default=_optional(policy.default),
         range=_range(policy.valid_range) if policy.valid_range is not None else None,
         values=tuple(amount(v) for v in values) if values is not None else None,
     )
 
 
-def _range(range_: resource.CapacityRequestPolicyRange) -> Range:
-    read = Range(
+def _range(range_: resource.CapacityRequestPolicyRange) -> RequestPolicyRange:
+    read = RequestPolicyRange(
         _optional(range_.min),
         _optional(range_.max),
         _optional(range_.step),

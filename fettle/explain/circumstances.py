@@ -10,7 +10,7 @@ from fettle.cluster.view import NodeView, View
 from fettle.dra import claims
 from fettle.dra import pod_claims as entries
 from fettle.dra.allocated_claims import ENDS_IN_AN_ERROR
-from fettle.scheduling.demand import Ask
+from fettle.scheduling.demand import Demand
 from fettle.scheduling.judge import acceptance, claimed
 
 Answer = Mapping[str, Any]
@@ -24,7 +24,7 @@ NOT_IN_VIEW = (
 
 
 def notes(
-    pod: core.Pod | None, asked: Ask | None, view: View, nodes: Mapping[str, Answer]
+    pod: core.Pod | None, asked: Demand | None, view: View, nodes: Mapping[str, Answer]
 ) -> Iterator[str]:
     """About a pod as the view has it, its ask, and the nodes' answers as `explain` makes them."""
     yield from _whereabouts(pod)
@@ -95,7 +95,7 @@ def _held(what: str, claim: resource.ResourceClaim, node: NodeView) -> Iterator[
         used = claims.uses(claim) or ()
         devices = dict.fromkeys(held.device for held in used if held.admin_access is admin_access)
         told = (
-            f"{id_}, {acceptance.told(known[id_].state, known[id_])}"
+            f"{id_}, {acceptance.describe_health(known[id_].state, known[id_])}"
             if id_ in known
             else f"{id_}, which is not published for this node"
             for id_ in devices
@@ -104,7 +104,7 @@ def _held(what: str, claim: resource.ResourceClaim, node: NodeView) -> Iterator[
             yield f"for {what} it {has} {'; '.join(told)}"
 
 
-def _unused(pod: core.Pod, asked: Ask, view: View, nodes: Mapping[str, Answer]) -> Iterator[str]:
+def _unused(pod: core.Pod, asked: Demand, view: View, nodes: Mapping[str, Answer]) -> Iterator[str]:
     """What becomes of claims that are allocated and that no other pod uses, where no node fits.
 
     `PostFilter` of the scheduler's DRA plugin: it revokes those that its filter found unusable on

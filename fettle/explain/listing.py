@@ -61,7 +61,7 @@ def of_network(view: View, *, only_unsound: bool = False) -> list[dict[str, Any]
     ]
 
 
-def unheard(view: View) -> list[dict[str, Any]]:
+def unknown_conditions(view: View) -> list[dict[str, Any]]:
     """Conditions that no rule names, of nodes with devices: how many have which status, and the
     first of them. Which status would mean a fault is not known."""
     found: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))

@@ -17,7 +17,7 @@ from fettle.explain import circumstances
 from fettle.model.health import Health, State
 from fettle.model.policies import Resolved
 from fettle.pacing.pausing import pause
-from fettle.scheduling.demand import Ask
+from fettle.scheduling.demand import Demand
 from fettle.scheduling.judge.parts import Choice
 from fettle.scheduling.judge.taken import counted, lacking
 from fettle.scheduling.judge.verdicts import EXTENDED_RESOURCES, Verdict
@@ -65,7 +65,7 @@ def _kept(value: Health) -> str | None:
     return f"{kept} until {datetime.fromtimestamp(whole_minute, UTC):{form}} UTC"
 
 
-def ask(value: Ask) -> dict[str, Any]:
+def demand(value: Demand) -> dict[str, Any]:
     """What a pod asks for, as text by part."""
     return {
         "units": {u.resource: u.count for u in value.units},
@@ -87,16 +87,16 @@ def verdict(value: Verdict) -> dict[str, Any]:
     """One node's answer with every reason.
 
     `fits`: the pod can be placed there, as far as can be told. `allowed`: Fettle does not refuse
-    it, for whatever the scheduler's own checks do (`unfit`).
+    it, for whatever the scheduler's own checks do (`rejected`).
     """
     return {
-        "fits": value.fits and not value.unfit,
+        "fits": value.fits and not value.rejected,
         "allowed": value.fits,
         "score": value.score,
         "value": value.value,
         "refusals": list(value.refusals),
         "overruled": list(value.overruled),
-        "unfit": list(value.unfit),
+        "unfit": list(value.rejected),
         "undecided": list(value.undecided),
         "devices": [_choice(c) for c in value.devices],
         "notes": list(value.notes),
@@ -122,7 +122,7 @@ CORDONED = "cordoned: the scheduler places only pods there that tolerate that"
 def pod(
     key: str,
     resolved: Resolved,
-    asked: Ask | None,
+    asked: Demand | None,
     verdicts: dict[str, Verdict],
     view: View,
     notes: Sequence[str] = (),
@@ -157,13 +157,13 @@ def pod(
             "aggregate": str(placement.aggregate),
             "warnings": list(resolved.warnings),
         },
-        "ask": ask(asked) if asked is not None else None,
+        "ask": demand(asked) if asked is not None else None,
         "notes": [*circumstances.notes(view.pods.get(key), asked, view, nodes), *notes],
         "nodes": nodes,
     }
 
 
-def _names(asked: Ask) -> dict[str, str]:
+def _names(asked: Demand) -> dict[str, str]:
     """What people call the requests that the scheduler makes for extended resources, and the claim
     that it makes of them, by the scheduler's names; longer ones come first."""
     names = {
@@ -195,10 +195,10 @@ def _lacking(answer: Verdict, why: tuple[str, ...], node: NodeView) -> Verdict:
     """The verdict where the scheduler finds too few units; as long as the node can be read."""
     if node.quarantined:
         return msgspec.structs.replace(answer, undecided=(*answer.undecided, *why))
-    return msgspec.structs.replace(answer, unfit=(*answer.unfit, *why))
+    return msgspec.structs.replace(answer, rejected=(*answer.rejected, *why))
 
 
-def unasked(scheduler: str, named: Collection[str]) -> str:
+def not_asked_by(scheduler: str, named: Collection[str]) -> str:
     """What it means for a pod that its scheduler is none of those that the settings name."""
     return (
         f"scheduler {scheduler} does not ask Fettle, as far as the settings say (scheduler.names: "

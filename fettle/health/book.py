@@ -12,9 +12,9 @@ from fettle.config.settings import HealthSettings
 from fettle.health import memory, scoring
 from fettle.health.fading import Fading
 from fettle.health.ledger import Ledger
-from fettle.health.memory import Judged, Remembered
-from fettle.health.signals.reports import Report
-from fettle.health.signals.rules import Rules
+from fettle.health.memory import Assessment, Remembered
+from fettle.health.signals.reports import SignalReport
+from fettle.health.signals.rules import SignalRules
 from fettle.health.states import START, afresh
 from fettle.model.health import SOUND, Health, State, Subject, UnitId
 
@@ -24,13 +24,13 @@ SWEEP_EVERY_S = 600.0
 class HealthBook:
     """All evidence, and what has been answered by it."""
 
-    def __init__(self, settings: HealthSettings, rules: Rules) -> None:
+    def __init__(self, settings: HealthSettings, rules: SignalRules) -> None:
         self._settings = settings
         self._ledger = Ledger(rules, settings.orphan_half_life_seconds)
         self._memory: dict[Subject, Remembered] = {}
         self._swept_at = 0.0
 
-    def report(self, report: Report, now: float) -> set[Subject]:
+    def report(self, report: SignalReport, now: float) -> set[Subject]:
         """What one object says now; returns the subjects whose evidence changed."""
         return self._ledger.report(report, now)
 
@@ -117,7 +117,9 @@ class HealthBook:
         judged = self._judge(known, known.subjects, now)
         return judged.stay.state is afresh(judged.score, judged.latched, self._settings)
 
-    def _judge(self, known: Remembered | None, subjects: tuple[Subject, ...], now: float) -> Judged:
+    def _judge(
+        self, known: Remembered | None, subjects: tuple[Subject, ...], now: float
+    ) -> Assessment:
         """That what is said of one of the subjects is about something else is an all-clear too."""
         said = scoring.ordered(w for s in subjects for w in self._ledger.weighed(s, now))
         stay = known.stay if known is not None else START
@@ -128,7 +130,7 @@ class HealthBook:
         return memory.judge(said, stay, self._settings, now, all_clear=all_clear)
 
     def _due_at(
-        self, judged: Judged, shown: Health, subjects: tuple[Subject, ...], now: float
+        self, judged: Assessment, shown: Health, subjects: tuple[Subject, ...], now: float
     ) -> float:
         return memory.due_at(judged, shown, self._fading(subjects, now), self._settings, now)
 

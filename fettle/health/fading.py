@@ -10,7 +10,7 @@ import math
 
 import msgspec
 
-from fettle.model.health import Evidence, Kind, Weighed
+from fettle.model.health import Evidence, EvidenceKind, Weighed
 
 NEGLIGIBLE = 0.005
 """A weight below which fading evidence is forgotten."""
@@ -90,7 +90,7 @@ def orphaned(evidence: Evidence, half_life_s: float) -> Evidence:
     """A level fault whose messenger has been gone since `observed_at`, without an all-clear."""
     return msgspec.structs.replace(
         evidence,
-        kind=Kind.DECAYING,
+        kind=EvidenceKind.DECAYING,
         text=f"{evidence.text}{NOT_REPORTED}",
         half_life_s=half_life_s,
         cap=evidence.weight,
@@ -106,7 +106,7 @@ def trace(
     """
     return msgspec.structs.replace(
         evidence,
-        kind=Kind.DECAYING,
+        kind=EvidenceKind.DECAYING,
         weight=min(weight, evidence.weight / 4),
         source=f"{evidence.source}{_LATELY}",
         text=f"was until recently: {as_said(evidence.text)}",

@@ -12,12 +12,14 @@ import msgspec
 
 from fettle.health import reporters
 from fettle.health.fading import NOT_CLEARED, as_said
-from fettle.health.reporters import Reporter, Said
-from fettle.health.signals.reports import Report, heaviest
-from fettle.model.health import Evidence, Kind, Subject
+from fettle.health.reporters import EvidenceTopic, Reporter
+from fettle.health.signals.reports import SignalReport, heaviest
+from fettle.model.health import Evidence, EvidenceKind, Subject
 
 
-def saying(known: Reporter, report: Report, remediated_weight: float) -> dict[Said, Evidence]:
+def saying(
+    known: Reporter, report: SignalReport, remediated_weight: float
+) -> dict[EvidenceTopic, Evidence]:
     """What a report says, in the light of what its reporter said before.
 
     Remembers which faults a remediation has dealt with: those that were there when it was first
@@ -41,21 +43,23 @@ def _not_cleared(evidence: Evidence) -> Evidence:
     return msgspec.structs.replace(evidence, text=as_said(evidence.text) + NOT_CLEARED)
 
 
-def _released(known: Reporter, report: Report) -> set[tuple[Subject, str]]:
+def _released(known: Reporter, report: SignalReport) -> set[tuple[Subject, str]]:
     """What a remediation that is told of for the first time has dealt with, whatever was said."""
     if known.remediated is not None:
         return set()
     return {(f.evidence.subject, f.evidence.source) for f in report.remediated or ()}
 
 
-def _remediated(known: Reporter, report: Report) -> Counter[str] | None:
+def _remediated(known: Reporter, report: SignalReport) -> Counter[str] | None:
     if report.remediated is None:
         return None
     there = Counter(fault.word for fault in report.remediated)
     return there if known.remediated is None else there & known.remediated
 
 
-def _counting(known: Reporter, report: Report, remediated_weight: float) -> tuple[Evidence, ...]:
+def _counting(
+    known: Reporter, report: SignalReport, remediated_weight: float
+) -> tuple[Evidence, ...]:
     """The evidence, with what a remediation has dealt with as it counts since."""
     if not report.remediated:
         return report.evidence
@@ -71,5 +75,5 @@ def _eased(evidence: Evidence, most: float) -> Evidence:
     if evidence.weight <= most:
         return evidence
     return msgspec.structs.replace(
-        evidence, kind=Kind.LEVEL, weight=most, text=f"remediated since: {evidence.text}"
+        evidence, kind=EvidenceKind.LEVEL, weight=most, text=f"remediated since: {evidence.text}"
     )

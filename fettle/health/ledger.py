@@ -13,11 +13,11 @@ import msgspec
 
 from fettle.health import fading, latching, reporters, scoring
 from fettle.health.fading import Fading
-from fettle.health.reporters import Reporter, Said, Words, settles
-from fettle.health.signals.reports import Report
-from fettle.health.signals.rules import Rules
+from fettle.health.reporters import EvidenceTopic, Reporter, Words, settles
+from fettle.health.signals.reports import SignalReport
+from fettle.health.signals.rules import SignalRules
 from fettle.health.sums import Sums
-from fettle.model.health import Evidence, Family, Kind, NodeId, Subject, UnitId, Weighed
+from fettle.model.health import Evidence, EvidenceKind, Family, NodeId, Subject, UnitId, Weighed
 
 MILD = 0.10
 """The all-clear of something that weighs no more is not worth judging afresh."""
@@ -26,7 +26,7 @@ MILD = 0.10
 class Ledger:
     """Evidence by subject; every change is also noted in the set that `report` returns."""
 
-    def __init__(self, rules: Rules, orphan_half_life_s: float) -> None:
+    def __init__(self, rules: SignalRules, orphan_half_life_s: float) -> None:
         self._rules = rules
         self._orphan_half_life_s = orphan_half_life_s
         self._reporters: dict[str, Reporter] = {}
@@ -40,7 +40,7 @@ class Ledger:
 
     # -- what is said
 
-    def report(self, report: Report, now: float) -> set[Subject]:
+    def report(self, report: SignalReport, now: float) -> set[Subject]:
         """What one object says now; returns the subjects whose evidence changed."""
         self._begin()
         known = self._reporters.get(report.reporter) or Reporter(
@@ -62,7 +62,7 @@ class Ledger:
         for subject, source in report.cleared | (report.of_boot if rebooted else frozenset()):
             self._clear_others(subject, source, now)
         for said, evidence in saying.items():
-            if evidence.kind is Kind.DECAYING:
+            if evidence.kind is EvidenceKind.DECAYING:
                 self._count(known, said, evidence, now)
             else:
                 self._stand(known, said, evidence)
@@ -163,7 +163,11 @@ class Ledger:
     # -- one piece of evidence
 
     def _end(
-        self, known: Reporter, report: Report, saying: dict[Said, Evidence], now: float
+        self,
+        known: Reporter,
+        report: SignalReport,
+        saying: dict[EvidenceTopic, Evidence],
+        now: float,
     ) -> None:
         """What stood and is said no more: said otherwise now, over, still latched, or fading."""
         rebooted = reporters.is_rebooted(known, report)
@@ -183,7 +187,7 @@ class Ledger:
         if old.weight - new.weight > MILD:
             self._ease(new)
 
-    def _stand(self, known: Reporter, said: Said, evidence: Evidence) -> None:
+    def _stand(self, known: Reporter, said: EvidenceTopic, evidence: Evidence) -> None:
         old = known.standing.get(said)
         if old is not None:
             if reporters.is_same(evidence, old):
@@ -196,7 +200,7 @@ class Ledger:
         self._standing.put(known, said, evidence)
         self._note(said.subject)
 
-    def _count(self, known: Reporter, said: Said, event: Evidence, now: float) -> None:
+    def _count(self, known: Reporter, said: EvidenceTopic, event: Evidence, now: float) -> None:
         """An event, once per reporter; it takes the place of a fault that stood."""
         if self._withdraw(known, said) is not None:
             self._note(said.subject)
@@ -207,12 +211,12 @@ class Ledger:
         if not fading.starting(event, now).is_negligible(now):
             self._fade(event, now)
 
-    def _clear(self, known: Reporter, said: Said, now: float) -> None:
+    def _clear(self, known: Reporter, said: EvidenceTopic, now: float) -> None:
         if (evidence := self._withdraw(known, said)) is not None:
             self._fading.pop(said)
             self._after_clear(evidence, now)
 
-    def _clear_left(self, known: Reporter, said: Said, now: float) -> None:
+    def _clear_left(self, known: Reporter, said: EvidenceTopic, now: float) -> None:
         known.left.discard(said)
         for one in self._fading.pop(said):
             self._after_clear(one.evidence, now)
@@ -225,7 +229,7 @@ class Ledger:
     def _after_clear(self, evidence: Evidence, now: float) -> None:
         """An explicit all-clear: at once, but for a light trace that repeats add up."""
         self._note(evidence.subject)
-        if evidence.weight > MILD and evidence.kind is not Kind.UNKNOWN:
+        if evidence.weight > MILD and evidence.kind is not EvidenceKind.UNKNOWN:
             self._ease(evidence)
         if evidence.weight > 0.0 and self._is_recovery(evidence):
             row = self._rules.signals["trace"]
@@ -242,7 +246,7 @@ class Ledger:
         others = self._standing.of(cleared.subject)
         if cleared.family is Family.OPERATOR or cleared.planned or mark in self._traced:
             return False
-        unknown = cleared.kind is Kind.UNKNOWN
+        unknown = cleared.kind is EvidenceKind.UNKNOWN
         if any(
             said.topic == topic and (unknown or not said.unknown) and not other.planned
             for (_, said), other in others.items()
@@ -251,14 +255,14 @@ class Ledger:
         self._traced.add(mark)
         return True
 
-    def _unsaid(self, known: Reporter, said: Said, now: float) -> None:
+    def _unsaid(self, known: Reporter, said: EvidenceTopic, now: float) -> None:
         """No longer said, and no all-clear: it fades, or stands if it is latched."""
         if said.latched:
             self._latch(known, said)
         else:
             self._orphan(known, said, now)
 
-    def _latch(self, known: Reporter, said: Said) -> None:
+    def _latch(self, known: Reporter, said: EvidenceTopic) -> None:
         before = known.standing[said]
         text = fading.as_said(before.text) + fading.LATCHED
         if text != before.text:
@@ -266,12 +270,12 @@ class Ledger:
             self._standing.put(known, said, latched)
             self._note(said.subject)
 
-    def _orphan(self, known: Reporter, said: Said, now: float) -> None:
+    def _orphan(self, known: Reporter, said: EvidenceTopic, now: float) -> None:
         evidence = self._withdraw(known, said)
         if evidence is None:
             return
         self._note(said.subject)
-        if evidence.kind is Kind.LEVEL:
+        if evidence.kind is EvidenceKind.LEVEL:
             self._leave(known, msgspec.structs.replace(evidence, observed_at=now), now)
 
     def _leave(self, known: Reporter, evidence: Evidence, now: float) -> None:
@@ -297,12 +301,12 @@ class Ledger:
         for said in list(known.events):
             self._uncount(known, said)
 
-    def _uncount(self, known: Reporter, said: Said) -> None:
+    def _uncount(self, known: Reporter, said: EvidenceTopic) -> None:
         """The event stays in what fades, but no longer belongs to a present reporter."""
         del known.events[said]
         self._events.drop(known, said)
 
-    def _withdraw(self, known: Reporter, said: Said) -> Evidence | None:
+    def _withdraw(self, known: Reporter, said: EvidenceTopic) -> Evidence | None:
         self._standing.drop(known, said)
         return known.standing.pop(said, None)
 

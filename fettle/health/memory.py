@@ -16,7 +16,7 @@ from fettle.config.settings import HealthSettings
 from fettle.health import scoring, states
 from fettle.health.fading import Fading, is_trace
 from fettle.health.states import Stay
-from fettle.model.health import UNKNOWN_SCORE, Health, Kind, State, Subject, Weighed
+from fettle.model.health import UNKNOWN_SCORE, EvidenceKind, Health, State, Subject, Weighed
 
 NOTICEABLE = 0.01
 """A score that moved by less is not worth a new view."""
@@ -35,7 +35,7 @@ class Remembered(msgspec.Struct, gc=False):
     due_at: float = 0.0
 
 
-class Judged(NamedTuple):
+class Assessment(NamedTuple):
     """`score` and `latched` are those that the stay follows from: by what is known, and proven."""
 
     health: Health
@@ -46,7 +46,7 @@ class Judged(NamedTuple):
 
 def judge(
     said: tuple[Weighed, ...], stay: Stay, settings: HealthSettings, now: float, *, all_clear: bool
-) -> Judged:
+) -> Assessment:
     """Health by what is said, following a stay in a state.
 
     What a tenant could bring about lowers the score and moves no state.
@@ -68,11 +68,13 @@ def judge(
         shown, most = min(shown, UNKNOWN_SCORE), min(most, UNKNOWN_SCORE)
         if state is State.HEALTHY:
             state = State.UNKNOWN
-            since = min(w.evidence.observed_at for w in said if w.evidence.kind is Kind.UNKNOWN)
+            since = min(
+                w.evidence.observed_at for w in said if w.evidence.kind is EvidenceKind.UNKNOWN
+            )
     provoked = round(most - shown, scoring.DIGITS)
     kept = states.kept(after, score, latched, settings)
     health = Health(shown, state, since, said, scoring.is_held(sure), provoked, kept)
-    return Judged(health, after, score, latched)
+    return Assessment(health, after, score, latched)
 
 
 def _but_for_traces(said: tuple[Weighed, ...]) -> float:
@@ -101,7 +103,7 @@ def _told(health: Health) -> set[object]:
 
 
 def due_at(
-    judged: Judged,
+    judged: Assessment,
     shown: Health,
     fading: Iterable[Fading],
     settings: HealthSettings,

@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from fettle.health.signals.reports import Report
-from fettle.model.health import Evidence, Family, Kind, Subject
+from fettle.health.signals.reports import SignalReport
+from fettle.model.health import Evidence, EvidenceKind, Family, Subject
 
 
-class Said(NamedTuple):
+class EvidenceTopic(NamedTuple):
     """What one piece of evidence is about; one reporter says at most one thing about it."""
 
     subject: Subject
@@ -31,7 +31,7 @@ class Said(NamedTuple):
         return self.subject, self.source
 
     @property
-    def counterpart(self) -> Said:
+    def counterpart(self) -> EvidenceTopic:
         """The same thing, latched where this is not, and the other way round."""
         return self._replace(latched=not self.latched)
 
@@ -48,9 +48,9 @@ class Reporter(msgspec.Struct, gc=False):
     """
 
     name: str
-    standing: dict[Said, Evidence] = {}
-    events: dict[Said, Evidence] = {}
-    left: set[Said] = set()
+    standing: dict[EvidenceTopic, Evidence] = {}
+    events: dict[EvidenceTopic, Evidence] = {}
+    left: set[EvidenceTopic] = set()
     remediated: Counter[str] | None = None
     absent_is_clear: bool = False
     uid: str = ""
@@ -61,7 +61,7 @@ class Reporter(msgspec.Struct, gc=False):
         """Whether nothing is left to remember of it."""
         return self.remediated is None and not (self.standing or self.events or self.left)
 
-    def by_weight(self) -> list[tuple[Said, Evidence]]:
+    def by_weight(self) -> list[tuple[EvidenceTopic, Evidence]]:
         """What stands, the lightest first: what ends last is remembered."""
         return sorted(self.standing.items(), key=lambda item: item[1].weight)
 
@@ -70,36 +70,36 @@ class Words:
     """What reporters say, by subject."""
 
     def __init__(self) -> None:
-        self._words: dict[Subject, dict[tuple[str, Said], Evidence]] = {}
+        self._words: dict[Subject, dict[tuple[str, EvidenceTopic], Evidence]] = {}
 
     def __contains__(self, subject: Subject) -> bool:
         return subject in self._words
 
-    def of(self, subject: Subject) -> Mapping[tuple[str, Said], Evidence]:
+    def of(self, subject: Subject) -> Mapping[tuple[str, EvidenceTopic], Evidence]:
         """By the reporter's name and what it is about."""
         return self._words.get(subject, {})
 
-    def put(self, known: Reporter, said: Said, evidence: Evidence) -> None:
+    def put(self, known: Reporter, said: EvidenceTopic, evidence: Evidence) -> None:
         self._words.setdefault(said.subject, {})[known.name, said] = evidence
 
-    def drop(self, known: Reporter, said: Said) -> None:
+    def drop(self, known: Reporter, said: EvidenceTopic) -> None:
         about = self._words.get(said.subject, {})
         about.pop((known.name, said), None)
         if not about:
             self._words.pop(said.subject, None)
 
 
-def said(evidence: Evidence) -> Said:
-    return Said(
+def said(evidence: Evidence) -> EvidenceTopic:
+    return EvidenceTopic(
         evidence.subject,
         evidence.source,
         evidence.family,
-        unknown=evidence.kind is Kind.UNKNOWN,
-        latched=evidence.kind is Kind.LATCHED,
+        unknown=evidence.kind is EvidenceKind.UNKNOWN,
+        latched=evidence.kind is EvidenceKind.LATCHED,
     )
 
 
-def is_rebooted(known: Reporter, report: Report) -> bool:
+def is_rebooted(known: Reporter, report: SignalReport) -> bool:
     return bool(known.boot and report.boot and known.boot != report.boot)
 
 
@@ -108,7 +108,7 @@ def is_same(one: Evidence, other: Evidence) -> bool:
     return msgspec.structs.replace(one, observed_at=other.observed_at) == other
 
 
-def settles(report: Report, about: Said) -> bool:
+def settles(report: SignalReport, about: EvidenceTopic) -> bool:
     """Whether a report that does not say it any more means that it is over."""
     return (
         report.absent_is_clear

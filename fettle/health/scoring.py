@@ -10,14 +10,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from fettle.health.fading import is_trace
-from fettle.model.health import UNKNOWN_SCORE, Evidence, Family, Kind, Weighed
+from fettle.model.health import UNKNOWN_SCORE, Evidence, EvidenceKind, Family, Weighed
 
 DIGITS = 4
 
 
 def weigh(evidence: Evidence) -> Weighed:
     """Evidence that does not fade."""
-    unknown = evidence.kind is Kind.UNKNOWN
+    unknown = evidence.kind is EvidenceKind.UNKNOWN
     return Weighed(evidence, 1.0 - UNKNOWN_SCORE if unknown else evidence.weight)
 
 
@@ -28,7 +28,7 @@ def ordered(said: Iterable[Weighed]) -> tuple[Weighed, ...]:
 
 def _rank(one: Weighed) -> tuple[float, bool, str, str, str, str]:
     e = one.evidence
-    latched_last = e.kind is not Kind.LATCHED
+    latched_last = e.kind is not EvidenceKind.LATCHED
     return -one.weight, latched_last, str(e.subject), e.source, e.reporter, e.text
 
 
@@ -39,7 +39,7 @@ def known_score(said: Iterable[Weighed]) -> float:
     words: dict[tuple[Family, str], list[Weighed]] = defaultdict(list)
     for one in said:
         evidence = one.evidence
-        if evidence.kind is Kind.UNKNOWN:
+        if evidence.kind is EvidenceKind.UNKNOWN:
             continue
         if evidence.witness:
             words[evidence.family, evidence.source].append(one)
@@ -86,14 +86,15 @@ def corroborated(words: Iterable[Weighed]) -> float:
 
 
 def is_unknown(said: Iterable[Weighed]) -> bool:
-    return any(one.evidence.kind is Kind.UNKNOWN for one in said)
+    return any(one.evidence.kind is EvidenceKind.UNKNOWN for one in said)
 
 
 def is_latched(said: Iterable[Weighed]) -> bool:
-    return any(one.evidence.kind is Kind.LATCHED for one in said)
+    return any(one.evidence.kind is EvidenceKind.LATCHED for one in said)
 
 
 def is_held(said: Iterable[Weighed]) -> bool:
     return any(
-        one.evidence.kind is Kind.LATCHED and one.evidence.family is Family.OPERATOR for one in said
+        one.evidence.kind is EvidenceKind.LATCHED and one.evidence.family is Family.OPERATOR
+        for one in said
     )

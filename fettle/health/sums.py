@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from fettle.health import fading
 from fettle.health.fading import Fading
-from fettle.health.reporters import Said, Topic
+from fettle.health.reporters import EvidenceTopic, Topic
 from fettle.model.health import Evidence, Subject, Weighed
 
 Key = tuple[Topic, float, str]
@@ -26,7 +26,7 @@ class Sums:
                 yield key, one
 
     def unhidden(
-        self, subject: Subject, standing: Mapping[tuple[str, Said], Evidence], now: float
+        self, subject: Subject, standing: Mapping[tuple[str, EvidenceTopic], Evidence], now: float
     ) -> Iterator[Weighed]:
         """Those that count beside what stands: that hides what is weaker on its topic.
 
@@ -42,7 +42,7 @@ class Sums:
             if not _hides(heaviest.get((topic, witness)), weighed):
                 yield weighed
 
-    def about(self, said: Said) -> list[Fading]:
+    def about(self, said: EvidenceTopic) -> list[Fading]:
         """Those on its topic."""
         sums = self._sums.get(said.subject, {})
         return [] if said.unknown else [one for key, one in sums.items() if key[0] == said.topic]
@@ -58,7 +58,7 @@ class Sums:
         else:
             sums[key].add(event, now)
 
-    def pop(self, said: Said) -> list[Fading]:
+    def pop(self, said: EvidenceTopic) -> list[Fading]:
         """Those on its topic, which are over."""
         sums = self._sums.get(said.subject, {})
         over = [] if said.unknown else [key for key in sums if key[0] == said.topic]

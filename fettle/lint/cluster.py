@@ -10,11 +10,11 @@ from typing import Any
 import msgspec
 
 from fettle.api import core, nvidia, resource
-from fettle.cel.runtime.rows import Equation, Read
+from fettle.cel.runtime.rows import AttributeRead, Equation
 from fettle.cluster.view import EMPTY, NodeView, View
 from fettle.lint.drivers import NO_DRIVERS, Drivers
 from fettle.lint.fields import Field
-from fettle.lint.manifests import Claim, Manifest, Option, Pod, expressions
+from fettle.lint.manifests import Manifest, ManifestClaim, ManifestOption, ManifestPod, expressions
 from fettle.lint.raw import text
 from fettle.lint.survey.fleet import Fleet
 from fettle.lint.survey.surveys import Catalogue, Selection, Survey
@@ -47,7 +47,7 @@ class Cluster:
         self.disabled = disabled
         self._fleet = fleet
         self.unknown = unknown.union(key.partition(" ")[0] for key in self.view.quarantined)
-        self._specs: dict[str, Claim] = {}
+        self._specs: dict[str, ManifestClaim] = {}
 
     def knows(self, kind: str) -> bool:
         """Whether an object of this kind that is not here does not exist."""
@@ -64,7 +64,7 @@ class Cluster:
     def template(self, namespace: str, name: str) -> resource.ResourceClaimTemplate | None:
         return self.view.templates.get(f"{namespace}/{name}")
 
-    def claim_of(self, entry: Field, namespace: str) -> tuple[str, Claim | None]:
+    def claim_of(self, entry: Field, namespace: str) -> tuple[str, ManifestClaim | None]:
         """What an entry of a pod's `resourceClaims` names, in words, and its spec if known."""
         if name := entry.text("resourceClaimName"):
             claim, where = self.claim(namespace, name), f"ResourceClaim {namespace}/{name}"
@@ -75,7 +75,7 @@ class Cluster:
             return where, self._spec(where, found.spec.spec) if found else None
         return "", None
 
-    def _spec(self, where: str, spec: resource.ResourceClaimSpec) -> Claim:
+    def _spec(self, where: str, spec: resource.ResourceClaimSpec) -> ManifestClaim:
         """Thousands of pods may name the same claim."""
         if (known := self._specs.get(where)) is None:
             known = self._specs[where] = _claim(spec)
@@ -118,13 +118,13 @@ class Cluster:
             return None
         return self._fleet.catalogue
 
-    def survey(self, option: Option) -> Survey | None:
+    def survey(self, option: ManifestOption) -> Survey | None:
         """What a request's selectors match, by class and by itself; None: not known. It may be some
         seconds older than the view, so that nodes in it are gone."""
         selection = self.selection(option)
         return self.survey_of(selection) if selection is not None else None
 
-    def reads(self, expression: str) -> tuple[Read, ...]:
+    def reads(self, expression: str) -> tuple[AttributeRead, ...]:
         """What an expression is known to look at in devices."""
         return self._fleet.reads(expression) if self._fleet is not None else ()
 
@@ -151,7 +151,7 @@ class Cluster:
         more = survey.undecided - len(survey.left_open)
         return "; ".join((*survey.left_open, f"and {more} more like these")[: None if more else -1])
 
-    def selection(self, option: Option) -> Selection | None:
+    def selection(self, option: ManifestOption) -> Selection | None:
         """The selectors that choose an option's devices; None where its class is not known."""
         pause()
         device_class = self.device_class(option.class_name)
@@ -175,10 +175,10 @@ class Cluster:
                     yield selection
                     yield Selection(selection.of_class)
 
-    def spec_of(self, claim: resource.ResourceClaim) -> Claim:
+    def spec_of(self, claim: resource.ResourceClaim) -> ManifestClaim:
         return _claim(claim.spec)
 
-    def claims_of(self, pod: Pod, namespace: str) -> list[Claim]:
+    def claims_of(self, pod: ManifestPod, namespace: str) -> list[ManifestClaim]:
         """The specs of a pod's claims, as far as they are known."""
         found = (self.claim_of(entry, namespace)[1] for entry in pod.claims)
         return [claim for claim in found if claim is not None]
@@ -192,6 +192,6 @@ def class_selection(spec: Field) -> Selection:
     return Selection(tuple(text(expression.value) for expression in expressions(spec)))
 
 
-def _claim(spec: resource.ResourceClaimSpec) -> Claim:
+def _claim(spec: resource.ResourceClaimSpec) -> ManifestClaim:
     raw: Any = msgspec.json.decode(msgspec.json.encode(spec))
-    return Claim(Field("spec", raw))
+    return ManifestClaim(Field("spec", raw))

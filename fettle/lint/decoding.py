@@ -16,7 +16,7 @@ from fettle.lint.checks import WRONG_TYPE
 from fettle.lint.fields import Field
 from fettle.lint.findings import Finding
 from fettle.lint.manifests import Manifest
-from fettle.lint.specs import JobSpec, PodSpec, Replicated
+from fettle.lint.specs import JobSpec, LintPodSpec, Replicated
 
 _WHOLE_NUMBER = "a whole number"
 _INT64 = range(-(2**63), 2**63)
@@ -63,7 +63,7 @@ def _typed(manifest: Manifest) -> Iterator[tuple[Field, Any]]:
 def _specs(manifest: Manifest) -> Iterator[tuple[shapes.Path, Any]]:
     yield from ((p, resource.ResourceClaimSpec) for p in manifest.paths(shapes.CLAIM_SPECS))
     yield from ((p, resource.DeviceClassSpec) for p in manifest.paths(shapes.CLASS_SPECS))
-    yield from ((p, PodSpec) for p in manifest.pod_specs)
+    yield from ((p, LintPodSpec) for p in manifest.pod_specs)
     yield from ((p, JobSpec) for p in manifest.paths(shapes.JOB_SPECS))
 
 

@@ -25,7 +25,9 @@ Validator = Callable[[str, Field], Iterator[Problem]]
 """(kind, parameters) → what is wrong; named by driver in the entry point."""
 
 
-class Gate(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+class DriverGate(
+    msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
+):
     """Values at `path` that need a feature of the driver to be on."""
 
     feature: str
@@ -44,7 +46,7 @@ class KindOfConfig(
 
     kind: str
     schema: dict[str, Any]
-    gates: tuple[Gate, ...] = ()
+    gates: tuple[DriverGate, ...] = ()
     devices: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -76,7 +78,7 @@ class Missing(NamedTuple):
     declared: bool
 
 
-class Judged(NamedTuple):
+class ConfigValidation(NamedTuple):
     """What is wrong with a configuration, the features it needs, and its kind if that is known.
 
     `undecided` is why it could not be judged in full, "" if it was.
@@ -105,7 +107,7 @@ class Drivers:
     def get(self, name: str) -> Driver | None:
         return self._given.get(name) or shipped().get(name)
 
-    def judge(self, driver: Driver, parameters: Field) -> Judged:
+    def judge(self, driver: Driver, parameters: Field) -> ConfigValidation:
         """What the driver would refuse about these parameters when it prepares the claim."""
         api_version, name = parameters.text("apiVersion"), parameters.text("kind")
         kind = driver.kind(api_version, name)
@@ -116,7 +118,7 @@ class Drivers:
                 wrong = f"must have {lacking}: {driver.driver} knows {kinds}"
             else:
                 wrong = f"{driver.driver} does not know {api_version} {name}, only {kinds}"
-            return Judged((Problem(parameters, wrong),))
+            return ConfigValidation((Problem(parameters, wrong),))
         problems = list(Schema(kind.schema).problems(parameters, skip=("apiVersion", "kind")))
         undecided = ""
         if not problems and (validate := validators().get(driver.driver)) is not None:
@@ -126,9 +128,9 @@ class Drivers:
                 undecided = f"the check of {driver.driver} failed: {error!r}"
         missing = (self._missing(driver, gate, parameters) for gate in kind.gates)
         known = tuple(m for m in missing if m is not None)
-        return Judged(tuple(problems), known, kind, undecided)
+        return ConfigValidation(tuple(problems), known, kind, undecided)
 
-    def _missing(self, driver: Driver, gate: Gate, parameters: Field) -> Missing | None:
+    def _missing(self, driver: Driver, gate: DriverGate, parameters: Field) -> Missing | None:
         declared = self._features.get(driver.driver, {}).get(gate.feature)
         on = driver.features.get(gate.feature, False) if declared is None else declared
         if on or not gate.applies(parameters):

@@ -14,7 +14,7 @@ from fettle.lint.raw import Raw, mapping, strings, text
 DEFAULT_NAMESPACE = "default"
 
 
-class Option:
+class ManifestOption:
     """What one request may be satisfied by: its `exactly`, or one of its `firstAvailable`.
 
     `name` is as constraints and configurations refer to it, `main` or `main/sub`.
@@ -50,35 +50,37 @@ class Option:
         return self.field.each("tolerations")
 
 
-class Request:
+class ManifestRequest:
     """One request of a claim: options in the order in which the allocator tries them."""
 
     def __init__(self, field: Field) -> None:
         self.field = field
         self.name = field.text("name")
         if field.raw("exactly"):
-            self.options: tuple[Option, ...] = (Option(self.name, field.at("exactly")),)
+            self.options: tuple[ManifestOption, ...] = (
+                ManifestOption(self.name, field.at("exactly")),
+            )
             self.alternatives = False
         elif field.text("deviceClassName"):  # as v1beta1 has it
-            self.options = (Option(self.name, field),)
+            self.options = (ManifestOption(self.name, field),)
             self.alternatives = False
         else:
             self.options = tuple(
-                Option(f"{self.name}/{entry.text('name')}", entry)
+                ManifestOption(f"{self.name}/{entry.text('name')}", entry)
                 for entry in field.each("firstAvailable")
             )
             self.alternatives = True
 
 
-class Claim:
+class ManifestClaim:
     """The spec of a ResourceClaim, written as such or in a template."""
 
     def __init__(self, field: Field) -> None:
         self.field = field
-        self.requests = tuple(Request(entry) for entry in field.each("devices", "requests"))
+        self.requests = tuple(ManifestRequest(entry) for entry in field.each("devices", "requests"))
 
     @property
-    def options(self) -> Iterator[Option]:
+    def options(self) -> Iterator[ManifestOption]:
         return (option for request in self.requests for option in request.options)
 
     @property
@@ -89,20 +91,20 @@ class Claim:
     def configs(self) -> Iterator[Field]:
         return self.field.each("devices", "config")
 
-    def named(self, name: str) -> tuple[Option, ...]:
+    def named(self, name: str) -> tuple[ManifestOption, ...]:
         """The options that a reference means: `main` all of a request's, `main/sub` one."""
         return self._by_name.get(name, ())
 
     @cached_property
-    def _by_name(self) -> dict[str, tuple[Option, ...]]:
-        found: dict[str, list[Option]] = {}
+    def _by_name(self) -> dict[str, tuple[ManifestOption, ...]]:
+        found: dict[str, list[ManifestOption]] = {}
         for request in self.requests:
             for option in request.options:
                 for name in {request.name, option.name}:
                     found.setdefault(name, []).append(option)
         return {name: tuple(options) for name, options in found.items()}
 
-    def meant(self, references: Field) -> tuple[Option, ...]:
+    def meant(self, references: Field) -> tuple[ManifestOption, ...]:
         """The options that a list of references means; an empty one means all."""
         names = [text(entry.value) for entry in references.entries()]
         if not names:
@@ -110,7 +112,7 @@ class Claim:
         return tuple(option for name in names for option in self.named(name))
 
 
-class Pod:
+class ManifestPod:
     """The spec of a pod, its own or in the template of a workload."""
 
     def __init__(self, field: Field) -> None:
@@ -169,13 +171,15 @@ class Manifest:
         return self.kind not in ("DeviceClass", "DevicePolicy", "DeviceTaintRule", "Namespace")
 
     @cached_property
-    def claims(self) -> tuple[Claim, ...]:
-        return tuple(Claim(field) for field in shapes.specs(self.object, shapes.CLAIM_SPECS))
+    def claims(self) -> tuple[ManifestClaim, ...]:
+        return tuple(
+            ManifestClaim(field) for field in shapes.specs(self.object, shapes.CLAIM_SPECS)
+        )
 
     @cached_property
-    def pods(self) -> tuple[Pod, ...]:
+    def pods(self) -> tuple[ManifestPod, ...]:
         found = (spec for path in self.pod_specs for spec in shapes.walk(self.root, path))
-        return tuple(Pod(field) for field in found if field.value)
+        return tuple(ManifestPod(field) for field in found if field.value)
 
     @cached_property
     def jobs(self) -> tuple[Field, ...]:
@@ -190,7 +194,7 @@ class Manifest:
         return table.get((self.group, self.kind), ())
 
     @property
-    def options(self) -> Iterator[Option]:
+    def options(self) -> Iterator[ManifestOption]:
         return (option for claim in self.claims for option in claim.options)
 
     @property

@@ -9,7 +9,7 @@ class RestartRule(Wire, frozen=True, kw_only=True):
     exit_codes: "OnExitCodes | None" = None
 
 
-class Container(core.Container, frozen=True, kw_only=True):
+class LintContainer(core.Container, frozen=True, kw_only=True):
     restart_policy_rules: tuple[RestartRule, ...] | None = None
 
 
@@ -21,9 +21,9 @@ class Toleration(Wire, frozen=True, kw_only=True):
     toleration_seconds: int | None = None
 
 
-class PodSpec(core.PodSpec, frozen=True, kw_only=True):
-    containers: tuple[Container, ...] | None = None
-    init_containers: tuple[Container, ...] | None = None
+class LintPodSpec(core.PodSpec, frozen=True, kw_only=True):
+    containers: tuple[LintContainer, ...] | None = None
+    init_containers: tuple[LintContainer, ...] | None = None
     node_selector: dict[str, str] | None = None
     priority: int | None = None
     scheduler_name: str | None = None

@@ -87,7 +87,7 @@ class Family(StrEnum):
     OPERATOR = "operator"
 
 
-class Kind(StrEnum):
+class EvidenceKind(StrEnum):
     """How evidence ages."""
 
     LATCHED = "latched"  # until its stated clear, whatever the time
@@ -96,7 +96,7 @@ class Kind(StrEnum):
     UNKNOWN = "unknown"  # says only that nothing reliable is known about the subject
 
 
-class Taint(NamedTuple):
+class TaintRef(NamedTuple):
     """A taint of a device, as a toleration names it."""
 
     key: str
@@ -123,7 +123,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     subject: Subject
     family: Family
-    kind: Kind
+    kind: EvidenceKind
     weight: float
     source: str
     reporter: str
@@ -133,7 +133,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     cap: float = 1.0
     witness: str = ""
     together: float = 1.0
-    taints: tuple[Taint, ...] = ()
+    taints: tuple[TaintRef, ...] = ()
     domain: str = ""
     planned: bool = False
 

@@ -24,7 +24,7 @@ from fettle.model.policy import (
 )
 
 
-class Source(StrEnum):
+class PolicySource(StrEnum):
     """Where a policy is defined; of two with one name, the latter in this order counts."""
 
     BUILT_IN = "built in"
@@ -33,8 +33,8 @@ class Source(StrEnum):
 
 
 _INSTEAD = {
-    Source.BUILT_IN: "the built-in policy",
-    Source.SETTINGS: "the policy from the settings",
+    PolicySource.BUILT_IN: "the built-in policy",
+    PolicySource.SETTINGS: "the policy from the settings",
 }
 
 
@@ -51,7 +51,7 @@ class Resolved(msgspec.Struct, frozen=True):
     origin: str
     named: bool = False
     warnings: tuple[str, ...] = ()
-    source: Source = Source.BUILT_IN
+    source: PolicySource = PolicySource.BUILT_IN
     overridden: Mapping[str, str] = {}
     unknown: tuple[str, ...] = ()
 
@@ -62,12 +62,16 @@ class Policies(msgspec.Struct, frozen=True):
     by_name: Mapping[str, Policy] = msgspec.field(default_factory=lambda: BUILT_IN)
     default: str = INFERENCE.name
 
-    def find(self, name: str, installed: Mapping[str, Policy]) -> tuple[Policy | None, Source]:
+    def find(
+        self, name: str, installed: Mapping[str, Policy]
+    ) -> tuple[Policy | None, PolicySource]:
         """The policy of that name; `installed` are the cluster's DevicePolicies."""
         if (policy := installed.get(name)) is not None:
-            return policy, Source.INSTALLED
+            return policy, PolicySource.INSTALLED
         policy = self.by_name.get(name)
-        return policy, Source.BUILT_IN if policy is BUILT_IN.get(name) else Source.SETTINGS
+        return policy, PolicySource.BUILT_IN if policy is BUILT_IN.get(
+            name
+        ) else PolicySource.SETTINGS
 
     def named(self, name: str, installed: Mapping[str, Policy]) -> Resolved | None:
         """The policy of that name as it stands, without any pod's overrides."""
@@ -125,7 +129,7 @@ class Policies(msgspec.Struct, frozen=True):
 
 def unreadable(name: str, quarantined: Mapping[str, str]) -> str:
     """Which DevicePolicy of that name cannot be read, and why; "" if there is none."""
-    return quarantined.get(f"{Source.INSTALLED} {name}", "")
+    return quarantined.get(f"{PolicySource.INSTALLED} {name}", "")
 
 
 _NUMBER = re.compile(r"\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*", re.ASCII)

@@ -122,7 +122,7 @@ class Placement(Section, frozen=True, kw_only=True):
             raise ValueError(f"minScore must be between 0 and 1, not {self.min_score}")
 
 
-class DeviceToleration(Section, frozen=True, kw_only=True):
+class PolicyToleration(Section, frozen=True, kw_only=True):
     """A taint that claims tolerate, with either effect: any value of the key, or just `value`.
 
     `seconds`: how long a pod stays on a device whose taint evicts; None: for good.
@@ -148,7 +148,7 @@ class Tolerations(Section, frozen=True, kw_only=True):
 
     not_ready_seconds: int | None = None
     unreachable_seconds: int | None = None
-    devices: tuple[DeviceToleration, ...] = ()
+    devices: tuple[PolicyToleration, ...] = ()
     degraded_as_fallback: bool = False
 
     def __post_init__(self) -> None:

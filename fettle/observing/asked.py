@@ -4,7 +4,7 @@ import time
 from collections.abc import Sequence
 
 
-class LastAsked:
+class LastRequests:
     """`at` is when each of `names` was last asked, by `time.perf_counter`; `listener` and `never`,
     what is said before anybody asked, are for people."""
 

@@ -103,9 +103,19 @@ class ExtenderMetrics:
     def waited(self, *, in_vain: bool) -> None:
         self._waits.labels("in_vain" if in_vain else "caught_up").inc()
 
-    def answered(self, **nodes: int) -> None:
-        """Count the nodes of a filter request by result."""
-        for result, count in nodes.items():
+    def answered(
+        self, *, allowed: int = 0, refused: int = 0, undecided: int = 0, rejected: int = 0
+    ) -> None:
+        """Count the nodes of a filter request by result; `unfit` are those rejected by the
+        scheduler's own checks.
+        """
+        counts = {
+            "allowed": allowed,
+            "refused": refused,
+            "undecided": undecided,
+            "unfit": rejected,
+        }
+        for result, count in counts.items():
             if count:
                 self._nodes(result).inc(count)
 

@@ -24,7 +24,7 @@ NEW, GONE = "new", "gone"
 _WORST_FIRST = (State.UNHEALTHY, State.DEGRADED, State.UNKNOWN, State.HEALTHY, GONE)
 
 
-class Turn(NamedTuple):
+class HealthChange(NamedTuple):
     """`before` and `after` are None for what was not there, or is no longer."""
 
     subject: str
@@ -39,13 +39,13 @@ class Turn(NamedTuple):
         )
 
 
-def log_turns(before: View, after: View, changed: Collection[str]) -> None:
+def log_health_changes(before: View, after: View, changed: Collection[str]) -> None:
     """One line for each turn that a view brought, the worst first, among the nodes that changed; of
     the first view only how many are in which state."""
     if not before.synced:
         _log_counts(after)
         return
-    told: dict[str, list[Turn]] = {state: [] for state in _WORST_FIRST}
+    told: dict[str, list[HealthChange]] = {state: [] for state in _WORST_FIRST}
     count = 0
     for turn in _turns(before.nodes, after.nodes, changed):
         same = told[turn.states[1]]
@@ -60,7 +60,7 @@ def log_turns(before: View, after: View, changed: Collection[str]) -> None:
         _LOG.info(more, more=count - MOST)
 
 
-def _log(turn: Turn) -> None:
+def _log(turn: HealthChange) -> None:
     before, after = turn.states
     seen: dict[str, object] = {}
     if turn.after is not None:
@@ -85,11 +85,11 @@ def _log_counts(view: View) -> None:
 
 def _turns(
     before: Mapping[str, NodeView], after: Mapping[str, NodeView], changed: Collection[str]
-) -> Iterator[Turn]:
+) -> Iterator[HealthChange]:
     shared: set[Hashable] = set()
     for name in changed:
         old, new = before.get(name), after.get(name)
-        whole = Turn(str(NodeId(name)), _health(old), _health(new))
+        whole = HealthChange(str(NodeId(name)), _health(old), _health(new))
         if _tells(whole):
             yield whole
         for turn in chain(_of_units(name, old, new), _of_devices(old, new, shared)):
@@ -98,7 +98,7 @@ def _turns(
         pause()
 
 
-def _tells(turn: Turn) -> bool:
+def _tells(turn: HealthChange) -> bool:
     """What comes or goes is worth a line where it is not Healthy."""
     if turn.before is turn.after:
         return False
@@ -106,12 +106,12 @@ def _tells(turn: Turn) -> bool:
     return before != after and {before, after} not in ({NEW, State.HEALTHY}, {State.HEALTHY, GONE})
 
 
-def _of_units(name: str, old: NodeView | None, new: NodeView | None) -> Iterator[Turn]:
+def _of_units(name: str, old: NodeView | None, new: NodeView | None) -> Iterator[HealthChange]:
     """A unit that no evidence names is as well as its node."""
     before, after = _units(old), _units(new)
     for key in {**before, **after}:
         resource, unit = key
-        yield Turn(
+        yield HealthChange(
             f"{resource} {unit} on {name}",
             before.get(key, _health(old)),
             after.get(key, _health(new)),
@@ -125,7 +125,7 @@ def _units(node: NodeView | None) -> dict[tuple[str, str], Health]:
 
 def _of_devices(
     old: NodeView | None, new: NodeView | None, shared: set[Hashable]
-) -> Iterator[Turn]:
+) -> Iterator[HealthChange]:
     """Devices of the network, which come and go with no node, as the first of them sees it; what
     was looked at of them is `shared`."""
     before, after = _pools(old), _pools(new)
@@ -141,7 +141,7 @@ def _of_devices(
                 if old is None or new is None or device in shared:
                     continue
                 shared.add(device)
-            yield Turn(str(device), _health(there.get(device)), _health(here.get(device)))
+            yield HealthChange(str(device), _health(there.get(device)), _health(here.get(device)))
 
 
 def _pools(node: NodeView | None) -> dict[tuple[str, str], PoolView]:

@@ -23,20 +23,20 @@ from fettle.dra.allocator import versions
 from fettle.dra.allocator.versions import of_version
 from fettle.model.policy import Placement, Policy
 from fettle.pacing.pausing import SLICE_S
-from fettle.scheduling import demand as asks
+from fettle.scheduling import demand as demands
 from fettle.scheduling.breaker.alarms import Alarm
 from fettle.scheduling.breaker.breaker import Breaker
 from fettle.scheduling.breaker.breakers import Breakers
-from fettle.scheduling.demand import Ask
-from fettle.scheduling.demand_cache import AlikeAsks
-from fettle.scheduling.in_flight import STEPS, Unseen
+from fettle.scheduling.demand import Demand
+from fettle.scheduling.demand_cache import DemandCache
+from fettle.scheduling.in_flight import STEPS, InFlight
 from fettle.scheduling.judge.acceptance import Acceptance
 from fettle.scheduling.judge.requirements import Engines, Requirements
 from fettle.scheduling.judge.verdicts import Verdict, judging
 from fettle.scheduling.tables.filling import filling
 from fettle.scheduling.tables.tables import FEW, Matching, Table, budget_after
 from fettle.scheduling.waiting import Evaluations
-from fettle.scheduling.warmup import Readying
+from fettle.scheduling.warmup import WarmUp
 
 _LOG = structlog.get_logger(__name__)
 
@@ -73,17 +73,17 @@ class Answers:
         self._settings = settings
         self._clock = clock
         self._now = now
-        self._asks = AlikeAsks(self._ask_of)
-        self._unseen = Unseen()
-        self.on_answered: Callable[[Ask, core.Pod], None] = lambda ask, pod: None
+        self._demands = DemandCache(self._demand_of)
+        self._unseen = InFlight()
+        self.on_answered: Callable[[Demand, core.Pod], None] = lambda demand, pod: None
         """Hears of each pod that was told of nodes that suit it."""
-        self._tables: OrderedDict[Ask, Table] = OrderedDict()
-        self._behind: set[Ask] = set()
+        self._tables: OrderedDict[Demand, Table] = OrderedDict()
+        self._behind: set[Demand] = set()
         self._fell_behind = asyncio.Event()
         self.wait_s = settings.extender.wait_seconds
         """How long a request waits for selectors."""
         self._evaluations = Evaluations(self._engines, self.wait_s)
-        self._readying = Readying(publisher, self._engines, self.policies)
+        self._readying = WarmUp(publisher, self._engines, self.policies)
         self._breakers = Breakers(publisher, settings.breaker, self.policies, on_breaker, clock)
 
     @property
@@ -95,14 +95,14 @@ class Answers:
         """While this is the same, so is the answer to any ask."""
         return self.publisher.view.basis, self._profiles_followed
 
-    def ask(self, pod: core.Pod) -> Ask | None:
+    def demand(self, pod: core.Pod) -> Demand | None:
         """The pod's ask in the newest view; None where it needs no devices."""
-        return self._asks.of(pod, self.view)
+        return self._demands.of(pod, self.view)
 
-    def _ask_of(self, pod: core.Pod) -> Ask | None:
-        return self.ask_in(self.view, pod)
+    def _demand_of(self, pod: core.Pod) -> Demand | None:
+        return self.demand_in(self.view, pod)
 
-    def ask_in(self, view: View, pod: core.Pod) -> Ask | None:
+    def demand_in(self, view: View, pod: core.Pod) -> Demand | None:
         """The pod's ask as it would be in a view that is otherwise than the newest one."""
         features = self.profile.features
         binding = Binding(
@@ -110,25 +110,27 @@ class Answers:
             self._settings.scheduler.binding_timeout_seconds,
             features.device_binding_and_status,
         )
-        return asks.ask_of(pod, view, self.policies, binding, backed=features.extended_resource)
+        return demands.demand_of(
+            pod, view, self.policies, binding, backed=features.extended_resource
+        )
 
-    def ask_now(self, pod: core.Pod) -> Ask | None:
-        """As `ask`, beside the pods that were answered a moment ago and are not visible yet."""
-        ask = self.ask(pod)
-        if ask is None or not ask.allocates:
-            return ask
-        takers = self._unseen.number(ask, pod, self.view, self._clock())
-        return msgspec.structs.replace(ask, takers=takers) if takers else ask
+    def demand_now(self, pod: core.Pod) -> Demand | None:
+        """As `demand`, beside the pods that were answered a moment ago and are not visible yet."""
+        demand = self.demand(pod)
+        if demand is None or not demand.allocates:
+            return demand
+        in_flight = self._unseen.number(demand, pod, self.view, self._clock())
+        return msgspec.structs.replace(demand, in_flight=in_flight) if in_flight else demand
 
-    def answered(self, ask: Ask, pod: core.Pod) -> None:
+    def answered(self, demand: Demand, pod: core.Pod) -> None:
         """The pod was told of nodes that suit it, so it may be placed any moment."""
-        self._unseen.note(ask, pod, self._clock())
-        self._breakers.alarms.placed_by(ask.policy)
-        self.on_answered(ask, pod)
-        if (table := self._tables.get(ask)) is not None:
+        self._unseen.note(demand, pod, self._clock())
+        self._breakers.alarms.placed_by(demand.policy)
+        self.on_answered(demand, pod)
+        if (table := self._tables.get(demand)) is not None:
             table.pods += 1
-            if table.pods == SHARED and table.lags(self.view):
-                self._is_behind(ask)
+            if table.pods == SHARED and table.needs_completion(self.view):
+                self._is_behind(demand)
 
     def follow(self, version: str) -> None:
         """Predict as the server's version of Kubernetes ("v1.37.1") allocates, unless the settings
@@ -137,12 +139,12 @@ class Answers:
         if (profile := of_version(self._version, self._gates)) != self.profile:
             self.profile = profile
             self._profiles_followed += 1
-            self._asks.clear()
+            self._demands.clear()
             self._tables.clear()
 
     def follows(self) -> list[str]:
         """Sentences on whose allocations are predicted, for people."""
-        return versions.told(self._version, self._gates, self.profile)
+        return versions.describe_allocator(self._version, self._gates, self.profile)
 
     def open_breakers(self) -> list[str]:
         """Sentences on policies whose refusals are off, for people."""
@@ -156,40 +158,40 @@ class Answers:
         """The breaker of a placement, counted on the newest view."""
         return self._breakers.of(placement)
 
-    def table(self, ask: Ask) -> Table:
+    def table(self, demand: Demand) -> Table:
         """The ask's table, without what the newest view has overtaken."""
-        table = self._tables.get(ask)
+        table = self._tables.get(demand)
         if table is None:
-            placement = ask.policy.placement
+            placement = demand.policy.placement
             acceptance = Acceptance(
                 placement,
                 thresholds=self._settings.health,
                 requirements=Requirements(placement.requires, self._engines),
             )
-            table = self._tables[ask] = Table(ask, acceptance, self.profile)
+            table = self._tables[demand] = Table(demand, acceptance, self.profile)
             self._forget_oldest()
-        self._tables.move_to_end(ask)
+        self._tables.move_to_end(demand)
         table.rest(self._clock())
         if table.may_try_again:
-            self._is_behind(ask)
+            self._is_behind(demand)
         if table.given_up_until < inf and table.given_up_until <= self._engine.now():
             table.lapse()
-            self._is_behind(ask)
+            self._is_behind(demand)
         if table.basis != self.view.basis:
             changed = self.publisher.changed_since(table.basis) if table.basis >= 0 else None
             if changed is None:
                 table.clear()
             else:
                 table.drop(changed)
-            open_breakers = self.breaker(ask.policy.placement).open
+            open_breakers = self.breaker(demand.policy.placement).open
             if open_breakers != table.acceptance.open_breakers:
                 table.acceptance = msgspec.structs.replace(
                     table.acceptance, open_breakers=open_breakers
                 )
                 table.clear()
             table.basis = self.view.basis
-            if table.pods >= SHARED and table.lags(self.view):
-                self._is_behind(ask)
+            if table.pods >= SHARED and table.needs_completion(self.view):
+                self._is_behind(demand)
         return table
 
     def _forget_oldest(self) -> None:
@@ -199,8 +201,8 @@ class Answers:
             _, oldest = self._tables.popitem(last=False)
             kept -= oldest.size
 
-    def _is_behind(self, ask: Ask) -> None:
-        self._behind.add(ask)
+    def _is_behind(self, demand: Demand) -> None:
+        self._behind.add(demand)
         self._fell_behind.set()
 
     async def keep_ready(self) -> None:
@@ -234,8 +236,8 @@ class Answers:
             await self._fell_behind.wait()
             self._fell_behind.clear()
             while self._behind:
-                ask = self._behind.pop()
-                table = self._tables.get(ask)
+                demand = self._behind.pop()
+                table = self._tables.get(demand)
                 if table is not None and table.failed_on != self.view.basis:
                     await self._complete(table)
                 await asyncio.sleep(0)
@@ -244,21 +246,21 @@ class Answers:
         """One ask that we fail on must not cost the others: who asks it is told of it."""
         basis = self.view.basis
         try:
-            table = await self.judged(table.ask)
+            table = await self.judged(table.demand)
             self._forget_oldest()
             if table.may_try_again:
                 names = [name for name in table.try_again() if name in self.view.nodes]
                 await self._judge(table, names, self.matching())
         except Exception:
-            _LOG.exception("an ask cannot be judged")
+            _LOG.exception("a demand cannot be judged")
             table.failed_on = basis
 
-    def at_once(self, ask: Ask, names: list[str]) -> Table | None:
+    def at_once(self, demand: Demand, names: list[str]) -> Table | None:
         """The ask's table if it holds a settled verdict for each of these nodes, or can have one
         within a slice, as where a few have changed since the last view; else None."""
-        if ask.claims:
-            self._engine.use(ask.selectors)
-        table = self.table(ask)
+        if demand.claims:
+            self._engine.use(demand.selectors)
+        table = self.table(demand)
         missing = table.open_among(names, self.view)
         return table if not missing or self._judged_in_a_slice(table, missing) else None
 
@@ -274,7 +276,7 @@ class Answers:
                 return False
         return True
 
-    async def judged(self, ask: Ask, names: Iterable[str] | None = None) -> Table:
+    async def judged(self, demand: Demand, names: Iterable[str] | None = None) -> Table:
         """The ask's table with a verdict for each of these nodes (None: all) the view knows.
 
         Waits once, within a bound, for selectors that are not evaluated. What was open until then
@@ -283,7 +285,7 @@ class Answers:
         match, waited = self.matching(), False
         again: set[str] = set()
         while True:
-            table = self.table(ask)
+            table = self.table(demand)
             nodes = self.view.nodes
             again &= table.provisional
             still_open = table.open_among(nodes if names is None else names, self.view)
@@ -294,30 +296,30 @@ class Answers:
             elif waited or not still_open:
                 return table
             else:
-                await self._evaluations.wait(ask, [nodes[name] for name in still_open])
+                await self._evaluations.wait(demand, [nodes[name] for name in still_open])
                 match, waited = self.matching(), True
                 again.update(still_open)
 
-    async def explained(self, ask: Ask) -> dict[str, Verdict]:
+    async def explained(self, demand: Demand) -> dict[str, Verdict]:
         """A verdict for each node that names its own devices; nothing is kept of it."""
-        await self.judged(ask)  # waits for selectors
+        await self.judged(demand)  # waits for selectors
         match = self.matching()
-        verdicts = await self.apart(self._of_all(ask), match, explains=True)
+        verdicts = await self.apart(self._of_all(demand), match, explains=True)
         if match.missing:  # what keeps devices away may need more of them than the verdict did
-            await self.evaluated(ask, list(self.view.nodes.values()))
-            verdicts = await self.apart(self._of_all(ask), match, explains=True)
+            await self.evaluated(demand, list(self.view.nodes.values()))
+            verdicts = await self.apart(self._of_all(demand), match, explains=True)
         return verdicts
 
-    def _of_all(self, ask: Ask) -> list[tuple[Ask, NodeView]]:
-        return [(ask, node) for node in self.view.nodes.values()]
+    def _of_all(self, demand: Demand) -> list[tuple[Demand, NodeView]]:
+        return [(demand, node) for node in self.view.nodes.values()]
 
-    async def evaluated(self, ask: Ask, nodes: Sequence[NodeView]) -> None:
+    async def evaluated(self, demand: Demand, nodes: Sequence[NodeView]) -> None:
         """Wait, within a bound, until what an ask selects by is evaluated on these nodes."""
-        await self._evaluations.wait(ask, nodes)
+        await self._evaluations.wait(demand, nodes)
 
     async def apart(
         self,
-        cases: Sequence[tuple[Ask, NodeView]],
+        cases: Sequence[tuple[Demand, NodeView]],
         match: Matching,
         *,
         explains: bool = False,
@@ -329,11 +331,11 @@ class Answers:
         spent, started = 0.0, self._clock()
 
         def judging_all() -> Iterator[None]:
-            for ask, node in cases:
-                acceptance = self.table(ask).acceptance
+            for demand, node in cases:
+                acceptance = self.table(demand).acceptance
                 budget = budget_after(spent)
                 allocator = match.allocator(self.profile, budget, explains=explains)
-                work = judging(ask, node, acceptance, allocator, emptied=emptied)
+                work = judging(demand, node, acceptance, allocator, emptied=emptied)
                 verdicts[node.name] = yield from work
                 yield
 
@@ -372,8 +374,8 @@ class Answers:
         verdicts already."""
         if len(names) <= FEW or not table.verdicts.keys().isdisjoint(names):
             return None
-        for takers in STEPS:
-            other = self._tables.get(msgspec.structs.replace(table.ask, takers=takers))
+        for in_flight in STEPS:
+            other = self._tables.get(msgspec.structs.replace(table.demand, in_flight=in_flight))
             if (
                 other is not None
                 and other is not table

@@ -22,7 +22,7 @@ from fettle.dra import (
     pod_claims as entries,
 )
 from fettle.dra.allocated_claims import NO_TIME_LIMIT, Binding
-from fettle.dra.claims import Alternative, Claim, Held, Request
+from fettle.dra.claims import AllocatedDevice, Alternative, Claim, Request
 from fettle.model.policies import Policies, Resolved
 from fettle.model.policy import Policy
 
@@ -44,17 +44,17 @@ class Bound(msgspec.Struct, frozen=True, gc=False):
     """
 
     name: str
-    held: tuple[Held, ...] = ()
+    held: tuple[AllocatedDevice, ...] = ()
     nodes: core.NodeSelector | None = None
     awaits: str = ""
 
 
-class Ask(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
+class Demand(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     """What a pod needs. `claims` are yet to be allocated, `bound` are allocated already.
 
     `barred` are reasons why the scheduler places the pod nowhere now, such as a claim that is being
     deleted; `unsettled` why part of the ask cannot be judged, such as a claim not yet seen.
-    `takers` pods with the same needs may be placed already without being visible (`unseen.py`).
+    `in_flight` pods with the same needs may be placed already without being visible (`unseen.py`).
     """
 
     policy: Policy
@@ -63,7 +63,7 @@ class Ask(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     bound: tuple[Bound, ...] = ()
     barred: tuple[str, ...] = ()
     unsettled: tuple[str, ...] = ()
-    takers: int = 0
+    in_flight: int = 0
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -87,7 +87,7 @@ class Ask(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
                 yield from request.alternatives
 
     @property
-    def only_looks(self) -> bool:
+    def only_admin_access(self) -> bool:
         """Whether all that it asks for is admin access to devices that others use."""
         wanted = (bool(each.admin_access) for each in self.alternatives())
         looks = chain(wanted, (each.admin_access for bound in self.bound for each in bound.held))
@@ -103,7 +103,7 @@ def uses_devices(pod: core.Pod) -> bool:
     return bool(pod.resource_claims) or extended.needs_units(pod)
 
 
-def another_like(pod: core.Pod) -> core.Pod:
+def copy_to_place(pod: core.Pod) -> core.Pod:
     """A pod of the same manifest that is yet to be placed: claims that are named are shared with
     it, and from templates it gets claims of its own."""
     metadata = msgspec.structs.replace(pod.metadata, uid="")
@@ -117,14 +117,14 @@ def resolve_policy(pod: core.Pod, view: View, policies: Policies) -> Resolved:
     return policies.resolve(pod.metadata.annotations, labels, view.policies, view.quarantined)
 
 
-def ask_of(
+def demand_of(
     pod: core.Pod,
     view: View,
     policies: Policies,
     binding: Binding = NO_TIME_LIMIT,
     *,
     backed: bool = True,
-) -> Ask | None:
+) -> Demand | None:
     """The pod's ask in this view; None where it needs no devices at all.
 
     `backed`: whether DRA may stand behind extended resources.
@@ -165,7 +165,7 @@ def ask_of(
             else:
                 claims.append(wanted)
     policy = resolve_policy(pod, view, policies).policy
-    return Ask(policy, units, tuple(claims), tuple(bound), tuple(barred), tuple(unsettled))
+    return Demand(policy, units, tuple(claims), tuple(bound), tuple(barred), tuple(unsettled))
 
 
 def _left(pod: core.Pod, units: Iterable[Units], view: View) -> Iterator[str]:

@@ -16,36 +16,36 @@ from fettle.cluster.view import EMPTY, View
 from fettle.dra import allocated_claims as allocated
 from fettle.dra import pod_claims as entries
 from fettle.model.policy import ANNOTATIONS
-from fettle.scheduling.demand import Ask
+from fettle.scheduling.demand import Demand
 
 MOST = 1000
 
 
-class AlikeAsks:
+class DemandCache:
     """The asks of pods in the newest view. `make` has to go by the view, by what a pod says of its
     policy and by what its containers and its claims need."""
 
-    def __init__(self, make: Callable[[core.Pod], Ask | None]) -> None:
+    def __init__(self, make: Callable[[core.Pod], Demand | None]) -> None:
         self._make = make
         self._shared = _shared(EMPTY)
-        self._asks: dict[bytes, Ask | None] = {}
+        self._demands: dict[bytes, Demand | None] = {}
 
-    def of(self, pod: core.Pod, view: View) -> Ask | None:
+    def of(self, pod: core.Pod, view: View) -> Demand | None:
         shared = _shared(view)
-        if len(self._asks) >= MOST or not all(map(is_, shared, self._shared)):
+        if len(self._demands) >= MOST or not all(map(is_, shared, self._shared)):
             self.clear()
             self._shared = shared
         said = _said(pod, view)
         if said is None:
             return self._make(pod)
         try:
-            return self._asks[said]
+            return self._demands[said]
         except KeyError:
-            ask = self._asks[said] = self._make(pod)
-            return ask
+            demand = self._demands[said] = self._make(pod)
+            return demand
 
     def clear(self) -> None:
-        self._asks.clear()
+        self._demands.clear()
 
 
 def _shared(view: View) -> tuple[object, ...]:

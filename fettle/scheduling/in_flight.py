@@ -16,7 +16,7 @@ from fettle.cluster.view import View
 from fettle.dra import pod_claims as entries
 from fettle.dra.claims import Claim, Request
 from fettle.dra.extended_resources import in_order
-from fettle.scheduling.demand import Ask
+from fettle.scheduling.demand import Demand
 
 SECONDS = 1.0
 """How long a pod is expected; an allocation is visible after 0.35 s at the latest."""
@@ -35,32 +35,32 @@ class _Answered(NamedTuple):
     claims: _Claims
 
 
-class Unseen:
+class InFlight:
     """Note pods as they are answered; ask how many with the same needs are on their way."""
 
     def __init__(self) -> None:
         self._by_needs: dict[_Needs, OrderedDict[str, _Answered]] = defaultdict(OrderedDict)
 
-    def note(self, ask: Ask, pod: core.Pod, now: float) -> None:
+    def note(self, demand: Demand, pod: core.Pod, now: float) -> None:
         """The pod may be placed now."""
-        if not ask.allocates:
+        if not demand.allocates:
             return
-        pods = self._by_needs[_needs(ask)]
-        pods[pod.metadata.key] = _Answered(now, pod, _claims(ask, pod))
+        pods = self._by_needs[_needs(demand)]
+        pods[pod.metadata.key] = _Answered(now, pod, _claims(demand, pod))
         pods.move_to_end(pod.metadata.key)
         if len(self._by_needs) > 1000:
             self._forget(now)
 
-    def number(self, ask: Ask, pod: core.Pod, view: View, now: float) -> int:
+    def number(self, demand: Demand, pod: core.Pod, view: View, now: float) -> int:
         """How many others' claims are on their way, rounded up to one of STEPS."""
-        if not ask.allocates:
+        if not demand.allocates:
             return 0
-        pods = self._by_needs.get(_needs(ask))
+        pods = self._by_needs.get(_needs(demand))
         if pods is None:
             return 0
         while pods and now - next(iter(pods.values())).at > SECONDS:
             pods.popitem(last=False)
-        own = _claims(ask, pod)
+        own = _claims(demand, pod)
         waiting: set[_Claims] = set()
         placed: list[str] = []
         for key, other in reversed(pods.items()):
@@ -81,11 +81,11 @@ class Unseen:
 
 
 @lru_cache(maxsize=1024)
-def _needs(ask: Ask) -> _Needs:
+def _needs(demand: Demand) -> _Needs:
     """Equal where the allocator is asked for the same devices, whatever the requests are called;
     other numbers of them are other needs."""
-    backing = in_order([request for units in ask.units for request in units.backing])
-    claims = (*ask.claims, Claim("", backing)) if backing else ask.claims
+    backing = in_order([request for units in demand.units for request in units.backing])
+    claims = (*demand.claims, Claim("", backing)) if backing else demand.claims
     return frozenset(Counter(map(_unnamed, claims)).items())
 
 
@@ -114,14 +114,14 @@ def _unnamed(claim: Claim) -> Claim:
     return Claim("", requests, constraints)
 
 
-def _claims(ask: Ask, pod: core.Pod) -> _Claims:
+def _claims(demand: Demand, pod: core.Pod) -> _Claims:
     names = {
         f"{pod.metadata.namespace}/{entry.resource_claim_name}"
         if entry.resource_claim_name
         else f"{pod.metadata.key}:{entry.name}"  # made for this pod
         for entry in entries.needed(pod)
     }
-    if any(units.backing for units in ask.units):
+    if any(units.backing for units in demand.units):
         names.add(f"{pod.metadata.key}:")
     return frozenset(names)
 

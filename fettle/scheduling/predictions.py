@@ -20,10 +20,10 @@ from fettle.api.meta import OwnerReference
 from fettle.cluster.view import DeviceView, NodeView
 from fettle.dra import claims
 from fettle.dra.allocator import Budget
-from fettle.dra.claims import Held
+from fettle.dra.claims import AllocatedDevice
 from fettle.dra.pod_claims import EXTENDED_RESOURCE_CLAIM
 from fettle.scheduling.answers import Answers
-from fettle.scheduling.demand import Ask
+from fettle.scheduling.demand import Demand
 from fettle.scheduling.judge.acceptance import Acceptance
 from fettle.scheduling.judge.claimed import chosen
 from fettle.scheduling.judge.verdicts import EXTENDED_RESOURCES, Verdict, judge
@@ -65,7 +65,7 @@ class _Allocation(NamedTuple):
 
     entry: str
     asks_else: bool
-    held: Sequence[Held]
+    held: Sequence[AllocatedDevice]
     nodes: Mapping[str, NodeView]
     changed: frozenset[str] | None
     unshown: frozenset[_Pool]
@@ -83,8 +83,8 @@ class _Answered:
     `predicted`: by node, once needed, and whether the node's record was stale.
     """
 
-    def __init__(self, ask: Ask, pod: core.Pod, basis: int) -> None:
-        self.ask = ask
+    def __init__(self, demand: Demand, pod: core.Pod, basis: int) -> None:
+        self.demand = demand
         self.pod = pod
         self.basis = basis
         self.node = ""
@@ -123,13 +123,13 @@ class Predictions:
         self._waiting: OrderedDict[str, _Answered] = OrderedDict()
         self._unshown = _Unshown(-1)
 
-    def answered(self, ask: Ask, pod: core.Pod) -> None:
+    def answered(self, demand: Demand, pod: core.Pod) -> None:
         """The pod was told of nodes that suit it."""
-        if not ask.allocates:
+        if not demand.allocates:
             return
         key = pod.metadata.key
         self._waiting.pop(key, None)
-        self._answered[key] = _Answered(ask, pod, self._answers.view.basis)
+        self._answered[key] = _Answered(demand, pod, self._answers.view.basis)
         self._answered.move_to_end(key)
         if len(self._answered) > REMEMBERED:
             self._answered.popitem(last=False)
@@ -177,7 +177,7 @@ class Predictions:
     def _asks_else(self, answered: _Answered) -> bool:
         """Whether a pod that is still to be given devices asks for others than it was answered for,
         by the newest view and by classes that this does not show yet."""
-        then, now = answered.ask, self._answers.ask(answered.pod)
+        then, now = answered.demand, self._answers.demand(answered.pod)
         if now is None or now.units != then.units or not {*now.claims} <= {*then.claims}:
             return True
         return any(each.class_name in self._unshown.classes for each in then.alternatives())
@@ -224,7 +224,7 @@ class Predictions:
         offered = {device.id: device for pool in node.pools for device in pool.devices}
         withheld = {device.id: device for pool in node.pools for device in pool.withheld}
         published = withheld | offered
-        acceptance = self._answers.table(answered.ask).acceptance
+        acceptance = self._answers.table(answered.demand).acceptance
         if any(
             _refuses(acceptance, published[held.device], held)
             for held in given.held
@@ -249,15 +249,15 @@ class Predictions:
         """
         if (kept := answered.predicted.get(node.name)) is None:
             answers = self._answers
-            acceptance = answers.table(answered.ask).acceptance
+            acceptance = answers.table(answered.demand).acceptance
             allocator = answers.matching().allocator(answers.profile, BRIEF)
-            alone = msgspec.structs.replace(answered.ask, takers=0)
+            alone = msgspec.structs.replace(answered.demand, in_flight=0)
             kept = judge(alone, node, acceptance, allocator), given.stale(node)
             answered.predicted[node.name] = kept
         return kept
 
 
-def _refuses(acceptance: Acceptance, device: DeviceView, held: Held) -> bool:
+def _refuses(acceptance: Acceptance, device: DeviceView, held: AllocatedDevice) -> bool:
     """Whether a policy turns down a device that is allocated, unless its breaker is open."""
     if device.id.driver in acceptance.open_breakers:
         return False

@@ -13,10 +13,10 @@ from fettle.api import core
 from fettle.cluster.view import NodeView
 from fettle.pacing.pausing import in_slices, pause
 from fettle.scheduling.answers import Answers
-from fettle.scheduling.demand import Ask
+from fettle.scheduling.demand import Demand
 from fettle.scheduling.judge.claimed import MOST_TOLD
 from fettle.scheduling.judge.verdicts import Verdict
-from fettle.scheduling.victims import Victims, deallocated, emptied, lower
+from fettle.scheduling.victims import VictimsByNode, deallocated, emptied, lower
 
 MOST = 100
 """Pods whose preemptions are remembered."""
@@ -73,7 +73,7 @@ class Preempting:
         if made is None or self._clock() > made.until:
             return False
         then = (await self.verdicts(pod, {made.node: made.victims})).get(made.node)
-        return then is not None and then.fits and not then.unfit
+        return then is not None and then.fits and not then.rejected
 
     async def verdicts(self, pod: core.Pod, victims: ByNode) -> dict[str, Verdict]:
         """A verdict for each of these nodes that is known, on the pod, once these victims, by UID,
@@ -88,8 +88,8 @@ class Preempting:
         verdicts = await answers.apart(cases, match, emptied=True)
         if match.missing:
             nodes = [node for _, node in cases]
-            asks = dict.fromkeys(ask for ask, _ in cases)
-            await asyncio.gather(*(answers.evaluated(ask, nodes) for ask in asks))
+            demands = dict.fromkeys(demand for demand, _ in cases)
+            await asyncio.gather(*(answers.evaluated(demand, nodes) for demand in demands))
             verdicts = await answers.apart(cases, match, emptied=True)
         return verdicts
 
@@ -106,16 +106,16 @@ class Preempting:
             if name in verdicts
         }
 
-    def _cases(self, pod: core.Pod, by_node: ByNode) -> Iterator[tuple[Ask, NodeView]]:
+    def _cases(self, pod: core.Pod, by_node: ByNode) -> Iterator[tuple[Demand, NodeView]]:
         """What is asked of each node by then, and what it will be like."""
-        view, usual = self._answers.view, self._answers.ask(pod)
-        victims = Victims(view, by_node)
+        view, usual = self._answers.view, self._answers.demand(pod)
+        victims = VictimsByNode(view, by_node)
         for name in by_node:
             if usual is not None and (node := view.nodes.get(name)) is not None:
                 left = victims.left(name)
                 then = deallocated(view, pod, left)
-                ask = self._answers.ask_in(then, pod) if then is not None else usual
-                yield ask or usual, emptied(node, left)
+                demand = self._answers.demand_in(then, pod) if then is not None else usual
+                yield demand or usual, emptied(node, left)
             pause()
 
 
@@ -127,7 +127,7 @@ def _remember(memory: OrderedDict[str, _Kept], pod: core.Pod, kept: _Kept) -> No
 
 
 def _noted(now: Verdict, then: Verdict, victims: Sequence[core.Pod]) -> Verdict:
-    if now.fits == then.fits or then.unfit:
+    if now.fits == then.fits or then.rejected:
         return now
     those = _listed(sorted(pod.metadata.key for pod in victims))
     if not then.fits:

@@ -23,7 +23,7 @@ PIECE = 16
 Claims = Mapping[str, resource.ResourceClaim]
 
 
-class Victims:
+class VictimsByNode:
     """The victims on each node, by their UIDs. Those that the view does not know hold nothing."""
 
     def __init__(self, view: View, by_node: Mapping[str, Collection[str]]) -> None:

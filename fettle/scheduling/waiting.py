@@ -11,7 +11,7 @@ from contextlib import suppress
 import structlog
 
 from fettle.cluster.view import NodeView
-from fettle.scheduling.demand import Ask
+from fettle.scheduling.demand import Demand
 from fettle.scheduling.judge.requirements import Engines
 
 _LOG = structlog.get_logger(__name__)
@@ -32,35 +32,37 @@ class Evaluations:
     def __init__(self, engines: Engines, wait_s: float) -> None:
         self._engines = engines
         self._wait_s = wait_s
-        self._under_way: dict[Ask, _Evaluation] = {}
+        self._under_way: dict[Demand, _Evaluation] = {}
 
-    async def wait(self, ask: Ask, nodes: Sequence[NodeView]) -> None:
+    async def wait(self, demand: Demand, nodes: Sequence[NodeView]) -> None:
         """Wait until what an ask selects by is evaluated on these nodes, or is not worth it."""
-        running = self._under_way.get(ask)
+        running = self._under_way.get(demand)
         if running is not None and not await _ended(running):
             return
-        await _ended(self._start(ask, nodes))
+        await _ended(self._start(demand, nodes))
 
-    def _start(self, ask: Ask, nodes: Sequence[NodeView]) -> _Evaluation:
+    def _start(self, demand: Demand, nodes: Sequence[NodeView]) -> _Evaluation:
         """Evaluates to its end, waited for or not: whoever asks next finds it in memory."""
         evaluation = _Evaluation(asyncio.get_running_loop().time() + self._wait_s)
-        evaluation.task = asyncio.ensure_future(self._evaluate(ask, nodes, evaluation.quick))
-        self._under_way[ask] = evaluation
+        evaluation.task = asyncio.ensure_future(self._evaluate(demand, nodes, evaluation.quick))
+        self._under_way[demand] = evaluation
 
         def over(task: "asyncio.Task[None]") -> None:
             evaluation.quick.set()
-            if self._under_way.get(ask) is evaluation:
-                del self._under_way[ask]
+            if self._under_way.get(demand) is evaluation:
+                del self._under_way[demand]
             if not task.cancelled() and (error := task.exception()) is not None:
-                _LOG.error("selectors could not be evaluated for an ask", exc_info=error)
+                _LOG.error("selectors could not be evaluated for a demand", exc_info=error)
 
         evaluation.task.add_done_callback(over)
         return evaluation
 
-    async def _evaluate(self, ask: Ask, nodes: Sequence[NodeView], quick: asyncio.Event) -> None:
-        await self._engines.evaluate(ask.policy.placement.requires, nodes)
+    async def _evaluate(
+        self, demand: Demand, nodes: Sequence[NodeView], quick: asyncio.Event
+    ) -> None:
+        await self._engines.evaluate(demand.policy.placement.requires, nodes)
         devices = [(d.id.driver, d.device) for n in nodes for p in n.pools for d in p.devices]
-        await self._engines.devices.evaluate(ask.selectors, devices, quick)
+        await self._engines.devices.evaluate(demand.selectors, devices, quick)
 
 
 async def _ended(evaluation: _Evaluation) -> bool:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from fettle.api.resource import Device
 from fettle.cel.runtime.engine import SelectorEngine
 from fettle.cluster.inventory import shapes
-from fettle.cluster.inventory.shapes import Attribute, Columns
+from fettle.cluster.inventory.shapes import Attribute, AttributeFingerprints
 from fettle.cluster.view import NodeView, PoolView, Publisher, View
 from fettle.dra import claims as claiming
 from fettle.model.policies import Policies
@@ -25,7 +25,7 @@ as the one before."""
 LONGEST_AGAIN_S = 300.0
 
 
-class Wanted(NamedTuple):
+class WarmUpTargets(NamedTuple):
     """What is to be evaluated on all nodes of a view."""
 
     selectors: frozenset[str]
@@ -57,7 +57,7 @@ class _Retry:
             self._pause_s = min(self._pause_s * 4, LONGEST_AGAIN_S)
 
 
-class Readying:
+class WarmUp:
     """Keeps the engines' memory filled for the publisher's newest view."""
 
     def __init__(self, publisher: Publisher, engines: Engines, policies: Policies) -> None:
@@ -76,29 +76,31 @@ class Readying:
         """All policies that count in it."""
         return (*self._policies.by_name.values(), *view.policies.values())
 
-    def _of_administrators(self, view: View) -> Wanted:
+    def _of_administrators(self, view: View) -> WarmUpTargets:
         required = (r for policy in self.of_view(view) for r in policy.placement.requires)
-        return Wanted(_of_classes(view), frozenset(required))
+        return WarmUpTargets(_of_classes(view), frozenset(required))
 
-    def _of_templates(self, view: View) -> Wanted:
+    def _of_templates(self, view: View) -> WarmUpTargets:
         specs = (template.spec.spec for template in view.templates.values())
         claims = (claiming.claim("", spec, view.classes) for spec in specs)
         selectors = (e for c in claims for a in c.alternatives() for e in a.selectors)
-        return Wanted(frozenset(selectors) - _of_classes(view))
+        return WarmUpTargets(frozenset(selectors) - _of_classes(view))
 
-    def _of_administrators_done(self, view: View, wanted: Wanted) -> None:
+    def _of_administrators_done(self, view: View, wanted: WarmUpTargets) -> None:
         self._engine.stand(wanted.selectors | {r.expression for r in wanted.requirements})
         self._engines.warn(self.of_view(view))
 
-    def _of_templates_done(self, _view: View, wanted: Wanted) -> None:
+    def _of_templates_done(self, _view: View, wanted: WarmUpTargets) -> None:
         self._engine.use(wanted.selectors)
 
     async def _keep(
-        self, wanted_in: Callable[[View], Wanted], done: Callable[[View, Wanted], None]
+        self,
+        wanted_in: Callable[[View], WarmUpTargets],
+        done: Callable[[View, WarmUpTargets], None],
     ) -> None:
-        generation, basis, known = 0, -1, Wanted(frozenset())
+        generation, basis, known = 0, -1, WarmUpTargets(frozenset())
         seen: View | None = None
-        ready: dict[str, list[Columns]] = {}
+        ready: dict[str, list[AttributeFingerprints]] = {}
         retry = _Retry()
         while True:
             view = await self._publisher.newer_than(generation, retry.at)
@@ -125,10 +127,10 @@ class Readying:
 
     async def _evaluate(
         self,
-        wanted: Wanted,
+        wanted: WarmUpTargets,
         view: View,
         changed: Iterable[str],
-        ready: dict[str, list[Columns]],
+        ready: dict[str, list[AttributeFingerprints]],
         before: View | None,
     ) -> bool:
         """Whether nothing is left of it; nodes that something is left of are not `ready`. What was
@@ -140,7 +142,7 @@ class Readying:
         for batch in _batches(sorted(changed), READY_NODES):
             nodes = [view.nodes[name] for name in batch if name in view.nodes]
             fresh = [n for n in nodes if not _is_same(_published(n), ready.get(n.name))]
-            attributes = shapes.read_by(map(self._engine.reads, selectors))
+            attributes = shapes.attributes_read(map(self._engine.reads, selectors))
             looks = {_look(p, attributes): (node, p) for node in fresh for p in node.pools}
             devices = [
                 (pool.driver, device)
@@ -174,19 +176,21 @@ def _of_classes(view: View) -> frozenset[str]:
     return frozenset(e for c in view.classes.values() for e in claiming.expressions(c.selectors))
 
 
-def _has_more(wanted: Wanted, known: Wanted) -> bool:
+def _has_more(wanted: WarmUpTargets, known: WarmUpTargets) -> bool:
     texts = {requirement.expression for requirement in wanted.requirements}
     seen = {requirement.expression for requirement in known.requirements}
     return bool(wanted.selectors - known.selectors or texts - seen)
 
 
-def _published(node: NodeView) -> list[Columns]:
+def _published(node: NodeView) -> list[AttributeFingerprints]:
     """What its devices say of themselves: the same objects until slices change, whatever claims
     take of the devices."""
-    return [pool.columns for pool in node.pools]
+    return [pool.attribute_fingerprints for pool in node.pools]
 
 
-def _is_same(now: Sequence[Columns], before: Sequence[Columns] | None) -> bool:
+def _is_same(
+    now: Sequence[AttributeFingerprints], before: Sequence[AttributeFingerprints] | None
+) -> bool:
     """Never, where there are no digests to tell."""
     if before is None or len(before) != len(now):
         return False
@@ -196,7 +200,11 @@ def _is_same(now: Sequence[Columns], before: Sequence[Columns] | None) -> bool:
 def _look(pool: PoolView, attributes: Sequence[Attribute]) -> Hashable:
     """The same of pools whose devices are the same to selectors that read these attributes; of no
     other where there are no digests to tell."""
-    return (attributes, pool.look, *shapes.seen(pool, attributes)) if pool.look else id(pool)
+    return (
+        (attributes, pool.look, *shapes.attribute_digests(pool, attributes))
+        if pool.look
+        else id(pool)
+    )
 
 
 def _new(pool: PoolView, before: NodeView | None, ready: Container[str]) -> Iterator[Device]:

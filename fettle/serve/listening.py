@@ -13,7 +13,7 @@ import structlog
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from extender.connections import LINGER_S, Connections
+from extender.connections import LINGER_S, SchedulerConnections
 from fettle.model.errors import SettingsError
 
 _LOG = structlog.get_logger(__name__)
@@ -30,7 +30,7 @@ UNPACED = b"reno"
 _ALL = ipaddress.IPv6Address("::")
 
 
-class Address(NamedTuple):
+class ListenAddress(NamedTuple):
     """Host and port; IPv6 hosts without brackets. `::` means all interfaces, also of IPv4."""
 
     host: str
@@ -62,19 +62,19 @@ class Address(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-def parse(text: str, flag: str) -> Address:
+def parse(text: str, flag: str) -> ListenAddress:
     """`HOST:PORT`, `[V6]:PORT` or `:PORT` (the same as `[::]:PORT`); raises SettingsError."""
     host, colon, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]") or str(_ALL)
     if not colon or not port.isdecimal() or int(port) > 65535:
         raise SettingsError(f"{flag} {text!r}: write HOST:PORT, such as 127.0.0.1:8088")
-    return Address(host, int(port))
+    return ListenAddress(host, int(port))
 
 
 class Listener(ABC):
     """Something that serves on one address until it is stopped. `context` None: plain HTTP."""
 
-    def __init__(self, name: str, address: Address, context: ssl.SSLContext | None) -> None:
+    def __init__(self, name: str, address: ListenAddress, context: ssl.SSLContext | None) -> None:
         self.name = name
         self.address = address
         self.context = context
@@ -98,7 +98,7 @@ class Listener(ABC):
         """Take no new connections, let those under way finish."""
 
     @abstractmethod
-    async def _open(self) -> list[Address]:
+    async def _open(self) -> list[ListenAddress]:
         """That of each socket; raises OSError where the address cannot be used."""
 
 
@@ -119,7 +119,11 @@ class AppListener(Listener):
     """An aiohttp application."""
 
     def __init__(
-        self, name: str, address: Address, context: ssl.SSLContext | None, app: web.Application
+        self,
+        name: str,
+        address: ListenAddress,
+        context: ssl.SSLContext | None,
+        app: web.Application,
     ) -> None:
         super().__init__(name, address, context)
         self._stopping = False
@@ -129,7 +133,7 @@ class AppListener(Listener):
             app, keepalive_timeout=KEEPALIVE_S, access_log=None, shutdown_timeout=DRAIN_S / 2
         )
 
-    async def _open(self) -> list[Address]:
+    async def _open(self) -> list[ListenAddress]:
         await self._runner.setup()
         await web.TCPSite(
             self._runner,
@@ -138,7 +142,7 @@ class AppListener(Listener):
             ssl_context=self.context,
             backlog=BACKLOG,
         ).start()
-        return [Address(*name[:2]) for name in self._runner.addresses]
+        return [ListenAddress(*name[:2]) for name in self._runner.addresses]
 
     async def stop(self) -> None:
         self._stopping = True
@@ -162,15 +166,15 @@ class ExtenderListener(Listener):
     def __init__(
         self,
         name: str,
-        address: Address,
+        address: ListenAddress,
         context: ssl.SSLContext | None,
-        connections: Connections,
+        connections: SchedulerConnections,
     ) -> None:
         super().__init__(name, address, context)
         self._connections = connections
         self._server: asyncio.Server | None = None
 
-    async def _open(self) -> list[Address]:
+    async def _open(self) -> list[ListenAddress]:
         self._server = await asyncio.get_running_loop().create_server(
             self._connections,
             self.address.bound,
@@ -181,7 +185,7 @@ class ExtenderListener(Listener):
         if self.address.loopback:
             for listening in self._server.sockets:
                 _unpaced(listening)
-        return [Address(*listening.getsockname()[:2]) for listening in self._server.sockets]
+        return [ListenAddress(*listening.getsockname()[:2]) for listening in self._server.sockets]
 
     async def stop(self) -> None:
         if self._server is not None:

@@ -22,11 +22,11 @@ class Readiness:
         self._problem_now = ""
         self._problem_until = 0.0
 
-    def told_problems(self) -> list[str]:
+    def current_problems(self) -> list[str]:
         """Those of the parts that have one; what sources lack is not among them."""
         return [why for problem in self.problems if (why := problem())]
 
-    def told_notes(self) -> list[str]:
+    def current_notes(self) -> list[str]:
         return [note for notes in self.notes for note in notes()]
 
     def problem(self) -> str:

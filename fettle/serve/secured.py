@@ -38,7 +38,7 @@ class Secured(NamedTuple):
         return self.serving.context if self.serving is not None else None
 
 
-class Told:
+class CertificateWarnings:
     """Logs a certificate's problem and notes if they last: once, and again only after they were
     mended.
     """

@@ -3,7 +3,7 @@
 from fettle.client.session import Session
 from fettle.config.settings import ExtenderSettings, Settings
 from fettle.model.errors import SettingsError
-from fettle.serve.listening import Address
+from fettle.serve.listening import ListenAddress
 from fettle.serve.secured import FileCertificate, Secured
 from fettle.serve.self_signed import SelfSignedExtender, SelfSignedWebhook
 
@@ -13,7 +13,7 @@ def signs_for_extender(settings: ExtenderSettings) -> bool:
     return settings.certificates == "self" and settings.tls.client_ca_file is not None
 
 
-async def extender(address: Address, settings: Settings, session: Session | None) -> Secured:
+async def extender(address: ListenAddress, settings: Settings, session: Session | None) -> Secured:
     """By `extender.certificates`, and plain HTTP on loopback where no client CA says who may call.
 
     Raises SettingsError, CertificateError, and ClusterError where it must ask the API server.
@@ -37,7 +37,7 @@ async def extender(address: Address, settings: Settings, session: Session | None
     return await SelfSignedExtender(address, settings, session).secured()
 
 
-async def webhook(address: Address, settings: Settings, session: Session | None) -> Secured:
+async def webhook(address: ListenAddress, settings: Settings, session: Session | None) -> Secured:
     """By `webhook.certificates`; raises SettingsError, ClusterError, CertificateError.
 
     Without a cluster only this host can call: plain HTTP on loopback.

@@ -21,7 +21,7 @@ from fettle.client.leasing import identity, lead
 from fettle.client.session import Session
 from fettle.config.settings import Settings
 from fettle.model.errors import CertificateError, ClusterError
-from fettle.serve.listening import Address
+from fettle.serve.listening import ListenAddress
 from fettle.serve.secured import ClientAuthority, Reloading, Secured
 
 _LOG = structlog.get_logger(__name__)
@@ -37,7 +37,7 @@ class SelfSignedExtender:
 
     def __init__(
         self,
-        address: Address,
+        address: ListenAddress,
         settings: Settings,
         session: Session,
         *,
@@ -103,7 +103,7 @@ class SelfSignedWebhook:
 
     def __init__(
         self,
-        address: Address,
+        address: ListenAddress,
         settings: Settings,
         session: Session,
         *,
@@ -221,7 +221,7 @@ def _stale(listener: str, signing: SelfSigning) -> list[str]:
     return [f"{listener}: certificate not refreshed: {trouble}"] if trouble else []
 
 
-def _names(service: str, namespace: str, extra: Sequence[str], address: Address) -> list[str]:
+def _names(service: str, namespace: str, extra: Sequence[str], address: ListenAddress) -> list[str]:
     """What the listener may be called by; without those of all interfaces, which are not known."""
     names = issuing.service_names(service, namespace, extra)
     if address.loopback:

@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 
 from extender.app import make_connections
 from extender.browse import Browse
-from extender.connections import Connections
+from extender.connections import SchedulerConnections
 from extender.verbs import Verbs
 from fettle.api import core
 from fettle.api.kinds import WireObject, read_with
@@ -24,7 +24,7 @@ from fettle.client.leasing import identity
 from fettle.client.recording import Recorder
 from fettle.client.session import Session
 from fettle.cluster.feeds.cluster import ClusterFeed
-from fettle.cluster.feeds.latest import Latest
+from fettle.cluster.feeds.latest import FeedFreshness
 from fettle.cluster.feeds.snapshot import SnapshotFeed
 from fettle.cluster.feeds.writing import Writer
 from fettle.cluster.inventory.inventory import Inventory
@@ -49,14 +49,14 @@ from fettle.observing.metrics import (
     ViewMetrics,
     make_registry,
 )
-from fettle.observing.turns import log_turns
+from fettle.observing.turns import log_health_changes
 from fettle.scheduling.answers import Answers
 from fettle.scheduling.judge.requirements import Engines
 from fettle.scheduling.predictions import Predictions
 from fettle.serve import securing
-from fettle.serve.listening import Address, AppListener, ExtenderListener, Listener, parse
+from fettle.serve.listening import AppListener, ExtenderListener, ListenAddress, Listener, parse
 from fettle.serve.readiness import Readiness
-from fettle.serve.secured import Secured, Told
+from fettle.serve.secured import CertificateWarnings, Secured
 from fettle.serve.tasks import Tasks
 from fettle.steward.allowing import Allowing
 from fettle.steward.stewarding import Steward
@@ -74,7 +74,7 @@ SLOW_S = 2.0
 """If credentials are not read by then, it is logged."""
 
 
-class Plan(NamedTuple):
+class ServeOptions(NamedTuple):
     """What the command line asks for."""
 
     roles: frozenset[str]
@@ -87,7 +87,7 @@ class Plan(NamedTuple):
     log_level: str
 
 
-def run(plan: Plan) -> None:
+def run(plan: ServeOptions) -> None:
     """Serve until SIGTERM or SIGINT; raises FettleError if serving cannot start or continue."""
     logs.configure(plan.log_level)
     settings = load(plan.settings)
@@ -97,11 +97,11 @@ def run(plan: Plan) -> None:
     uvloop.run(_serve(plan, settings))
 
 
-async def _serve(plan: Plan, settings: Settings) -> None:
+async def _serve(plan: ServeOptions, settings: Settings) -> None:
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-    house = House(plan, settings)
+    house = Runtime(plan, settings)
     try:
         if await _until(stopped, house.open()):
             await house.stay(stopped)
@@ -110,10 +110,10 @@ async def _serve(plan: Plan, settings: Settings) -> None:
     _LOG.info("stopped")
 
 
-class House:
+class Runtime:
     """All parts of one process, and the tasks that keep them going."""
 
-    def __init__(self, plan: Plan, settings: Settings) -> None:
+    def __init__(self, plan: ServeOptions, settings: Settings) -> None:
         self._plan = plan
         self._settings = settings
         self._publisher = Publisher()
@@ -156,10 +156,10 @@ class House:
             self._publisher,
             watched=self._kinds,
             on_put=self._on_put,
-            on_view=(log_turns,),
+            on_view=(log_health_changes,),
         )
         if self._session is not None and self._verbs is not None:
-            self._verbs.latest = Latest(self._session.streams, writer)
+            self._verbs.latest = FeedFreshness(self._session.streams, writer)
         self._readiness.notes += [self._answers.follows, self._answers.open_breakers]
         await self._engine.start()
         self._tasks.keep("writer", writer.run())
@@ -223,20 +223,20 @@ class House:
             slow.cancel()
             readiness.opening = before
 
-    async def _open_browse(self, address: Address, recent: Mapping[str, core.Pod]) -> None:
+    async def _open_browse(self, address: ListenAddress, recent: Mapping[str, core.Pod]) -> None:
         """First of all: probes are answered while the rest begins."""
         browse = Browse(
             self._answers,
             self._registry,
             recent,
             self._settings.sources.silent_after_seconds,
-            self._readiness.told_problems,
-            self._readiness.told_notes,
+            self._readiness.current_problems,
+            self._readiness.current_notes,
             schedulers=self._settings.scheduler.names,
         )
         await self._listen(AppListener("browse", address, None, browse.make_app()), Secured(None))
 
-    def _extender(self) -> tuple[Connections | None, Mapping[str, core.Pod]]:
+    def _extender(self) -> tuple[SchedulerConnections | None, Mapping[str, core.Pod]]:
         """What the extender answers with, if that role is served, and the pods it answered
         about.
         """
@@ -251,7 +251,9 @@ class House:
         limit = self._settings.extender.max_body_mebibytes
         return make_connections(verbs, metrics, limit), verbs.recent
 
-    async def _open_extender(self, address: Address, connections: Connections) -> None:
+    async def _open_extender(
+        self, address: ListenAddress, connections: SchedulerConnections
+    ) -> None:
         async def secured() -> Secured:
             return await securing.extender(address, self._settings, self._session)
 
@@ -265,7 +267,7 @@ class House:
         else:
             await opening
 
-    async def _open_webhook(self, address: Address, registry: CollectorRegistry) -> None:
+    async def _open_webhook(self, address: ListenAddress, registry: CollectorRegistry) -> None:
         async def secured() -> Secured:
             return await securing.webhook(address, self._settings, self._session)
 
@@ -350,7 +352,9 @@ class House:
         if secured.keep is not None:
             name = f"certificates of the {listener.name}"
             self._tasks.keep(name, secured.keep(), early=True)
-            self._tasks.keep(f"warnings about {name}", Told(secured).keep(), early=True)
+            self._tasks.keep(
+                f"warnings about {name}", CertificateWarnings(secured).keep(), early=True
+            )
 
     def _steward(self, session: Session) -> Steward:
         return Steward(

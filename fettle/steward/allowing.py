@@ -8,7 +8,7 @@ from fettle.api import core
 from fettle.cluster.view import View
 from fettle.pacing.pausing import in_slices
 from fettle.scheduling.answers import Answers
-from fettle.scheduling.demand import Ask, Units
+from fettle.scheduling.demand import Demand, Units
 from fettle.scheduling.judge.taken import Taken, counted, full
 
 
@@ -23,23 +23,23 @@ class Allowing:
 
     async def allowed(self, pod: core.Pod, view: View) -> Set[str]:
         """Names of nodes. Units of pods that it may preempt are as good as free."""
-        ask = self._answers.ask(pod)
-        if ask is None:
+        demand = self._answers.demand(pod)
+        if demand is None:
             return frozenset(view.nodes)
-        table = await self._answers.judged(ask)
-        unsuited = table.refused | table.unfit
-        if ask.units:
-            unsuited |= await self._full_nodes(ask, pod, view)
+        table = await self._answers.judged(demand)
+        unsuited = table.refused | table.rejected
+        if demand.units:
+            unsuited |= await self._full_nodes(demand, pod, view)
         return frozenset(table.verdicts.keys() - unsuited)
 
-    async def _full_nodes(self, ask: Ask, pod: core.Pod, view: View) -> frozenset[str]:
+    async def _full_nodes(self, demand: Demand, pod: core.Pod, view: View) -> frozenset[str]:
         if view.generation != self._generation:
             self._taken = await in_slices(lambda: counted(view.pods.values()))
             self._generation = view.generation
             self._full.clear()
-        alike = ask.units, pod.priority
+        alike = demand.units, pod.priority
         if alike not in self._full:
             self._full[alike] = await in_slices(
-                lambda: full(ask, view.nodes.values(), self._taken, preemptor=pod)
+                lambda: full(demand, view.nodes.values(), self._taken, preemptor=pod)
             )
         return self._full[alike]

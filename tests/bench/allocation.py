@@ -10,7 +10,7 @@ from fettle.api.resource import Device
 from fettle.cel.runtime.engine import SelectorEngine
 from fettle.cluster.view import Publisher, View
 from fettle.config.settings import Settings
-from fettle.dra.allocator import Found, allocate
+from fettle.dra.allocator import AllocationStatus, allocate
 from fettle.dra.claims import Alternative, Claim, Constraint, Request
 from fettle.scheduling.answers import Answers
 from fettle.scheduling.tables.tables import Matching
@@ -40,7 +40,7 @@ async def _one_node(engine: SelectorEngine) -> list[Figure]:
     (node,) = view.nodes.values()
     match = _matching(engine, view)
 
-    def took_us(claim: Claim, found: Found) -> float:
+    def took_us(claim: Claim, found: AllocationStatus) -> float:
         outcome = allocate([claim], node.pools, match)
         if outcome.found is not found:
             raise RuntimeError(f"{claim.name}: {outcome}")
@@ -48,11 +48,15 @@ async def _one_node(engine: SelectorEngine) -> list[Figure]:
 
     apart = Constraint(attribute=f"{DRIVER}/index")
     return [
-        Figure("allocate 1 of 8 devices", took_us(_claim(1), Found.FITS), "µs", target=100),
-        Figure("allocate 8 of 8 devices", took_us(_claim(8), Found.FITS), "µs", target=250),
+        Figure(
+            "allocate 1 of 8 devices", took_us(_claim(1), AllocationStatus.FITS), "µs", target=100
+        ),
+        Figure(
+            "allocate 8 of 8 devices", took_us(_claim(8), AllocationStatus.FITS), "µs", target=250
+        ),
         Figure(
             "allocate 4 devices of one index, where each has its own",
-            took_us(_claim(4, apart), Found.NONE),
+            took_us(_claim(4, apart), AllocationStatus.NONE),
             "µs",
             target=500,
         ),
@@ -63,14 +67,17 @@ def _pairs() -> list[Figure]:
     """Eight GPUs and as many NICs, each pair on a PCIe root of its own, GPUs requested first."""
     claims = [pairs.claim(8)]
 
-    def took_us(nics: Sequence[int], found: Found) -> float:
+    def took_us(nics: Sequence[int], found: AllocationStatus) -> float:
         node = pairs.node(range(8), nics)
         outcome = allocate(claims, node, pairs.match)
         if outcome.found is not found:
             raise RuntimeError(f"NICs on {nics}: {outcome}")
         return _median_us(lambda: allocate(claims, node, pairs.match))
 
-    whole, apart = took_us(range(8), Found.FITS), took_us((1, 3, 4, 5, 6, 7), Found.NONE)
+    whole, apart = (
+        took_us(range(8), AllocationStatus.FITS),
+        took_us((1, 3, 4, 5, 6, 7), AllocationStatus.NONE),
+    )
     return [
         Figure("allocate 8 pairs of a GPU and a NIC", whole, "µs"),
         Figure("allocate 8 pairs, where 6 roots have both", apart, "µs"),

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import uvloop
 
-from extender.connections import Answer, Connections, Handler
+from extender.connections import Handler, HTTPReply, SchedulerConnections
 from tests.controlplane.processes import Process, free_port
 
 VERBS = ("filter", "prioritize")
@@ -49,13 +49,13 @@ async def _listening(process: Process, port: int) -> None:
 
 
 async def _serve(port: int, replies: dict[str, bytes]) -> None:
-    routes = {f"/{verb}": _constantly(Answer(200, reply)) for verb, reply in replies.items()}
-    connections = Connections(routes, max_body_bytes=2**27)
+    routes = {f"/{verb}": _constantly(HTTPReply(200, reply)) for verb, reply in replies.items()}
+    connections = SchedulerConnections(routes, max_body_bytes=2**27)
     server = await asyncio.get_running_loop().create_server(connections, "127.0.0.1", port)
     await server.serve_forever()
 
 
-def _constantly(answer: Answer) -> Handler:
+def _constantly(answer: HTTPReply) -> Handler:
     return lambda _body: answer
 
 

@@ -167,8 +167,8 @@ def _write(folder: Path) -> None:
         (folder / f"{name}.json").write_bytes(msgspec.json.encode(content))
 
 
-def _template(ask: str) -> str:
-    return ask.replace(" ", "-").lower()
+def _template(demand: str) -> str:
+    return demand.replace(" ", "-").lower()
 
 
 def _in_use(node: str, devices: Sequence[str], driver: str = DRIVER) -> Object:

@@ -15,10 +15,19 @@ from fettle.cel.runtime.engine import SelectorEngine
 from fettle.cluster.view import EMPTY, NodeView, PluginView, Publisher, View
 from fettle.config.settings import Settings
 from fettle.dra.claims import Alternative, Claim, Request
-from fettle.model.health import SOUND, Evidence, Family, Health, Kind, NodeId, State, Weighed
+from fettle.model.health import (
+    SOUND,
+    Evidence,
+    EvidenceKind,
+    Family,
+    Health,
+    NodeId,
+    State,
+    Weighed,
+)
 from fettle.model.policy import TRAINING
 from fettle.scheduling.answers import Answers
-from fettle.scheduling.demand import Ask, Units
+from fettle.scheduling.demand import Demand, Units
 from tests.bench import fleets, inventories
 from tests.bench.figures import Figure
 from tests.bench.houses import House
@@ -69,18 +78,18 @@ async def measure(_house: House) -> list[Figure]:
         await engine.close()
 
 
-async def _cold_ms(engine: SelectorEngine, view: View, asks: Iterator[Ask]) -> float:
+async def _cold_ms(engine: SelectorEngine, view: View, demands: Iterator[Demand]) -> float:
     """The median of several asks, each unlike the ones before it."""
     answers, names = _answers(engine, view), list(view.nodes)
     answers.breaker(TRAINING.placement)
     await _evaluate(engine, view)
     took_ms = []
-    for _, ask in zip(range(ROUNDS), asks, strict=False):
+    for _, demand in zip(range(ROUNDS), demands, strict=False):
         began = time.perf_counter()
-        table = await answers.judged(ask, names)
+        table = await answers.judged(demand, names)
         took_ms.append((time.perf_counter() - began) * 1000)
         if len(table.verdicts) != len(names) or table.provisional or table.undecided:
-            raise RuntimeError(f"not every node has its verdict on {ask}")
+            raise RuntimeError(f"not every node has its verdict on {demand}")
         await asyncio.sleep(0)
     return median(took_ms)
 
@@ -88,15 +97,15 @@ async def _cold_ms(engine: SelectorEngine, view: View, asks: Iterator[Ask]) -> f
 async def _turned_ms(engine: SelectorEngine, view: View) -> float:
     """A known ask after a turn of the view: one verdict is made anew, all others are kept."""
     answers, names = _answers(engine, view), list(view.nodes)
-    ask = next(_unit_asks())
-    await answers.judged(ask, names)
+    demand = next(_unit_asks())
+    await answers.judged(demand, names)
     took_ms = []
     for number in range(ROUNDS * 5):
         changed = _plugin_node(number, _degraded(number % SHAPES))
         view = _after(answers.publisher.view, {**view.nodes, changed.name: changed})
         answers.publisher.publish(view, frozenset([changed.name]))
         began = time.perf_counter()
-        await answers.judged(ask, names)
+        await answers.judged(demand, names)
         took_ms.append((time.perf_counter() - began) * 1000)
     return median(took_ms)
 
@@ -127,15 +136,15 @@ async def _evaluate(engine: SelectorEngine, view: View) -> None:
     await engine.evaluate([SELECTOR], devices)
 
 
-def _unit_asks() -> Iterator[Ask]:
+def _unit_asks() -> Iterator[Demand]:
     for count in range(1, fleets.GPUS + 1):
-        yield Ask(TRAINING, (Units(GPU, count),))
+        yield Demand(TRAINING, (Units(GPU, count),))
 
 
-def _claim_asks() -> Iterator[Ask]:
+def _claim_asks() -> Iterator[Demand]:
     for count in range(1, fleets.GPUS + 1):
         gpus = Request("gpu", (Alternative("gpu", DRIVER, (SELECTOR,), count=count),))
-        yield Ask(TRAINING, claims=(Claim("gpus", (gpus,)),))
+        yield Demand(TRAINING, claims=(Claim("gpus", (gpus,)),))
 
 
 def _view(nodes: list[NodeView]) -> View:
@@ -167,7 +176,7 @@ def _degraded(shape: int) -> Health:
     fact = Evidence(
         subject=NodeId("any"),
         family=Family.NODE,
-        kind=Kind.LEVEL,
+        kind=EvidenceKind.LEVEL,
         weight=weight,
         source="bench",
         reporter="bench",

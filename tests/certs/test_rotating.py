@@ -142,7 +142,9 @@ async def test_instead_of_an_expired_authority_its_next_one_signs(
     assert set(content(shared)) == {"ca.crt", "ca.key"}
 
 
-def step(secret: authority.Secret, now_s: float, published_at: float | None) -> authority.Step:
+def step(
+    secret: authority.Secret, now_s: float, published_at: float | None
+) -> authority.RotationStep:
     return authority.step(
         secret,
         now_s=now_s,

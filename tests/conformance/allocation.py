@@ -21,10 +21,10 @@ from fettle.cluster.inventory.placing import Placing
 from fettle.cluster.view import DeviceView, PoolView
 from fettle.config.settings import HealthSettings
 from fettle.dra import claims
-from fettle.dra.allocator import AMPLE, Allocated, Budget, Found, Taken, allocate
+from fettle.dra.allocator import AMPLE, Allocated, AllocationStatus, Budget, Taken, allocate
 from fettle.dra.allocator.profiles import Features, Profile
-from fettle.dra.claims import Claim, Held
-from fettle.dra.node_selectors import Malformed, Place
+from fettle.dra.claims import AllocatedDevice, Claim
+from fettle.dra.node_selectors import Malformed, NodeTarget
 from fettle.dra.quantities import MAX_INT64, UNIT, Unreadable, nano
 from fettle.health import HealthBook
 from fettle.health.signals import rules
@@ -165,12 +165,12 @@ def inventory(case: dict[str, Any], of: Features) -> Devices:
         slice_ = _decoded(kinds.SLICE, raw)
         assert isinstance(slice_, resource.ResourceSlice)
         devices.put_slice(None, _apart(slice_, number))
-    held = [Held(DeviceId(*names)) for names in case.get("allocatedDevices") or ()]
+    held = [AllocatedDevice(DeviceId(*names)) for names in case.get("allocatedDevices") or ()]
     for *names, share in case.get("allocatedSharedDeviceIDs") or ():
-        held.append(Held(DeviceId(*names), share))
+        held.append(AllocatedDevice(DeviceId(*names), share))
     for used in case.get("allocatedCapacity") or ():
         amounts = tuple((name, nano(q)) for name, q in (used.get("capacity") or {}).items())
-        held.append(Held(DeviceId(*used["id"]), "capacity", amounts))
+        held.append(AllocatedDevice(DeviceId(*used["id"]), "capacity", amounts))
     devices.holdings.put("elsewhere", held)
     return devices
 
@@ -197,11 +197,11 @@ def wanted(case: dict[str, Any]) -> tuple[Claim, ...]:
     return tuple(asked)
 
 
-def place_of(case: dict[str, Any]) -> Place:
+def place_of(case: dict[str, Any]) -> NodeTarget:
     """The node of a case; a case without one is about no node in particular."""
     node = _decoded(kinds.NODE, case.get("node") or {"metadata": {}})
     assert isinstance(node, core.Node)
-    return Place(node.metadata.name, node.metadata.labels or {})
+    return NodeTarget(node.metadata.name, node.metadata.labels or {})
 
 
 def match() -> Callable[[str, DeviceView], Outcome]:
@@ -212,7 +212,9 @@ def match() -> Callable[[str, DeviceView], Outcome]:
         if problem := rows.problem(driver, of):
             return undecided(problem)
         prepared = _prepared(expression)
-        return judge(prepared, rows.row(prepared.reads, rows.key(prepared.reads, driver, of)))
+        return judge(
+            prepared, rows.row(prepared.reads, rows.row_fingerprint(prepared.reads, driver, of))
+        )
 
     return matching
 
@@ -230,7 +232,7 @@ def _decoded(kind: Kind, raw: dict[str, Any]) -> kinds.WireObject:
 
 
 def told(asked: tuple[Claim, ...], allocated: Allocated, of: Features) -> Answer:
-    if allocated.found is not Found.FITS:
+    if allocated.found is not AllocationStatus.FITS:
         return Answer(_KINDS[allocated.found], steps=allocated.steps, reason=allocated.reason)
     results: list[dict[str, Any]] = [{"devices": {"results": []}} for _ in asked]
     for taken in allocated.devices:
@@ -238,10 +240,10 @@ def told(asked: tuple[Claim, ...], allocated: Allocated, of: Features) -> Answer
     return Answer("allocated", results, allocated.steps)
 
 
-_KINDS: dict[Found, Literal["none", "error", "undecided"]] = {
-    Found.NONE: "none",
-    Found.ERROR: "error",
-    Found.UNDECIDED: "undecided",
+_KINDS: dict[AllocationStatus, Literal["none", "error", "undecided"]] = {
+    AllocationStatus.NONE: "none",
+    AllocationStatus.ERROR: "error",
+    AllocationStatus.UNDECIDED: "undecided",
 }
 
 SHARE = "aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa"

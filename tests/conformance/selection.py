@@ -10,7 +10,7 @@ from fettle.api.resource import Device
 from fettle.cel.language.environments import STORED, Environment
 from fettle.cel.language.evaluating import judge, prepare
 from fettle.cel.runtime import rows
-from fettle.cel.runtime.outcomes import Kind
+from fettle.cel.runtime.outcomes import OutcomeKind
 from fettle.cel.runtime.worker import RECURSION_LIMIT
 from tests.fettle.cel.devices import device as made
 
@@ -38,10 +38,16 @@ def _answer(expression: str, device: dict[str, Any], environment: Environment) -
     problem = rows.problem(driver, of)
     if problem:
         return f"undecided: {problem}"
-    outcome = judge(prepared, rows.row(prepared.reads, rows.key(prepared.reads, driver, of)))
+    outcome = judge(
+        prepared, rows.row(prepared.reads, rows.row_fingerprint(prepared.reads, driver, of))
+    )
     if outcome.undecided:
         return f"undecided: {outcome.reason}"
-    words = {Kind.MATCH: "match", Kind.NO_MATCH: "no_match", Kind.WOULD_ABORT: "runtime_error"}
+    words = {
+        OutcomeKind.MATCH: "match",
+        OutcomeKind.NO_MATCH: "no_match",
+        OutcomeKind.WOULD_ABORT: "runtime_error",
+    }
     return words[outcome.kind]
 
 

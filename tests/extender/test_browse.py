@@ -12,7 +12,7 @@ from extender.browse import Browse
 from fettle.api import core
 from fettle.cel.runtime.engine import SelectorEngine
 from fettle.cli import asking
-from fettle.cluster.view import Publisher, Source
+from fettle.cluster.view import Publisher, SourceStatus
 from fettle.config.settings import Settings
 from fettle.scheduling.answers import Answers
 from tests.fettle import building as b
@@ -67,7 +67,7 @@ async def test_how_long_ago_a_source_spoke_does_not_depend_on_the_wall_clock(
     monkeypatch: pytest.MonkeyPatch, step_s: float
 ) -> None:
     publisher, wall = Publisher(), time.time
-    publisher.sources["Node"] = Source("Node", True, True, time.monotonic() - 40)
+    publisher.sources["Node"] = SourceStatus("Node", True, True, time.monotonic() - 40)
     answers = Answers(publisher, SelectorEngine(), Settings())
     monkeypatch.setattr(time, "time", lambda: wall() + step_s)
     request: Any = make_mocked_request("GET", "/readyz?verbose").clone(remote="127.0.0.1")
@@ -80,7 +80,7 @@ async def test_how_long_ago_a_source_spoke_does_not_depend_on_the_wall_clock(
 async def test_a_file_whose_name_is_no_text_is_told_of_too() -> None:
     publisher = Publisher()
     note = b"\xff.yaml cannot be read".decode(errors="surrogateescape")
-    publisher.sources["Node"] = Source("Node", True, True, time.monotonic(), note=note)
+    publisher.sources["Node"] = SourceStatus("Node", True, True, time.monotonic(), note=note)
     answers = Answers(publisher, SelectorEngine(), Settings())
     request: Any = make_mocked_request("GET", "/readyz?verbose").clone(remote="127.0.0.1")
     text = (await Browse(answers, CollectorRegistry(), {}, 60.0).readyz(request)).text or ""
@@ -98,14 +98,14 @@ async def test_metrics_say_whether_it_is_ready_as_readyz_does() -> None:
         status = (await browse.readyz(request)).status
         return status, registry.get_sample_value("fettle_ready")
 
-    publisher.sources["Node"] = Source("Node", False, True, 0.0)
+    publisher.sources["Node"] = SourceStatus("Node", False, True, 0.0)
     assert await told() == (503, 0.0)
-    publisher.sources["Node"] = Source("Node", True, True, time.monotonic())
+    publisher.sources["Node"] = SourceStatus("Node", True, True, time.monotonic())
     assert await told() == (200, 1.0)
     found.append("webhook: the certificate expired")
     assert await told() == (503, 0.0)
     found.clear()
-    publisher.sources["Node"] = Source("Node", True, True, time.monotonic() - 90)
+    publisher.sources["Node"] = SourceStatus("Node", True, True, time.monotonic() - 90)
     assert await told() == (503, 0.0)
 
 
@@ -151,7 +151,7 @@ async def test_a_pod_of_a_scheduler_that_asks_is_explained_without_one(
     assert await notes(scheduler, named=("third",), asked=True) == []
 
 
-WAITING = Source("Node", False, True, 0.0, "connection refused")
+WAITING = SourceStatus("Node", False, True, 0.0, "connection refused")
 
 
 async def asked_early(path: str, pods: dict[str, core.Pod]) -> tuple[int, dict[str, Any]]:

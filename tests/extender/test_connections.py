@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from extender import connections
-from extender.connections import Answer, Connections
+from extender.connections import HTTPReply, SchedulerConnections
 
 
 class Client:
@@ -54,15 +54,15 @@ class Client:
 class Server:
     def __init__(self) -> None:
         self.asked, self.slow = asyncio.Event(), asyncio.Event()
-        routes: Any = {"/echo": lambda body: Answer(200, body), "/slow": self._slow}
-        self.connections = Connections(routes, max_body_bytes=2**20)
+        routes: Any = {"/echo": lambda body: HTTPReply(200, body), "/slow": self._slow}
+        self.connections = SchedulerConnections(routes, max_body_bytes=2**20)
         self.port = 0
         self._clients: list[Client] = []
 
-    async def _slow(self, body: bytes) -> Answer:
+    async def _slow(self, body: bytes) -> HTTPReply:
         self.asked.set()
         await self.slow.wait()
-        return Answer(200, b"slow:" + body)
+        return HTTPReply(200, b"slow:" + body)
 
     async def connect(self) -> Client:
         client = Client(*await asyncio.open_connection("127.0.0.1", self.port))

@@ -17,7 +17,7 @@ async def test_what_takes_too_long_is_undecided_and_known_the_next_time(
     ask, hard = crowded(9, 10)
     bad = msgspec.structs.replace(hard, name="bad", health=b.health(0.1))
     extender.show(msgspec.structs.replace(hard, name="hard"), bad)
-    monkeypatch.setattr(extender.answers, "ask", lambda _pod: ask)
+    monkeypatch.setattr(extender.answers, "demand", lambda _pod: ask)
     monkeypatch.setattr(extender.answers, "wait_s", 0.0)
     monkeypatch.setattr(verbs, "WITHIN_S", 0.02)
     names = ["hard", "bad"]

@@ -7,7 +7,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from extender.asked import MOST
-from extender.overlooked import LATELY_S, Overlooked
+from extender.overlooked import LATELY_S, UnaskedPods
 from fettle.api import core
 from fettle.dra.extended_resources import MARKER
 from tests.extender.conftest import Extender
@@ -22,7 +22,7 @@ class Cluster:
 
     def __init__(self) -> None:
         self.now = 1000.0
-        self.overlooked = Overlooked(NAMES, lambda: self.now)
+        self.overlooked = UnaskedPods(NAMES, lambda: self.now)
 
     def asked(self, name: str, **asks: Any) -> None:
         self.overlooked.asked(pod(name, **asks))

@@ -8,14 +8,14 @@ from fettle.api import core, kinds, resource
 from fettle.cluster.inventory import shapes
 from fettle.cluster.inventory.pools import Gathered, PoolId
 from fettle.cluster.view import EMPTY, DeviceView, NodeView, PluginView, PoolView, UnitView, View
-from fettle.dra.slices import Published
+from fettle.dra.slices import PublishedDevice
 from fettle.model.health import (
     SOUND,
     DeviceId,
     Evidence,
+    EvidenceKind,
     Family,
     Health,
-    Kind,
     NodeId,
     State,
     Weighed,
@@ -76,7 +76,7 @@ def health(score: float, *, held: bool = False, text: str = "a fault") -> Health
     evidence = Evidence(
         subject=NodeId("n"),
         family=Family.NODE,
-        kind=Kind.LEVEL,
+        kind=EvidenceKind.LEVEL,
         weight=1 - score,
         source="test",
         reporter="Node n",
@@ -101,7 +101,7 @@ def device(
     local: str = "n",
     attributes: dict[str, resource.DeviceAttribute] | None = None,
 ) -> DeviceView:
-    published = Published(
+    published = PublishedDevice(
         id=DeviceId(driver, pool, name),
         device=resource.Device(name=name, attributes=attributes),
         unclear=unclear,
@@ -118,8 +118,10 @@ def pool(*devices: DeviceView, incomplete: bool = False, name: str = "n") -> Poo
 def looked_at(pool: PoolView) -> PoolView:
     """The pool with its digests, as a record has them."""
     devices = tuple((d.published, d.here, d.misplaced) for d in pool.devices)
-    look, columns = shapes.fixed(Gathered(PoolId(pool.driver, pool.name), devices))
-    return shapes.looked_at(pool, look, columns)
+    look, attribute_fingerprints = shapes.slice_fingerprints(
+        Gathered(PoolId(pool.driver, pool.name), devices)
+    )
+    return shapes.with_fingerprints(pool, look, attribute_fingerprints)
 
 
 def node(

@@ -8,8 +8,8 @@ from fettle.cel.language.parsing import parse
 from fettle.cel.language.syntax import (
     Bind,
     Call,
+    Expr,
     Fold,
-    Node,
     Refused,
     Select,
     Unsupported,
@@ -43,7 +43,7 @@ def used(expression: str) -> frozenset[str]:
         return frozenset()
 
 
-def _used(node: Node) -> Iterator[str]:
+def _used(node: Expr) -> Iterator[str]:
     match node:
         case Call():
             yield node.function

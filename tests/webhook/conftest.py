@@ -18,7 +18,7 @@ from fettle.lint.findings import Rule
 from fettle.lint.linting import Linter
 from fettle.lint.rules.catalog import RULES
 from fettle.model.policy import Policy
-from fettle.observing.asked import LastAsked
+from fettle.observing.asked import LastRequests
 from tests.webhook.reviews import UID, Object, encoded, review
 from webhook.app import make_app
 from webhook.gates import EVERYTHING, Gates
@@ -93,7 +93,7 @@ def serve(aiohttp_client: Any, monkeypatch: pytest.MonkeyPatch) -> Serve:
         unknown: frozenset[str] = frozenset(),
         lint: LintSettings | None = None,
         scheduler: SchedulerSettings | None = None,
-        asked: LastAsked | None = None,
+        asked: LastRequests | None = None,
         **webhook: Any,
     ) -> Served:
         publisher, registry = Publisher(), CollectorRegistry()

@@ -12,13 +12,13 @@ from tests.webhook.reviews import Object, encoded, review
 from tests.webhook.test_claims import claim, either, exactly, requests, spec, template
 from webhook.authored import authored
 from webhook.review import decode
-from webhook.validating import Grounds, Validation, validate
+from webhook.validating import Grounds, ValidationResult, validate
 
 STEERED = means({"tolerations": {"devices": [{"key": "ecc"}], "degradedAsFallback": True}})
 CLAIM, TEMPLATE = ("resource.k8s.io", "ResourceClaim"), ("resource.k8s.io", "ResourceClaimTemplate")
 
 
-async def validation(object: Object) -> Validation:
+async def validation(object: Object) -> ValidationResult:
     asked = decode(encoded(review(object)))
     levels = Policies().by_name["training"].validation
     return await validate(asked, knowing(), Grounds(Linter(), Policies(), levels))

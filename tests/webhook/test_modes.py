@@ -20,7 +20,7 @@ from tests.webhook.test_claims import claim as whole_claim
 from webhook import app
 from webhook.gates import Gates
 from webhook.metrics import EventMetrics, Metrics
-from webhook.sparing import Sparing
+from webhook.sparing import RateLimit
 
 TRAINING = {policy.ANNOTATION: "training"}
 TOLERANT = policy_of({"tolerations": {"devices": [{"key": "vendor.example.com/ecc"}]}})
@@ -229,7 +229,7 @@ async def test_a_caller_that_sends_rubbish_fills_neither_the_log_nor_the_answer(
 
 def test_what_was_held_back_is_counted_in_the_next_turn() -> None:
     now = 0.0
-    sparing = Sparing(10.0, lambda: now)
+    sparing = RateLimit(10.0, lambda: now)
     assert [sparing.turn() for _ in range(3)] == [0, None, None]
     now = 10.0
     assert [sparing.turn() for _ in range(2)] == [2, None]

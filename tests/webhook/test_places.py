@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fettle.lint.wild import ANYTHING
-from webhook.places import Place, called, places, value_at
+from webhook.places import FieldPath, called, places, value_at
 
 DOCUMENT = {
     "spec": {
@@ -43,7 +43,7 @@ def test_the_last_field_may_be_absent_what_is_above_it_not() -> None:
 
 
 def test_a_place_below_is_called_by_its_fields() -> None:
-    place = Place().at("metadata", "annotations", "fettle.dev/policy")
+    place = FieldPath().at("metadata", "annotations", "fettle.dev/policy")
     assert place.name == "metadata.annotations[fettle.dev/policy]"
 
 

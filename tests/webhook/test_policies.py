@@ -23,7 +23,7 @@ from tests.webhook.mutations import cluster, policy_of
 from tests.webhook.reviews import CLAIMS, Object, encoded, job, pod, review
 from webhook.policies import MOST, StoredPolicies
 from webhook.review import decode
-from webhook.validating import Grounds, Validation, validate
+from webhook.validating import Grounds, ValidationResult, validate
 
 UNKNOWN = {"validation": {"rules": {"FTL999": "Deny", "FTL010": "Warn"}}}
 BROKEN = {"placement": {"requires": [{"expression": "device.driver == 'x'"}, {"expression": "x("}]}}
@@ -48,7 +48,7 @@ def device_policy(spec: Object) -> Object:
 
 async def validated(
     spec: Object, engines: Engines | None = None, levels: Levels = DEFAULT_LEVELS, **request: Any
-) -> Validation:
+) -> ValidationResult:
     asked = decode(encoded(review(device_policy(spec), namespace="", **request)))
     return await validate(asked, EMPTY, Grounds(Linter(), Policies(), levels, engines))
 
@@ -82,17 +82,17 @@ async def test_a_policy_that_refuses_what_it_prefers_is_a_warning() -> None:
     (warning,) = found.warned
     assert (warning.rule, warning.field) == ("FTL108", "spec.placement.minScore")
     lower = await validated({"placement": {"minScore": 0.79, "degraded": "Prefer"}})
-    assert lower == Validation()
+    assert lower == ValidationResult()
 
 
 async def test_what_a_requirement_says_of_a_node_is_not_in_vain(engines: Engines) -> None:
     about = {"placement": {"requires": [{"expression": '"a" in node.labels'}]}}
-    assert await validated(about, engines) == Validation()
+    assert await validated(about, engines) == ValidationResult()
 
 
 async def test_an_unchanged_policy_is_not_warned_of_again() -> None:
     old = device_policy(UNKNOWN)
-    assert await validated(UNKNOWN, operation="UPDATE", oldObject=old) == Validation()
+    assert await validated(UNKNOWN, operation="UPDATE", oldObject=old) == ValidationResult()
 
 
 async def test_what_stored_policies_say_in_vain_is_logged_once_and_counted() -> None:

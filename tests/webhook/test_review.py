@@ -10,10 +10,17 @@ from hypothesis import strategies as st
 from fettle.model.errors import BadInput
 from tests.webhook.reviews import UID, Object, encoded, patch_of, pod, review
 from webhook.patches import Operation
-from webhook.review import WARNING_LENGTH, WARNINGS_LENGTH, Answer, decode, encode, presentable
+from webhook.review import (
+    WARNING_LENGTH,
+    WARNINGS_LENGTH,
+    AdmissionResponse,
+    decode,
+    encode,
+    presentable,
+)
 
 
-def response(answer: Answer) -> Object:
+def response(answer: AdmissionResponse) -> Object:
     reply: Object = msgspec.json.decode(encode("some-uid", answer))
     assert (reply["apiVersion"], reply["kind"]) == ("admission.k8s.io/v1", "AdmissionReview")
     assert reply["response"]["uid"] == "some-uid"
@@ -79,12 +86,12 @@ def test_no_bytes_crash_the_decoder(body: bytes) -> None:
 
 
 def test_an_answer_without_a_patch_has_no_patch_type() -> None:
-    assert response(Answer()) == {"uid": "some-uid", "allowed": True}
+    assert response(AdmissionResponse()) == {"uid": "some-uid", "allowed": True}
 
 
 def test_a_patch_comes_with_its_type() -> None:
     patch = [Operation(op="add", path="/a", value=None), Operation(op="remove", path="/b")]
-    assert patch_of(response(Answer(patch=patch))) == [
+    assert patch_of(response(AdmissionResponse(patch=patch))) == [
         {"op": "add", "path": "/a", "value": None},
         {"op": "remove", "path": "/b"},
     ]
@@ -92,7 +99,7 @@ def test_a_patch_comes_with_its_type() -> None:
 
 def test_a_denial_has_a_code_and_a_message_of_one_line_and_no_patch() -> None:
     patch = [Operation(op="remove", path="/b")]
-    denied = response(Answer(allowed=False, message="no:\nnever", patch=patch))
+    denied = response(AdmissionResponse(allowed=False, message="no:\nnever", patch=patch))
     assert denied == {
         "uid": "some-uid",
         "allowed": False,
@@ -136,6 +143,6 @@ def test_warnings_are_such_that_the_api_server_passes_them_on(warnings: list[str
 @given(st.text(), st.booleans())
 def test_any_text_can_be_answered_with(text: str, allowed: bool) -> None:
     raw: Any = msgspec.json.decode(
-        encode("u", Answer(allowed=allowed, message=text, warnings=[text]))
+        encode("u", AdmissionResponse(allowed=allowed, message=text, warnings=[text]))
     )
     assert raw["response"]["allowed"] is allowed

@@ -26,7 +26,7 @@ from tests.fettle.lint.builders import (
 )
 from tests.webhook.reviews import encoded, review
 from webhook.review import decode
-from webhook.validating import Grounds, Validation, validate
+from webhook.validating import Grounds, ValidationResult, validate
 
 TOO_MANY = claim(exactly(count=40))
 KEYLESS = template(exactly(tolerations=[{"operator": "Equal", "value": "hot"}]))
@@ -40,7 +40,7 @@ async def validation(
     linter: Linter | None = None,
     levels: Levels = DEFAULT_LEVELS,
     **request: Any,
-) -> Validation:
+) -> ValidationResult:
     asked = decode(encoded(review(object, **request)))
     return await validate(asked, known, Grounds(linter or Linter(), Policies(), levels))
 
@@ -61,7 +61,7 @@ async def test_good_objects_pass_in_silence() -> None:
     known = knowing(template(exactly("gpu")))
     spec = pod_spec({"name": "gpus", "request": "gpu"})
     for object in (claim(exactly(count=8)), template(exactly()), pod(spec)):
-        assert await validation(object, known) == Validation()
+        assert await validation(object, known) == ValidationResult()
 
 
 async def test_several_mistakes_are_told_at_once() -> None:
@@ -98,9 +98,9 @@ async def test_a_new_mistake_beside_a_stored_one_is_denied() -> None:
 
 
 async def test_deletions_and_subresources_are_not_judged() -> None:
-    assert await validation(None, operation="DELETE", oldObject=TOO_MANY) == Validation()
-    assert await validation(TOO_MANY, subResource="status") == Validation()
-    assert await validation(TOO_MANY, operation="CONNECT") == Validation()
+    assert await validation(None, operation="DELETE", oldObject=TOO_MANY) == ValidationResult()
+    assert await validation(TOO_MANY, subResource="status") == ValidationResult()
+    assert await validation(TOO_MANY, operation="CONNECT") == ValidationResult()
 
 
 async def test_an_object_is_judged_as_the_kind_that_was_asked_about() -> None:
@@ -132,13 +132,13 @@ async def test_only_denials_deny() -> None:
 
 async def test_what_the_scheduler_writes_is_not_judged() -> None:
     scheduler = {"username": "system:kube-scheduler"}
-    assert await validation(TOO_MANY, userInfo=scheduler) == Validation()
+    assert await validation(TOO_MANY, userInfo=scheduler) == ValidationResult()
 
 
 async def test_an_unchanged_spec_is_not_judged_again() -> None:
     finalized = {**TOO_MANY, "metadata": {**TOO_MANY["metadata"], "finalizers": ["x"]}}
     found = await validation(finalized, operation="UPDATE", oldObject=TOO_MANY)
-    assert found == Validation()
+    assert found == ValidationResult()
 
 
 async def test_a_claim_made_from_a_template_only_warns() -> None:
@@ -176,6 +176,6 @@ async def test_the_policy_of_a_namespace_overrides_the_cluster() -> None:
     known = msgspec.structs.replace(
         knowing(), policies={"loose": policy}, namespaces={"team": {"fettle.dev/policy": "loose"}}
     )
-    assert (await validation(TOO_MANY, known)) == Validation()
+    assert (await validation(TOO_MANY, known)) == ValidationResult()
     elsewhere = claim(exactly(count=40), namespace="other")
     assert [f.rule for f in (await validation(elsewhere, known)).denied] == ["FTL010"]

@@ -14,7 +14,7 @@ KEYS = (str, int, Uint, bool, float)
 _MISSING = object()
 
 
-class Step(NamedTuple):
+class Qualifier(NamedTuple):
     """One field or index: `key` where it is constant, else what computes it."""
 
     key: Value
@@ -22,7 +22,7 @@ class Step(NamedTuple):
     optional: bool = False
 
 
-def look(value: Value, key: Value) -> Value:
+def qualify(value: Value, key: Value) -> Value:
     """The value at a key; raises CelError where there is none."""
     if isinstance(value, MAPS):
         found = value.find(key, _MISSING)
@@ -37,7 +37,7 @@ def look(value: Value, key: Value) -> Value:
     raise CelError(f"no such key: {key_text(key)}")
 
 
-def peek(value: Value, key: Value) -> Value:
+def qualify_if_present(value: Value, key: Value) -> Value:
     """The value at a key, or the mark of its absence."""
     if isinstance(value, MAPS):
         return value.find(key, _MISSING)
@@ -59,26 +59,26 @@ def _position(key: Value) -> int:
 
 def strict(base: Run, keys: Sequence[str | Value]) -> Run:
     """A chain of constant keys, none of them optional."""
-    steps = [Step(key) for key in keys]
+    steps = [Qualifier(key) for key in keys]
 
     def run(frame: Frame) -> Value:
         value = base(frame)
         if type(value) is Optional:
             return _walk(frame, value, steps)
         for key in keys:
-            value = look(value, key)
+            value = qualify(value, key)
         return value
 
     return run
 
 
-def chain(base: Run, steps: Sequence[Step]) -> Run:
+def chain(base: Run, steps: Sequence[Qualifier]) -> Run:
     if all(step.run is None and not step.optional for step in steps):
         return strict(base, tuple(step.key for step in steps))
     return lambda frame: _walk(frame, base(frame), steps)
 
 
-def presence(base: Run, steps: Sequence[Step]) -> Run:
+def presence(base: Run, steps: Sequence[Qualifier]) -> Run:
     """`has()` of the last step."""
     *before, last = steps
     lenient = any(step.optional for step in before)
@@ -92,12 +92,12 @@ def presence(base: Run, steps: Sequence[Step]) -> Run:
             if not value.values:
                 return False
             value = value.values[0]
-        return peek(value, last.key) is not _MISSING
+        return qualify_if_present(value, last.key) is not _MISSING
 
     return run
 
 
-def _walk(frame: Frame, value: Value, steps: Sequence[Step]) -> Value:
+def _walk(frame: Frame, value: Value, steps: Sequence[Qualifier]) -> Value:
     optional = type(value) is Optional
     if optional:
         if not value.values:
@@ -107,9 +107,9 @@ def _walk(frame: Frame, value: Value, steps: Sequence[Step]) -> Value:
         optional = optional or step.optional
         key = step.key if step.run is None else _key(step.run(frame))
         if not optional:
-            value = look(value, key)
+            value = qualify(value, key)
             continue
-        value = peek(value, key)
+        value = qualify_if_present(value, key)
         if value is _MISSING:
             return NOTHING
     return Optional((value,)) if optional else value

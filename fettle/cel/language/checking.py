@@ -16,12 +16,12 @@ from fettle.cel.language.syntax import (
     Bind,
     Call,
     Construct,
+    Expr,
     Fold,
     Ident,
     ListOf,
     Literal,
     MapOf,
-    Node,
     Refused,
     Select,
     Unsupported,
@@ -70,7 +70,7 @@ _LITERALS: dict[type, Type] = {
 Scope = dict[str, tuple[Type, int | None]]
 
 
-def check(tree: Node, environment: Environment = STORED) -> int:
+def check(tree: Expr, environment: Environment = STORED) -> int:
     """Annotate a tree; the number of slots that its variables need. Raises Refused."""
     checker = _Checker(environment)
     checker.check(tree)
@@ -85,10 +85,10 @@ class _Checker:
         self._fields = environment.fields
         self.types = Unifier()
         self.slots = 0
-        self.seen: list[Node] = []
+        self.seen: list[Expr] = []
         self._scope: Scope = {}
 
-    def check(self, node: Node) -> Type:
+    def check(self, node: Expr) -> Type:
         node.type = _CHECKS[type(node)](self, node)
         self.seen.append(node)
         return node.type
@@ -97,7 +97,7 @@ class _Checker:
         self.slots += 1
         return self.slots - 1
 
-    def _within(self, names: Scope, parts: list[Node]) -> list[Type]:
+    def _within(self, names: Scope, parts: list[Expr]) -> list[Type]:
         """The types of parts that see these variables too."""
         outer = self._scope
         self._scope = {**outer, **names}
@@ -143,7 +143,7 @@ class _Checker:
         field = self._field(node.operand, node.field, optional=False)
         return BOOL if node.test else self.types.resolved(field)
 
-    def _qualified(self, node: Node) -> str | None:
+    def _qualified(self, node: Expr) -> str | None:
         """`a.b.c` where it may be the name of a type, and not of a variable's field."""
         names: list[str] = []
         while isinstance(node, Select) and not node.test:
@@ -153,7 +153,7 @@ class _Checker:
             return None
         return ".".join([node.name.removeprefix("."), *reversed(names)])
 
-    def _field(self, operand: Node, field: str, *, optional: bool) -> Type:
+    def _field(self, operand: Expr, field: str, *, optional: bool) -> Type:
         type_ = self.types.resolved(self.check(operand))
         if type_.name == OPTIONAL:
             type_, optional = type_.of[0], True
@@ -190,7 +190,7 @@ class _Checker:
             return self._resolved(node, node.function, given, member=False)
         return self._resolved(node, node.function, [self.check(node.target), *given], member=True)
 
-    def _namespace(self, node: Node) -> str | None:
+    def _namespace(self, node: Expr) -> str | None:
         """`a.b` where it may be the namespace of a function."""
         names: list[str] = []
         while isinstance(node, Select) and not node.test:
@@ -315,7 +315,7 @@ def _global(name: str) -> Type | None:
     return INT if name == NULL_VALUE else None
 
 
-_CHECKS: dict[type[Node], Callable[[_Checker, Any], Type]] = {
+_CHECKS: dict[type[Expr], Callable[[_Checker, Any], Type]] = {
     Literal: _Checker.literal,
     Ident: _Checker.ident,
     Select: _Checker.select,

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from fettle.cel.language import attributes, loops, syntax
-from fettle.cel.language.attributes import Step
+from fettle.cel.language.attributes import Qualifier
 from fettle.cel.language.checking import TYPE_NAMES, check
 from fettle.cel.language.declarations import FUNCTIONS
 from fettle.cel.language.environments import STORED, Environment
@@ -18,12 +18,12 @@ from fettle.cel.language.syntax import (
     Bind,
     Call,
     Construct,
+    Expr,
     Fold,
     Ident,
     ListOf,
     Literal,
     MapOf,
-    Node,
     Refused,
     Select,
     Unsupported,
@@ -65,13 +65,13 @@ class Program(NamedTuple):
 
     run: Run
     slots: int
-    tree: Node
+    tree: Expr
 
-    def terms(self) -> list[Node]:
+    def terms(self) -> list[Expr]:
         """What must all be true for the whole to be."""
         return syntax.operands(self.tree, syntax.AND)
 
-    def part(self, node: Node) -> "Program":
+    def part(self, node: Expr) -> "Program":
         """A part of it as a program of its own."""
         return Program(_Compiler().code(node).run, self.slots, node)
 
@@ -96,15 +96,15 @@ class _Compiler:
         self._again: dict[int, Code] = {}
         self._weights: dict[int, int] = {}
 
-    def code(self, node: Node) -> Code:
+    def code(self, node: Expr) -> Code:
         code = _COMPILE[type(node)](self, node)
         self._again[id(node)] = code
         return code
 
-    def _weight(self, node: Node) -> int:
+    def _weight(self, node: Expr) -> int:
         return _weight(node, self._weights)
 
-    def _run(self, node: Node) -> Run:
+    def _run(self, node: Expr) -> Run:
         return self.code(node).run
 
     # Names, literals and containers
@@ -162,12 +162,12 @@ class _Compiler:
         make = attributes.presence if node.test else attributes.chain
         return Code(make(base, steps))
 
-    def _steps(self, node: Node) -> tuple[Run, list[Step]]:
+    def _steps(self, node: Expr) -> tuple[Run, list[Qualifier]]:
         """A chain of fields and indices, from its start."""
-        steps: list[Step] = []
+        steps: list[Qualifier] = []
         while True:
             if isinstance(node, Select) and not (node.test and steps):
-                steps.append(Step(node.field))
+                steps.append(Qualifier(node.field))
                 node = node.operand
             elif isinstance(node, Call) and node.function in _CHAINED:
                 optional = node.function != syntax.INDEX
@@ -179,13 +179,13 @@ class _Compiler:
     def chained(self, node: Call) -> Code:
         return Code(attributes.chain(*self._steps(node)))
 
-    def _step(self, key: Node, *, optional: bool) -> Step:
+    def _step(self, key: Expr, *, optional: bool) -> Qualifier:
         code = self.code(key)
         if not code.constant:
-            return Step(None, code.run, optional)
+            return Qualifier(None, code.run, optional)
         if type(code.value) not in attributes.KEYS:
             raise Refused("invalid qualifier type")
-        return Step(code.value, None, optional)
+        return Qualifier(code.value, None, optional)
 
     # Calls
 
@@ -305,7 +305,7 @@ def _try(run: Run) -> Value:
         raise Refused(str(error)) from error
 
 
-def _weight(node: Node, seen: dict[int, int]) -> int:
+def _weight(node: Expr, seen: dict[int, int]) -> int:
     """At least what Kubernetes counts for evaluating a part once, the turns of its loops aside."""
     if id(node) not in seen:
         parts = [node.range] if isinstance(node, Fold) else children(node)
@@ -315,10 +315,10 @@ def _weight(node: Node, seen: dict[int, int]) -> int:
     return seen[id(node)]
 
 
-_COSTS: dict[type[Node], int] = {ListOf: 10, MapOf: 30, Construct: 40, Call: 2}
+_COSTS: dict[type[Expr], int] = {ListOf: 10, MapOf: 30, Construct: 40, Call: 2}
 
 
-def _dotted(node: Node) -> str:
+def _dotted(node: Expr) -> str:
     """`a.b.c` where it is no field of a variable."""
     names: list[str] = []
     while isinstance(node, Select):
@@ -329,7 +329,7 @@ def _dotted(node: Node) -> str:
     return ".".join([node.name.removeprefix("."), *names[::-1]])
 
 
-_COMPILE: dict[type[Node], Callable[[_Compiler, Any], Code]] = {
+_COMPILE: dict[type[Expr], Callable[[_Compiler, Any], Code]] = {
     Literal: _Compiler.literal,
     Ident: _Compiler.ident,
     Select: _Compiler.select,

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 from fettle.cel.language import syntax
 from fettle.cel.language.reading import path
-from fettle.cel.language.syntax import Call, Ident, ListOf, Literal, Node, Select
-from fettle.cel.runtime.rows import Equation, Read
+from fettle.cel.language.syntax import Call, Expr, Ident, ListOf, Literal, Select
+from fettle.cel.runtime.rows import AttributeRead, Equation
 
 
-def equations(tree: Node) -> tuple[Equation, ...]:
+def equations(tree: Expr) -> tuple[Equation, ...]:
     """All comparisons of one attribute, in the order of the text."""
     found: list[Equation] = []
     left = [tree]
@@ -40,18 +40,18 @@ def _of_call(call: Call) -> Iterator[Equation]:
             yield Equation(attribute, value.type.name, text)
 
 
-def _attribute(node: Node) -> Read | None:
+def _attribute(node: Expr) -> AttributeRead | None:
     """The attribute that a part stands for, where it is an error that a device has none."""
     place = path(node, {})
     if place is None or not _is_plain(node):
         return None
     match place:
         case ("device", "attributes", domain, name):
-            return Read("attributes", domain, name)
+            return AttributeRead("attributes", domain, name)
     return None
 
 
-def _is_plain(node: Node) -> bool:
+def _is_plain(node: Expr) -> bool:
     """Whether nothing on the path makes it an optional, or a test."""
     while not isinstance(node, Ident):
         if isinstance(node, Select) and not node.test:

@@ -14,12 +14,12 @@ from fettle.cel.language.equations import equations
 from fettle.cel.language.reading import driver, reads
 from fettle.cel.language.syntax import Refused, Unsupported
 from fettle.cel.library import semver as versions
-from fettle.cel.library.amounts import Held
+from fettle.cel.library.amounts import MutableQuantity
 from fettle.cel.library.containers import Entries
 from fettle.cel.library.conversions import type_name
 from fettle.cel.library.values import CelError, Ended, Frame, Optional, Undecidable, Value
 from fettle.cel.runtime.outcomes import MATCH, NO_MATCH, Outcome, undecided, would_abort
-from fettle.cel.runtime.rows import LABELS, Amount, Equation, Field, Reads, Row, Variable
+from fettle.cel.runtime.rows import LABELS, Amount, DeviceRow, Equation, Field, Reads, Variable
 
 UNFORESEEN = "an error in Fettle itself"
 """How the reason begins where an expression led to an exception that nothing foresaw."""
@@ -54,7 +54,7 @@ def prepare(expression: str, environment: Environment = STORED) -> Prepared:
         return Prepared((), None, undecided(_unforeseen(error)))
 
 
-def judge(prepared: Prepared, row: Row) -> Outcome:
+def judge(prepared: Prepared, row: DeviceRow) -> Outcome:
     """What the expression says of the device; never raises for what is in either."""
     if prepared.program is None:
         assert prepared.outcome is not None
@@ -76,7 +76,7 @@ def judge(prepared: Prepared, row: Row) -> Outcome:
     return MATCH if result else NO_MATCH
 
 
-def evaluate(prepared: Prepared, row: Row) -> Value:
+def evaluate(prepared: Prepared, row: DeviceRow) -> Value:
     """What a program comes to on a row; raises what its parts do."""
     assert prepared.program is not None
     subject = node(row) if prepared.variable == "node" else device(row)
@@ -87,7 +87,7 @@ def _unforeseen(error: Exception) -> str:
     return f"{UNFORESEEN}: {type(error).__name__}: {error}"
 
 
-def device(row: Row) -> Entries:
+def device(row: DeviceRow) -> Entries:
     """The variable `device`."""
     attributes = [(domain, name, _attribute(value)) for domain, name, value in row.attributes]
     capacity = [(domain, name, _amount(value)) for domain, name, value in row.capacity]
@@ -101,13 +101,13 @@ def device(row: Row) -> Entries:
     )
 
 
-def node(row: Row) -> Entries:
+def node(row: DeviceRow) -> Entries:
     """The variable `node`."""
     labels = [(domain, name, _attribute(value)) for domain, name, value in row.attributes]
     return Entries({"labels": _domains(row, "attributes", labels).find(LABELS)})
 
 
-def _domains(row: Row, field: Field, entries: list[tuple[str, str, Value]]) -> Entries:
+def _domains(row: DeviceRow, field: Field, entries: list[tuple[str, str, Value]]) -> Entries:
     values: dict[str, dict[str, Value]] = {}
     present: dict[str, dict[str, bool]] = {}
     for domain, name, value in entries:
@@ -123,7 +123,7 @@ def _domains(row: Row, field: Field, entries: list[tuple[str, str, Value]]) -> E
     return Entries(maps, None if row.whole else asked, lambda _key: Entries({}, _absent(row)))
 
 
-def _absent(row: Row) -> dict[str, bool] | None:
+def _absent(row: DeviceRow) -> dict[str, bool] | None:
     """What is known of a domain that no value was sent of: all of it, only in a whole row."""
     return None if row.whole else {}
 
@@ -151,6 +151,6 @@ def _amount(amount: Amount | None) -> Value:
     if isinstance(amount, float):
         raise Undecidable("a capacity is written as a fraction without quotes")
     try:
-        return Held(quantities.parse(str(amount).strip()))
+        return MutableQuantity(quantities.parse(str(amount).strip()))
     except (ValueError, quantities.Unsure) as error:
         raise Undecidable(f"a capacity cannot be read: {error}") from error

@@ -11,12 +11,12 @@ from fettle.cel.language.syntax import (
     Again,
     Bind,
     Call,
+    Expr,
     Fold,
     Ident,
     ListOf,
     Literal,
     MapOf,
-    Node,
     Refused,
     Select,
 )
@@ -25,12 +25,12 @@ ACCUMULATOR = "@result"
 _SORTED = "@sorted"
 _FORBIDDEN = (ACCUMULATOR, "__result__")
 
-Macro = Callable[[Node, list[Node]], Node | None]
-Collecting = Callable[[tuple[str, ...], Node], tuple[str, Node]]
+Macro = Callable[[Expr, list[Expr]], Expr | None]
+Collecting = Callable[[tuple[str, ...], Expr], tuple[str, Expr]]
 """From the variables and the body: the kind of the loop, and its step."""
 
 
-def expand(name: str, target: Node | None, args: list[Node]) -> Node | None:
+def expand(name: str, target: Expr | None, args: list[Expr]) -> Expr | None:
     """What a call stands for; None where it is an ordinary one; raises Refused."""
     if target is None:
         return _has(args[0]) if name == "has" and len(args) == 1 else None
@@ -38,14 +38,14 @@ def expand(name: str, target: Node | None, args: list[Node]) -> Node | None:
     return None if macro is None else macro(target, args)
 
 
-def _has(argument: Node) -> Node:
+def _has(argument: Expr) -> Expr:
     """The test for a field; of such a test, once more the same."""
     if not isinstance(argument, Select):
         raise Refused("invalid argument to has() macro")
     return Select(argument.operand, argument.field, test=True)
 
 
-def _variable(node: Node) -> str:
+def _variable(node: Expr) -> str:
     if not isinstance(node, Ident):
         raise Refused("a macro's variable must be a simple name")
     if node.name in _FORBIDDEN:
@@ -53,7 +53,7 @@ def _variable(node: Node) -> str:
     return node.name
 
 
-def _variables(args: list[Node], count: int) -> tuple[str, ...]:
+def _variables(args: list[Expr], count: int) -> tuple[str, ...]:
     names = tuple(_variable(arg) for arg in args[:count])
     if len(set(names)) < count:
         raise Refused(f"duplicate variable name: {names[0]}")
@@ -64,16 +64,16 @@ def _accumulator() -> Ident:
     return Ident(ACCUMULATOR)
 
 
-def _operation(function: str, *args: Node) -> Call:
+def _operation(function: str, *args: Expr) -> Call:
     return Call(function, None, list(args))
 
 
 def _quantifier(kind: str, count: int) -> Macro:
-    def make(target: Node, args: list[Node]) -> Node:
+    def make(target: Expr, args: list[Expr]) -> Expr:
         names, body = _variables(args, count), args[count]
-        init: Node = Literal(kind == "all")
+        init: Expr = Literal(kind == "all")
         step = _operation(syntax.AND if kind == "all" else syntax.OR, _accumulator(), body)
-        result: Node = _accumulator()
+        result: Expr = _accumulator()
         if kind == "exists_one":
             init = Literal(0)
             more = _operation("_+_", _accumulator(), Literal(1))
@@ -84,10 +84,10 @@ def _quantifier(kind: str, count: int) -> Macro:
     return make
 
 
-def _collector(count: int, init: Callable[[], Node], add: Collecting) -> Macro:
+def _collector(count: int, init: Callable[[], Expr], add: Collecting) -> Macro:
     """`map`, `transformList` and the like: with an argument more, a filter comes first."""
 
-    def make(target: Node, args: list[Node]) -> Node:
+    def make(target: Expr, args: list[Expr]) -> Expr:
         names, rest = _variables(args, count), args[count:]
         body, filter_ = rest[-1], rest[0] if len(rest) > 1 else None
         kind, step = add(names, body)
@@ -98,26 +98,26 @@ def _collector(count: int, init: Callable[[], Node], add: Collecting) -> Macro:
     return make
 
 
-def _appending(_names: tuple[str, ...], body: Node) -> tuple[str, Node]:
+def _appending(_names: tuple[str, ...], body: Expr) -> tuple[str, Expr]:
     return "list", _operation("_+_", _accumulator(), ListOf([body]))
 
 
-def _inserting(names: tuple[str, ...], body: Node) -> tuple[str, Node]:
+def _inserting(names: tuple[str, ...], body: Expr) -> tuple[str, Expr]:
     return "map", _operation("cel.@mapInsert", _accumulator(), Ident(names[0]), body)
 
 
-def _merging(_names: tuple[str, ...], body: Node) -> tuple[str, Node]:
+def _merging(_names: tuple[str, ...], body: Expr) -> tuple[str, Expr]:
     return "entries", _operation("cel.@mapInsert", _accumulator(), body)
 
 
-def _filter(target: Node, args: list[Node]) -> Node:
+def _filter(target: Expr, args: list[Expr]) -> Expr:
     (name,) = _variables(args, 1)
     step = _operation("_+_", _accumulator(), ListOf([args[0]]))
     step = _operation(syntax.EITHER, args[1], step, _accumulator())
     return Fold("list", target, (name,), args[0], args[1], ListOf([]), step, _accumulator())
 
 
-def _bind(target: Node, args: list[Node]) -> Node | None:
+def _bind(target: Expr, args: list[Expr]) -> Expr | None:
     if not isinstance(target, Ident) or target.name != "cel":
         return None
     if not isinstance(args[0], Ident):
@@ -125,27 +125,27 @@ def _bind(target: Node, args: list[Node]) -> Node | None:
     return Bind(_bound(args[0]), args[1], args[2])
 
 
-def _bound(node: Node) -> str:
+def _bound(node: Expr) -> str:
     if not isinstance(node, Ident):
         raise Refused("a bound variable must be a simple name")
     return node.name
 
 
-def _optional_map(target: Node, args: list[Node]) -> Node:
+def _optional_map(target: Expr, args: list[Expr]) -> Expr:
     inner = Bind(_bound(args[0]), Call("value", Again(target), []), args[1])
     return _where_present(target, _operation("optional.of", inner))
 
 
-def _optional_flat_map(target: Node, args: list[Node]) -> Node:
+def _optional_flat_map(target: Expr, args: list[Expr]) -> Expr:
     return _where_present(target, Bind(_bound(args[0]), Call("value", Again(target), []), args[1]))
 
 
-def _where_present(target: Node, then: Node) -> Node:
+def _where_present(target: Expr, then: Expr) -> Expr:
     nothing = Call("optional.none", None, [])
     return _operation(syntax.EITHER, Call("hasValue", target, []), then, nothing)
 
 
-def _sort_by(target: Node, args: list[Node]) -> Node:
+def _sort_by(target: Expr, args: list[Expr]) -> Expr:
     if isinstance(target, (Literal, MapOf)):
         raise Refused("sortBy cannot be applied to a literal")
     keys = _MACROS["map", 2](Ident(_SORTED), args)
@@ -153,11 +153,11 @@ def _sort_by(target: Node, args: list[Node]) -> Node:
     return Bind(_SORTED, target, Call("@sortByAssociatedKeys", Ident(_SORTED), [keys]))
 
 
-def _empty_list() -> Node:
+def _empty_list() -> Expr:
     return ListOf([])
 
 
-def _empty_map() -> Node:
+def _empty_map() -> Expr:
     return MapOf([])
 
 

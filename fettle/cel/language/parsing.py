@@ -11,12 +11,12 @@ from fettle.cel.language.macros import expand
 from fettle.cel.language.syntax import (
     Call,
     Construct,
-    Entry,
+    Expr,
     Ident,
     ListOf,
     Literal,
+    MapEntry,
     MapOf,
-    Node,
     Refused,
     Select,
 )
@@ -41,7 +41,7 @@ _RELATIONS = {
 _SUMS = {"*": ("_*_", 2), "/": ("_/_", 2), "%": ("_%_", 2), "+": ("_+_", 1), "-": ("_-_", 1)}
 
 
-def parse(source: str) -> Node:
+def parse(source: str) -> Expr:
     """The tree; raises Refused, or Unsupported where it is not known what Kubernetes does."""
     return _Parser(tokens(source)).whole()
 
@@ -52,7 +52,7 @@ class _Parser:
         self._at = 0
         self._depth = dict.fromkeys(("expr", "relation", "calc"), 0)
 
-    def whole(self) -> Node:
+    def whole(self) -> Expr:
         node = self._expr()
         if self._kind:
             raise self._unexpected()
@@ -92,7 +92,7 @@ class _Parser:
 
     # Operators
 
-    def _expr(self) -> Node:
+    def _expr(self) -> Expr:
         self._enter("expr")
         node = self._or()
         if self._take("?"):
@@ -102,19 +102,19 @@ class _Parser:
         self._depth["expr"] -= 1
         return node
 
-    def _or(self) -> Node:
+    def _or(self) -> Expr:
         terms = [self._and()]
         while self._take("||"):
             terms.append(self._and())
         return terms[0] if len(terms) == 1 else _call(syntax.OR, *terms)
 
-    def _and(self) -> Node:
+    def _and(self) -> Expr:
         terms = [self._relation()]
         while self._take("&&"):
             terms.append(self._relation())
         return terms[0] if len(terms) == 1 else _call(syntax.AND, *terms)
 
-    def _relation(self) -> Node:
+    def _relation(self) -> Expr:
         self._enter("relation")
         node = self._calc(0)
         while self._kind in _RELATIONS:
@@ -125,7 +125,7 @@ class _Parser:
         self._depth["relation"] -= 1
         return node
 
-    def _calc(self, least: int) -> Node:
+    def _calc(self, least: int) -> Expr:
         self._enter("calc")
         node = self._unary()
         while self._kind in _SUMS and _SUMS[self._kind][1] >= least:
@@ -134,7 +134,7 @@ class _Parser:
         self._depth["calc"] -= 1
         return node
 
-    def _unary(self) -> Node:
+    def _unary(self) -> Expr:
         sign = self._kind
         if sign not in ("!", "-") or self._is_negative_number():
             return self._member()
@@ -151,7 +151,7 @@ class _Parser:
 
     # Fields, indices and calls
 
-    def _member(self) -> Node:
+    def _member(self) -> Expr:
         node = self._primary()
         while self._kind in (".", "["):
             node = self._dot(node) if self._next().kind == "." else self._index(node)
@@ -159,7 +159,7 @@ class _Parser:
                 raise Refused(f"it is nested deeper than {MAX_NESTING}")
         return node
 
-    def _dot(self, operand: Node) -> Node:
+    def _dot(self, operand: Expr) -> Expr:
         optional = self._take("?")
         token = self._next()
         if token.kind == "word" and not optional and self._take("("):
@@ -176,15 +176,15 @@ class _Parser:
             return _call(syntax.OPTIONAL_SELECT, operand, Literal(name), deeper=1)
         return Select(operand, name, height=1 + operand.height)
 
-    def _index(self, operand: Node) -> Node:
+    def _index(self, operand: Expr) -> Expr:
         function = syntax.OPTIONAL_INDEX if self._take("?") else syntax.INDEX
         key = self._expr()
         self._expect("]")
         return _call(function, operand, key, deeper=1)
 
-    def _arguments(self) -> list[Node]:
+    def _arguments(self) -> list[Expr]:
         """What stands before the closing bracket of a call."""
-        args: list[Node] = []
+        args: list[Expr] = []
         if self._take(")"):
             return args
         args.append(self._expr())
@@ -195,7 +195,7 @@ class _Parser:
 
     # Primaries
 
-    def _primary(self) -> Node:
+    def _primary(self) -> Expr:
         match self._kind:
             case "word" | ".":
                 return self._named()
@@ -211,7 +211,7 @@ class _Parser:
             case _:
                 return self._literal()
 
-    def _named(self) -> Node:
+    def _named(self) -> Expr:
         dot = "." if self._take(".") else ""
         token = self._expect("word")
         if self._is_message():
@@ -234,7 +234,7 @@ class _Parser:
             at += 2
         return self._tokens[at].kind == "{"
 
-    def _message(self, name: str) -> Node:
+    def _message(self, name: str) -> Expr:
         while self._take("."):
             name += "." + self._expect("word").text
         self._next()
@@ -248,9 +248,9 @@ class _Parser:
             raise self._unexpected()
         return Literal(token.text.strip("`"))
 
-    def _list(self) -> Node:
+    def _list(self) -> Expr:
         self._next()
-        items: list[Node] = []
+        items: list[Expr] = []
         optional: set[int] = set()
         while self._kind not in ("]", ","):
             if self._take("?"):
@@ -266,19 +266,19 @@ class _Parser:
         height = max((item.height for item in items), default=0)
         return ListOf(items, frozenset(optional), height=height)
 
-    def _map(self) -> Node:
+    def _map(self) -> Expr:
         self._next()
         entries = self._entries(self._expr)
         return MapOf(entries, height=_highest(entries))
 
-    def _entries(self, key: Callable[[], Node]) -> list[Entry]:
+    def _entries(self, key: Callable[[], Expr]) -> list[MapEntry]:
         """What stands before the closing brace of a map or message."""
-        entries: list[Entry] = []
+        entries: list[MapEntry] = []
         while self._kind not in ("}", ","):
             optional = self._take("?")
             name = key()
             self._expect(":")
-            entries.append(Entry(name, self._expr(), optional))
+            entries.append(MapEntry(name, self._expr(), optional))
             if self._kind != "," or self._tokens[self._at + 1].kind == "}":
                 break
             self._next()
@@ -288,7 +288,7 @@ class _Parser:
         self._expect("}")
         return entries
 
-    def _literal(self) -> Node:
+    def _literal(self) -> Expr:
         sign = "-" if self._is_negative_number() and self._take("-") else ""
         token = self._next()
         read = _LITERALS.get(token.kind)
@@ -298,19 +298,19 @@ class _Parser:
         return Literal(read(sign + token.text))
 
 
-def _highest(entries: list[Entry]) -> int:
+def _highest(entries: list[MapEntry]) -> int:
     heights = (part.height for entry in entries for part in (entry.key, entry.value))
     return max(heights, default=0)
 
 
-def _call(function: str, *args: Node, deeper: int = 0) -> Call:
+def _call(function: str, *args: Expr, deeper: int = 0) -> Call:
     height = deeper + max(arg.height for arg in args)
     if height > MAX_NESTING:
         raise Refused(f"it is nested deeper than {MAX_NESTING}")
     return Call(function, None, list(args), height=height)
 
 
-def _expanded(call: Call) -> Node:
+def _expanded(call: Call) -> Expr:
     """What a call stands for: itself, where it is none of a macro."""
     node = expand(call.function, call.target, call.args)
     if node is None:

@@ -5,8 +5,8 @@ answer is the whole device.
 """
 
 from fettle.cel.language import syntax
-from fettle.cel.language.syntax import Bind, Call, Fold, Ident, Literal, Node, Select, children
-from fettle.cel.runtime.rows import LABELS, Field, Read, Reads
+from fettle.cel.language.syntax import Bind, Call, Expr, Fold, Ident, Literal, Select, children
+from fettle.cel.runtime.rows import LABELS, AttributeRead, Field, Reads
 
 _SCALARS = ("driver", "allowMultipleAllocations")
 _LONGEST = 4
@@ -20,9 +20,9 @@ class _Whole(Exception):
     """The expression may look at anything."""
 
 
-def reads(tree: Node) -> Reads:
+def reads(tree: Expr) -> Reads:
     """What the expression reads, in a fixed order; None for the whole device."""
-    found: set[Read] = set()
+    found: set[AttributeRead] = set()
     try:
         _collect(tree, {}, found)
     except _Whole:
@@ -30,7 +30,7 @@ def reads(tree: Node) -> Reads:
     return tuple(sorted(found))
 
 
-def driver(tree: Node) -> str:
+def driver(tree: Expr) -> str:
     """The driver that the expression asks for before anything else, as classes do: devices of all
     others do not match, whatever they are. "" where it does not begin so."""
     while isinstance(tree, Call) and tree.function == syntax.AND:
@@ -42,9 +42,9 @@ def driver(tree: Node) -> str:
     return ""
 
 
-def _collect(node: Node, names: Names, found: set[Read]) -> None:
+def _collect(node: Expr, names: Names, found: set[AttributeRead]) -> None:
     """Add what a part reads; its value may be used in any way."""
-    left: list[tuple[Node, Names]] = [(node, names)]
+    left: list[tuple[Expr, Names]] = [(node, names)]
     while left:
         node, names = left.pop()
         to = path(node, names)
@@ -63,20 +63,20 @@ def _collect(node: Node, names: Names, found: set[Read]) -> None:
             left.extend((child, names) for child in children(node))
 
 
-def _read_of(to: Path) -> list[Read]:
+def _read_of(to: Path) -> list[AttributeRead]:
     """The read that a path from `device` on stands for."""
     match to:
         case ("device", scalar) if scalar in _SCALARS:
             return []
         case ("device", "attributes" | "capacity" as field, domain, name):
-            return [Read(_field(field), domain, name)]
+            return [AttributeRead(_field(field), domain, name)]
         case ("node", "labels", name):
-            return [Read("attributes", LABELS, name)]
+            return [AttributeRead("attributes", LABELS, name)]
         case _:
             raise _Whole
 
 
-def _membership(node: Node, names: Names, found: set[Read]) -> bool:
+def _membership(node: Expr, names: Names, found: set[AttributeRead]) -> bool:
     """Handles `"domain" in device.attributes` and `"name" in device.attributes["domain"]`."""
     if not isinstance(node, Call) or node.function != syntax.IN:
         return False
@@ -85,11 +85,11 @@ def _membership(node: Node, names: Names, found: set[Read]) -> bool:
         return False
     match to:
         case ("device", "attributes" | "capacity" as field):
-            found.add(Read(_field(field), key, ""))
+            found.add(AttributeRead(_field(field), key, ""))
         case ("device", "attributes" | "capacity" as field, domain):
-            found.add(Read(_field(field), domain, key))
+            found.add(AttributeRead(_field(field), domain, key))
         case ("node", "labels"):
-            found.add(Read("attributes", LABELS, key))
+            found.add(AttributeRead("attributes", LABELS, key))
         case _:
             return False
     return True
@@ -99,7 +99,7 @@ def _field(name: str) -> Field:
     return "attributes" if name == "attributes" else "capacity"
 
 
-def path(node: Node, names: Names) -> Path | None:
+def path(node: Expr, names: Names) -> Path | None:
     """`device.attributes["a"].?b` as ("device", "attributes", "a", "b"), at most four long."""
     if isinstance(node, Ident):
         if node.slot is not None:
@@ -125,5 +125,5 @@ def path(node: Node, names: Names) -> Path | None:
 _ENDS = tuple((scalar,) for scalar in _SCALARS)
 
 
-def _string(node: Node) -> str:
+def _string(node: Expr) -> str:
     return node.value if isinstance(node, Literal) and isinstance(node.value, str) else ""

@@ -23,7 +23,7 @@ class Unsupported(Exception):
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class Node:
+class Expr:
     """`height`: how deep Kubernetes' parser recurses over it; `type`: set by the checker;
     `origin`: the call of a macro that it stands for."""
 
@@ -33,70 +33,70 @@ class Node:
 
 
 @dataclass(slots=True, eq=False)
-class Literal(Node):
+class Literal(Expr):
     value: Any
 
 
 @dataclass(slots=True, eq=False)
-class Ident(Node):
+class Ident(Expr):
     name: str
     slot: int | None = None
     """Where a macro's variable is kept; None for a global name."""
 
 
 @dataclass(slots=True, eq=False)
-class Select(Node):
+class Select(Expr):
     """`operand.field`, or with `test` the `has()` of it."""
 
-    operand: Node
+    operand: Expr
     field: str
     test: bool = False
 
 
 @dataclass(slots=True, eq=False)
-class Call(Node):
+class Call(Expr):
     function: str
-    target: Node | None
-    args: list[Node]
+    target: Expr | None
+    args: list[Expr]
     overloads: list[Overload] = field(default_factory=list)
     """Those that the types allow; set by the checker."""
 
 
 @dataclass(slots=True, eq=False)
-class ListOf(Node):
-    items: list[Node]
+class ListOf(Expr):
+    items: list[Expr]
     optional: frozenset[int] = frozenset()
 
 
 @dataclass(slots=True, eq=False)
-class Entry:
-    key: Node
-    value: Node
+class MapEntry:
+    key: Expr
+    value: Expr
     optional: bool = False
 
 
 @dataclass(slots=True, eq=False)
-class MapOf(Node):
-    entries: list[Entry]
+class MapOf(Expr):
+    entries: list[MapEntry]
 
 
 @dataclass(slots=True, eq=False)
-class Construct(Node):
+class Construct(Expr):
     """A message: the keys of its entries are literals, the names of fields."""
 
     name: str
-    entries: list[Entry]
+    entries: list[MapEntry]
 
 
 @dataclass(slots=True, eq=False)
-class Again(Node):
+class Again(Expr):
     """The same part, evaluated once more."""
 
-    of: Node
+    of: Expr
 
 
 @dataclass(slots=True, eq=False)
-class Fold(Node):
+class Fold(Expr):
     """A macro over `range`: `kind` is its name, `variables` one or two names.
 
     `body` and `filter` are what was written; `init`, `step` and `result` are what the checker
@@ -104,34 +104,34 @@ class Fold(Node):
     """
 
     kind: str
-    range: Node
+    range: Expr
     variables: tuple[str, ...]
-    body: Node
-    filter: Node | None
-    init: Node
-    step: Node
-    result: Node
+    body: Expr
+    filter: Expr | None
+    init: Expr
+    step: Expr
+    result: Expr
     slots: tuple[int, ...] = ()
 
 
 @dataclass(slots=True, eq=False)
-class Bind(Node):
+class Bind(Expr):
     """`cel.bind`: the value is evaluated where the variable is first used, and only once."""
 
     variable: str
-    value: Node
-    body: Node
+    value: Expr
+    body: Expr
     slot: int = 0
 
 
-def operands(node: Node, function: str) -> list[Node]:
+def operands(node: Expr, function: str) -> list[Expr]:
     """What an operator joins, through others of the same; anything else by itself."""
     if isinstance(node, Call) and node.function == function:
         return [operand for arg in node.args for operand in operands(arg, function)]
     return [node]
 
 
-def children(node: Node) -> list[Node]:
+def children(node: Expr) -> list[Expr]:
     """What is directly below a node, as written, and each part once."""
     match node:
         case Select(operand=operand):

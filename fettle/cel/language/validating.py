@@ -6,10 +6,10 @@ of unlike items, and format strings that do not go with their arguments.
 
 from fettle.cel.language.syntax import (
     Call,
+    Expr,
     ListOf,
     Literal,
     MapOf,
-    Node,
     Refused,
     Unsupported,
     children,
@@ -45,9 +45,9 @@ _VERBS: dict[str, tuple[Type, ...]] = {
 }
 
 
-def validate(tree: Node) -> None:
+def validate(tree: Expr) -> None:
     """Raises Refused for what is wrong anywhere in a checked tree."""
-    left: list[tuple[Node, bool]] = [(tree, False)]
+    left: list[tuple[Expr, bool]] = [(tree, False)]
     while left:
         node, exempt = left.pop()
         if isinstance(node, Call):
@@ -61,7 +61,7 @@ def validate(tree: Node) -> None:
         left.extend((child, exempt) for child in children(node))
 
 
-def _item(node: Node, optional: bool) -> Type:
+def _item(node: Expr, optional: bool) -> Type:
     if not optional:
         return node.type
     if node.type.name != OPTIONAL:
@@ -107,7 +107,7 @@ def _format(text: str, values: ListOf) -> None:
             raise Refused(f"%{clause.verb} cannot write {value.type}")
 
 
-def _writable(node: Node) -> None:
+def _writable(node: Expr) -> None:
     type_ = node.type
     if type_ != DYN and type_ not in _SIMPLE and type_.name not in ("list", "map", "type"):
         raise Refused(f"%s cannot write {type_}")

@@ -27,7 +27,7 @@ _UNIT: int = 10**9
 _INT64 = range(-(2**63), 2**63)
 
 
-class Held:
+class MutableQuantity:
     """A quantity while an expression runs: comparing it may change how Kubernetes holds it.
 
     `derived`: made by `add` or `sub`, which nothing else equals.
@@ -39,7 +39,7 @@ class Held:
         self.nano, self.value, self.scale, self.small = quantity[:4]
         self.derived = derived
 
-    def compare(self, other: "Held") -> int:
+    def compare(self, other: "MutableQuantity") -> int:
         if not other.small:
             self.small = False
         return (self.nano > other.nano) - (self.nano < other.nano)
@@ -47,7 +47,7 @@ class Held:
     def integer(self) -> int | None:
         return Quantity(self.nano, self.value, self.scale, self.small).integer()
 
-    def plus(self, other: "Held", sign: int = 1) -> "Held":
+    def plus(self, other: "MutableQuantity", sign: int = 1) -> "MutableQuantity":
         """The sum; held as machine integers where both are and it fits."""
         if sign < 0 and other.small and other.value == _INT64[0]:  # negated in Go, it is itself
             raise Undecidable("the least integer taken from a quantity")
@@ -66,14 +66,14 @@ class Held:
         return _derived(nano, one + other_, scale, small=small)
 
 
-def _derived(nano: int, value: int, scale: int, *, small: bool) -> Held:
-    return Held(Quantity(nano, value, scale, small), derived=True)
+def _derived(nano: int, value: int, scale: int, *, small: bool) -> MutableQuantity:
+    return MutableQuantity(Quantity(nano, value, scale, small), derived=True)
 
 
-def quantity(frame: Frame, text: str) -> Held:
+def quantity(frame: Frame, text: str) -> MutableQuantity:
     frame.read(text)
     try:
-        return Held(quantities.parse(text))
+        return MutableQuantity(quantities.parse(text))
     except ValueError as error:
         raise CelError(str(error)) from error
     except quantities.Unsure as error:
@@ -88,18 +88,18 @@ def _is_quantity(frame: Frame, text: str) -> bool:
     return True
 
 
-def _integer(_frame: Frame, held: Held) -> int:
+def _integer(_frame: Frame, held: MutableQuantity) -> int:
     number = held.integer()
     if number is None:
         raise CelError("cannot convert value to integer")
     return number
 
 
-def _is_integer(_frame: Frame, held: Held) -> bool:
+def _is_integer(_frame: Frame, held: MutableQuantity) -> bool:
     return held.integer() is not None
 
 
-def _float(_frame: Frame, held: Held) -> float:
+def _float(_frame: Frame, held: MutableQuantity) -> float:
     try:
         base = float(held.value)
     except OverflowError:
@@ -115,31 +115,31 @@ def _power_of_ten(exponent: int) -> float:
     return float(f"1e{32 * major}") * float(f"1e{minor}")
 
 
-def _sign(_frame: Frame, held: Held) -> int:
+def _sign(_frame: Frame, held: MutableQuantity) -> int:
     return (held.nano > 0) - (held.nano < 0)
 
 
-def _add(_frame: Frame, left: Held, right: Held) -> Held:
+def _add(_frame: Frame, left: MutableQuantity, right: MutableQuantity) -> MutableQuantity:
     return left.plus(right)
 
 
-def _sub(_frame: Frame, left: Held, right: Held) -> Held:
+def _sub(_frame: Frame, left: MutableQuantity, right: MutableQuantity) -> MutableQuantity:
     return left.plus(right, -1)
 
 
-def _add_int(_frame: Frame, left: Held, right: int) -> Held:
+def _add_int(_frame: Frame, left: MutableQuantity, right: int) -> MutableQuantity:
     return left.plus(_of_int(right))
 
 
-def _sub_int(_frame: Frame, left: Held, right: int) -> Held:
+def _sub_int(_frame: Frame, left: MutableQuantity, right: int) -> MutableQuantity:
     return left.plus(_of_int(right), -1)
 
 
-def _of_int(number: int) -> Held:
-    return Held(Quantity(number * _UNIT, number, 0, True))
+def _of_int(number: int) -> MutableQuantity:
+    return MutableQuantity(Quantity(number * _UNIT, number, 0, True))
 
 
-def _compare_quantities(_frame: Frame, left: Held, right: Held) -> int:
+def _compare_quantities(_frame: Frame, left: MutableQuantity, right: MutableQuantity) -> int:
     return left.compare(right)
 
 

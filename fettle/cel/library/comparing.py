@@ -4,7 +4,7 @@ Runs in the worker. Numbers of different types are compared by value; quantities
 addresses cannot be compared with anything else, not even for being unequal.
 """
 
-from fettle.cel.library.amounts import Held
+from fettle.cel.library.amounts import MutableQuantity
 from fettle.cel.library.containers import MAPS, Concatenated, Unordered
 from fettle.cel.library.semver import Version
 from fettle.cel.library.signatures import Type
@@ -24,7 +24,7 @@ from fettle.cel.library.values import (
 )
 
 NUMBERS = (int, Uint, float)
-_ALONE = (Held, Version, Address, Network, Url, Format)
+_ALONE = (MutableQuantity, Version, Address, Network, Url, Format)
 _MIN, _MAX = -(2**63), 2**63 - 1
 
 
@@ -60,7 +60,7 @@ def same(left: Value, right: Value) -> bool:
 def _same_alone(left: Value, right: Value) -> bool:
     if type(left) is not type(right):
         raise CelError(NO_OVERLOAD)
-    if type(left) is Held:
+    if type(left) is MutableQuantity:
         if right.derived:
             raise CelError(NO_OVERLOAD)
         return bool(left.compare(right) == 0)

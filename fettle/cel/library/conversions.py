@@ -7,7 +7,7 @@ import math
 import re
 
 from fettle.cel.library import times
-from fettle.cel.library.amounts import Held
+from fettle.cel.library.amounts import MutableQuantity
 from fettle.cel.library.containers import MAPS
 from fettle.cel.library.semver import Version
 from fettle.cel.library.signatures import (
@@ -70,7 +70,7 @@ _TYPES: dict[type, Type] = {
     type(None): NULL,
     Duration: DURATION,
     Timestamp: TIMESTAMP,
-    Held: QUANTITY,
+    MutableQuantity: QUANTITY,
     Version: SEMVER,
     Address: IP,
     Network: CIDR,

@@ -52,7 +52,7 @@ Fields = Mapping[str, Value]
 Convert = Callable[[Value], Value]
 
 
-class Message(NamedTuple):
+class ProtoMessage(NamedTuple):
     """What it is once made, its fields, and how it is made of those that are given; `make` is
     None where that is not known here."""
 
@@ -81,11 +81,11 @@ def _float32(value: Value) -> float:
     return ctypes.c_float(_only(float)(value)).value
 
 
-def _wrapper(of: Type, convert: Convert, zero: Value) -> Message:
+def _wrapper(of: Type, convert: Convert, zero: Value) -> ProtoMessage:
     def make(fields: Fields) -> Value:
         return convert(fields["value"]) if "value" in fields else zero
 
-    return Message(Nullable(of.name), {"value": of}, make)
+    return ProtoMessage(Nullable(of.name), {"value": of}, make)
 
 
 def _nanos(fields: Fields) -> int:
@@ -191,22 +191,22 @@ _WRAPPERS: dict[str, tuple[Type, Convert, Value]] = {
     "UInt32Value": (UINT, _only(Uint, 0, 2**32 - 1), Uint(0)),
     "UInt64Value": (UINT, _only(Uint), Uint(0)),
 }
-MESSAGES: dict[str, Message] = {
+MESSAGES: dict[str, ProtoMessage] = {
     **{f"google.protobuf.{name}": _wrapper(*of) for name, of in _WRAPPERS.items()},
-    "google.protobuf.Duration": Message(DURATION, _MOMENT, _duration),
-    "google.protobuf.Timestamp": Message(TIMESTAMP, _MOMENT, _timestamp),
-    "google.protobuf.Any": Message(ANY, {"type_url": STRING, "value": BYTES}, _any),
-    "google.protobuf.Empty": Message(EMPTY),
-    "google.protobuf.Struct.FieldsEntry": Message(ENTRY, {"key": STRING, "value": DYN}),
-    "google.protobuf.Value": Message(_JSON, {n: t for n, (t, _) in _KINDS.items()}, _value),
-    "google.protobuf.Struct": Message(
+    "google.protobuf.Duration": ProtoMessage(DURATION, _MOMENT, _duration),
+    "google.protobuf.Timestamp": ProtoMessage(TIMESTAMP, _MOMENT, _timestamp),
+    "google.protobuf.Any": ProtoMessage(ANY, {"type_url": STRING, "value": BYTES}, _any),
+    "google.protobuf.Empty": ProtoMessage(EMPTY),
+    "google.protobuf.Struct.FieldsEntry": ProtoMessage(ENTRY, {"key": STRING, "value": DYN}),
+    "google.protobuf.Value": ProtoMessage(_JSON, {n: t for n, (t, _) in _KINDS.items()}, _value),
+    "google.protobuf.Struct": ProtoMessage(
         _OBJECT, {"fields": _OBJECT}, lambda fields: _object(fields.get("fields", Map()))
     ),
-    "google.protobuf.ListValue": Message(
+    "google.protobuf.ListValue": ProtoMessage(
         _ARRAY, {"values": _ARRAY}, lambda fields: _array(fields.get("values", []))
     ),
-    "list": Message(_ARRAY, {"values": _ARRAY}, _unknown("list")),
-    "null_type": Message(NULL, {}, _unknown("null_type")),
-    DEVICE.name: Message(DEVICE, {}, _unknown(DEVICE.name)),
+    "list": ProtoMessage(_ARRAY, {"values": _ARRAY}, _unknown("list")),
+    "null_type": ProtoMessage(NULL, {}, _unknown("null_type")),
+    DEVICE.name: ProtoMessage(DEVICE, {}, _unknown(DEVICE.name)),
 }
 """By name. The last ones cannot be made, which Kubernetes finds as it runs."""

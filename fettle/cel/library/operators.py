@@ -217,7 +217,7 @@ def alternative(first: Run, second: Run, *, unwrapped: bool) -> Run:
     return run
 
 
-class Unread:
+class LazyBinding:
     """What `cel.bind` gave a name to, until somebody asks for it: nothing is evaluated before."""
 
     __slots__ = ("run",)
@@ -228,7 +228,7 @@ class Unread:
 
 def bind(value: Run, slot: int, body: Run) -> Run:
     """`cel.bind`; an error in the value is one only where the variable is used."""
-    unread = Unread(value)
+    unread = LazyBinding(value)
 
     def run(frame: Frame) -> Value:
         frame.slots[slot] = unread
@@ -241,7 +241,7 @@ def bind(value: Run, slot: int, body: Run) -> Run:
 def variable(slot: int) -> Run:
     def read(frame: Frame) -> Value:
         value = frame.slots[slot]
-        if type(value) is Unread:
+        if type(value) is LazyBinding:
             value = frame.slots[slot] = _read(value.run, frame)
         if isinstance(value, Exception):
             raise value

@@ -7,9 +7,9 @@ from typing import NamedTuple, TypeGuard
 
 from fettle.cel.language import syntax
 from fettle.cel.language.reading import path
-from fettle.cel.language.syntax import Again, Call, Ident, Literal, Node, Select
+from fettle.cel.language.syntax import Again, Call, Expr, Ident, Literal, Select
 from fettle.cel.library.values import Uint
-from fettle.cel.runtime.rows import Field, Read
+from fettle.cel.runtime.rows import AttributeRead, Field
 
 _ORDERS = frozenset((-1, 0, 1))
 """How one side may stand to the other: below, equal, above."""
@@ -45,16 +45,16 @@ _VERBS = {
 class Sides(NamedTuple):
     """Two sides, and what is said between them: "<", "is not in"."""
 
-    left: Node
+    left: Expr
     relation: str
-    right: Node
+    right: Expr
 
     @property
     def are_compared(self) -> bool:
         return self.relation in _SIGNS.values()
 
 
-def sides(condition: Node, *, true: bool) -> Sides | None:
+def sides(condition: Expr, *, true: bool) -> Sides | None:
     """How the sides of a comparison stand to each other where it is true, or false; with the
     device's value on the left if one side is one."""
     if not isinstance(condition, Call):
@@ -70,7 +70,7 @@ def sides(condition: Node, *, true: bool) -> Sides | None:
     return _compared(left, orders, right) or _related(left, orders, right)
 
 
-def _compared(left: Node, orders: frozenset[int], right: Node) -> Sides | None:
+def _compared(left: Expr, orders: frozenset[int], right: Expr) -> Sides | None:
     """The two that `compareTo` compares, where its result is compared with a number."""
     if _is_number(left):
         left, right, orders = right, left, _mirrored(orders)
@@ -82,7 +82,7 @@ def _compared(left: Node, orders: frozenset[int], right: Node) -> Sides | None:
     return _related(one, orders, other)
 
 
-def _related(left: Node, orders: frozenset[int], right: Node) -> Sides | None:
+def _related(left: Expr, orders: frozenset[int], right: Expr) -> Sides | None:
     if (read(right) is not None and read(left) is None) or (
         is_constant(left) and not is_constant(right)
     ):
@@ -90,11 +90,11 @@ def _related(left: Node, orders: frozenset[int], right: Node) -> Sides | None:
     return Sides(left, _SIGNS[orders], right) if orders in _SIGNS else None
 
 
-def _operands(call: Call) -> list[Node]:
+def _operands(call: Call) -> list[Expr]:
     return call.args if call.target is None else [call.target, *call.args]
 
 
-def _is_number(node: Node) -> TypeGuard[Literal]:
+def _is_number(node: Expr) -> TypeGuard[Literal]:
     return isinstance(node, Literal) and type(node.value) in (int, float, Uint)
 
 
@@ -102,7 +102,7 @@ def _mirrored(orders: frozenset[int]) -> frozenset[int]:
     return frozenset(-order for order in orders)
 
 
-def read(node: Node) -> Read | None:
+def read(node: Expr) -> AttributeRead | None:
     """The one value of the device that a part stands for, if it does."""
     if isinstance(node, Call) and node.function == "orValue" and node.target is not None:
         return read(node.target)
@@ -110,7 +110,7 @@ def read(node: Node) -> Read | None:
     return place if place is not None and place.name else None
 
 
-def presence(node: Node) -> Read | None:
+def presence(node: Expr) -> AttributeRead | None:
     """The value, or with no name the domain, that a condition asks for the presence of."""
     if isinstance(node, Select) and node.test:
         return _place(path(node, {}))
@@ -122,14 +122,14 @@ def presence(node: Node) -> Read | None:
     return None
 
 
-def is_constant(node: Node) -> bool:
+def is_constant(node: Expr) -> bool:
     """Whether it is the same on every device."""
     if isinstance(node, Ident):
         return node.slot is not None or node.type.name == "type"
     return not isinstance(node, Again) and all(map(is_constant, syntax.children(node)))
 
 
-def scalar(node: Node) -> str:
+def scalar(node: Expr) -> str:
     """The name of the field that a part stands for, where the device has it outright."""
     to = None if isinstance(node, Select) and node.test else path(node, {})
     return to[1] if to is not None and len(to) == 2 and to[1] not in _FIELDS else ""
@@ -138,10 +138,10 @@ def scalar(node: Node) -> str:
 _FIELDS: dict[str, Field] = {"attributes": "attributes", "capacity": "capacity"}
 
 
-def _place(to: tuple[str, ...] | None) -> Read | None:
+def _place(to: tuple[str, ...] | None) -> AttributeRead | None:
     match to:
         case ("device", field, domain) if field in _FIELDS:
-            return Read(_FIELDS[field], domain, "")
+            return AttributeRead(_FIELDS[field], domain, "")
         case ("device", field, domain, name) if field in _FIELDS:
-            return Read(_FIELDS[field], domain, name)
+            return AttributeRead(_FIELDS[field], domain, name)
     return None

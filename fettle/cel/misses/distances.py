@@ -9,8 +9,8 @@ from math import inf
 from typing import NamedTuple
 
 from fettle.cel.language import syntax
-from fettle.cel.language.syntax import Call, Node
-from fettle.cel.library.amounts import Held
+from fettle.cel.language.syntax import Call, Expr
+from fettle.cel.library.amounts import MutableQuantity
 from fettle.cel.library.comparing import NUMBERS
 from fettle.cel.library.values import Value
 from fettle.cel.misses.conditions import sides
@@ -36,7 +36,7 @@ class Distance(NamedTuple):
     others: float = inf
 
 
-def distance(condition: Node, trial: Trial, *, wanted: bool = True) -> Distance:
+def distance(condition: Expr, trial: Trial, *, wanted: bool = True) -> Distance:
     """How far a condition is from being true, or false; from the nearest of alternatives."""
     match condition:
         case Call(function=syntax.NOT, args=[inner]):
@@ -70,7 +70,7 @@ def _between(left: Value, relation: str, right: Value) -> Distance:
         return _nearest([_between(left, "==", item) for item in right[:_MOST_ITEMS]])
     if relation == "includes" and isinstance(left, list):
         return _nearest([_between(item, "==", right) for item in left[:_MOST_ITEMS]])
-    if isinstance(left, Held) and isinstance(right, Held):
+    if isinstance(left, MutableQuantity) and isinstance(right, MutableQuantity):
         return Distance(quantities=float(abs(left.nano - right.nano)))
     if type(left) in NUMBERS and type(right) in NUMBERS:
         return Distance(numbers=float(abs(left - right)))

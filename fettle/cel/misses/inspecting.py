@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 from fettle.api.resource import Device
 from fettle.cel.language.evaluating import judge, prepare
-from fettle.cel.language.syntax import Node
+from fettle.cel.language.syntax import Expr
 from fettle.cel.misses.distances import Distance, distance
 from fettle.cel.misses.shortfalls import shortfall
 from fettle.cel.misses.trials import Parts, Trial
 from fettle.cel.runtime import rows
-from fettle.cel.runtime.outcomes import Kind
-from fettle.cel.runtime.rows import Key
+from fettle.cel.runtime.outcomes import OutcomeKind
+from fettle.cel.runtime.rows import RowFingerprint
 
 _LONGEST_S = 0.1
 _MOST_TERMS = 64
@@ -46,7 +46,7 @@ class _Miss(NamedTuple):
     """A device that fails some conditions, the first of which it is some way from meeting."""
 
     failing: int
-    named: Sequence[tuple[Node, Trial]]
+    named: Sequence[tuple[Expr, Trial]]
     distance: Distance
 
 
@@ -58,14 +58,16 @@ class _Misses:
         self._parts = [Parts(each, each.program) for each in prepared if each.program is not None]
         self._terms = [(term, parts) for parts in self._parts for term in parts.terms]
         self._until = until
-        self._seen: set[tuple[Key, ...]] = set()
+        self._seen: set[tuple[RowFingerprint, ...]] = set()
         self._nearest: _Miss | None = None
 
     def add(self, driver: str, device: Device) -> bool:
         """Judge a device; true where it is no miss but a match."""
         if rows.problem(driver, device):
             return False
-        keys = tuple(rows.key(parts.whole.reads, driver, device) for parts in self._parts)
+        keys = tuple(
+            rows.row_fingerprint(parts.whole.reads, driver, device) for parts in self._parts
+        )
         if not keys or keys in self._seen:
             return False
         self._seen.add(keys)
@@ -73,12 +75,14 @@ class _Misses:
             judge(parts.whole, rows.row(parts.whole.reads, key))
             for parts, key in zip(self._parts, keys, strict=True)
         ]
-        if any(outcome.kind in (Kind.NO_MATCH, Kind.WOULD_ABORT) for outcome in outcomes):
+        if any(
+            outcome.kind in (OutcomeKind.NO_MATCH, OutcomeKind.WOULD_ABORT) for outcome in outcomes
+        ):
             with suppress(Exception):
                 self._note(keys, driver, device)
         return all(outcome.matches for outcome in outcomes)
 
-    def _note(self, keys: tuple[Key, ...], driver: str, device: Device) -> None:
+    def _note(self, keys: tuple[RowFingerprint, ...], driver: str, device: Device) -> None:
         """Keep a miss where it is nearer than all before."""
         trials = {
             parts: Trial(parts, key, driver, device, self._until)
@@ -87,8 +91,10 @@ class _Misses:
         conditions = [(term, trials[parts]) for term, parts in self._terms[:_MOST_TERMS]]
         kinds = [trial.outcome(term).kind for term, trial in conditions]
         judged = list(zip(conditions, kinds, strict=True))
-        failing = [condition for condition, kind in judged if kind is not Kind.MATCH]
-        named = [each for each, kind in judged if kind in (Kind.NO_MATCH, Kind.WOULD_ABORT)]
+        failing = [condition for condition, kind in judged if kind is not OutcomeKind.MATCH]
+        named = [
+            each for each, kind in judged if kind in (OutcomeKind.NO_MATCH, OutcomeKind.WOULD_ABORT)
+        ]
         if not named:
             return
         best = self._nearest

@@ -8,13 +8,13 @@ from itertools import islice
 
 from fettle.cel.language import syntax
 from fettle.cel.language.reading import reads
-from fettle.cel.language.syntax import Call, Literal, Node, Select
+from fettle.cel.language.syntax import Call, Expr, Literal, Select
 from fettle.cel.library.values import Optional
 from fettle.cel.misses.conditions import is_constant, presence, read, scalar, sides
 from fettle.cel.misses.trials import Trial
 from fettle.cel.misses.wording import brief, computed, published
-from fettle.cel.runtime.outcomes import Kind
-from fettle.cel.runtime.rows import Read
+from fettle.cel.runtime.outcomes import OutcomeKind
+from fettle.cel.runtime.rows import AttributeRead
 
 _MOST_CONDITIONS = 4
 _MOST_ALTERNATIVES = 3
@@ -23,7 +23,7 @@ _NEITHER = "neither "
 _QUOTED = {"quantity", "semver"}
 
 
-def shortfall(conditions: Sequence[tuple[Node, Trial]]) -> str:
+def shortfall(conditions: Sequence[tuple[Expr, Trial]]) -> str:
     """Why a device does not meet conditions, none of which is true on it: "memory 80Gi < 96Gi and
     model "A100" != "H100"", the first few of them."""
     said = islice(conditions, _MOST_CONDITIONS)
@@ -36,13 +36,13 @@ def shortfall(conditions: Sequence[tuple[Node, Trial]]) -> str:
     return joint.join(facts)
 
 
-def failing(parts: Iterable[Node], trial: Trial, *, wanted: bool) -> list[Node]:
+def failing(parts: Iterable[Expr], trial: Trial, *, wanted: bool) -> list[Expr]:
     """Those that surely are not as wanted."""
-    kinds = (Kind.WOULD_ABORT, Kind.NO_MATCH if wanted else Kind.MATCH)
+    kinds = (OutcomeKind.WOULD_ABORT, OutcomeKind.NO_MATCH if wanted else OutcomeKind.MATCH)
     return [part for part in parts if trial.outcome(part).kind in kinds]
 
 
-def _why(condition: Node, trial: Trial, *, wanted: bool) -> list[str]:
+def _why(condition: Expr, trial: Trial, *, wanted: bool) -> list[str]:
     """What is so on the device, which keeps a condition from being true, or false."""
     match condition:
         case Call(function=syntax.NOT, args=[inner]):
@@ -62,19 +62,19 @@ def _why(condition: Node, trial: Trial, *, wanted: bool) -> list[str]:
                 facts = [] if isinstance(taken, Literal) else _why(taken, trial, wanted=wanted)
                 return [*_why(test, trial, wanted=holds is not True), *facts]
     outcome = trial.outcome(condition)
-    if outcome.kind is Kind.WOULD_ABORT:
+    if outcome.kind is OutcomeKind.WOULD_ABORT:
         return [_failure(condition, outcome.reason, trial)]
     return [_claim(condition, trial, holds=not wanted)]
 
 
-def _why_none(alternatives: Sequence[Node], trial: Trial, *, wanted: bool) -> list[str]:
+def _why_none(alternatives: Sequence[Expr], trial: Trial, *, wanted: bool) -> list[str]:
     claims = _distinct(_claim(part, trial, holds=wanted) for part in alternatives)
     if len(claims) == 1:
         return _why(alternatives[0], trial, wanted=wanted)
     return [_NEITHER + " nor ".join(_bounded(claims))]
 
 
-def _claim(condition: Node, trial: Trial, *, holds: bool) -> str:
+def _claim(condition: Expr, trial: Trial, *, holds: bool) -> str:
     """That a condition is true, or false, with the values of the device: so or not."""
     match condition:
         case Call(function=syntax.NOT, args=[inner]):
@@ -94,7 +94,7 @@ def _claim(condition: Node, trial: Trial, *, holds: bool) -> str:
     return _present(missing)
 
 
-def _stated(condition: Node, trial: Trial, *, holds: bool) -> str:
+def _stated(condition: Expr, trial: Trial, *, holds: bool) -> str:
     compared = sides(condition, true=holds)
     if compared is not None:
         left, right = _side(compared.left, trial), _side(compared.right, trial)
@@ -107,7 +107,7 @@ def _stated(condition: Node, trial: Trial, *, holds: bool) -> str:
     return f"{brief(condition)} is {'' if holds else 'not '}true{_values(condition, trial)}"
 
 
-def _failure(condition: Node, reason: str, trial: Trial) -> str:
+def _failure(condition: Expr, reason: str, trial: Trial) -> str:
     """Why a condition ends in an error."""
     if (missing := _missing(condition, trial)) is not None:
         return _absent(missing)
@@ -124,9 +124,9 @@ def _failure(condition: Node, reason: str, trial: Trial) -> str:
     return f"{brief(condition)} ends in an error ({reason}){_values(condition, trial)}"
 
 
-def _missing(condition: Node, trial: Trial) -> Read | None:
+def _missing(condition: Expr, trial: Trial) -> AttributeRead | None:
     """The first value that a condition which ends in an error needs, and the device lacks."""
-    if trial.outcome(condition).kind is not Kind.WOULD_ABORT:
+    if trial.outcome(condition).kind is not OutcomeKind.WOULD_ABORT:
         return None
     left = [condition]
     while left:
@@ -138,28 +138,28 @@ def _missing(condition: Node, trial: Trial) -> Read | None:
     return None
 
 
-def _is_strict(node: Node) -> bool:
+def _is_strict(node: Expr) -> bool:
     """Whether an expression minds that a value is missing."""
     return isinstance(node, Select) or (isinstance(node, Call) and node.function == syntax.INDEX)
 
 
-def _present(place: Read) -> str:
+def _present(place: AttributeRead) -> str:
     if not place.name:
         return f"{_kind(place)} of {place.domain} present"
     return f"{_kind(place)} {place.domain}/{place.name} present"
 
 
-def _absent(place: Read) -> str:
+def _absent(place: AttributeRead) -> str:
     if not place.name:
         return f"no {_kind(place)} of {place.domain}"
     return f"no {_kind(place)} {place.domain}/{place.name}"
 
 
-def _kind(place: Read) -> str:
+def _kind(place: AttributeRead) -> str:
     return "attribute" if place.field == "attributes" else "capacity"
 
 
-def _side(node: Node, trial: Trial) -> str:
+def _side(node: Expr, trial: Trial) -> str:
     """A side of a comparison with what the device has for it."""
     known = trial.value(node)
     value = computed(known[0]) if known else ""
@@ -178,14 +178,14 @@ def _side(node: Node, trial: Trial) -> str:
     return f"{scalar(node) or brief(node)} {value}".rstrip()
 
 
-def _values(condition: Node, trial: Trial) -> str:
+def _values(condition: Expr, trial: Trial) -> str:
     """What the device has where an expression looks, after the expression."""
     named = [read for read in reads(condition) or () if read.name]
     texts = _bounded([f"{each.name} {_published(each, trial)}" for each in named], _MOST_VALUES)
     return f" with {', '.join(texts)}" if texts else ""
 
 
-def _published(where: Read, trial: Trial) -> str:
+def _published(where: AttributeRead, trial: Trial) -> str:
     found = trial.look(where)
     return "(none)" if found is None or isinstance(found, bool) else published(found)
 

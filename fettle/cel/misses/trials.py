@@ -9,11 +9,11 @@ from typing import NamedTuple
 from fettle.api.resource import Device
 from fettle.cel.language.compiling import Program
 from fettle.cel.language.evaluating import Prepared, evaluate, judge
-from fettle.cel.language.syntax import Node
+from fettle.cel.language.syntax import Expr
 from fettle.cel.library.values import CelError, Ended, Undecidable, Value
 from fettle.cel.runtime import rows
 from fettle.cel.runtime.outcomes import TOO_SLOW, Outcome
-from fettle.cel.runtime.rows import Key, Read
+from fettle.cel.runtime.rows import AttributeRead, RowFingerprint
 
 
 class Parts:
@@ -23,9 +23,9 @@ class Parts:
         self.whole = prepared
         self.terms = program.terms()
         self._program = program
-        self._prepared: dict[Node, Prepared] = {}
+        self._prepared: dict[Expr, Prepared] = {}
 
-    def prepared(self, part: Node) -> Prepared:
+    def prepared(self, part: Expr) -> Prepared:
         found = self._prepared.get(part)
         if found is None:
             found = self.whole._replace(program=self._program.part(part))
@@ -37,18 +37,18 @@ class Trial(NamedTuple):
     """`until`: the processor time (s) after which nothing more is evaluated."""
 
     parts: Parts
-    key: Key
+    key: RowFingerprint
     driver: str
     device: Device
     until: float
 
-    def outcome(self, part: Node) -> Outcome:
+    def outcome(self, part: Expr) -> Outcome:
         """What a condition comes to."""
         if self._is_over():
             return TOO_SLOW
         return judge(self.parts.prepared(part), rows.row(self.parts.whole.reads, self.key))
 
-    def value(self, part: Node) -> tuple[Value, ...]:
+    def value(self, part: Expr) -> tuple[Value, ...]:
         """What a part comes to; nothing where that is an error, or not known."""
         if self._is_over():
             return ()
@@ -58,9 +58,9 @@ class Trial(NamedTuple):
         except (CelError, Ended, Undecidable):
             return ()
 
-    def look(self, read: Read) -> rows.Value | bool | None:
+    def look(self, read: AttributeRead) -> rows.Value | bool | None:
         """What the device publishes at a place; None where it has nothing there."""
-        return rows.look(read, self.driver, self.device)
+        return rows.value_at_read(read, self.driver, self.device)
 
     def _is_over(self) -> bool:
         return time.process_time() > self.until

@@ -9,15 +9,15 @@ from fettle.cel.language.syntax import (
     Again,
     Call,
     Construct,
+    Expr,
     Ident,
     ListOf,
     Literal,
     MapOf,
-    Node,
     Select,
 )
 from fettle.cel.library import conversions
-from fettle.cel.library.amounts import Held
+from fettle.cel.library.amounts import MutableQuantity
 from fettle.cel.library.containers import Concatenated, Growing
 from fettle.cel.library.quoting import ESCAPES
 from fettle.cel.library.semver import Version
@@ -55,7 +55,7 @@ def _worded(value: Value) -> str:
         case Version(major, minor, patch, _, pre):
             ids = ".".join(text or str(number) for _, number, text in pre)
             return f"{major}.{minor}.{patch}{'-' if pre else ''}{ids}"
-        case Held(nano=nano):
+        case MutableQuantity(nano=nano):
             return _quantity(nano)
         case Type(name=name):
             return name
@@ -106,7 +106,7 @@ def _literal(value: Value) -> str:
 _BYTES = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 256))} | ESCAPES
 
 
-def brief(node: Node) -> str:
+def brief(node: Expr) -> str:
     """A part as one might have written it, with bare names for the values of the device."""
     return _cut(written(node, bare=True))
 
@@ -115,7 +115,7 @@ def _cut(text: str) -> str:
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 
 
-def written(node: Node, *, bare: bool = False) -> str:
+def written(node: Expr, *, bare: bool = False) -> str:
     """A part as one might have written it; `bare`: with names alone for what a device publishes."""
     if bare and (where := read(node)) is not None and not _is_alternative(node):
         return where.name
@@ -145,7 +145,7 @@ def written(node: Node, *, bare: bool = False) -> str:
     return "…"
 
 
-def _is_alternative(node: Node) -> bool:
+def _is_alternative(node: Expr) -> bool:
     return isinstance(node, Call) and node.function == "orValue"
 
 

@@ -18,12 +18,19 @@ import structlog
 
 from fettle.api.resource import Device
 from fettle.cel.runtime import rows
-from fettle.cel.runtime.memory import GIVEN_UP, PARSING, Entry, Level, Memory
-from fettle.cel.runtime.outcomes import Kind, Outcome, undecided
+from fettle.cel.runtime.memory import GIVEN_UP, PARSING, ExpressionEntry, Level, Memory
+from fettle.cel.runtime.outcomes import Outcome, OutcomeKind, undecided
 from fettle.cel.runtime.processes import COMMAND, Worker, WorkerDied, WorkerUnready
-from fettle.cel.runtime.protocol import Inspect, Inspected, Judge, Judged, Parse, Parsed
-from fettle.cel.runtime.rows import Equation, Key, Reads, Variable
-from fettle.cel.runtime.turns import Order, Turns
+from fettle.cel.runtime.protocol import (
+    EvaluateReply,
+    EvaluateRequest,
+    Inspect,
+    Inspected,
+    Parse,
+    Parsed,
+)
+from fettle.cel.runtime.rows import Equation, Reads, RowFingerprint, Variable
+from fettle.cel.runtime.turns import Order, WorkerQueue
 from fettle.cel.runtime.works import Work
 from fettle.model.errors import WorkerError
 
@@ -53,7 +60,7 @@ class SelectorEngine:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._worker = Worker(command, wait_s=wait_s)
-        self._turns = Turns()
+        self._turns = WorkerQueue()
         self._variable: Variable = "device"
         self._bounds = (expressions, rows)
         self._clock = clock
@@ -94,7 +101,7 @@ class SelectorEngine:
             problem = rows.problem(driver, device)
             if problem:
                 return undecided(problem)
-            outcome = entry.rows.get(rows.key(entry.reads, driver, device), outcome)
+            outcome = entry.rows.get(rows.row_fingerprint(entry.reads, driver, device), outcome)
         if entry.given_up_until and outcome in GIVEN_UP and entry.lacks(self._clock()):
             return None
         return outcome
@@ -132,7 +139,7 @@ class SelectorEngine:
         entry = self._memory.look(expression)
         if entry is None or not (entry.parsed or entry.default):
             return None
-        refused = entry.default is not None and entry.default.kind is Kind.WOULD_ABORT
+        refused = entry.default is not None and entry.default.kind is OutcomeKind.WOULD_ABORT
         return entry.default.reason if refused and entry.default is not None else ""
 
     def use(self, expressions: Iterable[str]) -> None:
@@ -240,7 +247,7 @@ class SelectorEngine:
             await self._judge(work, entry)
         return bool(work.keys) and entry.default is None
 
-    async def _parse(self, work: Work, entry: Entry) -> None:
+    async def _parse(self, work: Work, entry: ExpressionEntry) -> None:
         async with self._turns.turn(work.order()):
             if entry.parsed or entry.default is not None:  # by another call's work
                 return
@@ -255,7 +262,7 @@ class SelectorEngine:
             entry.default, entry.parsed = parsed.outcome, True
             entry.deaths.clear()
 
-    async def _judge(self, work: Work, entry: Entry) -> None:
+    async def _judge(self, work: Work, entry: ExpressionEntry) -> None:
         async with self._turns.turn(work.order()):
             batch = work.batch()
             if not batch:
@@ -263,11 +270,13 @@ class SelectorEngine:
             assert work.keys is not None
             asked = tuple(rows.row(entry.reads, key) for key in batch)
             try:
-                judged = await self._worker.ask(Judge(work.expression, asked, self._variable))
+                judged = await self._worker.ask(
+                    EvaluateRequest(work.expression, asked, self._variable)
+                )
             except WorkerDied as death:
                 entry.died(batch, self._clock(), slow=death.slow)
                 return
-            assert isinstance(judged, Judged)
+            assert isinstance(judged, EvaluateReply)
             entry.learn(batch, judged, self._clock())
             work.spent_s += judged.spent_s
             for _ in judged.outcomes:
@@ -283,14 +292,14 @@ async def _listed(devices: Iterable[tuple[str, Device]]) -> Devices:
     return found
 
 
-async def _unknown(entry: Entry, devices: Devices) -> deque[Key]:
+async def _unknown(entry: ExpressionEntry, devices: Devices) -> deque[RowFingerprint]:
     """The distinct keys of devices that nothing is known of yet, found in short slices; of devices
     that no expression can be decided on, none."""
-    keys: dict[Key, None] = {}
+    keys: dict[RowFingerprint, None] = {}
     for at, (driver, device) in enumerate(devices):
         if at % _SLICE == _SLICE - 1:
             await asyncio.sleep(0)
-        key = rows.key(entry.reads, driver, device)
+        key = rows.row_fingerprint(entry.reads, driver, device)
         if key not in keys and key not in entry.rows and not rows.problem(driver, device):
             keys[key] = None
     return deque(keys)

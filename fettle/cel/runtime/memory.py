@@ -10,14 +10,14 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from enum import IntEnum
 
 from fettle.cel.runtime.outcomes import TOO_SLOW, Outcome, undecided
-from fettle.cel.runtime.protocol import Judged
-from fettle.cel.runtime.rows import Equation, Key, Reads
+from fettle.cel.runtime.protocol import EvaluateReply
+from fettle.cel.runtime.rows import Equation, Reads, RowFingerprint
 from fettle.cel.runtime.turns import Order
 
 DIED = undecided("the process that evaluates it ended over it")
 GIVEN_UP = (TOO_SLOW, DIED)
 """What is said for a time, until it is tried again."""
-PARSING: Key = ()
+PARSING: RowFingerprint = ()
 """In place of a row's key, while it is not known yet what the expression reads."""
 
 TRIAL_S = 0.01
@@ -52,7 +52,7 @@ class Level(IntEnum):
     COSTLY = 3
 
 
-class Entry:
+class ExpressionEntry:
     """What is known of one expression.
 
     `default` is for devices whose row is not among `rows`: an outcome that holds for all of them.
@@ -75,7 +75,7 @@ class Entry:
         "strikes",
     )
 
-    def __init__(self, segment: "OrderedDict[str, Entry]", now: float) -> None:
+    def __init__(self, segment: "OrderedDict[str, ExpressionEntry]", now: float) -> None:
         self.segment = segment
         self.known_at = now
         self.parsed = False
@@ -83,9 +83,9 @@ class Entry:
         self.driver = ""
         self.equations: tuple[Equation, ...] = ()
         self.default: Outcome | None = None
-        self.rows: dict[Key, Outcome] = {}
+        self.rows: dict[RowFingerprint, Outcome] = {}
         self.strikes = 0
-        self.deaths: dict[Key, int] = {}
+        self.deaths: dict[RowFingerprint, int] = {}
         self.spent_s = 0.0
         self.judged = 0
         self.given_up_until = 0.0
@@ -131,7 +131,7 @@ class Entry:
         if self.default in GIVEN_UP:
             self.default = None
 
-    def died(self, keys: Sequence[Key], now: float, *, slow: bool) -> None:
+    def died(self, keys: Sequence[RowFingerprint], now: float, *, slow: bool) -> None:
         """The worker ended over a question about these rows; if about one alone, it may be given
         up by that."""
         for key in keys:
@@ -146,7 +146,7 @@ class Entry:
         else:
             self.strike(keys[0], outcome, now)
 
-    def strike(self, key: Key, outcome: Outcome, now: float) -> None:
+    def strike(self, key: RowFingerprint, outcome: Outcome, now: float) -> None:
         """One row is given up; after some, no further one is tried."""
         self.rows[key] = outcome
         self.strikes += 1
@@ -157,7 +157,7 @@ class Entry:
     def give_up(self, outcome: Outcome, now: float) -> None:
         self.default, self.given_up_until = outcome, now + GIVEN_UP_S
 
-    def learn(self, keys: Iterable[Key], judged: Judged, now: float) -> None:
+    def learn(self, keys: Iterable[RowFingerprint], judged: EvaluateReply, now: float) -> None:
         for key, outcome in zip(keys, judged.outcomes, strict=False):
             self.deaths.pop(key, None)
             if outcome == TOO_SLOW:
@@ -179,29 +179,29 @@ class Memory:
     """
 
     def __init__(self, expressions: int, rows: int, clock: Callable[[], float]) -> None:
-        self._entries: dict[str, Entry] = {}
-        self._once: OrderedDict[str, Entry] = OrderedDict()
-        self._again: OrderedDict[str, Entry] = OrderedDict()
-        self._standing: OrderedDict[str, Entry] = OrderedDict()
+        self._entries: dict[str, ExpressionEntry] = {}
+        self._once: OrderedDict[str, ExpressionEntry] = OrderedDict()
+        self._again: OrderedDict[str, ExpressionEntry] = OrderedDict()
+        self._standing: OrderedDict[str, ExpressionEntry] = OrderedDict()
         self._most_expressions = expressions
         self._most_rows = rows
         self._clock = clock
 
-    def find(self, expression: str) -> Entry | None:
+    def find(self, expression: str) -> ExpressionEntry | None:
         """Its entry, which thereby is the latest used of its segment."""
         entry = self._entries.get(expression)
         if entry is not None:
             entry.segment.move_to_end(expression)
         return entry
 
-    def look(self, expression: str) -> Entry | None:
+    def look(self, expression: str) -> ExpressionEntry | None:
         """Its entry, without that."""
         return self._entries.get(expression)
 
-    def add(self, expression: str) -> Entry:
+    def add(self, expression: str) -> ExpressionEntry:
         """Its entry, a new one if need be."""
         if (entry := self.find(expression)) is None:
-            entry = self._entries[expression] = Entry(self._once, self._clock())
+            entry = self._entries[expression] = ExpressionEntry(self._once, self._clock())
             self._once[expression] = entry
             if len(self._entries) > self._most_expressions:
                 self._forget_one(entry)
@@ -228,7 +228,7 @@ class Memory:
             if expression in self._entries:
                 self._move(expression, self._standing)
 
-    def make_room(self, entry: Entry, more: int) -> None:
+    def make_room(self, entry: ExpressionEntry, more: int) -> None:
         """Forget others until its rows fit; where it alone has too many, its own."""
         kept = sum(len(other.rows) for other in self._entries.values())
         while kept + more > self._most_rows and (gone := self._forget_one(entry)) is not None:
@@ -236,7 +236,7 @@ class Memory:
         if kept + more > self._most_rows:
             entry.rows.clear()
 
-    def _move(self, expression: str, segment: OrderedDict[str, Entry]) -> None:
+    def _move(self, expression: str, segment: OrderedDict[str, ExpressionEntry]) -> None:
         entry = self._entries[expression]
         del entry.segment[expression]
         segment[expression] = entry
@@ -244,7 +244,7 @@ class Memory:
         if len(self._again) > max(1, int(self._most_expressions * _AGAIN)):
             self._move(next(iter(self._again)), self._once)
 
-    def _forget_one(self, spared: Entry) -> Entry | None:
+    def _forget_one(self, spared: ExpressionEntry) -> ExpressionEntry | None:
         """Forget the least used, but for one; None where there is no other."""
         for segment in (self._once, self._again):
             for expression, entry in segment.items():

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 
-class Kind(StrEnum):
+class OutcomeKind(StrEnum):
     """The four outcomes; only the first lets the allocator take the device."""
 
     MATCH = "match"
@@ -19,28 +19,28 @@ class Kind(StrEnum):
 class Outcome(NamedTuple):
     """One of the four kinds; `reason` is one phrase for people, empty where there is a decision."""
 
-    kind: Kind
+    kind: OutcomeKind
     reason: str = ""
 
     @property
     def matches(self) -> bool:
-        return self.kind is Kind.MATCH
+        return self.kind is OutcomeKind.MATCH
 
     @property
     def undecided(self) -> bool:
-        return self.kind is Kind.UNDECIDED
+        return self.kind is OutcomeKind.UNDECIDED
 
 
-MATCH = Outcome(Kind.MATCH)
-NO_MATCH = Outcome(Kind.NO_MATCH)
+MATCH = Outcome(OutcomeKind.MATCH)
+NO_MATCH = Outcome(OutcomeKind.NO_MATCH)
 
 
 def would_abort(reason: str) -> Outcome:
-    return Outcome(Kind.WOULD_ABORT, reason)
+    return Outcome(OutcomeKind.WOULD_ABORT, reason)
 
 
 def undecided(reason: str) -> Outcome:
-    return Outcome(Kind.UNDECIDED, reason)
+    return Outcome(OutcomeKind.UNDECIDED, reason)
 
 
 TOO_SLOW = undecided("it takes too long")

@@ -10,7 +10,7 @@ import msgspec
 
 from fettle.api.resource import Device
 from fettle.cel.runtime.outcomes import Outcome
-from fettle.cel.runtime.rows import Equation, Read, Row, Variable
+from fettle.cel.runtime.rows import AttributeRead, DeviceRow, Equation, Variable
 
 MAX_FRAME = 16 * 1024 * 1024
 
@@ -22,11 +22,11 @@ class Parse(msgspec.Struct, frozen=True, tag=True, array_like=True):
     variable: Variable = "device"
 
 
-class Judge(msgspec.Struct, frozen=True, tag=True, array_like=True):
+class EvaluateRequest(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """Asks for the outcome of an expression on each row."""
 
     expression: str
-    rows: tuple[Row, ...]
+    rows: tuple[DeviceRow, ...]
     variable: Variable = "device"
 
 
@@ -41,13 +41,13 @@ class Parsed(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """What the expression reads (None: the whole device), or its one outcome for every device;
     the driver whose devices alone can match ("": any); which attributes it compares with what."""
 
-    reads: tuple[Read, ...] | None
+    reads: tuple[AttributeRead, ...] | None
     outcome: Outcome | None
     driver: str = ""
     equations: tuple[Equation, ...] = ()
 
 
-class Judged(msgspec.Struct, frozen=True, tag=True, array_like=True):
+class EvaluateReply(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """Outcomes of the first rows, at least of one: the rest is to be asked for again."""
 
     outcomes: tuple[Outcome, ...]
@@ -64,8 +64,8 @@ class Ready(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """The worker's first word, once it can be asked."""
 
 
-Request = Parse | Judge | Inspect
-Reply = Parsed | Judged | Inspected | Ready
+Request = Parse | EvaluateRequest | Inspect
+Reply = Parsed | EvaluateReply | Inspected | Ready
 
 _encoder = msgspec.msgpack.Encoder()
 _requests: msgspec.msgpack.Decoder[Request] = msgspec.msgpack.Decoder(Request)

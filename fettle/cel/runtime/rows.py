@@ -13,7 +13,7 @@ from fettle.cel.library import semver as versions
 Field = Literal["attributes", "capacity"]
 Amount = str | int | float
 Value = DeviceAttribute | Amount
-Key = tuple[object, ...]
+RowFingerprint = tuple[object, ...]
 V = TypeVar("V")
 
 
@@ -23,7 +23,7 @@ LABELS = "labels"
 """A node's labels, as a domain."""
 
 
-class Read(NamedTuple):
+class AttributeRead(NamedTuple):
     """One place that an expression looks at; with `name` "" only whether the domain exists."""
 
     field: Field
@@ -35,16 +35,16 @@ class Equation(NamedTuple):
     """An attribute that is compared for equality with a value: of this type, as CEL calls it, "dyn"
     where that is not known, and with this text where it is a literal, else ""."""
 
-    read: Read
+    read: AttributeRead
     type: str
     value: str
 
 
-Reads = tuple[Read, ...] | None
+Reads = tuple[AttributeRead, ...] | None
 """None: the whole device."""
 
 
-class Row(NamedTuple):
+class DeviceRow(NamedTuple):
     """A device as far as an expression can see it, ready for the wire.
 
     `attributes` and `capacity` hold (domain, name, value), None where the device has no such
@@ -85,23 +85,23 @@ def problem(driver: str, device: Device) -> str:
     return ""
 
 
-def key(reads: Reads, driver: str, device: Device) -> Key:
+def row_fingerprint(reads: Reads, driver: str, device: Device) -> RowFingerprint:
     """A hashable key: devices with equal keys look alike to an expression with these reads."""
     multiple = bool(device.allow_multiple_allocations)
     if reads is None:
         return (driver, multiple, _items(device, "attributes"), _items(device, "capacity"))
-    return (driver, multiple, *[look(read, driver, device) for read in reads])
+    return (driver, multiple, *[value_at_read(read, driver, device) for read in reads])
 
 
-def row(reads: Reads, key: Key) -> Row:
+def row(reads: Reads, key: RowFingerprint) -> DeviceRow:
     """The row that a key stands for."""
     driver, multiple, *values = key
     assert isinstance(driver, str)
     if reads is None:
         attributes, capacity = (_qualified(items, driver) for items in values)
-        return Row(driver, bool(multiple), True, attributes, capacity)  # type: ignore[arg-type]
+        return DeviceRow(driver, bool(multiple), True, attributes, capacity)  # type: ignore[arg-type]
     seen = list(zip(reads, values, strict=True))
-    return Row(
+    return DeviceRow(
         driver,
         bool(multiple),
         False,
@@ -128,7 +128,7 @@ def _twice(name: str, driver: str, values: Mapping[str, object]) -> bool:
     return domain == driver and rest in values
 
 
-def look(read: Read, driver: str, device: Device) -> Value | bool | None:
+def value_at_read(read: AttributeRead, driver: str, device: Device) -> Value | bool | None:
     """What a device has at a place; None where it has nothing there."""
     if not read.name:
         names = (device.attributes if read.field == "attributes" else device.capacity) or ()
@@ -139,7 +139,7 @@ def look(read: Read, driver: str, device: Device) -> Value | bool | None:
     return None if amount is None else amount.value
 
 
-def _found(read: Read, driver: str, values: Mapping[str, V]) -> V | None:
+def _found(read: AttributeRead, driver: str, values: Mapping[str, V]) -> V | None:
     """What stands at a place, with or without its domain; a domain ends at the first slash."""
     found = values.get(f"{read.domain}/{read.name}") if "/" not in read.domain else None
     if found is None and read.domain == driver and "/" not in read.name:

@@ -12,7 +12,7 @@ from itertools import count
 Order = tuple[int, float]
 
 
-class Turns:
+class WorkerQueue:
     """A lock that is handed to the least order; among equals, to who waits the longest."""
 
     def __init__(self) -> None:

@@ -20,10 +20,10 @@ from fettle.cel.language.evaluating import Prepared, judge, prepare
 from fettle.cel.misses.inspecting import nearest
 from fettle.cel.runtime.outcomes import TOO_SLOW, Outcome
 from fettle.cel.runtime.protocol import (
+    EvaluateReply,
+    EvaluateRequest,
     Inspect,
     Inspected,
-    Judge,
-    Judged,
     Parse,
     Parsed,
     Ready,
@@ -32,7 +32,7 @@ from fettle.cel.runtime.protocol import (
     frame,
     read_request,
 )
-from fettle.cel.runtime.rows import Row, Variable
+from fettle.cel.runtime.rows import DeviceRow, Variable
 
 PARSE_DEADLINE_S = 1.0
 ROW_DEADLINE_S = 0.05
@@ -64,7 +64,7 @@ def answer(request: Request) -> Reply:
         case Parse(expression, variable):
             prepared = _prepared(expression, variable)
             return Parsed(prepared.reads, prepared.outcome, prepared.driver, prepared.equations)
-        case Judge(expression, rows, variable):
+        case EvaluateRequest(expression, rows, variable):
             prepared = _prepared(expression, variable)
             started = time.process_time()
             outcomes: list[Outcome] = []
@@ -74,7 +74,7 @@ def answer(request: Request) -> Reply:
                 if time.process_time() - started > _TURN_S:
                     break
             _deadline(0)
-            return Judged(tuple(outcomes), time.process_time() - started)
+            return EvaluateReply(tuple(outcomes), time.process_time() - started)
         case Inspect(expressions, devices):
             _deadline(INSPECT_DEADLINE_S)
             words = nearest(expressions, devices)
@@ -82,7 +82,7 @@ def answer(request: Request) -> Reply:
             return Inspected(words)
 
 
-def _judged(prepared: Prepared, row: Row) -> Outcome:
+def _judged(prepared: Prepared, row: DeviceRow) -> Outcome:
     try:
         signal.setitimer(signal.ITIMER_VIRTUAL, ROW_DEADLINE_S)
         try:

@@ -7,8 +7,8 @@ import re
 from collections import deque
 from itertools import islice, takewhile
 
-from fettle.cel.runtime.memory import LONG, PARSING, Entry, Level
-from fettle.cel.runtime.rows import Key
+from fettle.cel.runtime.memory import LONG, PARSING, ExpressionEntry, Level
+from fettle.cel.runtime.rows import RowFingerprint
 from fettle.cel.runtime.turns import Order
 
 _BATCH = 64
@@ -24,10 +24,10 @@ _CALLS = 24
 class Work:
     """One expression on the devices of one call; `keys` is None until it is known what it reads."""
 
-    def __init__(self, expression: str, entry: Entry | None) -> None:
+    def __init__(self, expression: str, entry: ExpressionEntry | None) -> None:
         self.expression = expression
         self.entry = entry
-        self.keys: deque[Key] | None = None
+        self.keys: deque[RowFingerprint] | None = None
         self.spent_s = 0.0
         self._heavy = sum(len(each.findall(expression)) for each in (_LOOP, _PATTERN))
         self._heavy += expression.count("(") // _CALLS
@@ -42,7 +42,7 @@ class Work:
             return entry.order(self.spent_s, deaths)
         return (Level.NEW if len(self.expression) <= LONG else Level.LARGE, self._heavy)
 
-    def batch(self) -> list[Key]:
+    def batch(self) -> list[RowFingerprint]:
         """The next keys of which nothing is known, even by another call's work.
 
         Rows over which the worker ended, maybe for another one's sake, are asked for one by one.

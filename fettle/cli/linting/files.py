@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fettle.cluster.feeds.documents import Found, objects_of_json, objects_of_yaml
+from fettle.cluster.feeds.documents import LocatedObject, objects_of_json, objects_of_yaml
 from fettle.model.errors import SnapshotError
 
 LARGEST_BYTES = 16 * 1024 * 1024
@@ -29,7 +29,7 @@ class Document(NamedTuple):
     object: dict[str, Any]
 
 
-class Read(NamedTuple):
+class ReadManifests(NamedTuple):
     """`problems` are sentences about files that cannot be read, `notes` about what was skipped."""
 
     documents: list[Document]
@@ -37,14 +37,14 @@ class Read(NamedTuple):
     notes: list[str]
 
 
-def read(names: Iterable[str]) -> Read:
+def read(names: Iterable[str]) -> ReadManifests:
     """All Kubernetes objects in these files.
 
     Of a folder, all YAML and JSON files in it; `-` is standard input. A file that is named twice is
     read once. What has no kind is not an object and is skipped, such as a Helm chart's values; so
     are the chart's templates, which only Helm can read.
     """
-    done = Read([], [], [])
+    done = ReadManifests([], [], [])
     templates: Counter[str] = Counter()
     seen: set[str] = set()
     for name in _files(names):
@@ -85,7 +85,7 @@ def _files(names: Iterable[str]) -> Iterator[str]:
             yield name
 
 
-def _read_file(name: str, into: Read) -> None:
+def _read_file(name: str, into: ReadManifests) -> None:
     """Raises SnapshotError with file, line and reason."""
     file = "<stdin>" if name == STDIN else name
     try:
@@ -125,7 +125,7 @@ def _text(name: str) -> bytes:
     return text
 
 
-def _objects(text: bytes) -> list[Found]:
+def _objects(text: bytes) -> list[LocatedObject]:
     if all(_says_nothing(line) for line in text.splitlines()):
         return []
     try:
@@ -143,7 +143,7 @@ def _says_nothing(line: bytes) -> bool:
     return said in (b"", b"---", b"...")
 
 
-def _parsed(text: bytes) -> list[Found]:
+def _parsed(text: bytes) -> list[LocatedObject]:
     if text.lstrip()[:1] in (b"{", b"["):
         try:
             return objects_of_json(text)

@@ -17,7 +17,7 @@ _SARIF = {Severity.DENY: "error", Severity.WARN: "warning", Severity.UNDECIDED: 
 _GITHUB = {**_SARIF, Severity.UNDECIDED: "notice"}
 
 
-class Report(NamedTuple):
+class LintReport(NamedTuple):
     """One finding, and where it stands: `path` is the field's, `line` counts from 1."""
 
     rule: str
@@ -32,11 +32,11 @@ class Report(NamedTuple):
     fix: str
 
 
-def text(reports: Sequence[Report]) -> str:
+def text(reports: Sequence[LintReport]) -> str:
     return "\n".join(_lines(report) for report in reports)
 
 
-def _lines(report: Report) -> str:
+def _lines(report: LintReport) -> str:
     who = f"{report.kind} {report.namespace}/{report.name}".removesuffix("/")
     said = [
         f"{report.file}:{report.line}: {report.severity} {report.rule} "
@@ -46,11 +46,11 @@ def _lines(report: Report) -> str:
     return "\n".join([*said, f"    fix: {report.fix}"] if report.fix else said)
 
 
-def as_json(reports: Sequence[Report]) -> str:
+def as_json(reports: Sequence[LintReport]) -> str:
     return json.dumps([report._asdict() for report in reports], indent=2)
 
 
-def github(reports: Sequence[Report]) -> str:
+def github(reports: Sequence[LintReport]) -> str:
     """Workflow commands, which GitHub shows beside the lines of a pull request."""
     return "\n".join(
         f"::{_GITHUB[report.severity]} "
@@ -69,7 +69,7 @@ def _property(value: str) -> str:
     return _data(value).replace(":", "%3A").replace(",", "%2C")
 
 
-def sarif(reports: Sequence[Report]) -> str:
+def sarif(reports: Sequence[LintReport]) -> str:
     used = sorted({report.rule for report in reports})
     driver = {
         "name": "fettle",
@@ -89,7 +89,7 @@ def sarif(reports: Sequence[Report]) -> str:
     return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2)
 
 
-def _result(report: Report) -> dict[str, Any]:
+def _result(report: LintReport) -> dict[str, Any]:
     fix = f"; {report.fix}" if report.fix else ""
     return {
         "ruleId": report.rule,
@@ -109,7 +109,7 @@ def _result(report: Report) -> dict[str, Any]:
     }
 
 
-FORMATS: Mapping[str, Callable[[Sequence[Report]], str]] = {
+FORMATS: Mapping[str, Callable[[Sequence[LintReport]], str]] = {
     "text": text,
     "json": as_json,
     "sarif": sarif,

@@ -12,7 +12,7 @@ import click
 from fettle.cli.linting import checks, reports, surroundings
 from fettle.cli.linting.files import Document, read
 from fettle.cli.linting.positions import line_of
-from fettle.cli.linting.reports import Report
+from fettle.cli.linting.reports import LintReport
 from fettle.config.files import load
 from fettle.config.settings import Settings
 from fettle.lint import shapes
@@ -35,7 +35,7 @@ DEADLINE_S = 60.0
 _SURVEY_WAIT_S = 30.0
 
 
-class Plan(NamedTuple):
+class LintOptions(NamedTuple):
     """What the command line asks for."""
 
     files: tuple[str, ...]
@@ -48,7 +48,7 @@ class Plan(NamedTuple):
     fail_on: str
 
 
-def run(plan: Plan) -> int:
+def run(plan: LintOptions) -> int:
     """Print what the rules find; returns the exit code. Raises FettleError for unusable input
     around the files; one that cannot be read itself does not hide the findings in others."""
     settings = load(plan.settings)
@@ -69,8 +69,8 @@ def run(plan: Plan) -> int:
 
 
 async def _lint(
-    plan: Plan, settings: Settings, documents: Sequence[Document]
-) -> tuple[list[Report], tuple[str, ...], list[str]]:
+    plan: LintOptions, settings: Settings, documents: Sequence[Document]
+) -> tuple[list[LintReport], tuple[str, ...], list[str]]:
     """What was found, notes about what is known of the cluster, and problems with objects."""
     templates = shapes.with_own(settings.webhook.workloads)
     manifests = [Manifest(d.object, plan.namespace, templates=templates) for d in documents]
@@ -85,7 +85,7 @@ async def _lint(
         )
         wide = settings.lint.levels
         wide = Validation(strict=plan.strict or wide.strict, rules=wide.rules)
-        found: list[Report] = []
+        found: list[LintReport] = []
         unjudged: list[str] = []
         for document, manifest in zip(documents, manifests, strict=True):
             levels = levels_for(manifest, view, policies, wide)
@@ -102,7 +102,7 @@ async def _lint(
                 unjudged.append(f"{document.file}: {who} was not checked within {DEADLINE_S:g} s")
                 continue
             found += [
-                Report(
+                LintReport(
                     rule=finding.rule,
                     severity=finding.severity,
                     file=document.file,
@@ -119,7 +119,7 @@ async def _lint(
     return found, around.notes, [*around.problems, *unjudged]
 
 
-def _summary(found: Sequence[Report], documents: Sequence[Document]) -> str:
+def _summary(found: Sequence[LintReport], documents: Sequence[Document]) -> str:
     by = Counter(report.severity for report in found)
     files = len({document.file for document in documents})
     undecided = by[Severity.UNDECIDED]

@@ -20,7 +20,7 @@ from fettle.api.policies import DevicePolicy
 from fettle.api.reading import read
 from fettle.api.resource import DeviceClass
 from fettle.cli.linting import checks
-from fettle.cluster.view import EMPTY, Publisher, Source, View
+from fettle.cluster.view import EMPTY, Publisher, SourceStatus, View
 from fettle.config.settings import Settings
 from fettle.lint.manifests import Manifest
 from fettle.lint.survey.surveying import Evaluator
@@ -229,7 +229,7 @@ async def _synced(publisher: Publisher) -> View:
         await asyncio.sleep(_LOOK_S)
 
 
-def _check(sources: Iterable[Source]) -> None:
+def _check(sources: Iterable[SourceStatus]) -> None:
     """Raises ClusterError with what keeps kinds from being read, in the first one's words."""
     told = [source.note for source in sources if source.needed and not source.synced]
     first, *others = dict.fromkeys(filter(None, told)) or [""]
@@ -238,7 +238,7 @@ def _check(sources: Iterable[Source]) -> None:
         raise ClusterError(f"{first}{more}")
 
 
-def _settled(source: Source, view: View, *, patient: bool) -> bool:
+def _settled(source: SourceStatus, view: View, *, patient: bool) -> bool:
     if not source.synced:
         return bool(source.note) and not patient
     return view.served.get(source.name) is source.served

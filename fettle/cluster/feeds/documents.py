@@ -40,14 +40,14 @@ _MAKE: dict[str, Any] = {
 }
 
 
-class Found(NamedTuple):
+class LocatedObject(NamedTuple):
     """A value that claims to be an object, and where it stands ("line 12", "item 3")."""
 
     where: str
     value: Any
 
 
-def objects_of_json(text: bytes) -> list[Found]:
+def objects_of_json(text: bytes) -> list[LocatedObject]:
     """The objects of a JSON file; raises SnapshotError with line and reason."""
     try:
         value = lenient.decode(_ANY, text)
@@ -71,7 +71,7 @@ def _with_any_numbers(text: bytes) -> Any:
     return json.loads(lenient.mended(text), parse_float=number, parse_int=whole)
 
 
-def objects_of_yaml(text: bytes) -> list[Found]:
+def objects_of_yaml(text: bytes) -> list[LocatedObject]:
     """The objects of all documents of a YAML file; raises SnapshotError with line and reason."""
     builder = _Builder()
     try:
@@ -89,13 +89,13 @@ def objects_of_yaml(text: bytes) -> list[Found]:
     return builder.found
 
 
-def _flattened(value: Any, where: str, lines: list[int]) -> list[Found]:
+def _flattened(value: Any, where: str, lines: list[int]) -> list[LocatedObject]:
     """The object itself, or the items of a list, which may be lists again."""
     kind = value.get("kind") if isinstance(value, dict) else None
     items = value.get("items") if isinstance(value, dict) else None
     if not isinstance(kind, str) or not kind.endswith("List") or not isinstance(items, list):
-        return [Found(where, value)]
-    found: list[Found] = []
+        return [LocatedObject(where, value)]
+    found: list[LocatedObject] = []
     for i, item in enumerate(items):
         place = f"line {lines[i]}" if i < len(lines) else f"{where}, item {i + 1}"
         if isinstance(item, dict) and kind != "List":
@@ -132,7 +132,7 @@ class _Builder:
     """Takes events one by one; `found` are the objects of the documents that ended."""
 
     def __init__(self) -> None:
-        self.found: list[Found] = []
+        self.found: list[LocatedObject] = []
         self.documents = 0
         self._open: list[_Open] = []
         self._anchors: dict[str, tuple[Any, int]] = {}

@@ -17,7 +17,7 @@ import msgspec
 from fettle.api import kinds
 from fettle.api.kinds import Kind
 from fettle.api.reading import key_of
-from fettle.cluster.feeds.documents import Found, objects_of_json, objects_of_yaml
+from fettle.cluster.feeds.documents import LocatedObject, objects_of_json, objects_of_yaml
 from fettle.model.errors import SnapshotError
 
 LARGEST_BYTES = 256 * 1024 * 1024
@@ -27,7 +27,7 @@ _CLASHES = 20
 _TOLD = 3  # problems of one file that its sentence spells out
 
 
-class Key(NamedTuple):
+class ObjectKey(NamedTuple):
     """Which object: the kind's name, and `namespace/name` or `name`."""
 
     kind: str
@@ -47,9 +47,9 @@ class _Content(NamedTuple):
     """`twice` are objects that the file holds several times, not all alike."""
 
     digest: bytes
-    objects: dict[Key, bytes]
+    objects: dict[ObjectKey, bytes]
     problem: str
-    twice: frozenset[Key] = frozenset()
+    twice: frozenset[ObjectKey] = frozenset()
 
 
 class Folder:
@@ -63,7 +63,7 @@ class Folder:
         self._before: dict[str, _Stamp] | None = None  # as last looked
         self._read: dict[str, _Stamp] = {}  # as last read
         self._contents: dict[str, _Content] = {}
-        self.objects: Mapping[Key, bytes] = {}
+        self.objects: Mapping[ObjectKey, bytes] = {}
         self.problems: Mapping[str, str] = {}
         self.clashes: list[str] = []
 
@@ -96,7 +96,7 @@ class Folder:
         """Names of the files that were read, or tried."""
         return self._contents.keys()
 
-    def file_of(self, key: Key) -> str:
+    def file_of(self, key: ObjectKey) -> str:
         """The name of the file that an object was taken from; "" if there is none."""
         files = (name for name, content in self._contents.items() if key in content.objects)
         return max(files, default="")
@@ -144,13 +144,13 @@ class Folder:
         if len(twice) > _CLASHES:
             self.clashes.append(f"{len(twice) - _CLASHES} more objects are defined several times")
 
-    def _told_differently(self) -> list[Key]:
+    def _told_differently(self) -> list[ObjectKey]:
         found = {key for content in self._contents.values() for key in content.twice}
         for content in self._contents.values():
             found |= {k for k, raw in content.objects.items() if raw != self.objects[k]}
         return sorted(found)
 
-    def _clash(self, key: Key) -> str:
+    def _clash(self, key: ObjectKey) -> str:
         files = sorted(name for name, content in self._contents.items() if key in content.objects)
         where = f"in {' and '.join(files)}" if len(files) > 1 else f"several times in {files[0]}"
         return f"{key.kind} {key.key} is defined {where}, with differences; the last one counts"
@@ -191,10 +191,10 @@ def _content(name: str, text: bytes, held: _Content | None) -> _Content:
     return _taken(name, digest, found)
 
 
-def _taken(name: str, digest: bytes, found: list[Found]) -> _Content:
+def _taken(name: str, digest: bytes, found: list[LocatedObject]) -> _Content:
     """Raises SnapshotError if nothing of what was found is an object."""
-    objects: dict[Key, bytes] = {}
-    twice: set[Key] = set()
+    objects: dict[ObjectKey, bytes] = {}
+    twice: set[ObjectKey] = set()
     problems: list[str] = []
     for each in found:
         if other := _other_version(each.value):
@@ -215,7 +215,7 @@ def _taken(name: str, digest: bytes, found: list[Found]) -> _Content:
     return _Content(digest, objects, f"{name}: {said}" if said else "", frozenset(twice))
 
 
-def _object(found: Found) -> tuple[Key, bytes]:
+def _object(found: LocatedObject) -> tuple[ObjectKey, bytes]:
     """The object as JSON, and what it is, of whatever version; raises SnapshotError if it is none
     that Fettle reads."""
     value = found.value
@@ -231,7 +231,7 @@ def _object(found: Found) -> tuple[Key, bytes]:
         raw = msgspec.json.encode(value | {"metadata": metadata})
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise SnapshotError(f"this {kind.name} cannot be written as JSON: {error}") from error
-    return Key(kind.name, key_of(metadata)), raw
+    return ObjectKey(kind.name, key_of(metadata)), raw
 
 
 def _kind(value: dict[str, Any]) -> Kind:

@@ -13,7 +13,7 @@ WITHIN_S = 0.1
 """A few milliseconds are usual. More may come all the time, and nobody is to wait for that."""
 
 
-class Latest:
+class FeedFreshness:
     def __init__(self, streams: Streams, writer: Writer) -> None:
         self._streams = streams
         self._writer = writer

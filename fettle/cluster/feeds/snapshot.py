@@ -13,7 +13,7 @@ import structlog
 from fettle.api.changes import Bad, Contact, Gone, ListEnded, ListStarted, Lost, Put, Sink
 from fettle.api.kinds import BY_NAME, KINDS, NODE, Kind
 from fettle.api.reading import Batches, bad, read
-from fettle.cluster.feeds.folders import Folder, Key
+from fettle.cluster.feeds.folders import Folder, ObjectKey
 from fettle.model.errors import SnapshotError
 
 _CONTACT_EVERY_S = 5.0
@@ -34,8 +34,8 @@ class SnapshotFeed:
         self._folder = Folder(folder)
         self._poll_s = poll_s
         self._kinds = kinds
-        self._told: Mapping[Key, bytes] = {}
-        self._unreadable: set[Key] = set()
+        self._told: Mapping[ObjectKey, bytes] = {}
+        self._unreadable: set[ObjectKey] = set()
         self._contact_due_s = 0.0
         self._note = ""
         self.problems: dict[str, str] = {}
@@ -93,7 +93,7 @@ class SnapshotFeed:
         self._told = objects
         await self._contact(sink)
 
-    def _objects(self) -> Mapping[Key, bytes]:
+    def _objects(self) -> Mapping[ObjectKey, bytes]:
         names = {kind.name for kind in self._kinds}
         return {key: raw for key, raw in self._folder.objects.items() if key.kind in names}
 
@@ -110,7 +110,7 @@ class SnapshotFeed:
         await batches.flush()
         self._told = objects
 
-    def _read(self, key: Key, raw: bytes) -> Put | Bad:
+    def _read(self, key: ObjectKey, raw: bytes) -> Put | Bad:
         kind, version = BY_NAME[key.kind], _VERSION.decode(raw).api_version
         if version in kind.api_versions:
             change = read(kind, raw)

@@ -30,7 +30,7 @@ from fettle.api.changes import (
 from fettle.api.concerning import concern
 from fettle.api.kinds import Kind, WireObject
 from fettle.cluster.inventory.inventory import Inventory
-from fettle.cluster.view import Publisher, Source, View
+from fettle.cluster.view import Publisher, SourceStatus, View
 from fettle.pacing.pausing import in_slices, pause
 
 _LOG = structlog.get_logger(__name__)
@@ -73,7 +73,7 @@ class Writer:
         self._wait_for_view: list[asyncio.Future[None]] = []
         for kind in watched:
             needed = kind not in kinds.ON_DEMAND
-            publisher.sources[kind.name] = Source(kind.name, False, True, 0.0, needed=needed)
+            publisher.sources[kind.name] = SourceStatus(kind.name, False, True, 0.0, needed=needed)
 
     async def send(self, changes: list[Change]) -> None:
         """Take changes in order; waits while the writer is behind."""

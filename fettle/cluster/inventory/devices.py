@@ -18,8 +18,8 @@ from fettle.cluster.inventory.regions import Region, Regions
 from fettle.cluster.inventory.tainting import Tainting
 from fettle.dra import slices as published
 from fettle.dra.allocator.profiles import CURRENT, Features
-from fettle.dra.node_selectors import Place
-from fettle.dra.slices import Published, Slice, Target
+from fettle.dra.node_selectors import NodeTarget
+from fettle.dra.slices import PublishedDevice, PublishedSlice, Target
 from fettle.model.health import DeviceId
 
 
@@ -47,8 +47,8 @@ class Vantage(NamedTuple):
 class Speech(NamedTuple):
     """A slice, and the devices of its pool that it speaks for."""
 
-    slice: Slice
-    devices: tuple[Published, ...]
+    slice: PublishedSlice
+    devices: tuple[PublishedDevice, ...]
     ids: frozenset[DeviceId]
 
 
@@ -60,7 +60,7 @@ class _Pool:
     """
 
     def __init__(self) -> None:
-        self.slices: dict[str, Slice] = {}
+        self.slices: dict[str, PublishedSlice] = {}
         self.nodes: frozenset[str] = frozenset()
         self.regions: frozenset[Region] = frozenset()
         self.ids: frozenset[DeviceId] = frozenset()
@@ -69,7 +69,7 @@ class _Pool:
         self.seen: dict[Vantage, Gathered | None] = {}
         self._held: dict[str, list[Region]] = {}
 
-    def put(self, new: Slice, regions: Regions) -> None:
+    def put(self, new: PublishedSlice, regions: Regions) -> None:
         before = self._held.get(new.name, ())
         self._held[new.name] = [regions.hold(target) for target in _targets(new)]
         for region in before:
@@ -100,7 +100,9 @@ class _Pool:
         return self.nodes.union(*(region.nodes for region in self.regions))
 
 
-def _speech(slice_: Slice, devices: tuple[Published, ...], before: Mapping[str, Speech]) -> Speech:
+def _speech(
+    slice_: PublishedSlice, devices: tuple[PublishedDevice, ...], before: Mapping[str, Speech]
+) -> Speech:
     """The same as before, if nothing of it is new."""
     known = before.get(slice_.name)
     if known is not None and known.slice is slice_ and known.devices == devices:
@@ -108,7 +110,7 @@ def _speech(slice_: Slice, devices: tuple[Published, ...], before: Mapping[str, 
     return Speech(slice_, devices, frozenset(p.id for p in devices))
 
 
-def _targets(slice_: Slice) -> Iterator[Target]:
+def _targets(slice_: PublishedSlice) -> Iterator[Target]:
     """The nodes that a slice of the network is for, or each of its devices."""
     if slice_.node:
         return
@@ -130,7 +132,7 @@ class Devices:
         self._everywhere: set[PoolId] = set()
         self._regions = Regions()
 
-    def pools_on(self, place: Place) -> list[tuple[Gathered, Vantage]]:
+    def pools_on(self, place: NodeTarget) -> list[tuple[Gathered, Vantage]]:
         """All pools with devices for this node, in the allocator's order. Nodes with equal vantages
         see the same of a pool."""
         around = self._regions.around(place)
@@ -142,7 +144,7 @@ class Devices:
                 seen.append((gathered, vantage))
         return sorted(seen, key=lambda one: one[0].order)
 
-    def published_by(self, node: str) -> Iterator[Published]:
+    def published_by(self, node: str) -> Iterator[PublishedDevice]:
         """Devices of slices that name this node, whether or not their pools are complete."""
         for pool in sorted(self._on_node.get(node, ())):
             for slice_ in self._pools[pool].slices.values():
@@ -196,7 +198,7 @@ class Devices:
                 yield from self._pools[pool].ids
 
     def _gather(
-        self, pool: PoolId, place: Place, around: Set[Region]
+        self, pool: PoolId, place: NodeTarget, around: Set[Region]
     ) -> tuple[Vantage, Gathered | None]:
         known = self._pools[pool]
         named = place.name if place.name in known.nodes else ""
@@ -204,8 +206,10 @@ class Devices:
         if vantage not in known.seen:
             gathered = pools.gather(pool, list(known.slices.values()), place, self._features)
             if gathered is not None:
-                look, columns = shapes.fixed(gathered)
-                gathered = msgspec.structs.replace(gathered, look=look, columns=columns)
+                look, attribute_fingerprints = shapes.slice_fingerprints(gathered)
+                gathered = msgspec.structs.replace(
+                    gathered, look=look, attribute_fingerprints=attribute_fingerprints
+                )
             known.seen[vantage] = gathered
         return vantage, known.seen[vantage]
 

@@ -7,12 +7,14 @@ hold them. Stands between published slices and pools; pure.
 from collections.abc import Container, Iterable
 from itertools import groupby
 
-from fettle.dra.node_selectors import Place
-from fettle.dra.slices import Published, Slice
+from fettle.dra.node_selectors import NodeTarget
+from fettle.dra.slices import PublishedDevice, PublishedSlice
 from fettle.model.health import DeviceId
 
 
-def standing(slices: Iterable[Slice]) -> list[tuple[Slice, tuple[Published, ...]]]:
+def standing(
+    slices: Iterable[PublishedSlice],
+) -> list[tuple[PublishedSlice, tuple[PublishedDevice, ...]]]:
     """The slices of a pool, newest generation first, each with the devices that it speaks for.
 
     These are all that no newer one names, whether or not that is whole: a node that sees none of
@@ -28,10 +30,10 @@ def standing(slices: Iterable[Slice]) -> list[tuple[Slice, tuple[Published, ...]
 
 
 def left_out(
-    slices: Iterable[Slice], place: Place, gathered: Container[DeviceId]
-) -> tuple[Published, ...]:
+    slices: Iterable[PublishedSlice], place: NodeTarget, gathered: Container[DeviceId]
+) -> tuple[PublishedDevice, ...]:
     """Devices that slices publish for this node, each once, but for those that were `gathered`."""
-    found: dict[DeviceId, Published] = {}
+    found: dict[DeviceId, PublishedDevice] = {}
     for slice_, devices in standing(_current(slices)):
         for published in devices:
             target = slice_.target or published.target
@@ -40,9 +42,9 @@ def left_out(
     return tuple(found.values())
 
 
-def _current(slices: Iterable[Slice]) -> list[Slice]:
+def _current(slices: Iterable[PublishedSlice]) -> list[PublishedSlice]:
     """Those of the newest generation, and of older ones as long as newer ones lack slices."""
-    found: list[Slice] = []
+    found: list[PublishedSlice] = []
     for generation in _generations(slices):
         found += generation
         if len(generation) >= max(s.raw.spec.pool.resource_slice_count for s in generation):
@@ -50,10 +52,10 @@ def _current(slices: Iterable[Slice]) -> list[Slice]:
     return found
 
 
-def _generations(slices: Iterable[Slice]) -> list[list[Slice]]:
+def _generations(slices: Iterable[PublishedSlice]) -> list[list[PublishedSlice]]:
     """Newest first."""
     return [list(alike) for _, alike in groupby(sorted(slices, key=_age), key=_age)]
 
 
-def _age(slice_: Slice) -> int:
+def _age(slice_: PublishedSlice) -> int:
     return -slice_.generation

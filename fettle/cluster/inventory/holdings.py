@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from fettle.dra.claims import Held
+from fettle.dra.claims import AllocatedDevice
 from fettle.model.health import DeviceId
 
 _NOTHING: Mapping[str, int] = {}
-_NONE: Counter[tuple[str, Held]] = Counter()
+_NONE: Counter[tuple[str, AllocatedDevice]] = Counter()
 
 
 class Holdings:
@@ -17,12 +17,12 @@ class Holdings:
     def __init__(self, *, shares: bool = True) -> None:
         """Without `shares` (the gate DRAConsumableCapacity), whoever holds one holds the device."""
         self._knows_shares = shares
-        self._by_claim: dict[str, tuple[Held, ...]] = {}
+        self._by_claim: dict[str, tuple[AllocatedDevice, ...]] = {}
         self._alone: dict[DeviceId, Counter[str]] = {}
-        self._shares: dict[DeviceId, Counter[tuple[str, Held]]] = {}
+        self._shares: dict[DeviceId, Counter[tuple[str, AllocatedDevice]]] = {}
         self._consumed: dict[DeviceId, dict[str, int]] = {}
 
-    def put(self, claim: str, held: Iterable[Held]) -> set[DeviceId]:
+    def put(self, claim: str, held: Iterable[AllocatedDevice]) -> set[DeviceId]:
         """What a claim holds from now on: each result of its allocation once, however alike they
         are. Returns the devices of which it did not hold the same before."""
         held = tuple(held)
@@ -50,21 +50,21 @@ class Holdings:
         """What all shares take of its capacities, in 1e-9."""
         return self._consumed.get(device, _NOTHING)
 
-    def _hold(self, held: Held, claim: str) -> None:
+    def _hold(self, held: AllocatedDevice, claim: str) -> None:
         if self._is_share(held):
             _add(self._shares, held.device, (claim, held))
             self._count(held.device)
         else:
             _add(self._alone, held.device, claim)
 
-    def _release(self, held: Held, claim: str) -> None:
+    def _release(self, held: AllocatedDevice, claim: str) -> None:
         if self._is_share(held):
             _discard(self._shares, held.device, (claim, held))
             self._count(held.device)
         else:
             _discard(self._alone, held.device, claim)
 
-    def _is_share(self, held: Held) -> bool:
+    def _is_share(self, held: AllocatedDevice) -> bool:
         return bool(held.share) and self._knows_shares
 
     def _count(self, device: DeviceId) -> None:

@@ -24,7 +24,7 @@ from fettle.cluster.view import View
 from fettle.dra import claims
 from fettle.dra.allocator.profiles import CURRENT, Features
 from fettle.health import HealthBook
-from fettle.health.signals.rules import Rules
+from fettle.health.signals.rules import SignalRules
 from fettle.pacing.pausing import pause
 from fettle.scheduling import demand as asks
 
@@ -33,7 +33,7 @@ class Inventory:
     """Put and remove objects in any order, `refresh`, then take a `view`."""
 
     def __init__(
-        self, book: HealthBook, rules: Rules, features: Features = CURRENT.features
+        self, book: HealthBook, rules: SignalRules, features: Features = CURRENT.features
     ) -> None:
         """`features`: the gates of the scheduler, as far as they are set."""
         self._book = book

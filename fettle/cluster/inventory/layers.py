@@ -79,7 +79,7 @@ class Overlay(Mapping[str, V]):
         return self._whole().items()
 
 
-class Store(UserDict[str, V]):
+class LayeredDict(UserDict[str, V]):
     """A dict that can be `shown`: the same mapping again as long as nothing is put or dropped."""
 
     def __init__(self) -> None:

@@ -9,7 +9,7 @@ import structlog
 from fettle.api import core
 from fettle.cluster.inventory import records, shapes, units
 from fettle.cluster.inventory.devices import Devices, Vantage
-from fettle.cluster.inventory.layers import Store
+from fettle.cluster.inventory.layers import LayeredDict
 from fettle.cluster.inventory.peers import Peers
 from fettle.cluster.inventory.placing import Placing
 from fettle.cluster.inventory.placing import place as place_units
@@ -17,7 +17,7 @@ from fettle.cluster.inventory.pools import Gathered, PoolId
 from fettle.cluster.inventory.quarantine import Quarantine
 from fettle.cluster.inventory.stores import Stores
 from fettle.cluster.view import NodeView, PoolView
-from fettle.dra.node_selectors import Place
+from fettle.dra.node_selectors import NodeTarget
 from fettle.health import HealthBook
 from fettle.model.health import UNKNOWN_SCORE, DeviceId, Health, State, Subject, Unheard, UnitId
 
@@ -40,7 +40,7 @@ class Nodes:
         self._named: dict[str, frozenset[UnitId]] = {}
         self._unheard: dict[str, tuple[Unheard, ...]] = {}
         self._peers = Peers()
-        self.records: Store[NodeView] = Store()
+        self.records: LayeredDict[NodeView] = LayeredDict()
         self._pods_on: dict[str, set[str]] = defaultdict(set)
         self.dirty: set[str] = set()
         self.changed: set[str] = set()
@@ -137,7 +137,7 @@ class Nodes:
         healths = units.healths(placing, self._book, now)
         health = healths[placing.homeless[0]] if placing.homeless else own
         health = placing.remarked(health, healths)
-        pools, malformed = self._pools(Place(name, labels), placing, now)
+        pools, malformed = self._pools(NodeTarget(name, labels), placing, now)
         pods: Mapping[str, core.Pod] = self._stores.pods
         here = [pods[key] for key in self._pods_on.get(name, ()) if key in pods]
         known = units.Known(healths, health, here, labels, self._peers.missing(name))
@@ -156,7 +156,7 @@ class Nodes:
         )
 
     def _pools(
-        self, place: Place, placing: Placing, now: float
+        self, place: NodeTarget, placing: Placing, now: float
     ) -> tuple[tuple[PoolView, ...], str]:
         """The pools of a node; and why the allocator cannot gather them, "" if it can."""
         seen = self._devices.pools_on(place)
@@ -180,9 +180,9 @@ class Nodes:
         placed = []
         for pool in gathered:
             why = self._quarantine.doubt(pool)
-            placed.append((pool.order, shapes.doubted(pool, why) if why else pool))
+            placed.append((pool.order, shapes.mark_unclear(pool, why) if why else pool))
         for unseen in self._quarantine.unseen({pool.id for pool in gathered}):
-            pool = shapes.doubted(Gathered(unseen.id), unseen.why)
+            pool = shapes.mark_unclear(Gathered(unseen.id), unseen.why)
             placed.append(((False, unseen.earliest), pool))  # it may have no binding conditions
         return [pool for _, pool in sorted(placed, key=itemgetter(0))]
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from fettle.cluster.inventory import divisions
-from fettle.dra.slices import Published
+from fettle.dra.slices import PublishedDevice
 from fettle.health.signals import naming
 from fettle.health.signals.reports import short
 from fettle.model.health import DeviceId, Health, NodeId, Subject, UnitId, Weighed
@@ -72,7 +72,7 @@ def place(
     units: Collection[UnitId],
     named: Collection[UnitId],
     resources: Collection[str],
-    devices: Iterable[Published],
+    devices: Iterable[PublishedDevice],
 ) -> Placing:
     """`units` are those that evidence is about, `named` those that the Node names now, `resources`
     those of which a device plugin has units, `devices` the node's own."""
@@ -124,7 +124,7 @@ def _known(named: Iterable[UnitId]) -> dict[tuple[str, str], tuple[str, ...]]:
     }
 
 
-def _devices(unit: UnitId, named: list[tuple[Published, frozenset[str]]]) -> list[DeviceId]:
+def _devices(unit: UnitId, named: list[tuple[PublishedDevice, frozenset[str]]]) -> list[DeviceId]:
     """Those that share the best name, and what is a part of them."""
     ranked = [
         (rank, published)
@@ -141,7 +141,7 @@ def _devices(unit: UnitId, named: list[tuple[Published, frozenset[str]]]) -> lis
     return list(ids)
 
 
-def _is_absent(unit: UnitId, named: list[tuple[Published, frozenset[str]]]) -> bool:
+def _is_absent(unit: UnitId, named: list[tuple[PublishedDevice, frozenset[str]]]) -> bool:
     """Whether drivers of the unit's vendor publish GPUs by name, and each is known to be another.
 
     A driver that names none publishes other things, such as ComputeDomains.

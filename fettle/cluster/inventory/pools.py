@@ -11,8 +11,8 @@ import msgspec
 from fettle.api import resource
 from fettle.cluster.inventory import generations
 from fettle.dra.allocator.profiles import Features
-from fettle.dra.node_selectors import Malformed, Place
-from fettle.dra.slices import CounterId, Published, Slice, Target
+from fettle.dra.node_selectors import Malformed, NodeTarget
+from fettle.dra.slices import CounterId, PublishedDevice, PublishedSlice, Target
 from fettle.pacing.pausing import pause
 
 
@@ -33,22 +33,22 @@ class Gathered(msgspec.Struct, frozen=True, gc=False):
     `withheld` are the other devices that slices publish for this node, which cannot be taken now.
     `binds` says whether a device has binding conditions: such pools come after all others.
     `unclear` says what about the pool is not modelled or cannot be read ("" if nothing). `look` and
-    `columns` are digests of what slices say (`shapes.py`).
+    `attribute_fingerprints` are digests of what slices say (`shapes.py`).
     """
 
     id: PoolId
-    devices: tuple[tuple[Published, bool, str], ...] = ()
-    others: tuple[Published, ...] = ()
+    devices: tuple[tuple[PublishedDevice, bool, str], ...] = ()
+    others: tuple[PublishedDevice, ...] = ()
     counters: Mapping[CounterId, int] = {}
     incomplete: bool = False
     slices: tuple[int, int] = (0, 0)
     invalid: str = ""
     malformed: str = ""
-    withheld: tuple[Published, ...] = ()
+    withheld: tuple[PublishedDevice, ...] = ()
     binds: bool = False
     unclear: str = ""
     look: bytes = b""
-    columns: Mapping[tuple[str, str], bytes] = {}
+    attribute_fingerprints: Mapping[tuple[str, str], bytes] = {}
 
     @property
     def rests_elsewhere(self) -> bool:
@@ -67,7 +67,7 @@ def pool_of(slice_: resource.ResourceSlice) -> PoolId:
 
 
 def gather(
-    pool: PoolId, published: Sequence[Slice], place: Place, features: Features
+    pool: PoolId, published: Sequence[PublishedSlice], place: NodeTarget, features: Features
 ) -> Gathered | None:
     """The pool as `place` sees it, from all slices that carry its name; None: nothing for it."""
     try:
@@ -83,8 +83,8 @@ def gather(
 
 
 def _withheld(
-    published: Sequence[Slice], place: Place, found: Gathered | None
-) -> tuple[Published, ...]:
+    published: Sequence[PublishedSlice], place: NodeTarget, found: Gathered | None
+) -> tuple[PublishedDevice, ...]:
     """Nothing but in a pool that is not as it should be, so that all others cost nothing."""
     is_odd = found is not None and (found.incomplete or found.invalid or found.malformed)
     if not is_odd and len({s.generation for s in published}) < 2:
@@ -94,7 +94,7 @@ def _withheld(
 
 
 def _gathered(
-    pool: PoolId, published: Sequence[Slice], place: Place, features: Features
+    pool: PoolId, published: Sequence[PublishedSlice], place: NodeTarget, features: Features
 ) -> Gathered | None:
     """As the allocator gathers it; raises Malformed, which there fails the whole node."""
     local = [s for s in published if s.node == place.name]
@@ -107,7 +107,7 @@ def _gathered(
     if unclear := _contradiction(relevant) or _newer(relevant):
         return Gathered(pool, _devices(relevant, place, features), unclear=unclear)
     first = relevant[0].raw.spec.pool
-    whole: Sequence[Slice] = relevant
+    whole: Sequence[PublishedSlice] = relevant
     if len(relevant) != first.resource_slice_count:
         if any(s.raw.spec.pool.generation > first.generation for s in published):
             return None  # the driver is replacing this generation
@@ -119,7 +119,7 @@ def _gathered(
     return _build(pool, relevant, whole, place, features)
 
 
-def _visible(slice_: Slice, features: Features) -> bool:
+def _visible(slice_: PublishedSlice, features: Features) -> bool:
     spec = slice_.raw.spec
     if not features.partitionable_devices and (
         spec.per_device_node_selection is not None or spec.shared_counters
@@ -128,7 +128,7 @@ def _visible(slice_: Slice, features: Features) -> bool:
     return features.compatibility_groups or not slice_.grouped
 
 
-def _relevant(slice_: Slice, place: Place) -> bool:
+def _relevant(slice_: PublishedSlice, place: NodeTarget) -> bool:
     if slice_.target is not None:
         return _includes(slice_.target, place)
     if not slice_.per_device:
@@ -136,14 +136,14 @@ def _relevant(slice_: Slice, place: Place) -> bool:
     return any(_includes(p.target, place) for p in slice_.devices if p.target is not None)
 
 
-def _includes(target: Target, place: Place) -> bool:
+def _includes(target: Target, place: NodeTarget) -> bool:
     if target.problem:
         raise Malformed(target.problem)
     return target.includes(place)
 
 
-def _newest(slices: Iterable[Slice]) -> list[Slice]:
-    newest: list[Slice] = []
+def _newest(slices: Iterable[PublishedSlice]) -> list[PublishedSlice]:
+    newest: list[PublishedSlice] = []
     for slice_ in slices:
         generation = slice_.raw.spec.pool.generation
         kept = newest[0].raw.spec.pool.generation if newest else generation
@@ -156,9 +156,9 @@ def _newest(slices: Iterable[Slice]) -> list[Slice]:
 
 def _build(
     pool: PoolId,
-    relevant: Sequence[Slice],
-    whole: Sequence[Slice],
-    place: Place,
+    relevant: Sequence[PublishedSlice],
+    whole: Sequence[PublishedSlice],
+    place: NodeTarget,
     features: Features,
 ) -> Gathered:
     devices = _devices(relevant, place, features)
@@ -182,8 +182,8 @@ def _build(
 
 
 def _devices(
-    relevant: Sequence[Slice], place: Place, features: Features
-) -> tuple[tuple[Published, bool, str], ...]:
+    relevant: Sequence[PublishedSlice], place: NodeTarget, features: Features
+) -> tuple[tuple[PublishedDevice, bool, str], ...]:
     """The devices that may be taken, in order; slices with counters have none."""
     return tuple(
         (published, *_here(published, place))
@@ -193,12 +193,12 @@ def _devices(
     )
 
 
-def _newer(slices: Sequence[Slice]) -> str:
+def _newer(slices: Sequence[PublishedSlice]) -> str:
     """A field that Fettle does not know, of a Kubernetes newer than it."""
     return next((s.raw.spec.unknown for s in slices if s.raw.spec.unknown), "")
 
 
-def _here(published: Published, place: Place) -> tuple[bool, str]:
+def _here(published: PublishedDevice, place: NodeTarget) -> tuple[bool, str]:
     target = published.target
     if target is None:
         return True, ""
@@ -215,7 +215,7 @@ def _first_repeated(names: Iterable[str]) -> str:
 
 
 def _missing(
-    devices: Iterable[Published], sets: Collection[str], counters: Mapping[CounterId, int]
+    devices: Iterable[PublishedDevice], sets: Collection[str], counters: Mapping[CounterId, int]
 ) -> str:
     for published in devices:
         pause()
@@ -228,7 +228,7 @@ def _missing(
     return ""
 
 
-def _contradiction(slices: Sequence[Slice]) -> str:
+def _contradiction(slices: Sequence[PublishedSlice]) -> str:
     """Slices of one generation should agree on how many there are; which one upstream believes
     depends on the order in which it sees them."""
     counts = {s.raw.spec.pool.resource_slice_count for s in slices}

@@ -13,11 +13,11 @@ from fettle.api import kinds
 from fettle.api.changes import Bad, Pools
 from fettle.cluster.inventory.pools import Gathered, PoolId
 from fettle.cluster.view import SOME_DRIVER, SOME_POOL
-from fettle.health.signals.reports import Report, short
-from fettle.model.health import Evidence, Family, Kind, NodeId
+from fettle.health.signals.reports import SignalReport, short
+from fettle.model.health import Evidence, EvidenceKind, Family, NodeId
 
 
-class Entry(NamedTuple):
+class QuarantinedObject(NamedTuple):
     """`name` is by kind and key ("Node n1"); `doubt` is what is said of its pools."""
 
     name: str
@@ -31,8 +31,8 @@ class Entry(NamedTuple):
 class Released(NamedTuple):
     """The all-clear, what it concerns, and the pools that were in doubt for this above all."""
 
-    report: Report
-    entry: Entry
+    report: SignalReport
+    entry: QuarantinedObject
     pools: tuple[Pools, ...]
 
 
@@ -40,12 +40,12 @@ class Added(NamedTuple):
     """Evidence that makes its node Unknown, none where no node is named; what it concerns, and the
     pools that are in doubt for this above all now."""
 
-    report: Report
-    entry: Entry
+    report: SignalReport
+    entry: QuarantinedObject
     pools: tuple[Pools, ...]
 
 
-class Unseen(NamedTuple):
+class HiddenPool(NamedTuple):
     """A pool that any node may have besides those it is known to have, and why.
 
     Where only part of its `id` is known, that is for people; whatever it is, it does not come
@@ -69,7 +69,7 @@ class Quarantine:
     is told, so that neither their number nor which came first matters to a node."""
 
     def __init__(self) -> None:
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, QuarantinedObject] = {}
         self._of_node: dict[str, set[str]] = defaultdict(set)
         self._doubting: dict[_Doubted, list[str]] = defaultdict(list)
         """Names, in order."""
@@ -79,14 +79,18 @@ class Quarantine:
         name = f"{bad.kind.name} {bad.key}"
         text = short(f"{name.rstrip()}: {bad.reason}")
         doubt = f"{name.rstrip()} cannot be read, and {_MAY[bad.kind.name]}" if bad.pools else ""
-        entry = self._entries[name] = Entry(name, bad.kind, text, bad.node, bad.pools, doubt)
+        entry = self._entries[name] = QuarantinedObject(
+            name, bad.kind, text, bad.node, bad.pools, doubt
+        )
         if bad.node:
             self._of_node[bad.node].add(name)
         for doubted in _doubted(entry):
             insort(self._doubting[doubted], name)
         reporter = _reporter(bad.kind, bad.key)
         evidence = (_unreadable(reporter, text, bad.node, now),) if bad.node else ()
-        return Added(Report(reporter, evidence, absent_is_clear=True), entry, self._told_of(entry))
+        return Added(
+            SignalReport(reporter, evidence, absent_is_clear=True), entry, self._told_of(entry)
+        )
 
     def release(self, kind: kinds.Kind, key: str) -> Released | None:
         """None if nothing was wrong."""
@@ -104,9 +108,9 @@ class Quarantine:
             del names[bisect_left(names, entry.name)]
             if not names:
                 del self._doubting[doubted]
-        return Released(Report(_reporter(kind, key), (), absent_is_clear=True), entry, told)
+        return Released(SignalReport(_reporter(kind, key), (), absent_is_clear=True), entry, told)
 
-    def _told_of(self, entry: Entry) -> tuple[Pools, ...]:
+    def _told_of(self, entry: QuarantinedObject) -> tuple[Pools, ...]:
         """The pools of an entry of which it is the one that is told."""
         return tuple(d.pools for d in _doubted(entry) if self._doubting[d][0] == entry.name)
 
@@ -126,15 +130,15 @@ class Quarantine:
                         found.append(names[0])
         return self._entries[min(found)].doubt if found else ""
 
-    def unseen(self, known: Container[PoolId]) -> list[Unseen]:
+    def unseen(self, known: Container[PoolId]) -> list[HiddenPool]:
         """Pools that any node may have besides those that are `known`, each once."""
-        found: dict[PoolId, Unseen] = {}
+        found: dict[PoolId, HiddenPool] = {}
         anywhere = ((names[0], d.pools) for d, names in self._doubting.items() if d.pools.anywhere)
         for name, (driver, pool, _) in sorted(anywhere, key=itemgetter(0)):
             id_ = PoolId(driver or SOME_DRIVER, pool or SOME_POOL)
             if id_ not in known:
                 earliest = PoolId(driver or "", (pool or "") if driver else "")
-                found.setdefault(id_, Unseen(id_, earliest, self._entries[name].doubt))
+                found.setdefault(id_, HiddenPool(id_, earliest, self._entries[name].doubt))
         return list(found.values())
 
     def keys(self, kind: kinds.Kind) -> set[str]:
@@ -149,7 +153,7 @@ class Quarantine:
         return tuple(sorted(self._entries[name].text for name in self._of_node.get(node, ())))
 
 
-def _doubted(entry: Entry) -> Iterator[_Doubted]:
+def _doubted(entry: QuarantinedObject) -> Iterator[_Doubted]:
     for pools in entry.pools:
         yield _Doubted(pools, entry.kind is kinds.SLICE)
 
@@ -169,7 +173,7 @@ def _unreadable(reporter: str, text: str, node: str, now: float) -> Evidence:
     return Evidence(
         subject=NodeId(node),
         family=Family.NODE,
-        kind=Kind.UNKNOWN,
+        kind=EvidenceKind.UNKNOWN,
         weight=0.0,
         source="quarantine",
         reporter=reporter,

@@ -10,7 +10,7 @@ from fettle.cluster.inventory.holdings import Holdings
 from fettle.cluster.inventory.placing import Placing
 from fettle.cluster.inventory.pools import Gathered
 from fettle.cluster.view import DeviceView, PoolView
-from fettle.dra.slices import CounterId, Published
+from fettle.dra.slices import CounterId, PublishedDevice
 from fettle.health import HealthBook
 from fettle.model.health import Subject
 from fettle.pacing.pausing import pause
@@ -25,7 +25,7 @@ def pool(
 ) -> PoolView:
     """One pool as a node sees it, with each device's health."""
 
-    def device(published: Published, here: bool = True, misplaced: str = "") -> DeviceView:
+    def device(published: PublishedDevice, here: bool = True, misplaced: str = "") -> DeviceView:
         pause()
         return DeviceView(
             published=published,
@@ -49,7 +49,7 @@ def pool(
         invalid=gathered.invalid,
         unclear=gathered.unclear,
     )
-    return shapes.looked_at(made, gathered.look, gathered.columns)
+    return shapes.with_fingerprints(made, gathered.look, gathered.attribute_fingerprints)
 
 
 def counters_left(gathered: Gathered, holdings: Holdings) -> Mapping[CounterId, int]:
@@ -64,7 +64,7 @@ def counters_left(gathered: Gathered, holdings: Holdings) -> Mapping[CounterId, 
     return left
 
 
-def _subjects(published: Published, placing: Placing) -> tuple[Subject, ...]:
+def _subjects(published: PublishedDevice, placing: Placing) -> tuple[Subject, ...]:
     """The subjects that evidence about a device may name: the device, and more if it is
     node-local.
     """

@@ -7,7 +7,7 @@ pool is looked at: a fabric has a pool for each rack, and a fleet thousands of n
 from collections import defaultdict
 
 from fettle.cluster.inventory.pools import PoolId
-from fettle.dra.node_selectors import Place
+from fettle.dra.node_selectors import NodeTarget
 from fettle.dra.slices import Target
 from fettle.pacing.pausing import pause
 
@@ -36,7 +36,7 @@ class Regions:
         self._held: dict[Target, Region] = {}
         self._selected: dict[Target, Region] = {}
         self._around: dict[str, set[Region]] = defaultdict(set)
-        self._places: dict[str, Place] = {}
+        self._places: dict[str, NodeTarget] = {}
 
     def hold(self, target: Target) -> Region:
         """Its region, until it is released as often."""
@@ -56,7 +56,7 @@ class Regions:
         for name in region.nodes:
             self._leave(name, region)
 
-    def around(self, place: Place) -> set[Region]:
+    def around(self, place: NodeTarget) -> set[Region]:
         """Those of which this place is one, besides those that are everywhere."""
         if self._places.get(place.name) != place:
             self._places[place.name] = place
@@ -82,7 +82,7 @@ class Regions:
             self._ask(region, place)
             pause()
 
-    def _ask(self, region: Region, place: Place) -> None:
+    def _ask(self, region: Region, place: NodeTarget) -> None:
         if region.target.includes(place):
             region.nodes.add(place.name)
             self._around[place.name].add(region)

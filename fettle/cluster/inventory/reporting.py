@@ -10,17 +10,17 @@ from fettle.cluster.inventory.nodes import Nodes
 from fettle.cluster.inventory.stores import Stores
 from fettle.health import HealthBook
 from fettle.health.signals import gathering
-from fettle.health.signals.reports import Report
-from fettle.health.signals.rules import Rules
+from fettle.health.signals.reports import SignalReport
+from fettle.health.signals.rules import SignalRules
 from fettle.model.health import DeviceId, Evidence, NodeId
-from fettle.model.health import Kind as EvidenceKind
+from fettle.model.health import EvidenceKind as EvidenceKind
 
 
 class Reports:
     """Of objects as the stores have them."""
 
     def __init__(
-        self, book: HealthBook, rules: Rules, stores: Stores, devices: Devices, nodes: Nodes
+        self, book: HealthBook, rules: SignalRules, stores: Stores, devices: Devices, nodes: Nodes
     ) -> None:
         self._book = book
         self._rules = rules
@@ -28,7 +28,7 @@ class Reports:
         self._devices = devices
         self._nodes = nodes
 
-    def tell(self, report: Report, now: float) -> None:
+    def tell(self, report: SignalReport, now: float) -> None:
         self._nodes.soil(self._book.report(report, now))
 
     def vanish(self, kind: Kind, key: str, now: float) -> None:

@@ -15,7 +15,7 @@ from fettle.cel.runtime import rows
 from fettle.cel.runtime.rows import Reads
 from fettle.cluster.inventory.pools import Gathered
 from fettle.cluster.view import DeviceView, PoolView
-from fettle.dra.slices import Published
+from fettle.dra.slices import PublishedDevice
 from fettle.health.scoring import DIGITS
 from fettle.model.health import SOUND, Health
 from fettle.pacing.pausing import pause
@@ -24,12 +24,12 @@ Attribute = tuple[str, str]
 """(domain, name); the domain is "" for a name that is looked for without one."""
 EVERYTHING: Attribute = ("*", "")
 """Stands for all attributes together; no attribute has such a domain."""
-Columns = Mapping[Attribute, bytes]
+AttributeFingerprints = Mapping[Attribute, bytes]
 
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
 
 
-def fixed(gathered: Gathered) -> tuple[bytes, Columns]:
+def slice_fingerprints(gathered: Gathered) -> tuple[bytes, AttributeFingerprints]:
     """What slices alone say: of all but attributes, and of each attribute of every device.
 
     Names with and without the driver's domain are in one column, and told apart in it: selectors
@@ -38,45 +38,49 @@ def fixed(gathered: Gathered) -> tuple[bytes, Columns]:
     driver = gathered.id.driver
     more = (driver, gathered.incomplete, gathered.slices, gathered.invalid, gathered.unclear)
     plain: list[object] = []
-    columns: dict[Attribute, list[object]] = {}
+    attribute_fingerprints: dict[Attribute, list[object]] = {}
     for at, (published, here, misplaced) in enumerate(gathered.devices):
         plain.append((here, misplaced, *_plain(published)))
         for name, value in (published.device.attributes or {}).items():
             domain, bare = rows.split(name, driver)
             entry = (at, value) if name == bare else (at, value, name)
-            columns.setdefault((domain or driver, bare), []).append(entry)
+            attribute_fingerprints.setdefault((domain or driver, bare), []).append(entry)
         pause()
     digests = {}
-    for split, values in columns.items():
+    for split, values in attribute_fingerprints.items():
         digests[split] = _digest(values)
         pause()
     digests[EVERYTHING] = _digest(sorted(digests.items()))
     return _digest((plain, more)), digests
 
 
-def doubted(gathered: Gathered, why: str) -> Gathered:
+def mark_unclear(gathered: Gathered, why: str) -> Gathered:
     """The pool, of which something cannot be told."""
     unclear = msgspec.structs.replace(gathered, unclear=gathered.unclear or why)
-    look, columns = fixed(unclear)
-    return msgspec.structs.replace(unclear, look=look, columns=columns)
+    look, attribute_fingerprints = slice_fingerprints(unclear)
+    return msgspec.structs.replace(
+        unclear, look=look, attribute_fingerprints=attribute_fingerprints
+    )
 
 
-def looked_at(pool: PoolView, fixed: bytes, columns: Columns) -> PoolView:
+def with_fingerprints(
+    pool: PoolView, fixed: bytes, attribute_fingerprints: AttributeFingerprints
+) -> PoolView:
     """The pool with its digests: what slices say, and what others do to devices and counters."""
     odd = [(at, *_state(d)) for at, d in enumerate(pool.devices) if not _is_usual(d)]
     look = fixed
     if odd or pool.counters:
         look = _digest((fixed, odd, _amounts(pool.counters)))
-    return msgspec.structs.replace(pool, look=look, columns=columns)
+    return msgspec.structs.replace(pool, look=look, attribute_fingerprints=attribute_fingerprints)
 
 
-def seen(pool: PoolView, attributes: Iterable[Attribute]) -> list[bytes | None]:
+def attribute_digests(pool: PoolView, attributes: Iterable[Attribute]) -> list[bytes | None]:
     """The digests of a pool's attributes, None for those that no device of it has."""
-    find, driver = pool.columns.get, pool.driver
+    find, driver = pool.attribute_fingerprints.get, pool.driver
     return [find(a if a[0] else (driver, a[1])) for a in attributes]
 
 
-def read_by(reads: Iterable[Reads]) -> tuple[Attribute, ...]:
+def attributes_read(reads: Iterable[Reads]) -> tuple[Attribute, ...]:
     """The attributes that selectors can see."""
     seen: set[Attribute] = set()
     for read in reads:
@@ -86,7 +90,7 @@ def read_by(reads: Iterable[Reads]) -> tuple[Attribute, ...]:
     return tuple(sorted(seen))
 
 
-def _plain(published: Published) -> tuple[object, ...]:
+def _plain(published: PublishedDevice) -> tuple[object, ...]:
     device = published.device
     return (
         device.capacity,

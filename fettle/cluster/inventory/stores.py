@@ -6,7 +6,7 @@ from typing import Any
 
 from fettle.api import core, kinds, nvidia, resource
 from fettle.api.kinds import Kind, WireObject
-from fettle.cluster.inventory.layers import Store
+from fettle.cluster.inventory.layers import LayeredDict
 from fettle.cluster.view import View
 from fettle.dra.pod_claims import extended_for
 from fettle.health.signals import gathering
@@ -22,11 +22,11 @@ class Stores:
 
     def __init__(self) -> None:
         self.nodes: dict[str, core.Node] = {}
-        self.pods: Store[core.Pod] = Store()
-        self.claims: Store[resource.ResourceClaim] = Store()
-        self.classes: Store[resource.DeviceClass] = Store()
-        self.templates: Store[resource.ResourceClaimTemplate] = Store()
-        self.extended: Store[resource.ResourceClaim] = Store()
+        self.pods: LayeredDict[core.Pod] = LayeredDict()
+        self.claims: LayeredDict[resource.ResourceClaim] = LayeredDict()
+        self.classes: LayeredDict[resource.DeviceClass] = LayeredDict()
+        self.templates: LayeredDict[resource.ResourceClaimTemplate] = LayeredDict()
+        self.extended: LayeredDict[resource.ResourceClaim] = LayeredDict()
         self.rules: dict[str, resource.DeviceTaintRule] = {}
         self._of: dict[str, MutableMapping[str, Any]] = {name: {} for name in kinds.BY_NAME} | {
             kinds.NODE.name: self.nodes,

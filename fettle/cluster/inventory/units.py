@@ -18,7 +18,7 @@ from fettle.cluster.view import PluginView, UnitView
 from fettle.dra import extended_resources as extended
 from fettle.health import HealthBook
 from fettle.health.signals import pods as words
-from fettle.model.health import Health, Kind, State, Subject, UnitId
+from fettle.model.health import EvidenceKind, Health, State, Subject, UnitId
 
 _HEALTHY = "Healthy"
 """The kubelet's word for a unit that is not withdrawn."""
@@ -156,7 +156,7 @@ class _Units:
             if isinstance(subject := w.evidence.subject, UnitId)
             and subject in gpu
             and w.evidence.source == words.SOURCE
-            and w.evidence.kind is not Kind.UNKNOWN
+            and w.evidence.kind is not EvidenceKind.UNKNOWN
         }
 
     @staticmethod

@@ -9,7 +9,7 @@ looked up, not evaluated.
 """
 
 from fettle.dra.allocator.allocating import allocate, allocating
-from fettle.dra.allocator.outcomes import Allocated, Found, Taken
+from fettle.dra.allocator.outcomes import Allocated, AllocationStatus, Taken
 from fettle.dra.allocator.pacing import AMPLE, Budget, run
 from fettle.dra.allocator.shortfalls import shortfall
 from fettle.dra.allocator.taking import Acceptable, Match
@@ -19,8 +19,8 @@ __all__ = [
     "AMPLE",
     "Acceptable",
     "Allocated",
+    "AllocationStatus",
     "Budget",
-    "Found",
     "Match",
     "Taken",
     "allocate",

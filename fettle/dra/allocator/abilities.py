@@ -9,7 +9,7 @@ import msgspec
 from fettle.dra.allocator.constraints import attribute, value_of
 from fettle.dra.allocator.outcomes import Aborted, Unclear
 from fettle.dra.allocator.pacing import Work
-from fettle.dra.allocator.plans import Plan, Plans, every
+from fettle.dra.allocator.plans import AllRequestData, RequestData, every
 from fettle.dra.allocator.taking import Books
 from fettle.dra.claims import Alternative
 
@@ -40,17 +40,17 @@ class Ability:
         return self._by_value[name]
 
 
-Abilities = Mapping[Plan, Ability]
+Abilities = Mapping[RequestData, Ability]
 
 
-def abilities(plans: Plans, books: Books) -> Work[Abilities | None]:
+def abilities(plans: AllRequestData, books: Books) -> Work[Abilities | None]:
     """None where looking at some candidate ends in an error, or cannot be told: that a search would
     come to the same, whatever it may be spared."""
     by_kind: dict[Alternative, Ability] = {}
-    found: dict[Plan, Ability] = {}
+    found: dict[RequestData, Ability] = {}
     try:
         for plan in every(plans):
-            kind = kind_of(plan)
+            kind = selection_key(plan)
             if kind not in by_kind:
                 by_kind[kind] = Ability((yield from _able(plan, books)), books)
             found[plan] = by_kind[kind]
@@ -59,7 +59,7 @@ def abilities(plans: Plans, books: Books) -> Work[Abilities | None]:
     return found
 
 
-def _able(plan: Plan, books: Books) -> Work[Sequence[int]]:
+def _able(plan: RequestData, books: Books) -> Work[Sequence[int]]:
     able: list[int] = []
     for at in books.able(plan):
         if at is not None:
@@ -68,6 +68,6 @@ def _able(plan: Plan, books: Books) -> Work[Sequence[int]]:
     return able
 
 
-def kind_of(plan: Plan) -> Alternative:
+def selection_key(plan: RequestData) -> Alternative:
     """All that matters to whether a candidate can be had."""
     return msgspec.structs.replace(plan.alternative, name="", count=0)

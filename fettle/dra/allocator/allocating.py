@@ -13,21 +13,21 @@ from fettle.dra.allocator import chance
 from fettle.dra.allocator import plans as planning
 from fettle.dra.allocator.abilities import abilities
 from fettle.dra.allocator.doubts import doubt
-from fettle.dra.allocator.likeness import alike
+from fettle.dra.allocator.likeness import interchangeable
 from fettle.dra.allocator.outcomes import (
     NOTHING,
     Aborted,
     Allocated,
-    Found,
+    AllocationStatus,
     Taken,
     Unclear,
     Unfinished,
 )
 from fettle.dra.allocator.pacing import AMPLE, Budget, Clock, Work, paced, run
 from fettle.dra.allocator.pairing import Lookout, families
-from fettle.dra.allocator.plans import Plan
+from fettle.dra.allocator.plans import RequestData
 from fettle.dra.allocator.profiles import CURRENT, Profile
-from fettle.dra.allocator.pruning import hopeless, may_skip
+from fettle.dra.allocator.pruning import find_infeasible, may_skip
 from fettle.dra.allocator.searching import Search
 from fettle.dra.allocator.taking import Acceptable, Books, Match
 from fettle.dra.claims import ALL, Claim
@@ -71,7 +71,9 @@ def allocating(
         return (yield from paced(attempt.outcome(), budget.seconds, clock))
     except Unfinished as reason:
         steps, bounded = attempt.search.steps, not attempt.books.beyond
-        return Allocated(Found.UNDECIDED, reason=str(reason), steps=steps, bounded=bounded)
+        return Allocated(
+            AllocationStatus.UNDECIDED, reason=str(reason), steps=steps, bounded=bounded
+        )
 
 
 class _Attempt:
@@ -107,7 +109,7 @@ class _Attempt:
                 return self._none(why)
         except Aborted as error:
             if not ordered and (
-                why := (yield from chance.which(plans, books))
+                why := (yield from chance.order_matters(plans, books))
                 or chance.why_error(claims, plans, books)
             ):
                 return self._undecided(why)
@@ -116,11 +118,11 @@ class _Attempt:
             return self._undecided(str(reason))
         if self.search.result is None:
             return (yield from self._nothing())
-        if not ordered and (why := (yield from chance.which(plans, books))):
+        if not ordered and (why := (yield from chance.order_matters(plans, books))):
             return self._undecided(why, bounded=not books.beyond)
         if why := _unwritable(self.search.result):
             return self._error(why)
-        return Allocated(Found.FITS, self.search.result, steps=self.search.steps)
+        return Allocated(AllocationStatus.FITS, self.search.result, steps=self.search.steps)
 
     def _prepare(self) -> Iterator[None]:
         """What upstream checks claim by claim before it searches."""
@@ -161,10 +163,10 @@ class _Attempt:
         able = yield from abilities(plans, books)
         if able is None:
             return ""
-        if why := (yield from hopeless(claims, plans, able, books, profile)):
+        if why := (yield from find_infeasible(claims, plans, able, books, profile)):
             return why
         if may_skip(claims, plans, profile):
-            self.search.alike = yield from alike(claims, able, books)
+            self.search.alike = yield from interchangeable(claims, able, books)
             lookout = Lookout((yield from families(claims, plans, able, books, profile)))
             self.search.ahead = lookout.possible
         return ""
@@ -178,7 +180,7 @@ class _Attempt:
         if not why:
             return self._none(NOTHING)
         able = yield from abilities(plans, books)
-        if able and (known := (yield from hopeless(claims, plans, able, books, profile))):
+        if able and (known := (yield from find_infeasible(claims, plans, able, books, profile))):
             return self._none(known)
         return self._undecided(why)
 
@@ -190,13 +192,17 @@ class _Attempt:
         for pool in self._pools:
             if pool.invalid:
                 return self._error(f"{why}; {pool.told} is invalid: {pool.invalid}", on_node=True)
-        return Allocated(Found.NONE, reason=why, steps=self.search.steps)
+        return Allocated(AllocationStatus.NONE, reason=why, steps=self.search.steps)
 
     def _error(self, why: str, *, on_node: bool = False) -> Allocated:
-        return Allocated(Found.ERROR, reason=why, on_node=on_node, steps=self.search.steps)
+        return Allocated(
+            AllocationStatus.ERROR, reason=why, on_node=on_node, steps=self.search.steps
+        )
 
     def _undecided(self, why: str, *, bounded: bool = False) -> Allocated:
-        return Allocated(Found.UNDECIDED, reason=why, steps=self.search.steps, bounded=bounded)
+        return Allocated(
+            AllocationStatus.UNDECIDED, reason=why, steps=self.search.steps, bounded=bounded
+        )
 
 
 def _unwritable(taken: Sequence[Taken]) -> str:
@@ -212,7 +218,7 @@ def _unwritable(taken: Sequence[Taken]) -> str:
 
 
 def _everything(
-    plan: Plan, books: Books, pools: Sequence[PoolView], profile: Profile
+    plan: RequestData, books: Books, pools: Sequence[PoolView], profile: Profile
 ) -> Iterator[None]:
     """Mode All: the devices that match, if every pool of the node is whole."""
     plan.everything = []

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from fettle.dra import quantities as amounts
 from fettle.dra.allocator.outcomes import Aborted
 from fettle.dra.quantities import MAX_INT64, UNIT, Amount
-from fettle.dra.slices import Capacity, Policy, Range
+from fettle.dra.slices import PublishedCapacity, RequestPolicy, RequestPolicyRange
 
 Requested = Mapping[str, Amount]
 Used = Mapping[str, int]
@@ -19,7 +19,7 @@ _MILLI = UNIT // 1000
 
 def fits(
     requested: Requested,
-    capacities: Mapping[str, Capacity],
+    capacities: Mapping[str, PublishedCapacity],
     used: Used,
     taking: Used,
     *,
@@ -44,7 +44,7 @@ def fits(
 
 
 def consumption(
-    requested: Requested, capacities: Mapping[str, Capacity], *, fractional: bool
+    requested: Requested, capacities: Mapping[str, PublishedCapacity], *, fractional: bool
 ) -> dict[str, Amount]:
     """What a request takes of each capacity of a device; raises Aborted."""
     return {
@@ -53,7 +53,7 @@ def consumption(
     }
 
 
-def _consumed(requested: Amount | None, capacity: Capacity, *, fractional: bool) -> Amount:
+def _consumed(requested: Amount | None, capacity: PublishedCapacity, *, fractional: bool) -> Amount:
     policy = capacity.policy
     if requested is None:
         default = policy.default if policy is not None else None
@@ -67,7 +67,9 @@ def _consumed(requested: Amount | None, capacity: Capacity, *, fractional: bool)
     return requested
 
 
-def _rounded_up(requested: Amount, least: Amount, range_: Range, *, fractional: bool) -> Amount:
+def _rounded_up(
+    requested: Amount, least: Amount, range_: RequestPolicyRange, *, fractional: bool
+) -> Amount:
     """To the next step of a range, counted from its minimum."""
     if requested.nano < least.nano:
         return least
@@ -93,7 +95,7 @@ def _stepped(requested: int, least: int, step: int) -> int:
     return value
 
 
-def _violates(consumed: Amount, policy: Policy, *, fractional: bool) -> bool:
+def _violates(consumed: Amount, policy: RequestPolicy, *, fractional: bool) -> bool:
     if policy.default is not None and consumed.same(policy.default):
         return False
     if policy.range is not None:
@@ -103,7 +105,7 @@ def _violates(consumed: Amount, policy: Policy, *, fractional: bool) -> bool:
     return False
 
 
-def _outside(consumed: Amount, range_: Range, *, fractional: bool) -> bool:
+def _outside(consumed: Amount, range_: RequestPolicyRange, *, fractional: bool) -> bool:
     if range_.max is not None and consumed.nano > range_.max.nano:
         return True
     if range_.step is None:
@@ -116,7 +118,7 @@ def _outside(consumed: Amount, range_: Range, *, fractional: bool) -> bool:
     return (consumed.ceil() - range_.min.ceil()) % range_.step.ceil() != 0
 
 
-def _in_thousandths(range_: Range) -> bool:
+def _in_thousandths(range_: RequestPolicyRange) -> bool:
     limits = (range_.min, range_.max, range_.step)
     return all(limit is None or _milli(limit) is not None for limit in limits)
 

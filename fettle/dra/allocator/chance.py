@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from fettle.dra.allocator.outcomes import Aborted, Unclear
 from fettle.dra.allocator.pacing import Work
-from fettle.dra.allocator.plans import Plans, every
+from fettle.dra.allocator.plans import AllRequestData, every
 from fettle.dra.allocator.profiles import Profile
 from fettle.dra.allocator.taking import Books
 from fettle.dra.claims import Claim
@@ -15,7 +15,7 @@ from fettle.dra.claims import Claim
 _NO_ORDER = "this scheduler visits slices in no fixed order"
 
 
-def which(plans: Plans, books: Books) -> Work[str]:
+def order_matters(plans: AllRequestData, books: Books) -> Work[str]:
     """Why other devices may be taken than those that were."""
     choosing = [plan for plan in every(plans) if plan.everything is None and plan.count]
     if choosing and books.beyond:
@@ -37,16 +37,18 @@ def which(plans: Plans, books: Books) -> Work[str]:
     return f"{_NO_ORDER}, and several have such devices"
 
 
-def why_nothing(claims: Sequence[Claim], plans: Plans, books: Books, profile: Profile) -> Work[str]:
+def why_nothing(
+    claims: Sequence[Claim], plans: AllRequestData, books: Books, profile: Profile
+) -> Work[str]:
     """Why something may be taken, or the attempt may end in an error, where nothing was found."""
     if why := why_error(claims, plans, books):
         return why
     if not _depends_on_what_was_seen(claims, books, profile):
         return ""
-    return (yield from which(plans, books))
+    return (yield from order_matters(plans, books))
 
 
-def why_error(claims: Sequence[Claim], plans: Plans, books: Books) -> str:
+def why_error(claims: Sequence[Claim], plans: AllRequestData, books: Books) -> str:
     """Why a request for all devices may end in an error, or else in nothing: a constraint against
     one of them is an error, one of them in use is not, and the first that is met counts."""
     constrained = any(

@@ -7,7 +7,7 @@ import msgspec
 
 from fettle.cluster.view import DeviceView, PoolView
 from fettle.dra.allocator.outcomes import Taken
-from fettle.dra.claims import Held
+from fettle.dra.claims import AllocatedDevice
 from fettle.model.health import DeviceId
 
 
@@ -20,9 +20,9 @@ def after(pools: Sequence[PoolView], taken: Iterable[Taken]) -> tuple[PoolView, 
     return tuple(_after(pool, held) if _concerns(held, pool) else pool for pool in pools)
 
 
-def without(pools: Sequence[PoolView], let_go: Iterable[Held]) -> tuple[PoolView, ...]:
+def without(pools: Sequence[PoolView], let_go: Iterable[AllocatedDevice]) -> tuple[PoolView, ...]:
     """The pools once claims hold this no more, which they hold now."""
-    held: dict[DeviceId, list[Held]] = {}
+    held: dict[DeviceId, list[AllocatedDevice]] = {}
     for one in let_go:
         held.setdefault(one.device, []).append(one)
     return tuple(_without(pool, held) if _concerns(held, pool) else pool for pool in pools)
@@ -37,7 +37,7 @@ def _after(pool: PoolView, held: dict[DeviceId, list[Taken]]) -> PoolView:
     return _changed(pool, devices)
 
 
-def _without(pool: PoolView, held: dict[DeviceId, list[Held]]) -> PoolView:
+def _without(pool: PoolView, held: dict[DeviceId, list[AllocatedDevice]]) -> PoolView:
     devices = tuple(_released(d, held[d.id]) if d.id in held else d for d in pool.devices)
     return _changed(pool, devices)
 
@@ -68,7 +68,7 @@ def _held(device: DeviceView, taken: Sequence[Taken]) -> DeviceView:
     return msgspec.structs.replace(device, shares=shares, consumed=consumed)
 
 
-def _released(device: DeviceView, let_go: Sequence[Held]) -> DeviceView:
+def _released(device: DeviceView, let_go: Sequence[AllocatedDevice]) -> DeviceView:
     """Where there are no shares, since a gate is off, who has one holds the device."""
     shares = [one for one in let_go if one.share and device.shares]
     alone = device.allocated and len(shares) == len(let_go)

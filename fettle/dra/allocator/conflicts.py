@@ -12,10 +12,10 @@ from fettle.dra.allocator.agreeing import Most, Value, most, values_of
 from fettle.dra.allocator.constraints import attribute
 from fettle.dra.allocator.contending import Need
 from fettle.dra.allocator.pacing import Work, each
-from fettle.dra.allocator.pairing import Family, families
-from fettle.dra.allocator.plans import Plan, Plans
+from fettle.dra.allocator.pairing import CompetingGroups, families
+from fettle.dra.allocator.plans import AllRequestData, RequestData
 from fettle.dra.allocator.profiles import Profile
-from fettle.dra.allocator.pruning import hopeless
+from fettle.dra.allocator.pruning import find_infeasible
 from fettle.dra.allocator.taking import Books
 from fettle.dra.claims import Claim, Constraint
 
@@ -30,7 +30,7 @@ class Reach(NamedTuple):
     those are `free`; `reason`, why too few of them are, "" where enough are.
     """
 
-    plan: Plan
+    plan: RequestData
     obstacles: Mapping[int, str]
     free: Sequence[int]
     reason: str = ""
@@ -40,9 +40,9 @@ Reaches = Sequence[Sequence[Sequence[Reach]]]
 """Of alternatives that could be met alone, by claim and request."""
 
 
-def told(
+def find_conflict(
     claims: Sequence[Claim],
-    plans: Plans,
+    plans: AllRequestData,
     reaches: Reaches,
     books: Books,
     profile: Profile,
@@ -53,12 +53,12 @@ def told(
         (yield from _without_attribute(claims, plans, books))
         or (yield from _constrained(claims, reaches, books, profile))
         or (able and (yield from _paired(claims, plans, able, reaches, books, profile)))
-        or (able and (yield from hopeless(claims, plans, able, books, profile)))
+        or (able and (yield from find_infeasible(claims, plans, able, books, profile)))
         or (yield from _together(claims, reaches, books))
     )
 
 
-def _without_attribute(claims: Sequence[Claim], plans: Plans, books: Books) -> Work[str]:
+def _without_attribute(claims: Sequence[Claim], plans: AllRequestData, books: Books) -> Work[str]:
     """A constraint about an attribute that no device of one of its requests has; "" if none is."""
     for claim, requests in zip(claims, plans, strict=True):
         for constraint in claim.constraints:
@@ -74,7 +74,7 @@ def _without_attribute(claims: Sequence[Claim], plans: Plans, books: Books) -> W
     return ""
 
 
-def _has(constraint: Constraint, plan: Plan, books: Books) -> Work[bool]:
+def _has(constraint: Constraint, plan: RequestData, books: Books) -> Work[bool]:
     """Whether some device that matches has the attribute."""
     for at, matches in plan.matches.items():
         if matches and attribute(constraint.attribute, books.candidates[at].device):
@@ -142,7 +142,7 @@ def _short_of(
 
 def _paired(
     claims: Sequence[Claim],
-    plans: Plans,
+    plans: AllRequestData,
     able: Abilities,
     reaches: Reaches,
     books: Books,
@@ -168,7 +168,7 @@ def _paired(
     return ""
 
 
-def _values_with_devices(family: Family) -> Iterator[str]:
+def _values_with_devices(family: CompetingGroups) -> Iterator[str]:
     """How many values have devices for the first group, where all of them are alike."""
     first, *others = ([(m.ability, m.plan.count) for m in g.members] for g in family.groups)
     if len(first) < 2 or any(other != first for other in others):
@@ -187,7 +187,7 @@ def _all(members: Sequence[object]) -> str:
 
 
 def _away(
-    members: Sequence[Sequence[Plan]], name: str, reaches: Reaches, books: Books
+    members: Sequence[Sequence[RequestData]], name: str, reaches: Reaches, books: Books
 ) -> Work[list[str]]:
     """What keeps devices away that match some of these requests and have the attribute."""
     plans = {plan for group in members for plan in group}

@@ -60,7 +60,7 @@ def value_of(found: DeviceAttribute) -> object:
     return values[0]
 
 
-def told(name: str, devices: Iterable[DeviceView]) -> Hashable:
+def equality_pattern(name: str, devices: Iterable[DeviceView]) -> Hashable:
     """All that constraints on an attribute can tell of devices: which of them have the same value,
     as numbers, and which have none. The values themselves where some are not single ones."""
     values = [attribute(name, device) for device in devices]

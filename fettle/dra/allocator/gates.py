@@ -10,7 +10,7 @@ from typing import NamedTuple
 from fettle.dra.allocator.profiles import Features
 
 
-class Gate(NamedTuple):
+class FeatureGate(NamedTuple):
     """`since`: the minor version of Kubernetes 1 from which it is on by default; None: in none.
 
     `modelled`: false where allocations are predicted as if it were off.
@@ -20,24 +20,24 @@ class Gate(NamedTuple):
     modelled: bool = True
 
 
-GATES: Mapping[str, Gate] = {
-    "DRAAdminAccess": Gate(34),
-    "DRAConsumableCapacity": Gate(36),
-    "DRADerivedAttributes": Gate(),
-    "DRADeviceBindingConditions": Gate(36),
-    "DRADeviceCompatibilityGroups": Gate(),
-    "DRADeviceTaintRules": Gate(37),
-    "DRADeviceTaints": Gate(36),
-    "DRAExtendedResource": Gate(36),
-    "DRAFractionalCapacityRange": Gate(),
-    "DRAListTypeAttributes": Gate(),
-    "DRANodeAllocatableResources": Gate(modelled=False),
-    "DRAOptionalNodeOperations": Gate(),
-    "DRAPartitionableDevices": Gate(36),
-    "DRAPrioritizedList": Gate(34),
-    "DRAResourceClaimDeviceStatus": Gate(33),
-    "DRASchedulerFilterTimeout": Gate(34),
-    "DRAWorkloadResourceClaims": Gate(modelled=False),
+GATES: Mapping[str, FeatureGate] = {
+    "DRAAdminAccess": FeatureGate(34),
+    "DRAConsumableCapacity": FeatureGate(36),
+    "DRADerivedAttributes": FeatureGate(),
+    "DRADeviceBindingConditions": FeatureGate(36),
+    "DRADeviceCompatibilityGroups": FeatureGate(),
+    "DRADeviceTaintRules": FeatureGate(37),
+    "DRADeviceTaints": FeatureGate(36),
+    "DRAExtendedResource": FeatureGate(36),
+    "DRAFractionalCapacityRange": FeatureGate(),
+    "DRAListTypeAttributes": FeatureGate(),
+    "DRANodeAllocatableResources": FeatureGate(modelled=False),
+    "DRAOptionalNodeOperations": FeatureGate(),
+    "DRAPartitionableDevices": FeatureGate(36),
+    "DRAPrioritizedList": FeatureGate(34),
+    "DRAResourceClaimDeviceStatus": FeatureGate(33),
+    "DRASchedulerFilterTimeout": FeatureGate(34),
+    "DRAWorkloadResourceClaims": FeatureGate(modelled=False),
 }
 """By name, as in `pkg/features/kube_features.go` of Kubernetes 1.37.1."""
 

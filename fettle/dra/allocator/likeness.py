@@ -9,7 +9,7 @@ from fettle.dra.allocator.taking import Books
 from fettle.dra.claims import Claim
 
 
-def alike(claims: Sequence[Claim], able: Abilities, books: Books) -> Work[list[int]]:
+def interchangeable(claims: Sequence[Claim], able: Abilities, books: Books) -> Work[list[int]]:
     """The class of each candidate: those of a class could be exchanged in every allocation, as far
     as a search may skip anything."""
     kinds = [frozenset(ability.able) for ability in dict.fromkeys(able.values())]

@@ -9,7 +9,7 @@ from fettle.api.resource import DeviceCapacity, Quantity
 from fettle.dra.allocator.capacities import fits
 from fettle.dra.allocator.outcomes import Aborted
 from fettle.dra.quantities import Amount, Unreadable, amount, nano
-from fettle.dra.slices import Capacity, Published
+from fettle.dra.slices import PublishedCapacity, PublishedDevice
 
 EITHER = (False, True)
 """Where it is not known whether steps may be fractions of a unit, for which there is a gate."""
@@ -19,14 +19,14 @@ class Offer(NamedTuple):
     """A capacity of a device as it is published, and as the allocator reads it."""
 
     wire: DeviceCapacity
-    read: Capacity
+    read: PublishedCapacity
 
     def gives(self, wanted: Amount, fractional: Collection[bool] = EITHER) -> bool:
         """Whether a device that is not shared with others gives this much."""
         return any(_gives(self.read, wanted, fractional=way) for way in fractional)
 
 
-def offer(device: Published, name: str) -> Offer | None:
+def offer(device: PublishedDevice, name: str) -> Offer | None:
     """A capacity of a device that can be read; None where it has none of this name."""
     found = (device.device.capacity or {}).get(name)
     return Offer(found, device.capacities[name]) if found is not None else None
@@ -51,7 +51,7 @@ def read(quantity: Quantity) -> Amount | None:
         return None
 
 
-def _gives(capacity: Capacity, wanted: Amount, *, fractional: bool) -> bool:
+def _gives(capacity: PublishedCapacity, wanted: Amount, *, fractional: bool) -> bool:
     try:
         return fits({"": wanted}, {"": capacity}, {}, {}, fractional=fractional)
     except Aborted:

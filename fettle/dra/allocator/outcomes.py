@@ -10,7 +10,7 @@ NOTHING = "no combination of devices satisfies all requests"
 """All that a search knows that found nothing."""
 
 
-class Found(StrEnum):
+class AllocationStatus(StrEnum):
     FITS = "fits"
     NONE = "none"
     ERROR = "error"
@@ -38,7 +38,7 @@ class Allocated(msgspec.Struct, frozen=True, gc=False):
     undecided, but no other devices could be taken than those that were looked at.
     """
 
-    found: Found
+    found: AllocationStatus
     devices: tuple[Taken, ...] = ()
     reason: str = ""
     on_node: bool = False

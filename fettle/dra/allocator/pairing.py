@@ -15,9 +15,9 @@ from fettle.dra.allocator.abilities import Abilities, Ability
 from fettle.dra.allocator.constraints import value_of
 from fettle.dra.allocator.contending import Need, most, served
 from fettle.dra.allocator.pacing import Work
-from fettle.dra.allocator.plans import Plan, Plans
+from fettle.dra.allocator.plans import AllRequestData, RequestData
 from fettle.dra.allocator.profiles import Profile
-from fettle.dra.allocator.searching import Call
+from fettle.dra.allocator.searching import DeviceIndices
 from fettle.dra.allocator.taking import Books
 from fettle.dra.claims import Claim
 
@@ -29,7 +29,7 @@ class Member(NamedTuple):
     """A request of a group; `request` is its place in the claim."""
 
     request: int
-    plan: Plan
+    plan: RequestData
     ability: Ability
 
 
@@ -46,7 +46,7 @@ Numbers = tuple[tuple[Ability, tuple[int, ...]], ...]
 """Of each ability, how many devices are wanted for each of its requests."""
 
 
-class Wanted(NamedTuple):
+class GroupDemand(NamedTuple):
     """What a group still wants; `value` is what all its devices have to have, None while it may be
     any."""
 
@@ -54,7 +54,7 @@ class Wanted(NamedTuple):
     value: object = None
 
 
-class Left(NamedTuple):
+class DevicesLeft(NamedTuple):
     """Devices of one value: those that serve one request, and those that several may share."""
 
     alone: int = 0
@@ -65,7 +65,7 @@ class Left(NamedTuple):
         return sum(max(0, number - self.shared) for number in numbers) <= self.alone
 
 
-class Family:
+class CompetingGroups:
     """All groups that are about one attribute: they compete for its values."""
 
     def __init__(self, attribute: str, groups: Sequence[Group], books: Books) -> None:
@@ -99,14 +99,14 @@ class Family:
         numbers = _numbers(members)
         return sum(_suffice(left, numbers) for _, left in self._left(_is_free))
 
-    def possible(self, call: Call) -> Work[bool]:
+    def possible(self, call: DeviceIndices) -> Work[bool]:
         """Whether all can be met beside what a search holds that makes this call."""
         left = [self._left_of(group, call) for group in self.groups]
         wanted = Counter(each for each in left if each.numbers)
         needs = yield from self._needs(wanted, self._books.is_untouched)
         return (yield from served(needs, ()))
 
-    def _left_of(self, group: Group, call: Call) -> Wanted:
+    def _left_of(self, group: Group, call: DeviceIndices) -> GroupDemand:
         numbers: dict[Ability, tuple[int, ...]] = {}
         for request, plan, ability in group.members:
             place = group.claim, request
@@ -115,12 +115,14 @@ class Family:
             if place >= now and number > 0:
                 numbers[ability] = (*numbers.get(ability, ()), number)
         agreed = self._books.agreed(group.claim, group.constraint)
-        return Wanted(tuple(numbers.items()), None if agreed is None else value_of(agreed))
+        return GroupDemand(tuple(numbers.items()), None if agreed is None else value_of(agreed))
 
-    def _needs(self, wanted: Counter[Wanted], is_free: Callable[[int], bool]) -> Work[list[Need]]:
+    def _needs(
+        self, wanted: Counter[GroupDemand], is_free: Callable[[int], bool]
+    ) -> Work[list[Need]]:
         """Of groups that want the same, so many places as there are of them."""
-        able: dict[Wanted, list[int]] = {each: [] for each in wanted}
-        by_value: dict[object, list[Wanted]] = {}
+        able: dict[GroupDemand, list[int]] = {each: [] for each in wanted}
+        by_value: dict[object, list[GroupDemand]] = {}
         for each in wanted:
             by_value.setdefault(each.value, []).append(each)
         places = 0
@@ -139,27 +141,27 @@ class Family:
 
     def _left(
         self, is_free: Callable[[int], bool]
-    ) -> Iterator[tuple[object, Mapping[Ability, Left]]]:
+    ) -> Iterator[tuple[object, Mapping[Ability, DevicesLeft]]]:
         """By value, the devices that are left for each ability."""
         for value, devices in self._devices.items():
             yield (
                 value,
                 {
-                    ability: Left(sum(map(is_free, alone)), shared)
+                    ability: DevicesLeft(sum(map(is_free, alone)), shared)
                     for ability, (alone, shared) in devices.items()
                 },
             )
 
 
 def families(
-    claims: Sequence[Claim], plans: Plans, able: Abilities, books: Books, profile: Profile
-) -> Work[list[Family]]:
+    claims: Sequence[Claim], plans: AllRequestData, able: Abilities, books: Books, profile: Profile
+) -> Work[list[CompetingGroups]]:
     """The groups of all claims, by attribute."""
-    found: list[Family] = []
+    found: list[CompetingGroups] = []
     if profile.features.list_type_attributes:
         return found
     for attribute, groups in (yield from _grouped(claims, plans, able)).items():
-        family = Family(attribute, groups, books)
+        family = CompetingGroups(attribute, groups, books)
         if (yield from family.compare()):
             found.append(family)
     return found
@@ -168,11 +170,11 @@ def families(
 class Lookout:
     """Looks ahead from each call of a search, as long as that spares it anything."""
 
-    def __init__(self, found: Sequence[Family]) -> None:
+    def __init__(self, found: Sequence[CompetingGroups]) -> None:
         self._families = found
         self._patience = PATIENCE if found else 0
 
-    def possible(self, call: Call) -> Work[bool]:
+    def possible(self, call: DeviceIndices) -> Work[bool]:
         """False where nothing can be found with this call."""
         if self._patience:
             self._patience -= 1
@@ -184,11 +186,11 @@ class Lookout:
 
 
 def _grouped(
-    claims: Sequence[Claim], plans: Plans, able: Abilities
+    claims: Sequence[Claim], plans: AllRequestData, able: Abilities
 ) -> Work[Mapping[str, Sequence[Group]]]:
     """Requests of one group only, since what two want of a request cannot be added up."""
     grouped: dict[str, list[Group]] = {}
-    bound: set[tuple[str, Plan]] = set()
+    bound: set[tuple[str, RequestData]] = set()
     for claim, requests in zip(claims, plans, strict=True):
         for place, constraint in enumerate(claim.constraints):
             if constraint.distinct or constraint.attribute is None:
@@ -208,8 +210,8 @@ def _grouped(
     return grouped
 
 
-def _all_of(group: Group) -> Wanted:
-    return Wanted(_numbers(group.members))
+def _all_of(group: Group) -> GroupDemand:
+    return GroupDemand(_numbers(group.members))
 
 
 def _numbers(members: Sequence[Member]) -> Numbers:
@@ -219,12 +221,12 @@ def _numbers(members: Sequence[Member]) -> Numbers:
     return tuple(numbers.items())
 
 
-def _suffice(left: Mapping[Ability, Left], numbers: Numbers) -> bool:
+def _suffice(left: Mapping[Ability, DevicesLeft], numbers: Numbers) -> bool:
     """Whether devices of one value do."""
     return all(ability in left and left[ability].suffice(each) for ability, each in numbers)
 
 
-def _room(wanted: Mapping[Wanted, int], left: Mapping[Ability, Left]) -> int:
+def _room(wanted: Mapping[GroupDemand, int], left: Mapping[Ability, DevicesLeft]) -> int:
     """How many of these groups find devices beside each other, at most, where each could alone:
     as many as the scarcest devices are enough for, and those that want none of them."""
     room = sum(wanted.values())

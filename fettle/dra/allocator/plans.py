@@ -13,7 +13,7 @@ from fettle.dra.claims import ALL, EXACT_COUNT, Alternative, Claim, Request
 from fettle.dra.quantities import Amount
 
 
-class Plan:
+class RequestData:
     """One alternative during a search: what it needs, and which candidates its selectors match.
 
     `told` is what people call it: the claim's name and its own. `everything` are the candidates
@@ -56,23 +56,23 @@ class Plan:
         return self.alternative.name
 
 
-Plans = Sequence[Sequence[Sequence[Plan]]]
+AllRequestData = Sequence[Sequence[Sequence[RequestData]]]
 """By claim, request, alternative."""
 
 
-def lay_out(claims: Sequence[Claim]) -> Plans:
+def lay_out(claims: Sequence[Claim]) -> AllRequestData:
     """A plan for every alternative."""
     matches: defaultdict[tuple[str, ...], dict[int, bool]] = defaultdict(dict)
     return [
         [
-            [Plan(c, claim.name, r, a, matches[a.selectors]) for a in r.alternatives]
+            [RequestData(c, claim.name, r, a, matches[a.selectors]) for a in r.alternatives]
             for r in claim.requests
         ]
         for c, claim in enumerate(claims)
     ]
 
 
-def every(plans: Plans) -> Iterator[Plan]:
+def every(plans: AllRequestData) -> Iterator[RequestData]:
     return (plan for requests in plans for alternatives in requests for plan in alternatives)
 
 
@@ -87,7 +87,7 @@ def check_gates(request: Request, claim: str, features: Features) -> None:
             raise Aborted(f"{claim}/{alternative.name}: the gate DRAConsumableCapacity is off")
 
 
-def check(plan: Plan, features: Features) -> None:
+def check(plan: RequestData, features: Features) -> None:
     """Raises Aborted or Unclear for what no device could satisfy."""
     alternative, name = plan.alternative, plan.told
     if alternative.derived:
@@ -105,7 +105,7 @@ def check(plan: Plan, features: Features) -> None:
 
 
 def add_to_limit(
-    total: int, request: Request, alternatives: Sequence[Plan], claim: str, limit: int
+    total: int, request: Request, alternatives: Sequence[RequestData], claim: str, limit: int
 ) -> int:
     """The fewest devices that a claim needs, with one request more; raises Aborted."""
     fewest = min(plan.count for plan in alternatives)

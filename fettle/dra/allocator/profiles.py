@@ -50,7 +50,7 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     """Mode All in an alternative goes on with the first alternative after one device."""
 
 
-class Rules(msgspec.Struct, frozen=True, kw_only=True):
+class AllocatorRules(msgspec.Struct, frozen=True, kw_only=True):
     """Rules of older allocators that are no defects; what they lead to is undecided for the most
     part."""
 
@@ -71,7 +71,7 @@ class Profile(msgspec.Struct, frozen=True):
     features: Features = Features()
     quirks: Quirks = Quirks()
     ordered: bool = True
-    rules: Rules = Rules()
+    rules: AllocatorRules = AllocatorRules()
 
     @property
     def correct(self) -> "Profile":

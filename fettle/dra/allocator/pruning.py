@@ -12,15 +12,15 @@ from fettle.dra.allocator.abilities import Abilities, Ability
 from fettle.dra.allocator.contending import Need, served
 from fettle.dra.allocator.pacing import Work, each
 from fettle.dra.allocator.pairing import families
-from fettle.dra.allocator.plans import Plan, Plans, every
+from fettle.dra.allocator.plans import AllRequestData, RequestData, every
 from fettle.dra.allocator.profiles import Profile, Quirks
 from fettle.dra.allocator.taking import Books
 from fettle.dra.claims import Claim, Constraint
 from fettle.dra.slices import CounterId
 
 
-def hopeless(
-    claims: Sequence[Claim], plans: Plans, able: Abilities, books: Books, profile: Profile
+def find_infeasible(
+    claims: Sequence[Claim], plans: AllRequestData, able: Abilities, books: Books, profile: Profile
 ) -> Work[str]:
     """Why no search can succeed, "" where that is not plain."""
     for claim, requests in zip(claims, plans, strict=True):
@@ -37,7 +37,7 @@ def hopeless(
     return ""
 
 
-def may_skip(claims: Sequence[Claim], plans: Plans, profile: Profile) -> bool:
+def may_skip(claims: Sequence[Claim], plans: AllRequestData, profile: Profile) -> bool:
     """Whether a search may leave out what is sure to come to nothing: nothing is left of what was
     tried in vain, and it ends neither in an error nor in too many devices, which end more."""
     if profile.quirks != Quirks() or profile.features.list_type_attributes:
@@ -52,7 +52,7 @@ def may_skip(claims: Sequence[Claim], plans: Plans, profile: Profile) -> bool:
 
 def _hopeless(
     claim: Claim,
-    requests: Sequence[Sequence[Plan]],
+    requests: Sequence[Sequence[RequestData]],
     able: Abilities,
     profile: Profile,
 ) -> Work[str]:
@@ -72,7 +72,7 @@ def _hopeless(
 
 
 def _contended(
-    claims: Sequence[Claim], plans: Plans, able: Abilities, books: Books, profile: Profile
+    claims: Sequence[Claim], plans: AllRequestData, able: Abilities, books: Books, profile: Profile
 ) -> Work[str]:
     """Why the requests of all claims together cannot be served, "" where that is not plain.
 
@@ -104,7 +104,7 @@ def _contended(
     return ""
 
 
-def _of_any(alternatives: Sequence[Plan], able: Abilities) -> Sequence[int]:
+def _of_any(alternatives: Sequence[RequestData], able: Abilities) -> Sequence[int]:
     """The candidates that one of the alternatives may have."""
     if len(alternatives) == 1:
         return able[alternatives[0]].able
@@ -175,7 +175,9 @@ def _servable(
     return False
 
 
-def _unsatisfiable(constraint: Constraint, plans: Sequence[Plan], able: Abilities) -> Work[bool]:
+def _unsatisfiable(
+    constraint: Constraint, plans: Sequence[RequestData], able: Abilities
+) -> Work[bool]:
     """Whether no value of the attribute can serve all these requests."""
     total = sum(plan.count for plan in plans)
     if total < 2:

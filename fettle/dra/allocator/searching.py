@@ -12,7 +12,7 @@ from typing import NamedTuple
 from fettle.api.resource import MAX_RESULTS
 from fettle.dra.allocator.outcomes import Aborted, Taken
 from fettle.dra.allocator.pacing import Work
-from fettle.dra.allocator.plans import Plan
+from fettle.dra.allocator.plans import RequestData
 from fettle.dra.allocator.taking import Books, Undo
 
 PASSED_OVER = 16
@@ -30,7 +30,7 @@ class Came(IntEnum):
     PAUSED = 3
 
 
-class Call(NamedTuple):
+class DeviceIndices(NamedTuple):
     """Allocate device `nth` of a request, from candidate `start` on, and then all that follows.
 
     `alternative` is None where one of a list is still to be chosen.
@@ -49,7 +49,7 @@ class Search:
     `plans` are the alternatives by claim and request.
     """
 
-    def __init__(self, plans: Sequence[Sequence[Sequence[Plan]]], books: Books) -> None:
+    def __init__(self, plans: Sequence[Sequence[Sequence[RequestData]]], books: Books) -> None:
         self.plans = plans
         self.books = books
         self.steps = 0
@@ -57,7 +57,7 @@ class Search:
         """How many devices were given back, since nothing was found with them."""
         self.alike: Sequence[int] | None = None
         """The class of each candidate, where it is known; of a class, one failure tells of all."""
-        self.ahead: Callable[[Call], Work[bool]] | None = None
+        self.ahead: Callable[[DeviceIndices], Work[bool]] | None = None
         """Whether anything can be found with a call, where that may be asked beforehand."""
         self.result: tuple[Taken, ...] | None = None
         self._waiting: list[_EndOfClaim | _Choice | _Taking] = []
@@ -65,7 +65,7 @@ class Search:
     def run(self) -> Iterator[None]:
         """Search, with a pause after each device that is taken or given back, and a few that are
         looked at; raises Aborted or Unclear. `result` stays None without one."""
-        call: Call | None = Call(0, 0)
+        call: DeviceIndices | None = DeviceIndices(0, 0)
         came = Came.NONE
         while True:
             if call is not None:
@@ -74,7 +74,7 @@ class Search:
                 break
             yield
             answer = self._waiting[-1].resume(came)
-            call = answer if isinstance(answer, Call) else None
+            call = answer if isinstance(answer, DeviceIndices) else None
             if call is not None and self.ahead is not None and not (yield from self.ahead(call)):
                 call, came = None, Came.NONE
             elif isinstance(answer, Came) and answer is not Came.PAUSED:
@@ -85,7 +85,7 @@ class Search:
         if came is Came.ALL:
             self.result = self.books.results()
 
-    def _enter(self, call: Call) -> Came:
+    def _enter(self, call: DeviceIndices) -> Came:
         """Make a call, and those that only pass on what the next one comes to."""
         while True:
             self.steps += 1
@@ -95,18 +95,18 @@ class Search:
             requests = self.plans[claim]
             if request >= len(requests):
                 self._waiting.append(_EndOfClaim())
-                call = Call(claim + 1, 0)
+                call = DeviceIndices(claim + 1, 0)
                 continue
             alternatives = requests[request]
             if chosen is None and alternatives[0].request.listed:
                 self._waiting.append(_Choice(call, len(alternatives)))
-                call = Call(claim, request, 0)
+                call = DeviceIndices(claim, request, 0)
                 continue
             plan = alternatives[chosen or 0]
             if plan.everything is not None and not plan.everything:
                 return Came.NONE
             if nth >= plan.count:
-                call = Call(claim, request + 1)
+                call = DeviceIndices(claim, request + 1)
                 continue
             if plan.count - nth > MAX_RESULTS - self.books.number(claim):
                 return Came.TOO_MANY
@@ -127,20 +127,20 @@ class _Choice:
     Where all of them need too many devices, no other choice before them can help.
     """
 
-    def __init__(self, call: Call, size: int) -> None:
+    def __init__(self, call: DeviceIndices, size: int) -> None:
         self._call = call
         self._size = size
         self._at = 0
         self._too_many = True
 
-    def resume(self, came: Came) -> Came | Call:
+    def resume(self, came: Came) -> Came | DeviceIndices:
         if came is Came.ALL:
             return came
         if came is Came.NONE:
             self._too_many = False
         self._at += 1
         if self._at < self._size:
-            return Call(self._call.claim, self._call.request, self._at)
+            return DeviceIndices(self._call.claim, self._call.request, self._at)
         return Came.TOO_MANY if self._too_many else Came.NONE
 
 
@@ -153,7 +153,7 @@ class _Taking:
 
     __slots__ = ("_at", "_books", "_call", "_failed", "_plan", "_search", "_undo")
 
-    def __init__(self, call: Call, plan: Plan, search: Search) -> None:
+    def __init__(self, call: DeviceIndices, plan: RequestData, search: Search) -> None:
         self._call = call
         self._plan = plan
         self._search = search
@@ -162,7 +162,7 @@ class _Taking:
         self._undo: Undo | None = None
         self._failed: set[int] = set()
 
-    def resume(self, came: Came) -> Came | Call:
+    def resume(self, came: Came) -> Came | DeviceIndices:
         everything = self._plan.everything
         if came is Came.ALL:
             return came
@@ -179,7 +179,7 @@ class _Taking:
             return self._next(0) if self._undo is not None else Came.NONE
         return self._look()
 
-    def _look(self) -> Came | Call:
+    def _look(self) -> Came | DeviceIndices:
         """The next device that can be taken, among the next few."""
         books, plan, alike = self._books, self._plan, self._search.alike
         size, looks = len(books.candidates), LOOKED_AT
@@ -201,6 +201,6 @@ class _Taking:
         books.exhaust()
         return Came.NONE
 
-    def _next(self, start: int) -> Call:
+    def _next(self, start: int) -> DeviceIndices:
         claim, request, alternative, nth, _ = self._call
-        return Call(claim, request, alternative or 0, nth + 1, start)
+        return DeviceIndices(claim, request, alternative or 0, nth + 1, start)

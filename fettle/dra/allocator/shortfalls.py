@@ -11,17 +11,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from fettle.cluster.view import PoolView
 from fettle.dra.allocator import capacities, conflicts, offers
 from fettle.dra.allocator import plans as planning
-from fettle.dra.allocator.abilities import kind_of
+from fettle.dra.allocator.abilities import selection_key
 from fettle.dra.allocator.conflicts import Reach, counted
 from fettle.dra.allocator.counters import Counters
 from fettle.dra.allocator.outcomes import NOTHING, Aborted, Unclear, Unfinished
 from fettle.dra.allocator.pacing import AMPLE, Budget, Clock, Work, each, paced
-from fettle.dra.allocator.plans import Plan
+from fettle.dra.allocator.plans import RequestData
 from fettle.dra.allocator.profiles import CURRENT, Profile
 from fettle.dra.allocator.taking import Books, Match
 from fettle.dra.allocator.tolerating import tolerated
 from fettle.dra.claims import ALL, Alternative, Claim
-from fettle.dra.slices import Published
+from fettle.dra.slices import PublishedDevice
 
 
 def shortfall(
@@ -70,11 +70,11 @@ class _Shortfall:
                     if all(reach.reason for reach in alone):
                         return "; ".join((*_told(alone), *_lacking(alternatives, self._pools)))
                     reaches[-1].append([reach for reach in alone if not reach.reason])
-            return (yield from conflicts.told(claims, plans, reaches, books, profile))
+            return (yield from conflicts.find_conflict(claims, plans, reaches, books, profile))
         except (Aborted, Unclear) as error:
             return str(error)
 
-    def _alone(self, plan: Plan) -> Work[Reach]:
+    def _alone(self, plan: RequestData) -> Work[Reach]:
         books = self._books
         obstacles, in_use = yield from self._obstacles(plan)
         if plan.alternative.mode == ALL:
@@ -90,10 +90,10 @@ class _Shortfall:
             return reach
         return reach._replace(reason=_too_few(reach, in_use, books))
 
-    def _obstacles(self, plan: Plan) -> Work[tuple[Mapping[int, str], int]]:
+    def _obstacles(self, plan: RequestData) -> Work[tuple[Mapping[int, str], int]]:
         """What keeps each candidate away that matches, and how many allocated ones cannot be told
         to match or not. Alternatives that are alike share it."""
-        books, kind = self._books, kind_of(plan)
+        books, kind = self._books, selection_key(plan)
         if kind in self._looked_at:
             yield
             return self._looked_at[kind]
@@ -112,7 +112,7 @@ class _Shortfall:
         self._looked_at[kind] = obstacles, in_use
         return obstacles, in_use
 
-    def _obstacle(self, plan: Plan, at: int) -> str:
+    def _obstacle(self, plan: RequestData, at: int) -> str:
         """Why a device that matches cannot be taken, "" if it can."""
         books, features = self._books, self._profile.features
         pool, device = books.candidates[at]
@@ -149,7 +149,7 @@ class _Shortfall:
 
 
 def _told(reaches: Sequence[Reach]) -> Iterator[str]:
-    by_reason: dict[str, list[Plan]] = {}
+    by_reason: dict[str, list[RequestData]] = {}
     for reach in reaches:
         by_reason.setdefault(reach.reason, []).append(reach.plan)
     for reason, plans in by_reason.items():
@@ -176,7 +176,7 @@ def _too_few(reach: Reach, in_use: int, books: Books) -> str:
     )
 
 
-def _too_small(plan: Plan, device: Published, *, fractional: bool) -> str:
+def _too_small(plan: RequestData, device: PublishedDevice, *, fractional: bool) -> str:
     """Why a device's capacities do not suffice even while nobody uses them: where there is enough,
     it is the policy that gives a request less, or would have it take more."""
     steps = (fractional,)
@@ -190,7 +190,7 @@ def _too_small(plan: Plan, device: Published, *, fractional: bool) -> str:
     return "with too little capacity"
 
 
-def _lacking(alternatives: Sequence[Plan], pools: Sequence[PoolView]) -> list[str]:
+def _lacking(alternatives: Sequence[RequestData], pools: Sequence[PoolView]) -> list[str]:
     """Pools that may be meant but whose devices cannot be allocated at present.
 
     Selectors can only be asked about devices. So a pool is not meant where they name drivers, and

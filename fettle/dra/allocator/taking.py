@@ -9,14 +9,14 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from fettle.api.resource import DeviceAttribute
-from fettle.cel.runtime.outcomes import Kind, Outcome
+from fettle.cel.runtime.outcomes import Outcome, OutcomeKind
 from fettle.cluster.view import DeviceView, PoolView
 from fettle.dra.allocator import capacities
 from fettle.dra.allocator.constraints import Same, Tracked, track
 from fettle.dra.allocator.counters import Counters
 from fettle.dra.allocator.doubts import doubt
 from fettle.dra.allocator.outcomes import Aborted, Taken, Unclear
-from fettle.dra.allocator.plans import Plan
+from fettle.dra.allocator.plans import RequestData
 from fettle.dra.allocator.profiles import Profile
 from fettle.dra.allocator.tolerating import tolerated
 from fettle.dra.claims import Alternative, Claim
@@ -29,7 +29,7 @@ PIECE = 64
 """Candidates counted between two pauses."""
 
 
-class Candidate(NamedTuple):
+class CandidateDevice(NamedTuple):
     pool: PoolView
     device: DeviceView
 
@@ -62,7 +62,7 @@ class Books:
     ) -> None:
         clear = tuple(takewhile(lambda pool: not doubt(pool, profile), pools))
         self.pools = [pool for pool in clear if not pool.incomplete and not pool.invalid]
-        self.candidates: list[Candidate] = []
+        self.candidates: list[CandidateDevice] = []
         self.shareable: Collection[int] = ()
         self.beyond = doubt(pools[len(clear)], profile) if len(clear) < len(pools) else ""
         self._match = match
@@ -73,7 +73,7 @@ class Books:
         self._constraints: list[list[Tracked]] = [
             [track(constraint, profile) for constraint in claim.constraints] for claim in claims
         ]
-        self._bound: dict[Plan, Sequence[Tracked]] = {}
+        self._bound: dict[RequestData, Sequence[Tracked]] = {}
         self._counters = Counters(profile.quirks)
         self._holders: list[int] = []  # bit i: held for claim i
         self._shares: dict[int, dict[str, int]] = {}
@@ -86,7 +86,7 @@ class Books:
             for device in pool.devices:
                 if self._features.consumable_capacity and device.published.multiple:
                     shareable.append(len(self.candidates))
-                self.candidates.append(Candidate(pool, device))
+                self.candidates.append(CandidateDevice(pool, device))
                 if device.published.consumes:
                     self._counters.note(pool, device)
                     yield
@@ -114,11 +114,11 @@ class Books:
 
     # -- checks
 
-    def usable(self, plan: Plan, at: int) -> bool:
+    def usable(self, plan: RequestData, at: int) -> bool:
         """The checks that a device must pass before it is worth an attempt, cheapest first."""
         return not self.ruled_out(plan, at) and self.selectable(plan, at) and self._fits(plan, at)
 
-    def ruled_out(self, plan: Plan, at: int) -> bool:
+    def ruled_out(self, plan: RequestData, at: int) -> bool:
         """Whether a device is not usable without so much as a look at it."""
         return plan.matches.get(at) is False or self._in_use(plan, at)
 
@@ -126,19 +126,19 @@ class Books:
         """Whether no claim holds anything of a candidate in this search."""
         return self._holders[at] == 0 and at not in self._shares
 
-    def _in_use(self, plan: Plan, at: int) -> bool:
+    def _in_use(self, plan: RequestData, at: int) -> bool:
         if plan.admin:
             return bool(self._holders[at] >> plan.claim & 1)
         return self.candidates[at].device.allocated or self._holders[at] != 0
 
-    def selectable(self, plan: Plan, at: int) -> bool:
+    def selectable(self, plan: RequestData, at: int) -> bool:
         """Whether selectors match and the device is for this node; looked up once."""
         matches = plan.matches.get(at)
         if matches is None:
             matches = plan.matches[at] = self._selectable(plan, self.candidates[at].device)
         return matches
 
-    def _selectable(self, plan: Plan, device: DeviceView) -> bool:
+    def _selectable(self, plan: RequestData, device: DeviceView) -> bool:
         published = device.published
         if published.device.binding_conditions and not self._features.device_binding_and_status:
             return False
@@ -146,9 +146,9 @@ class Books:
             if published.abort:
                 raise Aborted(f"{plan.told}: selectors on {published.id}: {published.abort}")
             outcome = self._match(expression, device)
-            if outcome.kind is Kind.MATCH:
+            if outcome.kind is OutcomeKind.MATCH:
                 continue
-            if outcome.kind is Kind.NO_MATCH:
+            if outcome.kind is OutcomeKind.NO_MATCH:
                 return False
             told = f"{plan.told} on {published.id}: {outcome.reason or outcome.kind}"
             raise Unclear(told) if outcome.undecided else Aborted(told)
@@ -161,7 +161,7 @@ class Books:
             )
         return device.here
 
-    def able(self, plan: Plan) -> Iterator[int | None]:
+    def able(self, plan: RequestData) -> Iterator[int | None]:
         """The candidates that could be taken if nothing else were, and None for those that could
         not; raises as taking them does."""
         for at, (pool, device) in enumerate(self.candidates):
@@ -175,19 +175,19 @@ class Books:
             yield at if able else None
         self.exhaust()
 
-    def could_fit(self, plan: Plan, at: int) -> bool:
+    def could_fit(self, plan: RequestData, at: int) -> bool:
         """Whether a device's capacities suffice while they are otherwise unused."""
         device = self.candidates[at].device
         used = device.consumed if self._quirks.all_drops_short else {}
         return self._fits_beside(plan, device, used, {})
 
-    def _fits(self, plan: Plan, at: int) -> bool:
+    def _fits(self, plan: RequestData, at: int) -> bool:
         device = self.candidates[at].device
         return self._fits_beside(plan, device, device.consumed, self._shares.get(at) or {})
 
     def _fits_beside(
         self,
-        plan: Plan,
+        plan: RequestData,
         device: DeviceView,
         used: capacities.Used,
         taking: capacities.Used,
@@ -211,7 +211,7 @@ class Books:
 
     # -- taking and giving back
 
-    def take(self, plan: Plan, at: int, *, must: bool = False) -> Undo | None:
+    def take(self, plan: RequestData, at: int, *, must: bool = False) -> Undo | None:
         """Take a device that is selectable; None, and nothing is changed, where that cannot be.
 
         `must`: this very device is needed; a constraint against it is then a hard error.
@@ -275,7 +275,7 @@ class Books:
             raise Unclear(f"{device.id}: {device.published.unclear}")
         return self._counters.reserve(pool, device)
 
-    def _forbidden(self, plan: Plan, device: DeviceView) -> bool:
+    def _forbidden(self, plan: RequestData, device: DeviceView) -> bool:
         taints = device.taints if self._features.device_taints else ()
         if taints and not self._features.device_taint_rules:
             taints = taints[: len(device.device.taints or ())]  # the slice's own
@@ -283,7 +283,7 @@ class Books:
             return True
         return self._acceptable is not None and not self._acceptable(device, plan.alternative)
 
-    def _constrain(self, plan: Plan, device: DeviceView) -> bool:
+    def _constrain(self, plan: RequestData, device: DeviceView) -> bool:
         constraints = self._concerning(plan)
         for number, constraint in enumerate(constraints):
             if not constraint.add(plan.request, device):
@@ -292,7 +292,7 @@ class Books:
                 return False
         return True
 
-    def _concerning(self, plan: Plan) -> Sequence[Tracked]:
+    def _concerning(self, plan: RequestData) -> Sequence[Tracked]:
         """The constraints that a plan's devices are held against."""
         found = self._bound.get(plan)
         if found is None:
@@ -303,7 +303,7 @@ class Books:
             ]
         return found
 
-    def _hold(self, plan: Plan, undo: Undo, *, multiple: bool) -> Undo | None:
+    def _hold(self, plan: RequestData, undo: Undo, *, multiple: bool) -> Undo | None:
         """The last check, of capacity, and then the entries."""
         at, device = undo.at, self.candidates[undo.at].device
         if not multiple:
@@ -338,7 +338,7 @@ class Books:
         )
         return undo
 
-    def give_back(self, plan: Plan, undo: Undo) -> None:
+    def give_back(self, plan: RequestData, undo: Undo) -> None:
         """Undo a `take`, the last one first."""
         self._taken[plan.claim].pop()
         if undo.consumed is None:
@@ -362,7 +362,7 @@ class Books:
         if not others and not any(share.values()):
             del self._shares[at]
 
-    def _unconstrain(self, plan: Plan) -> None:
+    def _unconstrain(self, plan: RequestData) -> None:
         for constraint in reversed(self._concerning(plan)):
             constraint.remove(plan.request)
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from fettle.api.resource import DeviceTaint, DeviceToleration
-from fettle.model.health import Taint
+from fettle.model.health import TaintRef
 
 
 def tolerated(taints: Sequence[DeviceTaint], tolerations: Sequence[DeviceToleration]) -> bool:
@@ -15,7 +15,7 @@ def tolerated(taints: Sequence[DeviceTaint], tolerations: Sequence[DeviceTolerat
     )
 
 
-def tolerates(toleration: DeviceToleration, taint: DeviceTaint | Taint) -> bool:
+def tolerates(toleration: DeviceToleration, taint: DeviceTaint | TaintRef) -> bool:
     """As `ToleratesTaint` of k8s.io/dynamic-resource-allocation/resourceclaim does."""
     if toleration.effect and toleration.effect != taint.effect:
         return False

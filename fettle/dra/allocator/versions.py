@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 
 from fettle.dra.allocator.gates import features, unmodelled
-from fettle.dra.allocator.profiles import Features, Profile, Quirks, Rules
+from fettle.dra.allocator.profiles import AllocatorRules, Features, Profile, Quirks
 
 _VERSION = re.compile(r"v?([0-9]+)\.([0-9]+)\.([0-9]+)")
 _NEWEST = 37
@@ -40,7 +40,7 @@ def of_version(git_version: str, gates: Mapping[str, bool] = _NO_GATES) -> Profi
             all_crashes=(35, 0) <= (minor, patch) < (35, 6) or (36, 0) <= (minor, patch) < (36, 2),
         ),
         ordered=minor >= 36 and _is_ordered(told),
-        rules=Rules(
+        rules=AllocatorRules(
             pools_by_node=minor < 35, shares_repeat=minor < 36 and told.consumable_capacity
         ),
     )
@@ -58,7 +58,7 @@ def _is_ordered(told: Features) -> bool:
     )
 
 
-def told(git_version: str, gates: Mapping[str, bool], profile: Profile) -> list[str]:
+def describe_allocator(git_version: str, gates: Mapping[str, bool], profile: Profile) -> list[str]:
     """Sentences on whose allocations are predicted, for people."""
     setting = ",".join(f"{name}={str(on).lower()}" for name, on in sorted(gates.items()))
     with_gates = f" with the feature gates {setting}" if setting else ""

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 
 from fettle.api import resource
 from fettle.health.signals.reports import short
-from fettle.health.signals.rules import Rules
+from fettle.health.signals.rules import SignalRules
 from fettle.health.signals.rules.rows import AttributeRow
 from fettle.model.health import DeviceId, Evidence
 
 
 def of_slice_attributes(
-    slice_: resource.ResourceSlice, reporter: str, rules: Rules, now: float
+    slice_: resource.ResourceSlice, reporter: str, rules: SignalRules, now: float
 ) -> Iterator[Evidence]:
     """One piece of evidence for each attribute that says its device is ill."""
     driver = slice_.spec.driver
@@ -35,7 +35,7 @@ def _shown(device: resource.Device, driver: str, name: str) -> str | None:
 
 
 def _evidence(
-    device: DeviceId, row: AttributeRow, value: str, reporter: str, rules: Rules, now: float
+    device: DeviceId, row: AttributeRow, value: str, reporter: str, rules: SignalRules, now: float
 ) -> Evidence:
     return Evidence(
         subject=device,

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from fettle.api import resource
 from fettle.api.meta import Condition, unix_s
-from fettle.health.signals.reports import Report, heaviest, short
-from fettle.health.signals.rules import Rules
-from fettle.model.health import DeviceId, Evidence, Family, Kind, Subject
+from fettle.health.signals.reports import SignalReport, heaviest, short
+from fettle.health.signals.rules import SignalRules
+from fettle.model.health import DeviceId, Evidence, EvidenceKind, Family, Subject
 
 
 class _Meaning(NamedTuple):
@@ -20,7 +20,7 @@ class _Meaning(NamedTuple):
 
     is_faulty: bool
     family: Family
-    kind: Kind
+    kind: EvidenceKind
     weight: float
     provoked: bool
 
@@ -29,7 +29,7 @@ def speaks_of_devices(claim: resource.ResourceClaim | None) -> bool:
     return claim is not None and claim.status is not None and bool(claim.status.devices)
 
 
-def of_claim(claim: resource.ResourceClaim, rules: Rules, now: float) -> Report:
+def of_claim(claim: resource.ResourceClaim, rules: SignalRules, now: float) -> SignalReport:
     """Faults of allocated devices, and all-clears where a driver says that they are over."""
     evidence: list[Evidence] = []
     cleared: set[tuple[Subject, str]] = set()
@@ -39,7 +39,7 @@ def of_claim(claim: resource.ResourceClaim, rules: Rules, now: float) -> Report:
         else:
             cleared.add((device, _source(condition)))
     still = {(e.subject, e.source) for e in evidence}
-    return Report(
+    return SignalReport(
         reporter=f"ResourceClaim {claim.metadata.key}",
         evidence=heaviest(evidence),
         cleared=frozenset(cleared - still),
@@ -48,7 +48,7 @@ def of_claim(claim: resource.ResourceClaim, rules: Rules, now: float) -> Report:
 
 
 def _conditions(
-    claim: resource.ResourceClaim, rules: Rules
+    claim: resource.ResourceClaim, rules: SignalRules
 ) -> Iterator[tuple[DeviceId, Condition, _Meaning]]:
     """Conditions that are True or False and mean something."""
     failures = _binding_failures(claim)
@@ -72,12 +72,16 @@ def _binding_failures(claim: resource.ResourceClaim) -> dict[DeviceId, frozenset
 
 
 def _meaning(
-    device: DeviceId, condition: Condition, failures: frozenset[str], rules: Rules
+    device: DeviceId, condition: Condition, failures: frozenset[str], rules: SignalRules
 ) -> _Meaning | None:
     if condition.type in failures:
         signal = rules.signals["binding-failed"]
         return _Meaning(
-            condition.status == "True", signal.family, Kind.LEVEL, signal.weight, provoked=True
+            condition.status == "True",
+            signal.family,
+            EvidenceKind.LEVEL,
+            signal.weight,
+            provoked=True,
         )
     row = rules.device_condition(device.driver, condition.type, condition.reason)
     if row is None:
@@ -95,7 +99,7 @@ def _evidence(
     device: DeviceId,
     condition: Condition,
     meaning: _Meaning,
-    rules: Rules,
+    rules: SignalRules,
     now: float,
 ) -> Evidence:
     bound = rules.signals["provoked"]

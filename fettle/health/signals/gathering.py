@@ -12,11 +12,11 @@ from fettle.api.meta import ObjectMeta
 from fettle.health.signals import attributes, claims, nodes, pods, rules, taints
 from fettle.health.signals.claims import speaks_of_devices
 from fettle.health.signals.pods import claims_meant
-from fettle.health.signals.reports import Report, heaviest, short
-from fettle.health.signals.rules import Rules
+from fettle.health.signals.reports import SignalReport, heaviest, short
+from fettle.health.signals.rules import SignalRules
 from fettle.health.signals.taints import selects
 from fettle.model.annotations import HOLD
-from fettle.model.health import DeviceId, Evidence, Family, Kind, NodeId, Subject
+from fettle.model.health import DeviceId, Evidence, EvidenceKind, Family, NodeId, Subject
 
 __all__ = [
     "claims_meant",
@@ -32,7 +32,7 @@ __all__ = [
 HOLD_SOURCE = f"annotation {HOLD}"
 
 
-def of_node(node: core.Node, rules: Rules, now: float) -> Report:
+def of_node(node: core.Node, rules: SignalRules, now: float) -> SignalReport:
     """Conditions, labels, withdrawn devices, and the operator's hold."""
     said = (
         nodes.of_conditions(node, rules, now),
@@ -42,7 +42,7 @@ def of_node(node: core.Node, rules: Rules, now: float) -> Report:
     name = node.metadata.name
     held = _holds(node.metadata, f"Node {name}", (NodeId(name),), now)
     info = node.status.node_info if node.status is not None else None
-    return Report(
+    return SignalReport(
         reporter=f"Node {name}",
         evidence=heaviest((*(e for part in said for e in part.evidence), *held)),
         settled=frozenset((HOLD_SOURCE,)).union(*(part.settled for part in said)),
@@ -59,9 +59,9 @@ def of_pod(
     pod: core.Pod,
     now: float,
     find_claim: pods.Claims,
-    rules: Rules | None = None,
+    rules: SignalRules | None = None,
     before: core.Pod | None = None,
-) -> Report:
+) -> SignalReport:
     """Its devices' health, or that the kubelet refused it; of most pods, nothing.
 
     `find_claim` finds a ResourceClaim by `namespace/name`; `before` is the pod as it was last seen.
@@ -70,12 +70,12 @@ def of_pod(
     return pods.of_pod(pod, rules if rules is not None else _shipped(), now, find_claim, before)
 
 
-def of_claim(claim: resource.ResourceClaim, rules: Rules, now: float) -> Report:
+def of_claim(claim: resource.ResourceClaim, rules: SignalRules, now: float) -> SignalReport:
     """What drivers say in it of the devices it holds."""
     return claims.of_claim(claim, rules, now)
 
 
-def of_slice(slice_: resource.ResourceSlice, rules: Rules, now: float) -> Report:
+def of_slice(slice_: resource.ResourceSlice, rules: SignalRules, now: float) -> SignalReport:
     """Taints of its devices, attributes that say they are ill, and the operator's hold on all."""
     reporter = f"ResourceSlice {slice_.metadata.name}"
     devices = [
@@ -86,18 +86,18 @@ def of_slice(slice_: resource.ResourceSlice, rules: Rules, now: float) -> Report
     described = attributes.of_slice_attributes(slice_, reporter, rules, now)
     held = _holds(slice_.metadata, reporter, devices, now)
     evidence = heaviest((*tainted, *described, *held))
-    return Report(reporter, evidence, absent_is_clear=True)
+    return SignalReport(reporter, evidence, absent_is_clear=True)
 
 
 def of_taint_rule(
-    rule: resource.DeviceTaintRule, devices: Iterable[DeviceId], rules: Rules, now: float
-) -> Report:
+    rule: resource.DeviceTaintRule, devices: Iterable[DeviceId], rules: SignalRules, now: float
+) -> SignalReport:
     """The rule's taint on each of `devices`, those it selects."""
     reporter = f"DeviceTaintRule {rule.metadata.name}"
     taint = rule.spec.taint
     found = (taints.of_taint(d, taint, reporter, rules, now, by_rule=True) for d in devices)
     evidence = heaviest(e for e in found if e is not None)
-    return Report(reporter, evidence, absent_is_clear=True)
+    return SignalReport(reporter, evidence, absent_is_clear=True)
 
 
 def _holds(
@@ -110,7 +110,7 @@ def _holds(
         yield Evidence(
             subject=subject,
             family=Family.OPERATOR,
-            kind=Kind.LATCHED,
+            kind=EvidenceKind.LATCHED,
             weight=1.0,
             source=HOLD_SOURCE,
             reporter=reporter,
@@ -120,5 +120,5 @@ def _holds(
 
 
 @cache
-def _shipped() -> Rules:
+def _shipped() -> SignalRules:
     return rules.load()

@@ -14,14 +14,14 @@ from fettle.api.meta import Condition, unix_s
 from fettle.dra.extended_resources import is_device_resource, units_of
 from fettle.health.signals import naming, nvsentinel
 from fettle.health.signals.reports import Fault, short
-from fettle.health.signals.rules import Rules
+from fettle.health.signals.rules import SignalRules
 from fettle.health.signals.rules.rows import ConditionRow, LabelRow
 from fettle.model.health import (
     OWN_PREFIX,
     UNKNOWN_SCORE,
     Evidence,
+    EvidenceKind,
     Family,
-    Kind,
     NodeId,
     Subject,
     Unheard,
@@ -33,11 +33,11 @@ MISSED_HEARTBEATS = 3
 """So many heartbeats a producer may miss before it counts as silent."""
 _OF_OTHERS = frozenset(("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"))
 """Kubernetes taints the node for these by itself."""
-_AGES_BY_ITSELF = (Kind.LATCHED, Kind.DECAYING)
+_AGES_BY_ITSELF = (EvidenceKind.LATCHED, EvidenceKind.DECAYING)
 """Whether who said it is still there or not."""
 
 
-class Said(NamedTuple):
+class NodeReport(NamedTuple):
     """Evidence, the sources about which it is the whole truth, and what the silent left; what a
     remediation has dealt with, None where there was none; conditions of types that no rule names.
     """
@@ -49,7 +49,7 @@ class Said(NamedTuple):
     unheard: tuple[Unheard, ...] = ()
 
 
-def of_conditions(node: core.Node, rules: Rules, now: float) -> Said:
+def of_conditions(node: core.Node, rules: SignalRules, now: float) -> NodeReport:
     """Faults by the rules' polarity.
 
     A status that is neither True nor False is neither a fault nor an all-clear. Nor is one whose
@@ -84,7 +84,7 @@ def of_conditions(node: core.Node, rules: Rules, now: float) -> Said:
         if silent_s is not None:
             unknown += reader.unknown(condition, row, is_stale=True)
             told += (fault for fault in faults if fault.evidence.kind in _AGES_BY_ITSELF)
-            levels = (e for _, e in faults if e.kind is Kind.LEVEL)
+            levels = (e for _, e in faults if e.kind is EvidenceKind.LEVEL)
             left += (msgspec.structs.replace(f, observed_at=now - silent_s) for f in levels)
         elif condition.status not in ("True", "False"):
             unknown += reader.unknown(condition, row, is_stale=False)
@@ -95,7 +95,7 @@ def of_conditions(node: core.Node, rules: Rules, now: float) -> Said:
     remediated = tuple(f for f in told if f.word) if _is_remediated(node, rules) else None
     evidence = (e for word, e in told if remediated is None or not word)
     everything = (*unknown, *evidence)
-    return Said(everything, frozenset(settled), tuple(left), remediated, tuple(unheard))
+    return NodeReport(everything, frozenset(settled), tuple(left), remediated, tuple(unheard))
 
 
 def _is_faulty(condition: Condition, row: ConditionRow) -> bool:
@@ -144,7 +144,7 @@ class _ConditionReader:
     """Evidence from the conditions of one node."""
 
     def __init__(
-        self, node: core.Node, rules: Rules, now: float, known: dict[str, tuple[str, ...]]
+        self, node: core.Node, rules: SignalRules, now: float, known: dict[str, tuple[str, ...]]
     ) -> None:
         self._name = node.metadata.name
         self._rules = rules
@@ -164,11 +164,11 @@ class _ConditionReader:
                 )
             weight = 1.0 - UNKNOWN_SCORE
             yield self._evidence(
-                condition, NodeId(self._name), row.family, Kind.UNKNOWN, weight, text
+                condition, NodeId(self._name), row.family, EvidenceKind.UNKNOWN, weight, text
             )
 
     def faults(
-        self, condition: Condition, row: ConditionRow, message: nvsentinel.Message | None
+        self, condition: Condition, row: ConditionRow, message: nvsentinel.NVSentinelMessage | None
     ) -> Iterator[Fault]:
         if message is not None:
             yield from self.per_device(condition, row, message)
@@ -185,7 +185,7 @@ class _ConditionReader:
         return self._evidence(condition, NodeId(self._name), family, kind, weight, text)
 
     def per_device(
-        self, condition: Condition, row: ConditionRow, message: nvsentinel.Message
+        self, condition: Condition, row: ConditionRow, message: nvsentinel.NVSentinelMessage
     ) -> Iterator[Fault]:
         """One for each device and family; about the node where an entry names no device."""
         placed = False
@@ -204,11 +204,17 @@ class _ConditionReader:
             cut = self._rules.signals["cut-off"]
             text = f"{condition.type}: the message is truncated and may concern more devices"
             subject = NodeId(self._name)
-            evidence = self._evidence(condition, subject, cut.family, Kind.LEVEL, cut.weight, text)
+            evidence = self._evidence(
+                condition, subject, cut.family, EvidenceKind.LEVEL, cut.weight, text
+            )
             yield Fault("", evidence)
 
     def _entry(
-        self, condition: Condition, row: ConditionRow, subject: Subject, entry: nvsentinel.Entry
+        self,
+        condition: Condition,
+        row: ConditionRow,
+        subject: Subject,
+        entry: nvsentinel.NVSentinelEntry,
     ) -> Iterator[Fault]:
         action = self._rules.actions.get(entry.action)
         least = action.least if action is not None else 0.0
@@ -230,7 +236,7 @@ class _ConditionReader:
         condition: Condition,
         subject: Subject,
         family: Family,
-        kind: Kind,
+        kind: EvidenceKind,
         weight: float,
         text: str,
     ) -> Evidence:
@@ -247,23 +253,23 @@ class _ConditionReader:
         )
 
 
-def of_labels(node: core.Node, rules: Rules, now: float) -> Said:
+def of_labels(node: core.Node, rules: SignalRules, now: float) -> NodeReport:
     """What health tools say in labels; all label sources are settled by every look at a node."""
     evidence = tuple(
         _label_evidence(node, row, found, rules, now)
         for row, found in _labels(node, rules)
         if not row.remediated
     )
-    return Said(evidence, frozenset(_label_source(row) for row in rules.labels.values()))
+    return NodeReport(evidence, frozenset(_label_source(row) for row in rules.labels.values()))
 
 
-def _labels(node: core.Node, rules: Rules) -> Iterator[tuple[LabelRow, re.Match[str]]]:
+def _labels(node: core.Node, rules: SignalRules) -> Iterator[tuple[LabelRow, re.Match[str]]]:
     for key, value in (node.metadata.labels or {}).items():
         if (match := rules.label(key, value)) is not None and not key.startswith(OWN_PREFIX):
             yield match
 
 
-def _is_remediated(node: core.Node, rules: Rules) -> bool:
+def _is_remediated(node: core.Node, rules: SignalRules) -> bool:
     return any(row.remediated for row, _ in _labels(node, rules))
 
 
@@ -272,7 +278,7 @@ def _label_source(row: LabelRow) -> str:
 
 
 def _label_evidence(
-    node: core.Node, row: LabelRow, found: re.Match[str], rules: Rules, now: float
+    node: core.Node, row: LabelRow, found: re.Match[str], rules: SignalRules, now: float
 ) -> Evidence:
     name = node.metadata.name
     unit = UnitId(name, row.resource, naming.index(found[1])) if row.resource else None
@@ -289,11 +295,11 @@ def _label_evidence(
     )
 
 
-def of_gaps(node: core.Node, rules: Rules, now: float) -> Said:
+def of_gaps(node: core.Node, rules: SignalRules, now: float) -> NodeReport:
     """Units that device plugins have withdrawn: mild evidence about the node, by their share."""
     status = node.status
     if status is None or status.capacity is None:
-        return Said((), frozenset())
+        return NodeReport((), frozenset())
     allocatable = status.allocatable or {}
     gaps = []
     for resource, quantity in sorted(status.capacity.items()):
@@ -302,18 +308,18 @@ def of_gaps(node: core.Node, rules: Rules, now: float) -> Said:
         if capacity and missing > 0:
             gaps.append((missing / capacity, f"{missing} of {capacity} {resource}"))
     settled = frozenset((GAP_SOURCE,))
-    return Said(tuple(_gap_evidence(node, gaps, rules, now)) if gaps else (), settled)
+    return NodeReport(tuple(_gap_evidence(node, gaps, rules, now)) if gaps else (), settled)
 
 
 def _gap_evidence(
-    node: core.Node, gaps: Iterable[tuple[float, str]], rules: Rules, now: float
+    node: core.Node, gaps: Iterable[tuple[float, str]], rules: SignalRules, now: float
 ) -> Iterator[Evidence]:
     signal = rules.signals["gap"]
     share = max(share for share, _ in gaps)
     yield Evidence(
         subject=NodeId(node.metadata.name),
         family=signal.family,
-        kind=Kind.LEVEL,
+        kind=EvidenceKind.LEVEL,
         weight=min(signal.cap, signal.weight * share),
         source=GAP_SOURCE,
         reporter=f"Node {node.metadata.name}",

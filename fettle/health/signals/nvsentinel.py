@@ -27,7 +27,7 @@ _UUID = ("GPU-", "MIG-")
 _CUT = "..."
 
 
-class Entry(NamedTuple):
+class NVSentinelEntry(NamedTuple):
     """One finding: the GPUs it is about, each by all its names; error codes, action ("" where it
     was cut before), and text. `cut`: names may be missing."""
 
@@ -38,17 +38,17 @@ class Entry(NamedTuple):
     cut: bool
 
 
-class Message(NamedTuple):
+class NVSentinelMessage(NamedTuple):
     """All entries of a message; `cut_off` where one of them ends too early, or more are missing."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[NVSentinelEntry, ...]
     cut_off: bool
 
 
-def parse(message: str) -> Message:
+def parse(message: str) -> NVSentinelMessage:
     """The entries of a condition's message; a text of another form is one entry without units."""
     if message.strip() in ("", NO_FAILURES):
-        return Message((), cut_off=False)
+        return NVSentinelMessage((), cut_off=False)
     entries, end = [], 0
     for found in _ENTRY.finditer(message):
         *before, last = _NEXT.split(found[1])
@@ -58,10 +58,10 @@ def parse(message: str) -> Message:
     rest = message[end:].rstrip()
     entries += [_entry(text, "") for text in _NEXT.split(rest) if text.strip(" ;.")]
     cut_off = rest.endswith(_CUT) or not all(entry.action for entry in entries)
-    return Message(tuple(entries), cut_off)
+    return NVSentinelMessage(tuple(entries), cut_off)
 
 
-def _entry(text: str, action: str) -> Entry:
+def _entry(text: str, action: str) -> NVSentinelEntry:
     fields: dict[str, list[str]] = {"ErrorCode": [], "GPU_UUID": [], "PCI": [], "GPU": []}
     of_switch = False
     for name, value in _ENTITY.findall(text):
@@ -69,7 +69,7 @@ def _entry(text: str, action: str) -> Entry:
         if value.endswith(_CUT) or (of_switch and name in ("NVSWITCH", "PCI")):
             continue
         fields["GPU_UUID" if name == "GPU" and value.startswith(_UUID) else name].append(value)
-    return Entry(
+    return NVSentinelEntry(
         gpus=_gpus(fields["GPU_UUID"], fields["PCI"], fields["GPU"]),
         codes=tuple(fields["ErrorCode"]),
         action=action,
@@ -92,12 +92,14 @@ def _gpus(
     return tuple(dict.fromkeys(zip(*given, strict=True)))
 
 
-def names(entries: Iterable[Entry]) -> dict[str, tuple[str, ...]]:
+def names(entries: Iterable[NVSentinelEntry]) -> dict[str, tuple[str, ...]]:
     """Each name → all names of its GPU, best first, learnt from entries that give several."""
     return naming.joined(gpu for entry in entries for gpu in entry.gpus)
 
 
-def unit_ids(node: str, entry: Entry, known: Mapping[str, tuple[str, ...]]) -> tuple[UnitId, ...]:
+def unit_ids(
+    node: str, entry: NVSentinelEntry, known: Mapping[str, tuple[str, ...]]
+) -> tuple[UnitId, ...]:
     """The units an entry is about, each with all its names that are known."""
     gpus = (known.get(gpu[0], gpu) for gpu in entry.gpus)
     return tuple(dict.fromkeys(UnitId(node, RESOURCE, gpu[0], gpu[1:]) for gpu in gpus))

@@ -13,9 +13,9 @@ from datetime import datetime
 from fettle.api import core, resource
 from fettle.api.meta import unix_s
 from fettle.dra.extended_resources import device_units, domain_of, is_device_resource
-from fettle.health.signals.reports import Report, heaviest, short
-from fettle.health.signals.rules import Rules
-from fettle.model.health import DeviceId, Evidence, Kind, NodeId, Subject, UnitId
+from fettle.health.signals.reports import SignalReport, heaviest, short
+from fettle.health.signals.rules import SignalRules
+from fettle.model.health import DeviceId, Evidence, EvidenceKind, NodeId, Subject, UnitId
 
 SOURCE = "allocatedResourcesStatus"
 REFUSED = "UnexpectedAdmissionError"
@@ -29,8 +29,8 @@ Claims = Callable[[str], resource.ResourceClaim | None]
 
 
 def of_pod(
-    pod: core.Pod, rules: Rules, now: float, claims: Claims, before: core.Pod | None = None
-) -> Report:
+    pod: core.Pod, rules: SignalRules, now: float, claims: Claims, before: core.Pod | None = None
+) -> SignalReport:
     """Most pods say nothing about devices; `before` is the pod as it was last seen."""
     evidence: list[Evidence] = []
     cleared: set[tuple[Subject, str]] = set()
@@ -43,11 +43,11 @@ def of_pod(
             else:
                 evidence.append(_evidence(pod, before, subject, health, rules, now))
     if pod.terminal:
-        evidence = [e for e in evidence if e.kind is not Kind.UNKNOWN]
+        evidence = [e for e in evidence if e.kind is not EvidenceKind.UNKNOWN]
         if not _was_alive(pod, before):
             cleared.clear()
     said_ill = {(e.subject, e.source) for e in evidence}
-    return Report(
+    return SignalReport(
         reporter=f"Pod {pod.metadata.key}",
         evidence=heaviest(evidence),
         cleared=frozenset(cleared - said_ill),
@@ -71,7 +71,7 @@ def _is_refused(pod: core.Pod) -> bool:
 
 
 def _refusal(
-    pod: core.Pod, before: core.Pod | None, rules: Rules, now: float
+    pod: core.Pod, before: core.Pod | None, rules: SignalRules, now: float
 ) -> Iterator[Evidence]:
     node = pod.spec.node_name if pod.spec is not None else None
     status = pod.status
@@ -92,7 +92,7 @@ def _refusal(
     yield Evidence(
         subject=NodeId(node),
         family=signal.family,
-        kind=Kind.DECAYING,
+        kind=EvidenceKind.DECAYING,
         weight=signal.weight,
         source=refusals_of(domain, READMISSIONS if name == "readmission" else REFUSALS),
         reporter=f"Pod {pod.metadata.key}",
@@ -185,17 +185,17 @@ def _evidence(
     before: core.Pod | None,
     subject: Subject,
     health: core.ResourceHealth,
-    rules: Rules,
+    rules: SignalRules,
     now: float,
 ) -> Evidence:
     signal = rules.signals["unhealthy-allocation"]
     unhealthy = health.health == "Unhealthy"
-    kind = Kind.DECAYING if pod.terminal else Kind.LEVEL
+    kind = EvidenceKind.DECAYING if pod.terminal else EvidenceKind.LEVEL
     detail = f": {health.message}" if health.message else ""
     return Evidence(
         subject=subject,
         family=signal.family,
-        kind=kind if unhealthy else Kind.UNKNOWN,
+        kind=kind if unhealthy else EvidenceKind.UNKNOWN,
         weight=signal.weight if unhealthy else 0.0,
         source=SOURCE,
         reporter=f"Pod {pod.metadata.key}",

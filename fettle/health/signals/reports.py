@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from fettle.model.health import Evidence, Kind, Subject, Unheard, UnitId
+from fettle.model.health import Evidence, EvidenceKind, Subject, Unheard, UnitId
 
 TEXT_LIMIT = 240
 """Characters of an explanation; what producers write can be far longer."""
@@ -22,7 +22,7 @@ class Fault(NamedTuple):
     evidence: Evidence
 
 
-class Report(NamedTuple):
+class SignalReport(NamedTuple):
     """What one object says now: faults that stand, and explicit all-clears.
 
     `cleared` names a (subject, source) that is said to be fine, by whoever reported it before;
@@ -64,7 +64,7 @@ def heaviest(evidence: Iterable[Evidence]) -> tuple[Evidence, ...]:
     """
     chosen: dict[object, Evidence] = {}
     for one in evidence:
-        key = (one.subject, one.source, one.family, one.kind is Kind.UNKNOWN)
+        key = (one.subject, one.source, one.family, one.kind is EvidenceKind.UNKNOWN)
         other = chosen.get(key)
         if other is None:
             chosen[key] = one
@@ -76,7 +76,7 @@ def heaviest(evidence: Iterable[Evidence]) -> tuple[Evidence, ...]:
 
 
 def _rank(one: Evidence) -> tuple[float, bool, str]:
-    return one.weight, one.kind is Kind.LATCHED, one.text
+    return one.weight, one.kind is EvidenceKind.LATCHED, one.text
 
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")

@@ -10,15 +10,15 @@ from collections.abc import Iterable
 from fettle.api import resource
 from fettle.api.meta import unix_s
 from fettle.health.signals.reports import short
-from fettle.health.signals.rules import Rules
-from fettle.model.health import OWN_PREFIX, DeviceId, Evidence, Taint
+from fettle.health.signals.rules import SignalRules
+from fettle.model.health import OWN_PREFIX, DeviceId, Evidence, TaintRef
 
 
 def of_taint(
     device: DeviceId,
     taint: resource.DeviceTaint,
     reporter: str,
-    rules: Rules,
+    rules: SignalRules,
     now: float,
     *,
     by_rule: bool = False,
@@ -29,7 +29,7 @@ def of_taint(
     row = rules.taint(device.driver, taint.key, taint.effect)
     if row is None:
         return None
-    named = Taint(taint.key, taint.value, taint.effect)
+    named = TaintRef(taint.key, taint.value, taint.effect)
     shown = f"taint {named}"
     family, kind, weight = row.family, row.kind, row.weight
     if row.xid and taint.value.strip().isdigit():
@@ -52,7 +52,7 @@ def of_taint(
 
 
 def of_slice_taints(
-    slice_: resource.ResourceSlice, reporter: str, rules: Rules, now: float
+    slice_: resource.ResourceSlice, reporter: str, rules: SignalRules, now: float
 ) -> Iterable[Evidence]:
     for device in slice_.spec.devices or ():
         if device.taints:

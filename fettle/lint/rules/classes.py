@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from fettle.lint.cluster import Cluster, class_selection
 from fettle.lint.fields import Field
 from fettle.lint.findings import Finding, Rule, Severity
-from fettle.lint.manifests import Manifest, Option
+from fettle.lint.manifests import Manifest, ManifestOption
 from fettle.lint.names import listed, nearest
 from fettle.lint.survey.surveys import Selection
 
@@ -52,7 +52,7 @@ class UnknownClassAmongAlternatives(Rule):
 
 
 def _missing(
-    rule: Rule, options: tuple[Option, ...], cluster: Cluster, why: str
+    rule: Rule, options: tuple[ManifestOption, ...], cluster: Cluster, why: str
 ) -> Iterator[Finding]:
     if not cluster.knows("DeviceClass"):
         return

@@ -6,7 +6,7 @@ from fettle.lint.cluster import Cluster
 from fettle.lint.drivers import Driver, parameters_of
 from fettle.lint.fields import Field
 from fettle.lint.findings import Finding, Rule, Severity
-from fettle.lint.manifests import Claim, Manifest, Option
+from fettle.lint.manifests import Manifest, ManifestClaim, ManifestOption
 from fettle.lint.names import listed, nearest
 from fettle.lint.raw import text
 from fettle.pacing.pausing import pause
@@ -136,7 +136,7 @@ class ConfigOfOtherKind(Rule):
                         break
 
 
-def _types(option: Option, driver: Driver, cluster: Cluster) -> set[str]:
+def _types(option: ManifestOption, driver: Driver, cluster: Cluster) -> set[str]:
     """The attribute `type` of an option's devices, or what its class stands for."""
     survey = cluster.survey(option)
     if survey is not None and survey.decided and survey.looks:
@@ -147,7 +147,7 @@ def _types(option: Option, driver: Driver, cluster: Cluster) -> set[str]:
     return _shipped(option, driver)
 
 
-def _shipped(option: Option, driver: Driver) -> set[str]:
+def _shipped(option: ManifestOption, driver: Driver) -> set[str]:
     """The type that a class stands for which comes with the driver, whatever there is now."""
     known = driver.classes.get(option.class_name)
     return {known} if known else set()
@@ -205,11 +205,11 @@ class ConfigNeverApplies(Rule):
                 )
 
 
-def _concerns(claim: Claim, config: Field) -> set[str]:
+def _concerns(claim: ManifestClaim, config: Field) -> set[str]:
     return {option.name for option in claim.meant(config.at("requests"))}
 
 
-def _replaced(claim: Claim) -> list[tuple[Field, set[str]]]:
+def _replaced(claim: ManifestClaim) -> list[tuple[Field, set[str]]]:
     """Configurations whose requests all have later ones of the same driver and kind, and these
     requests; others live side by side."""
     found: list[tuple[Field, set[str]]] = []

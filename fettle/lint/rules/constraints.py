@@ -9,11 +9,11 @@ from fettle.dra.allocator import constraints
 from fettle.lint.cluster import Cluster
 from fettle.lint.fields import Field
 from fettle.lint.findings import Finding, Rule, Severity
-from fettle.lint.manifests import Claim, Manifest, Option
+from fettle.lint.manifests import Manifest, ManifestClaim, ManifestOption
 from fettle.lint.names import listed, nearest
 from fettle.lint.survey.surveys import Selection, Survey
 
-Wanted = list[tuple[Option, Survey]]
+Wanted = list[tuple[ManifestOption, Survey]]
 
 
 class UnpublishedAttribute(Rule):
@@ -37,7 +37,9 @@ class UnpublishedAttribute(Rule):
                         yield self._unpublished(field, attribute, option, survey)
                         break
 
-    def _unpublished(self, field: Field, attribute: str, option: Option, survey: Survey) -> Finding:
+    def _unpublished(
+        self, field: Field, attribute: str, option: ManifestOption, survey: Survey
+    ) -> Finding:
         published = {
             name if "/" in name else f"{look.driver}/{name}"
             for look in survey.looks
@@ -116,7 +118,7 @@ class TooFewDistinctValues(Rule):
                     )
 
 
-def _attributes(claim: Claim, *kinds: str) -> Iterator[tuple[Field, Field, str]]:
+def _attributes(claim: ManifestClaim, *kinds: str) -> Iterator[tuple[Field, Field, str]]:
     """A constraint, and the attribute it is on with where that stands."""
     for constraint in claim.constraints:
         for kind in kinds:
@@ -124,7 +126,7 @@ def _attributes(claim: Claim, *kinds: str) -> Iterator[tuple[Field, Field, str]]
                 yield constraint, constraint.at(kind), attribute
 
 
-def _surveyed(claim: Claim, constraint: Field, cluster: Cluster) -> Wanted | None:
+def _surveyed(claim: ManifestClaim, constraint: Field, cluster: Cluster) -> Wanted | None:
     """The options that a constraint is about, surveyed; None where anything is not known.
 
     Alternatives are left to the allocator: any of them may do.

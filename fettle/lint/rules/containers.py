@@ -6,7 +6,7 @@ from typing import NamedTuple
 from fettle.lint.cluster import Cluster
 from fettle.lint.fields import Field
 from fettle.lint.findings import Finding, Rule, Severity
-from fettle.lint.manifests import Claim, Manifest, Pod
+from fettle.lint.manifests import Manifest, ManifestClaim, ManifestPod
 from fettle.lint.names import nearest
 
 
@@ -43,7 +43,7 @@ class UnknownRequest(Rule):
                     message = f"{what} is not known yet, so {use.request!r} cannot be checked"
                     yield self.finding(use.field, message, severity=Severity.UNDECIDED)
 
-    def _compare(self, use: _Use, what: str, claim: Claim) -> Iterator[Finding]:
+    def _compare(self, use: _Use, what: str, claim: ManifestClaim) -> Iterator[Finding]:
         names = [request.name for request in claim.requests]
         if use.request in names:
             return
@@ -63,7 +63,7 @@ class UnknownRequest(Rule):
         )
 
 
-def _uses(pod: Pod) -> Iterator[_Use]:
+def _uses(pod: ManifestPod) -> Iterator[_Use]:
     """Uses that name a request; a claim the pod does not list is for the API server to refuse."""
     entries = {entry.text("name"): entry for entry in pod.claims}
     for container in pod.containers:

@@ -6,7 +6,7 @@ from fettle.api.resource import MAX_RESULTS
 from fettle.lint.cluster import Cluster
 from fettle.lint.fields import Field
 from fettle.lint.findings import Finding, Rule, Severity
-from fettle.lint.manifests import Claim, Manifest, Option, Request
+from fettle.lint.manifests import Manifest, ManifestClaim, ManifestOption, ManifestRequest
 from fettle.lint.survey.surveys import Survey
 
 
@@ -35,7 +35,7 @@ class CountAboveNode(Rule):
                     )
 
 
-def _too_few(option: Option, survey: Survey) -> bool:
+def _too_few(option: ManifestOption, survey: Survey) -> bool:
     if not survey.decided or not survey.matched or option.count is None:
         return False
     return not option.everything and survey.most < option.count
@@ -61,7 +61,7 @@ class ClaimTooLarge(Rule):
         for claim in manifest.claims:
             yield from self._claim(claim)
 
-    def _claim(self, claim: Claim) -> Iterator[Finding]:
+    def _claim(self, claim: ManifestClaim) -> Iterator[Finding]:
         before = 0
         undecided: list[Finding] = []
         for request in claim.requests:
@@ -84,7 +84,7 @@ class ClaimTooLarge(Rule):
         yield from undecided
 
 
-def _least(request: Request) -> tuple[Field, int | None]:
+def _least(request: ManifestRequest) -> tuple[Field, int | None]:
     """The field that decides, and the fewest devices that satisfy it; None: cannot be told."""
     if not request.alternatives:
         (option,) = request.options
@@ -158,7 +158,7 @@ class DisjointRequests(Rule):
                 common = nodes if common is None else common & nodes
 
 
-def nodes_for(request: Request, cluster: Cluster) -> frozenset[str]:
+def nodes_for(request: ManifestRequest, cluster: Cluster) -> frozenset[str]:
     """The nodes with enough matches for a request; empty where that is not known."""
     nodes: frozenset[str] = frozenset()
     for option in request.options:

@@ -15,7 +15,7 @@ _DRIVER = "compute-domain.nvidia.com"
 _CHANNEL = "ComputeDomainChannelConfig"
 
 
-class UnknownDomain(Rule):
+class UnknownComputeDomain(Rule):
     """A configuration for a ComputeDomain that does not exist, or is in another namespace."""
 
     id = "FTL024"

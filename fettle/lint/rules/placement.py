@@ -9,11 +9,11 @@ from fettle.api.core import NodeSelector, Taint
 from fettle.api.resource import DeviceTaint, DeviceToleration
 from fettle.cluster.view import NodeView
 from fettle.dra.allocator import tolerates
-from fettle.dra.node_selectors import Malformed, Place, Selector
+from fettle.dra.node_selectors import Malformed, NodeTarget, Selector
 from fettle.lint.cluster import Cluster
 from fettle.lint.fields import Field
 from fettle.lint.findings import Finding, Rule, Severity
-from fettle.lint.manifests import Manifest, Pod
+from fettle.lint.manifests import Manifest, ManifestPod
 from fettle.lint.names import nearest
 from fettle.lint.rules.counts import nodes_for
 
@@ -87,7 +87,7 @@ class ExcludedNodes(Rule):
                         if excluded:
                             yield self._finding(pod, request.name, excluded)
 
-    def _finding(self, pod: Pod, request: str, excluded: Counter[str]) -> Finding:
+    def _finding(self, pod: ManifestPod, request: str, excluded: Counter[str]) -> Finding:
         (path, _), *_ = excluded.most_common(1)
         count = excluded.total()
         if path != _TAINTS:
@@ -107,7 +107,7 @@ _TAINTS = "tolerations"
 class _Wanted:
     """The nodes a pod restricts itself to; what cannot be read excludes nothing."""
 
-    def __init__(self, pod: Pod) -> None:
+    def __init__(self, pod: ManifestPod) -> None:
         required = pod.field.at(*_AFFINITY.split("."))
         self._labels = pod.field.strings("nodeSelector")
         self._tolerated: dict[Taint, bool] = {}
@@ -125,7 +125,7 @@ class _Wanted:
         """The path of what excludes a node; "" if nothing does."""
         if any(node.labels.get(key) != value for key, value in self._labels.items()):
             return "nodeSelector"
-        place = Place(node.name, node.labels)
+        place = NodeTarget(node.name, node.labels)
         if self._selector is not None and not self._selector.matches(place):
             return _AFFINITY
         return "" if all(map(self._tolerates, node.taints)) else _TAINTS

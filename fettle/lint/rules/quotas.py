@@ -8,7 +8,7 @@ from fettle.api.resource import MAX_RESULTS
 from fettle.dra.quantities import UNIT, Unreadable, nano
 from fettle.lint.cluster import Cluster
 from fettle.lint.findings import Finding, Rule, Severity
-from fettle.lint.manifests import Claim, Manifest, Option
+from fettle.lint.manifests import Manifest, ManifestClaim, ManifestOption
 
 _PER_CLASS = ".deviceclass.resource.k8s.io/devices"
 
@@ -59,7 +59,7 @@ class QuotaTooSmall(Rule):
                     )
 
 
-def _charged(claim: Claim) -> dict[str, int]:
+def _charged(claim: ManifestClaim) -> dict[str, int]:
     """Devices by class, as the quota counts them: the worst case of each request."""
     total: dict[str, int] = {}
     for request in claim.requests:
@@ -71,5 +71,5 @@ def _charged(claim: Claim) -> dict[str, int]:
     return total
 
 
-def _devices(option: Option) -> int:
+def _devices(option: ManifestOption) -> int:
     return MAX_RESULTS if option.everything else option.count or 0

@@ -2,10 +2,10 @@
 
 from collections.abc import Collection, Iterator, Sequence
 
-from fettle.cel.runtime.rows import Equation, Read
+from fettle.cel.runtime.rows import AttributeRead, Equation
 from fettle.lint.cluster import Cluster
 from fettle.lint.findings import Finding, Rule, Severity
-from fettle.lint.manifests import Manifest, Option, Request
+from fettle.lint.manifests import Manifest, ManifestOption, ManifestRequest
 from fettle.lint.names import listed, nearest
 from fettle.lint.raw import text
 from fettle.lint.survey.surveys import Abort, Catalogue, Survey
@@ -62,13 +62,13 @@ class SelectorMatchesNothing(Rule):
                     )
 
 
-def _left_open(option: Option, cluster: Cluster) -> str:
+def _left_open(option: ManifestOption, cluster: Cluster) -> str:
     """Why it is not known whether an option matches anything, though it should be."""
     selection = cluster.selection(option)
     return cluster.left_open(selection) if selection is not None else ""
 
 
-def _unmatched(request: Request, cluster: Cluster) -> Survey | None:
+def _unmatched(request: ManifestRequest, cluster: Cluster) -> Survey | None:
     """The best survey of a request whose every option matches nothing, though its class does."""
     best: Survey | None = None
     for option in request.options:
@@ -132,7 +132,7 @@ class SelectorFails(Rule):
                 possible=not always,
             )
 
-    def _fatal(self, option: Option, survey: Survey) -> Iterator[Finding]:
+    def _fatal(self, option: ManifestOption, survey: Survey) -> Iterator[Finding]:
         if survey.fatal:
             first = survey.fatal_on[0]
             yield self.finding(
@@ -213,7 +213,7 @@ def _never_equal(equations: Sequence[Equation], catalogue: Catalogue) -> Iterato
             )
 
 
-class UnknownDomain(Rule):
+class UnknownAttributeDomain(Rule):
     """A selector reads from a domain that no device has, or mistypes an attribute's name."""
 
     id = "FTL007"
@@ -243,7 +243,9 @@ class UnknownDomain(Rule):
                         yield self.finding(field, wrong, fix)
 
 
-def _unknown(read: Read, catalogue: Catalogue, *, may_lack: bool) -> tuple[str, str] | None:
+def _unknown(
+    read: AttributeRead, catalogue: Catalogue, *, may_lack: bool
+) -> tuple[str, str] | None:
     """What is wrong with a read, and what it should probably be.
 
     `may_lack`: the selector asks itself whether there is such a domain, which is only wrong where

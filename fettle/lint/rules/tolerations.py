@@ -9,7 +9,7 @@ from fettle.dra.allocator import tolerates
 from fettle.lint.cluster import Cluster
 from fettle.lint.fields import Field
 from fettle.lint.findings import Finding, Rule, Severity
-from fettle.lint.manifests import Manifest, Option
+from fettle.lint.manifests import Manifest, ManifestOption
 from fettle.lint.names import nearest
 from fettle.lint.survey.surveys import Survey
 
@@ -180,7 +180,7 @@ class AllTainted(Rule):
                     )
 
 
-def _blocking(option: Option, cluster: Cluster) -> set[str]:
+def _blocking(option: ManifestOption, cluster: Cluster) -> set[str]:
     """Keys of the taints that keep all of an option's matches from it; empty if some are free."""
     survey = cluster.survey(option)
     if survey is None or not survey.decided or not survey.matched:
@@ -199,7 +199,7 @@ def _blocking(option: Option, cluster: Cluster) -> set[str]:
     return keys
 
 
-def _read(option: Option) -> Iterator[DeviceToleration]:
+def _read(option: ManifestOption) -> Iterator[DeviceToleration]:
     for toleration in option.tolerations:
         try:
             yield msgspec.convert(toleration.value, DeviceToleration)

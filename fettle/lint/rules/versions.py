@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from fettle.lint.cluster import Cluster
 from fettle.lint.fields import Field
 from fettle.lint.findings import Finding, Rule, Severity
-from fettle.lint.manifests import Manifest, Option
+from fettle.lint.manifests import Manifest, ManifestOption
 
 REMOVED: Mapping[str, str] = {"v1beta1": "1.38", "v1beta2": "1.39"}
 """Versions of resource.k8s.io, and the Kubernetes in which they are no longer served."""
@@ -47,7 +47,7 @@ class FeatureDisabled(Rule):
                         )
 
 
-def _gated(request: Field, options: tuple[Option, ...]) -> Iterator[tuple[str, Field]]:
+def _gated(request: Field, options: tuple[ManifestOption, ...]) -> Iterator[tuple[str, Field]]:
     yield _ALTERNATIVES, request.at("firstAvailable")
     for option in options:
         for gate, field in _OF_OPTIONS.items():

@@ -16,10 +16,17 @@ import msgspec
 import structlog
 
 from fettle.api.resource import Device, DeviceTaint
-from fettle.cel.runtime.rows import Equation, Read
+from fettle.cel.runtime.rows import AttributeRead, Equation
 from fettle.cluster.view import EMPTY, View
-from fettle.lint.survey.surveying import Evaluator, Judged, Likeness, Seen, judge, see
-from fettle.lint.survey.surveys import Catalogue, Look, Selection, Survey
+from fettle.lint.survey.surveying import (
+    Evaluator,
+    PoolMatches,
+    SelectionFingerprint,
+    SurveyedPool,
+    fingerprint_pool,
+    judge,
+)
+from fettle.lint.survey.surveys import Catalogue, DeviceFingerprint, Selection, Survey
 from fettle.lint.survey.totals import nearest_miss, total
 from fettle.pacing.pausing import Slices
 
@@ -45,7 +52,7 @@ class _Held(NamedTuple):
 
     basis: int
     survey: Survey
-    judged: Mapping[Likeness, Judged]
+    judged: Mapping[SelectionFingerprint, PoolMatches]
 
 
 class Fleet:
@@ -57,7 +64,7 @@ class Fleet:
         self._evaluator = evaluator
         self._clock = clock
         self._view = EMPTY
-        self._seen: dict[int, Seen] = {}
+        self._seen: dict[int, SurveyedPool] = {}
         self._alike: dict[object, Any] = {}
         self._surveys: OrderedDict[Selection, _Held] = OrderedDict()
         self._asked_at: dict[Selection, float] = {}
@@ -72,7 +79,7 @@ class Fleet:
         held = self._surveys.get(selection)
         return held.survey if held is not None else None
 
-    def reads(self, expression: str) -> tuple[Read, ...]:
+    def reads(self, expression: str) -> tuple[AttributeRead, ...]:
         """What an expression is known to look at."""
         found = self._evaluator.reads(expression) if self._evaluator is not None else None
         return found or ()
@@ -131,7 +138,7 @@ class Fleet:
 
     async def _follow(self, view: View) -> None:
         async with self._lock:
-            seen: dict[int, Seen] = {}
+            seen: dict[int, SurveyedPool] = {}
             if len(self._alike) > _ALIKE:
                 self._alike.clear()
             node_taints: set[str] = set()
@@ -142,13 +149,15 @@ class Fleet:
                 node_taints.update(taint.key for taint in node.taints)
                 for pool in node.pools:
                     if (key := id(pool)) not in seen:
-                        seen[key] = self._seen.get(key) or see(pool, self._alike)
+                        seen[key] = self._seen.get(key) or fingerprint_pool(pool, self._alike)
                 await slices.pause()
             types = {id(found.types): found.types for found in seen.values()}
-            looks: dict[Look, Device] = {}
+            looks: dict[DeviceFingerprint, Device] = {}
             taints: set[DeviceTaint] = set()
             for found in seen.values():
-                for device, look in zip(found.pool.devices, found.makeup.looks, strict=True):
+                for device, look in zip(
+                    found.pool.devices, found.pool_fingerprint.looks, strict=True
+                ):
                     looks.setdefault(look, device.device)
                     taints.update(device.taints)
                 await slices.pause()

@@ -12,11 +12,11 @@ import msgspec
 
 from fettle.api.resource import Device
 from fettle.cel.runtime import rows
-from fettle.cel.runtime.outcomes import Kind, Outcome
-from fettle.cel.runtime.rows import Equation, Key, Reads
-from fettle.cluster.inventory.shapes import read_by
+from fettle.cel.runtime.outcomes import Outcome, OutcomeKind
+from fettle.cel.runtime.rows import Equation, Reads, RowFingerprint
+from fettle.cluster.inventory.shapes import attributes_read
 from fettle.cluster.view import SOME_DRIVER, DeviceView, PoolView
-from fettle.lint.survey.surveys import Look, Selection, TypeOf, kind_of
+from fettle.lint.survey.surveys import DeviceFingerprint, Selection, TypeOf, comparable_type
 from fettle.pacing.pausing import Slices
 
 _Value = TypeVar("_Value")
@@ -53,15 +53,15 @@ class _Standing(Enum):
     MISPLACED = "misplaced"
 
 
-class Makeup(msgspec.Struct, frozen=True, eq=False):
+class PoolFingerprint(msgspec.Struct, frozen=True, eq=False):
     """What pools alike have in common, but for their attributes' values: looks and standings, a
     device each. Equal ones are one object."""
 
-    looks: tuple[Look, ...]
+    looks: tuple[DeviceFingerprint, ...]
     standings: tuple[_Standing, ...]
 
 
-class Seen(NamedTuple):
+class SurveyedPool(NamedTuple):
     """What a pool holds, as one node or several see it.
 
     `unclear` is why devices may be missing, "" if none may. `devices` is equal where the same ones
@@ -70,26 +70,32 @@ class Seen(NamedTuple):
     """
 
     pool: PoolView
-    makeup: Makeup
+    pool_fingerprint: PoolFingerprint
     unclear: str
     devices: Hashable
     types: frozenset[TypeOf]
 
 
-def see(pool: PoolView, alike: dict[object, Any]) -> Seen:
+def fingerprint_pool(pool: PoolView, alike: dict[object, Any]) -> SurveyedPool:
     """`alike` keeps what is equal as one: there are few makeups, and thousands of pools."""
     looks = tuple(_one(alike, _look(device)) for device in pool.devices)
     standings = tuple(map(_standing, pool.devices))
-    makeup = Makeup(looks, standings)
-    if pool.columns:  # else nothing tells whether attributes are equal
-        makeup = alike.setdefault((looks, standings), makeup)
+    pool_fingerprint = PoolFingerprint(looks, standings)
+    if pool.attribute_fingerprints:  # else nothing tells whether attributes are equal
+        pool_fingerprint = alike.setdefault((looks, standings), pool_fingerprint)
     published = hash(tuple([id(device.published) for device in pool.devices]))
     types = frozenset(
-        (*rows.split(name, pool.driver), kind_of(value))
+        (*rows.split(name, pool.driver), comparable_type(value))
         for device in pool.devices
         for name, value in (device.device.attributes or {}).items()
     )
-    return Seen(pool, makeup, _unclear(pool), (published, makeup.standings), _one(alike, types))
+    return SurveyedPool(
+        pool,
+        pool_fingerprint,
+        _unclear(pool),
+        (published, pool_fingerprint.standings),
+        _one(alike, types),
+    )
 
 
 def _unclear(pool: PoolView) -> str:
@@ -114,19 +120,19 @@ def _one(alike: dict[object, Any], value: _Value) -> _Value:
     return same
 
 
-def _look(device: DeviceView) -> Look:
+def _look(device: DeviceView) -> DeviceFingerprint:
     wire = device.device
     capacity = msgspec.json.encode(wire.capacity) if wire.capacity else b""
     multiple = bool(wire.allow_multiple_allocations)
-    return Look(device.id.driver, frozenset(wire.attributes or ()), capacity, multiple)
+    return DeviceFingerprint(device.id.driver, frozenset(wire.attributes or ()), capacity, multiple)
 
 
-Likeness = tuple[Makeup, tuple[bytes | None, ...]]
+SelectionFingerprint = tuple[PoolFingerprint, tuple[bytes | None, ...]]
 """Pools of equal likeness look alike to a selection: their makeup, and digests of the attributes
 that the selection reads."""
 
 
-class Judged(msgspec.Struct, frozen=True, gc=False):
+class PoolMatches(msgspec.Struct, frozen=True, gc=False):
     """Pools of one likeness under one selection, devices by their places: those that all selectors
     match, that the class's match, and that only those match. `undecided` have the reason, `aborts`
     expression and reason, `fatal` are those that end scheduling whatever the expressions are.
@@ -144,11 +150,11 @@ class Judging(NamedTuple):
     """How all pools stand to a selection: each pool's likeness, and what is found of each.
     `driver` is the one whose devices alone it can match, "" if any."""
 
-    likeness: Mapping[int, Likeness]
-    judged: Mapping[Likeness, Judged]
+    likeness: Mapping[int, SelectionFingerprint]
+    judged: Mapping[SelectionFingerprint, PoolMatches]
     driver: str
 
-    def unclear(self, seen: Seen) -> str:
+    def unclear(self, seen: SurveyedPool) -> str:
         """Why devices of a pool may be missing that the selection could match."""
         concerned = not self.driver or seen.pool.driver in (self.driver, SOME_DRIVER)
         return seen.unclear if concerned else ""
@@ -156,8 +162,8 @@ class Judging(NamedTuple):
 
 async def judge(
     selection: Selection,
-    seen: Mapping[int, Seen],
-    before: Mapping[Likeness, Judged],
+    seen: Mapping[int, SurveyedPool],
+    before: Mapping[SelectionFingerprint, PoolMatches],
     evaluator: Evaluator,
 ) -> Judging:
     """All pools under a selection; `before` is what was found of such pools and holds still."""
@@ -165,13 +171,16 @@ async def judge(
     expressions = (*selection.of_class, *selection.of_request)
     await evaluator.evaluate(expressions, ())  # now it is known what they read
     reads = [evaluator.reads(expression) for expression in expressions]
-    attributes = read_by(reads)
-    likeness: dict[int, Likeness] = {}
-    judged: dict[Likeness, Judged] = {}
-    working: dict[Likeness, _Working] = {}
+    attributes = attributes_read(reads)
+    likeness: dict[int, SelectionFingerprint] = {}
+    judged: dict[SelectionFingerprint, PoolMatches] = {}
+    working: dict[SelectionFingerprint, _Working] = {}
     for key, pool in seen.items():
-        columns = pool.pool.columns
-        like = pool.makeup, tuple([columns.get(attribute) for attribute in attributes])
+        attribute_fingerprints = pool.pool.attribute_fingerprints
+        like = (
+            pool.pool_fingerprint,
+            tuple([attribute_fingerprints.get(attribute) for attribute in attributes]),
+        )
         likeness[key] = like
         if like in judged or like in working:
             continue
@@ -192,12 +201,12 @@ async def judge(
 class _Working:
     """A pool while it is being judged: the devices that all expressions so far match."""
 
-    def __init__(self, seen: Seen) -> None:
+    def __init__(self, seen: SurveyedPool) -> None:
         self.seen = seen
-        standings = seen.makeup.standings
+        standings = seen.pool_fingerprint.standings
         self.alive = [i for i, s in enumerate(standings) if s is not _Standing.ELSEWHERE]
         self.of_class: tuple[int, ...] = ()
-        self.keys: list[Key] = []
+        self.keys: list[RowFingerprint] = []
         self._missed: list[int] = []
         self._undecided: list[tuple[int, str]] = []
         self._aborts: list[tuple[int, str, str]] = []
@@ -205,7 +214,7 @@ class _Working:
 
     def begin(self) -> None:
         """There is an expression: this is as far as devices get that none can be decided on."""
-        devices, standings = self.seen.pool.devices, self.seen.makeup.standings
+        devices, standings = self.seen.pool.devices, self.seen.pool_fingerprint.standings
         alive: list[int] = []
         for index in self.alive:
             if standings[index] is _Standing.ABORTS:
@@ -217,7 +226,9 @@ class _Working:
                 alive.append(index)
         self.alive = alive
 
-    def sift(self, expression: str, outcomes: Mapping[Key, Outcome | None], *, own: bool) -> None:
+    def sift(
+        self, expression: str, outcomes: Mapping[RowFingerprint, Outcome | None], *, own: bool
+    ) -> None:
         """Keep what the expression matches; `own`: it is of the request, not of the class."""
         alive: list[int] = []
         for index, key in zip(self.alive, self.keys, strict=True):
@@ -227,17 +238,17 @@ class _Working:
                 self._undecided.append((index, reason or "it is not evaluated yet"))
             elif outcome.matches:
                 alive.append(index)
-            elif outcome.kind is Kind.WOULD_ABORT:
+            elif outcome.kind is OutcomeKind.WOULD_ABORT:
                 self._aborts.append((index, expression, outcome.reason))
             elif own:
                 self._missed.append(index)
         self.alive = alive
         self.keys = []
 
-    def judged(self) -> Judged:
-        devices, standings = self.seen.pool.devices, self.seen.makeup.standings
+    def judged(self) -> PoolMatches:
+        devices, standings = self.seen.pool.devices, self.seen.pool_fingerprint.standings
         misplaced = {i for i in self.alive if standings[i] is _Standing.MISPLACED}
-        return Judged(
+        return PoolMatches(
             tuple(i for i in self.alive if i not in misplaced) if misplaced else tuple(self.alive),
             self.of_class,
             tuple(self._missed),
@@ -271,11 +282,13 @@ async def _sift_by(
     own: bool,
 ) -> None:
     reads = evaluator.reads(expression)
-    examples: dict[Key, Device] = {}
+    examples: dict[RowFingerprint, Device] = {}
     for pool in pools:
         devices, driver = pool.seen.pool.devices, pool.seen.pool.driver
         pool.begin()
-        pool.keys = [rows.key(reads, driver, devices[index].device) for index in pool.alive]
+        pool.keys = [
+            rows.row_fingerprint(reads, driver, devices[index].device) for index in pool.alive
+        ]
         for index, key in zip(pool.alive, pool.keys, strict=True):
             examples.setdefault(key, devices[index].device)
         await slices.pause()

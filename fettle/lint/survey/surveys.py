@@ -14,7 +14,7 @@ TypeOf = tuple[str, str, str]
 """An attribute's domain and name, and the kind of a value that a device has for it."""
 
 
-def kind_of(value: DeviceAttribute) -> str:
+def comparable_type(value: DeviceAttribute) -> str:
     """What a value can be equal to: another "number", "bool", "string", "version" or "list"; "" if
     that is not known."""
     scalars = {
@@ -44,7 +44,7 @@ class Abort(NamedTuple):
     reason: str
 
 
-class Look(NamedTuple):
+class DeviceFingerprint(NamedTuple):
     """What devices have in common that publish the same names and capacities, shared or not."""
 
     driver: str
@@ -82,7 +82,7 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True):
     aborts: tuple[Abort, ...]
     fatal_on: tuple[Abort, ...]
     on: Mapping[str, tuple[DeviceView, ...]]
-    looks: Mapping[Look, DeviceView]
+    looks: Mapping[DeviceFingerprint, DeviceView]
     missed: tuple[DeviceView, ...]
     taints: Mapping[tuple[DeviceTaint, ...], int]
     most: int
@@ -106,7 +106,7 @@ class Catalogue(msgspec.Struct, frozen=True):
     """What drivers publish: devices by look, each with an example, the types of attributes, and all
     taints in use; of nodes the keys of their taints, and how many run which kubelet."""
 
-    looks: Mapping[Look, Device] = {}
+    looks: Mapping[DeviceFingerprint, Device] = {}
     taints: frozenset[DeviceTaint] = frozenset()
     node_taints: frozenset[str] = frozenset()
     kubelets: Mapping[str, int] = {}

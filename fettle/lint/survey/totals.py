@@ -11,11 +11,17 @@ from typing import NamedTuple
 from fettle.api.resource import DeviceAttribute, DeviceTaint
 from fettle.cel.library import semver as versions
 from fettle.cel.runtime import rows
-from fettle.cel.runtime.rows import Read, Value
+from fettle.cel.runtime.rows import AttributeRead, Value
 from fettle.cluster.view import DeviceView, View
 from fettle.dra.quantities import Unreadable, nano
-from fettle.lint.survey.surveying import Evaluator, Judged, Judging, Likeness, Seen
-from fettle.lint.survey.surveys import Abort, Look, Selection, Survey
+from fettle.lint.survey.surveying import (
+    Evaluator,
+    Judging,
+    PoolMatches,
+    SelectionFingerprint,
+    SurveyedPool,
+)
+from fettle.lint.survey.surveys import Abort, DeviceFingerprint, Selection, Survey
 from fettle.pacing.pausing import Slices
 
 _EXAMPLES = 3
@@ -50,16 +56,16 @@ async def nearest_miss(selection: Selection, survey: Survey, evaluator: Evaluato
     return await evaluator.nearest(selection.of_request, devices)
 
 
-def _size(device: DeviceView, reads: Iterable[Read]) -> list[tuple[int, ...]]:
+def _size(device: DeviceView, reads: Iterable[AttributeRead]) -> list[tuple[int, ...]]:
     """What it has where expressions look, and then its capacities."""
-    looked = [rows.look(read, device.id.driver, device.device) for read in reads]
+    looked = [rows.value_at_read(read, device.id.driver, device.device) for read in reads]
     capacity = device.device.capacity or {}
     return [_amount(v) for v in (*looked, *(capacity[name].value for name in sorted(capacity)))]
 
 
-def _kind(device: DeviceView, reads: Iterable[Read]) -> Hashable:
+def _kind(device: DeviceView, reads: Iterable[AttributeRead]) -> Hashable:
     """What it says where expressions look and nothing is larger or smaller."""
-    looked = [rows.look(read, device.id.driver, device.device) for read in reads]
+    looked = [rows.value_at_read(read, device.id.driver, device.device) for read in reads]
     return tuple(value if value is None or not _amount(value) else "an amount" for value in looked)
 
 
@@ -89,7 +95,7 @@ class _Counted(NamedTuple):
     fatal: Sequence[Abort]
 
 
-def _counted(sightings: Sequence[tuple[Seen, Judged]], judging: Judging) -> _Counted:
+def _counted(sightings: Sequence[tuple[SurveyedPool, PoolMatches]], judging: Judging) -> _Counted:
     """Each device once: nodes may see different ones of a pool, and may use different ones."""
     devices: dict[int, DeviceView] = {}
     of_class: set[int] = set()
@@ -114,7 +120,7 @@ def _counted(sightings: Sequence[tuple[Seen, Judged]], judging: Judging) -> _Cou
     )
 
 
-def _counted_once(seen: Seen, found: Judged, judging: Judging) -> _Counted:
+def _counted_once(seen: SurveyedPool, found: PoolMatches, judging: Judging) -> _Counted:
     """The same, of a pool that all see alike."""
     devices = seen.pool.devices
     return _Counted(
@@ -127,33 +133,33 @@ def _counted_once(seen: Seen, found: Judged, judging: Judging) -> _Counted:
     )
 
 
-def _undecided(seen: Seen, found: Judged, judging: Judging) -> list[str]:
+def _undecided(seen: SurveyedPool, found: PoolMatches, judging: Judging) -> list[str]:
     """Why nothing sure can be said: of devices that may be missing, and of each that is there."""
     unclear = judging.unclear(seen)
     devices = seen.pool.devices
     return [unclear] * bool(unclear) + [f"{devices[at].id}: {why}" for at, why in found.undecided]
 
 
-def _abort(seen: Seen, at: int, expression: str, reason: str) -> Abort:
+def _abort(seen: SurveyedPool, at: int, expression: str, reason: str) -> Abort:
     return Abort(expression, seen.pool.devices[at].id, reason)
 
 
 async def total(
-    selection: Selection, judging: Judging, seen: Mapping[int, Seen], view: View
+    selection: Selection, judging: Judging, seen: Mapping[int, SurveyedPool], view: View
 ) -> Survey:
     """The survey that follows from all pools."""
     slices = Slices()
     sums: Counter[str] = Counter()
     taints: Counter[tuple[DeviceTaint, ...]] = Counter()
-    looks: dict[Look, DeviceView] = {}
+    looks: dict[DeviceFingerprint, DeviceView] = {}
     missed: list[DeviceView] = []
     drivers: set[str] = set()
     aborts: list[Abort] = []
     fatal: list[Abort] = []
     left_open: dict[str, None] = {}
     matches: dict[int, tuple[DeviceView, ...]] = {}
-    noted: set[Likeness] = set()
-    sightings: dict[tuple[str, str], dict[Hashable, tuple[Seen, Judged]]] = {}
+    noted: set[SelectionFingerprint] = set()
+    sightings: dict[tuple[str, str], dict[Hashable, tuple[SurveyedPool, PoolMatches]]] = {}
     for key, pool in seen.items():
         like = judging.likeness[key]
         found, devices = judging.judged[like], pool.pool.devices
@@ -162,7 +168,7 @@ async def total(
         if like not in noted:
             noted.add(like)
             for at in found.matched:
-                looks.setdefault(pool.makeup.looks[at], devices[at])
+                looks.setdefault(pool.pool_fingerprint.looks[at], devices[at])
             missed += _at(devices, found.missed)[: _MISSED - len(missed)]
         await slices.pause()
     for (driver, _), seen_as in sightings.items():

@@ -52,15 +52,15 @@ def refusal(health: Health, placement: Placement) -> str:
     if health.state is State.UNKNOWN:
         return "Unknown" if placement.unknown is Unknown.REFUSE else ""
     if health.state is State.UNHEALTHY:
-        return told("Unhealthy", health)
+        return describe_health("Unhealthy", health)
     if health.state is State.DEGRADED and placement.degraded is Degraded.REFUSE:
-        return told("Degraded", health)
+        return describe_health("Degraded", health)
     if health.proven < placement.min_score:
-        return told(f"score below {placement.min_score:g}", health)
+        return describe_health(f"score below {placement.min_score:g}", health)
     return ""
 
 
-def told(what: str, health: Health) -> str:
+def describe_health(what: str, health: Health) -> str:
     """A state with the score that it is refused for and the heaviest evidence, for people."""
     proven = scoring.proven(health.evidence)
     top = f": {proven[0].evidence.text}" if proven else ""

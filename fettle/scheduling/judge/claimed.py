@@ -10,18 +10,26 @@ from fettle.api.resource import DeviceTaint, DeviceToleration
 from fettle.cluster.view import SOME_DRIVER, DeviceView, NodeView, PoolView
 from fettle.dra import node_selectors as affinity
 from fettle.dra.allocated_claims import ENDS_IN_AN_ERROR
-from fettle.dra.allocator import AMPLE, Allocated, Budget, Found, Match, allocating, shortfall
+from fettle.dra.allocator import (
+    AMPLE,
+    Allocated,
+    AllocationStatus,
+    Budget,
+    Match,
+    allocating,
+    shortfall,
+)
 from fettle.dra.allocator.committing import after
 from fettle.dra.allocator.doubts import doubt
 from fettle.dra.allocator.profiles import CURRENT, Profile
 from fettle.dra.allocator.tolerating import tolerated
 from fettle.dra.claims import ALL, Alternative, Claim
-from fettle.dra.node_selectors import Place
+from fettle.dra.node_selectors import NodeTarget
 from fettle.model.health import SOUND, UNKNOWN_SCORE, DeviceId, Health, State
 from fettle.scheduling.demand import Bound
 from fettle.scheduling.judge import ranking
 from fettle.scheduling.judge.acceptance import Acceptance
-from fettle.scheduling.judge.parts import UNDECIDED_VALUE, Choice, Part, unfit_part
+from fettle.scheduling.judge.parts import UNDECIDED_VALUE, Choice, Part, rejected_part
 
 MOST_TOLD = 3
 """Devices that are named of a claim."""
@@ -36,7 +44,7 @@ def is_usable(bound: Bound, node: NodeView) -> bool:
     """Whether an allocation can be used on the node."""
     if bound.nodes is None:
         return True
-    return affinity.parsed(bound.nodes).matches(Place(node.name, node.labels))
+    return affinity.parsed(bound.nodes).matches(NodeTarget(node.name, node.labels))
 
 
 def bound_part(bound: Bound, node: NodeView, acceptance: Acceptance) -> Part:
@@ -45,7 +53,7 @@ def bound_part(bound: Bound, node: NodeView, acceptance: Acceptance) -> Part:
     if not is_usable(bound, node):
         devices = _listed([held.device for held in bound.held])
         told = f"claim {bound.name} is allocated to other nodes"
-        return unfit_part(f"{told} (it holds {devices})" if devices else told, node)
+        return rejected_part(f"{told} (it holds {devices})" if devices else told, node)
     wanted = {held.device for held in bound.held}
     pools = {(id_.driver, id_.pool) for id_ in wanted}
     here = [
@@ -107,7 +115,7 @@ class Allocator(msgspec.Struct, frozen=True):
     ) -> Generator[None, None, Allocated]:
         """What the scheduler's allocator would take here, defects and all."""
         if node.malformed:
-            return Allocated(Found.ERROR, reason=node.malformed)
+            return Allocated(AllocationStatus.ERROR, reason=node.malformed)
         return (
             yield from allocating(
                 claims, self.pools(claims, node), self.match, self.profile, budget=self.budget
@@ -147,9 +155,9 @@ def claims_part(
     node: NodeView,
     acceptance: Acceptance,
     allocator: Allocator,
-    takers: int,
+    in_flight: int,
 ) -> Generator[None, None, Part]:
-    """The claims on this node, while `takers` others with the same needs are on their way."""
+    """The claims on this node, while `in_flight` others with the same needs are on their way."""
     predicted = yield from allocator.predicting(claims, node)
     if allocator.explains and _nothing(predicted):
         why = yield from shortfall(
@@ -165,29 +173,29 @@ def claims_part(
         part.notes += _awaited(claims, predicted)
     if part.refusals or part.required:
         feasible = yield from allocator.searching(claims, node, acceptance)
-        if feasible.found is Found.FITS:
+        if feasible.found is AllocationStatus.FITS:
             first, *others = part.required or part.refusals
             hint = "" if part.required else _way_out(claims, allocator.profile)
             (part.required or part.refusals)[:] = [f"{first}; {PASSED_OVER}{hint}", *others]
         return part
     if predicted.bounded and any(_turned_down(claims, node, acceptance)):
         feasible = yield from allocator.searching(claims, node, acceptance)
-        if feasible.found is Found.NONE:
+        if feasible.found is AllocationStatus.NONE:
             return _whichever(part, list(_turned_down(claims, node, acceptance)), acceptance)
     worst: Part | None = None
-    takers = takers if part.value is not None else 0
-    for _ in range(takers):
-        if predicted.found is not Found.FITS:
+    in_flight = in_flight if part.value is not None else 0
+    for _ in range(in_flight):
+        if predicted.found is not AllocationStatus.FITS:
             break
         node = msgspec.structs.replace(node, pools=after(node.pools, predicted.devices))
         predicted = yield from allocator.predicting(claims, node)
-        if predicted.found is Found.FITS:
+        if predicted.found is AllocationStatus.FITS:
             later = _predicted_part(claims, predicted, node, acceptance)
             if (value := _worth_later(later)) < (part.value or 0.0):
                 part.value, worst = value, later
-    if takers:
+    if in_flight:
         told = _then(part, worst) if allocator.explains and worst is not None else ""
-        part.notes.append(_expected(takers) + told)
+        part.notes.append(_expected(in_flight) + told)
     return part
 
 
@@ -216,7 +224,7 @@ def _turned_down(
                     break
 
 
-def is_delicate(
+def has_unacceptable_device(
     claims: Sequence[Claim], node: NodeView, acceptance: Acceptance
 ) -> Generator[None, None, bool]:
     """Whether some device here is not acceptable to some request, though it may not be among those
@@ -257,8 +265,8 @@ def _whichever(part: Part, turned_down: Sequence[Choice], acceptance: Acceptance
     return part
 
 
-def _expected(takers: int) -> str:
-    pods = "1 pod" if takers == 1 else f"up to {takers} pods"
+def _expected(in_flight: int) -> str:
+    pods = "1 pod" if in_flight == 1 else f"up to {in_flight} pods"
     return f"{pods} with the same needs may be placed here first"
 
 
@@ -297,9 +305,9 @@ def _predicted_part(
     claims: Sequence[Claim], predicted: Allocated, node: NodeView, acceptance: Acceptance
 ) -> Part:
     part = Part()
-    if predicted.found is not Found.FITS:
-        open_ = predicted.found is Found.UNDECIDED
-        (part.undecided if open_ else part.unfit).append(_why_not(predicted))
+    if predicted.found is not AllocationStatus.FITS:
+        open_ = predicted.found is AllocationStatus.UNDECIDED
+        (part.undecided if open_ else part.rejected).append(_why_not(predicted))
         part.value = UNDECIDED_VALUE * node.health.score
         return part
     alternatives = [{each.name: each for each in claim.alternatives()} for claim in claims]
@@ -343,13 +351,13 @@ def _counting(devices: Sequence[Choice]) -> list[Choice]:
 
 
 def _nothing(predicted: Allocated) -> bool:
-    return predicted.found is Found.NONE or predicted.on_node
+    return predicted.found is AllocationStatus.NONE or predicted.on_node
 
 
 def _why_not(predicted: Allocated) -> str:
     if _nothing(predicted):
         return f"no allocation is possible here: {predicted.reason}"
-    if predicted.found is Found.ERROR:
+    if predicted.found is AllocationStatus.ERROR:
         return f"{ENDS_IN_AN_ERROR}: {predicted.reason}"
     return predicted.reason
 

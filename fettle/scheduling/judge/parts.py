@@ -7,10 +7,10 @@ from functools import partial
 import msgspec
 
 from fettle.cluster.view import NodeView, PluginView
-from fettle.model.health import DeviceId, Health, Taint
+from fettle.model.health import DeviceId, Health, TaintRef
 from fettle.scheduling.demand import Units
 from fettle.scheduling.judge import draws, ranking
-from fettle.scheduling.judge.acceptance import Acceptance, told
+from fettle.scheduling.judge.acceptance import Acceptance, describe_health
 from fettle.scheduling.judge.requirements import Met
 
 UNDECIDED_VALUE = 0.5
@@ -28,7 +28,7 @@ class Choice(msgspec.Struct, frozen=True, gc=False):
     request: str
     device: DeviceId
     health: Health
-    tolerated: tuple[Taint, ...] = ()
+    tolerated: tuple[TaintRef, ...] = ()
     met: Met = Met()
     admin_access: bool = False
 
@@ -41,7 +41,7 @@ class Part(msgspec.Struct, gc=False):
     """What one part of an ask says of a node; `keys` are the drivers or the resource concerned.
 
     `required` are refusals that no breaker overrules: they are for what the policy requires.
-    `unfit` are reasons for which the scheduler itself does not place the pod here: that is decided,
+    `rejected` are reasons for which the scheduler itself does not place the pod here: decided,
     and needs no refusal.
     """
 
@@ -50,15 +50,15 @@ class Part(msgspec.Struct, gc=False):
     refusals: list[str] = []
     required: list[str] = []
     undecided: list[str] = []
-    unfit: list[str] = []
+    rejected: list[str] = []
     devices: list[Choice] = []
     notes: list[str] = []
     held: bool = False
 
 
-def node_part(node: NodeView, acceptance: Acceptance, *, only_looks: bool = False) -> Part:
+def node_part(node: NodeView, acceptance: Acceptance, *, only_admin_access: bool = False) -> Part:
     """The node's own health counts once more than through its devices only when it is refused;
-    which it is not for an ask that `only_looks` at devices."""
+    which it is not for an ask that `only_admin_access` at devices."""
     met = acceptance.requirements.of_node(node)
     unmet, undecided = met.unmet, met.undecided
     if node.unread:  # its labels are not known
@@ -67,18 +67,18 @@ def node_part(node: NodeView, acceptance: Acceptance, *, only_looks: bool = Fals
         required=[f"node does not meet the policy: {what}" for what in unmet],
         undecided=[f"what the policy requires of the node: {what}" for what in undecided],
     )
-    if not only_looks and (why := acceptance.refusal(node.health)):
+    if not only_admin_access and (why := acceptance.refusal(node.health)):
         part.refusals = [f"node is {why}"]
         part.held = node.health.held
     return part
 
 
-def unfit_part(why: str, node: NodeView) -> Part:
+def rejected_part(why: str, node: NodeView) -> Part:
     """What the scheduler's own checks refuse: allowed, and scored low."""
-    return Part(value=UNDECIDED_VALUE * node.health.score, unfit=[why])
+    return Part(value=UNDECIDED_VALUE * node.health.score, rejected=[why])
 
 
-def open_part(why: str, node: NodeView) -> Part:
+def undecided_part(why: str, node: NodeView) -> Part:
     """What cannot be decided: allowed, and scored low."""
     return Part(value=UNDECIDED_VALUE * node.health.score, undecided=[why])
 
@@ -90,7 +90,7 @@ def units_part(
     part = Part(frozenset((units.resource,)), notes=_withdrawn(plugin))
     if plugin.allocatable < units.count:
         part.value = UNDECIDED_VALUE * node.health.score
-        part.unfit.append(
+        part.rejected.append(
             f"{units.resource}: {plugin.allocatable} allocatable, {units.count} requested, "
             "which the scheduler's own check refuses"
         )
@@ -116,7 +116,7 @@ def units_part(
         part.refusals.append(
             f"{units.resource}: {units.count} drawn from {drawn.size} are worth {counted:.2f}, "
             f"less than {acceptance.placement.min_score:g}; "
-            f"the worst is {told(worst.state, worst)}"
+            f"the worst is {describe_health(worst.state, worst)}"
         )
     return part
 

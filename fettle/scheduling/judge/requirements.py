@@ -13,7 +13,7 @@ import structlog
 
 from fettle.cel.runtime import rows
 from fettle.cel.runtime.engine import SelectorEngine
-from fettle.cel.runtime.outcomes import Kind, Outcome
+from fettle.cel.runtime.outcomes import Outcome, OutcomeKind
 from fettle.cel.runtime.rows import Reads
 from fettle.cluster.view import DeviceView, NodeView
 from fettle.model.policy import Policy, Requirement
@@ -145,7 +145,7 @@ class Requirements:
         if not about:
             return ()
         seen = rows.of_node(node.labels)
-        return tuple(rows.key(nodes.reads(r.expression), "", seen) for r in about)
+        return tuple(rows.row_fingerprint(nodes.reads(r.expression), "", seen) for r in about)
 
     def _about(self, engine: SelectorEngine) -> list[Requirement]:
         """Those that are looked up there, or may be: the ones of which nothing is known yet."""
@@ -165,8 +165,8 @@ class Requirements:
             outcome = look(requirement.expression)
             if outcome is None:
                 self.missed += 1
-            elif outcome.kind is Kind.NO_MATCH:
+            elif outcome.kind is OutcomeKind.NO_MATCH:
                 unmet.append(requirement.told)
-            elif outcome.kind is not Kind.MATCH:
+            elif outcome.kind is not OutcomeKind.MATCH:
                 undecided.append(f"{requirement.told}: {outcome.reason}")
         return Met(tuple(unmet), tuple(undecided))

@@ -12,7 +12,7 @@ from fettle.api import core
 from fettle.cluster.view import NodeView
 from fettle.dra.extended_resources import device_units
 from fettle.pacing.pausing import pause
-from fettle.scheduling.demand import Ask
+from fettle.scheduling.demand import Demand
 
 Taken = Mapping[tuple[str, str], Mapping[int, int]]
 """By node and resource: how many units pods of each priority have taken."""
@@ -30,12 +30,12 @@ def counted(pods: Iterable[core.Pod]) -> Taken:
 
 
 def lacking(
-    ask: Ask, node: NodeView, taken: Taken, *, preemptor: core.Pod | None = None
+    demand: Demand, node: NodeView, taken: Taken, *, preemptor: core.Pod | None = None
 ) -> Iterator[str]:
     """Why the scheduler does not place the pod here, of units that would be enough if all were
     free. A `preemptor` has those of pods that it may evict.
     """
-    for units in ask.units:
+    for units in demand.units:
         plugin = node.plugins.get(units.resource)
         if plugin is None or plugin.allocatable < units.count:
             continue
@@ -52,12 +52,12 @@ def lacking(
 
 
 def full(
-    ask: Ask, nodes: Iterable[NodeView], taken: Taken, *, preemptor: core.Pod | None = None
+    demand: Demand, nodes: Iterable[NodeView], taken: Taken, *, preemptor: core.Pod | None = None
 ) -> frozenset[str]:
     """Names of the nodes of which `lacking` says anything."""
     found = []
     for node in nodes:
-        if any(lacking(ask, node, taken, preemptor=preemptor)):
+        if any(lacking(demand, node, taken, preemptor=preemptor)):
             found.append(node.name)
         pause()
     return frozenset(found)

@@ -16,14 +16,14 @@ from fettle.config.settings import HealthSettings
 from fettle.dra.allocator import tolerates
 from fettle.health import memory
 from fettle.health.states import START
-from fettle.model.health import SOUND, Evidence, Family, Health, Taint, Weighed
+from fettle.model.health import SOUND, Evidence, Family, Health, TaintRef, Weighed
 
 
 class Tolerated(NamedTuple):
     """Health by what is left of the evidence, and the taints whose evidence does not count."""
 
     health: Health
-    taints: tuple[Taint, ...] = ()
+    taints: tuple[TaintRef, ...] = ()
 
 
 def tolerating(
@@ -62,7 +62,7 @@ def _excused(evidence: Evidence, tolerations: Sequence[DeviceToleration]) -> boo
     )
 
 
-def _ends(toleration: DeviceToleration, taint: Taint) -> bool:
+def _ends(toleration: DeviceToleration, taint: TaintRef) -> bool:
     """Whether a pod that tolerates it so is evicted, at once or some time later. Seconds count for
     no other effect."""
     if taint.effect != "NoExecute":

@@ -13,16 +13,16 @@ from fettle.cluster.view import NodeView, PluginView
 from fettle.config.settings import HealthSettings
 from fettle.dra.extended_resources import domain_of
 from fettle.model.health import Health
-from fettle.scheduling.demand import Ask
+from fettle.scheduling.demand import Demand
 from fettle.scheduling.judge import tolerated
 
 
-def domains(ask: Ask, node: NodeView) -> list[str]:
+def domains(demand: Demand, node: NodeView) -> list[str]:
     """Those of which something is known on the node that the ask does not mind."""
     known = {weighed.evidence.domain for weighed in node.health.evidence} - {""}
-    if not known or ask.claims or ask.bound or any(units.backing for units in ask.units):
+    if not known or demand.claims or demand.bound or any(units.backing for units in demand.units):
         return []
-    return sorted(known - {domain_of(units.resource) for units in ask.units})
+    return sorted(known - {domain_of(units.resource) for units in demand.units})
 
 
 def without(others: Collection[str], node: NodeView, thresholds: HealthSettings) -> NodeView:

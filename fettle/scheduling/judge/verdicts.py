@@ -13,16 +13,21 @@ from fettle.dra.allocator import run
 from fettle.dra.claims import Claim, Request
 from fettle.dra.extended_resources import in_order
 from fettle.model.policy import Aggregate
-from fettle.scheduling.demand import Ask
+from fettle.scheduling.demand import Demand
 from fettle.scheduling.judge import ranking, unrelated
 from fettle.scheduling.judge.acceptance import Acceptance
-from fettle.scheduling.judge.claimed import Allocator, bound_part, claims_part, is_delicate
+from fettle.scheduling.judge.claimed import (
+    Allocator,
+    bound_part,
+    claims_part,
+    has_unacceptable_device,
+)
 from fettle.scheduling.judge.parts import (
     Choice,
     Part,
     node_part,
-    open_part,
-    unfit_part,
+    rejected_part,
+    undecided_part,
     units_part,
 )
 
@@ -33,10 +38,10 @@ EXTENDED_RESOURCES = "<extended-resources>"
 class Verdict(msgspec.Struct, frozen=True, gc=False):
     """`score` is the extender's 0..10. `overruled` are refusals that an open breaker set aside.
 
-    `undecided` are the reasons why a part could not be judged; that part was allowed. `unfit` are
+    `undecided` are the reasons why a part could not be judged; the part was allowed. `rejected` are
     those for which the scheduler itself does not place the pod here; they are not Fettle's
     refusals, so such a node `fits` as far as Fettle is asked. `notes` say what else there is to
-    know. `delicate`: it is not refused, and has devices that would be, had they been free.
+    know. `near_refusal`: it is not refused, and has devices that would be, had they been free.
     """
 
     fits: bool
@@ -44,15 +49,15 @@ class Verdict(msgspec.Struct, frozen=True, gc=False):
     score: int
     refusals: tuple[str, ...] = ()
     undecided: tuple[str, ...] = ()
-    unfit: tuple[str, ...] = ()
+    rejected: tuple[str, ...] = ()
     overruled: tuple[str, ...] = ()
     devices: tuple[Choice, ...] = ()
     notes: tuple[str, ...] = ()
-    delicate: bool = False
+    near_refusal: bool = False
 
 
 def judge(
-    ask: Ask,
+    demand: Demand,
     node: NodeView,
     acceptance: Acceptance,
     allocator: Allocator,
@@ -63,11 +68,11 @@ def judge(
 
     `emptied` judges it as preemption would leave it: every device-plugin unit may be in the draw.
     """
-    return run(judging(ask, node, acceptance, allocator, emptied=emptied))
+    return run(judging(demand, node, acceptance, allocator, emptied=emptied))
 
 
 def judging(
-    ask: Ask,
+    demand: Demand,
     node: NodeView,
     acceptance: Acceptance,
     allocator: Allocator,
@@ -75,13 +80,13 @@ def judging(
     emptied: bool = False,
 ) -> Generator[None, None, Verdict]:
     """As `judge`, with a chance to do something else at each `next`."""
-    others = unrelated.domains(ask, node)
+    others = unrelated.domains(demand, node)
     node = unrelated.without(others, node, acceptance.thresholds)
-    parts = [node_part(node, acceptance, only_looks=ask.only_looks)]
+    parts = [node_part(node, acceptance, only_admin_access=demand.only_admin_access)]
     if others:
         parts[0].notes = [f"kubelet refusals for {', '.join(others)} do not count here"]
     backing: list[Request] = []
-    for units in ask.units:
+    for units in demand.units:
         plugin = node.plugins.get(units.resource)
         if plugin is not None and plugin.allocatable > 0:
             parts.append(units_part(units, plugin, node, acceptance, emptied=emptied))
@@ -89,28 +94,28 @@ def judging(
             backing += units.backing
         else:
             why = f"this node has no {units.resource} to allocate"
-            parts.append(unfit_part(why, node))
-    parts += [bound_part(bound, node, acceptance) for bound in ask.bound]
-    claims = ask.claims
+            parts.append(rejected_part(why, node))
+    parts += [bound_part(bound, node, acceptance) for bound in demand.bound]
+    claims = demand.claims
     if backing:
         claims = (*claims, Claim(EXTENDED_RESOURCES, in_order(backing)))
-    delicate = False
+    near_refusal = False
     if claims:
-        part = yield from claims_part(claims, node, acceptance, allocator, ask.takers)
+        part = yield from claims_part(claims, node, acceptance, allocator, demand.in_flight)
         parts.append(part)
-        delicate = yield from is_delicate(claims, node, acceptance)
-    parts += [open_part(why, node) for why in ask.unsettled]
+        near_refusal = yield from has_unacceptable_device(claims, node, acceptance)
+    parts += [undecided_part(why, node) for why in demand.unsettled]
     if node.quarantined:
         for part in parts:  # what cannot be read may be what is lacking
-            part.undecided += part.unfit
-            part.unfit = []
+            part.undecided += part.rejected
+            part.rejected = []
         parts.insert(0, Part(undecided=[*node.quarantined]))
-    parts += [unfit_part(why, node) for why in ask.barred]
-    return _combine(parts, node, acceptance, delicate=delicate)
+    parts += [rejected_part(why, node) for why in demand.barred]
+    return _combine(parts, node, acceptance, near_refusal=near_refusal)
 
 
 def _combine(
-    parts: Sequence[Part], node: NodeView, acceptance: Acceptance, *, delicate: bool
+    parts: Sequence[Part], node: NodeView, acceptance: Acceptance, *, near_refusal: bool
 ) -> Verdict:
     placement = acceptance.placement
     values = [p.value for p in parts if p.value is not None] or [node.health.score]
@@ -123,14 +128,14 @@ def _combine(
         (overruled if excused else refusals).extend(part.refusals)
         refusals.extend(part.required)
     undecided = tuple(why for p in parts for why in p.undecided)
-    unfit = tuple(why for p in parts for why in p.unfit)
+    rejected = tuple(why for p in parts for why in p.rejected)
     devices = tuple(d for p in parts for d in p.devices)
     counted = (node.health, *(d.health for d in devices if not d.admin_access))
     score = ranking.host_score(
         value,
         placement.degraded,
         provoked=max(health.provoked for health in counted),
-        last=bool(refusals or overruled or undecided or unfit),
+        last=bool(refusals or overruled or undecided or rejected),
     )
     return Verdict(
         fits=not refusals,
@@ -138,9 +143,9 @@ def _combine(
         score=score,
         refusals=tuple(refusals),
         undecided=undecided,
-        unfit=unfit,
+        rejected=rejected,
         overruled=tuple(overruled),
         devices=devices,
         notes=tuple(note for p in parts for note in p.notes),
-        delicate=delicate and not refusals,
+        near_refusal=near_refusal and not refusals,
     )

@@ -8,7 +8,7 @@ others have their turn. Pure.
 from collections.abc import Collection, Generator, Hashable, Iterable, Mapping, Sequence
 
 from fettle.cluster.view import NodeView
-from fettle.scheduling.tables.looking import Look
+from fettle.scheduling.tables.looking import Fingerprint
 from fettle.scheduling.tables.tables import Matching, Table
 
 LOOKED_AT = 1000
@@ -45,7 +45,7 @@ def filling(
 
 
 def _alike(
-    names: Iterable[str], nodes: Mapping[str, NodeView], look: Look, sibling: Table | None
+    names: Iterable[str], nodes: Mapping[str, NodeView], look: Fingerprint, sibling: Table | None
 ) -> Generator[Collection[str], None, Collection[list[str]]]:
     """The names in groups of nodes that look the same. Those that share a verdict in the sibling
     do, and need not be looked at."""

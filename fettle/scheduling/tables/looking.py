@@ -9,28 +9,28 @@ from itertools import compress
 from fettle.cel.runtime import rows
 from fettle.cluster.inventory import shapes
 from fettle.cluster.view import NodeView
-from fettle.dra.allocator.constraints import told
+from fettle.dra.allocator.constraints import equality_pattern
 from fettle.dra.allocator.profiles import Profile
-from fettle.scheduling.demand import Ask, Bound
+from fettle.scheduling.demand import Bound, Demand
 from fettle.scheduling.judge.claimed import is_usable
 from fettle.scheduling.judge.requirements import Requirements
 
-Look = Callable[[NodeView], Hashable | None]
+Fingerprint = Callable[[NodeView], Hashable | None]
 """Equal for nodes that are the same to the ask; None for one of which it sees more than that."""
 
 
-def look_of(
-    ask: Ask,
+def fingerprint_for(
+    demand: Demand,
     requirements: Requirements,
     profile: Profile,
     attributes: Callable[[], tuple[shapes.Attribute, ...]],
-) -> Look:
+) -> Fingerprint:
     """How the ask looks at nodes; `attributes` of devices are those that its selectors and its
     policy can see. What is the same for all nodes is found out here, once."""
-    allocates_always = bool(ask.claims)
-    resources = [(units.resource, bool(units.backing)) for units in ask.units]
+    allocates_always = bool(demand.claims)
+    resources = [(units.resource, bool(units.backing)) for units in demand.units]
     read = attributes() if allocates_always or any(backed for _, backed in resources) else ()
-    compared = tuple(_compared_unseen(ask, read))
+    compared = tuple(_compared_unseen(demand, read))
     by_pool_name = profile.quirks.counters_by_pool_name
 
     def look(node: NodeView) -> Hashable | None:
@@ -46,7 +46,7 @@ def look_of(
             if backed and (plugin is None or plugin.allocatable == 0):
                 allocates = True
             seen.append(plugin)
-        for bound in ask.bound:
+        for bound in demand.bound:
             if _is_near(bound, node):
                 return None
             seen.append(is_usable(bound, node))
@@ -58,7 +58,7 @@ def look_of(
                 return None
             seen.append(pool.look)
             if read:
-                seen += shapes.seen(pool, read)
+                seen += shapes.attribute_digests(pool, read)
         seen += [_compared(name, node) for name in compared]
         if by_pool_name and len(node.pools) > 1:
             names = [pool.name for pool in node.pools]
@@ -68,20 +68,20 @@ def look_of(
     return look
 
 
-def _compared_unseen(ask: Ask, seen: Collection[shapes.Attribute]) -> Iterator[str]:
+def _compared_unseen(demand: Demand, seen: Collection[shapes.Attribute]) -> Iterator[str]:
     """The attributes that constraints compare, but for those whose very values are `seen`."""
     if shapes.EVERYTHING in seen:
         return
-    for name in dict.fromkeys(c.attribute for claim in ask.claims for c in claim.constraints):
+    for name in dict.fromkeys(c.attribute for claim in demand.claims for c in claim.constraints):
         if name and rows.split(name, "") not in seen:
             yield name
 
 
 def _compared(name: str, node: NodeView) -> Hashable:
     """What constraints can tell of an attribute: a GPU's UUID is the same on no other node."""
-    having = [any(shapes.seen(pool, [rows.split(name, "")])) for pool in node.pools]
+    having = [any(shapes.attribute_digests(pool, [rows.split(name, "")])) for pool in node.pools]
     devices = (device for pool in compress(node.pools, having) for device in pool.devices)
-    return tuple(having), told(name, devices)
+    return tuple(having), equality_pattern(name, devices)
 
 
 def _is_near(bound: Bound, node: NodeView) -> bool:

@@ -19,16 +19,16 @@ from fettle.cluster.view import DeviceView, NodeView, View
 from fettle.dra.allocator import AMPLE, Budget, run
 from fettle.dra.allocator.profiles import CURRENT, Profile
 from fettle.model.health import UNKNOWN_SCORE
-from fettle.scheduling.demand import Ask
+from fettle.scheduling.demand import Demand
 from fettle.scheduling.judge.acceptance import Acceptance
 from fettle.scheduling.judge.claimed import Allocator
 from fettle.scheduling.judge.ranking import MAX_SCORE, host_score
 from fettle.scheduling.judge.requirements import Requirements
 from fettle.scheduling.judge.verdicts import Verdict, judging
-from fettle.scheduling.tables.looking import Look, look_of
+from fettle.scheduling.tables.looking import Fingerprint, fingerprint_for
 
 MAX_ALIKE = 4096
-ASK_SECONDS = 1.0
+DEMAND_SECONDS = 1.0
 """Work on one ask after which its further searches are kept short, until it has rested."""
 REST = 0.2
 """So much of the time may go into one ask for good."""
@@ -43,7 +43,7 @@ NOT_EVALUATED = undecided("its selector is not evaluated yet")
 
 def budget_after(spent_s: float) -> Budget:
     """How far the next search for an ask may go, after so much work on it."""
-    return AMPLE if spent_s < ASK_SECONDS else SHORT
+    return AMPLE if spent_s < DEMAND_SECONDS else SHORT
 
 
 class Narrowed(NamedTuple):
@@ -70,16 +70,16 @@ class Narrowed(NamedTuple):
 class Table:
     """All verdicts on one ask, by node name, and what the hot path needs of them.
 
-    `provisional` verdicts wait for a selector; on `unfit` nodes the scheduler's own checks refuse
-    the pod, so they are never `undecided`; `delicate` is a verdict's. Nodes alike share the verdict
-    of one of them, with the names of that one's devices. `cut_short` are nodes left undecided by a
+    `provisional` verdicts wait for a selector; on `rejected` nodes the scheduler's checks refuse
+    the pod, so they are never `undecided`; `near_refusal` as in a verdict. Nodes alike share the
+    verdict of one of them, with the names of that one's devices. `cut_short` are nodes left undecided by a
     search that was kept short; `given_up_until`, on the selectors' clock, is when the first
     selector that verdicts do without is tried again.
     """
 
-    def __init__(self, ask: Ask, acceptance: Acceptance, profile: Profile = CURRENT) -> None:
-        self.ask = ask
-        self.kinds = ", ".join(ask.kinds)
+    def __init__(self, demand: Demand, acceptance: Acceptance, profile: Profile = CURRENT) -> None:
+        self.demand = demand
+        self.kinds = ", ".join(demand.kinds)
         self.profile = profile
         self.basis = -1
         self.failed_on = -1
@@ -94,8 +94,8 @@ class Table:
         self.refused: set[str] = set()
         self._refusing: frozenset[str] | None = None
         self.undecided: set[str] = set()
-        self.unfit: set[str] = set()
-        self.delicate: set[str] = set()
+        self.rejected: set[str] = set()
+        self.near_refusal: set[str] = set()
         self.cut_short: set[str] = set()
         self.given_up_until = inf
         self._entries: dict[str, bytes] = {}
@@ -121,8 +121,8 @@ class Table:
         self._refusing = None
 
     def _sets(self) -> tuple[set[str], ...]:
-        kinds = self.provisional, self.refused, self.undecided, self.unfit
-        return (*kinds, self.delicate, self.cut_short, *self._scored)
+        kinds = self.provisional, self.refused, self.undecided, self.rejected
+        return (*kinds, self.near_refusal, self.cut_short, *self._scored)
 
     @property
     def size(self) -> int:
@@ -139,7 +139,7 @@ class Table:
     @property
     def may_try_again(self) -> bool:
         """Whether what was cut short can be searched for longer by now."""
-        return bool(self.cut_short) and self.spent_s < ASK_SECONDS / 2
+        return bool(self.cut_short) and self.spent_s < DEMAND_SECONDS / 2
 
     def try_again(self) -> list[str]:
         """The nodes to judge again; their verdicts stand until then."""
@@ -172,11 +172,11 @@ class Table:
         """The node's verdict, if that waits for nothing."""
         return None if name in self.provisional else self.verdicts.get(name)
 
-    def look(self, match: "Matching") -> Look:
+    def look(self, match: "Matching") -> Fingerprint:
         """How the ask looks at nodes."""
         requirements = self.acceptance.requirements
-        read = partial(match.attributes, self.ask, requirements)
-        return look_of(self.ask, requirements, self.profile, read)
+        read = partial(match.attributes, self.demand, requirements)
+        return fingerprint_for(self.demand, requirements, self.profile, read)
 
     def follow(self, first: str, others: Collection[str]) -> None:
         """Give nodes the verdict of one which looks like them."""
@@ -193,7 +193,7 @@ class Table:
         run(self.judging(node, match))
 
     def judging(
-        self, node: NodeView, match: "Matching", look: Look | None = None
+        self, node: NodeView, match: "Matching", look: Fingerprint | None = None
     ) -> Generator[None, None, None]:
         """As `judge`, with a chance to do something else at each `next`. `look` is how the ask
         looks at nodes, where that is known already."""
@@ -206,9 +206,9 @@ class Table:
             match.missing = True
         if verdict is None:
             allocator, began = match.allocator(self.profile, budget), match.now()
-            verdict = yield from judging(self.ask, node, self.acceptance, allocator)
+            verdict = yield from judging(self.demand, node, self.acceptance, allocator)
             match.missing = match.missing or missed != self.acceptance.requirements.missed
-            until = match.given_up_until(self.ask, self.acceptance.requirements, began)
+            until = match.given_up_until(self.demand, self.acceptance.requirements, began)
             self.given_up_until = min(self.given_up_until, until)
             if shape is not None:
                 self._remember(shape, verdict, match, budget)
@@ -219,9 +219,9 @@ class Table:
         self._entries.pop(node.name, None)
         for kept, belongs in (
             (self.refused, not verdict.fits),
-            (self.undecided, bool(verdict.undecided) and not verdict.unfit),
-            (self.unfit, bool(verdict.unfit)),
-            (self.delicate, verdict.delicate),
+            (self.undecided, bool(verdict.undecided) and not verdict.rejected),
+            (self.rejected, bool(verdict.rejected)),
+            (self.near_refusal, verdict.near_refusal),
             (self.provisional, match.missing),
             (self.cut_short, _is_cut_short(verdict, budget)),
         ):
@@ -262,7 +262,7 @@ class Table:
             self._unjudged = set()
         return not self.provisional
 
-    def lags(self, view: View) -> bool:
+    def needs_completion(self, view: View) -> bool:
         """Whether more is open than the requests that it concerns may well do themselves. Not in
         a view that is newer than the table, of which the next request finds out."""
         if self.basis != view.basis or self.complete(view):
@@ -330,7 +330,7 @@ class Table:
         verdict = self.verdicts.get(name)
         if verdict is not None:
             return verdict.score
-        return host_score(UNKNOWN_SCORE, self.ask.policy.placement.degraded)
+        return host_score(UNKNOWN_SCORE, self.demand.policy.placement.degraded)
 
 
 def _is_cut_short(verdict: Verdict, budget: Budget) -> bool:
@@ -342,15 +342,17 @@ class Matching:
 
     def __init__(self, engine: SelectorEngine) -> None:
         self._engine = engine
-        self._attributes: tuple[Ask, tuple[shapes.Attribute, ...]] | None = None
+        self._attributes: tuple[Demand, tuple[shapes.Attribute, ...]] | None = None
         self.missing = False
 
-    def attributes(self, ask: Ask, requirements: Requirements) -> tuple[shapes.Attribute, ...]:
+    def attributes(
+        self, demand: Demand, requirements: Requirements
+    ) -> tuple[shapes.Attribute, ...]:
         """The attributes of devices that selectors of the ask and its policy can see."""
-        if self._attributes is None or self._attributes[0] is not ask:
-            reads = [self._engine.reads(expression) for expression in ask.selectors]
+        if self._attributes is None or self._attributes[0] is not demand:
+            reads = [self._engine.reads(expression) for expression in demand.selectors]
             reads += requirements.reads()
-            self._attributes = (ask, shapes.read_by(reads))
+            self._attributes = (demand, shapes.attributes_read(reads))
         return self._attributes[1]
 
     def allocator(self, profile: Profile, budget: Budget, *, explains: bool = False) -> Allocator:
@@ -368,9 +370,9 @@ class Matching:
         """Seconds on the selectors' clock."""
         return self._engine.now()
 
-    def given_up_until(self, ask: Ask, requirements: Requirements, since: float) -> float:
+    def given_up_until(self, demand: Demand, requirements: Requirements, since: float) -> float:
         """When the first selector that was given up is tried again, if that is after `since`."""
-        of_ask = self._engine.given_up_until(ask.selectors, since)
+        of_ask = self._engine.given_up_until(demand.selectors, since)
         return min(of_ask, requirements.given_up_until(since))
 
     def __call__(self, expression: str, device: DeviceView) -> Outcome:

@@ -9,14 +9,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fettle.api import core
-from fettle.api.changes import Bad, Left, Put
+from fettle.api.changes import Bad, Put, SalvagedNode
 from fettle.api.kinds import KINDS, NODE
 from fettle.api.meta import Condition, ObjectMeta
 from fettle.api.reading import read
 from fettle.api.salvaging import completed
 
 
-def left(raw: dict[str, Any]) -> Left:
+def left(raw: dict[str, Any]) -> SalvagedNode:
     change = read(NODE, json.dumps(raw).encode())
     assert isinstance(change, Bad)
     assert change.left is not None

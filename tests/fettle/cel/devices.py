@@ -8,7 +8,7 @@ from fettle.api.resource import Device
 from fettle.cel.language.evaluating import judge, prepare
 from fettle.cel.runtime import rows
 from fettle.cel.runtime.outcomes import Outcome
-from fettle.cel.runtime.rows import Row
+from fettle.cel.runtime.rows import DeviceRow
 
 DRIVER = "gpu.example.com"
 
@@ -40,12 +40,14 @@ def device(
 GPU = device(MODEL, AMOUNTS)
 
 
-def whole_row(driver: str, of: Device) -> Row:
+def whole_row(driver: str, of: Device) -> DeviceRow:
     """The row with everything that a device says."""
-    return rows.row(None, rows.key(None, driver, of))
+    return rows.row(None, rows.row_fingerprint(None, driver, of))
 
 
 def judged(expression: str, of: Device = GPU, driver: str = DRIVER) -> Outcome:
     """The outcome as the worker finds it, from the row that the loop would send."""
     prepared = prepare(expression)
-    return judge(prepared, rows.row(prepared.reads, rows.key(prepared.reads, driver, of)))
+    return judge(
+        prepared, rows.row(prepared.reads, rows.row_fingerprint(prepared.reads, driver, of))
+    )

@@ -10,7 +10,7 @@ import pytest
 
 from fettle.cel.runtime.engine import SelectorEngine
 from fettle.cel.runtime.memory import GIVEN_UP_S, STRIKES
-from fettle.cel.runtime.outcomes import Kind
+from fettle.cel.runtime.outcomes import OutcomeKind
 from tests.fettle.cel.devices import DRIVER, GPU, MODEL, device
 from tests.fettle.cel.test_engine import SOUND, A, decided, engine, fleet, worker
 
@@ -49,7 +49,7 @@ async def test_a_new_expression_is_decided_though_the_worker_is_killed_twice_ove
             while selectors.worker_pid == pid:
                 await asyncio.sleep(0)
         assert await evaluating
-        assert selectors.outcome(SOUND, DRIVER, GPU) == (Kind.MATCH, "")
+        assert selectors.outcome(SOUND, DRIVER, GPU) == (OutcomeKind.MATCH, "")
 
 
 @pytest.mark.parametrize("where", ["prepare", "judge"])
@@ -80,7 +80,7 @@ async def test_what_ended_before_it_could_be_asked_is_held_against_no_expression
             os.kill(os.getpid(), 9)
     """)
     async with engine(ailing) as selectors:
-        assert await decided(selectors) == (Kind.MATCH, "")
+        assert await decided(selectors) == (OutcomeKind.MATCH, "")
         quick = asyncio.Event()
         await selectors.evaluate([SOUND], [(DRIVER, device({"model": {"string": "B"}}))], quick)
         assert not quick.is_set()  # so it is not taken for costly either
@@ -96,7 +96,7 @@ async def test_the_row_over_which_the_worker_dies_each_time_is_given_up_and_the_
     devices = [*fleet(10), (DEADLY, GPU), *fleet(20)]
     try:
         assert not await selectors.evaluate([UUID, SOUND], devices)
-        assert all(selectors.outcome(UUID, *each) == (Kind.MATCH, "") for each in fleet(20))
+        assert all(selectors.outcome(UUID, *each) == (OutcomeKind.MATCH, "") for each in fleet(20))
         outcome = selectors.outcome(UUID, DEADLY, GPU)
         assert outcome is not None
         assert "ended" in outcome.reason
@@ -119,7 +119,7 @@ async def test_an_expression_that_ends_the_worker_on_several_devices_is_given_up
             await selectors.evaluate([UUID], devices)
         outcomes = [selectors.outcome(UUID, *each) for each in devices]
         assert selectors.worker_starts <= 1 + 3 + STRIKES
-        assert (await decided(selectors)) == (Kind.MATCH, "")
+        assert (await decided(selectors)) == (OutcomeKind.MATCH, "")
     assert all(outcome is not None and outcome.undecided for outcome in outcomes)
 
 
@@ -148,8 +148,8 @@ async def test_what_was_given_up_is_tried_again_after_a_time_and_then_decided_as
         now += 1
         assert selectors.outcome(text, DEADLY, GPU) is None
         assert await selectors.evaluate([text], [(DEADLY, GPU), (DEADLY, others)])
-        assert selectors.outcome(text, DEADLY, GPU) == (Kind.MATCH, "")
-        assert selectors.outcome(text, DEADLY, others) == (Kind.NO_MATCH, "")
+        assert selectors.outcome(text, DEADLY, GPU) == (OutcomeKind.MATCH, "")
+        assert selectors.outcome(text, DEADLY, others) == (OutcomeKind.NO_MATCH, "")
     finally:
         await selectors.close()
 
@@ -175,8 +175,8 @@ async def test_one_row_that_took_too_long_is_tried_again_after_a_time_too(tmp_pa
         well.touch()
         now += GIVEN_UP_S
         assert selectors.outcome("true", DEADLY, GPU) is None
-        assert selectors.outcome("true", DRIVER, GPU) == (Kind.MATCH, "")
+        assert selectors.outcome("true", DRIVER, GPU) == (OutcomeKind.MATCH, "")
         assert await selectors.evaluate(["true"], [(DEADLY, GPU)])
-        assert selectors.outcome("true", DEADLY, GPU) == (Kind.MATCH, "")
+        assert selectors.outcome("true", DEADLY, GPU) == (OutcomeKind.MATCH, "")
     finally:
         await selectors.close()

@@ -4,7 +4,7 @@ import pytest
 
 from fettle.cel.language.evaluating import judge, prepare
 from fettle.cel.runtime import rows
-from fettle.cel.runtime.outcomes import Kind
+from fettle.cel.runtime.outcomes import OutcomeKind
 from tests.fettle.cel.devices import DRIVER, GPU, judged, whole_row
 
 A = f'device.attributes["{DRIVER}"]'
@@ -202,7 +202,7 @@ TRUE = [
 
 @pytest.mark.parametrize("expression", TRUE)
 def test_it_is_true(expression: str) -> None:
-    assert judged(expression) == (Kind.MATCH, "")
+    assert judged(expression) == (OutcomeKind.MATCH, "")
 
 
 REFUSED = [
@@ -295,7 +295,7 @@ REFUSED = [
 @pytest.mark.parametrize("expression", REFUSED)
 def test_it_does_not_compile_and_says_why(expression: str) -> None:
     outcome = judged(expression)
-    assert outcome.kind is Kind.WOULD_ABORT
+    assert outcome.kind is OutcomeKind.WOULD_ABORT
     assert outcome.reason.startswith("it does not compile: ")
     assert len(outcome.reason) > 25
 
@@ -381,7 +381,7 @@ FAILING = [
 @pytest.mark.parametrize("expression", FAILING)
 def test_it_fails_as_it_runs_and_says_why(expression: str) -> None:
     outcome = judged(expression)
-    assert outcome.kind is Kind.WOULD_ABORT
+    assert outcome.kind is OutcomeKind.WOULD_ABORT
     assert outcome.reason
     assert "compile" not in outcome.reason
 
@@ -412,7 +412,7 @@ def test_it_fails_as_it_runs_and_says_why(expression: str) -> None:
     ],
 )  # fmt: skip
 def test_reasons_speak_of_types_and_values_as_kubernetes_does(expression: str, reason: str) -> None:
-    assert judged(expression) == (Kind.WOULD_ABORT, reason)
+    assert judged(expression) == (OutcomeKind.WOULD_ABORT, reason)
 
 
 UNDECIDED = [
@@ -435,12 +435,12 @@ UNDECIDED = [
 @pytest.mark.parametrize("expression", UNDECIDED)
 def test_what_is_not_surely_known_is_undecided_and_says_why(expression: str) -> None:
     outcome = judged(expression)
-    assert outcome.kind is Kind.UNDECIDED
+    assert outcome.kind is OutcomeKind.UNDECIDED
     assert outcome.reason
 
 
 @pytest.mark.parametrize("expression", [*TRUE, *FAILING])
 def test_the_values_that_are_sent_of_a_device_are_enough(expression: str) -> None:
     prepared = prepare(expression)
-    row = rows.row(prepared.reads, rows.key(prepared.reads, DRIVER, GPU))
+    row = rows.row(prepared.reads, rows.row_fingerprint(prepared.reads, DRIVER, GPU))
     assert judge(prepared, row) == judge(prepared, whole_row(DRIVER, GPU))

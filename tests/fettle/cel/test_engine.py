@@ -13,7 +13,7 @@ import pytest
 
 from fettle.api.resource import Device
 from fettle.cel.runtime.engine import SelectorEngine
-from fettle.cel.runtime.outcomes import Kind, Outcome
+from fettle.cel.runtime.outcomes import Outcome, OutcomeKind
 from fettle.cel.runtime.processes import COMMAND
 from fettle.model.errors import WorkerError
 from tests.fettle.cel.devices import AMOUNTS, DRIVER, GPU, MODEL, device
@@ -70,10 +70,10 @@ async def test_nothing_is_known_before_it_is_evaluated() -> None:
 
 async def test_each_outcome_is_remembered_with_its_reason() -> None:
     cases = {
-        SOUND: Kind.MATCH,
-        f'{A}.model == "H100"': Kind.NO_MATCH,
-        f"{A}.nope": Kind.WOULD_ABORT,
-        f'quantity("1e999") == {A}.model': Kind.UNDECIDED,
+        SOUND: OutcomeKind.MATCH,
+        f'{A}.model == "H100"': OutcomeKind.NO_MATCH,
+        f"{A}.nope": OutcomeKind.WOULD_ABORT,
+        f'quantity("1e999") == {A}.model': OutcomeKind.UNDECIDED,
     }
     async with engine() as selectors:
         await selectors.start()
@@ -87,7 +87,7 @@ async def test_a_device_that_looks_alike_needs_no_evaluation_of_its_own() -> Non
     async with engine() as selectors:
         await selectors.evaluate([SOUND], fleet(3))
         unseen = device({**MODEL, "uuid": {"string": "GPU-other"}}, AMOUNTS)
-        assert selectors.outcome(SOUND, DRIVER, unseen) == (Kind.MATCH, "")
+        assert selectors.outcome(SOUND, DRIVER, unseen) == (OutcomeKind.MATCH, "")
         other = device({**MODEL, "model": {"string": "H100"}})
         assert selectors.outcome(SOUND, DRIVER, other) is None
 
@@ -98,15 +98,15 @@ async def test_an_expression_over_the_whole_device_is_evaluated_for_each() -> No
     async with engine() as selectors:
         await selectors.evaluate([expression], devices)
         kinds = [o.kind for _, d in devices if (o := selectors.outcome(expression, DRIVER, d))]
-    assert kinds.count(Kind.MATCH) == 199
-    assert kinds[7] is Kind.NO_MATCH
+    assert kinds.count(OutcomeKind.MATCH) == 199
+    assert kinds[7] is OutcomeKind.NO_MATCH
 
 
 async def test_a_device_that_cannot_be_judged_is_undecided_with_the_reason() -> None:
     broken = device({**MODEL, "odd": {}})
     async with engine() as selectors:
         await selectors.evaluate([SOUND], [(DRIVER, broken), (DRIVER, GPU)])
-        assert selectors.outcome(SOUND, DRIVER, GPU) == (Kind.MATCH, "")
+        assert selectors.outcome(SOUND, DRIVER, GPU) == (OutcomeKind.MATCH, "")
         outcome = selectors.outcome(SOUND, DRIVER, broken)
     assert outcome is not None
     assert outcome.undecided
@@ -143,7 +143,7 @@ async def test_hostile_expressions_match_nothing_and_the_others_are_decided() ->
     async with engine() as selectors:
         await selectors.evaluate([*HOSTILE, SOUND], [(DRIVER, LINKS)])
         outcomes = [selectors.outcome(text, DRIVER, LINKS) for text in HOSTILE]
-        assert selectors.outcome(SOUND, DRIVER, LINKS) == (Kind.MATCH, "")
+        assert selectors.outcome(SOUND, DRIVER, LINKS) == (OutcomeKind.MATCH, "")
     assert all(outcome and not outcome.matches and outcome.reason for outcome in outcomes)
 
 
@@ -151,7 +151,7 @@ async def test_a_row_over_which_the_deadline_passes_is_undecided_and_the_rest_go
     async with engine(SPINNING) as selectors:
         await selectors.evaluate(["true"], [("spin.example.com", GPU), (DRIVER, GPU)])
         slow = selectors.outcome("true", "spin.example.com", GPU)
-        assert selectors.outcome("true", DRIVER, GPU) == (Kind.MATCH, "")
+        assert selectors.outcome("true", DRIVER, GPU) == (OutcomeKind.MATCH, "")
     assert slow is not None
     assert slow.undecided
     assert "too long" in slow.reason
@@ -177,7 +177,7 @@ async def test_a_worker_killed_in_flight_costs_no_outcome() -> None:
         os.kill(selectors.worker_pid, signal.SIGKILL)
         await evaluating
         outcomes = [selectors.outcome(text, DRIVER, GPU) for text in expressions]
-    assert outcomes == [(Kind.MATCH, "")] * 300
+    assert outcomes == [(OutcomeKind.MATCH, "")] * 300
 
 
 async def test_a_worker_that_stands_still_is_replaced() -> None:
@@ -185,7 +185,7 @@ async def test_a_worker_that_stands_still_is_replaced() -> None:
         await selectors.start()
         assert selectors.worker_pid is not None
         os.kill(selectors.worker_pid, signal.SIGSTOP)
-        assert await decided(selectors) == (Kind.MATCH, "")
+        assert await decided(selectors) == (OutcomeKind.MATCH, "")
 
 
 async def test_what_was_cancelled_is_evaluated_the_next_time() -> None:
@@ -211,7 +211,7 @@ async def test_whoever_stops_waiting_costs_the_others_nothing() -> None:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.001):
                 await selectors.evaluate([heavy], fleet(5))
-        assert await decided(selectors) == (Kind.MATCH, "")
+        assert await decided(selectors) == (OutcomeKind.MATCH, "")
         assert selectors.worker_pid == worker
 
 
@@ -222,7 +222,7 @@ async def test_a_worker_starts_though_nobody_waits_that_long() -> None:
                 await decided(selectors)
         while selectors.worker_pid is None:
             await asyncio.sleep(0.01)
-        assert await decided(selectors) == (Kind.MATCH, "")
+        assert await decided(selectors) == (OutcomeKind.MATCH, "")
 
 
 async def test_what_libraries_print_in_the_worker_does_not_disturb_it() -> None:
@@ -236,7 +236,7 @@ async def test_what_libraries_print_in_the_worker_does_not_disturb_it() -> None:
         worker.judge = judge
     """)
     async with engine(printing) as selectors:
-        assert await decided(selectors) == (Kind.MATCH, "")
+        assert await decided(selectors) == (OutcomeKind.MATCH, "")
 
 
 @pytest.mark.parametrize(
@@ -265,7 +265,7 @@ async def test_a_worker_that_recovers_is_used_again(tmp_path: Path) -> None:
     async with engine(ailing) as selectors:
         first = await decided(selectors)
         flag.touch()
-        assert await decided(selectors) == (Kind.MATCH, "")
+        assert await decided(selectors) == (OutcomeKind.MATCH, "")
     assert first is None
 
 
@@ -301,5 +301,5 @@ async def test_two_evaluations_at_once_do_not_disturb_each_other() -> None:
     other = [f"{n} != {n}" for n in range(40)]
     async with engine() as selectors:
         await asyncio.gather(selectors.evaluate(one, fleet(3)), selectors.evaluate(other, fleet(3)))
-        assert all(selectors.outcome(t, DRIVER, GPU) == (Kind.MATCH, "") for t in one)
-        assert all(selectors.outcome(t, DRIVER, GPU) == (Kind.NO_MATCH, "") for t in other)
+        assert all(selectors.outcome(t, DRIVER, GPU) == (OutcomeKind.MATCH, "") for t in one)
+        assert all(selectors.outcome(t, DRIVER, GPU) == (OutcomeKind.NO_MATCH, "") for t in other)

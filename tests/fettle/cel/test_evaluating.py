@@ -8,7 +8,7 @@ from fettle.cel.language.compiling import Program
 from fettle.cel.language.evaluating import UNFORESEEN, Prepared, judge
 from fettle.cel.language.syntax import Literal
 from fettle.cel.library.values import Frame, Value
-from fettle.cel.runtime.outcomes import Kind
+from fettle.cel.runtime.outcomes import OutcomeKind
 from tests.fettle.cel.devices import DRIVER, GPU, MODEL, device, judged, whole_row
 
 A = f'device.attributes["{DRIVER}"]'
@@ -76,12 +76,12 @@ MATCHING = [
 
 @pytest.mark.parametrize("expression", MATCHING)
 def test_it_matches(expression: str) -> None:
-    assert judged(expression) == (Kind.MATCH, "")
+    assert judged(expression) == (OutcomeKind.MATCH, "")
 
 
 @pytest.mark.parametrize("expression", MATCHING)
 def test_its_negation_does_not_match(expression: str) -> None:
-    assert judged(f"!({expression.partition(' //')[0]})").kind is Kind.NO_MATCH
+    assert judged(f"!({expression.partition(' //')[0]})").kind is OutcomeKind.NO_MATCH
 
 
 ABORTING = [
@@ -123,7 +123,7 @@ ABORTING = [
 @pytest.mark.parametrize("expression", ABORTING)
 def test_it_would_abort_and_says_why(expression: str) -> None:
     outcome = judged(expression)
-    assert outcome.kind is Kind.WOULD_ABORT
+    assert outcome.kind is OutcomeKind.WOULD_ABORT
     assert outcome.reason
 
 
@@ -148,26 +148,28 @@ REFUSED = ("brackets", "sums", "ternaries", "lists", "an endless string", "escap
 
 @pytest.mark.parametrize("what", sorted(BOUNDED))
 def test_hostile_expressions_end_without_a_match(what: str) -> None:
-    expected = Kind.WOULD_ABORT if what in REFUSED else Kind.UNDECIDED
+    expected = OutcomeKind.WOULD_ABORT if what in REFUSED else OutcomeKind.UNDECIDED
     assert judged(BOUNDED[what]).kind is expected
 
 
 def test_long_chains_of_and_and_or_are_no_nesting() -> None:
     assert judged(" && ".join(["true"] * 1000)).matches
-    assert judged(" || ".join(["false"] * 1000)).kind is Kind.NO_MATCH
+    assert judged(" || ".join(["false"] * 1000)).kind is OutcomeKind.NO_MATCH
 
 
 def test_names_have_the_driver_as_their_domain_unless_they_bring_one() -> None:
     of = device({"model": {"string": "a"}, "other.io/model": {"string": "b"}})
     assert judged('device.attributes["x.io"].model == "a"', of, "x.io").matches
     assert judged('device.attributes["other.io"].model == "b"', of, "x.io").matches
-    assert judged('device.attributes["x.io"].model == "a"', of, "y.io").kind is Kind.WOULD_ABORT
+    assert (
+        judged('device.attributes["x.io"].model == "a"', of, "y.io").kind is OutcomeKind.WOULD_ABORT
+    )
 
 
 def test_multiple_allocations_are_false_unless_said() -> None:
     expression = "device.allowMultipleAllocations"
     assert judged(expression, device(allowMultipleAllocations=True)).matches
-    assert judged(expression, device()).kind is Kind.NO_MATCH
+    assert judged(expression, device()).kind is OutcomeKind.NO_MATCH
 
 
 @given(st.text(max_size=60))
@@ -193,7 +195,7 @@ def test_an_exception_that_nothing_foresaw_is_undecided_and_says_which() -> None
 
     program = Program(broken, 0, Literal(None))
     outcome = judge(Prepared((), program, None), whole_row(DRIVER, GPU))
-    assert outcome == (Kind.UNDECIDED, f"{UNFORESEEN}: TypeError: no length")
+    assert outcome == (OutcomeKind.UNDECIDED, f"{UNFORESEEN}: TypeError: no length")
 
 
 integers = st.integers(-(2**63), 2**63 - 1)
@@ -205,7 +207,7 @@ def test_integer_arithmetic_is_that_of_64_bits(a: int, b: int) -> None:
     if -(2**63) <= a + b < 2**63 and b != -(2**63):
         assert total.matches
     else:
-        assert total.kind is Kind.WOULD_ABORT
+        assert total.kind is OutcomeKind.WOULD_ABORT
 
 
 @given(st.text(max_size=12).filter(lambda t: "\r" not in t))

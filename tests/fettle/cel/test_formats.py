@@ -8,7 +8,7 @@ import pytest
 
 from fettle.cel.library.formats import FORMATS
 from fettle.cel.library.values import Undecidable
-from fettle.cel.runtime.outcomes import Kind
+from fettle.cel.runtime.outcomes import OutcomeKind
 from tests.fettle.cel.devices import judged
 
 LABEL = (
@@ -140,4 +140,4 @@ UNKNOWN = [
 @pytest.mark.parametrize("template", UNKNOWN)
 def test_whatever_looks_at_words_that_are_not_known_is_undecided(template: str) -> None:
     outcome = judged(template.format(list=UNWORDED))
-    assert outcome == (Kind.UNDECIDED, "what Kubernetes words in its own way")
+    assert outcome == (OutcomeKind.UNDECIDED, "what Kubernetes words in its own way")

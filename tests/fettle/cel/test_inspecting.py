@@ -16,7 +16,7 @@ from fettle.api.resource import Device
 from fettle.cel.language.evaluating import prepare
 from fettle.cel.misses import inspecting
 from fettle.cel.misses.inspecting import nearest
-from fettle.cel.runtime.outcomes import Kind
+from fettle.cel.runtime.outcomes import OutcomeKind
 from tests.fettle.cel.devices import DRIVER, device, judged
 from tests.oracle.expressions import Grammar
 from tests.oracle.expressions import device as random_device
@@ -260,7 +260,7 @@ def test_something_is_said_of_any_miss_in_the_words_of_kubernetes(seed: int) -> 
         expression = grammar.expression(random)
         prepared = prepare(expression)
         kind = judged(expression, of).kind
-        if prepared.program is None or kind not in (Kind.NO_MATCH, Kind.WOULD_ABORT):
+        if prepared.program is None or kind not in (OutcomeKind.NO_MATCH, OutcomeKind.WOULD_ABORT):
             continue
         words = missing(expression, [(made["driver"], of)])
         assert words, expression

@@ -11,12 +11,12 @@ from fettle.cel.runtime.memory import (
     GIVEN_UP_S,
     STRIKES,
     TRIAL_S,
-    Entry,
+    ExpressionEntry,
     Level,
     Memory,
 )
 from fettle.cel.runtime.outcomes import MATCH, TOO_SLOW
-from fettle.cel.runtime.protocol import Judged
+from fettle.cel.runtime.protocol import EvaluateReply
 
 
 class Clock:
@@ -26,13 +26,15 @@ class Clock:
         return self.now
 
 
-def known(memory: Memory, clock: Clock, text: str, rows: int = 1, spent_s: float = 0.0) -> Entry:
+def known(
+    memory: Memory, clock: Clock, text: str, rows: int = 1, spent_s: float = 0.0
+) -> ExpressionEntry:
     """The expression's entry, after so many rows were judged."""
     entry = memory.add(text)
     entry.parsed = True
     keys = [(text, at) for at in range(rows)]
     memory.make_room(entry, rows)
-    entry.learn(keys, Judged((MATCH,) * rows, spent_s), clock())
+    entry.learn(keys, EvaluateReply((MATCH,) * rows, spent_s), clock())
     return entry
 
 
@@ -182,7 +184,7 @@ def test_what_was_answered_since_was_not_to_blame() -> None:
     for _ in range(5):
         entry.died([("row",)], clock(), slow=False)
         entry.died([("row",)], clock(), slow=False)
-        entry.learn([("row",)], Judged((MATCH,), 0.0), clock())
+        entry.learn([("row",)], EvaluateReply((MATCH,), 0.0), clock())
     assert not entry.deaths
     assert not entry.gave_up
 

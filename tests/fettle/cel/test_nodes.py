@@ -6,7 +6,7 @@ import pytest
 
 from fettle.cel.runtime import rows
 from fettle.cel.runtime.engine import SelectorEngine
-from fettle.cel.runtime.outcomes import Kind
+from fettle.cel.runtime.outcomes import OutcomeKind
 from tests.fettle.cel.devices import DRIVER, GPU
 
 LABELS = {"nvidia.com/cuda.driver.major": "570", "zone": "a"}
@@ -21,7 +21,7 @@ async def engine() -> AsyncIterator[SelectorEngine]:
     await engine.close()
 
 
-async def judged(engine: SelectorEngine, expression: str, labels: dict[str, str]) -> Kind:
+async def judged(engine: SelectorEngine, expression: str, labels: dict[str, str]) -> OutcomeKind:
     node = rows.of_node(labels)
     await engine.evaluate([expression], [("", node)])
     outcome = engine.outcome(expression, "", node)
@@ -32,20 +32,20 @@ async def judged(engine: SelectorEngine, expression: str, labels: dict[str, str]
 @pytest.mark.parametrize(
     ("expression", "labels", "kind"),
     [
-        (f"int({MAJOR}) >= 550", LABELS, Kind.MATCH),
-        (f"int({MAJOR}) >= 580", LABELS, Kind.NO_MATCH),
-        (f"int({MAJOR}) >= 550", {}, Kind.WOULD_ABORT),
-        ('"zone" in node.labels && node.labels.zone == "a"', LABELS, Kind.MATCH),
-        ('"zone" in node.labels', {"other": "a"}, Kind.NO_MATCH),
-        ("has(node.labels.zone)", LABELS, Kind.MATCH),
-        ("has(node.labels.zone)", {}, Kind.NO_MATCH),
-        ('node.labels[?"zone"].orValue("b") == "b"', {}, Kind.MATCH),
-        ('node.labels.exists(name, name.startsWith("nvidia.com/"))', LABELS, Kind.MATCH),
-        ("size(node.labels) == 0", {}, Kind.MATCH),
+        (f"int({MAJOR}) >= 550", LABELS, OutcomeKind.MATCH),
+        (f"int({MAJOR}) >= 580", LABELS, OutcomeKind.NO_MATCH),
+        (f"int({MAJOR}) >= 550", {}, OutcomeKind.WOULD_ABORT),
+        ('"zone" in node.labels && node.labels.zone == "a"', LABELS, OutcomeKind.MATCH),
+        ('"zone" in node.labels', {"other": "a"}, OutcomeKind.NO_MATCH),
+        ("has(node.labels.zone)", LABELS, OutcomeKind.MATCH),
+        ("has(node.labels.zone)", {}, OutcomeKind.NO_MATCH),
+        ('node.labels[?"zone"].orValue("b") == "b"', {}, OutcomeKind.MATCH),
+        ('node.labels.exists(name, name.startsWith("nvidia.com/"))', LABELS, OutcomeKind.MATCH),
+        ("size(node.labels) == 0", {}, OutcomeKind.MATCH),
     ],
 )
 async def test_labels_are_a_map_of_strings(
-    engine: SelectorEngine, expression: str, labels: dict[str, str], kind: Kind
+    engine: SelectorEngine, expression: str, labels: dict[str, str], kind: OutcomeKind
 ) -> None:
     assert await judged(engine.of_nodes(), expression, labels) is kind
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fettle.cel.language.parsing import MAX_NESTING, parse
-from fettle.cel.language.syntax import Literal, Node, Refused, Unsupported
+from fettle.cel.language.syntax import Expr, Literal, Refused, Unsupported
 from fettle.cel.language.tokens import MAX_BYTES
 from fettle.cel.library.values import Uint
 from fettle.cel.misses.wording import written
@@ -94,7 +94,7 @@ PIECES = st.sampled_from([*MARKS.split(), *WORDS.split(), " ", "\n", "\x00"])
 @given(st.lists(PIECES, max_size=30).map("".join) | st.text(max_size=60))
 def test_any_text_is_read_or_refused(text: str) -> None:
     with suppress(Refused, Unsupported):
-        assert isinstance(parse(text), Node)
+        assert isinstance(parse(text), Expr)
 
 
 NESTS = {
@@ -116,14 +116,14 @@ CHAINS = {
 
 @pytest.mark.parametrize("kind", sorted(NESTS))
 def test_nesting_is_bounded_as_in_kubernetes(kind: str) -> None:
-    assert isinstance(parse(NESTS[kind](NESTED)), Node)
+    assert isinstance(parse(NESTS[kind](NESTED)), Expr)
     with pytest.raises(Refused, match="nested"):
         parse(NESTS[kind](NESTED + 1))
 
 
 @pytest.mark.parametrize("kind", sorted(CHAINS))
 def test_chains_are_bounded_as_in_kubernetes(kind: str) -> None:
-    assert isinstance(parse(CHAINS[kind](MAX_NESTING)), Node)
+    assert isinstance(parse(CHAINS[kind](MAX_NESTING)), Expr)
     with pytest.raises(Refused, match="nested"):
         parse(CHAINS[kind](MAX_NESTING + 1))
 

@@ -5,10 +5,13 @@ import pytest
 from fettle.cel.language.compiling import build
 from fettle.cel.language.reading import driver, reads
 from fettle.cel.runtime import rows
-from fettle.cel.runtime.rows import Read
+from fettle.cel.runtime.rows import AttributeRead
 from tests.fettle.cel.devices import AMOUNTS, DRIVER, GPU, MODEL, device
 
 A = f'device.attributes["{DRIVER}"]'
+
+
+Attr = AttributeRead
 
 
 @pytest.mark.parametrize(
@@ -16,25 +19,27 @@ A = f'device.attributes["{DRIVER}"]'
     [
         ("true", ()),
         ('device.driver == "x" && device.allowMultipleAllocations', ()),
-        (f'{A}.model == "x"', (Read("attributes", DRIVER, "model"),)),
-        ('device.attributes.dom["a/b"] == 1', (Read("attributes", "dom", "a/b"),)),
+        (f'{A}.model == "x"', (Attr("attributes", DRIVER, "model"),)),
+        ('device.attributes.dom["a/b"] == 1', (Attr("attributes", "dom", "a/b"),)),
         (f'has({A}.model) || "index" in {A}',
-         (Read("attributes", DRIVER, "index"), Read("attributes", DRIVER, "model"))),
-        ('"dom" in device.capacity', (Read("capacity", "dom", ""),)),
-        (f"{A}.links.all(x, x > 0)", (Read("attributes", DRIVER, "links"),)),
-        (f"({A}).model == (device).driver", (Read("attributes", DRIVER, "model"),)),
+         (Attr("attributes", DRIVER, "index"), Attr("attributes", DRIVER, "model"))),
+        ('"dom" in device.capacity', (Attr("capacity", "dom", ""),)),
+        (f"{A}.links.all(x, x > 0)", (Attr("attributes", DRIVER, "links"),)),
+        (f"({A}).model == (device).driver", (Attr("attributes", DRIVER, "model"),)),
         (f'{A}.?model.orValue("") == {A}[?"uuid"].orValue("")',
-         (Read("attributes", DRIVER, "model"), Read("attributes", DRIVER, "uuid"))),
+         (Attr("attributes", DRIVER, "model"), Attr("attributes", DRIVER, "uuid"))),
         (f"cel.bind(a, {A}, a.model == a.?uuid.orValue(1))",
-         (Read("attributes", DRIVER, "model"), Read("attributes", DRIVER, "uuid"))),
-        (f"cel.bind(device, {A}, device.model == 1)", (Read("attributes", DRIVER, "model"),)),
+         (Attr("attributes", DRIVER, "model"), Attr("attributes", DRIVER, "uuid"))),
+        (f"cel.bind(device, {A}, device.model == 1)", (Attr("attributes", DRIVER, "model"),)),
         (f"[1].exists(device, device == 1) && {A}.model == 1",
-         (Read("attributes", DRIVER, "model"),)),
-        (f"{A}.?model.optMap(m, m == 1).orValue(false)", (Read("attributes", DRIVER, "model"),)),
-        ('device.capacity["d"].m.isGreaterThan(quantity("1"))', (Read("capacity", "d", "m"),)),
+         (Attr("attributes", DRIVER, "model"),)),
+        (f"{A}.?model.optMap(m, m == 1).orValue(false)", (Attr("attributes", DRIVER, "model"),)),
+        ('device.capacity["d"].m.isGreaterThan(quantity("1"))', (Attr("capacity", "d", "m"),)),
     ],
 )  # fmt: skip
-def test_constant_names_are_read_one_by_one(expression: str, seen: tuple[Read, ...]) -> None:
+def test_constant_names_are_read_one_by_one(
+    expression: str, seen: tuple[AttributeRead, ...]
+) -> None:
     assert reads(build(expression).tree) == seen
 
 
@@ -61,23 +66,29 @@ def test_any_other_use_reads_the_whole_device(expression: str) -> None:
 
 
 def test_devices_that_differ_elsewhere_share_a_key() -> None:
-    seen = (Read("attributes", DRIVER, "model"), Read("capacity", DRIVER, "memory"))
+    seen = (
+        Attr("attributes", DRIVER, "model"),
+        Attr("capacity", DRIVER, "memory"),
+    )
     twin = device({**MODEL, "uuid": {"string": "GPU-2"}}, {**AMOUNTS, "share": {"value": "1"}})
     other = device({**MODEL, "model": {"string": "H100"}}, AMOUNTS)
-    assert rows.key(seen, DRIVER, twin) == rows.key(seen, DRIVER, GPU)
-    assert rows.key(seen, DRIVER, other) != rows.key(seen, DRIVER, GPU)
-    assert rows.key(None, DRIVER, twin) != rows.key(None, DRIVER, GPU)
+    assert rows.row_fingerprint(seen, DRIVER, twin) == rows.row_fingerprint(seen, DRIVER, GPU)
+    assert rows.row_fingerprint(seen, DRIVER, other) != rows.row_fingerprint(seen, DRIVER, GPU)
+    assert rows.row_fingerprint(None, DRIVER, twin) != rows.row_fingerprint(None, DRIVER, GPU)
 
 
 def test_the_same_value_of_another_type_is_another_key() -> None:
-    seen = (Read("attributes", DRIVER, "n"),)
+    seen = (Attr("attributes", DRIVER, "n"),)
     one, true = device({"n": {"int": 1}}), device({"n": {"bool": True}})
-    assert rows.key(seen, DRIVER, one) != rows.key(seen, DRIVER, true)
+    assert rows.row_fingerprint(seen, DRIVER, one) != rows.row_fingerprint(seen, DRIVER, true)
 
 
 def test_a_row_holds_nothing_that_was_not_read() -> None:
-    seen = (Read("attributes", DRIVER, "model"), Read("attributes", "dra.net", ""))
-    row = rows.row(seen, rows.key(seen, DRIVER, GPU))
+    seen = (
+        Attr("attributes", DRIVER, "model"),
+        Attr("attributes", "dra.net", ""),
+    )
+    row = rows.row(seen, rows.row_fingerprint(seen, DRIVER, GPU))
     assert [(domain, name) for domain, name, _ in row.attributes] == [(DRIVER, "model")]
     assert row.domains == (("attributes", "dra.net", True),)
     assert not row.capacity
@@ -85,15 +96,21 @@ def test_a_row_holds_nothing_that_was_not_read() -> None:
 
 def test_a_domain_ends_at_the_first_slash_of_a_name() -> None:
     odd = device({"dra.net/rdma/on": {"bool": True}}, {"dra.net/rdma/lanes": {"value": "4"}})
-    wrong = (Read("attributes", "dra.net/rdma", "on"), Read("capacity", "dra.net/rdma", "lanes"))
-    right = (Read("attributes", "dra.net", "rdma/on"), Read("capacity", "dra.net", "rdma/lanes"))
-    assert [rows.look(read, DRIVER, odd) for read in wrong] == [None, None]
-    assert None not in [rows.look(read, DRIVER, odd) for read in right]
+    wrong = (
+        Attr("attributes", "dra.net/rdma", "on"),
+        Attr("capacity", "dra.net/rdma", "lanes"),
+    )
+    right = (
+        Attr("attributes", "dra.net", "rdma/on"),
+        Attr("capacity", "dra.net", "rdma/lanes"),
+    )
+    assert [rows.value_at_read(read, DRIVER, odd) for read in wrong] == [None, None]
+    assert None not in [rows.value_at_read(read, DRIVER, odd) for read in right]
 
 
 def test_the_order_of_attributes_does_not_matter() -> None:
     turned = device(dict(reversed(MODEL.items())), dict(reversed(AMOUNTS.items())))
-    assert rows.key(None, DRIVER, turned) == rows.key(None, DRIVER, GPU)
+    assert rows.row_fingerprint(None, DRIVER, turned) == rows.row_fingerprint(None, DRIVER, GPU)
 
 
 @pytest.mark.parametrize(

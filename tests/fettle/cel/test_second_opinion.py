@@ -7,7 +7,7 @@ from celpy.evaluation import CELEvalError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fettle.cel.runtime.outcomes import Kind
+from fettle.cel.runtime.outcomes import OutcomeKind
 from tests.fettle.cel.devices import judged
 
 
@@ -44,16 +44,16 @@ truths = st.recursive(
 )
 
 
-def theirs(expression: str) -> Kind:
+def theirs(expression: str) -> OutcomeKind:
     before = sys.getrecursionlimit()  # cel-python lowers it
     try:
         environment = celpy.Environment()
         result = environment.program(environment.compile(expression)).evaluate({})
     except CELEvalError:
-        return Kind.WOULD_ABORT
+        return OutcomeKind.WOULD_ABORT
     finally:
         sys.setrecursionlimit(before)
-    return Kind.MATCH if result else Kind.NO_MATCH
+    return OutcomeKind.MATCH if result else OutcomeKind.NO_MATCH
 
 
 @settings(max_examples=100)

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from fettle.cel.runtime.turns import Order, Turns
+from fettle.cel.runtime.turns import Order, WorkerQueue
 
 
-async def run(turns: Turns, orders: dict[str, Order]) -> list[str]:
+async def run(turns: WorkerQueue, orders: dict[str, Order]) -> list[str]:
     """Names in the order of their turns, all having come while somebody else had one."""
     had: list[str] = []
 
@@ -25,11 +25,11 @@ async def run(turns: Turns, orders: dict[str, Order]) -> list[str]:
 
 async def test_the_least_order_comes_first_and_among_equals_the_first_come() -> None:
     orders = {"a": (3, 0.5), "b": (1, 0.0), "c": (3, 0.1), "d": (1, 0.0), "e": (0, 9.0)}
-    assert await run(Turns(), orders) == ["e", "b", "d", "c", "a"]
+    assert await run(WorkerQueue(), orders) == ["e", "b", "d", "c", "a"]
 
 
 async def test_a_turn_that_fails_is_passed_on() -> None:
-    turns = Turns()
+    turns = WorkerQueue()
     with pytest.raises(RuntimeError):
         async with turns.turn((0, 0.0)):
             raise RuntimeError
@@ -38,7 +38,7 @@ async def test_a_turn_that_fails_is_passed_on() -> None:
 
 @pytest.mark.parametrize("handed_over", [False, True])
 async def test_who_stops_waiting_keeps_nobody_from_theirs(handed_over: bool) -> None:
-    turns = Turns()
+    turns = WorkerQueue()
 
     async def take() -> None:
         async with turns.turn((0, 0.0)):

@@ -10,7 +10,7 @@ from typing import IO
 
 from fettle.cel.runtime import protocol
 from fettle.cel.runtime.outcomes import MATCH
-from fettle.cel.runtime.protocol import Judge, Judged, Parse, Parsed, Ready
+from fettle.cel.runtime.protocol import EvaluateReply, EvaluateRequest, Parse, Parsed, Ready
 from tests.fettle.cel.devices import DRIVER, GPU, whole_row
 
 COMMAND = [sys.executable, "-m", "fettle.cel.runtime.worker"]
@@ -33,10 +33,10 @@ def test_it_answers_what_it_is_asked_and_ends_with_its_input() -> None:
         process.stdin.write(protocol.frame(Parse('device.driver == "x"')))
         process.stdin.flush()
         assert hear(process.stdout) == Parsed((), None, driver="x")
-        process.stdin.write(protocol.frame(Judge("true", (whole_row(DRIVER, GPU),) * 3)))
+        process.stdin.write(protocol.frame(EvaluateRequest("true", (whole_row(DRIVER, GPU),) * 3)))
         process.stdin.flush()
         judged = hear(process.stdout)
-        assert isinstance(judged, Judged)
+        assert isinstance(judged, EvaluateReply)
         assert judged.outcomes == (MATCH,) * 3
         process.stdin.close()
         assert process.wait(30) == 0

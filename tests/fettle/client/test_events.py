@@ -11,7 +11,7 @@ from fettle.api import kinds
 from fettle.api.changes import Gone, Put
 from fettle.api.kinds import Kind
 from fettle.api.reading import key_of, read
-from fettle.client.events import Events, Plain, Unread
+from fettle.client.events import Events, Plain, UnreadEvent
 from fettle.model.errors import BadInput
 
 POD = {"metadata": {"name": "p", "namespace": "ns", "resourceVersion": "7"}, "spec": {}}
@@ -54,12 +54,14 @@ def test_a_deletion_is_known_by_its_key() -> None:
 @pytest.mark.parametrize("type_", ["BOOKMARK", "ERROR", "SOMETHING"])
 def test_what_is_no_object_is_left_as_it_came(type_: str) -> None:
     event = Events(kinds.POD).read(line(type_, POD))
-    assert isinstance(event, Unread)
+    assert isinstance(event, UnreadEvent)
     assert (event.type, json.loads(bytes(event.object))) == (type_, POD)
 
 
 def test_a_kind_of_which_every_field_matters_is_left_to_the_reading_that_notices_them() -> None:
-    assert isinstance(Events(kinds.SLICE).read(line("ADDED", {"metadata": {"name": "s"}})), Unread)
+    assert isinstance(
+        Events(kinds.SLICE).read(line("ADDED", {"metadata": {"name": "s"}})), UnreadEvent
+    )
 
 
 @pytest.mark.parametrize("raw", [b"", b"null", b"[]", b"{}", b'{"type":"ADDED"}', b"\xff{", b"{"])
@@ -71,7 +73,7 @@ def test_what_is_no_event_is_said_so(raw: bytes) -> None:
 @given(type_=TYPES, thing=OBJECTS, kind=st.sampled_from(kinds.KINDS))
 def test_one_pass_says_what_two_say(type_: str, thing: Any, kind: Kind) -> None:
     event = Events(kind).read(line(type_, thing))
-    if isinstance(event, Unread):
+    if isinstance(event, UnreadEvent):
         assert json.loads(bytes(event.object)) == thing
     elif isinstance(event.change, Put):
         assert event.change == read(kind, json.dumps(thing).encode())
@@ -87,7 +89,7 @@ def test_an_object_that_holds_odd_json_is_an_event_like_others(
 ) -> None:
     thing = b'{"metadata":{"name":"c","resourceVersion":"7"},"spec":{"odd":%b}}' % odd
     event = Events(kind).read(b'{"type":"%b","object":%b}' % (type_.encode(), thing))
-    if isinstance(event, Unread):
+    if isinstance(event, UnreadEvent):
         change = read(kind, bytes(event.object))
         assert isinstance(change, Put)
         assert (event.type, change.object.metadata.key) == (type_, "c")

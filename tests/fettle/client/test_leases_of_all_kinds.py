@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fettle.client.leasing import Candidate, read_lease
+from fettle.client.leasing import LeaderElector, read_lease
 from fettle.client.session import Session
 from tests.fettle.client.fake_api import fake_api
 
@@ -79,7 +79,7 @@ async def test_a_candidate_leads_or_goes_on_trying(spec: Any) -> None:
         with tempfile.TemporaryDirectory() as folder:
             session = await Session.open(api.kubeconfig(Path(folder)))
         async with session:
-            candidate = Candidate(session, "ns", "steward", "one", 2.0)
+            candidate = LeaderElector(session, "ns", "steward", "one", 2.0)
             with suppress(TimeoutError):
                 await asyncio.wait_for(candidate.acquire(), 0.1)
             await candidate.release()

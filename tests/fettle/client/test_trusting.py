@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fettle.client.connecting import Connection, connect
+from fettle.client.connecting import ClusterConnection, connect
 from fettle.client.session import Session
 from fettle.model.errors import Unreachable
 from tests.controlplane import kubeconfigs
@@ -88,7 +88,7 @@ async def test_a_server_that_stays_untrusted_does_not_have_credentials_read_with
     path = kubeconfigs.write(config, tmp_path / "config")
     reads = 0
 
-    async def reconnect() -> Connection:
+    async def reconnect() -> ClusterConnection:
         nonlocal reads
         reads += 1
         return await connect(path)

@@ -1,7 +1,7 @@
 from fettle.cluster import readiness
-from fettle.cluster.view import Source
+from fettle.cluster.view import SourceStatus
 
-SYNCED = Source("Node", synced=True, served=True, contact_at=100.0)
+SYNCED = SourceStatus("Node", synced=True, served=True, contact_at=100.0)
 
 
 def test_a_quiet_source_is_ready_and_a_silent_one_is_not() -> None:
@@ -11,7 +11,7 @@ def test_a_quiet_source_is_ready_and_a_silent_one_is_not() -> None:
 
 
 def test_a_source_that_was_never_synced_says_what_keeps_it() -> None:
-    waiting = Source("Node", False, True, 0.0, "grant list on nodes to alice")
+    waiting = SourceStatus("Node", False, True, 0.0, "grant list on nodes to alice")
     assert readiness.problems([waiting], 0.0, 150) == [
         "Node is not synced: grant list on nodes to alice"
     ]
@@ -19,7 +19,7 @@ def test_a_source_that_was_never_synced_says_what_keeps_it() -> None:
 
 
 def test_what_the_cluster_does_not_serve_keeps_nothing_from_being_ready() -> None:
-    absent = Source("DeviceTaintRule", True, False, 0.0, "404")
+    absent = SourceStatus("DeviceTaintRule", True, False, 0.0, "404")
     assert readiness.problems([absent], 10_000.0, 150) == []
     assert readiness.report([absent], 0.0) == ["DeviceTaintRule: not served by this cluster (404)"]
 

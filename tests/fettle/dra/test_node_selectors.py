@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fettle.api import core
-from fettle.dra.node_selectors import Malformed, Place, Selector
+from fettle.dra.node_selectors import Malformed, NodeTarget, Selector
 
-NODE = Place("n", {"zone": "a", "rack": "7", "bare": ""})
+NODE = NodeTarget("n", {"zone": "a", "rack": "7", "bare": ""})
 
 
 def selector(*terms: dict[str, Any]) -> Selector:

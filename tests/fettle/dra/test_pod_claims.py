@@ -64,29 +64,29 @@ def claim(
 
 
 def barred(pod: core.Pod, *claims: resource.ResourceClaim) -> str:
-    ask = asks.ask_of(pod, view(*claims), POLICIES)
+    ask = asks.demand_of(pod, view(*claims), POLICIES)
     assert ask is not None
     return "; ".join(ask.barred)
 
 
 def test_a_claim_that_kubernetes_says_is_not_needed_is_no_part_of_the_ask() -> None:
     skipped = {"name": "gpu"}
-    assert asks.ask_of(pod(skipped), view(), POLICIES) is None
-    ask = asks.ask_of(pod(skipped, units=1), view(), POLICIES)
+    assert asks.demand_of(pod(skipped), view(), POLICIES) is None
+    ask = asks.demand_of(pod(skipped, units=1), view(), POLICIES)
     assert ask is not None
     assert (ask.claims, ask.unsettled, len(ask.units)) == ((), (), 1)
 
 
 def test_one_claim_that_is_not_needed_leaves_the_others() -> None:
     entries = [{"name": name, "resourceClaimTemplateName": "t"} for name in ("gpu", "nic")]
-    ask = asks.ask_of(pod({"name": "gpu"}, resourceClaims=entries), view(), POLICIES)
+    ask = asks.demand_of(pod({"name": "gpu"}, resourceClaims=entries), view(), POLICIES)
     assert ask is not None
     assert [wanted.name for wanted in ask.claims] == ["nic"]
 
 
 def test_a_claim_named_by_the_pod_itself_is_needed_whatever_a_status_says() -> None:
     entries = [{"name": "gpu", "resourceClaimName": "made"}]
-    ask = asks.ask_of(pod({"name": "gpu"}, resourceClaims=entries), view(claim()), POLICIES)
+    ask = asks.demand_of(pod({"name": "gpu"}, resourceClaims=entries), view(claim()), POLICIES)
     assert ask is not None
     assert [wanted.name for wanted in ask.claims] == ["gpu"]
 
@@ -146,6 +146,6 @@ def test_the_claim_of_a_pod_that_is_bound_is_not_left() -> None:
 
 def test_where_no_class_stands_behind_a_resource_no_claim_is_looked_for() -> None:
     waiting = pod(units=1, resourceClaims=None)
-    ask = asks.ask_of(waiting, view(claim(annotations=EXTENDED)), POLICIES, backed=False)
+    ask = asks.demand_of(waiting, view(claim(annotations=EXTENDED)), POLICIES, backed=False)
     assert ask is not None
     assert ask.barred == ()

@@ -8,7 +8,7 @@ from fettle.cel.runtime.outcomes import MATCH
 from fettle.explain import pods as explain
 from fettle.model.policies import Policies
 from fettle.model.policy import BUILT_IN
-from fettle.scheduling import demand as asks
+from fettle.scheduling import demand as demands
 from fettle.scheduling.judge.acceptance import Acceptance
 from fettle.scheduling.judge.claimed import Allocator
 from fettle.scheduling.judge.verdicts import judge
@@ -183,13 +183,13 @@ def unused(
     ]
     view = b.view(*nodes, pods={"ns/p": pod}, claims={"ns/c": claim})
     policies = Policies()
-    ask = asks.ask_of(pod, view, policies)
-    assert ask is not None
-    ask = msgspec.structs.replace(ask, policy=BUILT_IN["training"])
-    acceptance, allocator = Acceptance(ask.policy.placement), Allocator(lambda *_: MATCH)
-    verdicts = {node.name: judge(ask, node, acceptance, allocator) for node in nodes}
+    demand = demands.demand_of(pod, view, policies)
+    assert demand is not None
+    demand = msgspec.structs.replace(demand, policy=BUILT_IN["training"])
+    acceptance, allocator = Acceptance(demand.policy.placement), Allocator(lambda *_: MATCH)
+    verdicts = {node.name: judge(demand, node, acceptance, allocator) for node in nodes}
     resolved = policies.resolve({}, {}, {}, {})
-    found: list[str] = explain.pod("ns/p", resolved, ask, verdicts, view)["notes"]
+    found: list[str] = explain.pod("ns/p", resolved, demand, verdicts, view)["notes"]
     return found
 
 

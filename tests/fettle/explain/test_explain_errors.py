@@ -9,14 +9,14 @@ from fettle.dra.claims import Alternative, Claim, Request
 from fettle.explain import pods as explain
 from fettle.model.policies import Policies
 from fettle.model.policy import BUILT_IN
-from fettle.scheduling.demand import Ask
+from fettle.scheduling.demand import Demand
 from fettle.scheduling.judge.acceptance import Acceptance
 from fettle.scheduling.judge.claimed import Allocator
 from fettle.scheduling.judge.verdicts import judge
 from tests.fettle import building as b
 
 POLICY = BUILT_IN["inference"]
-ASK = Ask(POLICY, claims=(Claim("k", (Request("r", (Alternative("r", b.DRIVER, ("any",)),)),)),))
+ASK = Demand(POLICY, claims=(Claim("k", (Request("r", (Alternative("r", b.DRIVER, ("any",)),)),)),))
 
 
 def odd(_expression: str, device: DeviceView) -> Outcome:

@@ -88,7 +88,12 @@ def test_conditions_that_no_rule_names_are_listed_the_rarest_status_first(
 ) -> None:
     nodes = [burnt_in(f"n{i}", "False") for i in range(9)]
     view = b.view(*nodes, burnt_in("ill", "True"), burnt_in("no-gpus", "Unknown", gpus=0))
-    data = {"nodes": [], "network": [], "quarantined": {}, "unheard": listing.unheard(view)}
+    data = {
+        "nodes": [],
+        "network": [],
+        "quarantined": {},
+        "unheard": listing.unknown_conditions(view),
+    }
     print_devices(data, everything=False)
     _, heading, burn_in, odd = capsys.readouterr().out.splitlines()
     assert heading.startswith("conditions that no rule names")
@@ -102,7 +107,12 @@ def test_of_many_conditions_that_no_rule_names_some_are_listed(
 ) -> None:
     unheard = tuple(Unheard(f"C{number:02d}", "True") for number in range(MOST_UNHEARD + 2))
     view = b.view(msgspec.structs.replace(b.node("n", gpus=8), unheard=unheard))
-    told = {"nodes": [], "network": [], "quarantined": {}, "unheard": listing.unheard(view)}
+    told = {
+        "nodes": [],
+        "network": [],
+        "quarantined": {},
+        "unheard": listing.unknown_conditions(view),
+    }
     print_devices(told, everything=False)
     lines = capsys.readouterr().out.splitlines()[2:]
     assert len(lines) == MOST_UNHEARD + 1

@@ -10,13 +10,13 @@ from fettle.api import core
 from fettle.cel.runtime.outcomes import MATCH
 from fettle.cli.asking import evidence_lines, print_evidence
 from fettle.cluster.view import DeviceView, NodeView, PluginView, UnitView
-from fettle.dra.claims import Alternative, Claim, Held, Request
+from fettle.dra.claims import AllocatedDevice, Alternative, Claim, Request
 from fettle.explain import listing
 from fettle.explain import pods as explain
 from fettle.model.health import SOUND, Health, Kept, State, Weighed
 from fettle.model.policies import Policies
 from fettle.model.policy import BUILT_IN
-from fettle.scheduling.demand import Ask, Bound, Units
+from fettle.scheduling.demand import Bound, Demand, Units
 from fettle.scheduling.judge.acceptance import Acceptance
 from fettle.scheduling.judge.claimed import Allocator
 from fettle.scheduling.judge.verdicts import judge
@@ -25,26 +25,26 @@ from tests.fettle import building as b
 INFERENCE = BUILT_IN["inference"]
 
 
-def told(ask: Ask, node: NodeView) -> dict[str, Any]:
+def told(demand: Demand, node: NodeView) -> dict[str, Any]:
     """A node's answer as `/explain` has it."""
     allocator = Allocator(lambda *_: MATCH, explains=True)
-    answer = judge(ask, node, Acceptance(ask.policy.placement), allocator)
+    answer = judge(demand, node, Acceptance(demand.policy.placement), allocator)
     return {**explain.verdict(answer), "health": explain.health(node.health), "units": []}
 
 
-def bound(device: str, *, to: str = "n") -> Ask:
+def bound(device: str, *, to: str = "n") -> Demand:
     field = {"key": "metadata.name", "operator": "In", "values": [to]}
     raw = msgspec.json.encode({"nodeSelectorTerms": [{"matchFields": [field]}]})
     nodes = msgspec.json.decode(raw, type=core.NodeSelector)
-    return Ask(INFERENCE, bound=(Bound("k", (Held(b.device(device).id),), nodes),))
+    return Demand(INFERENCE, bound=(Bound("k", (AllocatedDevice(b.device(device).id),), nodes),))
 
 
 def wanted(name: str, count: int = 1) -> Alternative:
     return Alternative(name, b.DRIVER, ("any",), count=count)
 
 
-def asking(*requests: Request) -> Ask:
-    return Ask(INFERENCE, claims=(Claim("k", requests),))
+def asking(*requests: Request) -> Demand:
+    return Demand(INFERENCE, claims=(Claim("k", requests),))
 
 
 NODE = b.node(pools=(b.pool(b.device("a"), b.device("b")),))
@@ -100,8 +100,8 @@ def test_the_alternative_that_would_be_taken_is_told() -> None:
     assert explain.reason(value) == "would get gpu.example.com/n/a for k/g (alternative one)"
 
 
-def in_a_burst(policy: str, takers: int, *requests: Request) -> Ask:
-    return Ask(BUILT_IN[policy], claims=(Claim("k", requests),), takers=takers)
+def in_a_burst(policy: str, in_flight: int, *requests: Request) -> Demand:
+    return Demand(BUILT_IN[policy], claims=(Claim("k", requests),), in_flight=in_flight)
 
 
 def test_the_device_by_which_a_score_is_lower_in_a_burst_is_told() -> None:
@@ -149,29 +149,29 @@ def test_where_others_before_it_lower_no_score_no_more_is_told_than_that_they_ma
 
 def test_a_device_that_a_claim_holds_is_told_beside_one_whose_name_begins_alike() -> None:
     held = bound("d1").bound
-    ask = in_a_burst("inference", 1, Request("g", (wanted("g"),)))
+    demand = in_a_burst("inference", 1, Request("g", (wanted("g"),)))
     taken = b.device("d1", allocated=True)
     node = b.node(pools=(b.pool(taken, b.device("a"), b.device("d10", 0.8)),))
-    reason = explain.reason(told(msgspec.structs.replace(ask, bound=held), node))
+    reason = explain.reason(told(msgspec.structs.replace(demand, bound=held), node))
     assert reason.startswith("holds gpu.example.com/n/d1; would get gpu.example.com/n/a for k/g; ")
     assert reason.endswith("may then get gpu.example.com/n/d10 (0.80)")
 
 
 def test_what_nothing_provides_does_not_fit_and_what_is_not_known_is_undecided() -> None:
-    value = told(Ask(INFERENCE, units=(Units(b.RESOURCE, 1),)), NODE)
+    value = told(Demand(INFERENCE, units=(Units(b.RESOURCE, 1),)), NODE)
     assert explain.word(value) == "no fit"
-    assert explain.word(told(Ask(INFERENCE, unsettled=("claim k: not known",)), NODE)) == (
+    assert explain.word(told(Demand(INFERENCE, unsettled=("claim k: not known",)), NODE)) == (
         "undecided"
     )
 
 
 def explained(node: NodeView, count: int, *pods: core.Pod) -> dict[str, Any]:
     """A node's answer to a pod that wants so many units, beside pods that are there already."""
-    ask = Ask(INFERENCE, units=(Units(b.RESOURCE, count),))
-    answer = judge(ask, node, Acceptance(ask.policy.placement), Allocator(lambda *_: MATCH))
+    demand = Demand(INFERENCE, units=(Units(b.RESOURCE, count),))
+    answer = judge(demand, node, Acceptance(demand.policy.placement), Allocator(lambda *_: MATCH))
     resolved = Policies().resolve({}, {}, {}, {})
     view = b.view(node, pods={f"ns/{i}": pod for i, pod in enumerate(pods)})
-    (told,) = explain.pod("ns/p", resolved, ask, {node.name: answer}, view)["nodes"].values()
+    (told,) = explain.pod("ns/p", resolved, demand, {node.name: answer}, view)["nodes"].values()
     assert isinstance(told, dict)
     return told
 
@@ -203,14 +203,14 @@ def test_where_a_node_cannot_be_read_taken_units_decide_nothing() -> None:
 
 
 def test_a_cordon_is_noted_and_changes_no_verdict() -> None:
-    ask = Ask(INFERENCE, units=(Units(b.RESOURCE, 1),))
+    demand = Demand(INFERENCE, units=(Units(b.RESOURCE, 1),))
     cordon = core.Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
     nodes = [b.node("free", gpus=1), b.node("cordoned", gpus=1)]
     nodes[1] = msgspec.structs.replace(nodes[1], taints=(cordon,))
-    accepts, allocator = Acceptance(ask.policy.placement), Allocator(lambda *_: MATCH)
-    verdicts = {node.name: judge(ask, node, accepts, allocator) for node in nodes}
+    accepts, allocator = Acceptance(demand.policy.placement), Allocator(lambda *_: MATCH)
+    verdicts = {node.name: judge(demand, node, accepts, allocator) for node in nodes}
     resolved = Policies().resolve({}, {}, {}, {})
-    answered = explain.pod("ns/p", resolved, ask, verdicts, b.view(*nodes))["nodes"]
+    answered = explain.pod("ns/p", resolved, demand, verdicts, b.view(*nodes))["nodes"]
     assert answered["cordoned"]["score"] == answered["free"]["score"]
     assert explain.reason(answered["free"]) == ""
     assert explain.reason(answered["cordoned"]).startswith("cordoned: ")
@@ -223,12 +223,12 @@ def for_units(*devices: DeviceView, counts: tuple[int, ...]) -> dict[str, Any]:
         Request(f"container-{i}-request-0", (wanted(f"container-{i}-request-0", count),))
         for i, count in enumerate(counts)
     )
-    ask = Ask(BUILT_IN["training"], units=(Units(b.RESOURCE, sum(counts), backing),))
+    demand = Demand(BUILT_IN["training"], units=(Units(b.RESOURCE, sum(counts), backing),))
     node = b.node(pools=(b.pool(*devices),))
     allocator = Allocator(lambda *_: MATCH, explains=True)
-    answer = judge(ask, node, Acceptance(ask.policy.placement), allocator)
+    answer = judge(demand, node, Acceptance(demand.policy.placement), allocator)
     resolved = Policies().resolve({}, {}, {}, {})
-    value = explain.pod("ns/p", resolved, ask, {"n": answer}, b.view(node))["nodes"]["n"]
+    value = explain.pod("ns/p", resolved, demand, {"n": answer}, b.view(node))["nodes"]["n"]
     assert isinstance(value, dict)
     return value
 
@@ -257,10 +257,10 @@ def test_evidence_names_the_object_that_says_it() -> None:
 
 def test_the_unit_that_makes_a_node_worth_less_is_told_with_its_evidence() -> None:
     node = b.node(gpus=8, units={"GPU-a": 0.25})
-    ask = Ask(INFERENCE, units=(Units(b.RESOURCE, 1),))
-    answer = judge(ask, node, Acceptance(ask.policy.placement), Allocator(lambda *_: MATCH))
+    demand = Demand(INFERENCE, units=(Units(b.RESOURCE, 1),))
+    answer = judge(demand, node, Acceptance(demand.policy.placement), Allocator(lambda *_: MATCH))
     resolved = Policies().resolve({}, {}, {}, {})
-    value = explain.pod("ns/p", resolved, ask, {"n": answer}, b.view(node))["nodes"]["n"]
+    value = explain.pod("ns/p", resolved, demand, {"n": answer}, b.view(node))["nodes"]["n"]
     (unit,) = value["units"]
     assert (unit["resource"], unit["unit"], unit["score"]) == (b.RESOURCE, "GPU-a", 0.25)
     assert unit["evidence"][0]["text"] == "a fault"
@@ -269,10 +269,10 @@ def test_the_unit_that_makes_a_node_worth_less_is_told_with_its_evidence() -> No
 
 def test_a_withdrawn_unit_is_not_why_a_node_is_worth_what_it_is() -> None:
     node = b.node(gpus=7, units={"GPU-a": 0.25}, withdrawn=frozenset({"GPU-a"}))
-    ask = Ask(INFERENCE, units=(Units(b.RESOURCE, 1),))
-    answer = judge(ask, node, Acceptance(ask.policy.placement), Allocator(lambda *_: MATCH))
+    demand = Demand(INFERENCE, units=(Units(b.RESOURCE, 1),))
+    answer = judge(demand, node, Acceptance(demand.policy.placement), Allocator(lambda *_: MATCH))
     resolved = Policies().resolve({}, {}, {}, {})
-    value = explain.pod("ns/p", resolved, ask, {"n": answer}, b.view(node))["nodes"]["n"]
+    value = explain.pod("ns/p", resolved, demand, {"n": answer}, b.view(node))["nodes"]["n"]
     assert explain.reason(value) == f"{b.RESOURCE}: 1 of 8 withdrawn by the device plugin: GPU-a"
     (unit,) = value["units"]
     assert unit["about"] == "withdrawn by the device plugin"
@@ -288,9 +288,9 @@ def test_units_that_a_plugin_no_longer_counts_are_not_told_as_a_part_of_what_it_
     before = b.node(gpus=7, units={"GPU-a": 0.25}, withdrawn=frozenset({"GPU-a"}))
     plugin = msgspec.structs.replace(before.plugins[b.RESOURCE], capacity=7)
     node = msgspec.structs.replace(before, plugins={b.RESOURCE: plugin})
-    ask = Ask(INFERENCE, units=(Units(b.RESOURCE, 1),))
+    demand = Demand(INFERENCE, units=(Units(b.RESOURCE, 1),))
     note = f"{b.RESOURCE}: no longer offered by the device plugin, which has 7: GPU-a"
-    assert told(ask, node)["notes"] == [note]
+    assert told(demand, node)["notes"] == [note]
     (listed,) = listing.of_nodes(b.view(node))
     (unit,) = listed["resources"][0]["units"]
     assert unit["about"] == "no longer offered by the device plugin"
@@ -322,7 +322,7 @@ def test_what_keeps_a_state_that_the_score_would_not_is_told(health: Health, why
 
 
 def test_a_node_that_fits_says_what_keeps_it_in_a_worse_state_than_its_score() -> None:
-    value = told(Ask(INFERENCE, units=(Units(b.RESOURCE, 1),)), b.node(own=BETWEEN, gpus=8))
+    value = told(Demand(INFERENCE, units=(Units(b.RESOURCE, 1),)), b.node(own=BETWEEN, gpus=8))
     assert explain.word(value) == "fits"
     assert explain.reason(value) == "Degraded (Healthy again from 0.90)"
 
@@ -330,10 +330,10 @@ def test_a_node_that_fits_says_what_keeps_it_in_a_worse_state_than_its_score() -
 def test_the_units_of_an_ask_that_are_not_healthy_are_told_without_evidence_too() -> None:
     plugin = PluginView(b.RESOURCE, 8, 8, (UnitView("GPU-a", DWELLING),))
     node = msgspec.structs.replace(b.node(own=BETWEEN), plugins={b.RESOURCE: plugin})
-    ask = Ask(INFERENCE, units=(Units(b.RESOURCE, 8),))
-    answer = judge(ask, node, Acceptance(ask.policy.placement), Allocator(lambda *_: MATCH))
+    demand = Demand(INFERENCE, units=(Units(b.RESOURCE, 8),))
+    answer = judge(demand, node, Acceptance(demand.policy.placement), Allocator(lambda *_: MATCH))
     resolved = Policies().resolve({}, {}, {}, {})
-    value = explain.pod("ns/p", resolved, ask, {"n": answer}, b.view(node))["nodes"]["n"]
+    value = explain.pod("ns/p", resolved, demand, {"n": answer}, b.view(node))["nodes"]["n"]
     printed: list[str] = []
     print_evidence(SimpleNamespace(print=printed.append), {"n": value})
     assert printed == [

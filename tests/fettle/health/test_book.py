@@ -6,15 +6,15 @@ import pytest
 from fettle.config.settings import HealthSettings
 from fettle.health import HealthBook
 from fettle.health.signals.gathering import of_node, of_pod
-from fettle.health.signals.reports import Report
+from fettle.health.signals.reports import SignalReport
 from fettle.health.signals.rules import load
 from fettle.model.health import (
     SOUND,
     DeviceId,
     Evidence,
+    EvidenceKind,
     Family,
     Health,
-    Kind,
     NodeId,
     State,
     Subject,
@@ -44,7 +44,7 @@ def book() -> HealthBook:
 def fault(
     subject: Subject = DEVICE,
     weight: float = 0.5,
-    kind: Kind = Kind.LEVEL,
+    kind: EvidenceKind = EvidenceKind.LEVEL,
     family: Family = Family.THERMAL,
     source: str = "s",
     reporter: str = "r",
@@ -71,33 +71,33 @@ def test_what_nothing_is_said_about_is_the_shared_sound_health(book: HealthBook)
 
 
 def test_a_report_names_the_subjects_whose_evidence_changed(book: HealthBook) -> None:
-    both = Report("r", (fault(), fault(NODE)))
+    both = SignalReport("r", (fault(), fault(NODE)))
     assert book.report(both, NOW) == {DEVICE, NODE}
     assert book.report(both, NOW + 60) == set()
-    worse = Report("r", (fault(weight=0.6), fault(NODE)))
+    worse = SignalReport("r", (fault(weight=0.6), fault(NODE)))
     assert book.report(worse, NOW + 120) == {DEVICE}
 
 
 def test_a_fault_said_again_stands_since_it_was_first_said(book: HealthBook) -> None:
-    book.report(Report("r", (fault(),)), NOW)
+    book.report(SignalReport("r", (fault(),)), NOW)
     first = of(book)
     later = msgspec.structs.replace(fault(), observed_at=NOW + 60)
-    book.report(Report("r", (later,)), NOW + 60)
+    book.report(SignalReport("r", (later,)), NOW + 60)
     assert of(book, now=NOW + 60) is first
 
 
 def test_silence_is_no_all_clear_a_level_fault_fades(book: HealthBook) -> None:
-    book.report(Report("r", (fault(),)), NOW)
-    book.report(Report("r", ()), NOW + 10)
+    book.report(SignalReport("r", (fault(),)), NOW)
+    book.report(SignalReport("r", ()), NOW + 10)
     soon, later = of(book, now=NOW + 10), of(book, now=NOW + 10 + 3600)
     assert soon.score == 0.5
     assert later.score == 0.75
-    assert soon.evidence[0].evidence.kind is Kind.DECAYING
+    assert soon.evidence[0].evidence.kind is EvidenceKind.DECAYING
     assert "no longer reported" in soon.evidence[0].evidence.text
 
 
 def test_a_deleted_messengers_news_fades(book: HealthBook) -> None:
-    book.report(Report("r", (fault(),)), NOW)
+    book.report(SignalReport("r", (fault(),)), NOW)
     assert book.vanish("r", NOW + 10) == {DEVICE}
     assert of(book, now=NOW + 10).score == 0.5
     assert book.vanish("r", NOW + 20) == set()
@@ -105,18 +105,18 @@ def test_a_deleted_messengers_news_fades(book: HealthBook) -> None:
 
 
 def test_what_is_latched_outlives_silence_and_messenger(book: HealthBook) -> None:
-    book.report(Report("r", (fault(kind=Kind.LATCHED),)), NOW)
-    book.report(Report("r", ()), NOW + 10)
+    book.report(SignalReport("r", (fault(kind=EvidenceKind.LATCHED),)), NOW)
+    book.report(SignalReport("r", ()), NOW + 10)
     book.vanish("r", NOW + 20)
     assert of(book, now=NOW + 1e7).state is State.UNHEALTHY
-    book.report(Report("r", (), settled=frozenset({"s"})), NOW + 1e7)
+    book.report(SignalReport("r", (), settled=frozenset({"s"})), NOW + 1e7)
     assert of(book, now=NOW + 1e7).state is State.HEALTHY
 
 
 def test_a_reboot_clears_what_is_latched_and_not_said_again(book: HealthBook) -> None:
-    latched = (fault(kind=Kind.LATCHED), fault(NODE, kind=Kind.LATCHED))
-    book.report(Report("Node gpu-1", latched, boot="b1"), NOW)
-    book.report(Report("Node gpu-1", latched[:1], boot="b2"), NOW + 300)
+    latched = (fault(kind=EvidenceKind.LATCHED), fault(NODE, kind=EvidenceKind.LATCHED))
+    book.report(SignalReport("Node gpu-1", latched, boot="b1"), NOW)
+    book.report(SignalReport("Node gpu-1", latched[:1], boot="b2"), NOW + 300)
     assert of(book, DEVICE, NOW + 300).state is State.UNHEALTHY
     assert of(book, NODE, NOW + 300).state is State.HEALTHY
 
@@ -124,13 +124,15 @@ def test_a_reboot_clears_what_is_latched_and_not_said_again(book: HealthBook) ->
 @pytest.mark.parametrize(
     "clear",
     [
-        Report("r", (), settled=frozenset({"s"})),
-        Report("r", (), cleared=frozenset({(DEVICE, "s")})),
-        Report("r", (), absent_is_clear=True),
+        SignalReport("r", (), settled=frozenset({"s"})),
+        SignalReport("r", (), cleared=frozenset({(DEVICE, "s")})),
+        SignalReport("r", (), absent_is_clear=True),
     ],
 )
-def test_an_all_clear_frees_at_once_but_for_a_light_trace(book: HealthBook, clear: Report) -> None:
-    book.report(Report("r", (fault(kind=Kind.LATCHED, weight=1.0),)), NOW)
+def test_an_all_clear_frees_at_once_but_for_a_light_trace(
+    book: HealthBook, clear: SignalReport
+) -> None:
+    book.report(SignalReport("r", (fault(kind=EvidenceKind.LATCHED, weight=1.0),)), NOW)
     assert of(book).state is State.UNHEALTHY
     assert book.report(clear, NOW + 5) == {DEVICE}
     after = of(book, now=NOW + 5)
@@ -139,61 +141,61 @@ def test_an_all_clear_frees_at_once_but_for_a_light_trace(book: HealthBook, clea
 
 
 def test_an_all_clear_also_settles_what_had_begun_to_fade(book: HealthBook) -> None:
-    book.report(Report("r", (fault(),)), NOW)
-    book.report(Report("r", ()), NOW + 10)
-    book.report(Report("r", (), settled=frozenset({"s"})), NOW + 20)
+    book.report(SignalReport("r", (fault(),)), NOW)
+    book.report(SignalReport("r", ()), NOW + 10)
+    book.report(SignalReport("r", (), settled=frozenset({"s"})), NOW + 20)
     assert of(book, now=NOW + 20).score == 0.88
 
 
 def test_another_messengers_all_clear_settles_what_a_vanished_one_left(book: HealthBook) -> None:
-    book.report(Report("pod a", (fault(reporter="pod a"),)), NOW)
+    book.report(SignalReport("pod a", (fault(reporter="pod a"),)), NOW)
     book.vanish("pod a", NOW + 10)
-    book.report(Report("pod b", (), cleared=frozenset({(DEVICE, "s")})), NOW + 20)
+    book.report(SignalReport("pod b", (), cleared=frozenset({(DEVICE, "s")})), NOW + 20)
     assert of(book, now=NOW + 20).state is State.HEALTHY
 
 
 def test_one_recovery_told_by_several_messengers_leaves_one_trace(book: HealthBook) -> None:
     pods = [f"pod {i}" for i in range(8)]  # that share one device
     for one in pods:
-        book.report(Report(one, (fault(reporter=one),)), NOW)
+        book.report(SignalReport(one, (fault(reporter=one),)), NOW)
     for one in pods:
-        book.report(Report(one, (), cleared=frozenset({(DEVICE, "s")})), NOW + 5)
+        book.report(SignalReport(one, (), cleared=frozenset({(DEVICE, "s")})), NOW + 5)
     assert of(book, now=NOW + 5).score == 0.88
 
 
 def test_another_messengers_all_clear_does_not_silence_the_living(book: HealthBook) -> None:
-    book.report(Report("pod a", (fault(reporter="pod a"),)), NOW)
-    book.report(Report("pod b", (), cleared=frozenset({(DEVICE, "s")})), NOW + 20)
+    book.report(SignalReport("pod a", (fault(reporter="pod a"),)), NOW)
+    book.report(SignalReport("pod b", (), cleared=frozenset({(DEVICE, "s")})), NOW + 20)
     assert of(book, now=NOW + 20).score == 0.5
 
 
 def test_what_stands_again_hides_what_was_fading(book: HealthBook) -> None:
-    book.report(Report("r", (fault(),)), NOW)
-    book.report(Report("r", ()), NOW + 10)
-    book.report(Report("r", (fault(),)), NOW + 20)
-    assert [w.evidence.kind for w in of(book, now=NOW + 20).evidence] == [Kind.LEVEL]
+    book.report(SignalReport("r", (fault(),)), NOW)
+    book.report(SignalReport("r", ()), NOW + 10)
+    book.report(SignalReport("r", (fault(),)), NOW + 20)
+    assert [w.evidence.kind for w in of(book, now=NOW + 20).evidence] == [EvidenceKind.LEVEL]
 
 
 def test_a_light_fault_leaves_a_lighter_trace_and_a_hold_none(book: HealthBook) -> None:
-    book.report(Report("r", (fault(weight=0.1),)), NOW)
-    book.report(Report("r", (), absent_is_clear=True), NOW + 5)
+    book.report(SignalReport("r", (fault(weight=0.1),)), NOW)
+    book.report(SignalReport("r", (), absent_is_clear=True), NOW + 5)
     assert of(book, now=NOW + 5).score == 0.975
 
-    hold = fault(NODE, 1.0, Kind.LATCHED, Family.OPERATOR)
-    book.report(Report("h", (hold,)), NOW)
+    hold = fault(NODE, 1.0, EvidenceKind.LATCHED, Family.OPERATOR)
+    book.report(SignalReport("h", (hold,)), NOW)
     assert of(book, NODE).held
-    book.report(Report("h", (), absent_is_clear=True), NOW + 5)
+    book.report(SignalReport("h", (), absent_is_clear=True), NOW + 5)
     assert of(book, NODE, NOW + 5) is SOUND
 
 
 def test_the_all_clear_of_something_mild_does_not_end_the_dwell_of_something_else(
     book: HealthBook,
 ) -> None:
-    event = fault(weight=0.25, kind=Kind.DECAYING, source="event")
-    book.report(Report("pod", (event,)), NOW)
-    book.report(Report("r", (fault(weight=0.1, family=Family.BUS),)), NOW)
+    event = fault(weight=0.25, kind=EvidenceKind.DECAYING, source="event")
+    book.report(SignalReport("pod", (event,)), NOW)
+    book.report(SignalReport("r", (fault(weight=0.1, family=Family.BUS),)), NOW)
     assert of(book).state is State.DEGRADED
-    book.report(Report("r", (), absent_is_clear=True), NOW + 1900)
+    book.report(SignalReport("r", (), absent_is_clear=True), NOW + 1900)
     assert 0.80 <= of(book, now=NOW + 1900).score < 0.90
     assert of(book, now=NOW + 1900).state is State.DEGRADED
 
@@ -241,17 +243,17 @@ def test_a_sick_devices_pod_ends_and_is_deleted_and_its_word_fades(book: HealthB
 
 def test_units_are_those_of_the_node_with_evidence(book: HealthBook) -> None:
     other = UnitId("gpu-2", "nvidia.com/gpu", "GPU-2")
-    book.report(Report("Node gpu-1", (fault(UNIT), fault(NODE))), NOW)
-    book.report(Report("Node gpu-2", (fault(other),)), NOW)
+    book.report(SignalReport("Node gpu-1", (fault(UNIT), fault(NODE))), NOW)
+    book.report(SignalReport("Node gpu-2", (fault(other),)), NOW)
     assert book.units("gpu-1") == {UNIT}
     assert book.units("gpu-2") == {other}
     assert book.units("gpu-3") == set()
 
 
 def test_a_unit_is_let_go_once_nothing_is_left_to_say(book: HealthBook) -> None:
-    book.report(Report("Node gpu-1", (fault(UNIT),)), NOW)
+    book.report(SignalReport("Node gpu-1", (fault(UNIT),)), NOW)
     of(book, UNIT)
-    book.report(Report("Node gpu-1", (), absent_is_clear=True), NOW + 5)
+    book.report(SignalReport("Node gpu-1", (), absent_is_clear=True), NOW + 5)
     of(book, UNIT, NOW + 5)
     assert book.units("gpu-1") == {UNIT}  # its trace still shows
     much_later = NOW + 30 * 86_400
@@ -264,7 +266,7 @@ def test_a_unit_is_let_go_once_nothing_is_left_to_say(book: HealthBook) -> None:
 def test_a_unit_is_not_let_go_before_its_dwell_is_over() -> None:
     settings = HealthSettings(orphan_half_life_seconds=10.0, min_dwell_seconds=7200.0)
     book = HealthBook(settings, RULES)
-    book.report(Report("pod", (fault(UNIT, 0.9),)), NOW)
+    book.report(SignalReport("pod", (fault(UNIT, 0.9),)), NOW)
     of(book, UNIT)
     book.vanish("pod", NOW)
     for after in (3600, 4800):
@@ -275,8 +277,8 @@ def test_a_unit_is_not_let_go_before_its_dwell_is_over() -> None:
 
 def test_a_unit_is_let_go_though_the_rest_of_its_node_is_still_ill(book: HealthBook) -> None:
     """Its own past holds it in no state that it would not be in without it."""
-    book.report(Report("pod", (fault(UNIT, 0.9),), absent_is_clear=True), NOW)
-    book.report(Report("Node gpu-1", (fault(NODE, 0.9, family=Family.NODE),)), NOW)
+    book.report(SignalReport("pod", (fault(UNIT, 0.9),), absent_is_clear=True), NOW)
+    book.report(SignalReport("Node gpu-1", (fault(NODE, 0.9, family=Family.NODE),)), NOW)
     about = (UNIT, NODE)
     assert book.assess(UNIT, about, NOW).state is State.UNHEALTHY
     book.vanish("pod", NOW)
@@ -289,8 +291,8 @@ def test_a_unit_is_let_go_though_the_rest_of_its_node_is_still_ill(book: HealthB
 
 
 def test_a_unit_is_let_go_though_the_device_that_it_was_is_still_ill(book: HealthBook) -> None:
-    book.report(Report("pod", (fault(UNIT),), absent_is_clear=True), NOW)
-    book.report(Report("driver", (fault(DEVICE, 0.9),)), NOW)
+    book.report(SignalReport("pod", (fault(UNIT),), absent_is_clear=True), NOW)
+    book.report(SignalReport("driver", (fault(DEVICE, 0.9),)), NOW)
     of(book, UNIT)
     book.assess(DEVICE, (DEVICE, UNIT), NOW)
     book.vanish("pod", NOW)
@@ -304,12 +306,14 @@ def test_a_unit_is_let_go_though_the_device_that_it_was_is_still_ill(book: Healt
 
 
 def test_a_device_inherits_what_is_said_of_its_node_and_its_other_names(book: HealthBook) -> None:
-    book.report(Report("Node gpu-1", (fault(UNIT, 0.5), fault(NODE, 0.4, family=Family.NODE))), NOW)
+    book.report(
+        SignalReport("Node gpu-1", (fault(UNIT, 0.5), fault(NODE, 0.4, family=Family.NODE))), NOW
+    )
     assert book.assess(DEVICE, (DEVICE, UNIT, NODE), NOW).score == 0.3
 
 
 def test_health_moves_only_when_it_matters(book: HealthBook) -> None:
-    book.report(Report("pod", (fault(weight=0.4, kind=Kind.DECAYING),)), NOW)
+    book.report(SignalReport("pod", (fault(weight=0.4, kind=EvidenceKind.DECAYING),)), NOW)
     first = of(book)
     assert book.moving(NOW + 60) == set()  # 0.6046
     assert of(book, now=NOW + 60) is first
@@ -322,7 +326,7 @@ def test_health_moves_only_when_it_matters(book: HealthBook) -> None:
 def test_the_end_of_a_dwell_is_a_move(book: HealthBook) -> None:
     settings = HealthSettings(orphan_half_life_seconds=10.0)
     book = HealthBook(settings, RULES)
-    book.report(Report("r", (fault(weight=0.9),)), NOW)
+    book.report(SignalReport("r", (fault(weight=0.9),)), NOW)
     assert of(book).state is State.UNHEALTHY
     book.vanish("r", NOW + 1)
     assert of(book, now=NOW + 200).state is State.UNHEALTHY
@@ -337,7 +341,10 @@ def test_a_ready_that_is_unknown_after_false_still_counts_as_failed(book: Health
     book.report(of_node(node(condition("Ready", "Unknown", "x")), RULES, NOW + 60), NOW + 60)
     silent = of(book, NODE, NOW + 60)
     assert silent.state is State.UNHEALTHY
-    assert {w.evidence.kind for w in silent.evidence} == {Kind.DECAYING, Kind.UNKNOWN}
+    assert {w.evidence.kind for w in silent.evidence} == {
+        EvidenceKind.DECAYING,
+        EvidenceKind.UNKNOWN,
+    }
     book.report(of_node(node(condition("Ready", "True", "x")), RULES, NOW + 90), NOW + 90)
     assert of(book, NODE, NOW + 90).score == 0.88  # one outage, one trace
     assert of(book, NODE, NOW + 90).state is State.HEALTHY
@@ -345,8 +352,8 @@ def test_a_ready_that_is_unknown_after_false_still_counts_as_failed(book: Health
 
 def test_not_having_known_is_one_trace_however_many_did_not_know(book: HealthBook) -> None:
     for reporter in ("a", "b", "c"):
-        book.report(Report(reporter, (fault(UNIT, 0.25, kind=Kind.UNKNOWN),)), NOW)
+        book.report(SignalReport(reporter, (fault(UNIT, 0.25, kind=EvidenceKind.UNKNOWN),)), NOW)
     of(book, UNIT)
     for reporter in ("a", "b", "c"):
-        book.report(Report(reporter, (), absent_is_clear=True), NOW + 60)
+        book.report(SignalReport(reporter, (), absent_is_clear=True), NOW + 60)
     assert of(book, UNIT, NOW + 60).score == 0.9375

@@ -3,14 +3,16 @@
 import msgspec
 
 from fettle.health import HealthBook
-from fettle.health.signals.reports import Report
-from fettle.model.health import SOUND, Family, Kind, State
+from fettle.health.signals.reports import SignalReport
+from fettle.model.health import SOUND, EvidenceKind, Family, State
 from tests.fettle.health.signals.objects import NOW
 from tests.fettle.health.test_book import DEVICE, NODE, UNIT, fault, of
 
 
 def test_a_node_that_is_forgotten_takes_its_units_with_it(book: HealthBook) -> None:
-    book.report(Report("Node gpu-1", (fault(UNIT), fault(NODE, kind=Kind.LATCHED))), NOW)
+    book.report(
+        SignalReport("Node gpu-1", (fault(UNIT), fault(NODE, kind=EvidenceKind.LATCHED))), NOW
+    )
     of(book, UNIT)
     of(book, NODE)
     book.vanish("Node gpu-1", NOW)
@@ -24,10 +26,12 @@ def test_a_node_that_is_forgotten_takes_its_units_with_it(book: HealthBook) -> N
 def test_what_a_messenger_still_says_of_a_subject_that_was_gone_counts_again(
     book: HealthBook,
 ) -> None:
-    event = fault(UNIT, 0.4, Kind.DECAYING, reporter="pod a", source="event")
-    book.report(Report("pod a", (event,)), NOW)
-    book.report(Report("pod b", (msgspec.structs.replace(event, reporter="pod b"),)), NOW)
-    book.report(Report("pod c", (fault(UNIT, 0.5, family=Family.BUS, reporter="pod c"),)), NOW)
+    event = fault(UNIT, 0.4, EvidenceKind.DECAYING, reporter="pod a", source="event")
+    book.report(SignalReport("pod a", (event,)), NOW)
+    book.report(SignalReport("pod b", (msgspec.structs.replace(event, reporter="pod b"),)), NOW)
+    book.report(
+        SignalReport("pod c", (fault(UNIT, 0.5, family=Family.BUS, reporter="pod c"),)), NOW
+    )
     assert of(book, UNIT).score == 0.1
     book.vanish("pod b", NOW)
     assert of(book, UNIT).score == 0.1  # bad news outlives its messenger,
@@ -44,7 +48,7 @@ def test_what_a_messenger_still_says_of_a_subject_that_was_gone_counts_again(
 def test_what_was_latched_of_a_device_that_is_gone_goes_with_its_messenger(
     book: HealthBook,
 ) -> None:
-    book.report(Report("claim", (fault(kind=Kind.LATCHED),)), NOW)
+    book.report(SignalReport("claim", (fault(kind=EvidenceKind.LATCHED),)), NOW)
     of(book)
     book.forget({DEVICE}, NOW)
     book.moving(NOW + 3600)
@@ -56,7 +60,7 @@ def test_what_was_latched_of_a_device_that_is_gone_goes_with_its_messenger(
 
 
 def test_what_fades_of_a_unit_that_is_gone_is_let_go(book: HealthBook) -> None:
-    book.report(Report("pod", (fault(UNIT),)), NOW)
+    book.report(SignalReport("pod", (fault(UNIT),)), NOW)
     book.forget({NODE}, NOW)
     book.vanish("pod", NOW)
     book.moving(NOW + 86_400)
@@ -65,7 +69,7 @@ def test_what_fades_of_a_unit_that_is_gone_is_let_go(book: HealthBook) -> None:
 
 
 def test_a_device_is_judged_afresh_once_its_node_is_another(book: HealthBook) -> None:
-    book.report(Report("Node gpu-1", (fault(NODE, 0.9),)), NOW)
+    book.report(SignalReport("Node gpu-1", (fault(NODE, 0.9),)), NOW)
     assert book.assess(DEVICE, (DEVICE, NODE), NOW).state is State.UNHEALTHY
     book.vanish("Node gpu-1", NOW)
     book.forget({NODE}, NOW)

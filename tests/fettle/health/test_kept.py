@@ -5,9 +5,9 @@ import pytest
 
 from fettle.config.settings import HealthSettings
 from fettle.health import HealthBook
-from fettle.health.signals.reports import Report
+from fettle.health.signals.reports import SignalReport
 from fettle.health.states import Stay, kept
-from fettle.model.health import Evidence, Family, Health, Kept, Kind, State
+from fettle.model.health import Evidence, EvidenceKind, Family, Health, Kept, State
 from fettle.model.policy import BUILT_IN
 from fettle.scheduling.judge.acceptance import refusal
 from tests.fettle.health.incidents import DEVICE
@@ -42,7 +42,7 @@ def test_health_says_what_keeps_its_state_until_nothing_does(book: HealthBook) -
     fault = Evidence(
         subject=DEVICE,
         family=Family.BUS,
-        kind=Kind.DECAYING,
+        kind=EvidenceKind.DECAYING,
         weight=0.9,
         source="s",
         reporter="r",
@@ -50,7 +50,7 @@ def test_health_says_what_keeps_its_state_until_nothing_does(book: HealthBook) -
         observed_at=T0,
         half_life_s=30.0,
     )
-    book.report(Report("r", (fault,)), T0)
+    book.report(SignalReport("r", (fault,)), T0)
 
     def at(now: float) -> Health:
         book.moving(now)

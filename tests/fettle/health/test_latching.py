@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from fettle.config.settings import HealthSettings
 from fettle.health import HealthBook
 from fettle.health.signals.gathering import of_slice, of_taint_rule
-from fettle.model.health import SOUND, Evidence, Family, Health, Kind, State, UnitId
+from fettle.model.health import SOUND, Evidence, EvidenceKind, Family, Health, State, UnitId
 from tests.fettle.health.incidents import DEVICE, MINUTE, NODE, RULES, of, tell
 from tests.fettle.health.signals.objects import (
     NOW,
@@ -23,7 +23,7 @@ from tests.fettle.health.signals.objects import (
 
 KEY = "gpu.nvidia.com/xid"
 GPU = UnitId("gpu-1", "nvidia.com/gpu", UUID)
-LATCHED = [xid for xid in RULES.xids if RULES.xid(xid).kind is Kind.LATCHED]
+LATCHED = [xid for xid in RULES.xids if RULES.xid(xid).kind is EvidenceKind.LATCHED]
 
 
 def publish(book: HealthBook, at: float, *taints: dict[str, Any]) -> Health:
@@ -121,7 +121,7 @@ def test_a_lighter_fault_for_good_does_not_displace_the_heavier_one(book: Health
         evidence = Evidence(
             subject=DEVICE,
             family=Family.DRIVER,
-            kind=Kind.LATCHED,
+            kind=EvidenceKind.LATCHED,
             weight=weight,
             source="s",
             reporter="r",
@@ -153,12 +153,12 @@ def test_what_is_latched_counts_until_its_taint_is_gone_and_takes_bounded_room(
         fresh = publish(HealthBook(HealthSettings(), RULES), at, *taints)
         latched = latched | {word[0]} & set(LATCHED) if word is not None else set()
         kinds = {w.evidence.kind for w in health.evidence}
-        assert (Kind.LATCHED in kinds) == bool(latched)
+        assert (EvidenceKind.LATCHED in kinds) == bool(latched)
         assert health.state is State.UNHEALTHY or not latched
         assert health.score <= fresh.score
         told = {w.evidence.text for w in health.evidence}
         assert {w.evidence.text for w in fresh.evidence} <= told
-        standing = [w for w in health.evidence if w.evidence.kind is not Kind.DECAYING]
+        standing = [w for w in health.evidence if w.evidence.kind is not EvidenceKind.DECAYING]
         assert len(standing) <= len({RULES.xid(xid).family for xid in latched}) + 1
 
 
@@ -180,7 +180,9 @@ def test_each_gpu_of_a_message_stays_latched_for_as_long_as_the_message_names_it
         latched |= {gpu for gpu, xid in message if xid in LATCHED}
         for gpu in ("a", "b", "c"):
             health = of(book, UnitId("gpu-1", "nvidia.com/gpu", gpu), NOW + i)
-            assert (Kind.LATCHED in {w.evidence.kind for w in health.evidence}) == (gpu in latched)
+            assert (EvidenceKind.LATCHED in {w.evidence.kind for w in health.evidence}) == (
+                gpu in latched
+            )
 
 
 # -- a remediation that a label tells of

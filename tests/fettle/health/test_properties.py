@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 
 from fettle.config.settings import HealthSettings
 from fettle.health import HealthBook
-from fettle.health.signals.reports import Report, heaviest
+from fettle.health.signals.reports import SignalReport, heaviest
 from fettle.health.signals.rules import load
 from fettle.model.health import (
     SOUND,
     UNKNOWN_SCORE,
     DeviceId,
     Evidence,
+    EvidenceKind,
     Family,
     Health,
-    Kind,
     NodeId,
     State,
     Subject,
@@ -41,7 +41,7 @@ weights = st.floats(0.0, 1.0)
 waits = st.floats(1.0, 20_000.0)
 
 
-def evidence(kinds: Iterable[Kind] = Kind) -> st.SearchStrategy[Evidence]:
+def evidence(kinds: Iterable[EvidenceKind] = EvidenceKind) -> st.SearchStrategy[Evidence]:
     return st.builds(
         Evidence,
         subject=st.sampled_from(SUBJECTS),
@@ -59,12 +59,12 @@ def evidence(kinds: Iterable[Kind] = Kind) -> st.SearchStrategy[Evidence]:
     )
 
 
-def reports(kinds: Iterable[Kind] = Kind) -> st.SearchStrategy[list[Report]]:
+def reports(kinds: Iterable[EvidenceKind] = EvidenceKind) -> st.SearchStrategy[list[SignalReport]]:
     """Reports of different reporters."""
     said = st.lists(st.lists(evidence(kinds), max_size=4), max_size=5)
     return said.map(
         lambda all_said: [
-            Report(f"r{i}", heaviest(_of(f"r{i}", part))) for i, part in enumerate(all_said)
+            SignalReport(f"r{i}", heaviest(_of(f"r{i}", part))) for i, part in enumerate(all_said)
         ]
     )
 
@@ -77,7 +77,7 @@ def book() -> HealthBook:
     return HealthBook(HealthSettings(), RULES)
 
 
-def told(said: Iterable[Report], now: float = T0) -> HealthBook:
+def told(said: Iterable[SignalReport], now: float = T0) -> HealthBook:
     filled = book()
     for report in said:
         filled.report(report, now)
@@ -90,7 +90,7 @@ def assess(book: HealthBook, now: float = T0) -> Health:
 
 @given(reports(), st.lists(waits, max_size=4))
 def test_a_score_is_a_share_and_its_evidence_is_sorted(
-    said: list[Report], later: list[float]
+    said: list[SignalReport], later: list[float]
 ) -> None:
     filled, now = told(said), T0
     for wait in [0.0, *later]:
@@ -101,7 +101,7 @@ def test_a_score_is_a_share_and_its_evidence_is_sorted(
         assert all(a.weight >= b.weight for a, b in pairwise(health.evidence))
 
 
-def about_the_bus(kind: Kind, weight: float, **more: Any) -> Evidence:
+def about_the_bus(kind: EvidenceKind, weight: float, **more: Any) -> Evidence:
     return Evidence(
         subject=KEY,
         family=Family.BUS,
@@ -117,25 +117,27 @@ def about_the_bus(kind: Kind, weight: float, **more: Any) -> Evidence:
 
 @given(reports(), evidence())
 @example(
-    [Report("honest", (about_the_bus(Kind.DECAYING, 0.5),))],
-    about_the_bus(Kind.LATCHED, 1.0, witness="team-a", together=0.1),
+    [SignalReport("honest", (about_the_bus(EvidenceKind.DECAYING, 0.5),))],
+    about_the_bus(EvidenceKind.LATCHED, 1.0, witness="team-a", together=0.1),
 )
 @example(
     [
-        Report(team, (about_the_bus(Kind.DECAYING, 0.35, witness=team, together=0.6),))
+        SignalReport(
+            team, (about_the_bus(EvidenceKind.DECAYING, 0.35, witness=team, together=0.6),)
+        )
         for team in ("team-a", "team-b")
     ],
-    about_the_bus(Kind.LEVEL, 0.4),
+    about_the_bus(EvidenceKind.LEVEL, 0.4),
 )
-def test_more_evidence_never_raises_a_score(said: list[Report], more: Evidence) -> None:
+def test_more_evidence_never_raises_a_score(said: list[SignalReport], more: Evidence) -> None:
     before = assess(told(said)).score
-    after = assess(told([*said, Report("one more", (more,))])).score
+    after = assess(told([*said, SignalReport("one more", (more,))])).score
     assert after <= before + 0.005  # an event adds to what was forgotten as negligible
 
 
-@given(reports([Kind.LEVEL, Kind.DECAYING]), st.lists(waits, max_size=4))
+@given(reports([EvidenceKind.LEVEL, EvidenceKind.DECAYING]), st.lists(waits, max_size=4))
 def test_what_tenants_could_bring_about_alone_never_makes_unhealthy(
-    said: list[Report], later: list[float]
+    said: list[SignalReport], later: list[float]
 ) -> None:
     filled, now = book(), T0
     for report in said:
@@ -150,13 +152,17 @@ def test_what_tenants_could_bring_about_alone_never_makes_unhealthy(
         assert (health.state, health.proven) == (State.HEALTHY, 1.0)
         assert health.score >= 0.4
     for report in said:
-        filled.report(Report(report.reporter, (), absent_is_clear=True), now)
+        filled.report(SignalReport(report.reporter, (), absent_is_clear=True), now)
     assert assess(filled, now).state is State.HEALTHY
 
 
-@given(reports(), reports([Kind.LEVEL, Kind.DECAYING, Kind.LATCHED]), st.lists(waits, max_size=4))
+@given(
+    reports(),
+    reports([EvidenceKind.LEVEL, EvidenceKind.DECAYING, EvidenceKind.LATCHED]),
+    st.lists(waits, max_size=4),
+)
 def test_what_tenants_could_bring_about_moves_no_state_and_nothing_that_is_proven(
-    said: list[Report], words: list[Report], later: list[float]
+    said: list[SignalReport], words: list[SignalReport], later: list[float]
 ) -> None:
     """Whatever else is said, now and when they take their words back."""
     without, beside, now = told(said), told(said), T0
@@ -172,19 +178,24 @@ def test_what_tenants_could_bring_about_moves_no_state_and_nothing_that_is_prove
             msgspec.structs.replace(e, witness=e.witness or "team-c", source=f"claim {e.source}")
             for e in report.evidence
         )
-        beside.report(Report(f"tenant {i}", provoked), now)
+        beside.report(SignalReport(f"tenant {i}", provoked), now)
     alike()
     for wait in later:
         now += wait
         alike()
     for i in range(len(words)):
-        beside.report(Report(f"tenant {i}", (), absent_is_clear=True), now)
+        beside.report(SignalReport(f"tenant {i}", (), absent_is_clear=True), now)
         alike()
 
 
-@given(reports(), reports([Kind.LEVEL, Kind.LATCHED, Kind.UNKNOWN, Kind.DECAYING]))
+@given(
+    reports(),
+    reports(
+        [EvidenceKind.LEVEL, EvidenceKind.LATCHED, EvidenceKind.UNKNOWN, EvidenceKind.DECAYING]
+    ),
+)
 def test_of_a_subject_that_came_back_counts_what_those_who_are_there_say(
-    said: list[Report], left: list[Report]
+    said: list[SignalReport], left: list[SignalReport]
 ) -> None:
     lived = told(said)
     for report in left:
@@ -201,7 +212,7 @@ def test_of_a_subject_that_came_back_counts_what_those_who_are_there_say(
 
 
 @given(reports(), st.randoms())
-def test_the_order_of_reports_does_not_matter(said: list[Report], random: object) -> None:
+def test_the_order_of_reports_does_not_matter(said: list[SignalReport], random: object) -> None:
     shuffled = list(said)
     random.shuffle(shuffled)  # type: ignore[attr-defined]
     one, other = assess(told(said)), assess(told(shuffled))
@@ -211,19 +222,19 @@ def test_the_order_of_reports_does_not_matter(said: list[Report], random: object
 
 
 @given(reports())
-def test_said_again_it_is_the_same_health_and_nothing_has_changed(said: list[Report]) -> None:
+def test_said_again_it_is_the_same_health_and_nothing_has_changed(said: list[SignalReport]) -> None:
     filled = told(said)
     first = assess(filled)
     assert [filled.report(report, T0 + 1) for report in said] == [set()] * len(said)
     assert assess(filled, T0) is first
 
 
-@given(reports(), evidence([Kind.LATCHED]), st.lists(waits, min_size=1, max_size=5))
+@given(reports(), evidence([EvidenceKind.LATCHED]), st.lists(waits, min_size=1, max_size=5))
 def test_time_alone_never_clears_what_is_latched(
-    said: list[Report], latched: Evidence, later: list[float]
+    said: list[SignalReport], latched: Evidence, later: list[float]
 ) -> None:
     latched = msgspec.structs.replace(latched, witness="")
-    filled, now = told([*said, Report("latch", (latched,))]), T0
+    filled, now = told([*said, SignalReport("latch", (latched,))]), T0
     for wait in later:
         now += 100 * wait
         filled.moving(now)
@@ -231,8 +242,8 @@ def test_time_alone_never_clears_what_is_latched(
         assert assess(filled, now).state is State.UNHEALTHY
 
 
-@given(reports([Kind.UNKNOWN]))
-def test_not_knowing_alone_scores_three_quarters(said: list[Report]) -> None:
+@given(reports([EvidenceKind.UNKNOWN]))
+def test_not_knowing_alone_scores_three_quarters(said: list[SignalReport]) -> None:
     health = assess(told(said))
     if any(report.evidence for report in said):
         assert (health.state, health.score) == (State.UNKNOWN, UNKNOWN_SCORE)
@@ -240,19 +251,19 @@ def test_not_knowing_alone_scores_three_quarters(said: list[Report]) -> None:
         assert health is SOUND
 
 
-@given(reports(), evidence([Kind.UNKNOWN]))
+@given(reports(), evidence([EvidenceKind.UNKNOWN]))
 def test_not_knowing_never_hides_or_worsens_what_is_known(
-    said: list[Report], unknown: Evidence
+    said: list[SignalReport], unknown: Evidence
 ) -> None:
     known = assess(told(said))
-    both = assess(told([*said, Report("who knows", (unknown,))]))
+    both = assess(told([*said, SignalReport("who knows", (unknown,))]))
     assert both.score == min(known.score, UNKNOWN_SCORE)
     if known.state in (State.DEGRADED, State.UNHEALTHY):
         assert both.state is known.state
 
 
 events = st.lists(
-    st.tuples(st.floats(1.0, 1500.0), st.none() | evidence([Kind.DECAYING])), max_size=25
+    st.tuples(st.floats(1.0, 1500.0), st.none() | evidence([EvidenceKind.DECAYING])), max_size=25
 )
 
 
@@ -266,7 +277,7 @@ def test_without_an_all_clear_a_state_is_not_left_for_a_better_one_within_its_dw
         now += wait
         if event is not None:
             fresh = msgspec.structs.replace(event, observed_at=now)
-            filled.report(Report(f"pod {i}", (fresh,)), now)
+            filled.report(SignalReport(f"pod {i}", (fresh,)), now)
         health = assess(filled, now)
         if SEVERITY[health.state] < SEVERITY[state]:
             assert now - entered >= DWELL_S
@@ -274,30 +285,30 @@ def test_without_an_all_clear_a_state_is_not_left_for_a_better_one_within_its_dw
             state, entered = health.state, now
 
 
-@given(reports([Kind.LEVEL, Kind.LATCHED, Kind.UNKNOWN]), waits)
-def test_an_explicit_all_clear_frees_at_once(said: list[Report], stood: float) -> None:
+@given(reports([EvidenceKind.LEVEL, EvidenceKind.LATCHED, EvidenceKind.UNKNOWN]), waits)
+def test_an_explicit_all_clear_frees_at_once(said: list[SignalReport], stood: float) -> None:
     """One recovery of each thing leaves only light traces, and no state outlives it."""
     filled = told(said)
     assess(filled, T0 + stood)
     now = T0 + stood + 1
     for report in said:
-        filled.report(Report(report.reporter, (), absent_is_clear=True), now)
+        filled.report(SignalReport(report.reporter, (), absent_is_clear=True), now)
     health = assess(filled, now)
-    assert all(w.evidence.kind is Kind.DECAYING for w in health.evidence)
+    assert all(w.evidence.kind is EvidenceKind.DECAYING for w in health.evidence)
     # a light trace of a fault, and one of having known nothing about the same thing
     assert health.score >= (1 - 2 * 0.12) ** len(Family) - 0.0001
     if health.score >= HealthSettings().degraded_below and _was_told_of_more_than_mild(said):
         assert health.state is State.HEALTHY
 
 
-def _was_told_of_more_than_mild(said: list[Report]) -> bool:
+def _was_told_of_more_than_mild(said: list[SignalReport]) -> bool:
     said_of_it = (e for r in said for e in r.evidence if not e.witness)
-    return any(e.weight > 0.1 and e.kind is not Kind.UNKNOWN for e in said_of_it)
+    return any(e.weight > 0.1 and e.kind is not EvidenceKind.UNKNOWN for e in said_of_it)
 
 
 @given(reports(), st.lists(st.tuples(waits, st.integers(0, 4)), max_size=8))
 def test_moving_names_the_keys_whose_health_time_has_changed_and_no_others(
-    said: list[Report], steps: list[tuple[float, int]]
+    said: list[SignalReport], steps: list[tuple[float, int]]
 ) -> None:
     filled, now = told(said), T0
     before = assess(filled)
@@ -316,7 +327,7 @@ def test_moving_names_the_keys_whose_health_time_has_changed_and_no_others(
 
 @given(reports(), waits)
 def test_what_every_messenger_left_fades_to_sound_unless_it_was_latched(
-    said: list[Report], wait: float
+    said: list[SignalReport], wait: float
 ) -> None:
     filled = told(said)
     assess(filled)
@@ -327,7 +338,7 @@ def test_what_every_messenger_left_fades_to_sound_unless_it_was_latched(
         now += 60 * 86_400.0
         filled.moving(now)
         health = assess(filled, now)
-    if not any(e.kind is Kind.LATCHED for r in said for e in r.evidence):
+    if not any(e.kind is EvidenceKind.LATCHED for r in said for e in r.evidence):
         assert health is SOUND
 
 
@@ -335,7 +346,10 @@ def test_what_every_messenger_left_fades_to_sound_unless_it_was_latched(
     st.lists(
         st.tuples(
             st.integers(0, 2),
-            st.lists(evidence([Kind.LEVEL, Kind.UNKNOWN, Kind.DECAYING]), max_size=3),
+            st.lists(
+                evidence([EvidenceKind.LEVEL, EvidenceKind.UNKNOWN, EvidenceKind.DECAYING]),
+                max_size=3,
+            ),
             st.booleans(),
             waits,
         ),
@@ -347,11 +361,11 @@ def test_what_is_no_longer_said_is_as_if_never_said_once_it_has_faded(
 ) -> None:
     """Whether a messenger's silence is an all-clear or not."""
     lived, now = book(), T0
-    latest: dict[int, Report] = {}
+    latest: dict[int, SignalReport] = {}
     for number, part, absent_is_clear, wait in steps:
         now += wait
         name = f"r{number}"
-        report = Report(name, heaviest(_of(name, part)), absent_is_clear=absent_is_clear)
+        report = SignalReport(name, heaviest(_of(name, part)), absent_is_clear=absent_is_clear)
         latest[number] = report
         lived.report(report, now)
         assess(lived, now)
@@ -370,7 +384,7 @@ def told_of(health: Health) -> set[Evidence]:
 
 @given(reports())
 def test_of_a_subject_that_is_gone_with_all_who_spoke_of_it_nothing_is_left(
-    said: list[Report],
+    said: list[SignalReport],
 ) -> None:
     filled = told(said)
     assess(filled)

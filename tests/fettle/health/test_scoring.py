@@ -4,14 +4,14 @@ import msgspec
 import pytest
 
 from fettle.health import fading, scoring
-from fettle.model.health import Evidence, Family, Kind, NodeId, Weighed
+from fettle.model.health import Evidence, EvidenceKind, Family, NodeId, Weighed
 from tests.fettle.health.signals.objects import NOW
 
 
 def evidence(
     family: Family = Family.DRIVER,
     weight: float = 0.5,
-    kind: Kind = Kind.LEVEL,
+    kind: EvidenceKind = EvidenceKind.LEVEL,
     at: float = NOW,
     cap: float = 1.0,
 ) -> Evidence:
@@ -56,7 +56,7 @@ def test_of_what_is_over_the_heaviest_trace_counts_beside_what_stands() -> None:
 
 def test_a_clock_that_was_ahead_and_is_set_back_keeps_nothing_from_fading() -> None:
     ahead = NOW + 86_400
-    one = fading.starting(evidence(weight=0.4, at=ahead, kind=Kind.DECAYING), ahead)
+    one = fading.starting(evidence(weight=0.4, at=ahead, kind=EvidenceKind.DECAYING), ahead)
     assert one.weighed(NOW).weight == 0.4
     assert one.weighed(NOW + 3600).weight == pytest.approx(0.2)
 
@@ -64,8 +64,8 @@ def test_a_clock_that_was_ahead_and_is_set_back_keeps_nothing_from_fading() -> N
 def test_an_event_after_a_clock_was_set_back_counts_in_full() -> None:
     ahead = NOW + 86_400
     for renew in (False, True):
-        one = fading.starting(evidence(weight=0.1, at=ahead, kind=Kind.DECAYING), ahead)
-        event = evidence(weight=0.4, at=NOW, kind=Kind.DECAYING)
+        one = fading.starting(evidence(weight=0.1, at=ahead, kind=EvidenceKind.DECAYING), ahead)
+        event = evidence(weight=0.4, at=NOW, kind=EvidenceKind.DECAYING)
         (one.renew if renew else one.add)(event, NOW)
         assert one.weighed(NOW).weight == pytest.approx(0.4 if renew else 0.5)
         assert one.weighed(NOW + 3600).weight == pytest.approx(0.2 if renew else 0.25)
@@ -109,7 +109,7 @@ def test_nothing_said_is_a_perfect_score() -> None:
     ("age_s", "weight"), [(0, 0.4), (3600, 0.2), (7200, 0.1), (36_000, 0.0004)]
 )
 def test_an_event_halves_every_half_life(age_s: float, weight: float) -> None:
-    one = fading.starting(evidence(weight=0.4, kind=Kind.DECAYING), NOW)
+    one = fading.starting(evidence(weight=0.4, kind=EvidenceKind.DECAYING), NOW)
     assert one.weighed(NOW + age_s).weight == pytest.approx(weight, abs=0.00005)
 
 
@@ -148,6 +148,6 @@ def test_the_same_fact_from_another_messenger_is_fresh_but_not_worse() -> None:
 
 def test_explanations_are_sorted_heaviest_first_latched_before_level() -> None:
     light, level = evidence(weight=0.1), evidence(weight=1.0)
-    latched = evidence(weight=1.0, kind=Kind.LATCHED)
+    latched = evidence(weight=1.0, kind=EvidenceKind.LATCHED)
     said = scoring.ordered(Weighed(e, e.weight) for e in (light, level, latched))
     assert [w.evidence for w in said] == [latched, level, light]

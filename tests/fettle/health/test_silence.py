@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from fettle.config.settings import HealthSettings
 from fettle.health import HealthBook
 from fettle.health.signals.gathering import of_node
-from fettle.model.health import SOUND, Evidence, Health, Kind, State
+from fettle.model.health import SOUND, Evidence, EvidenceKind, Health, State
 from tests.fettle.health.incidents import HOUR, MINUTE, NODE, RULES, of, tell
 from tests.fettle.health.signals.objects import NOW, condition, node
 
@@ -160,7 +160,7 @@ def test_a_silence_goes_on_while_the_kubelet_is_silent_too() -> None:
     tell(running, dead, later)
     before, after = of(running, NODE, later), of(restarted(dead, later), NODE, later)
     assert after.score == pytest.approx(before.score, abs=0.01)
-    (weight,) = {w.weight for w in after.evidence if w.evidence.kind is Kind.DECAYING}
+    (weight,) = {w.weight for w in after.evidence if w.evidence.kind is EvidenceKind.DECAYING}
     assert weight == pytest.approx(0.75 * 2**-3.1, abs=0.01)
 
 

@@ -33,7 +33,9 @@ class InProcess:
 
     def outcome(self, expression: str, driver: str, device: Device) -> Outcome | None:
         prepared = _prepared(expression)
-        return judge(prepared, rows.row(prepared.reads, rows.key(prepared.reads, driver, device)))
+        return judge(
+            prepared, rows.row(prepared.reads, rows.row_fingerprint(prepared.reads, driver, device))
+        )
 
     def reads(self, expression: str) -> Reads:
         return _prepared(expression).reads

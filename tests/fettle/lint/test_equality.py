@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from fettle.api.resource import Device
 from fettle.cel.language.evaluating import judge, prepare
 from fettle.cel.runtime import rows
-from fettle.cel.runtime.outcomes import Kind
+from fettle.cel.runtime.outcomes import OutcomeKind
 from fettle.lint.findings import Severity
 from fettle.model.policy import Validation
 from tests.controlplane import objects as api
@@ -93,6 +93,6 @@ async def test_what_is_said_to_be_never_equal_is_equal_on_no_device(
     prepared = prepare(selector)
     for one in devices:
         raw = msgspec.json.decode(msgspec.json.encode(one), type=Device)
-        key = rows.key(prepared.reads, GPU, raw)
+        key = rows.row_fingerprint(prepared.reads, GPU, raw)
         outcome = judge(prepared, rows.row(prepared.reads, key))
-        assert not (found and outcome.kind is Kind.MATCH)
+        assert not (found and outcome.kind is OutcomeKind.MATCH)

@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fettle.cel.runtime.outcomes import Kind
+from fettle.cel.runtime.outcomes import OutcomeKind
 from fettle.cluster.view import View
 from fettle.lint.survey.fleet import FRESH_S, Fleet
 from fettle.lint.survey.surveys import Selection
@@ -78,7 +78,7 @@ def said_one_by_one(view: View, selection: Selection) -> tuple[Counter[str], Cou
                     outcome = evaluator.outcome(expression, pool.driver, device.device)
                     assert outcome is not None
                     if not outcome.matches:
-                        result = "missed" if outcome.kind is Kind.NO_MATCH else "aborted"
+                        result = "missed" if outcome.kind is OutcomeKind.NO_MATCH else "aborted"
                         break
                 counted[result] += 1
                 on[node] += result == "matched"

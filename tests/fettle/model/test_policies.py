@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from fettle.api import kinds, policies
 from fettle.model import policy
-from fettle.model.policies import Policies, Resolved, Source
+from fettle.model.policies import Policies, PolicySource, Resolved
 from fettle.model.policy import BUILT_IN, Placement, Policy
 from fettle.scheduling import demand as asks
 from tests.fettle import building as b
@@ -28,7 +28,7 @@ def test_nothing_named_means_the_cluster_default() -> None:
     resolved = resolve()
     assert resolved.policy == BUILT_IN["inference"]
     assert (resolved.origin, resolved.named) == ("cluster default", False)
-    assert resolved.source is Source.BUILT_IN
+    assert resolved.source is PolicySource.BUILT_IN
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_an_installed_policy_is_found_and_replaces_a_built_in_one_whole() -> Non
     assert resolve({policy.ANNOTATION: "own"}, None, OWN).policy == OWN
     resolved = resolve({policy.ANNOTATION: "training"}, None, STRICTER)
     assert resolved.policy == STRICTER
-    assert resolved.source is Source.INSTALLED
+    assert resolved.source is PolicySource.INSTALLED
     assert not resolved.policy.failure.ignore_disruptions
 
 
@@ -68,7 +68,7 @@ def test_an_installed_policy_of_the_defaults_name_is_the_default() -> None:
 
 def test_a_policy_of_the_settings_says_so() -> None:
     known = Policies({**BUILT_IN, "own": OWN})
-    assert known.resolve({policy.ANNOTATION: "own"}, None, {}).source is Source.SETTINGS
+    assert known.resolve({policy.ANNOTATION: "own"}, None, {}).source is PolicySource.SETTINGS
 
 
 def test_an_unknown_policy_warns_and_the_next_one_applies() -> None:
@@ -124,7 +124,7 @@ def test_no_override_keeps_a_pod_from_having_a_policy(text: str) -> None:
 def test_a_pods_ask_carries_the_installed_policy() -> None:
     pod = b.pod(b.gpu_pod(annotations={policy.ANNOTATION: "own"}))
     before, after = b.view(), b.view(policies={"own": OWN})
-    asked = [asks.ask_of(pod, view, Policies()) for view in (before, after)]
+    asked = [asks.demand_of(pod, view, Policies()) for view in (before, after)]
     assert [a.policy.name for a in asked if a is not None] == ["inference", "own"]
 
 

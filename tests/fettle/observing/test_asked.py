@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from fettle.observing.asked import LastAsked
+from fettle.observing.asked import LastRequests
 
 
 def test_the_time_since_each_was_asked_is_in_seconds() -> None:
-    asked = LastAsked("extender", ("filter", "prioritize", "preempt"), "nobody has asked yet")
+    asked = LastRequests("extender", ("filter", "prioritize", "preempt"), "nobody has asked yet")
     assert asked.note() == "extender: nobody has asked yet"
     asked.at["filter"] = 100.0
     asked.at["preempt"] = 40.25

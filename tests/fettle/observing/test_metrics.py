@@ -5,7 +5,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 from structlog.testing import capture_logs
 
-from fettle.cluster.view import Publisher, Source
+from fettle.cluster.view import Publisher, SourceStatus
 from fettle.observing.metrics import (
     BreakerMetrics,
     ExtenderMetrics,
@@ -70,10 +70,10 @@ def test_ages_are_of_what_is_read_and_do_not_depend_on_the_wall_clock(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     publisher, registry, now = Publisher(), CollectorRegistry(), time.monotonic()
-    publisher.sources["Node"] = Source("Node", True, True, now - 20)
-    publisher.sources["Pod"] = Source("Pod", True, True, now - 60)
-    publisher.sources["ResourceQuota"] = Source("ResourceQuota", False, True, 0.0)
-    publisher.sources["DeviceTaintRule"] = Source("DeviceTaintRule", True, False, now - 90)
+    publisher.sources["Node"] = SourceStatus("Node", True, True, now - 20)
+    publisher.sources["Pod"] = SourceStatus("Pod", True, True, now - 60)
+    publisher.sources["ResourceQuota"] = SourceStatus("ResourceQuota", False, True, 0.0)
+    publisher.sources["DeviceTaintRule"] = SourceStatus("DeviceTaintRule", True, False, now - 90)
     monkeypatch.setattr(time, "time", lambda: 0.0)
     registry.register(ViewMetrics(publisher))
 
@@ -144,7 +144,7 @@ def test_what_can_be_counted_is_there_before_it_happens() -> None:
     assert ("undecided",) in predictions
     assert len(predictions) == 5
     metrics.decided("filter", "not_ready")
-    metrics.answered(allowed=1, refused=0, undecided=2, unfit=0)
+    metrics.answered(allowed=1, refused=0, undecided=2, rejected=0)
     assert counters(registry, "fettle_extender_nodes_total").keys() == nodes.keys()
     assert counters(registry, "fettle_extender_decisions_total").keys() == decisions.keys()
 

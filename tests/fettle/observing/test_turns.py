@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from fettle.api import kinds
 from fettle.cluster.view import EMPTY, NodeView, PluginView, UnitView, View
 from fettle.model.health import SOUND, Health
-from fettle.observing.turns import MOST, log_turns
+from fettle.observing.turns import MOST, log_health_changes
 from fettle.pacing import pausing as slicing
 from fettle.pacing.pausing import in_slices
 from tests.fettle import building as b
@@ -25,7 +25,7 @@ FAIR = b.health(0.6, text="hot")
 def turned(before: View, after: View, changed: Iterable[str] | None = None) -> list[dict[str, Any]]:
     names = before.nodes.keys() | after.nodes.keys() if changed is None else changed
     with capture_logs() as logs:
-        log_turns(before, after, frozenset(names))
+        log_health_changes(before, after, frozenset(names))
     assert {log["log_level"] for log in logs} <= {"info"}
     return [dict(log) for log in logs]
 
@@ -165,7 +165,7 @@ async def test_others_have_their_turns_while_thousands_of_nodes_are_looked_at(
     names = [f"n{i}" for i in range(5000)]
     before = b.view(*(b.node(n) for n in names))
     after = b.view(*(b.node(n, own=ILL) for n in names))
-    follow = partial(log_turns, before, after, frozenset(names))
+    follow = partial(log_health_changes, before, after, frozenset(names))
     turns = 0
     with capture_logs() as logs:
         task = asyncio.create_task(in_slices(follow))

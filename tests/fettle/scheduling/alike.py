@@ -17,7 +17,7 @@ from fettle.dra.allocator.versions import of_version
 from fettle.health import HealthBook
 from fettle.model.health import DeviceId
 from fettle.model.policy import BUILT_IN
-from fettle.scheduling.demand import Ask, Bound, Units
+from fettle.scheduling.demand import Bound, Demand, Units
 from tests.fettle import building as b
 from tests.fettle.cluster.inventory.fleets import RULES, Fleet
 
@@ -312,7 +312,7 @@ SELECTORS = (
 
 
 @st.composite
-def asks(draw: st.DrawFn) -> Ask:
+def demands(draw: st.DrawFn) -> Demand:
     wanted: Raw = {"deviceClassName": "any", "count": draw(st.sampled_from([1, 2, 2]))}
     if draw(st.integers(0, 5)) == 0:
         wanted = {"deviceClassName": "any", "allocationMode": "All"}
@@ -325,13 +325,13 @@ def asks(draw: st.DrawFn) -> Ask:
     constraint = draw(CONSTRAINTS)
     claim = claim_of(wanted, *([constraint] if constraint else []))
     backed = draw(st.integers(0, 5)) == 0
-    held = claiming.Held(DeviceId(GPU, "gpu-of-bob", "gpu-0"))
-    return Ask(
+    held = claiming.AllocatedDevice(DeviceId(GPU, "gpu-of-bob", "gpu-0"))
+    return Demand(
         BUILT_IN[draw(st.sampled_from(["training", "inference"]))],
         units=(Units(b.RESOURCE, 1, claim.requests),) if backed else (),
         claims=() if backed else (claim,),
         bound=(Bound("bound", (held,)),) if draw(st.integers(0, 7)) == 0 else (),
-        takers=draw(st.sampled_from([0, 0, 1])),
+        in_flight=draw(st.sampled_from([0, 0, 1])),
     )
 
 

@@ -14,7 +14,7 @@ from fettle.config.settings import ExtenderSettings, Settings
 from fettle.dra.claims import Alternative, Claim, Constraint, Request
 from fettle.model.policy import BUILT_IN
 from fettle.scheduling.answers import SHARED, Answers
-from fettle.scheduling.demand import Ask
+from fettle.scheduling.demand import Demand
 from tests.fettle import building as b
 
 PATIENT = Settings(extender=ExtenderSettings(wait_seconds=10.0))
@@ -51,11 +51,11 @@ async def kept_complete(answers: Answers) -> AsyncIterator[None]:
         await asyncio.wait([keeping])
 
 
-def share(answers: Answers, ask: Ask) -> None:
+def share(answers: Answers, demand: Demand) -> None:
     """As many pods were told of nodes as make the ask worth judging for all of them."""
-    answers.table(ask)
+    answers.table(demand)
     for _ in range(SHARED):
-        answers.answered(ask, POD)
+        answers.answered(demand, POD)
 
 
 def claim_view() -> dict[str, Any]:
@@ -86,6 +86,8 @@ POD = b.pod(
 )
 
 
-def anything(count: int = 1, takers: int = 0, *constraints: Constraint) -> Ask:
+def anything(count: int = 1, in_flight: int = 0, *constraints: Constraint) -> Demand:
     requests = (Request("r", (Alternative("r", "any", count=count),)),)
-    return Ask(BUILT_IN["training"], claims=(Claim("gpu", requests, constraints),), takers=takers)
+    return Demand(
+        BUILT_IN["training"], claims=(Claim("gpu", requests, constraints),), in_flight=in_flight
+    )

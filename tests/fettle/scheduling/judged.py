@@ -4,7 +4,7 @@ from fettle.cel.runtime.outcomes import MATCH, Outcome
 from fettle.cluster.view import DeviceView, NodeView
 from fettle.dra.claims import Alternative, Claim, Request
 from fettle.model.policy import BUILT_IN, Policy
-from fettle.scheduling.demand import Ask, Units
+from fettle.scheduling.demand import Demand, Units
 from fettle.scheduling.judge.acceptance import Acceptance
 from fettle.scheduling.judge.claimed import Allocator
 from fettle.scheduling.judge.verdicts import Verdict, judge
@@ -17,12 +17,12 @@ def every_device(_expression: str, _device: DeviceView) -> Outcome:
     return MATCH
 
 
-def units(policy: Policy, count: int = 1) -> Ask:
-    return Ask(policy, units=(Units(b.RESOURCE, count),))
+def units(policy: Policy, count: int = 1) -> Demand:
+    return Demand(policy, units=(Units(b.RESOURCE, count),))
 
 
-def request(policy: Policy, count: int | None = 1, **fields: object) -> Ask:
-    return Ask(policy, claims=(Claim("gpu", (wanted("r", count, **fields),)),))
+def request(policy: Policy, count: int | None = 1, **fields: object) -> Demand:
+    return Demand(policy, claims=(Claim("gpu", (wanted("r", count, **fields),)),))
 
 
 def wanted(name: str, count: int | None = 1, **fields: object) -> Request:
@@ -32,6 +32,6 @@ def wanted(name: str, count: int | None = 1, **fields: object) -> Request:
     return Request(name, (made,))
 
 
-def verdict(ask: Ask, node: NodeView, **fields: object) -> Verdict:
-    acceptance = Acceptance(ask.policy.placement, frozenset())
-    return judge(ask, node, acceptance, Allocator(every_device), **fields)  # type: ignore[arg-type]
+def verdict(demand: Demand, node: NodeView, **fields: object) -> Verdict:
+    acceptance = Acceptance(demand.policy.placement, frozenset())
+    return judge(demand, node, acceptance, Allocator(every_device), **fields)  # type: ignore[arg-type]

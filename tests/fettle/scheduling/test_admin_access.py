@@ -6,11 +6,11 @@ import pytest
 from fettle.api.resource import DeviceTaint
 from fettle.cluster.view import DeviceView, NodeView
 from fettle.dra.allocator.profiles import Profile
-from fettle.dra.claims import Held, uses
+from fettle.dra.claims import AllocatedDevice, uses
 from fettle.explain import pods as explain
 from fettle.model.health import Health, State
 from fettle.model.policy import Policy, Unknown
-from fettle.scheduling.demand import Ask, Bound
+from fettle.scheduling.demand import Bound, Demand
 from fettle.scheduling.judge.acceptance import Acceptance
 from fettle.scheduling.judge.claimed import Allocator
 from fettle.scheduling.judge.verdicts import Verdict, judge
@@ -31,7 +31,7 @@ WARY = msgspec.structs.replace(
 )
 
 
-def looking(policy: Policy) -> Ask:
+def looking(policy: Policy) -> Demand:
     """A monitor: all devices, with admin access."""
     return request(policy, None, admin_access=True)
 
@@ -69,9 +69,12 @@ def told(answer: Verdict, node: NodeView) -> dict[str, object]:
 
 def test_an_allocated_claim_with_admin_access_is_not_refused_nor_one_whose_device_left() -> None:
     dead = b.device("a", 0.0)
-    held = (Held(dead.id, admin_access=True), Held(b.device("gone").id, admin_access=True))
+    held = (
+        AllocatedDevice(dead.id, admin_access=True),
+        AllocatedDevice(b.device("gone").id, admin_access=True),
+    )
     node = b.node(pools=(b.pool(dead),))
-    answer = verdict(Ask(WARY, bound=(Bound("x", held),)), node)
+    answer = verdict(Demand(WARY, bound=(Bound("x", held),)), node)
     assert (answer.fits, answer.score) == (True, 10)
     assert explain.reason(told(answer, node)).startswith(
         "has admin access to gpu.example.com/n/a, gpu.example.com/n/gone, whatever their health"
@@ -83,7 +86,7 @@ def test_that_a_claim_has_admin_access_is_read_from_its_allocation() -> None:
     metadata = {"name": "c", "namespace": "ns"}
     status = {"allocation": {"devices": {"results": [result]}}}
     claim = b.claim({"metadata": metadata, "spec": {}, "status": status})
-    assert uses(claim) == (Held(b.device("a").id, admin_access=True),)
+    assert uses(claim) == (AllocatedDevice(b.device("a").id, admin_access=True),)
 
 
 def test_a_pod_that_only_looks_runs_on_a_node_that_is_held_or_unhealthy_too() -> None:
@@ -96,14 +99,14 @@ def test_a_pod_that_only_looks_runs_on_a_node_that_is_held_or_unhealthy_too() ->
 
 def test_what_a_pod_asks_for_beside_admin_access_counts_as_ever() -> None:
     own, all_ = request(TRAINING).claims[0], looking(TRAINING).claims[0]
-    ask = Ask(TRAINING, claims=(own, msgspec.structs.replace(all_, name="all")))
+    demand = Demand(TRAINING, claims=(own, msgspec.structs.replace(all_, name="all")))
     dead = b.device("z", 0.0)
     beside = b.node(pools=(b.pool(b.device("a", 0.9), dead),))
-    answer = verdict(ask, beside)
+    answer = verdict(demand, beside)
     assert (answer.fits, answer.value) == (True, 0.9)
-    assert verdict(ask, b.node(pools=(b.pool(b.device("a", 0.0), b.device("b")),))).refusals
+    assert verdict(demand, b.node(pools=(b.pool(b.device("a", 0.0), b.device("b")),))).refusals
     held = b.node(own=HELD, pools=(b.pool(b.device("a")),))
-    assert not verdict(ask, held).fits
+    assert not verdict(demand, held).fits
     with_units = msgspec.structs.replace(looking(TRAINING), units=units(TRAINING).units)
     assert not verdict(with_units, b.node(own=HELD, gpus=8, pools=held.pools)).fits
     unsettled = msgspec.structs.replace(looking(TRAINING), unsettled=("claim y: not known",))
@@ -113,7 +116,7 @@ def test_what_a_pod_asks_for_beside_admin_access_counts_as_ever() -> None:
 def test_a_taint_that_the_allocator_goes_by_still_keeps_admin_access_off() -> None:
     taint = (DeviceTaint(key="k", effect="NoSchedule"),)
     node = b.node(pools=(b.pool(b.device("a", taints=taint), b.device("b")),))
-    assert verdict(looking(INFERENCE), node).unfit
+    assert verdict(looking(INFERENCE), node).rejected
 
 
 def test_tenants_word_about_a_device_that_is_looked_at_lowers_no_preference() -> None:
@@ -124,16 +127,16 @@ def test_tenants_word_about_a_device_that_is_looked_at_lowers_no_preference() ->
 
 def test_where_it_is_undecided_what_is_looked_at_nothing_is_refused() -> None:
     pool = msgspec.structs.replace(b.pool(b.device("a", 0.0), b.device("b", 0.0)), slices=(2, 2))
-    ask = request(TRAINING, 1, admin_access=True)
+    demand = request(TRAINING, 1, admin_access=True)
     allocator = Allocator(every_device, Profile(ordered=False))
     node = b.node(pools=(pool,))
-    answer = judge(ask, node, Acceptance(TRAINING.placement), allocator)
+    answer = judge(demand, node, Acceptance(TRAINING.placement), allocator)
     assert answer.undecided
     assert answer.fits
 
 
 def test_pods_on_their_way_make_admin_access_worth_no_less() -> None:
     node = b.node(pools=(b.pool(b.device("a", 0.0), b.device("b", 0.5)),))
-    takers = msgspec.structs.replace(request(INFERENCE, 1, admin_access=True), takers=4)
-    answer = verdict(takers, node)
+    in_flight = msgspec.structs.replace(request(INFERENCE, 1, admin_access=True), in_flight=4)
+    answer = verdict(in_flight, node)
     assert (answer.score, answer.notes) == (10, ())

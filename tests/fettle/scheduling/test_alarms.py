@@ -75,10 +75,10 @@ class Operated:
 
     async def place(self, asking: core.Pod) -> set[str]:
         """The names of the nodes that a scheduler is told to leave out for this pod."""
-        ask = self.answers.ask_now(asking)
-        assert ask is not None
-        table = await self.answers.judged(ask)
-        self.answers.answered(ask, asking)
+        demand = self.answers.demand_now(asking)
+        assert demand is not None
+        table = await self.answers.judged(demand)
+        self.answers.answered(demand, asking)
         return set(table.refused)
 
     async def stands(self, *policies: str) -> None:
@@ -118,9 +118,9 @@ async def test_policies_that_accept_the_same_raise_an_alarm_each(operated: Opera
 async def test_to_ask_for_an_explanation_raises_no_alarm(operated: Operated) -> None:
     operated.show(fleet(bad=5))
     asking = pod("training")
-    ask = operated.answers.ask_now(asking)
-    assert ask is not None
-    explained = await operated.answers.explained(ask)
+    demand = operated.answers.demand_now(asking)
+    assert demand is not None
+    explained = await operated.answers.explained(demand)
     assert explained["n0"].overruled
     assert await Allowing(operated.answers).allowed(asking, operated.answers.view)
     assert not operated.standing
@@ -131,9 +131,9 @@ async def test_a_minimum_score_of_a_pod_lets_it_run_and_alarms_nobody(operated: 
     operated.show(withdrawn(12))
     asking = pod("training", min_score="1")
     assert not await operated.place(asking)
-    ask = operated.answers.ask_now(asking)
-    assert ask is not None
-    assert "score below 1 " in (await operated.answers.explained(ask))["n0"].overruled[0]
+    demand = operated.answers.demand_now(asking)
+    assert demand is not None
+    assert "score below 1 " in (await operated.answers.explained(demand))["n0"].overruled[0]
     assert not operated.standing
     assert not operated.answers.open_breakers()
 

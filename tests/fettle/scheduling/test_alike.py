@@ -14,7 +14,7 @@ from fettle.cel.runtime.engine import SelectorEngine
 from fettle.cluster.view import NodeView, View
 from fettle.dra.allocator.profiles import CURRENT, Profile
 from fettle.model.policy import BUILT_IN
-from fettle.scheduling.demand import Ask
+from fettle.scheduling.demand import Demand
 from fettle.scheduling.judge.acceptance import Acceptance
 from fettle.scheduling.judge.verdicts import Verdict
 from fettle.scheduling.tables.tables import Matching, Table
@@ -29,10 +29,10 @@ from tests.fettle.scheduling.alike import (
     Place,
     Pool,
     Raw,
-    asks,
     both,
     build,
     claim_of,
+    demands,
     device,
     fleets,
     full,
@@ -43,7 +43,7 @@ from tests.fettle.scheduling.alike import (
     x,
 )
 
-Compare = Callable[[dict[str, "Place"], Ask, Profile], "Judged"]
+Compare = Callable[[dict[str, "Place"], Demand, Profile], "Judged"]
 
 
 @pytest.fixture
@@ -53,8 +53,8 @@ def compare() -> Iterator[Compare]:
     with asyncio.Runner() as runner:
         runner.run(engine.start())
 
-        def compared(places: dict[str, Place], ask: Ask, profile: Profile) -> Judged:
-            return runner.run(judged(engine, build(places, profile), ask, profile))
+        def compared(places: dict[str, Place], demand: Demand, profile: Profile) -> Judged:
+            return runner.run(judged(engine, build(places, profile), demand, profile))
 
         yield compared
         runner.run(engine.close())
@@ -67,18 +67,18 @@ class Judged(NamedTuple):
     """How many nodes got the verdict of another."""
 
 
-async def judged(engine: SelectorEngine, view: View, ask: Ask, profile: Profile) -> Judged:
+async def judged(engine: SelectorEngine, view: View, demand: Demand, profile: Profile) -> Judged:
     nodes = view.nodes.values()
     seen = [(d.id.driver, d.device) for n in nodes for p in n.pools for d in p.devices]
-    await engine.evaluate(ask.selectors, seen)
-    acceptance = Acceptance(ask.policy.placement)
+    await engine.evaluate(demand.selectors, seen)
+    acceptance = Acceptance(demand.policy.placement)
     match = Matching(engine)
-    table = Table(ask, acceptance, profile)
+    table = Table(demand, acceptance, profile)
     plain = plainly(nodes)
     alone: dict[str, object] = {}
     for node in nodes:
         table.judge(node, match)
-        own = Table(ask, acceptance, profile)
+        own = Table(demand, acceptance, profile)
         own.judge(node, match)
         alone[node.name] = plain(own.verdicts[node.name])
     assert not table.provisional
@@ -105,7 +105,7 @@ def plainly(nodes: Collection[NodeView]) -> Callable[[Verdict], object]:
         return re.sub(r"(\(\d\.\d\d\)): .*", r"\1", placed)
 
     def plain(verdict: Verdict) -> object:
-        said = (verdict.refusals, verdict.undecided, verdict.unfit, verdict.overruled)
+        said = (verdict.refusals, verdict.undecided, verdict.rejected, verdict.overruled)
         return (
             (verdict.fits, verdict.value, verdict.score),
             [tuple(map(text, sentences)) for sentences in (*said, verdict.notes)],
@@ -118,10 +118,10 @@ def plainly(nodes: Collection[NodeView]) -> Callable[[Verdict], object]:
 def test_nodes_that_share_a_verdict_would_each_have_come_to_it_alone(compare: Compare) -> None:
     count: Counter[str] = Counter()
 
-    @given(fleets(), asks(), st.sampled_from(PROFILES))
+    @given(fleets(), demands(), st.sampled_from(PROFILES))
     @settings(max_examples=300)
-    def holds(places: dict[str, Place], ask: Ask, profile: Profile) -> None:
-        found = compare(places, ask, profile)
+    def holds(places: dict[str, Place], demand: Demand, profile: Profile) -> None:
+        found = compare(places, demand, profile)
         count.update(nodes=len(places), shared=found.shared)
         assert found.together == found.alone
 
@@ -139,8 +139,8 @@ def local(*devices: Raw, **fields: Any) -> Place:
     return Place((Pool(GPU, devices, **fields),))
 
 
-def ask_for(wanted: Raw, *constraints: Raw) -> Ask:
-    return Ask(BUILT_IN["training"], claims=(claim_of(wanted, *constraints),))
+def ask_for(wanted: Raw, *constraints: Raw) -> Demand:
+    return Demand(BUILT_IN["training"], claims=(claim_of(wanted, *constraints),))
 
 
 def of_one_driver_each(**fields: Any) -> Place:
@@ -166,7 +166,7 @@ def listed(*values: int) -> Raw:
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "ask", "profile"),
+    ("one", "other", "demand", "profile"),
     [
         (local(GOOD, BAD), local(GOOD, BAD, slices=2), ask_for(ONE), UNORDERED),
         (
@@ -235,9 +235,9 @@ def listed(*values: int) -> Raw:
     ],
 )
 def test_nodes_that_differ_in_it_share_no_verdict(
-    compare: Compare, one: Place, other: Place, ask: Ask, profile: Profile
+    compare: Compare, one: Place, other: Place, demand: Demand, profile: Profile
 ) -> None:
-    found = compare({"ann": one, "bob": other}, ask, profile)
+    found = compare({"ann": one, "bob": other}, demand, profile)
     assert found.together == found.alone
     assert found.alone["ann"] != found.alone["bob"]
 
@@ -248,8 +248,8 @@ def test_nodes_share_a_verdict_whose_devices_agree_in_what_a_constraint_compares
     def of(one: int, other: int) -> Place:
         return local(device("gpu-0", **x(one)), device("gpu-1", **x(other)))
 
-    ask = ask_for(TWO, {"matchAttribute": f"{GPU}/x"})
+    demand = ask_for(TWO, {"matchAttribute": f"{GPU}/x"})
     fleet = {"ann": of(1, 1), "bob": of(7, 7), "cid": of(1, 2), "dan": of(7, 8)}
-    found = compare(fleet, ask, CURRENT)
+    found = compare(fleet, demand, CURRENT)
     assert found.together == found.alone
     assert found.shared == 2

@@ -13,12 +13,12 @@ from fettle.api import core, resource
 from fettle.cel.runtime.engine import SelectorEngine
 from fettle.cluster.view import DeviceView, NodeView, Publisher
 from fettle.config.settings import Settings
-from fettle.dra.claims import Held
+from fettle.dra.claims import AllocatedDevice
 from fettle.model.policy import BUILT_IN
 from fettle.pacing.pausing import SLICE_S
 from fettle.scheduling import answers as answering
 from fettle.scheduling.answers import Answers
-from fettle.scheduling.demand import Ask, Bound, Units
+from fettle.scheduling.demand import Bound, Demand, Units
 from fettle.scheduling.tables.tables import FEW
 from tests.fettle import building as b
 from tests.fettle.scheduling.clusters import (
@@ -30,7 +30,7 @@ from tests.fettle.scheduling.clusters import (
     share,
 )
 
-TRAINING = Ask(BUILT_IN["training"], units=(Units(b.RESOURCE, 4),))
+TRAINING = Demand(BUILT_IN["training"], units=(Units(b.RESOURCE, 4),))
 
 
 SCORES = st.sampled_from([1.0, 0.9, 0.6, 0.1])
@@ -141,25 +141,25 @@ async def test_for_one_pod_alone_no_other_nodes_are_judged() -> None:
     cluster.show({n: b.node(n, gpus=8) for n in ("a", "b")})
     async with kept_complete(cluster.answers):
         for number in range(3):
-            ask = msgspec.structs.replace(TRAINING, unsettled=(f"claim {number} is not seen",))
-            await cluster.answers.judged(ask, ["a"])
-            cluster.answers.answered(ask, POD)
+            demand = msgspec.structs.replace(TRAINING, unsettled=(f"claim {number} is not seen",))
+            await cluster.answers.judged(demand, ["a"])
+            cluster.answers.answered(demand, POD)
             await turns()
-            assert set(cluster.answers.table(ask).verdicts) == {"a"}
-        cluster.answers.answered(ask, POD)
+            assert set(cluster.answers.table(demand).verdicts) == {"a"}
+        cluster.answers.answered(demand, POD)
         await turns()
-        assert set(cluster.answers.table(ask).verdicts) == {"a", "b"}
+        assert set(cluster.answers.table(demand).verdicts) == {"a", "b"}
 
 
 async def test_all_tables_together_are_kept_small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answering, "MAX_VERDICTS", 10)
     cluster = Cluster()
     cluster.show({str(n): b.node(str(n), gpus=8) for n in range(4)})
-    asks = [msgspec.structs.replace(TRAINING, unsettled=(str(number),)) for number in range(4)]
-    tables = [await cluster.answers.judged(ask) for ask in asks]
-    tables.append(await cluster.answers.judged(asks[0]))
+    demands = [msgspec.structs.replace(TRAINING, unsettled=(str(number),)) for number in range(4)]
+    tables = [await cluster.answers.judged(demand) for demand in demands]
+    tables.append(await cluster.answers.judged(demands[0]))
     assert [len(table.verdicts) for table in tables] == [4] * 5
-    again = [cluster.answers.table(ask) for ask in (asks[0], asks[3], asks[1])]
+    again = [cluster.answers.table(demand) for demand in (demands[0], demands[3], demands[1])]
     assert again[0] is tables[4]
     assert again[0] is not tables[0]
     assert again[1] is tables[3]
@@ -175,7 +175,7 @@ async def test_what_tables_keep_by_the_looks_of_nodes_counts_too(
         cluster.show({"a": b.node("a", gpus=8, own=b.health(1 - number / 1000))})
         first = await cluster.answers.judged(TRAINING)
     assert cluster.answers.table(TRAINING) is first
-    await cluster.answers.judged(msgspec.structs.replace(TRAINING, takers=1))
+    await cluster.answers.judged(msgspec.structs.replace(TRAINING, in_flight=1))
     assert cluster.answers.table(TRAINING) is not first
 
 
@@ -207,9 +207,9 @@ async def test_a_request_judges_no_longer_than_a_slice() -> None:
 async def test_what_waits_for_a_selector_is_not_answered_at_once() -> None:
     cluster = Cluster()
     cluster.show({"a": gpu_node("a", 1.0)}, **claim_view())
-    ask = cluster.answers.ask(POD)
-    assert ask is not None
-    assert cluster.answers.at_once(ask, ["a"]) is None
+    demand = cluster.answers.demand(POD)
+    assert demand is not None
+    assert cluster.answers.at_once(demand, ["a"]) is None
 
 
 async def test_a_view_that_changes_no_verdict_keeps_the_table() -> None:
@@ -252,9 +252,9 @@ async def test_a_shared_verdict_says_what_one_of_the_node_s_own_would(
 ) -> None:
     cluster = Cluster()
     cluster.show({name: gpu_node(name, *scores) for name, scores in layout.items()})
-    for ask in (anything(), anything(2), anything(takers=1)):
-        shared = (await cluster.answers.judged(ask)).verdicts
-        own = await cluster.answers.explained(ask)
+    for demand in (anything(), anything(2), anything(in_flight=1)):
+        shared = (await cluster.answers.judged(demand)).verdicts
+        own = await cluster.answers.explained(demand)
         for name, verdict in shared.items():
             assert (verdict.fits, verdict.score) == (own[name].fits, own[name].score)
             assert len(verdict.refusals) == len(own[name].refusals)
@@ -265,8 +265,8 @@ async def test_a_node_whose_pools_cannot_be_gathered_is_not_like_one_whose_can()
     odd = msgspec.structs.replace(gpu_node("b", 1.0), malformed="no such operator")
     cluster.show({"a": gpu_node("a", 1.0), "b": odd})
     table = await cluster.answers.judged(anything())
-    assert not table.verdicts["a"].unfit
-    assert "no such operator" in table.verdicts["b"].unfit[0]
+    assert not table.verdicts["a"].rejected
+    assert "no such operator" in table.verdicts["b"].rejected[0]
 
 
 async def test_a_node_that_was_never_read_as_a_whole_is_not_like_one_that_was() -> None:
@@ -288,7 +288,7 @@ async def test_pods_on_their_way_lower_a_score_and_refuse_nothing() -> None:
     cluster = Cluster()
     cluster.show({"a": gpu_node("a", 1.0, 0.1), "b": gpu_node("b", 1.0, 1.0)})
     now = await cluster.answers.judged(anything())
-    later = await cluster.answers.judged(anything(takers=1))
+    later = await cluster.answers.judged(anything(in_flight=1))
     assert (now.verdicts["a"].score, later.verdicts["a"].score) == (10, 0)
     assert (now.verdicts["b"].score, later.verdicts["b"].score) == (10, 10)
     assert not later.refused
@@ -313,7 +313,7 @@ async def test_pods_on_their_way_leave_devices_over_that_their_counters_put_out_
         pool = msgspec.structs.replace(pool, counters={("gpu", "slices"): slices})
         cluster = Cluster()
         cluster.show({"n": b.node("n", pools=(pool,))})
-        later = await cluster.answers.judged(anything(takers=1))
+        later = await cluster.answers.judged(anything(in_flight=1))
         assert later.verdicts["n"].score == score
 
 
@@ -325,14 +325,14 @@ async def test_a_pod_that_was_just_answered_is_expected_by_the_next() -> None:
         msgspec.structs.replace(POD, metadata=msgspec.structs.replace(POD.metadata, name=name))
         for name in ("first", "second")
     )
-    ask = cluster.answers.ask_now(first)
-    assert ask is not None
-    assert ask.takers == 0
-    cluster.answers.answered(ask, first)
-    assert cluster.answers.ask_now(first) == ask
-    again = cluster.answers.ask_now(second)
+    demand = cluster.answers.demand_now(first)
+    assert demand is not None
+    assert demand.in_flight == 0
+    cluster.answers.answered(demand, first)
+    assert cluster.answers.demand_now(first) == demand
+    again = cluster.answers.demand_now(second)
     assert again is not None
-    assert again.takers == 1
+    assert again.in_flight == 1
 
 
 def test_another_version_of_kubernetes_is_predicted_from_then_on() -> None:
@@ -351,8 +351,8 @@ async def test_an_ask_that_cannot_be_judged_costs_no_other() -> None:
     cluster.show({"a": b.node("a", gpus=8)})
     units = msgspec.structs.replace(TRAINING.units[0], count="many")
     hopeless = msgspec.structs.replace(TRAINING, units=(units,))
-    for ask in (hopeless, TRAINING):
-        share(cluster.answers, ask)
+    for demand in (hopeless, TRAINING):
+        share(cluster.answers, demand)
     work = asyncio.ensure_future(cluster.answers.keep_complete())
     for _ in range(20):
         await asyncio.sleep(0)
@@ -402,9 +402,9 @@ def test_the_time_of_day_decides_whether_an_allocation_has_waited_too_long() -> 
             "spec": {"resourceClaims": [{"name": "gpu", "resourceClaimName": "c"}]},
         }
     )
-    waiting = answers.ask(pod)
+    waiting = answers.demand(pod)
     now[0] += 601
-    late = answers.ask(pod)
+    late = answers.demand(pod)
     assert waiting is not None
     assert late is not None
     assert (len(waiting.bound), waiting.barred) == (1, ())
@@ -415,9 +415,9 @@ async def test_where_a_whole_pool_vanished_its_claims_node_is_not_like_the_other
     field = {"key": "metadata.name", "operator": "In", "values": ["a"]}
     raw = msgspec.json.encode({"nodeSelectorTerms": [{"matchFields": [field]}]})
     nodes = msgspec.json.decode(raw, type=core.NodeSelector)
-    bound = Bound("k", (Held(b.device("gone").id),), nodes)
+    bound = Bound("k", (AllocatedDevice(b.device("gone").id),), nodes)
     cluster = Cluster()
     cluster.show({n: b.node(n) for n in ("b", "a")})
-    table = await cluster.answers.judged(Ask(BUILT_IN["inference"], bound=(bound,)))
-    assert (table.verdicts["a"].unfit, table.verdicts["a"].value) == ((), 0.75)
-    assert table.unfit == {"b"}
+    table = await cluster.answers.judged(Demand(BUILT_IN["inference"], bound=(bound,)))
+    assert (table.verdicts["a"].rejected, table.verdicts["a"].value) == ((), 0.75)
+    assert table.rejected == {"b"}

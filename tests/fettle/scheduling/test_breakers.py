@@ -18,7 +18,7 @@ from fettle.scheduling.answers import Answers
 from fettle.scheduling.breaker import breakers
 from fettle.scheduling.breaker.alarms import Alarm
 from fettle.scheduling.breaker.breakers import MAX_BREAKERS
-from fettle.scheduling.demand import Ask, Units
+from fettle.scheduling.demand import Demand, Units
 from tests.fettle import building as b
 from tests.fettle.scheduling.clusters import POD, Cluster, kept_complete
 
@@ -49,9 +49,9 @@ class Told:
 
     def place(self, policy: Policy = TRAINING) -> None:
         """A pod is told of nodes by this policy."""
-        ask = Ask(policy, units=(Units(b.RESOURCE, 8),))
-        self.answers.table(ask)
-        self.answers.answered(ask, POD)
+        demand = Demand(policy, units=(Units(b.RESOURCE, 8),))
+        self.answers.table(demand)
+        self.answers.answered(demand, POD)
 
     def show(self, bad: int) -> None:
         nodes = [b.node(f"n{i}", gpus=8, own=b.health(0.1 if i < bad else 1.0)) for i in range(20)]
@@ -203,36 +203,36 @@ async def test_a_breaker_that_opens_once_all_is_counted_turns_the_view(
     told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(slicing, "SLICE_S", 0.0)
-    ask = Ask(TRAINING, units=(Units(b.RESOURCE, 8),))
+    demand = Demand(TRAINING, units=(Units(b.RESOURCE, 8),))
     told.show(bad=0)
     told.place()
     async with kept_complete(told.answers):
         await a_while()
         told.show(bad=10)
         edition = told.answers.edition
-        assert len((await told.answers.judged(ask)).refused) == 10
+        assert len((await told.answers.judged(demand)).refused) == 10
         await until(lambda: told.answers.edition != edition)
         await until(lambda: told.opened == ["training"])
-        assert not (await told.answers.judged(ask)).refused
+        assert not (await told.answers.judged(demand)).refused
 
 
 async def test_a_breaker_that_would_open_turns_the_view_where_it_was_forgotten_meanwhile(
     told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(slicing, "SLICE_S", 0.0)
-    ask = Ask(TRAINING, units=(Units(b.RESOURCE, 8),))
+    demand = Demand(TRAINING, units=(Units(b.RESOURCE, 8),))
     degraded = {f"n{i}": b.node(f"n{i}", gpus=8, own=b.health(0.6)) for i in range(20)}
     told.show(bad=0)
     async with kept_complete(told.answers):
         await a_while()
         told.cluster.show(degraded)
-        assert len((await told.answers.judged(ask)).refused) == 20
+        assert len((await told.answers.judged(demand)).refused) == 20
         for number in range(MAX_BREAKERS):
             told.answers.breaker(
                 msgspec.structs.replace(BUILT_IN["inference"].placement, min_score=number / 1000)
             )
         await a_while()
-        assert not (await told.answers.judged(ask)).refused
+        assert not (await told.answers.judged(demand)).refused
 
 
 async def test_a_node_that_cannot_be_counted_ends_nothing(

@@ -10,7 +10,7 @@ from fettle.dra.allocator.profiles import Profile, Quirks
 from fettle.model.health import State
 from fettle.model.policies import Policies
 from fettle.model.policy import BUILT_IN
-from fettle.scheduling.demand import ask_of
+from fettle.scheduling.demand import demand_of
 from fettle.scheduling.judge.acceptance import Acceptance
 from fettle.scheduling.judge.claimed import Allocator
 from fettle.scheduling.judge.verdicts import Verdict, judge
@@ -69,10 +69,10 @@ def verdict(fleet: Fleet, *slices: Raw, policy: str = "inference") -> Verdict:
     for slice_ in slices:
         fleet.put(kinds.SLICE, slice_)
     view = fleet.look()
-    ask = ask_of(POD, view, Policies())
-    assert ask is not None
+    demand = demand_of(POD, view, Policies())
+    assert demand is not None
     acceptance = Acceptance(BUILT_IN[policy].placement)
-    return judge(ask, view.nodes["n"], acceptance, Allocator(lambda *_: MATCH))
+    return judge(demand, view.nodes["n"], acceptance, Allocator(lambda *_: MATCH))
 
 
 ODD_SELECTOR = slice_("z", device("x"), pool="z", nodeSelector=ODD)
@@ -163,7 +163,7 @@ def test_a_pool_in_trouble_has_no_devices_for_claims_that_are_not_allocated(flee
     fleet.put(kinds.CLASS, class_)
     fleet.put(kinds.CLAIM, {"metadata": {"name": "c", "namespace": "default"}, "spec": spec})
     for slices in IN_TROUBLE.values():
-        assert verdict(fleet, *slices).unfit
+        assert verdict(fleet, *slices).rejected
         for raw in slices:
             fleet.inventory.remove(kinds.SLICE, raw["metadata"]["name"], fleet.now)
 
@@ -192,10 +192,10 @@ def test_acceptable_devices_are_looked_for_without_the_defects_of_old_versions(
     spec = {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]}}
     fleet.put(kinds.CLAIM, {"metadata": {"name": "c", "namespace": "default"}, "spec": spec})
     view = fleet.look()
-    ask = ask_of(POD, view, Policies())
-    assert ask is not None
+    demand = demand_of(POD, view, Policies())
+    assert demand is not None
     allocator = Allocator(lambda *_: MATCH, Profile(quirks=Quirks(undoes_in_part=True)))
-    answer = judge(ask, view.nodes["n"], Acceptance(BUILT_IN["inference"].placement), allocator)
+    answer = judge(demand, view.nodes["n"], Acceptance(BUILT_IN["inference"].placement), allocator)
     assert [choice.device.device for choice in answer.devices] == ["a"]
     (refusal,) = answer.refusals
     assert "; acceptable devices exist here, but the scheduler would not take them" in refusal

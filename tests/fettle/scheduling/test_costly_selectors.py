@@ -16,7 +16,7 @@ from fettle.config.settings import Settings
 from fettle.dra.claims import Alternative, Claim, Request
 from fettle.model.policy import BUILT_IN
 from fettle.scheduling.answers import Answers
-from fettle.scheduling.demand import Ask
+from fettle.scheduling.demand import Demand
 from tests.fettle import building as b
 from tests.fettle.others import time_taken
 from tests.fettle.scheduling.clusters import Cluster, claim_view
@@ -73,9 +73,9 @@ def node(name: str, generation: int = 0) -> NodeView:
     return b.node(name, pools=(b.looked_at(b.pool(device, name=name)),))
 
 
-def ask(selector: str, name: str = "gpu") -> Ask:
+def demand(selector: str, name: str = "gpu") -> Demand:
     request = Request("r", (Alternative("r", b.DRIVER, (selector,)),))
-    return Ask(BUILT_IN["training"], claims=(Claim(name, (request,)),))
+    return Demand(BUILT_IN["training"], claims=(Claim(name, (request,)),))
 
 
 def costly(number: int) -> str:
@@ -98,17 +98,17 @@ def chained(number: int) -> str:
     return f'{UUID} != {made} + "{number}"'
 
 
-async def refused(answers: Answers, ask: Ask) -> set[str]:
+async def refused(answers: Answers, demand: Demand) -> set[str]:
     """As the extender asks about a pod."""
-    table = answers.at_once(ask, names()) or await answers.judged(ask, names())
+    table = answers.at_once(demand, names()) or await answers.judged(demand, names())
     return table.refused
 
 
 async def test_a_trivial_selector_is_decided_while_costly_ones_are_not(cluster: Cluster) -> None:
-    hostile = [ask(costly(number)) for number in range(20)]
+    hostile = [demand(costly(number)) for number in range(20)]
     for each in hostile:
         assert await refused(cluster.answers, each) == set()
-    assert await refused(cluster.answers, ask(f'{UUID} != "x"')) == {"w0"}
+    assert await refused(cluster.answers, demand(f'{UUID} != "x"')) == {"w0"}
     tables = [cluster.answers.table(each) for each in hostile]
     assert sum(bool(table.provisional) for table in tables) >= 15
 
@@ -136,16 +136,16 @@ async def test_what_is_known_outlives_a_flood_of_other_selectors(
     cluster: Cluster, engine: SelectorEngine, clock: Clock
 ) -> None:
     ours = f'{UUID} != "ours"'
-    assert await refused(cluster.answers, ask(ours)) == {"w0"}
+    assert await refused(cluster.answers, demand(ours)) == {"w0"}
     clock.now += AGAIN_S * 2
-    assert await refused(cluster.answers, ask(ours, "another")) == {"w0"}
+    assert await refused(cluster.answers, demand(ours, "another")) == {"w0"}
     for number in range(REMEMBERED + 10):
-        await refused(cluster.answers, ask(f"device.driver != 'e{number}'"))
+        await refused(cluster.answers, demand(f"device.driver != 'e{number}'"))
     for number in range(10):
-        await refused(cluster.answers, ask(costly(number)))
+        await refused(cluster.answers, demand(costly(number)))
     (device,) = node("w0").pools[0].devices
     assert engine.outcome(ours, b.DRIVER, device.device) is not None
-    assert await refused(cluster.answers, ask(ours, "a third")) == {"w0"}
+    assert await refused(cluster.answers, demand(ours, "a third")) == {"w0"}
 
 
 async def test_what_was_waited_for_in_vain_is_not_waited_for_again(
@@ -154,7 +154,7 @@ async def test_what_was_waited_for_in_vain_is_not_waited_for_again(
     impatient = answers(cluster, engine, wait_seconds=2)
     assert engine.worker_pid is not None
     os.kill(engine.worker_pid, signal.SIGSTOP)
-    slow = ask(f'{UUID} != "x"')
+    slow = demand(f'{UUID} != "x"')
     assert await refused(impatient, slow) == set()
     found, seconds = await time_taken(refused(impatient, slow))
     assert (found, seconds < 1.5) == (set(), True)

@@ -16,8 +16,8 @@ from fettle.model.policy import (
     ON_DEVICE_FAILURE_ANNOTATION,
     TRAINING,
 )
-from fettle.scheduling import demand as asks
-from fettle.scheduling.demand_cache import MOST, AlikeAsks
+from fettle.scheduling import demand as demands
+from fettle.scheduling.demand_cache import MOST, DemandCache
 from tests.fettle import building as b
 
 POLICIES = Settings().all_policies()
@@ -150,9 +150,9 @@ PODS = WITH_CLAIMS | st.builds(pod, NAMES, ANNOTATIONS, CONTAINERS, CONTAINERS, 
 @given(st.lists(st.tuples(PODS, st.sampled_from(VIEWS)), max_size=8))
 def test_what_pods_ask_is_never_another_pods_ask(asked: list[tuple[core.Pod, View]]) -> None:
     view = VIEWS[0]
-    alike = AlikeAsks(lambda pod: asks.ask_of(pod, view, POLICIES))
+    alike = DemandCache(lambda pod: demands.demand_of(pod, view, POLICIES))
     for asking, view in asked:
-        assert alike.of(asking, view) == asks.ask_of(asking, view, POLICIES)
+        assert alike.of(asking, view) == demands.demand_of(asking, view, POLICIES)
 
 
 ENTRIES = [
@@ -175,10 +175,10 @@ IN_TURN = [
 @pytest.mark.parametrize("backwards", [False, True])
 def test_nor_where_one_view_follows_another(backwards: bool) -> None:
     view = EMPTY
-    alike = AlikeAsks(lambda pod: asks.ask_of(pod, view, POLICIES))
+    alike = DemandCache(lambda pod: demands.demand_of(pod, view, POLICIES))
     for view in VIEWS[::-1] if backwards else VIEWS:
         for asking in IN_TURN[::-1] if backwards else IN_TURN:
-            assert alike.of(asking, view) == asks.ask_of(asking, view, POLICIES)
+            assert alike.of(asking, view) == demands.demand_of(asking, view, POLICIES)
 
 
 SAID = {"namespace": "default", "annotations": {}, "containers": [1], "init": [], "beside": 0}
@@ -226,14 +226,14 @@ class Counted:
     def __init__(self, view: View) -> None:
         self.view = view
         self.made = 0
-        self.asks = AlikeAsks(self._make)
+        self.demands = DemandCache(self._make)
 
-    def _make(self, pod: core.Pod) -> asks.Ask | None:
+    def _make(self, pod: core.Pod) -> demands.Demand | None:
         self.made += 1
-        return asks.ask_of(pod, self.view, POLICIES)
+        return demands.demand_of(pod, self.view, POLICIES)
 
-    def of(self, pod: core.Pod) -> asks.Ask | None:
-        return self.asks.of(pod, self.view)
+    def of(self, pod: core.Pod) -> demands.Demand | None:
+        return self.demands.of(pod, self.view)
 
 
 def asking(count: int = 1, name: str = "p") -> core.Pod:
@@ -292,9 +292,9 @@ def test_a_claim_that_was_made_for_one_pods_resources_is_not_another_ones() -> N
     )
     cluster = Counted(b.view(classes={b.DRIVER: BACKED}, extended_claims={"p": claim}))
     for name, barred in (("p", True), ("q", False), ("p", True)):
-        ask = cluster.of(asking(name=name))
-        assert ask is not None
-        assert bool(ask.barred) is barred
+        demand = cluster.of(asking(name=name))
+        assert demand is not None
+        assert bool(demand.barred) is barred
 
 
 def test_no_more_are_kept_than_that_however_long_a_view_stays() -> None:

@@ -18,12 +18,12 @@ from fettle.cluster.view import NodeView
 from fettle.dra.claims import Alternative, Claim, Request
 from fettle.model.policy import Placement, Policy, Requirement
 from fettle.scheduling.answers import Answers
-from fettle.scheduling.demand import Ask
+from fettle.scheduling.demand import Demand
 from tests.fettle import building as b
 from tests.fettle.cel.test_engine import worker
 from tests.fettle.scheduling.clusters import Cluster, share
 from tests.fettle.scheduling.test_costly_selectors import Clock, answers
-from tests.fettle.scheduling.test_costly_selectors import ask as ask_for
+from tests.fettle.scheduling.test_costly_selectors import demand as ask_for
 
 MODEL = f'device.attributes["{b.DRIVER}"].model'
 SELECTOR = f'{MODEL} == "B"'
@@ -36,9 +36,9 @@ def requiring(expression: str) -> Policy:
     return Policy(name="picky", placement=Placement(requires=requires))
 
 
-def required(expression: str) -> Ask:
+def required(expression: str) -> Demand:
     claims = (Claim("gpu", (Request("r", (Alternative("r", b.DRIVER),)),)),)
-    return Ask(requiring(expression), claims=claims)
+    return Demand(requiring(expression), claims=claims)
 
 
 def node(name: str, score: float = 0.1) -> NodeView:
@@ -86,9 +86,9 @@ def cluster(engine: SelectorEngine) -> Cluster:
     return cluster
 
 
-async def refused(answers: Answers, ask: Ask) -> set[str]:
+async def refused(answers: Answers, demand: Demand) -> set[str]:
     """As the extender asks about a pod."""
-    return (answers.at_once(ask, NAMES) or await answers.judged(ask, NAMES)).refused
+    return (answers.at_once(demand, NAMES) or await answers.judged(demand, NAMES)).refused
 
 
 async def until(holds: Callable[[], object]) -> None:
@@ -101,8 +101,8 @@ async def test_verdicts_follow_after_the_worker_was_killed_twice(
     cluster: Cluster, engine: SelectorEngine, well: Path
 ) -> None:
     well.touch()
-    ask = ask_for(SELECTOR)
-    asking = asyncio.ensure_future(refused(cluster.answers, ask))
+    demand = ask_for(SELECTOR)
+    asking = asyncio.ensure_future(refused(cluster.answers, demand))
     for _ in range(2):
         await until(lambda: engine.worker_pid)
         pid = engine.worker_pid
@@ -112,13 +112,13 @@ async def test_verdicts_follow_after_the_worker_was_killed_twice(
             await asyncio.sleep(0.01)
     await asking
     async with asyncio.timeout(20):
-        while await refused(cluster.answers, ask) != set(NAMES):
+        while await refused(cluster.answers, demand) != set(NAMES):
             await asyncio.sleep(0.01)
-    assert cluster.answers.at_once(ask, NAMES) is cluster.answers.table(ask)
+    assert cluster.answers.at_once(demand, NAMES) is cluster.answers.table(demand)
 
 
 @pytest.mark.parametrize(
-    ("ask", "score"),
+    ("demand", "score"),
     [
         pytest.param(ask_for(SELECTOR), 0.1, id="a claim's selector"),
         pytest.param(required(f'{MODEL} != "B"'), 1.0, id="what a policy requires of devices"),
@@ -126,43 +126,43 @@ async def test_verdicts_follow_after_the_worker_was_killed_twice(
     ],
 )
 async def test_what_was_given_up_is_settled_for_a_time_and_then_judged_again(
-    ask: Ask, score: float, cluster: Cluster, clock: Clock, well: Path
+    demand: Demand, score: float, cluster: Cluster, clock: Clock, well: Path
 ) -> None:
     cluster.show({name: node(name, score) for name in NAMES})
     async with asyncio.timeout(20):
-        while cluster.answers.at_once(ask, NAMES) is None:
-            assert await refused(cluster.answers, ask) == set()
+        while cluster.answers.at_once(demand, NAMES) is None:
+            assert await refused(cluster.answers, demand) == set()
             await asyncio.sleep(0.001)
-    table = cluster.answers.table(ask)
+    table = cluster.answers.table(demand)
     assert table.undecided == set(NAMES)
 
     well.touch()
     clock.now += GIVEN_UP_S - 1
-    assert cluster.answers.at_once(ask, NAMES) is table
+    assert cluster.answers.at_once(demand, NAMES) is table
     assert table.refused == table.provisional == set()
 
     clock.now += 1
-    assert await refused(cluster.answers, ask) == set(NAMES)
+    assert await refused(cluster.answers, demand) == set(NAMES)
     assert table.undecided == table.provisional == set()
-    verdicts = await cluster.answers.explained(ask)
+    verdicts = await cluster.answers.explained(demand)
     assert [verdict.undecided for verdict in verdicts.values()] == [(), ()]
 
 
 async def test_nodes_that_nobody_asks_about_are_judged_again_too(
     cluster: Cluster, clock: Clock, well: Path
 ) -> None:
-    ask = ask_for(SELECTOR)
+    demand = ask_for(SELECTOR)
     work = asyncio.ensure_future(cluster.answers.keep_complete())
-    share(cluster.answers, ask)
+    share(cluster.answers, demand)
     try:
         async with asyncio.timeout(20):
-            while cluster.answers.at_once(ask, NAMES) is None:
-                await refused(cluster.answers, ask)
+            while cluster.answers.at_once(demand, NAMES) is None:
+                await refused(cluster.answers, demand)
                 await asyncio.sleep(0.001)
         well.touch()
         clock.now += GIVEN_UP_S
-        await cluster.answers.judged(ask, NAMES[:1])
-        await until(lambda: cluster.answers.table(ask).refused == set(NAMES))
+        await cluster.answers.judged(demand, NAMES[:1])
+        await until(lambda: cluster.answers.table(demand).refused == set(NAMES))
     finally:
         work.cancel()
 

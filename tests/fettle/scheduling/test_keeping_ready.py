@@ -13,7 +13,7 @@ import pytest
 
 from fettle.api.resource import Device, DeviceAttribute
 from fettle.cel.runtime.engine import SelectorEngine
-from fettle.cel.runtime.outcomes import Kind, Outcome
+from fettle.cel.runtime.outcomes import Outcome, OutcomeKind
 from fettle.cel.runtime.processes import COMMAND
 from fettle.cluster.view import NodeView, Publisher
 from fettle.config.settings import Settings
@@ -180,7 +180,7 @@ async def test_what_administrators_wrote_stays_known_whatever_else_is_asked() ->
             await asyncio.sleep(0.005)
     await engine.evaluate([f"{i} == {i}" for i in range(10)], [(b.DRIVER, device)])
     known = [engine.outcome(e, b.DRIVER, device) for e in (MODEL, required)]
-    assert known == [Outcome(Kind.MATCH)] * 2
+    assert known == [Outcome(OutcomeKind.MATCH)] * 2
     work.cancel()
     await engine.close()
 
@@ -198,7 +198,7 @@ async def test_pools_alike_are_looked_at_once_and_all_is_known_of_each(engine: W
             await asyncio.sleep(0.005)
     work.cancel()
     matches = [
-        engine.outcome(MODEL, b.DRIVER, device.device) == Outcome(Kind.MATCH)
+        engine.outcome(MODEL, b.DRIVER, device.device) == Outcome(OutcomeKind.MATCH)
         for each in nodes
         for pool in each.pools
         for device in pool.devices

@@ -30,8 +30,8 @@ def said(table: Table, names: Sequence[str]) -> dict[str, int]:
 def test_differences_between_nodes_are_those_of_their_scores(
     policy: object, usual: float, others: list[float], count: int, data: st.DataObject
 ) -> None:
-    ask = units(policy)  # type: ignore[arg-type]
-    table = Table(ask, Acceptance(ask.policy.placement, frozenset()))
+    demand = units(policy)  # type: ignore[arg-type]
+    table = Table(demand, Acceptance(demand.policy.placement, frozenset()))
     match = Matching(SelectorEngine())
     for at, worth in enumerate((*others, *[usual] * count)):
         table.judge(b.node(f"n{at}", gpus=8, own=b.health(worth)), match)
@@ -47,8 +47,8 @@ def test_differences_between_nodes_are_those_of_their_scores(
 
 
 def test_a_score_is_told_as_it_is_by_now_whatever_was_told_before() -> None:
-    ask = units(INFERENCE)
-    table = Table(ask, Acceptance(ask.policy.placement, frozenset()))
+    demand = units(INFERENCE)
+    table = Table(demand, Acceptance(demand.policy.placement, frozenset()))
     match = Matching(SelectorEngine())
 
     def judge(name: str, worth: float) -> int:

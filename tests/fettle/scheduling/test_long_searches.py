@@ -12,17 +12,17 @@ from fettle.api import resource
 from fettle.cluster.view import DeviceView, NodeView
 from fettle.dra.claims import Alternative, Claim, Request
 from fettle.dra.quantities import amount
-from fettle.dra.slices import Capacity, Published
+from fettle.dra.slices import PublishedCapacity, PublishedDevice
 from fettle.model.health import DeviceId
-from fettle.scheduling.demand import Ask
+from fettle.scheduling.demand import Demand
 from fettle.scheduling.judge.acceptance import Acceptance
-from fettle.scheduling.tables.tables import ASK_SECONDS, REST, Table
+from fettle.scheduling.tables.tables import DEMAND_SECONDS, REST, Table
 from tests.fettle import building as b
 from tests.fettle.others import turns_during
 from tests.fettle.scheduling.clusters import Cluster, anything
 
 
-def sharing(devices: int, amounts: Iterable[int]) -> tuple[Ask, NodeView]:
+def sharing(devices: int, amounts: Iterable[int]) -> tuple[Demand, NodeView]:
     """Shared devices with a bandwidth of 10 each, and a claim for each of these amounts."""
     claims = []
     for wanted in amounts:
@@ -30,10 +30,10 @@ def sharing(devices: int, amounts: Iterable[int]) -> tuple[Ask, NodeView]:
         claims.append(Claim("k", (Request("r", (alternative,)),)))
     shared = [
         DeviceView(
-            Published(
+            PublishedDevice(
                 DeviceId(b.DRIVER, "n", f"d{i}"),
                 resource.Device(name=f"d{i}", allow_multiple_allocations=True),
-                capacities={"bw": Capacity(amount("10"), None)},
+                capacities={"bw": PublishedCapacity(amount("10"), None)},
                 plain=False,
             ),
             (),
@@ -41,26 +41,26 @@ def sharing(devices: int, amounts: Iterable[int]) -> tuple[Ask, NodeView]:
         )
         for i in range(devices)
     ]
-    ask = msgspec.structs.replace(anything(), claims=tuple(claims))
-    return ask, b.node("n", pools=(b.pool(*shared),))
+    demand = msgspec.structs.replace(anything(), claims=tuple(claims))
+    return demand, b.node("n", pools=(b.pool(*shared),))
 
 
-def crowded(devices: int, claims: int) -> tuple[Ask, NodeView]:
+def crowded(devices: int, claims: int) -> tuple[Demand, NodeView]:
     """Devices with room for one claim each: that there are too few takes long to find."""
     return sharing(devices, [6] * claims)
 
 
-def laborious() -> tuple[Ask, NodeView]:
+def laborious() -> tuple[Demand, NodeView]:
     """Small claims are put together first: it is found after a thousand steps that each has to have
     a large one beside it."""
     return sharing(4, [3] * 4 + [7] * 4)
 
 
 async def test_a_long_search_lets_others_go_first() -> None:
-    ask, hard = crowded(9, 10)
+    demand, hard = crowded(9, 10)
     cluster = Cluster()
     cluster.show({"n": hard})
-    table, turns = await turns_during(cluster.answers.judged(ask))
+    table, turns = await turns_during(cluster.answers.judged(demand))
     assert turns > 10
     assert table.undecided == {"n"}
     assert table.verdicts["n"].undecided[0].startswith("no result within")
@@ -77,17 +77,17 @@ class SlowClock:
 
 
 async def test_an_ask_that_cost_much_is_searched_for_briefly_until_it_has_rested() -> None:
-    ask, node = laborious()
+    demand, node = laborious()
     clock = SlowClock()
     cluster = Cluster(clock)
     cluster.show({name: msgspec.structs.replace(node, name=name) for name in ("a", "b", "c")})
     completing = asyncio.ensure_future(cluster.answers.keep_complete())
-    table = await cluster.answers.judged(ask)
+    table = await cluster.answers.judged(demand)
     assert len(table.undecided) == 2
     assert "steps" in table.verdicts[min(table.undecided)].undecided[0]
     for left in (1, 0):
         clock.now += table.spent_s / REST
-        assert cluster.answers.at_once(ask, ["a", "b", "c"]) is table  # nobody waits for it
+        assert cluster.answers.at_once(demand, ["a", "b", "c"]) is table  # nobody waits for it
         async with asyncio.timeout(30):
             while len(table.undecided) > left:
                 await asyncio.sleep(0)
@@ -96,21 +96,21 @@ async def test_an_ask_that_cost_much_is_searched_for_briefly_until_it_has_rested
 
 
 async def test_what_an_ask_costs_is_owed_whatever_time_passed_before() -> None:
-    ask, node = laborious()
+    demand, node = laborious()
     clock = SlowClock()
     cluster = Cluster(clock)
     for name in ("a", "b"):
-        cluster.answers.table(ask)
+        cluster.answers.table(demand)
         clock.now += 3600.0
         cluster.show({name: msgspec.structs.replace(node, name=name)})
         began = clock.now
-        owed = (await cluster.answers.judged(ask)).spent_s
-        assert ASK_SECONDS < owed < (1 - REST) * (clock.now - began)
+        owed = (await cluster.answers.judged(demand)).spent_s
+        assert DEMAND_SECONDS < owed < (1 - REST) * (clock.now - began)
 
 
 def test_an_ask_pays_a_fifth_of_a_second_off_in_each_second() -> None:
-    ask, _ = laborious()
-    table = Table(ask, Acceptance(ask.policy.placement))
+    demand, _ = laborious()
+    table = Table(demand, Acceptance(demand.policy.placement))
     table.rest(1000.0)
     table.spent_s = 1.0
     for now, owed in ((1001.0, 0.8), (1002.0, 0.6), (1004.0, 0.2), (1010.0, 0.0)):
@@ -119,25 +119,25 @@ def test_an_ask_pays_a_fifth_of_a_second_off_in_each_second() -> None:
 
 
 async def test_what_fails_while_it_is_searched_for_again_is_left_until_the_view_turns() -> None:
-    ask, node = laborious()
+    demand, node = laborious()
     clock = SlowClock()
     cluster = Cluster(clock)
     nodes = {name: msgspec.structs.replace(node, name=name) for name in ("a", "b", "c")}
     cluster.show(nodes)
-    table = await cluster.answers.judged(ask)
+    table = await cluster.answers.judged(demand)
     assert len(table.cut_short) == 2
     completing = asyncio.ensure_future(cluster.answers.keep_complete())
     clock.now += (table.spent_s - 0.4) / REST
     broken: Any = None
     cluster.show({**nodes, "bad": msgspec.structs.replace(node, name="bad", health=broken)})
     with capture_logs() as logs:
-        cluster.answers.table(ask)
+        cluster.answers.table(demand)
         for _ in range(100):
             await asyncio.sleep(0)
-    assert [log["event"] for log in logs] == ["an ask cannot be judged"]
+    assert [log["event"] for log in logs] == ["a demand cannot be judged"]
     assert table.may_try_again
     cluster.show(nodes)
-    cluster.answers.table(ask)
+    cluster.answers.table(demand)
     for _ in range(2000):
         await asyncio.sleep(0)
     assert len(table.cut_short) == 1  # for which there is no time yet
@@ -145,10 +145,10 @@ async def test_what_fails_while_it_is_searched_for_again_is_left_until_the_view_
 
 
 async def test_a_newer_view_ends_a_search_on_the_old_one() -> None:
-    ask, hard = crowded(9, 10)
+    demand, hard = crowded(9, 10)
     cluster = Cluster()
     cluster.show({"n": hard})
-    judging = asyncio.create_task(cluster.answers.judged(ask))
+    judging = asyncio.create_task(cluster.answers.judged(demand))
     await asyncio.sleep(0)
     cluster.show({"n": crowded(10, 10)[1]})
     table = await judging
@@ -157,10 +157,10 @@ async def test_a_newer_view_ends_a_search_on_the_old_one() -> None:
 
 
 async def test_what_preemption_would_leave_is_judged_in_short_slices() -> None:
-    ask, hard = crowded(9, 10)
+    demand, hard = crowded(9, 10)
     cluster = Cluster()
     names = [f"n{number}" for number in range(4)]
-    cases = [(ask, msgspec.structs.replace(hard, name=name)) for name in names]
+    cases = [(demand, msgspec.structs.replace(hard, name=name)) for name in names]
     match = cluster.answers.matching()
     verdicts, turns = await turns_during(cluster.answers.apart(cases, match, emptied=True))
     assert set(verdicts) == set(names)

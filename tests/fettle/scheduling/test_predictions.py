@@ -11,7 +11,7 @@ from fettle.cluster.view import DeviceView, NodeView, Publisher
 from fettle.config.settings import Settings
 from fettle.model.policy import BUILT_IN
 from fettle.scheduling.answers import Answers
-from fettle.scheduling.demand import Ask
+from fettle.scheduling.demand import Demand
 from fettle.scheduling.predictions import REMEMBERED, Predictions, Result
 from tests.fettle import building as b
 
@@ -52,9 +52,9 @@ class Cluster:
         if pod:
             metadata = msgspec.structs.replace(POD.metadata, name=pod, uid=pod)
             asked = msgspec.structs.replace(POD, metadata=metadata)
-        ask = self.answers.ask(asked)
-        assert isinstance(ask, Ask)
-        self.answers.answered(ask, asked)
+        demand = self.answers.demand(asked)
+        assert isinstance(demand, Demand)
+        self.answers.answered(demand, asked)
 
 
 POD: core.Pod = b.pod(
@@ -345,9 +345,9 @@ def test_a_claim_that_pods_share_is_compared_by_the_pod_that_it_is_reserved_for(
     view = msgspec.structs.replace(cluster.publisher.view, generation=9, basis=9, claims=claims)
     cluster.publisher.publish(view, frozenset())
     for asked in (pod("first", "shared"), pod("second", "other", "shared")):
-        ask = cluster.answers.ask(asked)
-        assert ask is not None
-        cluster.answers.answered(ask, asked)
+        demand = cluster.answers.demand(asked)
+        assert demand is not None
+        cluster.answers.answered(demand, asked)
     allocated = claim("a").status
     assert allocated is not None
     reserved = {"reservedFor": [{"resource": "pods", "name": "first", "uid": "uid-first"}]}

@@ -15,12 +15,12 @@ from fettle.api.resource import DeviceAttribute
 from fettle.cel.runtime.engine import SelectorEngine
 from fettle.cluster.view import NodeView, Publisher
 from fettle.config.settings import BreakerSettings
-from fettle.dra.claims import Alternative, Claim, Held, Request
+from fettle.dra.claims import AllocatedDevice, Alternative, Claim, Request
 from fettle.explain import pods as explain
 from fettle.model.policies import Resolved
 from fettle.model.policy import BUILT_IN, Placement, Policy, Requirement
 from fettle.scheduling.answers import Answers
-from fettle.scheduling.demand import Ask, Bound, Units
+from fettle.scheduling.demand import Bound, Demand, Units
 from fettle.scheduling.judge.verdicts import Verdict
 from tests.fettle import building as b
 from tests.fettle.scheduling.clusters import PATIENT
@@ -37,12 +37,12 @@ def requiring(*requirements: Requirement) -> Policy:
     return Policy(name="picky", placement=Placement(requires=requirements))
 
 
-def devices(*requirements: Requirement) -> Ask:
-    return Ask(requiring(*requirements), claims=GPU)
+def devices(*requirements: Requirement) -> Demand:
+    return Demand(requiring(*requirements), claims=GPU)
 
 
-def units(*requirements: Requirement) -> Ask:
-    return Ask(requiring(*requirements), units=(Units(b.RESOURCE, 1),))
+def units(*requirements: Requirement) -> Demand:
+    return Demand(requiring(*requirements), units=(Units(b.RESOURCE, 1),))
 
 
 def node(name: str = "n", *versions: str, score: float = 1.0, **labels: str) -> NodeView:
@@ -73,9 +73,9 @@ def answers(engine: SelectorEngine) -> Answers:
     return Answers(Publisher(), engine, PATIENT)
 
 
-async def verdicts(answers: Answers, ask: Ask, *nodes: NodeView) -> dict[str, Verdict]:
+async def verdicts(answers: Answers, demand: Demand, *nodes: NodeView) -> dict[str, Verdict]:
     answers.publisher.publish(b.view(*nodes), frozenset(n.name for n in nodes))
-    return (await answers.judged(ask)).verdicts
+    return (await answers.judged(demand)).verdicts
 
 
 async def test_a_device_that_does_not_meet_the_policy_keeps_the_pod_off_its_node(
@@ -114,9 +114,9 @@ async def test_what_is_required_of_a_node_that_could_never_be_read_is_undecided(
 
 async def test_a_claim_that_is_allocated_is_held_to_it_too(answers: Answers) -> None:
     old = node("n", "535.1.2")
-    held = Held(old.pools[0].devices[0].id)
-    ask = Ask(requiring(RECENT), bound=(Bound("gpu", (held,)),))
-    assert "is allocated" in (await verdicts(answers, ask, old))["n"].refusals[0]
+    held = AllocatedDevice(old.pools[0].devices[0].id)
+    demand = Demand(requiring(RECENT), bound=(Bound("gpu", (held,)),))
+    assert "is allocated" in (await verdicts(answers, demand, old))["n"].refusals[0]
 
 
 async def test_a_claim_that_is_allocated_is_held_to_it_while_its_pool_is_updated(
@@ -125,16 +125,22 @@ async def test_a_claim_that_is_allocated_is_held_to_it_while_its_pool_is_updated
     whole = node("n", "535.1.2")
     (pool,) = whole.pools
     updated = msgspec.structs.replace(pool, devices=(), withheld=pool.devices, incomplete=True)
-    ask = Ask(requiring(RECENT), bound=(Bound("gpu", (Held(pool.devices[0].id),)),))
-    answer = (await verdicts(answers, ask, msgspec.structs.replace(whole, pools=(updated,))))["n"]
+    demand = Demand(
+        requiring(RECENT), bound=(Bound("gpu", (AllocatedDevice(pool.devices[0].id),)),)
+    )
+    answer = (await verdicts(answers, demand, msgspec.structs.replace(whole, pools=(updated,))))[
+        "n"
+    ]
     assert answer.undecided == ()
     assert "does not meet the policy: driver 570" in answer.refusals[0]
 
 
-@pytest.mark.parametrize("ask", [devices(ZONE_A), units(ZONE_A)], ids=["claims", "units"])
-async def test_a_node_that_does_not_meet_the_policy_is_refused(answers: Answers, ask: Ask) -> None:
+@pytest.mark.parametrize("demand", [devices(ZONE_A), units(ZONE_A)], ids=["claims", "units"])
+async def test_a_node_that_does_not_meet_the_policy_is_refused(
+    answers: Answers, demand: Demand
+) -> None:
     nodes = (node("a", "1.0.0", zone="a"), node("b", "1.0.0", zone="b"), node("c", "1.0.0"))
-    found = await verdicts(answers, ask, *nodes)
+    found = await verdicts(answers, demand, *nodes)
     assert found["a"].fits
     for other in ("b", "c"):
         assert found[other].refusals == ("node does not meet the policy: zone a",)
@@ -223,7 +229,7 @@ async def test_requirements_are_evaluated_before_any_pod_asks(
         await ignored(logs, 1)
         work.cancel()
     await engine.close()
-    table = await answers.judged(Ask(policy, claims=GPU))
+    table = await answers.judged(Demand(policy, claims=GPU))
     assert table.complete(answers.view)
     assert table.refused == {"bad"}
 
@@ -235,12 +241,12 @@ async def test_nodes_alike_in_what_is_required_share_a_verdict(answers: Answers)
         node("c", "570.1.2", zone="c", rack="1"),
         node("d", "535.1.2", zone="a", rack="1"),
     ]
-    ask = devices(RECENT, ZONE_A)
-    await verdicts(answers, ask, *nodes)
+    demand = devices(RECENT, ZONE_A)
+    await verdicts(answers, demand, *nodes)
     answers.publisher.publish(
         msgspec.structs.replace(answers.view, generation=2, basis=2), frozenset(answers.view.nodes)
     )
-    found = (await answers.judged(ask)).verdicts
+    found = (await answers.judged(demand)).verdicts
     assert found["a"] is found["b"]
     assert {name for name, verdict in found.items() if not verdict.fits} == {"c", "d"}
 
@@ -250,7 +256,7 @@ async def test_a_breaker_overrules_no_requirement(engine: SelectorEngine) -> Non
     settings = msgspec.structs.replace(PATIENT, breaker=breaker)
     answers = Answers(Publisher(), engine, settings)
     ill = [node(name, "535.1.2", score=0.1) for name in "abc"]
-    health = Ask(BUILT_IN["inference"], claims=GPU)
+    health = Demand(BUILT_IN["inference"], claims=GPU)
     found = await verdicts(answers, health, *ill)
     assert found["a"].fits
     assert found["a"].overruled

@@ -33,10 +33,10 @@ def said(table: Table) -> object:
     """All that a table says but for names of devices: a verdict that is shared has those of any of
     its nodes."""
     verdicts = {
-        name: (v.fits, v.value, v.score, len(v.refusals), len(v.overruled), v.undecided, v.unfit)
+        name: (v.fits, v.value, v.score, len(v.refusals), len(v.overruled), v.undecided, v.rejected)
         for name, v in table.verdicts.items()
     }
-    sets = table.refused, table.undecided, table.unfit, table.provisional, table.cut_short
+    sets = table.refused, table.undecided, table.rejected, table.provisional, table.cut_short
     names = sorted(table.verdicts)
     narrowed = table.narrow(names)
     ends = narrowed.passed, sorted(narrowed.refused)
@@ -49,18 +49,18 @@ TAKERS = st.lists(st.sampled_from(STEPS), min_size=2, max_size=4)
 
 @given(FLEETS, TAKERS, st.data())
 async def test_a_table_that_took_over_from_another_is_the_same_as_one_of_its_own(
-    kinds: list[tuple[float, ...]], takers: list[int], data: st.DataObject
+    kinds: list[tuple[float, ...]], in_flight: list[int], data: st.DataObject
 ) -> None:
     cluster = Cluster()
     cluster.show(fleet(kinds))
-    for number in takers:
+    for number in in_flight:
         some = data.draw(st.none() | st.sets(st.sampled_from(sorted(cluster.answers.view.nodes))))
-        assert said(await cluster.answers.judged(anything(takers=number), some))
-    for number in takers:
+        assert said(await cluster.answers.judged(anything(in_flight=number), some))
+    for number in in_flight:
         alone = Cluster()
         alone.show(fleet(kinds))
-        expected = await alone.answers.judged(anything(takers=number))
-        table = await cluster.answers.judged(anything(takers=number))
+        expected = await alone.answers.judged(anything(in_flight=number))
+        table = await cluster.answers.judged(anything(in_flight=number))
         assert said(table) == said(expected)
 
 
@@ -72,10 +72,10 @@ async def test_a_table_that_took_over_follows_the_next_view(
     for kinds in (before, after):
         cluster.show(fleet(kinds))
         for number in (0, 2):
-            table = await cluster.answers.judged(anything(takers=number))
+            table = await cluster.answers.judged(anything(in_flight=number))
             assert said(table)
     fresh.show(fleet(after))
-    assert said(table) == said(await fresh.answers.judged(anything(takers=2)))
+    assert said(table) == said(await fresh.answers.judged(anything(in_flight=2)))
 
 
 @pytest.mark.parametrize("nodes", [BATCH - 1, BATCH + 1])
@@ -85,6 +85,6 @@ async def test_what_is_known_for_other_takers_is_answered_within_a_slice(nodes: 
     names = list(cluster.answers.view.nodes)
     assert cluster.answers.at_once(anything(), names) is None
     await cluster.answers.judged(anything())
-    table = cluster.answers.at_once(anything(takers=1), names)
+    table = cluster.answers.at_once(anything(in_flight=1), names)
     assert table is not None
     assert table.complete(cluster.answers.view)

@@ -8,7 +8,7 @@ import pytest
 from fettle.api import core
 from fettle.cluster.view import NodeView
 from fettle.model.policy import BUILT_IN
-from fettle.scheduling.demand import Ask, Units
+from fettle.scheduling.demand import Demand, Units
 from fettle.scheduling.judge.taken import Taken, counted, lacking
 from tests.fettle import building as b
 
@@ -22,12 +22,12 @@ def on(node: str, count: int = 1, *, phase: str = "Running", **spec: Any) -> cor
     return b.pod({**raw, "status": {"phase": phase}})
 
 
-def ask(count: int) -> Ask:
-    return Ask(BUILT_IN["inference"], units=(Units(R, count),))
+def demand(count: int) -> Demand:
+    return Demand(BUILT_IN["inference"], units=(Units(R, count),))
 
 
 def told(node: NodeView, count: int, *pods: core.Pod) -> list[str]:
-    return list(lacking(ask(count), node, counted(pods)))
+    return list(lacking(demand(count), node, counted(pods)))
 
 
 NODE = b.node("n1", gpus=8)
@@ -71,18 +71,18 @@ def test_an_init_container_counts_only_where_it_needs_more() -> None:
 def test_a_pod_may_preempt_those_of_less_priority(priority: int | None, fits: bool) -> None:
     taken = counted([on("n1", 8, priority=0)])
     waiting = on("", priority=priority)
-    assert (not list(lacking(ask(1), NODE, taken, preemptor=waiting))) is fits
+    assert (not list(lacking(demand(1), NODE, taken, preemptor=waiting))) is fits
 
 
 def test_without_pods_nothing_is_taken() -> None:
     taken: Taken = counted([])
-    assert list(lacking(ask(8), NODE, taken)) == []
+    assert list(lacking(demand(8), NODE, taken)) == []
 
 
 def test_units_of_several_resources_are_counted_apart() -> None:
     both = msgspec.structs.replace(
         NODE, plugins={r: msgspec.structs.replace(NODE.plugins[R], resource=r) for r in (R, "x/y")}
     )
-    wants = Ask(BUILT_IN["inference"], units=(Units(R, 1), Units("x/y", 1)))
+    wants = Demand(BUILT_IN["inference"], units=(Units(R, 1), Units("x/y", 1)))
     (why,) = lacking(wants, both, counted([on("n1", 8)]))
     assert why.startswith(R)

@@ -19,12 +19,12 @@ from fettle.explain import pods as explain
 from fettle.health import HealthBook, memory, scoring
 from fettle.health.signals import rules
 from fettle.health.states import START
-from fettle.model.health import DeviceId, Evidence, Family, State, Taint
-from fettle.model.health import Kind as EvidenceKind
+from fettle.model.health import DeviceId, Evidence, Family, State, TaintRef
+from fettle.model.health import EvidenceKind as EvidenceKind
 from fettle.model.policies import Policies
 from fettle.model.policy import BUILT_IN
 from fettle.scheduling.answers import Answers
-from fettle.scheduling.demand import Ask, ask_of
+from fettle.scheduling.demand import Demand, demand_of
 from fettle.scheduling.judge.acceptance import Acceptance
 from fettle.scheduling.judge.claimed import Allocator
 from fettle.scheduling.judge.tolerated import tolerating as tolerating_health
@@ -88,7 +88,7 @@ def with_requests(*requests: Raw, **status: Any) -> tuple[Kind, Raw]:
     return kinds.CLAIM, {"metadata": metadata, "spec": spec, "status": status}
 
 
-def ask(view: View, policy: str = "training") -> Ask:
+def demand(view: View, policy: str = "training") -> Demand:
     pod = b.pod(
         {
             "metadata": {
@@ -99,7 +99,7 @@ def ask(view: View, policy: str = "training") -> Ask:
             "spec": {"resourceClaims": [{"name": "c", "resourceClaimName": "c"}]},
         }
     )
-    found = ask_of(pod, view, Policies())
+    found = demand_of(pod, view, Policies())
     assert found is not None
     return found
 
@@ -107,7 +107,7 @@ def ask(view: View, policy: str = "training") -> Ask:
 def verdict(*objects: tuple[Kind, Raw], policy: str = "training", node: str = "n") -> Verdict:
     view = cluster(*objects)
     acceptance = Acceptance(BUILT_IN[policy].placement)
-    return judge(ask(view, policy), view.nodes[node], acceptance, Allocator(lambda *_: MATCH))
+    return judge(demand(view, policy), view.nodes[node], acceptance, Allocator(lambda *_: MATCH))
 
 
 TAINTED = (kinds.SLICE, slice_of("n", [taint()]))
@@ -269,7 +269,7 @@ def test_our_own_taint_is_no_evidence_whether_tolerated_or_not() -> None:
 def test_what_is_tolerated_is_told() -> None:
     view = cluster(TAINTED, claim(tolerating()))
     answer = judge(
-        ask(view),
+        demand(view),
         view.nodes["n"],
         Acceptance(BUILT_IN["training"].placement),
         Allocator(lambda *_: MATCH),
@@ -299,7 +299,7 @@ async def test_nodes_share_a_verdict_only_where_the_same_is_left_of_their_eviden
     try:
         answers = Answers(publisher, engine, PATIENT)
         publisher.publish(view, frozenset(view.nodes))
-        table = await answers.judged(ask(view))
+        table = await answers.judged(demand(view))
         assert table.verdicts["a"] is table.verdicts["c"]
         assert table.verdicts["a"].value == 1.0
         assert table.verdicts["b"].value == pytest.approx(0.85)
@@ -312,10 +312,10 @@ def test_thresholds_of_the_settings_hold_for_what_is_left() -> None:
     view = cluster((kinds.SLICE, slice_of("n", [taint(), faint])), claim(tolerating()))
     placement = BUILT_IN["training"].placement
     strict = HealthSettings(degraded_below=0.88)
-    usual = judge(ask(view), view.nodes["n"], Acceptance(placement), Allocator(lambda *_: MATCH))
+    usual = judge(demand(view), view.nodes["n"], Acceptance(placement), Allocator(lambda *_: MATCH))
     assert usual.fits
     stricter = Acceptance(placement, thresholds=strict)
-    assert not judge(ask(view), view.nodes["n"], stricter, Allocator(lambda *_: MATCH)).fits
+    assert not judge(demand(view), view.nodes["n"], stricter, Allocator(lambda *_: MATCH)).fits
 
 
 KEYS = ("a", "b", "c")
@@ -329,7 +329,7 @@ EVIDENCE = st.builds(
         reporter="r",
         text="t",
         observed_at=1.0,
-        taints=tuple(Taint(key, "", "NoSchedule") for key in sorted(keys)),
+        taints=tuple(TaintRef(key, "", "NoSchedule") for key in sorted(keys)),
     ),
     st.sampled_from(Family),
     st.sampled_from(EvidenceKind),

@@ -16,19 +16,19 @@ from fettle.cluster.view import NodeView
 from fettle.dra.claims import Alternative, Claim, Request
 from fettle.model.policy import BUILT_IN
 from fettle.scheduling.answers import SHARED, Answers
-from fettle.scheduling.demand import Ask, Units
+from fettle.scheduling.demand import Demand, Units
 from fettle.scheduling.tables.tables import Table
 from tests.fettle import building as b
 from tests.fettle.scheduling.clusters import PATIENT, POD, Cluster, kept_complete
 
-PLUGIN = Ask(BUILT_IN["training"], units=(Units(b.RESOURCE, 4),))
+PLUGIN = Demand(BUILT_IN["training"], units=(Units(b.RESOURCE, 4),))
 MODEL = f'device.attributes["{b.DRIVER}"].model != "none"'
 """A selector that has to be evaluated for each model of device."""
 
 
-def selecting(expression: str) -> Ask:
+def selecting(expression: str) -> Demand:
     request = Request("r", (Alternative("r", "any", (expression,)),))
-    return Ask(BUILT_IN["training"], claims=(Claim("k", (request,)),))
+    return Demand(BUILT_IN["training"], claims=(Claim("k", (request,)),))
 
 
 def gpu(name: str, model: str, score: float) -> NodeView:
@@ -71,13 +71,13 @@ async def test_a_node_is_judged_although_another_left_before_what_follows_a_repl
 
 async def test_a_node_that_changes_while_a_request_waits_for_another_is_judged_again() -> None:
     async with selecting_cluster() as cluster:
-        ask = selecting(MODEL)
+        demand = selecting(MODEL)
         nodes = {"ill": gpu("ill", "H100", 0.1)}
         cluster.show(nodes)
-        assert refused(await cluster.answers.judged(ask), nodes) == ["ill"]
+        assert refused(await cluster.answers.judged(demand), nodes) == ["ill"]
         nodes["new"] = gpu("new", "B200", 1.0)
         cluster.show(nodes)
-        request = asyncio.ensure_future(cluster.answers.judged(ask, list(nodes)))
+        request = asyncio.ensure_future(cluster.answers.judged(demand, list(nodes)))
         await asyncio.sleep(0)
         nodes["ill"] = gpu("ill", "H100", 0.2)
         cluster.show(nodes)

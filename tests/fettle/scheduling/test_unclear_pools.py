@@ -12,7 +12,7 @@ from fettle.cluster.view import SOME_DRIVER, PoolView
 from fettle.dra.claims import ALL, Alternative, Claim, Request
 from fettle.model.policy import BUILT_IN
 from fettle.scheduling.answers import Answers
-from fettle.scheduling.demand import Ask
+from fettle.scheduling.demand import Demand
 from fettle.scheduling.tables.tables import Table
 from tests.fettle import building as b
 from tests.fettle.scheduling.clusters import PATIENT, Cluster
@@ -31,9 +31,9 @@ def unclear(driver: str = "net.example.com", *devices: Any) -> PoolView:
     return msgspec.structs.replace(pool, unclear="a slice cannot be read")
 
 
-def ask(*selectors: str, mode: str = "ExactCount") -> Ask:
+def demand(*selectors: str, mode: str = "ExactCount") -> Demand:
     alternative = Alternative("r", "any", selectors, mode=mode)
-    return Ask(BUILT_IN["training"], claims=(Claim("k", (Request("r", (alternative,)),)),))
+    return Demand(BUILT_IN["training"], claims=(Claim("k", (Request("r", (alternative,)),)),))
 
 
 @pytest.fixture
@@ -45,18 +45,18 @@ async def cluster() -> AsyncIterator[Cluster]:
     await engine.close()
 
 
-async def judged(cluster: Cluster, ask: Ask, *pools: PoolView) -> Table:
+async def judged(cluster: Cluster, demand: Demand, *pools: PoolView) -> Table:
     cluster.show({"n": b.node("n", pools=pools)})
-    return await cluster.answers.judged(ask)
+    return await cluster.answers.judged(demand)
 
 
 @pytest.mark.parametrize("selectors", [(OURS,), (f"{OURS} && {MODEL}",), (OURS, MODEL)])
 async def test_of_a_driver_that_is_not_asked_for_it_does_not_matter(
     cluster: Cluster, selectors: tuple[str, ...]
 ) -> None:
-    table = await judged(cluster, ask(*selectors), unclear(), DEAD)
+    table = await judged(cluster, demand(*selectors), unclear(), DEAD)
     assert table.refused == {"n"}
-    verdict = (await cluster.answers.explained(ask(*selectors)))["n"]
+    verdict = (await cluster.answers.explained(demand(*selectors)))["n"]
     assert not verdict.undecided
     assert verdict.refusals == table.verdicts["n"].refusals
 
@@ -64,37 +64,39 @@ async def test_of_a_driver_that_is_not_asked_for_it_does_not_matter(
 async def test_so_it_is_with_a_pool_that_is_not_whole_on_1_34(cluster: Cluster) -> None:
     cluster.answers.follow("v1.34.2")
     other = PoolView("net.example.com", "a", incomplete=True, slices=(1, 2))
-    table = await judged(cluster, ask(OURS), other, DEAD)
+    table = await judged(cluster, demand(OURS), other, DEAD)
     assert table.refused == {"n"}
-    table = await judged(cluster, ask(MODEL), other, DEAD)
+    table = await judged(cluster, demand(MODEL), other, DEAD)
     assert not table.refused
     assert "1 of 2 slices" in table.verdicts["n"].undecided[0]
 
 
 async def test_a_node_without_other_pools_has_nothing_for_such_an_ask(cluster: Cluster) -> None:
-    table = await judged(cluster, ask(OURS), unclear())
-    assert table.unfit == {"n"}
+    table = await judged(cluster, demand(OURS), unclear())
+    assert table.rejected == {"n"}
     assert not table.undecided
 
 
 @pytest.mark.parametrize(
     ("wanted", "pool"),
     [
-        pytest.param(ask(OURS), unclear(b.DRIVER), id="its driver is asked for"),
-        pytest.param(ask(OURS), unclear(SOME_DRIVER), id="whose it is cannot be read"),
-        pytest.param(ask(MODEL), unclear(), id="its driver may be asked for"),
-        pytest.param(ask(MODEL, OURS), unclear(), id="something else is looked at before"),
-        pytest.param(ask(), unclear(), id="any device will do"),
-        pytest.param(ask(OURS, mode=ALL), unclear(), id="all pools must be whole for all devices"),
+        pytest.param(demand(OURS), unclear(b.DRIVER), id="its driver is asked for"),
+        pytest.param(demand(OURS), unclear(SOME_DRIVER), id="whose it is cannot be read"),
+        pytest.param(demand(MODEL), unclear(), id="its driver may be asked for"),
+        pytest.param(demand(MODEL, OURS), unclear(), id="something else is looked at before"),
+        pytest.param(demand(), unclear(), id="any device will do"),
         pytest.param(
-            ask(OURS),
+            demand(OURS, mode=ALL), unclear(), id="all pools must be whole for all devices"
+        ),
+        pytest.param(
+            demand(OURS),
             unclear("net.example.com", ABORTS),
             id="no selector can be evaluated on one of its devices",
         ),
     ],
 )
 async def test_else_the_node_is_undecided_and_allowed(
-    cluster: Cluster, wanted: Ask, pool: PoolView
+    cluster: Cluster, wanted: Demand, pool: PoolView
 ) -> None:
     table = await judged(cluster, wanted, pool, DEAD)
     assert table.undecided == {"n"}

@@ -4,7 +4,7 @@ import msgspec
 
 from fettle.cluster.view import NodeView, UnitView
 from fettle.model.health import Health, State
-from fettle.scheduling.demand import Ask, Units
+from fettle.scheduling.demand import Demand, Units
 from tests.fettle import building as b
 from tests.fettle.scheduling.judged import TRAINING, request, units, verdict
 
@@ -31,9 +31,9 @@ def test_a_node_is_refused_for_the_resources_of_the_plugin_that_fails_and_no_oth
     answer = verdict(units(TRAINING, 8), swallows)
     assert answer.score == 10
     assert answer.notes == ("kubelet refusals for smarter-devices do not count here",)
-    fuse = Ask(TRAINING, units=(Units(FUSE, 1),))
+    fuse = Demand(TRAINING, units=(Units(FUSE, 1),))
     assert not verdict(fuse, swallows).fits
-    both = Ask(TRAINING, units=(Units(b.RESOURCE, 1), Units(FUSE, 1)))
+    both = Demand(TRAINING, units=(Units(b.RESOURCE, 1), Units(FUSE, 1)))
     assert not verdict(both, swallows).fits
     assert not verdict(units(TRAINING), node(of("example.com", b.health(0.05)))).fits
 

@@ -8,11 +8,11 @@ from fettle.cluster.view import View
 from fettle.dra.claims import Alternative, Claim, Constraint, Request
 from fettle.model.policies import Policies
 from fettle.model.policy import BUILT_IN
-from fettle.scheduling.demand import Ask, Units, ask_of
-from fettle.scheduling.in_flight import Unseen
+from fettle.scheduling.demand import Demand, Units, demand_of
+from fettle.scheduling.in_flight import InFlight
 from tests.fettle import building as b
 
-ASK = Ask(
+ASK = Demand(
     BUILT_IN["training"],
     claims=(Claim("gpu", (Request("r", (Alternative("r", b.DRIVER),)),)),),
 )
@@ -35,12 +35,14 @@ def naming(claim: str) -> dict[str, Any]:
     return {"name": "gpu", "resourceClaimName": claim}
 
 
-def number(unseen: Unseen, view: View | None = None, *, at: float = 0.5, ask: Ask = ASK) -> int:
-    return unseen.number(ask, pod("me"), view or b.view(), at)
+def number(
+    unseen: InFlight, view: View | None = None, *, at: float = 0.5, demand: Demand = ASK
+) -> int:
+    return unseen.number(demand, pod("me"), view or b.view(), at)
 
 
-def noted(*names: str, at: float = 0.0) -> Unseen:
-    unseen = Unseen()
+def noted(*names: str, at: float = 0.0) -> InFlight:
+    unseen = InFlight()
     for name in names:
         unseen.note(ASK, pod(name), at)
     return unseen
@@ -79,7 +81,7 @@ def test_a_pod_whose_claims_are_allocated_is_no_longer_unseen() -> None:
 
 
 def test_pods_that_share_a_claim_take_its_devices_once_and_nothing_from_each_other() -> None:
-    unseen = Unseen()
+    unseen = InFlight()
     for name in ("a", "b", "c"):
         unseen.note(ASK, pod(name, naming("shared")), 0.0)
     assert unseen.number(ASK, pod("me", naming("shared")), b.view(), 0.5) == 0
@@ -92,12 +94,12 @@ def test_a_pod_that_waits_for_its_claim_to_be_made_is_unseen() -> None:
 
 
 def test_pods_with_other_needs_do_not_count() -> None:
-    other = Ask(BUILT_IN["training"], claims=(Claim("nic"),))
-    assert number(noted("a"), ask=other) == 0
+    other = Demand(BUILT_IN["training"], claims=(Claim("nic"),))
+    assert number(noted("a"), demand=other) == 0
 
 
-def needing(*claims: Claim) -> Ask:
-    return Ask(BUILT_IN["training"], claims=claims)
+def needing(*claims: Claim) -> Demand:
+    return Demand(BUILT_IN["training"], claims=claims)
 
 
 def gpus(name: str = "r", **fields: Any) -> Request:
@@ -109,7 +111,7 @@ def same_numa(*requests: str) -> Constraint:
 
 
 @pytest.mark.parametrize(
-    ("ask", "other"),
+    ("demand", "other"),
     [
         (needing(Claim("gpu", (gpus(),))), needing(Claim("accelerator", (gpus(),)))),
         (needing(Claim("gpu", (gpus("a"),))), needing(Claim("gpu", (gpus("b"),)))),
@@ -131,10 +133,12 @@ def same_numa(*requests: str) -> Constraint:
         ),
     ],
 )
-def test_pods_that_need_the_same_count_whatever_that_is_called(ask: Ask, other: Ask) -> None:
-    unseen = Unseen()
+def test_pods_that_need_the_same_count_whatever_that_is_called(
+    demand: Demand, other: Demand
+) -> None:
+    unseen = InFlight()
     unseen.note(other, pod("a"), 0.0)
-    assert number(unseen, ask=ask) == 1
+    assert number(unseen, demand=demand) == 1
 
 
 @pytest.mark.parametrize(
@@ -152,33 +156,33 @@ def test_pods_that_need_the_same_count_whatever_that_is_called(ask: Ask, other: 
     ],
 )
 def test_pods_whose_requests_differ_do_not_count(other: Claim) -> None:
-    unseen = Unseen()
+    unseen = InFlight()
     unseen.note(needing(other), pod("a"), 0.0)
-    assert number(unseen, ask=needing(Claim("gpu", (gpus(), gpus("s")), (same_numa(),)))) == 0
+    assert number(unseen, demand=needing(Claim("gpu", (gpus(), gpus("s")), (same_numa(),)))) == 0
 
 
 def test_pods_with_more_claims_do_not_count() -> None:
-    unseen = Unseen()
+    unseen = InFlight()
     unseen.note(needing(Claim("a", (gpus(),)), Claim("b", (gpus(),))), pod("a"), 0.0)
-    assert number(unseen, ask=needing(Claim("a", (gpus(),)))) == 0
+    assert number(unseen, demand=needing(Claim("a", (gpus(),)))) == 0
 
 
 BACKED = {"gpu": b.device_class("gpu", "device.driver == 'a'", extendedResourceName=b.RESOURCE)}
 
 
-def of_units(name: str, units: int, **other: str) -> tuple[Ask, core.Pod]:
+def of_units(name: str, units: int, **other: str) -> tuple[Demand, core.Pod]:
     """A pod that needs an extended resource which a device class stands behind."""
     limits = {b.RESOURCE: str(units), **other}
     container = {"name": "c", "image": "i", "resources": {"limits": limits}}
     metadata = {"name": name, "namespace": "default"}
     made = b.pod({"metadata": metadata, "spec": {"containers": [container]}})
-    ask = ask_of(made, b.view(classes=BACKED), Policies())
-    assert ask is not None
-    return ask, made
+    demand = demand_of(made, b.view(classes=BACKED), Policies())
+    assert demand is not None
+    return demand, made
 
 
 def test_pods_count_that_need_as_many_units_backed_by_a_device_class() -> None:
-    unseen = Unseen()
+    unseen = InFlight()
     unseen.note(*of_units("a", 3, cpu="1"), 0.0)
     three, one = of_units("x", 3), of_units("y", 1)
     assert unseen.number(*three, b.view(), 0.5) == 1
@@ -186,23 +190,23 @@ def test_pods_count_that_need_as_many_units_backed_by_a_device_class() -> None:
 
 
 def test_it_is_the_same_to_need_devices_by_a_claim_or_as_units_backed_by_their_class() -> None:
-    unseen = Unseen()
+    unseen = InFlight()
     wanted = Request("r", (Alternative("r", "gpu", ("device.driver == 'a'",), count=2),))
     unseen.note(needing(Claim("gpu", (wanted,))), pod("a"), 0.0)
     assert unseen.number(*of_units("x", 2), b.view(), 0.5) == 1
 
 
 def test_units_of_device_plugins_are_nobody_else_s_to_take() -> None:
-    units = Ask(BUILT_IN["training"], units=(Units(b.RESOURCE, 1),))
-    unseen = Unseen()
+    units = Demand(BUILT_IN["training"], units=(Units(b.RESOURCE, 1),))
+    unseen = InFlight()
     unseen.note(units, pod("a"), 0.0)
-    assert number(unseen, ask=units) == 0
+    assert number(unseen, demand=units) == 0
 
 
 def test_a_claim_that_is_not_needed_is_neither_waited_for_nor_told_apart() -> None:
     both = ({"name": "gpu", "resourceClaimName": "shared"}, {**TEMPLATE, "name": "nic"})
     skipped = ({"name": "nic"},)
-    unseen = Unseen()
+    unseen = InFlight()
     unseen.note(ASK, pod("a", *both, statuses=skipped), 0.0)
     assert unseen.number(ASK, pod("me", *both, statuses=skipped), b.view(), 0.5) == 0
     assert unseen.number(ASK, pod("me", naming("mine")), b.view(), 0.5) == 1

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from fettle.cluster.view import NodeView
 from fettle.model.health import SOUND, State
 from fettle.model.policy import BUILT_IN, Policy
-from fettle.scheduling.demand import Ask
+from fettle.scheduling.demand import Demand
 from fettle.scheduling.judge.acceptance import Acceptance
 from fettle.scheduling.judge.claimed import Allocator
 from fettle.scheduling.judge.verdicts import judge
@@ -133,8 +133,8 @@ def test_a_scavenger_does_not_prefer_a_node_for_what_tenants_say_of_it() -> None
 
 
 def test_what_is_undecided_comes_after_the_sound_even_for_a_scavenger() -> None:
-    ask = Ask(SCAVENGER, unsettled=("claim gpu: not known",))
-    assert verdict(ask, b.node(gpus=8)).score < verdict(units(SCAVENGER), b.node(gpus=8)).score
+    demand = Demand(SCAVENGER, unsettled=("claim gpu: not known",))
+    assert verdict(demand, b.node(gpus=8)).score < verdict(units(SCAVENGER), b.node(gpus=8)).score
 
 
 @pytest.mark.parametrize("policy", BUILT_IN.values(), ids=str)
@@ -147,15 +147,15 @@ def test_not_knowing_refuses_nobody(policy: Policy) -> None:
 
 
 def test_a_claim_that_nobody_has_seen_is_undecided_allowed_and_scored_low() -> None:
-    ask = Ask(TRAINING, unsettled=("claim gpu: not known",))
-    answer = verdict(ask, b.node(gpus=8))
+    demand = Demand(TRAINING, unsettled=("claim gpu: not known",))
+    answer = verdict(demand, b.node(gpus=8))
     assert answer.fits
     assert answer.undecided
     assert answer.score == 5
 
 
 @pytest.mark.parametrize(
-    ("node", "ask"),
+    ("node", "demand"),
     [
         (b.node(gpus=4), units(TRAINING, 8)),
         (b.node(), units(TRAINING)),
@@ -165,11 +165,11 @@ def test_a_claim_that_nobody_has_seen_is_undecided_allowed_and_scored_low() -> N
     ids=["fewer units than asked for", "no units at all", "an incomplete pool", "no pool at all"],
 )
 def test_what_the_schedulers_own_checks_refuse_is_decided_allowed_and_scored_low(
-    node: NodeView, ask: Ask
+    node: NodeView, demand: Demand
 ) -> None:
-    answer = verdict(ask, node)
+    answer = verdict(demand, node)
     assert answer.fits
-    assert answer.unfit
+    assert answer.rejected
     assert not answer.undecided
     assert answer.score == 5
 
@@ -177,7 +177,7 @@ def test_what_the_schedulers_own_checks_refuse_is_decided_allowed_and_scored_low
 def test_what_cannot_be_read_may_be_what_is_lacking() -> None:
     node = msgspec.structs.replace(b.node(), quarantined=("ResourceSlice x: wrong",))
     answer = verdict(request(TRAINING), node)
-    assert not answer.unfit
+    assert not answer.rejected
     assert answer.undecided[0] == "ResourceSlice x: wrong"
     assert "no allocation is possible" in answer.undecided[1]
 
@@ -193,13 +193,15 @@ def test_resources_counted_in_bytes_cost_no_more_than_others() -> None:
 
 
 def test_an_open_breaker_turns_refusals_into_scores_except_for_a_hold() -> None:
-    ask = units(TRAINING)
+    demand = units(TRAINING)
     broken = Acceptance(TRAINING.placement, frozenset({b.RESOURCE}))
-    degraded = judge(ask, b.node(gpus=8, own=b.health(0.5)), broken, Allocator(every_device))
+    degraded = judge(demand, b.node(gpus=8, own=b.health(0.5)), broken, Allocator(every_device))
     assert degraded.fits
     assert degraded.overruled
     assert degraded.score == 5
-    held = judge(ask, b.node(gpus=8, own=b.health(0.0, held=True)), broken, Allocator(every_device))
+    held = judge(
+        demand, b.node(gpus=8, own=b.health(0.0, held=True)), broken, Allocator(every_device)
+    )
     assert not held.fits
 
 
@@ -221,12 +223,12 @@ def test_no_verdict_gives_a_device_twice_or_one_that_the_policy_refuses(
     scores: list[float], count: int, policy: str
 ) -> None:
     devices = [b.device(f"d{i}", round(s, 2)) for i, s in enumerate(scores)]
-    ask = request(BUILT_IN[policy], count)
-    answer = verdict(ask, b.node(pools=(b.pool(*devices),)))
+    demand = request(BUILT_IN[policy], count)
+    answer = verdict(demand, b.node(pools=(b.pool(*devices),)))
     given_ = [c.device for c in answer.devices]
     assert len(set(given_)) == len(given_)
-    acceptance = Acceptance(ask.policy.placement)
-    if answer.fits and not answer.unfit:
+    acceptance = Acceptance(demand.policy.placement)
+    if answer.fits and not answer.rejected:
         assert len(given_) == count
         assert not any(acceptance.refusal(c.health) for c in answer.devices)
 

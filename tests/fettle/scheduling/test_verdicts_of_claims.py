@@ -10,10 +10,10 @@ from fettle.cel.runtime.outcomes import Outcome
 from fettle.cluster.view import DeviceView, NodeView
 from fettle.dra.allocator import Budget
 from fettle.dra.allocator.profiles import Features, Profile
-from fettle.dra.claims import Alternative, Claim, Constraint, Held, Request
+from fettle.dra.claims import AllocatedDevice, Alternative, Claim, Constraint, Request
 from fettle.model.health import State
 from fettle.model.policy import Policy, Unknown
-from fettle.scheduling.demand import Ask, Bound, Units
+from fettle.scheduling.demand import Bound, Demand, Units
 from fettle.scheduling.judge.acceptance import Acceptance
 from fettle.scheduling.judge.claimed import Allocator
 from fettle.scheduling.judge.verdicts import Verdict, judge
@@ -52,8 +52,8 @@ def test_a_taint_that_would_not_help_is_not_advised(
     profile: Profile, toleration: DeviceToleration
 ) -> None:
     node = b.node(pools=(b.pool(b.device("a", 0.5), b.device("b")),))
-    ask = request(TRAINING, tolerations=(toleration,))
-    answer = judge(ask, node, Acceptance(TRAINING.placement), Allocator(every_device, profile))
+    demand = request(TRAINING, tolerations=(toleration,))
+    answer = judge(demand, node, Acceptance(TRAINING.placement), Allocator(every_device, profile))
     assert answer.refusals[0].endswith("but the scheduler would not take them")
 
 
@@ -85,7 +85,7 @@ def test_devices_that_just_suffice_suffice_together(count: int) -> None:
 
 def test_two_requests_never_share_a_device() -> None:
     node = b.node(pools=(b.pool(b.device("a"), b.device("b")),))
-    answer = verdict(Ask(TRAINING, claims=(Claim("c", (wanted("x"), wanted("y"))),)), node)
+    answer = verdict(Demand(TRAINING, claims=(Claim("c", (wanted("x"), wanted("y"))),)), node)
     assert [c.device.device for c in answer.devices] == ["a", "b"]
 
 
@@ -95,7 +95,7 @@ def test_all_takes_every_device_and_one_in_use_leaves_no_allocation() -> None:
     part = b.node(pools=(b.pool(b.device("a"), b.device("b", allocated=True)),))
     answer = verdict(request(TRAINING, None), part)
     assert answer.fits  # the scheduler's own plugin refuses it; we only say what we see
-    assert "no allocation is possible" in answer.unfit[0]
+    assert "no allocation is possible" in answer.rejected[0]
 
 
 def test_an_unreadable_device_is_undecided_allowed_and_scored_low() -> None:
@@ -111,17 +111,17 @@ def test_a_selector_that_cannot_be_decided_leaves_the_node_undecided() -> None:
     def undecided(_expression: str, _device: DeviceView) -> Outcome:
         return outcomes.undecided("uses optional types")
 
-    ask = request(TRAINING)
+    demand = request(TRAINING)
     node = b.node(pools=(b.pool(b.device("a", 0.0)),))
-    answer = judge(ask, node, Acceptance(TRAINING.placement), Allocator(undecided))
+    answer = judge(demand, node, Acceptance(TRAINING.placement), Allocator(undecided))
     assert answer.fits
     assert "optional types" in answer.undecided[0]
 
 
 def test_a_claim_allocated_on_a_device_that_has_failed_since_is_refused_there() -> None:
     bad = b.device("a", 0.1)
-    ask = Ask(INFERENCE, bound=(Bound("gpu", (Held(bad.id),)),))
-    answer = verdict(ask, b.node(pools=(b.pool(bad),)))
+    demand = Demand(INFERENCE, bound=(Bound("gpu", (AllocatedDevice(bad.id),)),))
+    answer = verdict(demand, b.node(pools=(b.pool(bad),)))
     assert not answer.fits
     assert "gpu is allocated" in answer.refusals[0]
 
@@ -131,16 +131,16 @@ def test_a_claim_that_is_allocated_elsewhere_says_so() -> None:
     raw = msgspec.json.encode({"nodeSelectorTerms": [{"matchFields": [field]}]})
     nodes = msgspec.json.decode(raw, type=core.NodeSelector)
     device = b.device("a", 0.1)
-    ask = Ask(INFERENCE, bound=(Bound("gpu", (Held(device.id),), nodes),))
-    answer = verdict(ask, b.node(pools=(b.pool(device),)))
+    demand = Demand(INFERENCE, bound=(Bound("gpu", (AllocatedDevice(device.id),), nodes),))
+    answer = verdict(demand, b.node(pools=(b.pool(device),)))
     assert answer.fits
-    assert answer.unfit == (f"claim gpu is allocated to other nodes (it holds {b.DRIVER}/n/a)",)
+    assert answer.rejected == (f"claim gpu is allocated to other nodes (it holds {b.DRIVER}/n/a)",)
     assert answer.score == 5
 
 
 def test_a_device_that_left_under_its_claim_is_named() -> None:
-    ask = Ask(INFERENCE, bound=(Bound("gpu", (Held(b.device("gone").id),)),))
-    answer = verdict(ask, b.node(pools=(b.pool(b.device("a")),)))
+    demand = Demand(INFERENCE, bound=(Bound("gpu", (AllocatedDevice(b.device("gone").id),)),))
+    answer = verdict(demand, b.node(pools=(b.pool(b.device("a")),)))
     assert answer.fits
     assert "n/gone, which is not published" in answer.notes[0]
     assert [c.health.state for c in answer.devices] == [State.UNKNOWN]
@@ -149,33 +149,35 @@ def test_a_device_that_left_under_its_claim_is_named() -> None:
 
 def test_a_policy_that_refuses_what_is_unknown_refuses_a_device_that_left() -> None:
     wary = msgspec.structs.replace(INFERENCE.placement, unknown=Unknown.REFUSE)
-    ask = Ask(INFERENCE, bound=(Bound("gpu", (Held(b.device("gone").id),)),))
+    demand = Demand(INFERENCE, bound=(Bound("gpu", (AllocatedDevice(b.device("gone").id),)),))
     node = b.node(pools=(b.pool(b.device("a")),))
-    answer = judge(ask, node, Acceptance(wary), Allocator(every_device))
+    answer = judge(demand, node, Acceptance(wary), Allocator(every_device))
     assert "is allocated gpu.example.com/n/gone, which is Unknown" in answer.refusals[0]
 
 
 def test_what_bars_a_pod_is_why_no_node_is_fit_for_it() -> None:
-    ask = Ask(INFERENCE, barred=("claim gpu is being deleted",))
-    answer = verdict(ask, b.node(pools=(b.pool(b.device("a", 0.1)),)))
+    demand = Demand(INFERENCE, barred=("claim gpu is being deleted",))
+    answer = verdict(demand, b.node(pools=(b.pool(b.device("a", 0.1)),)))
     assert answer.fits
-    assert answer.unfit == ("claim gpu is being deleted",)
+    assert answer.rejected == ("claim gpu is being deleted",)
     assert answer.undecided == ()
     assert answer.score == 5
 
 
 def test_what_bars_a_pod_bars_it_where_something_cannot_be_read_too() -> None:
-    ask = Ask(INFERENCE, barred=("claim gpu is being deleted",))
+    demand = Demand(INFERENCE, barred=("claim gpu is being deleted",))
     node = msgspec.structs.replace(b.node(), quarantined=("slice s: wrong",))
-    assert verdict(ask, node).unfit == ("claim gpu is being deleted",)
+    assert verdict(demand, node).rejected == ("claim gpu is being deleted",)
 
 
 def test_what_an_allocated_claim_still_waits_for_is_told() -> None:
     device = b.device("a")
-    bound = Bound("gpu", (Held(device.id),), awaits="claim gpu is waiting for condition Ready of x")
-    answer = verdict(Ask(INFERENCE, bound=(bound,)), b.node(pools=(b.pool(device),)))
+    bound = Bound(
+        "gpu", (AllocatedDevice(device.id),), awaits="claim gpu is waiting for condition Ready of x"
+    )
+    answer = verdict(Demand(INFERENCE, bound=(bound,)), b.node(pools=(b.pool(device),)))
     assert answer.fits
-    assert answer.unfit == ()
+    assert answer.rejected == ()
     assert answer.notes == ("claim gpu is waiting for condition Ready of x",)
 
 
@@ -190,16 +192,16 @@ def binding(name: str, *conditions: str) -> DeviceView:
 def test_what_a_claim_would_wait_for_once_it_is_allocated_is_told_where_that_is_asked_for() -> None:
     devices = (*(binding(name, "Ready") for name in "abcd"), binding("e", "Ready", "Up"))
     pool = b.pool(*devices, b.device("f"))
-    ask = Ask(INFERENCE, claims=(Claim("gpu", (wanted("x", 6),)), Claim("c")))
+    demand = Demand(INFERENCE, claims=(Claim("gpu", (wanted("x", 6),)), Claim("c")))
     node = b.node(pools=(pool,))
     acceptance = Acceptance(INFERENCE.placement)
     explaining = Allocator(every_device, explains=True)
-    assert judge(ask, node, acceptance, explaining).notes == (
+    assert judge(demand, node, acceptance, explaining).notes == (
         "claim gpu would wait for condition Ready of "
         "gpu.example.com/n/a, gpu.example.com/n/b, gpu.example.com/n/c, …",
         "claim gpu would wait for conditions Ready, Up of gpu.example.com/n/e",
     )
-    assert judge(ask, node, acceptance, Allocator(every_device)).notes == ()
+    assert judge(demand, node, acceptance, Allocator(every_device)).notes == ()
 
 
 def test_where_binding_conditions_are_off_no_claim_would_wait_for_any() -> None:
@@ -216,7 +218,7 @@ def test_the_alternative_that_would_be_taken_is_named() -> None:
     second = Alternative("r/second", b.DRIVER, ("any",), count=1)
     listed = Request("r", (first, second), listed=True)
     node = b.node(pools=(b.pool(b.device("a"), b.device("b")),))
-    answer = verdict(Ask(TRAINING, claims=(Claim("gpu", (listed,)),)), node)
+    answer = verdict(Demand(TRAINING, claims=(Claim("gpu", (listed,)),)), node)
     assert [c.request for c in answer.devices] == ["gpu/r/second"]
 
 
@@ -227,34 +229,34 @@ def test_an_error_of_the_allocator_refuses_nothing_and_is_shown() -> None:
     node = b.node(pools=(b.pool(b.device("a", 0.0)),))
     answer = judge(request(TRAINING), node, Acceptance(TRAINING.placement), Allocator(aborts))
     assert answer.fits
-    assert "would end in an error" in answer.unfit[0]
-    assert "no such key: model" in answer.unfit[0]
+    assert "would end in an error" in answer.rejected[0]
+    assert "no such key: model" in answer.rejected[0]
 
 
 def test_pools_that_cannot_be_gathered_are_an_error_too() -> None:
     node = msgspec.structs.replace(b.node(), malformed="unknown operator Near")
-    assert "Near" in verdict(request(TRAINING), node).unfit[0]
+    assert "Near" in verdict(request(TRAINING), node).rejected[0]
 
 
 def test_devices_of_an_extended_resource_are_judged_where_claims_provide_it() -> None:
     units_ = Units(b.RESOURCE, 1, (wanted("container-0-request-0"),))
     node = b.node(pools=(b.pool(b.device("a", 0.1)),))
-    answer = verdict(Ask(TRAINING, units=(units_,)), node)
+    answer = verdict(Demand(TRAINING, units=(units_,)), node)
     assert not answer.fits
     assert "<extended-resources>/container-0-request-0 would get" in answer.refusals[0]
     plugin = b.node(gpus=8, pools=(b.pool(b.device("a", 0.1)),))
-    assert verdict(Ask(TRAINING, units=(units_,)), plugin).fits
+    assert verdict(Demand(TRAINING, units=(units_,)), plugin).fits
 
 
 def test_where_pods_on_their_way_fill_the_node_its_score_stays() -> None:
     node = b.node(pools=(b.pool(b.device("a")),))
-    waiting = msgspec.structs.replace(request(TRAINING), takers=4)
+    waiting = msgspec.structs.replace(request(TRAINING), in_flight=4)
     assert verdict(waiting, node).score == verdict(request(TRAINING), node).score == 10
 
 
 def test_which_device_a_pod_gets_after_others_is_told_only_where_it_is_explained() -> None:
     node = b.node(pools=(b.pool(b.device("a"), b.device("b", 0.85)),))
-    waiting = msgspec.structs.replace(request(TRAINING), takers=1)
+    waiting = msgspec.structs.replace(request(TRAINING), in_flight=1)
     answer = verdict(waiting, node)
     assert answer.value == pytest.approx(0.85)
     assert answer.notes == ("1 pod with the same needs may be placed here first",)
@@ -297,8 +299,8 @@ def test_where_it_is_undecided_which_devices_a_pod_gets_there_must_be_acceptable
     dead, sound = of_series(0.0), of_series(1.0)
 
     def judged(policy: Policy, *devices: DeviceView) -> Verdict:
-        ask = Ask(policy, claims=(claim,))
-        return judge(ask, in_two_slices(*devices), Acceptance(policy.placement), allocator)
+        demand = Demand(policy, claims=(claim,))
+        return judge(demand, in_two_slices(*devices), Acceptance(policy.placement), allocator)
 
     for open_ in (judged(TRAINING, *dead, *sound), judged(SCAVENGER, *sound)):
         assert open_.fits

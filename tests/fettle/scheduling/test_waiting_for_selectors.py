@@ -12,7 +12,7 @@ from fettle.config.settings import Settings
 from fettle.dra.claims import Alternative, Claim, Request
 from fettle.model.policy import BUILT_IN
 from fettle.scheduling.answers import Answers
-from fettle.scheduling.demand import Ask
+from fettle.scheduling.demand import Demand
 from fettle.scheduling.judge.requirements import Engines
 from fettle.scheduling.preemption import Preempting
 from fettle.scheduling.tables.tables import MANY
@@ -35,9 +35,9 @@ async def test_an_ask_waits_for_its_selector_to_be_evaluated() -> None:
     try:
         bad = b.node("n", pools=(b.pool(b.device("a", 0.1)),))
         cluster.show({"n": bad}, **claim_view())
-        ask = cluster.answers.ask(POD)
-        assert ask is not None
-        table = await cluster.answers.judged(ask)
+        demand = cluster.answers.demand(POD)
+        assert demand is not None
+        table = await cluster.answers.judged(demand)
         assert table.refused == {"n"}
         assert not table.provisional
     finally:
@@ -66,10 +66,10 @@ async def test_what_was_not_evaluated_in_time_is_known_a_moment_later() -> None:
     try:
         bad = b.node("n", pools=(b.pool(b.device("a", 0.1)),))
         cluster.show({"n": bad}, **claim_view())
-        ask = cluster.answers.ask(POD)
-        assert ask is not None
+        demand = cluster.answers.demand(POD)
+        assert demand is not None
         async with asyncio.timeout(20):
-            while (await cluster.answers.judged(ask)).refused != {"n"}:
+            while (await cluster.answers.judged(demand)).refused != {"n"}:
                 await asyncio.sleep(0.01)
     finally:
         await engine.close()
@@ -82,9 +82,9 @@ async def test_nodes_alike_are_judged_once_for_each_time_that_their_selector_is_
         devices = {name: b.device("x", pool=name) for name in ("n", "o")}
         pools = {name: b.looked_at(b.pool(d, name=name)) for name, d in devices.items()}
         cluster.show({n: b.node(n, pools=(pool,)) for n, pool in pools.items()}, **claim_view())
-        ask = cluster.answers.ask(POD)
-        assert ask is not None
-        table, first = cluster.answers.table(ask), cluster.answers.matching()
+        demand = cluster.answers.demand(POD)
+        assert demand is not None
+        table, first = cluster.answers.table(demand), cluster.answers.matching()
         for name in ("n", "o"):
             table.judge(cluster.answers.view.nodes[name], first)
         assert table.provisional == {"n", "o"}
@@ -109,10 +109,10 @@ async def test_an_explanation_waits_for_selectors_that_the_verdict_did_without()
         await engine.evaluate([known], [(device.id.driver, device.device)])
         alternatives = (Alternative("x", "any", (known,)), Alternative("y", "any", (unknown,)))
         claim = Claim("k", tuple(Request(a.name, (a,)) for a in alternatives))
-        ask = Ask(BUILT_IN["training"], claims=(claim,))
-        assert not (await cluster.answers.judged(ask)).undecided
-        verdict = (await cluster.answers.explained(ask))["n"]
-        assert "compete for the same devices" in verdict.unfit[0]
+        demand = Demand(BUILT_IN["training"], claims=(claim,))
+        assert not (await cluster.answers.judged(demand)).undecided
+        verdict = (await cluster.answers.explained(demand))["n"]
+        assert "compete for the same devices" in verdict.rejected[0]
     finally:
         await engine.close()
 
@@ -121,9 +121,9 @@ async def test_without_an_answer_in_time_the_node_is_undecided_and_allowed() -> 
     cluster = Cluster()  # its engine was never started
     bad = b.node("n", pools=(b.pool(b.device("a", 0.1)),))
     cluster.show({"n": bad}, **claim_view())
-    ask = cluster.answers.ask(POD)
-    assert ask is not None
-    table = cluster.answers.table(ask)
+    demand = cluster.answers.demand(POD)
+    assert demand is not None
+    table = cluster.answers.table(demand)
     table.judge(bad, cluster.answers.matching())
     assert table.verdicts["n"].fits
     assert table.undecided == table.provisional == {"n"}
@@ -139,14 +139,14 @@ async def test_scores_of_many_nodes_are_told_apart_once_their_selector_is_evalua
         scores = {"worn": undecided / 10}
         nodes = {n: b.node(n, pools=(b.pool(b.device("a", scores.get(n, 1.0))),)) for n in names}
         cluster.show(nodes, **claim_view())
-        ask = cluster.answers.ask(POD)
-        assert ask is not None
-        table, match = cluster.answers.table(ask), cluster.answers.matching()
+        demand = cluster.answers.demand(POD)
+        assert demand is not None
+        table, match = cluster.answers.table(demand), cluster.answers.matching()
         for node in nodes.values():
             table.judge(node, match)
         assert {verdict.score for verdict in table.verdicts.values()} == {undecided}
         assert table.score(names) == []
-        await cluster.answers.judged(ask)
+        await cluster.answers.judged(demand)
         assert table.verdicts["worn"].score == undecided
         assert table.score(names) == [host_priority("worn", undecided - 10)]
     finally:
@@ -156,9 +156,9 @@ async def test_scores_of_many_nodes_are_told_apart_once_their_selector_is_evalua
 async def test_an_evaluation_that_fails_is_logged_with_its_error() -> None:
     nonsense: Any = None
     request = Request("x", (Alternative("x", "any", (nonsense,)),))
-    ask = Ask(BUILT_IN["training"], claims=(Claim("k", (request,)),))
+    demand = Demand(BUILT_IN["training"], claims=(Claim("k", (request,)),))
     with capture_logs() as logs:
-        await Evaluations(Engines(SelectorEngine()), wait_s=10.0).wait(ask, ())
+        await Evaluations(Engines(SelectorEngine()), wait_s=10.0).wait(demand, ())
     (logged,) = logs
     assert logged["log_level"] == "error"
     assert isinstance(logged["exc_info"], TypeError)

@@ -5,7 +5,7 @@ import contextlib
 from pathlib import Path
 
 from fettle.cli.commands import ROLES
-from fettle.serve.serving import Plan
+from fettle.serve.serving import ServeOptions
 
 
 def planned(
@@ -14,9 +14,9 @@ def planned(
     extender: int = 0,
     webhook: int = 0,
     browse: int = 0,
-) -> Plan:
+) -> ServeOptions:
     """On loopback; all roles where none is named."""
-    return Plan(
+    return ServeOptions(
         roles=frozenset(roles or ROLES),
         kubeconfig=kubeconfig,
         snapshot=None,

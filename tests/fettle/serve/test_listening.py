@@ -14,25 +14,25 @@ import uvloop
 from aiohttp import ClientSession, web
 from structlog.testing import capture_logs
 
-from extender.connections import Answer, Connection, Connections
+from extender.connections import HTTPReply, SchedulerConnection, SchedulerConnections
 from fettle.model.errors import SettingsError
 from fettle.serve import listening
-from fettle.serve.listening import Address, AppListener, ExtenderListener, Listener, parse
+from fettle.serve.listening import AppListener, ExtenderListener, ListenAddress, Listener, parse
 from tests.controlplane.processes import free_port
 from tests.fettle.others import time_taken
 
 
-class _Kept(Connections):
+class _Kept(SchedulerConnections):
     """Shows the sockets of its connections."""
 
     def __init__(self) -> None:
-        super().__init__({"/filter": lambda _body: Answer(200, b"{}")}, max_body_bytes=1024)
+        super().__init__({"/filter": lambda _body: HTTPReply(200, b"{}")}, max_body_bytes=1024)
         self.sockets: asyncio.Queue[socket.socket] = asyncio.Queue()
 
-    def __call__(self) -> Connection:
+    def __call__(self) -> SchedulerConnection:
         kept = self
 
-        class Shown(Connection):
+        class Shown(SchedulerConnection):
             def connection_made(self, transport: asyncio.BaseTransport) -> None:
                 super().connection_made(transport)
                 kept.sockets.put_nowait(transport.get_extra_info("socket"))
@@ -43,7 +43,7 @@ class _Kept(Connections):
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has a choice of it for each socket")
 async def test_replies_on_loopback_are_not_spread_by_the_hosts_congestion_control() -> None:
     kept = _Kept()
-    listener = ExtenderListener("extender", Address("127.0.0.1", free_port()), None, kept)
+    listener = ExtenderListener("extender", ListenAddress("127.0.0.1", free_port()), None, kept)
     await listener.start()
     try:
         _, writer = await asyncio.open_connection("127.0.0.1", listener.address.port)
@@ -59,11 +59,11 @@ async def _echo(request: web.Request) -> web.Response:
     return web.Response(body=await request.read())
 
 
-def _extender(address: Address) -> Listener:
+def _extender(address: ListenAddress) -> Listener:
     return ExtenderListener("extender", address, None, _Kept())
 
 
-def _webhook(address: Address) -> Listener:
+def _webhook(address: ListenAddress) -> Listener:
     app = web.Application()
     app.router.add_get("/", _remote)
     return AppListener("webhook", address, None, app)
@@ -108,7 +108,7 @@ async def _answers(host: str, port: int) -> bool:
 )
 @pytest.mark.parametrize("loop", [asyncio, uvloop])
 def test_a_port_without_a_host_is_listened_on_by_ipv4_and_ipv6(
-    make: Callable[[Address], Listener], host: str, answering: set[str], loop: ModuleType
+    make: Callable[[ListenAddress], Listener], host: str, answering: set[str], loop: ModuleType
 ) -> None:
     async def reached() -> set[str]:
         port = free_port()
@@ -126,7 +126,7 @@ def test_a_port_without_a_host_is_listened_on_by_ipv4_and_ipv6(
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", ""])
 @pytest.mark.parametrize("loop", [asyncio, uvloop])
 def test_where_any_port_will_do_the_one_that_was_taken_is_said(
-    make: Callable[[Address], Listener], host: str, loop: ModuleType
+    make: Callable[[ListenAddress], Listener], host: str, loop: ModuleType
 ) -> None:
     async def urls() -> list[str]:
         listener = make(parse(f"{host}:0", "--flag"))
@@ -178,12 +178,12 @@ def test_only_what_this_host_alone_reaches_is_loopback(host: str, loopback: bool
 )
 @pytest.mark.parametrize("make", [_extender, _webhook])
 def test_an_address_that_cannot_be_used_is_told_with_the_flag_that_changes_it(
-    make: Callable[[Address], Listener], host: str, reason: str
+    make: Callable[[ListenAddress], Listener], host: str, reason: str
 ) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        address = Address(host, taken.getsockname()[1])
+        address = ListenAddress(host, taken.getsockname()[1])
         listener = make(address)
         with pytest.raises(SettingsError) as caught:
             uvloop.run(listener.start())  # as Fettle runs: asyncio's reasons change with Python's
@@ -194,7 +194,7 @@ def test_an_address_that_cannot_be_used_is_told_with_the_flag_that_changes_it(
 
 
 async def _serving(app: web.Application) -> AppListener:
-    listener = AppListener("webhook", Address("127.0.0.1", free_port()), None, app)
+    listener = AppListener("webhook", ListenAddress("127.0.0.1", free_port()), None, app)
     await listener.start()
     return listener
 

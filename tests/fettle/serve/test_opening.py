@@ -18,7 +18,7 @@ from certs import issuing, rotating
 from certs.issuing import DAY_S
 from fettle.config.settings import Settings
 from fettle.serve import serving
-from fettle.serve.serving import House
+from fettle.serve.serving import Runtime
 from tests.controlplane.processes import free_port
 from tests.fettle.client.fake_api import FakeApi, fake_api
 from tests.fettle.serve.houses import is_open, planned
@@ -59,7 +59,7 @@ class Opened:
 async def opened(api: FakeApi, folder: Path, settings: Settings) -> AsyncIterator[Opened]:
     ports = Opened(free_port(), free_port(), browse := free_port())
     kubeconfig = api.kubeconfig(folder)
-    house = House(
+    house = Runtime(
         planned(kubeconfig, extender=ports.extender, webhook=ports.webhook, browse=browse), settings
     )
     staying = None

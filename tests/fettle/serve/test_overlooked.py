@@ -7,7 +7,7 @@ from typing import Any
 import aiohttp
 
 from fettle.config.settings import Settings
-from fettle.serve.serving import House
+from fettle.serve.serving import Runtime
 from tests.controlplane.processes import free_port
 from tests.fettle.client.fake_api import FakeApi
 from tests.fettle.serve.houses import planned
@@ -26,7 +26,7 @@ async def test_a_pod_that_is_placed_without_asking_is_told_by_readyz_and_a_metri
 ) -> None:
     extender, browse = free_port(), free_port()
     plan = planned(api.kubeconfig(tmp_path), "extender", extender=extender, browse=browse)
-    house = House(plan, Settings())
+    house = Runtime(plan, Settings())
     try:
         await house.open()
         async with aiohttp.ClientSession() as client:

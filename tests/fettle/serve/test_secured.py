@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 from certs import issuing
 from certs.issuing import DAY_S, Pair
 from fettle.config.settings import TLSSettings
-from fettle.serve.secured import FileCertificate, Told
+from fettle.serve.secured import CertificateWarnings, FileCertificate
 from tests.certs.replicas import Clock
 
 HOUR_S = 3600.0
@@ -58,7 +58,7 @@ def kept(tmp_path: Path) -> Kept:
     return Kept(tmp_path)
 
 
-def warnings(told: Told) -> list[str]:
+def warnings(told: CertificateWarnings) -> list[str]:
     """What is logged while nothing changes."""
     with capture_logs() as logged:
         for _ in range(5):
@@ -70,7 +70,7 @@ def test_of_a_valid_certificate_nothing_is_said(kept: Kept) -> None:
     secured = kept.opened().secured()
     assert secured.problem() == ""
     assert secured.notes() == []
-    assert warnings(Told(secured)) == []
+    assert warnings(CertificateWarnings(secured)) == []
 
 
 @pytest.mark.parametrize("listener", ["webhook", "extender"])
@@ -82,7 +82,7 @@ def test_one_that_expired_before_the_start_keeps_its_listener_from_being_ready(
     said = secured.problem()
     assert said.startswith(f"{listener}: the certificate in {kept.file} expired on 2027-01-15 ")
     assert "replace it and its key" in said
-    assert warnings(Told(secured)) == [said]
+    assert warnings(CertificateWarnings(secured)) == [said]
 
 
 def test_one_that_is_not_valid_yet_does_so_too_until_it_is(kept: Kept) -> None:
@@ -171,7 +171,7 @@ async def test_files_that_cannot_be_served_are_noted_for_as_long_as_they_are_the
 async def test_each_is_logged_once_and_again_after_it_was_mended(kept: Kept) -> None:
     files = kept.opened()
     secured = files.secured()
-    told = Told(secured)
+    told = CertificateWarnings(secured)
     kept.clock.now_s += 84 * DAY_S
     (note,) = secured.notes()
     assert warnings(told) == [note]
@@ -190,7 +190,7 @@ async def test_each_is_logged_once_and_again_after_it_was_mended(kept: Kept) -> 
 
 async def test_a_pair_of_which_half_was_replaced_for_a_moment_is_not_logged(kept: Kept) -> None:
     files = kept.opened()
-    told = Told(files.secured())
+    told = CertificateWarnings(files.secured())
     before = kept.key.read_bytes()
     kept.put(made_s=0, lifetime_s=DAY_S)
     after = kept.key.read_bytes()

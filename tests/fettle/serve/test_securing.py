@@ -18,7 +18,7 @@ from fettle.client.session import Session
 from fettle.config.settings import Settings
 from fettle.model.errors import CertificateError, ClusterError, SettingsError
 from fettle.serve import secured, securing
-from fettle.serve.listening import Address, parse
+from fettle.serve.listening import ListenAddress, parse
 from fettle.serve.secured import Secured
 from fettle.serve.self_signed import SelfSignedExtender, SelfSignedWebhook
 from tests.certs.replicas import Clock
@@ -193,7 +193,7 @@ async def test_certificates_are_kept_fresh_after_a_proxy_answered_for_a_while(
     session: Session,
     clients: Path,
     monkeypatch: pytest.MonkeyPatch,
-    secure: Callable[[Address, Settings, Session], Awaitable[Secured]],
+    secure: Callable[[ListenAddress, Settings, Session], Awaitable[Secured]],
 ) -> None:
     monkeypatch.setattr(rotating, "POLL_S", 0.01)
     monkeypatch.setattr("fettle.serve.self_signed.BUNDLE_POLL_S", 0.01)

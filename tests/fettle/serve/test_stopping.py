@@ -12,7 +12,7 @@ import pytest
 from fettle.client import leasing
 from fettle.config.settings import Settings
 from fettle.serve import listening, serving
-from fettle.serve.serving import House
+from fettle.serve.serving import Runtime
 from tests.controlplane.processes import free_port
 from tests.fettle.client.fake_api import FakeApi
 from tests.fettle.others import time_taken
@@ -29,7 +29,7 @@ async def test_no_listener_opens_while_the_others_are_drained(
     api.forbidden.add(("get", "secrets"))
     extender, webhook = free_port(), free_port()
     plan = planned(api.kubeconfig(tmp_path), extender=extender, webhook=webhook)
-    house = House(plan, Settings())
+    house = Runtime(plan, Settings())
     await house.open()
     _, caller = await asyncio.open_connection("127.0.0.1", extender)
     caller.write(b"POST /filter HTTP/1.1\r\nContent-Length: 9\r\n\r\n")
@@ -67,7 +67,7 @@ async def test_a_leader_stops_in_time_though_the_api_server_hangs_and_a_request_
     monkeypatch.setattr(leasing, "RELEASE_S", 1.0)
     extender = free_port()
     plan = planned(api.kubeconfig(tmp_path), extender=extender, webhook=free_port())
-    house = House(plan, msgspec.convert({"steward": {"leaseSeconds": 60}}, Settings))
+    house = Runtime(plan, msgspec.convert({"steward": {"leaseSeconds": 60}}, Settings))
     await house.open()
     async with asyncio.timeout(20):
         while len(api.objects.get("leases", {})) < 2:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from fettle.config.settings import Settings
-from fettle.serve.serving import House
+from fettle.serve.serving import Runtime
 from tests.fettle.client.fake_api import FakeApi
 from tests.fettle.serve.houses import planned
 
@@ -19,7 +19,7 @@ OFTEN = msgspec.convert({"steward": {"wakeIntervalSeconds": 0.02}}, Settings)
 
 @asynccontextmanager
 async def steward(api: FakeApi, folder: Path) -> AsyncIterator[None]:
-    house = House(planned(api.kubeconfig(folder), "steward"), OFTEN)
+    house = Runtime(planned(api.kubeconfig(folder), "steward"), OFTEN)
     try:
         await house.open()
         await until(lambda: "leases" in api.objects)

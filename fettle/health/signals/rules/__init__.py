@@ -14,13 +14,13 @@ import msgspec
 from fettle.api import choices
 from fettle.config import own_yaml
 from fettle.health.signals.rules import rows
-from fettle.health.signals.rules.rows import ConditionRow, Row
-from fettle.health.signals.rules.tables import UNCLASSIFIED, Rules, Xid
+from fettle.health.signals.rules.rows import ConditionRow, RuleRow
+from fettle.health.signals.rules.tables import UNCLASSIFIED, SignalRules, Xid
 from fettle.model.errors import SettingsError
 
-__all__ = ["Rules", "Xid", "load"]
+__all__ = ["SignalRules", "Xid", "load"]
 
-_TABLES: Mapping[str, type[Row]] = {
+_TABLES: Mapping[str, type[RuleRow]] = {
     "families": rows.FamilyRow,
     "signals": rows.SignalRow,
     "xid_classes": rows.XidClassRow,
@@ -45,16 +45,16 @@ _SHIPPED = (
 )
 
 
-def load(path: str | Path | None = None) -> Rules:
+def load(path: str | Path | None = None) -> SignalRules:
     """The shipped rules, with those of an operator's file; SettingsError says file, row, field."""
-    tables: dict[str, dict[str, Row]] = {table: {} for table in _TABLES}
+    tables: dict[str, dict[str, RuleRow]] = {table: {} for table in _TABLES}
     for name in _SHIPPED:
         text = resources.files(__name__).joinpath(name).read_text(encoding="utf-8")
         for table, row in _rows(text, f"rules file {name}"):
             tables[table][row.name] = row
     if path is not None:
         where = f"rules file {path}"
-        own: dict[str, dict[str, Row]] = {table: {} for table in _TABLES}
+        own: dict[str, dict[str, RuleRow]] = {table: {} for table in _TABLES}
         for table, row in _rows(_text(Path(path), where), where):
             own[table][row.name] = row
         _check_signals(own["signals"], tables["signals"], where)
@@ -64,16 +64,16 @@ def load(path: str | Path | None = None) -> Rules:
     _check_classes(tables, where)
     conditions = tables["conditions"].values()
     tables["conditions"] = {r.name: r for r in sorted(conditions, key=_breadth)}
-    return Rules(**cast(dict[str, Any], tables))
+    return SignalRules(**cast(dict[str, Any], tables))
 
 
-def _over(own: dict[str, Row], shipped: dict[str, Row]) -> dict[str, Row]:
+def _over(own: dict[str, RuleRow], shipped: dict[str, RuleRow]) -> dict[str, RuleRow]:
     """Replaced rows stay in their place, new ones come first."""
     new = {name: row for name, row in own.items() if name not in shipped}
     return new | {name: own.get(name, row) for name, row in shipped.items()}
 
 
-def _breadth(row: Row) -> tuple[bool, bool]:
+def _breadth(row: RuleRow) -> tuple[bool, bool]:
     """Rows that name a type, and of those the ones that name a reason, come before patterns."""
     assert isinstance(row, ConditionRow)
     return row.is_pattern, row.reason == "*"
@@ -88,7 +88,7 @@ def _text(path: Path, where: str) -> str:
         raise SettingsError(f"{where}: not valid UTF-8: {error}") from error
 
 
-def _rows(text: str, where: str) -> Iterator[tuple[str, Row]]:
+def _rows(text: str, where: str) -> Iterator[tuple[str, RuleRow]]:
     try:
         data: Any = own_yaml.value_of(text)
     except ValueError as error:
@@ -110,18 +110,18 @@ def _rows(text: str, where: str) -> Iterator[tuple[str, Row]]:
             yield table, _row(table, entry, position, where)
 
 
-def _row(table: str, entry: Any, position: int, where: str) -> Row:
+def _row(table: str, entry: Any, position: int, where: str) -> RuleRow:
     if not isinstance(entry, dict) or "name" not in entry:
         raise SettingsError(f"{where}: {table}, row {position}: a row needs a name")
     name = str(entry["name"])  # YAML reads an XID as a number
     try:
         return msgspec.convert({**entry, "name": name}, _TABLES[table])
     except msgspec.ValidationError as error:
-        said = choices.told(error, _TABLES[table])
+        said = choices.describe_error(error, _TABLES[table])
         raise SettingsError(f"{where}: {table}, row {name!r}: {said}") from error
 
 
-def _check_signals(own: Mapping[str, Row], shipped: Mapping[str, Row], where: str) -> None:
+def _check_signals(own: Mapping[str, RuleRow], shipped: Mapping[str, RuleRow], where: str) -> None:
     """Signals are derived by name, so one that is not shipped would never count."""
     for name in own:
         if name not in shipped:
@@ -131,7 +131,7 @@ def _check_signals(own: Mapping[str, Row], shipped: Mapping[str, Row], where: st
             )
 
 
-def _check_classes(tables: Mapping[str, Mapping[str, Row]], where: str) -> None:
+def _check_classes(tables: Mapping[str, Mapping[str, RuleRow]], where: str) -> None:
     classes = tables["xid_classes"]
     assert UNCLASSIFIED in classes
     for table in ("xids", "recoveries"):

@@ -10,20 +10,20 @@ from typing import Annotated
 
 import msgspec
 
-from fettle.model.health import OWN_PREFIX, Family, Kind
+from fettle.model.health import OWN_PREFIX, EvidenceKind, Family
 
 Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 Seconds = Annotated[float, msgspec.Meta(gt=0.0)]
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RuleRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Base of all rows."""
 
     name: str
     source: str
 
 
-class FamilyRow(Row, frozen=True, kw_only=True):
+class FamilyRow(RuleRow, frozen=True, kw_only=True):
     """How fast evidence of a family (the row's name) is forgotten."""
 
     half_life_s: Seconds
@@ -32,7 +32,7 @@ class FamilyRow(Row, frozen=True, kw_only=True):
         Family(self.name)
 
 
-class SignalRow(Row, frozen=True, kw_only=True):
+class SignalRow(RuleRow, frozen=True, kw_only=True):
     """Weight and cap of what Fettle itself derives, by the name of the signal.
 
     `together` bounds what all witnesses take, each of which counts at most `cap`.
@@ -44,14 +44,14 @@ class SignalRow(Row, frozen=True, kw_only=True):
     family: Family = Family.DRIVER
 
 
-class XidClassRow(Row, frozen=True, kw_only=True):
+class XidClassRow(RuleRow, frozen=True, kw_only=True):
     """What a class of NVIDIA XIDs means for the device."""
 
     weight: Share
-    kind: Kind = Kind.LEVEL
+    kind: EvidenceKind = EvidenceKind.LEVEL
 
 
-class XidRow(Row, frozen=True, kw_only=True):
+class XidRow(RuleRow, frozen=True, kw_only=True):
     """One XID (the row's name): `class_` is an XidClassRow, `action` NVIDIA's first advice.
 
     `recovery`: its message names the recovery action, whose row then holds in its place.
@@ -64,7 +64,7 @@ class XidRow(Row, frozen=True, kw_only=True):
     recovery: bool = False
 
 
-class RecoveryRow(Row, frozen=True, kw_only=True):
+class RecoveryRow(RuleRow, frozen=True, kw_only=True):
     """A GPU recovery action by its number in NVML (the row's name); `class_` as for an XID."""
 
     class_: str = msgspec.field(name="class")
@@ -72,13 +72,13 @@ class RecoveryRow(Row, frozen=True, kw_only=True):
     text: str
 
 
-class ActionRow(Row, frozen=True, kw_only=True):
+class ActionRow(RuleRow, frozen=True, kw_only=True):
     """An NVSentinel recommended action (the row's name): a device that needs it weighs `least`."""
 
     least: Share
 
 
-class ConditionRow(Row, frozen=True, kw_only=True):
+class ConditionRow(RuleRow, frozen=True, kw_only=True):
     """A node condition and its polarity.
 
     `type` and `reason` are patterns (`*` matches anything, `{type}` in a reason the type itself),
@@ -94,7 +94,7 @@ class ConditionRow(Row, frozen=True, kw_only=True):
     family: Family
     weight: Share
     reason: str = "*"
-    kind: Kind = Kind.LEVEL
+    kind: EvidenceKind = EvidenceKind.LEVEL
     format: str = ""
     xid: str = ""
     unknown_counts: bool = False
@@ -116,7 +116,7 @@ class ConditionRow(Row, frozen=True, kw_only=True):
         )
 
 
-class TaintRow(Row, frozen=True, kw_only=True):
+class TaintRow(RuleRow, frozen=True, kw_only=True):
     """A device taint by driver, key and effect (patterns); `xid`: its value is an XID."""
 
     key: str
@@ -124,7 +124,7 @@ class TaintRow(Row, frozen=True, kw_only=True):
     weight: Share
     driver: str = "*"
     effect: str = "*"
-    kind: Kind = Kind.LEVEL
+    kind: EvidenceKind = EvidenceKind.LEVEL
     xid: bool = False
 
     def __post_init__(self) -> None:
@@ -143,7 +143,7 @@ class TaintRow(Row, frozen=True, kw_only=True):
         )
 
 
-class AttributeRow(Row, frozen=True, kw_only=True):
+class AttributeRow(RuleRow, frozen=True, kw_only=True):
     """An attribute by which a driver publishes that a device is ill.
 
     `driver` and `value` are patterns, `attribute` is a name without the driver's domain; a boolean
@@ -155,13 +155,13 @@ class AttributeRow(Row, frozen=True, kw_only=True):
     value: str
     family: Family
     weight: Share
-    kind: Kind = Kind.LEVEL
+    kind: EvidenceKind = EvidenceKind.LEVEL
 
     def matches(self, value: str) -> bool:
         return fnmatchcase(value, self.value)
 
 
-class DeviceConditionRow(Row, frozen=True, kw_only=True):
+class DeviceConditionRow(RuleRow, frozen=True, kw_only=True):
     """A condition of an allocated device (`status.devices` of a claim) and its polarity.
 
     `type`, `reason` and `driver` are patterns, `faulty` is the status that means a fault.
@@ -174,11 +174,11 @@ class DeviceConditionRow(Row, frozen=True, kw_only=True):
     weight: Share
     reason: str = "*"
     driver: str = "*"
-    kind: Kind = Kind.LEVEL
+    kind: EvidenceKind = EvidenceKind.LEVEL
     provoked: bool = False
 
     def __post_init__(self) -> None:
-        if self.provoked and self.kind is not Kind.LEVEL:
+        if self.provoked and self.kind is not EvidenceKind.LEVEL:
             raise ValueError(f"provoked: only rows of kind level can be provoked, not {self.kind}")
 
     def matches(self, driver: str, type_: str, reason: str) -> bool:
@@ -189,7 +189,7 @@ class DeviceConditionRow(Row, frozen=True, kw_only=True):
         )
 
 
-class RefusalRow(Row, frozen=True, kw_only=True):
+class RefusalRow(RuleRow, frozen=True, kw_only=True):
     """Whether a kubelet's refusal of a pod is one that pods can cause, by its message.
 
     `message` is a regular expression that is searched for. `provoked`: the pod's own requests can,
@@ -203,7 +203,7 @@ class RefusalRow(Row, frozen=True, kw_only=True):
         _check_pattern("message", self.message)
 
 
-class LabelRow(Row, frozen=True, kw_only=True):
+class LabelRow(RuleRow, frozen=True, kw_only=True):
     """A node label; that it is absent, or has another value, is an all-clear.
 
     `key` is a regular expression on the whole key; with `resource`, its group is the index of
@@ -215,7 +215,7 @@ class LabelRow(Row, frozen=True, kw_only=True):
     value: str
     family: Family = Family.NODE
     weight: Share = 0.0
-    kind: Kind = Kind.LEVEL
+    kind: EvidenceKind = EvidenceKind.LEVEL
     resource: str = ""
     remediated: bool = False
 

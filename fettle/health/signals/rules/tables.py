@@ -20,7 +20,7 @@ from fettle.health.signals.rules.rows import (
     XidClassRow,
     XidRow,
 )
-from fettle.model.health import Family, Kind
+from fettle.model.health import EvidenceKind, Family
 
 UNCLASSIFIED = "unclassified"
 """The XID class of an XID that has no row."""
@@ -34,12 +34,12 @@ class Xid(NamedTuple):
     """What an XID says about the device that reported it."""
 
     family: Family
-    kind: Kind
+    kind: EvidenceKind
     weight: float
     text: str
 
 
-class Rules:
+class SignalRules:
     """All tables, by name of the row, in the order in which rows are tried.
 
     Every node is looked at on every heartbeat: conditions are found by exact type before patterns

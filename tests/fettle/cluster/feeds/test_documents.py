@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from fettle.cluster.feeds.documents import (
     ALIASED_BYTES,
     DEEPEST,
-    Found,
+    LocatedObject,
     objects_of_json,
     objects_of_yaml,
 )
@@ -35,10 +35,10 @@ def values(text: str) -> list[Any]:
 def test_single_objects_lists_and_several_documents_are_all_found_with_their_lines() -> None:
     text = "kind: A\n---\nkind: List\nitems:\n- kind: B\n- {kind: C}\n---\n- odd\n---\n"
     assert objects_of_yaml(text.encode()) == [
-        Found("line 1", {"kind": "A"}),
-        Found("line 5", {"kind": "B"}),
-        Found("line 6", {"kind": "C"}),
-        Found("line 8", ["odd"]),
+        LocatedObject("line 1", {"kind": "A"}),
+        LocatedObject("line 5", {"kind": "B"}),
+        LocatedObject("line 6", {"kind": "C"}),
+        LocatedObject("line 8", ["odd"]),
     ]
 
 

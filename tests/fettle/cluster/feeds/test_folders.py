@@ -15,7 +15,7 @@ from fettle.api.changes import Put
 from fettle.api.kinds import BY_NAME, KINDS
 from fettle.api.reading import read
 from fettle.cluster.feeds import folders
-from fettle.cluster.feeds.folders import Folder, Key
+from fettle.cluster.feeds.folders import Folder, ObjectKey
 from tests.fettle.cluster.feeds.manifests import node, write
 
 
@@ -87,7 +87,7 @@ def test_a_file_that_turns_into_something_without_objects_keeps_what_it_held(
         assert problem.endswith("; its previous objects are kept")
     write(tmp_path / name, node("b"))
     rewritten(folder, tmp_path / name)
-    assert folder.objects.keys() == {Key("Node", "b")}
+    assert folder.objects.keys() == {ObjectKey("Node", "b")}
     assert folder.problems == {}
 
 
@@ -160,8 +160,8 @@ def test_what_is_told_in_several_ways_is_said_and_the_last_one_counts(tmp_path: 
         "Node n is defined in a.yaml and b.yaml, with differences; the last one counts",
         "Node twice is defined several times in a.yaml, with differences; the last one counts",
     ]
-    assert b'"x":"3"' in folder.objects[Key("Node", "n")]
-    assert b'"x":"2"' in folder.objects[Key("Node", "twice")]
+    assert b'"x":"3"' in folder.objects[ObjectKey("Node", "n")]
+    assert b'"x":"2"' in folder.objects[ObjectKey("Node", "twice")]
     folder.look()
     write(tmp_path / "b.yaml", node("other"))
     folder.look()
@@ -220,7 +220,7 @@ def test_a_file_whose_time_of_modification_is_put_back_is_read_again(tmp_path: P
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     folder.look()
     folder.look()
-    assert folder.objects.keys() == {Key("Node", "b")}
+    assert folder.objects.keys() == {ObjectKey("Node", "b")}
 
 
 def test_a_link_to_a_file_that_does_not_exist_is_a_problem_until_it_does(tmp_path: Path) -> None:
@@ -250,7 +250,7 @@ def test_a_link_whose_file_vanishes_keeps_what_it_held_and_one_that_is_deleted_d
     data.rename(tmp_path / "..old")
     assert not folder.look(), "it may be there again at the next look"
     assert folder.look()
-    assert folder.objects.keys() == {Key("Node", "a")}
+    assert folder.objects.keys() == {ObjectKey("Node", "a")}
     assert folder.problems["a.yaml"].endswith("does not exist; its previous objects are kept")
     (tmp_path / "..old").rename(data)
     folder.look()
@@ -292,7 +292,7 @@ def test_a_file_that_turns_into_a_pipe_keeps_what_it_held(tmp_path: Path) -> Non
     os.mkfifo(tmp_path / "a.yaml")
     folder.look()
     folder.look()
-    assert folder.objects.keys() == {Key("Node", "a")}
+    assert folder.objects.keys() == {ObjectKey("Node", "a")}
     assert folder.problems["a.yaml"].endswith("a regular file; its previous objects are kept")
 
 

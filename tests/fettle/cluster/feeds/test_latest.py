@@ -16,7 +16,7 @@ from fettle.client.session import Session
 from fettle.client.streaming import Streams
 from fettle.cluster.feeds import latest, writing
 from fettle.cluster.feeds.cluster import ClusterFeed
-from fettle.cluster.feeds.latest import Latest
+from fettle.cluster.feeds.latest import FeedFreshness
 from fettle.cluster.feeds.writing import Writer
 from fettle.cluster.inventory.inventory import Inventory
 from fettle.cluster.view import Publisher
@@ -36,7 +36,7 @@ class House:
         self.publisher = Publisher()
         inventory = Inventory(HealthBook(HealthSettings(), RULES), RULES)
         self.writer = Writer(inventory, self.publisher)
-        self.latest = Latest(session.streams, self.writer)
+        self.latest = FeedFreshness(session.streams, self.writer)
 
     @property
     def nodes(self) -> set[str]:
@@ -99,7 +99,7 @@ async def test_nobody_waits_for_ever(house: House, monkeypatch: pytest.MonkeyPat
     stuck = Writer(inventory, Publisher())  # nobody runs it
     await stuck.send([Contact(kinds.NODE)])
     monkeypatch.setattr(latest, "WITHIN_S", 0.01)
-    behind = Latest(Streams(), stuck)
+    behind = FeedFreshness(Streams(), stuck)
     assert behind.behind
     async with asyncio.timeout(20):
         await behind.catch_up()

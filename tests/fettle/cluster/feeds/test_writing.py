@@ -28,11 +28,11 @@ from fettle.api.reading import read
 from fettle.cluster.feeds import writing
 from fettle.cluster.feeds.writing import Follow, Writer
 from fettle.cluster.inventory.inventory import Inventory
-from fettle.cluster.view import Publisher, Source, View
+from fettle.cluster.view import Publisher, SourceStatus, View
 from fettle.config.settings import HealthSettings
 from fettle.health import HealthBook
 from fettle.health.signals import rules
-from fettle.health.signals.reports import Report
+from fettle.health.signals.reports import SignalReport
 from fettle.model.health import State, Subject
 from fettle.pacing import pausing as slicing
 from tests.fettle import building as b
@@ -263,7 +263,7 @@ async def test_an_object_that_stays_unreadable_however_often_it_changes_is_logge
 async def test_contact_counts_as_fresh_and_clears_what_was_lost(house: House) -> None:
     await house.sync()
 
-    async def noted(note: str) -> Source:
+    async def noted(note: str) -> SourceStatus:
         async with asyncio.timeout(20):
             while house.publisher.sources["Node"].note != note:
                 await asyncio.sleep(0.01)
@@ -330,7 +330,7 @@ async def test_time_alone_publishes_what_has_faded(house: House) -> None:
 class Defective(HealthBook):
     """Fails on what claims say, as a defect of ours would."""
 
-    def report(self, report: Report, now: float) -> set[Subject]:
+    def report(self, report: SignalReport, now: float) -> set[Subject]:
         if report.reporter.startswith("ResourceClaim "):
             raise ZeroDivisionError("by a defect")
         return super().report(report, now)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from fettle.api import kinds
 from fettle.api.kinds import Kind as Wired
 from fettle.cluster.view import NodeView, PoolView, View
-from fettle.model.health import SOUND, Health, Kind
+from fettle.model.health import SOUND, EvidenceKind, Health
 from tests.fettle import building as b
 from tests.fettle.cluster.inventory.fleets import Fleet, claim, node, slice_
 
@@ -274,7 +274,7 @@ def standing(record: NodeView) -> object:
         sorted(
             w.evidence.text
             for w in health.evidence
-            if w.evidence.kind in (Kind.LEVEL, Kind.UNKNOWN)
+            if w.evidence.kind in (EvidenceKind.LEVEL, EvidenceKind.UNKNOWN)
         )
         for health in healths
     ]

@@ -2,7 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fettle.cluster.inventory.holdings import Holdings
-from fettle.dra.claims import Held
+from fettle.dra.claims import AllocatedDevice
 from fettle.model.health import DeviceId
 
 A, B = DeviceId("d", "p", "a"), DeviceId("d", "p", "b")
@@ -10,8 +10,8 @@ A, B = DeviceId("d", "p", "a"), DeviceId("d", "p", "b")
 
 def test_a_device_is_held_until_the_last_claim_lets_go() -> None:
     holdings = Holdings()
-    assert holdings.put("x", [Held(A)]) == {A}
-    assert holdings.put("y", [Held(A)]) == {A}
+    assert holdings.put("x", [AllocatedDevice(A)]) == {A}
+    assert holdings.put("y", [AllocatedDevice(A)]) == {A}
     assert holdings.put("x", ()) == {A}
     assert holdings.alone(A)
     holdings.put("y", ())
@@ -20,17 +20,17 @@ def test_a_device_is_held_until_the_last_claim_lets_go() -> None:
 
 def test_only_devices_that_a_claim_took_or_let_go_have_changed() -> None:
     holdings = Holdings()
-    holdings.put("x", [Held(A)])
-    assert holdings.put("x", [Held(A), Held(B)]) == {B}
-    assert holdings.put("x", [Held(B)]) == {A}
-    assert holdings.put("x", [Held(B)]) == set()
+    holdings.put("x", [AllocatedDevice(A)])
+    assert holdings.put("x", [AllocatedDevice(A), AllocatedDevice(B)]) == {B}
+    assert holdings.put("x", [AllocatedDevice(B)]) == {A}
+    assert holdings.put("x", [AllocatedDevice(B)]) == set()
     assert (holdings.alone(A), holdings.alone(B)) == (False, True)
 
 
 def test_shares_add_up_and_hold_nothing_alone() -> None:
     holdings = Holdings()
-    holdings.put("x", [Held(A, "1", (("memory", 3),))])
-    holdings.put("y", [Held(A, "2", (("memory", 4), ("cores", 1)))])
+    holdings.put("x", [AllocatedDevice(A, "1", (("memory", 3),))])
+    holdings.put("y", [AllocatedDevice(A, "2", (("memory", 4), ("cores", 1)))])
     assert holdings.shares(A) == 2
     assert not holdings.alone(A)
     assert holdings.consumed(A) == {"memory": 7, "cores": 1}
@@ -40,7 +40,7 @@ def test_shares_add_up_and_hold_nothing_alone() -> None:
 def test_without_shares_who_holds_one_holds_the_device() -> None:
     """As the scheduler counts it while DRAConsumableCapacity is off."""
     holdings = Holdings(shares=False)
-    holdings.put("x", [Held(A, "1", (("memory", 3),))])
+    holdings.put("x", [AllocatedDevice(A, "1", (("memory", 3),))])
     assert holdings.alone(A)
     assert not holdings.shares(A)
     assert holdings.consumed(A) == {}
@@ -49,7 +49,7 @@ def test_without_shares_who_holds_one_holds_the_device() -> None:
 
 
 HELD = st.builds(
-    Held,
+    AllocatedDevice,
     st.sampled_from([A, B]),
     st.sampled_from(["", "1", "2"]),
     st.sampled_from([(), (("memory", 2),)]),
@@ -58,7 +58,7 @@ HELD = st.builds(
 
 @given(st.lists(st.tuples(st.sampled_from("xy"), st.lists(HELD))), st.booleans())
 def test_what_is_held_is_what_claims_hold_last(
-    puts: list[tuple[str, list[Held]]], shares: bool
+    puts: list[tuple[str, list[AllocatedDevice]]], shares: bool
 ) -> None:
     lived, fresh = Holdings(shares=shares), Holdings(shares=shares)
     for claim, held in puts:

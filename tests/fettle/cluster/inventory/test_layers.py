@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fettle.cluster.inventory.layers import Store
+from fettle.cluster.inventory.layers import LayeredDict
 
 KEYS = st.integers(0, 200).map(str)
 STEPS = st.lists(
@@ -22,7 +22,7 @@ STEPS = st.lists(
 def test_what_was_shown_is_what_was_there_at_that_time(
     at_first: int, steps: list[tuple[str, str | bool]]
 ) -> None:
-    store: Store[object] = Store()
+    store: LayeredDict[object] = LayeredDict()
     model: dict[str, object] = {}
     for number in range(at_first):
         store[str(number)] = model[str(number)] = object()
@@ -49,7 +49,7 @@ def test_what_was_shown_is_what_was_there_at_that_time(
 
 
 def test_what_did_not_change_is_shown_as_the_very_same_mapping() -> None:
-    store: Store[int] = Store()
+    store: LayeredDict[int] = LayeredDict()
     store["a"] = 1
     before = store.shown()
     assert store.shown() is before
@@ -59,7 +59,7 @@ def test_what_did_not_change_is_shown_as_the_very_same_mapping() -> None:
 
 
 def test_an_entry_that_is_gone_is_missing_and_nothing_else() -> None:
-    store: Store[int] = Store()
+    store: LayeredDict[int] = LayeredDict()
     for number in range(500):
         store[str(number)] = number
     full = store.shown()
@@ -73,7 +73,7 @@ def test_an_entry_that_is_gone_is_missing_and_nothing_else() -> None:
 
 
 def test_entries_stay_in_their_order() -> None:
-    store: Store[int] = Store()
+    store: LayeredDict[int] = LayeredDict()
     for number in range(500):
         store[str(number)] = number
     store.shown()
@@ -83,7 +83,7 @@ def test_entries_stay_in_their_order() -> None:
 
 
 def test_a_change_costs_no_copy_of_all_entries() -> None:
-    store: Store[int] = Store()
+    store: LayeredDict[int] = LayeredDict()
     for number in range(10_000):
         store[str(number)] = number
     before = store.shown()

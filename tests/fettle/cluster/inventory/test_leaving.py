@@ -21,7 +21,7 @@ LONG_S = 30 * 86_400.0
 
 def held_by(root: object) -> int:
     """How many objects are kept by one, those of its class and of the rules apart."""
-    assert isinstance(RULES, rules.Rules)
+    assert isinstance(RULES, rules.SignalRules)
     seen = {id(RULES)}
     waiting, count = [root], 0
     while waiting:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fettle.api import kinds, resource
 from fettle.cluster.inventory import placing
 from fettle.cluster.view import View
-from fettle.dra.slices import Published, read
+from fettle.dra.slices import PublishedDevice, read
 from fettle.model.health import State, UnitId
 from tests.fettle.cluster.inventory.fleets import Fleet
 from tests.fettle.cluster.inventory.saying import speaking
@@ -323,7 +323,7 @@ def test_what_is_no_longer_named_moves_nothing_else(
     assert placed(units | gone) == placed(units)
 
 
-def published(name: str, **attributes: Any) -> Published:
+def published(name: str, **attributes: Any) -> PublishedDevice:
     raw = slice_(attributes)
     raw["spec"]["devices"][0]["name"] = name
     decoded = kinds.SLICE.decode(msgspec.json.encode(raw))

@@ -6,7 +6,7 @@ from fettle.cluster.inventory import pools
 from fettle.cluster.inventory.pools import Gathered, PoolId
 from fettle.dra import slices as published
 from fettle.dra.allocator.profiles import CURRENT, Features
-from fettle.dra.node_selectors import Place
+from fettle.dra.node_selectors import NodeTarget
 from fettle.health.signals import naming
 
 
@@ -28,7 +28,7 @@ def slice_(
 
 
 POOL = PoolId("d", "p")
-HERE = Place("n", {"zone": "a"})
+HERE = NodeTarget("n", {"zone": "a"})
 
 
 def gather(*slices: resource.ResourceSlice, features: Features = CURRENT.features) -> Gathered:

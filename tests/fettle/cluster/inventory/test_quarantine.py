@@ -11,7 +11,7 @@ from fettle.api.changes import Bad
 from fettle.api.kinds import Kind
 from fettle.cel.runtime.outcomes import MATCH
 from fettle.config.settings import HealthSettings
-from fettle.dra.allocator import Found, allocate
+from fettle.dra.allocator import AllocationStatus, allocate
 from fettle.dra.claims import Alternative, Claim, Request
 from fettle.health import HealthBook
 from fettle.model.health import Health, NodeId, State, Subject
@@ -386,4 +386,4 @@ def test_first_fit_ends_at_a_pool_that_nobody_sees(fleet: Fleet) -> None:
         fleet.take(kinds.SLICE, {"metadata": {"name": "s"}, "spec": spec | {"devices": devices}})
         found = allocate([WANTED], fleet.look().nodes["n"].pools, lambda _, device: MATCH)
         answers.append([taken.device.id.pool for taken in found.devices] or found.found)
-    assert answers == [["a"], Found.UNDECIDED, ["a"]]
+    assert answers == [["a"], AllocationStatus.UNDECIDED, ["a"]]

@@ -15,8 +15,8 @@ from fettle.cluster.inventory.regions import Regions
 from fettle.cluster.view import NodeView
 from fettle.dra import slices as published
 from fettle.dra.allocator.profiles import CURRENT
-from fettle.dra.node_selectors import Place
-from fettle.dra.slices import Slice, Target
+from fettle.dra.node_selectors import NodeTarget
+from fettle.dra.slices import PublishedSlice, Target
 from tests.fettle import building as b
 from tests.fettle.cluster.inventory.fleets import Fleet, claim, node
 
@@ -74,13 +74,13 @@ class Cluster:
 
     def __init__(self) -> None:
         self.fleet = Fleet()
-        self.slices: dict[str, Slice] = {}
-        self.places: dict[str, Place] = {}
+        self.slices: dict[str, PublishedSlice] = {}
+        self.places: dict[str, NodeTarget] = {}
 
     def apply(self, change: tuple[Any, ...]) -> None:
         match change:
             case ("node", name, rack):
-                self.places[name] = Place(name, {"rack": rack} if rack else {})
+                self.places[name] = NodeTarget(name, {"rack": rack} if rack else {})
                 self.fleet.put(kinds.NODE, node(name, labels=self.places[name].labels))
             case ("slice", name, *_):
                 raw = slice_(*change[1:])
@@ -96,7 +96,7 @@ class Cluster:
 
     def gathered(self, name: str) -> list[Any]:
         """What the allocator would, of each pool."""
-        by_pool: dict[PoolId, list[Slice]] = {}
+        by_pool: dict[PoolId, list[PublishedSlice]] = {}
         for found in sorted(self.slices.values(), key=lambda s: s.name):
             by_pool.setdefault(pools.pool_of(found.raw), []).append(found)
         return [
@@ -147,7 +147,7 @@ def test_only_the_nodes_that_see_a_pool_are_looked_at_when_it_changes(fleet: Fle
 
 @pytest.mark.parametrize("times", [1, 2])
 def test_a_region_lasts_as_long_as_somebody_holds_it(times: int) -> None:
-    regions, at = Regions(), Place("a", {"rack": "r1"})
+    regions, at = Regions(), NodeTarget("a", {"rack": "r1"})
     raw = msgspec.convert(selector("In", "r1"), core.NodeSelector)
     held = [regions.hold(Target(None, None, raw)) for _ in range(times)]
     assert regions.around(at) == {held[0]}
@@ -158,10 +158,10 @@ def test_a_region_lasts_as_long_as_somebody_holds_it(times: int) -> None:
 
 
 def test_a_node_that_left_is_in_no_region_but_its_own_name_s() -> None:
-    regions, at = Regions(), Place("a", {"rack": "r1"})
+    regions, at = Regions(), NodeTarget("a", {"rack": "r1"})
     raw = msgspec.convert(selector("In", "r1"), core.NodeSelector)
     rack, own = regions.hold(Target(None, None, raw)), regions.hold(Target("a", None, None))
     assert regions.around(at) == {rack, own}
     regions.forget("a")
     assert (rack.nodes, own.nodes) == (set(), {"a"})
-    assert regions.around(Place("a", {})) == {own}
+    assert regions.around(NodeTarget("a", {})) == {own}

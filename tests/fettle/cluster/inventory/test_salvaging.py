@@ -6,7 +6,7 @@ import pytest
 
 from fettle.api import kinds
 from fettle.cluster.view import NodeView
-from fettle.model.health import Kind, State
+from fettle.model.health import EvidenceKind, State
 from tests.fettle import building as b
 from tests.fettle.cluster.inventory.fleets import Fleet, node, slice_
 
@@ -65,7 +65,9 @@ def test_what_of_a_part_can_still_be_read_is_as_it_is_now(fleet: Fleet) -> None:
     now = [*conditions("XfsShutdown")["conditions"], well]
     fleet.take(kinds.NODE, node(labels={"a": 5}, annotations={}, status={"conditions": now}))
     seen = look(fleet)
-    standing = {w.evidence.source for w in seen.health.evidence if w.evidence.kind is Kind.LEVEL}
+    standing = {
+        w.evidence.source for w in seen.health.evidence if w.evidence.kind is EvidenceKind.LEVEL
+    }
     assert standing == {"condition ReadonlyFilesystem", "condition XfsShutdown"}
     assert not seen.health.held
     fleet.take(kinds.NODE, node(annotations=HELD | {"x": 5}, status={"conditions": ill}))

@@ -9,9 +9,14 @@ from msgspec.structs import fields, replace
 from fettle.api import kinds
 from fettle.api.kinds import Kind
 from fettle.api.resource import Device
-from fettle.cel.runtime.rows import Read
+from fettle.cel.runtime.rows import AttributeRead
 from fettle.cluster.inventory.inventory import Inventory
-from fettle.cluster.inventory.shapes import EVERYTHING, looked_at, read_by, seen
+from fettle.cluster.inventory.shapes import (
+    EVERYTHING,
+    attribute_digests,
+    attributes_read,
+    with_fingerprints,
+)
 from fettle.cluster.view import EMPTY, NodeView
 from fettle.config.settings import HealthSettings
 from fettle.health import HealthBook
@@ -49,7 +54,7 @@ def gpu(name: str, **attributes: str) -> dict[str, Any]:
 
 def look(node: NodeView, *attributes: str) -> tuple[object, ...]:
     (pool,) = node.pools
-    return (pool.look, *[pool.columns.get(("d", name)) for name in attributes])
+    return (pool.look, *[pool.attribute_fingerprints.get(("d", name)) for name in attributes])
 
 
 FIRST = node("n1", [gpu("a", model="x", uuid="1"), gpu("b", model="y", uuid="2")])
@@ -113,7 +118,7 @@ def test_every_field_of_a_device_that_allocating_reads_matters(field: str) -> No
     def seen_of(changed: dict[str, Any]) -> object:
         devices = [gpu("a") | here, gpu("b") | here | changed]
         (pool,) = node("n", devices, nodeName=None, perDeviceNodeSelection=True).pools
-        return pool.look, pool.columns[EVERYTHING]
+        return pool.look, pool.attribute_fingerprints[EVERYTHING]
 
     assert seen_of({field: DEVICE[field]}) != seen_of({})
 
@@ -131,7 +136,9 @@ def test_every_field_of_health_that_counts_matters(field: str) -> None:
 
     def seen_of(health: Health) -> bytes:
         devices = (replace(first, health=health), *others)
-        return looked_at(replace(pool, devices=devices), pool.look, pool.columns).look
+        return with_fingerprints(
+            replace(pool, devices=devices), pool.look, pool.attribute_fingerprints
+        ).look
 
     assert seen_of(replace(ill, **{field: HEALTH[field]})) != seen_of(ill)
 
@@ -144,21 +151,27 @@ def test_full_names_and_bare_ones_are_told_apart_since_constraints_do() -> None:
 
 def test_a_name_without_a_domain_is_looked_for_among_the_driver_s_attributes() -> None:
     (pool,) = node("n1", [gpu("a", model="x", **{"other/model": "y"})]).pools
-    assert seen(pool, [("", "model")]) == seen(pool, [("d", "model")])
-    assert seen(pool, [("other", "model")]) not in ([None], seen(pool, [("d", "model")]))
-    assert seen(pool, [("", "other")]) == [None]
-    assert seen(pool, [EVERYTHING]) == [pool.columns[EVERYTHING]]
+    assert attribute_digests(pool, [("", "model")]) == attribute_digests(pool, [("d", "model")])
+    assert attribute_digests(pool, [("other", "model")]) not in (
+        [None],
+        attribute_digests(pool, [("d", "model")]),
+    )
+    assert attribute_digests(pool, [("", "other")]) == [None]
+    assert attribute_digests(pool, [EVERYTHING]) == [pool.attribute_fingerprints[EVERYTHING]]
 
 
 def test_selectors_read_attributes() -> None:
-    reads = (Read("attributes", "d", "model"), Read("capacity", "d", "memory"))
-    assert read_by([reads]) == (("d", "model"),)
+    reads = (AttributeRead("attributes", "d", "model"), AttributeRead("capacity", "d", "memory"))
+    assert attributes_read([reads]) == (("d", "model"),)
 
 
 def test_who_may_read_anything_is_shown_everything() -> None:
-    assert read_by([None]) == (EVERYTHING,)
-    assert read_by([(Read("attributes", "d", ""),)]) == (EVERYTHING,)
-    assert FIRST.pools[0].columns[EVERYTHING] != node("n2", [gpu("a")]).pools[0].columns[EVERYTHING]
+    assert attributes_read([None]) == (EVERYTHING,)
+    assert attributes_read([(AttributeRead("attributes", "d", ""),)]) == (EVERYTHING,)
+    assert (
+        FIRST.pools[0].attribute_fingerprints[EVERYTHING]
+        != node("n2", [gpu("a")]).pools[0].attribute_fingerprints[EVERYTHING]
+    )
 
 
 def test_amounts_beyond_64_bits_are_looked_at_too() -> None:
@@ -170,9 +183,9 @@ def test_amounts_beyond_64_bits_are_looked_at_too() -> None:
 
 @pytest.mark.parametrize("number", [2**64, -(10**30)])
 def test_a_number_beyond_64_bits_is_told_apart_like_any_other(number: int) -> None:
-    def columns(number: int) -> Any:
+    def attribute_fingerprints(number: int) -> Any:
         device = {"name": "gpu-0", "attributes": {"serial": {"int": number}}}
-        return node("n", [device]).pools[0].columns
+        return node("n", [device]).pools[0].attribute_fingerprints
 
-    assert columns(number) == columns(number)
-    assert columns(number) != columns(number + 1)
+    assert attribute_fingerprints(number) == attribute_fingerprints(number)
+    assert attribute_fingerprints(number) != attribute_fingerprints(number + 1)

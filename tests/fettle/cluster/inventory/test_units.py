@@ -12,7 +12,16 @@ from fettle.api.kinds import Kind as Wired
 from fettle.cluster.inventory import units
 from fettle.cluster.inventory.placing import place
 from fettle.cluster.view import PluginView, UnitView
-from fettle.model.health import SOUND, Evidence, Family, Health, Kind, State, UnitId, Weighed
+from fettle.model.health import (
+    SOUND,
+    Evidence,
+    EvidenceKind,
+    Family,
+    Health,
+    State,
+    UnitId,
+    Weighed,
+)
 from fettle.scheduling.judge import draws
 from tests.fettle import building as b
 from tests.fettle.cluster.inventory.fleets import Fleet
@@ -321,7 +330,7 @@ def said_of(unit: UnitId, score: float, source: str) -> Health:
     evidence = Evidence(
         subject=unit,
         family=Family.BUS,
-        kind=Kind.LEVEL,
+        kind=EvidenceKind.LEVEL,
         weight=1 - score,
         source=source,
         reporter="Node n",

@@ -4,9 +4,9 @@ import pytest
 
 from fettle.api import resource
 from fettle.dra.allocator import allocate, gates
-from fettle.dra.allocator.outcomes import Found
+from fettle.dra.allocator.outcomes import AllocationStatus
 from fettle.dra.allocator.profiles import CURRENT, Profile
-from fettle.dra.allocator.versions import of_version, told
+from fettle.dra.allocator.versions import describe_allocator, of_version
 from tests.conformance import allocation
 from tests.fettle import building as b
 from tests.fettle.dra.allocator.cases import (
@@ -70,16 +70,16 @@ def test_a_scheduler_of_1_36_does_not_tell_its_allocator_of_lists() -> None:
 
 def test_what_is_set_and_what_is_not_modelled_is_told() -> None:
     given = {"DRAWorkloadResourceClaims": True, "DRADeviceTaints": False}
-    first, second = told("v1.37.1", given, of_version("v1.37.1", given))
+    first, second = describe_allocator("v1.37.1", given, of_version("v1.37.1", given))
     assert "v1.37.1 with the feature gates DRADeviceTaints=false,DRAWorkload" in first
     assert second == "the feature gate DRAWorkloadResourceClaims is on, but not modelled"
-    assert "no fixed order" in told("v1.35.0", {}, of_version("v1.35.0"))[-1]
+    assert "no fixed order" in describe_allocator("v1.35.0", {}, of_version("v1.35.0"))[-1]
 
 
 STABLE = {"DRAConsumableCapacity": False, "DRADeviceBindingConditions": False}
 
 
-def found(asked: Raw, profile: Profile) -> Found:
+def found(asked: Raw, profile: Profile) -> AllocationStatus:
     return allocate(
         allocation.wanted(asked), allocation.seen(asked), allocation.match(), profile
     ).found
@@ -96,31 +96,33 @@ def in_two_pools(one: Raw, other: Raw, wanted: Raw) -> Raw:
 
 def test_where_pools_have_no_order_a_device_of_one_of_several_is_undecided() -> None:
     asked = in_two_pools(device("a"), device("b"), request())
-    assert found(asked, CURRENT) is Found.FITS
+    assert found(asked, CURRENT) is AllocationStatus.FITS
     unordered = of_version("v1.37.1", STABLE)
     assert not unordered.ordered
-    assert found(asked, unordered) is Found.UNDECIDED
+    assert found(asked, unordered) is AllocationStatus.UNDECIDED
 
 
 def test_where_slices_have_no_order_one_of_several_in_a_pool_is_undecided() -> None:
     slices = [slice_(device("a"), of=2), slice_(device("b"), name="t", of=2)]
-    assert found(case([claim(request())], slices), of_version("v1.35.4")) is Found.UNDECIDED
+    assert (
+        found(case([claim(request())], slices), of_version("v1.35.4")) is AllocationStatus.UNDECIDED
+    )
 
 
 def test_where_pools_have_no_order_the_only_one_with_such_devices_is_decided() -> None:
     asked = in_two_pools(device("a", GPU), device("z", NIC), request(selectors=IS_GPU))
-    assert found(asked, of_version("v1.37.1", STABLE)) is Found.FITS
+    assert found(asked, of_version("v1.37.1", STABLE)) is AllocationStatus.FITS
 
 
 def test_where_pools_have_no_order_an_error_on_one_device_is_undecided() -> None:
     asked = in_two_pools(device("a", GPU), device("z"), request(selectors=IS_GPU))
-    assert found(asked, CURRENT) is Found.FITS
-    assert found(asked, of_version("v1.37.1", STABLE)) is Found.UNDECIDED
+    assert found(asked, CURRENT) is AllocationStatus.FITS
+    assert found(asked, of_version("v1.37.1", STABLE)) is AllocationStatus.UNDECIDED
 
 
 def test_what_cannot_be_had_in_any_order_is_decided_without_one() -> None:
     asked = in_two_pools(device("a"), device("b"), request(count=3))
-    assert found(asked, of_version("v1.37.1", STABLE)) is Found.NONE
+    assert found(asked, of_version("v1.37.1", STABLE)) is AllocationStatus.NONE
 
 
 def test_without_their_gate_rules_keep_nobody_off_and_taints_of_slices_do() -> None:
@@ -129,6 +131,6 @@ def test_without_their_gate_rules_keep_nobody_off_and_taints_of_slices_do() -> N
     pools, wanted = (b.pool(by_rule),), allocation.wanted(case([claim(request())], []))
     off = of_version("v1.37.1", {"DRADeviceTaintRules": False})
     answers = [allocate(wanted, pools, allocation.match(), p).found for p in (CURRENT, off)]
-    assert answers == [Found.NONE, Found.FITS]
+    assert answers == [AllocationStatus.NONE, AllocationStatus.FITS]
     tainted = device("a", taints=[{"key": "k", "effect": "NoSchedule"}])
-    assert found(case([claim(request())], [slice_(tainted)]), off) is Found.NONE
+    assert found(case([claim(request())], [slice_(tainted)]), off) is AllocationStatus.NONE

@@ -12,7 +12,7 @@ from fettle.api import kinds, resource
 from fettle.cel.runtime.outcomes import MATCH
 from fettle.cluster.view import DeviceView
 from fettle.dra import slices as published
-from fettle.dra.allocator import AMPLE, Allocated, Found, allocate, run, shortfall
+from fettle.dra.allocator import AMPLE, Allocated, AllocationStatus, allocate, run, shortfall
 from fettle.dra.claims import Alternative, Claim, Request
 from fettle.dra.quantities import amount
 from tests.fettle import building as b
@@ -63,7 +63,7 @@ UP = "whose requestPolicy rounds the request up to more of bw than it gives"
 def test_a_policy_that_gives_a_request_less_than_there_is_is_told(
     device: DeviceView, wanted: str, said: str
 ) -> None:
-    assert given_to(wanted, device).found is Found.NONE
+    assert given_to(wanted, device).found is AllocationStatus.NONE
     assert why(wanted, device).startswith(f"k/g: 1 requested, 1 device matches: 1 {said}")
 
 
@@ -82,10 +82,10 @@ def test_the_most_that_a_policy_is_said_to_give_is_given(
     value: str, policy: dict[str, Any], wanted: str
 ) -> None:
     device = shares(value, **policy)
-    if given_to(wanted, device).found is not Found.NONE:
+    if given_to(wanted, device).found is not AllocationStatus.NONE:
         return
     said = why(wanted, device)
     assert ("with too little capacity" in said) == (amount(wanted).nano > amount(value).nano)
     if (most := re.search("gives a request at most ([0-9m]+) of bw", said)) is not None:
         assert amount(most[1]).nano < amount(wanted).nano
-        assert given_to(most[1], device).found is Found.FITS
+        assert given_to(most[1], device).found is AllocationStatus.FITS

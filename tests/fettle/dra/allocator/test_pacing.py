@@ -14,11 +14,11 @@ from fettle.api import resource
 from fettle.api.resource import DeviceAttribute, DeviceTaint, DeviceToleration
 from fettle.cel.runtime.outcomes import MATCH, NO_MATCH, Outcome
 from fettle.cluster.view import DeviceView, PoolView
-from fettle.dra.allocator import Budget, Found, allocate, allocating, run, shortfall
+from fettle.dra.allocator import AllocationStatus, Budget, allocate, allocating, run, shortfall
 from fettle.dra.allocator.profiles import CURRENT, Profile
 from fettle.dra.allocator.versions import of_version
 from fettle.dra.claims import ALL, Alternative, Claim, Constraint, Request
-from fettle.dra.slices import Published
+from fettle.dra.slices import PublishedDevice
 from fettle.model.health import DeviceId
 from tests.fettle import building as b
 from tests.fettle.dra.allocator import pairs
@@ -137,7 +137,7 @@ def many_counters() -> Asked:
     consumes = (resource.DeviceCounterConsumption(counter_set="set"),)
     devices = [
         DeviceView(
-            Published(
+            PublishedDevice(
                 id=DeviceId(b.DRIVER, "n", f"d{i}"),
                 device=resource.Device(name=f"d{i}", consumes_counters=consumes),
                 consumes=counters,
@@ -213,7 +213,7 @@ def test_whatever_takes_too_long_is_undecided(wild: Callable[[], Asked]) -> None
     claims, pools = asked = wild()
     ticks = count(0.0, 0.001).__next__
     found = allocate(claims, pools, of(asked), budget=Budget(seconds=0.002), clock=ticks)
-    assert (found.found, found.reason) == (Found.UNDECIDED, "no result within 0.002 s")
+    assert (found.found, found.reason) == (AllocationStatus.UNDECIDED, "no result within 0.002 s")
     assert ticks() < 0.01
 
 
@@ -235,4 +235,4 @@ def test_a_search_goes_on_where_it_takes_too_long_to_find_out_that_it_is_in_vain
         ticks = count(0.0, 0.001).__next__
         budget = Budget(seconds=seconds, prune_after=3)
         found = allocate(*in_vain, pairs.match, budget=budget, clock=ticks)
-        assert (found.found, found.reason) == (Found.NONE, reason)
+        assert (found.found, found.reason) == (AllocationStatus.NONE, reason)

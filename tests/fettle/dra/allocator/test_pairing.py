@@ -7,7 +7,7 @@ from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
 from fettle.cluster.view import PoolView
-from fettle.dra.allocator import Allocated, Budget, Found, allocate
+from fettle.dra.allocator import Allocated, AllocationStatus, Budget, allocate
 from fettle.dra.claims import Claim, Constraint, Request
 from tests.fettle.dra.allocator import pairs
 
@@ -46,7 +46,7 @@ def test_more_pairs_than_roots_have_are_known_at_once(
     wanted: int, gpus: Sequence[int], nics: Sequence[int], grouped: bool
 ) -> None:
     said = found(pairs.claim(wanted, grouped=grouped), gpus, nics)
-    assert said.found is Found.NONE
+    assert said.found is AllocationStatus.NONE
     assert said.steps < 200
 
 
@@ -63,15 +63,15 @@ def test_pairs_are_found_without_trying_every_root(
     wanted: int, gpus: Sequence[int], nics: Sequence[int]
 ) -> None:
     said = found(pairs.claim(wanted), gpus, nics)
-    assert said.found is Found.FITS
+    assert said.found is AllocationStatus.FITS
     assert said.steps < 200
 
 
 def test_groups_that_need_several_devices_of_a_root_count_them() -> None:
     gpus = [0, 0, 0, 1, 1, 1, 2, 2]
-    assert found(pairs.claim(3, gpus=2), gpus, [0, 1, 2]).found is Found.FITS
+    assert found(pairs.claim(3, gpus=2), gpus, [0, 1, 2]).found is AllocationStatus.FITS
     none = found(pairs.claim(4, gpus=2), [*gpus, 2], [0, 0, 1, 1, 2, 2])
-    assert (none.found, none.steps < 200) == (Found.NONE, True)
+    assert (none.found, none.steps < 200) == (AllocationStatus.NONE, True)
 
 
 def test_groups_of_different_sizes_find_devices_of_one_root_beside_each_other() -> None:
@@ -80,7 +80,7 @@ def test_groups_of_different_sizes_find_devices_of_one_root_beside_each_other() 
     nics = [pairs.request(f"n{i}", pairs.NIC) for i in range(3)]
     agreeing = tuple(pairs.agreeing(f"g{i}", f"n{i}") for i in range(3))
     at_once = Budget(prune_after=0)
-    for number, outcome in ((5, Found.FITS), (2, Found.NONE)):
+    for number, outcome in ((5, AllocationStatus.FITS), (2, AllocationStatus.NONE)):
         node = pairs.node([0] * number + [1] * (5 - number), [0] * 3)
         said = allocate([Claim("k", (*gpus, *nics), agreeing)], node, pairs.match, budget=at_once)
         assert said.found is outcome
@@ -90,7 +90,7 @@ def test_pairs_of_several_claims_compete_for_the_same_roots() -> None:
     claims = [pairs.claim(4), pairs.claim(3)]
     nodes = pairs.node(EIGHT, [0, 1, 2, 3, 4, 5]), pairs.node(EIGHT, [1, 2, 3, 4, 5, 6, 7])
     several = [allocate(claims, node, pairs.match) for node in nodes]
-    assert [each.found for each in several] == [Found.NONE, Found.FITS]
+    assert [each.found for each in several] == [AllocationStatus.NONE, AllocationStatus.FITS]
     assert all(each.steps < 200 for each in several)
 
 
@@ -126,7 +126,7 @@ def test_looking_ahead_finds_what_a_patient_search_finds(
 ) -> None:
     pools: tuple[PoolView, ...] = pairs.node(gpus, nics, shared)
     patient = allocate(claims, pools, pairs.match, budget=WHOLE)
-    assume(patient.found is not Found.UNDECIDED)
+    assume(patient.found is not AllocationStatus.UNDECIDED)
     event(patient.found)
     for after in (0, 1, 5):
         hasty = Budget(steps=4000, seconds=60.0, prune_after=after)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from fettle.cluster.view import PoolView
 from fettle.dra.allocator import (
     Allocated,
+    AllocationStatus,
     Budget,
-    Found,
     Taken,
     allocate,
     allocating,
@@ -110,7 +110,7 @@ def test_a_search_that_is_ended_early_would_have_found_nothing(case: Raw) -> Non
     patient = allocate(wanted(case), seen(case), match(), CURRENT, budget=whole)
     hasty = Budget(steps=20_000, seconds=60.0, prune_after=0)
     pruned = allocate(wanted(case), seen(case), match(), CURRENT, budget=hasty)
-    assume(patient.found is not Found.UNDECIDED)
+    assume(patient.found is not AllocationStatus.UNDECIDED)
     assert (pruned.found, pruned.devices) == (patient.found, patient.devices)
 
 
@@ -120,8 +120,11 @@ def test_whatever_is_predicted_of_acceptable_devices_is_feasible(case: Raw) -> N
     feasible = allocation(case, acceptable=lambda device, _: device.id in taken)
     if not taken:
         return
-    assert feasible.found in (Found.FITS, Found.ERROR)  # mode All may need one that is not
-    if feasible.found is Found.FITS:
+    assert feasible.found in (
+        AllocationStatus.FITS,
+        AllocationStatus.ERROR,
+    )  # mode All may need one that is not
+    if feasible.found is AllocationStatus.FITS:
         assert {t.device.id for t in feasible.devices} == taken
 
 
@@ -148,7 +151,7 @@ def test_older_versions_are_predicted_whatever_is_asked(case: Raw, version: str)
 @given(cases())
 def test_where_nothing_is_found_there_are_words_for_it(case: Raw) -> None:
     found = allocation(case)
-    assume(found.found is Found.NONE or found.on_node)
+    assume(found.found is AllocationStatus.NONE or found.on_node)
     assert run(shortfall(wanted(case), seen(case), match(), CURRENT))
 
 
@@ -158,7 +161,7 @@ def test_what_is_told_of_requests_keeps_them_from_being_met_by_themselves(
 ) -> None:
     asked, pools = wanted(case), seen(case)
     found = allocate(asked, pools, match(), profile, budget=BUDGET)
-    assume(found.found is Found.NONE or found.on_node)
+    assume(found.found is AllocationStatus.NONE or found.on_node)
     said = run(shortfall(asked, pools, match(), profile))
     told = set(re.findall(r"\b([cd])/(r\d)", said.split(": ")[0]))
     assume(told)
@@ -172,4 +175,6 @@ def test_what_is_told_of_requests_keeps_them_from_being_met_by_themselves(
         )
         for claim in asked
     ]
-    assert allocate(alone, pools, match(), profile, budget=BUDGET).found is not Found.FITS
+    assert (
+        allocate(alone, pools, match(), profile, budget=BUDGET).found is not AllocationStatus.FITS
+    )

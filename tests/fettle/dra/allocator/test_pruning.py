@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from fettle.api.resource import DeviceAttribute
 from fettle.cel.runtime.outcomes import MATCH
 from fettle.cluster.view import PoolView
-from fettle.dra.allocator import Budget, Found, allocate
+from fettle.dra.allocator import AllocationStatus, Budget, allocate
 from fettle.dra.allocator.profiles import CURRENT, Features, Profile
 from fettle.dra.claims import Alternative, Claim, Constraint, Request
 from tests.fettle import building as b
@@ -52,7 +52,7 @@ def test_a_constraint_that_too_few_devices_meet_is_known_at_once(
 ) -> None:
     racks = ({"rack": DeviceAttribute(int_=at // 3)} for at in range(27))
     found = allocate([claim(wanted, distinct=distinct)], (pool(*racks),), lambda *_: MATCH, profile)
-    assert found.found is Found.NONE
+    assert found.found is AllocationStatus.NONE
     assert "too few devices satisfy the constraint" in found.reason
     assert found.steps < 200
 

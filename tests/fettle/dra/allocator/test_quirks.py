@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from fettle.dra.allocator import Found, allocate
+from fettle.dra.allocator import AllocationStatus, allocate
 from fettle.dra.allocator.profiles import CURRENT, Features, Profile, Quirks
 from fettle.dra.allocator.versions import of_version
 from tests.conformance.allocation import match, seen, wanted
@@ -26,7 +26,7 @@ LISTS = Features(list_type_attributes=True)
 
 def given(asked: Raw, profile: Profile) -> str:
     found = allocate(wanted(asked), seen(asked), match(), profile)
-    if found.found is not Found.FITS:
+    if found.found is not AllocationStatus.FITS:
         return found.found
     return " ".join(one.device.id.device for one in found.devices)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fettle.cel.runtime.outcomes import MATCH, NO_MATCH, Outcome
 from fettle.cluster.view import DeviceView
-from fettle.dra.allocator import Budget, Found, allocate
+from fettle.dra.allocator import AllocationStatus, Budget, allocate
 from fettle.dra.claims import Alternative, Claim, Request
 from tests.fettle import building as b
 
@@ -35,9 +35,9 @@ def taken(*wanted: tuple[str, int], busy: str = "") -> str | None:
     """The devices taken in order, or None."""
     devices = [b.device(name, allocated=name in busy) for name in NAMES]
     found = allocate([claim(wanted)], (b.pool(*devices),), by_letter)
-    if found.found is Found.NONE:
+    if found.found is AllocationStatus.NONE:
         return None
-    assert found.found is Found.FITS
+    assert found.found is AllocationStatus.FITS
     return "".join(one.device.id.device for one in found.devices)
 
 
@@ -70,8 +70,12 @@ def test_devices_in_use_are_passed_over() -> None:
     assert taken(("abc", 2), busy="a") == "bc"
 
 
-@pytest.mark.parametrize(("seconds", "found"), [(1.0, Found.UNDECIDED), (1e9, Found.NONE)])
-def test_a_search_that_takes_longer_than_it_may_is_undecided(seconds: float, found: Found) -> None:
+@pytest.mark.parametrize(
+    ("seconds", "found"), [(1.0, AllocationStatus.UNDECIDED), (1e9, AllocationStatus.NONE)]
+)
+def test_a_search_that_takes_longer_than_it_may_is_undecided(
+    seconds: float, found: AllocationStatus
+) -> None:
     clock = count(0.0, 0.1)
     said = allocate(
         [claim([(NAMES, 3), (NAMES, 3), (NAMES, 1)])],
@@ -80,7 +84,7 @@ def test_a_search_that_takes_longer_than_it_may_is_undecided(seconds: float, fou
         budget=Budget(steps=10**9, seconds=seconds, prune_after=None),
         clock=lambda: next(clock),
     )
-    assert (said.found, said.bounded) == (found, found is Found.UNDECIDED)
+    assert (said.found, said.bounded) == (found, found is AllocationStatus.UNDECIDED)
 
 
 WANTED = st.lists(

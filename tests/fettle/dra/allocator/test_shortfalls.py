@@ -13,12 +13,12 @@ from fettle.api import resource
 from fettle.api.resource import DeviceAttribute, DeviceTaint
 from fettle.cel.runtime.outcomes import MATCH, NO_MATCH, Outcome, would_abort
 from fettle.cluster.view import DeviceView, PoolView
-from fettle.dra.allocator import AMPLE, Budget, Found, allocate, run, shortfall
+from fettle.dra.allocator import AMPLE, AllocationStatus, Budget, allocate, run, shortfall
 from fettle.dra.allocator.profiles import CURRENT, Features, Profile
 from fettle.dra.allocator.versions import of_version
 from fettle.dra.claims import ALL, Alternative, Claim, Constraint, Request
 from fettle.dra.quantities import amount
-from fettle.dra.slices import Capacity, Published
+from fettle.dra.slices import PublishedCapacity, PublishedDevice
 from fettle.model.health import DeviceId
 from tests.fettle import building as b
 from tests.fettle.dra.allocator import pairs
@@ -41,13 +41,13 @@ def why(
 ) -> str:
     claims = (Claim("k", requests, **fields),)
     found = allocate(claims, pools, match, profile, budget=AMPLE)
-    assert found.found is Found.NONE or found.on_node, found
+    assert found.found is AllocationStatus.NONE or found.on_node, found
     return run(shortfall(claims, pools, match, profile))
 
 
 def partition(name: str, takes: int) -> DeviceView:
     consumes = (resource.DeviceCounterConsumption(counter_set="set"),)
-    published = Published(
+    published = PublishedDevice(
         id=DeviceId(b.DRIVER, "n", name),
         device=resource.Device(name=name, consumes_counters=consumes),
         consumes=((("set", "slices"), takes),),
@@ -56,10 +56,10 @@ def partition(name: str, takes: int) -> DeviceView:
 
 
 def nic(size: str, used: str = "0", name: str = "nic") -> DeviceView:
-    capacities = {"bw": Capacity(amount(size), None)}
+    capacities = {"bw": PublishedCapacity(amount(size), None)}
     raw = resource.Device(name=name, allow_multiple_allocations=True)
     id_ = DeviceId(b.DRIVER, "n", name)
-    published = Published(id_, raw, capacities=capacities, plain=False)
+    published = PublishedDevice(id_, raw, capacities=capacities, plain=False)
     return DeviceView(
         published, (), b.health(1.0), shares=int(used != "0"), consumed={"bw": amount(used).nano}
     )
@@ -418,7 +418,7 @@ def nodes(draw: st.DrawFn, profile: Profile) -> PoolView:
 
 def shareable(device: DeviceView) -> DeviceView:
     raw = msgspec.structs.replace(device.device, allow_multiple_allocations=True)
-    capacities = {"bw": Capacity(amount("4"), None)}
+    capacities = {"bw": PublishedCapacity(amount("4"), None)}
     return msgspec.structs.replace(
         device,
         published=msgspec.structs.replace(
@@ -430,8 +430,8 @@ def shareable(device: DeviceView) -> DeviceView:
 def fits(requests: list[Request], constraint: Constraint, pool: PoolView, profile: Profile) -> bool:
     claims = (Claim("k", tuple(requests), (constraint,)),)
     found = allocate(claims, (pool,), by_number, profile, budget=EXHAUSTIVE).found
-    assert found in (Found.FITS, Found.NONE)
-    return found is Found.FITS
+    assert found in (AllocationStatus.FITS, AllocationStatus.NONE)
+    return found is AllocationStatus.FITS
 
 
 @settings(suppress_health_check=[HealthCheck.filter_too_much])

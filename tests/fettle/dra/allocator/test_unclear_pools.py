@@ -8,7 +8,7 @@ import pytest
 from fettle.api.resource import DeviceAttribute
 from fettle.cel.runtime.outcomes import MATCH, Outcome
 from fettle.cluster.view import DeviceView, PoolView
-from fettle.dra.allocator import Allocated, Found, allocate
+from fettle.dra.allocator import Allocated, AllocationStatus, allocate
 from fettle.dra.allocator.profiles import CURRENT, Profile
 from fettle.dra.allocator.versions import of_version
 from fettle.dra.claims import ALL, Alternative, Claim, Constraint, Request
@@ -41,9 +41,9 @@ def asked(*pools: PoolView, requests: tuple[Request, ...], profile: Profile = CU
 def given(*pools: PoolView, requests: tuple[Request, ...] = (request(),)) -> list[str]:
     """The devices that are found, or why it is undecided."""
     found = asked(*pools, requests=requests)
-    if found.found is Found.FITS:
+    if found.found is AllocationStatus.FITS:
         return [taken.device.id.device for taken in found.devices]
-    assert found.found is Found.UNDECIDED
+    assert found.found is AllocationStatus.UNDECIDED
     return [found.reason]
 
 
@@ -84,11 +84,11 @@ def test_a_search_that_goes_back_and_forth_ends_there_too() -> None:
     values = [b.device(n, attributes={"x": DeviceAttribute(string=n)}) for n in "abcdefgh"]
     claim = Claim("c", (request(count=8),), (Constraint("gpu.example.com/x"),))
     found = allocate([claim], [b.pool(*values), unclear("net")], match)
-    assert (found.found, [found.reason]) == (Found.UNDECIDED, WHY)
+    assert (found.found, [found.reason]) == (AllocationStatus.UNDECIDED, WHY)
 
 
 @pytest.mark.parametrize("pools", [(b.pool(A), unclear("net")), (unclear("net"), b.pool(A))])
 def test_where_pools_come_in_no_order_it_may_come_first(pools: tuple[PoolView, ...]) -> None:
     found = asked(*pools, requests=(request(),), profile=of_version("v1.35.0"))
-    assert found.found is Found.UNDECIDED
+    assert found.found is AllocationStatus.UNDECIDED
     assert "a slice cannot be read" in found.reason

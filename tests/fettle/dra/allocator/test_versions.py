@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from fettle.dra.allocator import Allocated, Found, allocate
+from fettle.dra.allocator import Allocated, AllocationStatus, allocate
 from fettle.dra.allocator.profiles import CURRENT
-from fettle.dra.allocator.versions import of_version, told
+from fettle.dra.allocator.versions import describe_allocator, of_version
 from tests.conformance.allocation import match, seen, wanted
 from tests.fettle.dra.allocator.cases import (
     DRIVER,
@@ -36,7 +36,7 @@ def answered(asked: Raw, version: str, **gates: bool) -> Allocated:
 def given(asked: Raw, version: str, **gates: bool) -> str:
     """The devices that this version takes, or what else comes of it."""
     found = answered(asked, version, **gates)
-    if found.found is not Found.FITS:
+    if found.found is not AllocationStatus.FITS:
         return found.found
     return " ".join(one.device.id.device for one in found.devices)
 
@@ -219,7 +219,9 @@ def test_1_34_keeps_counters_by_slice_so_they_are_undecided() -> None:
 def test_what_is_possible_on_1_34_is_judged_by_its_own_rules() -> None:
     asked = case([claim(request())], [slice_(device("a"), of=2)])
     profile = of_version("v1.34.13").correct
-    assert allocate(wanted(asked), seen(asked), match(), profile).found is Found.UNDECIDED
+    assert (
+        allocate(wanted(asked), seen(asked), match(), profile).found is AllocationStatus.UNDECIDED
+    )
 
 
 # -- shares before 1.36
@@ -236,7 +238,10 @@ def test_before_1_36_a_request_may_get_several_shares_of_a_device_so_it_is_undec
     assert f"{DRIVER}/p/a" in answered(SHAREABLE, version, **ALPHAS).reason
     assert given(SHAREABLE, "v1.36.0") == "none"
     profile = of_version(version, ALPHAS).correct
-    assert allocate(wanted(SHAREABLE), seen(SHAREABLE), match(), profile).found is Found.UNDECIDED
+    assert (
+        allocate(wanted(SHAREABLE), seen(SHAREABLE), match(), profile).found
+        is AllocationStatus.UNDECIDED
+    )
 
 
 def test_a_device_that_cannot_be_shared_is_decided_beside_one_that_can() -> None:
@@ -274,7 +279,7 @@ def test_without_the_gate_such_a_device_is_like_any_other() -> None:
     ],
 )
 def test_which_version_is_predicted_is_told_and_why(version: str, first: str) -> None:
-    assert told(version, {}, of_version(version)) == [first]
+    assert describe_allocator(version, {}, of_version(version)) == [first]
 
 
 def test_a_version_that_cannot_be_read_is_predicted_as_the_newest() -> None:
@@ -282,8 +287,8 @@ def test_a_version_that_cannot_be_read_is_predicted_as_the_newest() -> None:
 
 
 def test_what_is_undecided_on_older_versions_is_told() -> None:
-    notes = told("v1.34.2", {}, of_version("v1.34.2"))
+    notes = describe_allocator("v1.34.2", {}, of_version("v1.34.2"))
     assert "pools that are incomplete, invalid or being replaced are undecided" in notes[-1]
     gates = {"DRAConsumableCapacity": True}
-    notes = told("v1.35.2", gates, of_version("v1.35.2", gates))
+    notes = describe_allocator("v1.35.2", gates, of_version("v1.35.2", gates))
     assert "allowMultipleAllocations" in notes[-1]

@@ -6,7 +6,7 @@ import pytest
 
 from fettle.health.signals.gathering import of_slice
 from fettle.health.signals.rules import load
-from fettle.model.health import DeviceId, Kind
+from fettle.model.health import DeviceId, EvidenceKind
 from tests.fettle.health.signals.objects import NOW, slice_
 
 RULES = load()
@@ -19,7 +19,7 @@ def test_intels_health_attribute_takes_the_device_out(name: str, value: dict[str
     report = of_slice(slice_(driver=INTEL, attributes={name: value}), RULES, NOW)
     (evidence,) = report.evidence
     assert evidence.subject == DeviceId(INTEL, "gpu-1", "gpu-0")
-    assert (evidence.kind, evidence.weight) == (Kind.LATCHED, 1.0)
+    assert (evidence.kind, evidence.weight) == (EvidenceKind.LATCHED, 1.0)
     assert evidence.text.startswith("gpu.intel.com publishes its health as ")
     assert report.absent_is_clear
 

@@ -10,7 +10,7 @@ from fettle.health.signals.gathering import of_claim, speaks_of_devices
 from fettle.health.signals.reports import short
 from fettle.health.signals.rules import load
 from fettle.model.errors import SettingsError
-from fettle.model.health import DeviceId, Family, Kind
+from fettle.model.health import DeviceId, EvidenceKind, Family
 from tests.fettle.health.signals.objects import NOW, claim, condition
 
 RULES = load()
@@ -23,7 +23,11 @@ def test_a_device_that_is_not_ready_is_its_claims_word_against_it() -> None:
     report = of_claim(claim(NIC, conditions=[bad]), RULES, NOW)
     (evidence,) = report.evidence
     assert evidence.subject == DEVICE
-    assert (evidence.kind, evidence.weight, evidence.observed_at) == (Kind.LEVEL, 0.35, NOW - 60)
+    assert (evidence.kind, evidence.weight, evidence.observed_at) == (
+        EvidenceKind.LEVEL,
+        0.35,
+        NOW - 60,
+    )
     assert evidence.witness == "namespace ml"
     assert evidence.text == (
         "dra.net says Ready is False (AttachFailed) in claim ml/c-1: no such network"

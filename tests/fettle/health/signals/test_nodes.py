@@ -6,7 +6,7 @@ import pytest
 
 from fettle.health.signals.gathering import of_node
 from fettle.health.signals.rules import load
-from fettle.model.health import Family, Kind, Unheard, UnitId
+from fettle.model.health import EvidenceKind, Family, Unheard, UnitId
 from tests.fettle.health.signals.objects import NOW, condition, node
 from tests.fettle.health.signals.reading import NODE, only, report
 
@@ -75,7 +75,7 @@ def test_a_condition_is_a_fault_by_its_own_polarity(
     assert f"condition {type_}" in fine.settled
 
     unclear = report(condition(type_, "Unknown", reason))
-    assert all(e.kind is Kind.UNKNOWN for e in unclear.evidence)
+    assert all(e.kind is EvidenceKind.UNKNOWN for e in unclear.evidence)
     assert f"condition {type_}" not in unclear.settled
 
 
@@ -114,12 +114,12 @@ def test_a_condition_without_a_rule_says_nothing(type_: str) -> None:
 )
 def test_a_check_of_gpus_that_cannot_tell_makes_its_node_unknown(type_: str) -> None:
     evidence = only(report(condition(type_, "Unknown", "", "not checked yet")))
-    assert (evidence.kind, evidence.subject) == (Kind.UNKNOWN, NODE)
+    assert (evidence.kind, evidence.subject) == (EvidenceKind.UNKNOWN, NODE)
 
 
 def test_a_node_that_is_not_heard_from_is_unknown() -> None:
     evidence = only(report(condition("Ready", "Unknown", "NodeStatusUnknown")))
-    assert evidence.kind is Kind.UNKNOWN
+    assert evidence.kind is EvidenceKind.UNKNOWN
     assert evidence.subject == NODE
 
 
@@ -133,7 +133,7 @@ def test_autopilots_label_is_read(value: str, weight: float | None) -> None:
 
 def test_while_autopilot_tests_a_nodes_gpus_nothing_is_known_of_them() -> None:
     said = only(report(labels={"autopilot.ibm.com/gpuhealth": "TESTING"}))
-    assert (said.subject, said.kind) == (NODE, Kind.UNKNOWN)
+    assert (said.subject, said.kind) == (NODE, EvidenceKind.UNKNOWN)
 
 
 def test_an_amd_label_names_one_gpu() -> None:
@@ -191,7 +191,7 @@ def test_a_hold_is_latched_and_tells_its_reason() -> None:
     evidence = only(report(annotations={"fettle.dev/hold": "fan tray swap, OPS-4711"}))
     assert (evidence.family, evidence.kind, evidence.weight) == (
         Family.OPERATOR,
-        Kind.LATCHED,
+        EvidenceKind.LATCHED,
         1.0,
     )
     assert "fan tray swap, OPS-4711" in evidence.text
@@ -219,7 +219,7 @@ def test_a_monitor_that_fell_silent_leaves_a_gpu_node_unknown() -> None:
     silent = condition("AMDGPUProblem", "False", renewed_at=NOW - 16 * MINUTE)
     said = report(ALIVE, silent)
     (evidence,) = said.evidence
-    assert (evidence.subject, evidence.kind) == (NODE, Kind.UNKNOWN)
+    assert (evidence.subject, evidence.kind) == (NODE, EvidenceKind.UNKNOWN)
     assert evidence.text == (
         "the reporter of AMDGPUProblem has been silent since 2026-09-21 13:57:20Z, though the "
         "kubelet has not"
@@ -254,13 +254,13 @@ def test_the_fault_that_a_monitor_last_told_is_left_when_it_falls_silent() -> No
     assert said.evidence == ()  # it stands no more, and is not cleared
     assert "condition KernelDeadlock" not in said.settled
     (left,) = said.left
-    assert (left.subject, left.kind, left.weight) == (NODE, Kind.LEVEL, 0.75)
+    assert (left.subject, left.kind, left.weight) == (NODE, EvidenceKind.LEVEL, 0.75)
     assert left.observed_at == renewed_at + 15 * MINUTE  # three heartbeats
 
 
 def test_a_monitor_whose_silence_counts_leaves_its_fault_beside_it() -> None:
     said = report(ALIVE, condition("AMDGPUProblem", "True", renewed_at=NOW - 16 * MINUTE))
-    assert [e.kind for e in said.evidence] == [Kind.UNKNOWN]
+    assert [e.kind for e in said.evidence] == [EvidenceKind.UNKNOWN]
     assert [e.weight for e in said.left] == [0.75]
 
 
@@ -282,7 +282,7 @@ def test_what_is_no_level_ages_alike_whether_its_monitor_is_silent_or_not(
     )
     bad = node(ALIVE, condition("OwnCheck", "True", at=NOW - 3600, renewed_at=NOW - 20 * MINUTE))
     said = of_node(bad, load(own), NOW)
-    assert (only(said).kind, only(said).observed_at) == (Kind(kind), NOW - 3600)
+    assert (only(said).kind, only(said).observed_at) == (EvidenceKind(kind), NOW - 3600)
     assert said.left == ()
 
 

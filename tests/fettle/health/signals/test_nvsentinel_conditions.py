@@ -2,7 +2,7 @@
 
 import pytest
 
-from fettle.model.health import Family, Kind, NodeId, UnitId
+from fettle.model.health import EvidenceKind, Family, NodeId, UnitId
 from tests.fettle.health.signals.objects import OTHER_UUID, UUID, condition
 from tests.fettle.health.signals.reading import NODE, only, report
 from tests.fettle.health.signals.test_nvsentinel import THERMAL, XID
@@ -17,14 +17,18 @@ def test_nvsentinel_names_the_device() -> None:
         "GPU-b5f21324-f1f9-f1a4-1a37-1166234f6e4f",
         ("pci:0000:c4:00.0", "index:4"),
     )
-    assert (evidence.family, evidence.kind, evidence.weight) == (Family.THERMAL, Kind.LEVEL, 0.5)
+    assert (evidence.family, evidence.kind, evidence.weight) == (
+        Family.THERMAL,
+        EvidenceKind.LEVEL,
+        0.5,
+    )
     assert "Clocks are throttled" in evidence.text
     assert said.settled >= {"condition GpuThermalWatch"}
 
 
 def test_an_xid_that_nvsentinel_names_is_looked_up() -> None:
     evidence = only(report(condition("SysLogsXIDError", "True", "x", XID)))
-    assert (evidence.kind, evidence.weight) == (Kind.LATCHED, 1.0)
+    assert (evidence.kind, evidence.weight) == (EvidenceKind.LATCHED, 1.0)
     assert evidence.text.startswith("XID 119: GSP RPC timeout (RESET_GPU)")
 
 
@@ -161,7 +165,7 @@ def test_xid_154_is_read_down_to_its_recovery_action() -> None:
         report(condition("SysLogsXIDError", "True", "SysLogsXIDErrorIsNotHealthy", message))
     )
     assert said.subject == UnitId("gpu-1", "nvidia.com/gpu", UUID, ("pci:0008:01:00.0",))
-    assert (said.kind, said.weight) == (Kind.LATCHED, 1.0)
+    assert (said.kind, said.weight) == (EvidenceKind.LATCHED, 1.0)
     assert said.text.startswith("XID 154: the GPU must be reset; SysLogsXIDError 154")
 
 

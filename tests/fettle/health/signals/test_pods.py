@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from fettle.api import core, resource
 from fettle.health.signals.gathering import of_pod
-from fettle.health.signals.reports import Report
+from fettle.health.signals.reports import SignalReport
 from fettle.health.signals.rules import load
-from fettle.model.health import DeviceId, Family, Kind, NodeId, Subject, UnitId
+from fettle.model.health import DeviceId, EvidenceKind, Family, NodeId, Subject, UnitId
 from tests.fettle.health.signals.objects import (
     GPU_LOST,
     NONE_AVAILABLE,
@@ -29,13 +29,15 @@ SOURCE = "allocatedResourcesStatus"
 UNIT = UnitId("gpu-1", "nvidia.com/gpu", UUID)
 
 
-def said(pod: core.Pod, *claims: resource.ResourceClaim, before: core.Pod | None = None) -> Report:
+def said(
+    pod: core.Pod, *claims: resource.ResourceClaim, before: core.Pod | None = None
+) -> SignalReport:
     known = {c.metadata.key: c for c in claims}
     return of_pod(pod, NOW, known.get, RULES, before)
 
 
 def says_nothing(pod: core.Pod, *claims: resource.ResourceClaim) -> bool:
-    return said(pod, *claims) == Report(f"Pod {pod.metadata.key}", (), uid=pod.metadata.uid)
+    return said(pod, *claims) == SignalReport(f"Pod {pod.metadata.key}", (), uid=pod.metadata.uid)
 
 
 @pytest.mark.parametrize(
@@ -60,12 +62,12 @@ def test_the_kubelets_word_is_about_the_device_it_names(
     ill = said(pod(resources=[health(name, resource_id, "Unhealthy", "ECC error")]))
     (evidence,) = ill.evidence
     assert evidence.subject == subject
-    assert (evidence.kind, evidence.weight) == (Kind.LEVEL, 0.75)
+    assert (evidence.kind, evidence.weight) == (EvidenceKind.LEVEL, 0.75)
     assert "ECC error" in evidence.text
     assert not ill.absent_is_clear
 
     unclear = said(pod(resources=[health(name, resource_id, "Unknown")]))
-    assert [e.kind for e in unclear.evidence] == [Kind.UNKNOWN]
+    assert [e.kind for e in unclear.evidence] == [EvidenceKind.UNKNOWN]
 
     fine = said(pod(resources=[health(name, resource_id, "Healthy")]))
     assert fine.evidence == ()
@@ -81,7 +83,7 @@ def test_a_device_that_any_container_calls_unhealthy_is_not_cleared_by_another()
             ]
         )
     )
-    assert [e.kind for e in mixed.evidence] == [Kind.LEVEL]
+    assert [e.kind for e in mixed.evidence] == [EvidenceKind.LEVEL]
     assert mixed.cleared == frozenset()
 
 
@@ -111,7 +113,7 @@ def test_what_the_kubelet_says_of_a_running_pod_is_of_now(health_: str) -> None:
 def test_a_pod_that_has_ended_leaves_its_last_word_to_fade() -> None:
     resources = [health("nvidia.com/gpu", UUID, "Unhealthy", "XID 48")]
     (evidence,) = said(pod(resources=resources, phase="Failed")).evidence
-    assert evidence.kind is Kind.DECAYING
+    assert evidence.kind is EvidenceKind.DECAYING
     assert evidence.cap == evidence.weight  # several last words are not worse than one
 
 
@@ -127,7 +129,7 @@ def test_a_refusal_is_one_event_about_the_node_at_the_time_it_was_refused() -> N
     refused = said(refused_pod("train-7", at=NOW - 120))
     (evidence,) = refused.evidence
     assert evidence.subject == NodeId("gpu-1")
-    assert (evidence.family, evidence.kind) == (Family.ADMISSION, Kind.DECAYING)
+    assert (evidence.family, evidence.kind) == (Family.ADMISSION, EvidenceKind.DECAYING)
     assert evidence.observed_at == NOW - 120
     assert "ml/train-7" in evidence.text
     assert evidence.text.startswith("kubelet refused pod ml/train-7: Allocate failed due to")
@@ -273,7 +275,7 @@ def test_without_rules_the_shipped_ones_hold() -> None:
 def test_any_name_and_id_are_read_without_an_error(name: str, resource_id: str, value: str) -> None:
     found = said(pod(resources=[health(name, resource_id, value)]))
     if value != "Unhealthy":
-        assert all(e.kind is Kind.UNKNOWN for e in found.evidence)
+        assert all(e.kind is EvidenceKind.UNKNOWN for e in found.evidence)
 
 
 def test_times_in_objects_are_utc() -> None:

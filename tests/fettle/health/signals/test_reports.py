@@ -1,14 +1,14 @@
 """What a report says besides its evidence."""
 
-from fettle.health.signals.reports import Report
-from fettle.model.health import Evidence, Family, Kind, NodeId, Subject, UnitId
+from fettle.health.signals.reports import SignalReport
+from fettle.model.health import Evidence, EvidenceKind, Family, NodeId, Subject, UnitId
 
 
 def fault(subject: Subject) -> Evidence:
     return Evidence(
         subject=subject,
         family=Family.MEMORY,
-        kind=Kind.LEVEL,
+        kind=EvidenceKind.LEVEL,
         weight=0.5,
         source="a",
         reporter="Node n",
@@ -19,6 +19,6 @@ def fault(subject: Subject) -> Evidence:
 
 def test_the_units_it_names_are_those_that_are_ill_or_whose_monitor_is_silent() -> None:
     ill, left = UnitId("n", "r", "GPU-0", ("index:0",)), UnitId("n", "r", "GPU-1")
-    report = Report("Node n", (fault(ill), fault(NodeId("n"))), left=(fault(left),))
+    report = SignalReport("Node n", (fault(ill), fault(NodeId("n"))), left=(fault(left),))
     assert report.units == {ill, left}
-    assert Report("Node n", (fault(NodeId("n")),)).units == frozenset()
+    assert SignalReport("Node n", (fault(NodeId("n")),)).units == frozenset()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fettle.health.signals.rules import load
 from fettle.model.errors import SettingsError
-from fettle.model.health import Family, Kind
+from fettle.model.health import EvidenceKind, Family
 
 
 def write(tmp_path: Path, text: str) -> Path:
@@ -42,22 +42,26 @@ def test_every_family_has_a_half_life() -> None:
 @pytest.mark.parametrize(
     ("codes", "kind", "weight"),
     [
-        ((79, 151), Kind.LATCHED, 1.0),
+        ((79, 151), EvidenceKind.LATCHED, 1.0),
         (
             (46, 48, 62, 64, 95, 109, 110, 119, 120, 136, 140, 143, 155, 156, 158),
-            Kind.LATCHED,
+            EvidenceKind.LATCHED,
             1.0,
         ),
-        ((54, 142), Kind.LATCHED, 1.0),
-        ((74, *range(144, 151)), Kind.LEVEL, 0.5),
-        ((8, 11, 13, 25, 31, 32, 45, 68, 99, 105, 126, 135, 139), Kind.LEVEL, 0.0),
-        ((37, 38, 43, 44, 66, 67, 78, 93, 106, 107, 137, 141, 152, 153, 159), Kind.LEVEL, 0.0),
-        ((63, 92, 94, 121, 157, 160, 161), Kind.LEVEL, 0.1),
-        ((154, 9999), Kind.LEVEL, 0.5),
+        ((54, 142), EvidenceKind.LATCHED, 1.0),
+        ((74, *range(144, 151)), EvidenceKind.LEVEL, 0.5),
+        ((8, 11, 13, 25, 31, 32, 45, 68, 99, 105, 126, 135, 139), EvidenceKind.LEVEL, 0.0),
+        (
+            (37, 38, 43, 44, 66, 67, 78, 93, 106, 107, 137, 141, 152, 153, 159),
+            EvidenceKind.LEVEL,
+            0.0,
+        ),
+        ((63, 92, 94, 121, 157, 160, 161), EvidenceKind.LEVEL, 0.1),
+        ((154, 9999), EvidenceKind.LEVEL, 0.5),
     ],
 )
 def test_xids_mean_what_the_catalog_advises(
-    codes: tuple[int, ...], kind: Kind, weight: float
+    codes: tuple[int, ...], kind: EvidenceKind, weight: float
 ) -> None:
     rules = load()
     for code in codes:
@@ -69,19 +73,39 @@ def test_xids_mean_what_the_catalog_advises(
 @pytest.mark.parametrize(
     ("message", "kind", "weight", "says"),
     [
-        ("from 0x0 (None) to 0x1 (GPU Reset Required)", Kind.LATCHED, 1.0, "must be reset"),
-        ("from 0x0 (None) to 0x1 (PF FLR)", Kind.LATCHED, 1.0, "must be reset"),
-        ("from 0x0 (None) to 0x2 (Node Reboot Required)", Kind.LATCHED, 1.0, "must be rebooted"),
-        ("from 0x1 (GPU Reset Required) to 0x2 (OS Reboot)", Kind.LATCHED, 1.0, "must be rebooted"),
-        ("from 0x0 (None) to 0x3 (Drain P2P)", Kind.LEVEL, 0.5, "must be drained"),
-        ("from 0x0 (None) to 0x4 (Drain and Reset)", Kind.LATCHED, 1.0, "drained, then reset"),
-        ("from 0x1 (GPU Reset Required) to 0x0 (None)", Kind.LEVEL, 0.0, "no recovery action"),
-        ("from 0x0 (None) to 0xff (New)", Kind.LEVEL, 0.5, "action 255 (not in the table)"),
-        ("", Kind.LEVEL, 0.5, "recovery action changed"),
+        ("from 0x0 (None) to 0x1 (GPU Reset Required)", EvidenceKind.LATCHED, 1.0, "must be reset"),
+        ("from 0x0 (None) to 0x1 (PF FLR)", EvidenceKind.LATCHED, 1.0, "must be reset"),
+        (
+            "from 0x0 (None) to 0x2 (Node Reboot Required)",
+            EvidenceKind.LATCHED,
+            1.0,
+            "must be rebooted",
+        ),
+        (
+            "from 0x1 (GPU Reset Required) to 0x2 (OS Reboot)",
+            EvidenceKind.LATCHED,
+            1.0,
+            "must be rebooted",
+        ),
+        ("from 0x0 (None) to 0x3 (Drain P2P)", EvidenceKind.LEVEL, 0.5, "must be drained"),
+        (
+            "from 0x0 (None) to 0x4 (Drain and Reset)",
+            EvidenceKind.LATCHED,
+            1.0,
+            "drained, then reset",
+        ),
+        (
+            "from 0x1 (GPU Reset Required) to 0x0 (None)",
+            EvidenceKind.LEVEL,
+            0.0,
+            "no recovery action",
+        ),
+        ("from 0x0 (None) to 0xff (New)", EvidenceKind.LEVEL, 0.5, "action 255 (not in the table)"),
+        ("", EvidenceKind.LEVEL, 0.5, "recovery action changed"),
     ],
 )
 def test_xid_154_means_the_recovery_action_that_its_message_names(
-    message: str, kind: Kind, weight: float, says: str
+    message: str, kind: EvidenceKind, weight: float, says: str
 ) -> None:
     xid = load().xid("154", f"GPU recovery action changed {message}" if message else "")
     assert (xid.kind, xid.weight) == (kind, weight)
@@ -126,7 +150,7 @@ def test_an_operators_row_replaces_the_shipped_one_of_that_name(tmp_path: Path) 
     row = rules.condition("KernelDeadlock", "DockerHung")
     assert row is not None
     assert row.weight == 0.2
-    assert rules.xid("63").kind is Kind.LATCHED
+    assert rules.xid("63").kind is EvidenceKind.LATCHED
     assert len(rules.conditions) == len(shipped.conditions)
     assert rules.xid("79") == shipped.xid("79")
 

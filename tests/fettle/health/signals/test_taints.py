@@ -4,12 +4,12 @@ import pytest
 
 from fettle.health.signals.gathering import of_slice, of_taint_rule, selects
 from fettle.health.signals.rules import load
-from fettle.model.health import DeviceId, Family, Kind
+from fettle.model.health import DeviceId, EvidenceKind, Family
 from tests.fettle.health.signals.objects import NOW, slice_, taint, taint_rule
 
 RULES = load()
 NV = "gpu.nvidia.com"
-LATCHED, LEVEL, UNKNOWN = Kind.LATCHED, Kind.LEVEL, Kind.UNKNOWN
+LATCHED, LEVEL, UNKNOWN = EvidenceKind.LATCHED, EvidenceKind.LEVEL, EvidenceKind.UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,13 @@ LATCHED, LEVEL, UNKNOWN = Kind.LATCHED, Kind.LEVEL, Kind.UNKNOWN
     ],
 )  # fmt: skip
 def test_a_taint_is_read_by_its_row(
-    driver: str, key: str, value: str, effect: str, family: Family, kind: Kind, weight: float
+    driver: str,
+    key: str,
+    value: str,
+    effect: str,
+    family: Family,
+    kind: EvidenceKind,
+    weight: float,
 ) -> None:
     said = of_slice(slice_(taint(key, value, effect), driver=driver), RULES, NOW)
     (evidence,) = said.evidence
