@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from certs import issuing
 from certs.issuing import Pair
-from fettle.model.errors import AuthorityError, CertificateError
+from fettle.model import AuthorityError, CertificateError
 
 CERTIFICATE, KEY = "ca.crt", "ca.key"
 NEXT_CERTIFICATE, NEXT_KEY = "next.crt", "next.key"

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from certs.issuing import Pair
 from certs.serving import Serving
-from fettle.config.settings import TLSSettings
-from fettle.model.errors import CertificateError
+from fettle.config import TLSSettings
+from fettle.model import CertificateError
 
 
 class _Material(NamedTuple):

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509 import verification
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from fettle.model.errors import CertificateError
+from fettle.model import CertificateError
 
 DAY_S = 86400.0
 WEBHOOK_ROOT_S = 365 * DAY_S

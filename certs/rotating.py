@@ -17,7 +17,7 @@ import structlog
 from certs import authority, issuing
 from certs.authority import Authority, RotationStep, Secret
 from certs.issuing import Pair
-from fettle.model.errors import AuthorityError, CertificateError, ClusterError, Conflict
+from fettle.model import AuthorityError, CertificateError, ClusterError, Conflict
 
 POLL_S = 30.0
 """Shorter than `authority.PUBLISH_S`, so that each replica has the next bundle before it counts."""

@@ -12,13 +12,12 @@ import msgspec
 import structlog
 
 from certs import issuing
+from fettle.api import Bad, Change, Contact, Gone, ListEnded, ListStarted, Lost, Put
 from fettle.api.admission import WebhookConfiguration
-from fettle.api.changes import Bad, Change, Contact, Gone, ListEnded, ListStarted, Lost, Put
 from fettle.api.kinds import WEBHOOK_CONFIGURATIONS, Kind
-from fettle.client.decoding import decoded
-from fettle.client.session import Session
-from fettle.cluster.feeds.cluster import ClusterFeed
-from fettle.model.errors import CertificateError, NotFound
+from fettle.client import Session, decoded
+from fettle.cluster.feeds import ClusterFeed
+from fettle.model import CertificateError, NotFound
 
 _LOG = structlog.get_logger(__name__)
 

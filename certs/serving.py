@@ -13,7 +13,7 @@ from certs import validity
 from certs.issuing import Pair
 from certs.validity import Validity
 from fettle.client import key_files
-from fettle.model.errors import CertificateError
+from fettle.model import CertificateError
 
 
 class Serving:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from cryptography import x509
 
 from certs.issuing import DAY_S
-from fettle.model.errors import CertificateError
+from fettle.model import CertificateError
 
 SOON_S = 7 * DAY_S
 SOON_SHARE = 0.1

@@ -13,8 +13,8 @@ from extender.asked import SERVED, Misconfiguration
 from extender.connections import Handler, HTTPReply, SchedulerConnections, problem
 from extender.verbs import NotReady, Verbs
 from fettle.api import extender as wire
-from fettle.model.errors import BadInput
-from fettle.observing.metrics import ExtenderMetrics
+from fettle.model import BadInput
+from fettle.observing import ExtenderMetrics
 
 _LOG = structlog.get_logger(__name__)
 

@@ -11,8 +11,7 @@ from collections.abc import Collection
 import structlog
 
 from fettle.api import core
-from fettle.observing.asked import LastRequests
-from fettle.observing.metrics import ExtenderMetrics
+from fettle.observing import ExtenderMetrics, LastRequests
 
 VERBS = ("filter", "prioritize", "preempt")
 SERVED = "/filter, /prioritize and /preempt"

@@ -11,17 +11,14 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from fettle.api import core
-from fettle.cluster import readiness
-from fettle.cluster.view import View
+from fettle.cluster import View, readiness
 from fettle.explain import listing
 from fettle.explain import pods as explain
-from fettle.model.policies import unreadable
-from fettle.model.policy import ANNOTATION
-from fettle.observing.metrics import ReadyMetrics
-from fettle.pacing.pausing import in_slices, pause
+from fettle.model import ANNOTATION, unreadable
+from fettle.observing import ReadyMetrics
+from fettle.pacing import in_slices, pause
+from fettle.scheduling import Answers, Preempting
 from fettle.scheduling import demand as demands
-from fettle.scheduling.answers import Answers
-from fettle.scheduling.preemption import Preempting
 
 
 class Browse:

@@ -16,9 +16,8 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from fettle.api import core
-from fettle.cluster.view import NodeView
-from fettle.scheduling.demand import Demand
-from fettle.scheduling.tables.tables import Table
+from fettle.cluster import NodeView
+from fettle.scheduling import Demand, Table
 
 WAIT_S = 0.15
 """A change may take so long from the API server to one of two who watch it where it is busy."""

@@ -6,7 +6,7 @@ they end up in no order at all within hundreds of kilobytes; and to write and re
 twice as long, since a processor fetches beforehand only what lies in a row.
 """
 
-from fettle.scheduling.tables.tables import Narrowed
+from fettle.scheduling import Narrowed
 
 TIDY_EVERY = 64
 """Other strings come and go too: so often the places themselves are brought into order."""

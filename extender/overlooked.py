@@ -17,7 +17,7 @@ import structlog
 from extender.asked import MOST
 from fettle.api import core
 from fettle.api.kinds import WireObject
-from fettle.dra.extended_resources import IMPLICIT_CLASS_PREFIX, MARKER, device_units
+from fettle.dra import IMPLICIT_CLASS_PREFIX, MARKER, device_units
 
 LATELY_S = 300.0
 """A scheduler that has not asked for so long may ask another replica since."""

@@ -22,14 +22,11 @@ from extender.overlooked import UnaskedPods
 from extender.replies import Edition, Replies
 from fettle.api import core
 from fettle.api import extender as wire
-from fettle.cluster.view import View
-from fettle.model.errors import FettleError
-from fettle.observing.metrics import ExtenderMetrics
-from fettle.pacing.patience import Patience
-from fettle.scheduling.answers import Answers
-from fettle.scheduling.demand import Demand
-from fettle.scheduling.preemption import Preempting
-from fettle.scheduling.tables.tables import MANY, Narrowed, Table
+from fettle.cluster import View
+from fettle.model import FettleError
+from fettle.observing import ExtenderMetrics
+from fettle.pacing import Patience
+from fettle.scheduling import MANY, Answers, Demand, Narrowed, Preempting, Table
 
 _LOG = structlog.get_logger(__name__)
 

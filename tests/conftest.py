@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from fettle.client.session import Session
+from fettle.client import Session
 from tests.fettle.client.fake_api import FakeApi, fake_api
 
 settings.register_profile(

@@ -5,13 +5,10 @@ template overrule. Sentences for the author, of an object and the templates in i
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from fettle.lint.names import listed
-from fettle.lint.policies import UNKNOWN, correction
-from fettle.lint.raw import mapping, strings
-from fettle.model.annotations import is_unknown
-from fettle.model.injectable import shown
-from fettle.model.policy import ANNOTATION, ANNOTATIONS
-from fettle.pacing.pausing import pause
+from fettle.api.raw import mapping, strings
+from fettle.lint import UNKNOWN, correction, listed
+from fettle.model import ANNOTATION, ANNOTATIONS, is_unknown, shown
+from fettle.pacing import pause
 from webhook.places import FieldPath, places, value_at
 from webhook.workloads import Workload
 

@@ -18,17 +18,13 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from fettle.api import lenient
-from fettle.cluster.view import Publisher, View
-from fettle.config.settings import Settings, WebhookSettings
-from fettle.lint import shapes
-from fettle.lint.linting import Linter
-from fettle.lint.rules.catalog import ABSENCES
-from fettle.model.errors import BadInput
-from fettle.model.policy import ANNOTATION
-from fettle.observing.asked import LastRequests
-from fettle.pacing.patience import Patience
-from fettle.pacing.pausing import in_slices
-from fettle.scheduling.judge.requirements import Engines
+from fettle.cluster import Publisher, View
+from fettle.config import Settings, WebhookSettings
+from fettle.lint import ABSENCES, Linter, shapes
+from fettle.model import ANNOTATION, BadInput
+from fettle.observing import LastRequests
+from fettle.pacing import Patience, in_slices
+from fettle.scheduling import Engines
 from webhook import patches
 from webhook.gates import EVERYTHING, Gates
 from webhook.metrics import Metrics

@@ -8,7 +8,7 @@ for; so a forged record hides nothing.
 from collections.abc import Sequence
 from typing import Any
 
-from fettle.lint.raw import Raw, mappings, text
+from fettle.api.raw import Raw, mappings, text
 from webhook.claims import CLAIM_SPECS, SOUND, fallbacks_of
 from webhook.injecting import record_of
 from webhook.places import value_at

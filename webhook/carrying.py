@@ -9,10 +9,9 @@ import re
 from functools import partial
 from typing import Any
 
-from fettle.lint.raw import mapping
-from fettle.model.annotations import JOB_EXIT_CODES
-from fettle.model.policy import ANNOTATIONS as POLICY_ANNOTATIONS
-from fettle.model.policy import INJECTED
+from fettle.api.raw import mapping
+from fettle.model import ANNOTATIONS as POLICY_ANNOTATIONS
+from fettle.model import INJECTED, JOB_EXIT_CODES
 from webhook import claims, jobs, trainjobs
 from webhook.claims import InjectedTolerations
 from webhook.injecting import ANNOTATIONS, Injecting, record_of

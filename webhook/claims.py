@@ -11,9 +11,9 @@ scheduler prefers nodes where the first can be had.
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from fettle.api.raw import Raw, mapping, mappings, text
 from fettle.lint import shapes
-from fettle.lint.raw import Raw, mapping, mappings, text
-from fettle.model.policy import DEGRADED_TAINT, PolicyToleration, Tolerations
+from fettle.model import DEGRADED_TAINT, PolicyToleration, Tolerations
 from webhook.injecting import Injecting, Record
 from webhook.places import FieldPath, value_at
 

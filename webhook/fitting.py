@@ -8,8 +8,8 @@ converts only between versions that it serves. One version is enough where sever
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from fettle.client.discovering import ServedKind
-from fettle.config.settings import WorkloadSettings
+from fettle.client import ServedKind
+from fettle.config import WorkloadSettings
 
 Object = dict[str, Any]
 Served = Mapping[str, Sequence[ServedKind]]

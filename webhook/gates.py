@@ -12,12 +12,9 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 import structlog
 
-from fettle.client import discovering, versions
-from fettle.client.decoding import decoded
-from fettle.client.session import Session
-from fettle.dra.allocator.versions import release
-from fettle.model.errors import ClusterError, Invalid, NotServed
-from fettle.model.policy import DEGRADED_TAINT
+from fettle.client import Session, decoded, discovering, versions
+from fettle.dra import release
+from fettle.model import DEGRADED_TAINT, ClusterError, Invalid, NotServed
 from webhook.fitting import READ
 
 PROBE_EVERY_S = 600.0

@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from fettle.lint.raw import mapping, text
-from fettle.model.policy import INJECTED
+from fettle.api.raw import mapping, text
+from fettle.model import INJECTED
 from webhook.patches import Editing
 from webhook.places import FieldPath, value_at
 

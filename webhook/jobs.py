@@ -10,9 +10,8 @@ the same time: still six incidents. All of it is immutable once the Job exists, 
 podFailurePolicy of its own is left as its author wrote it.
 """
 
-from fettle.lint.raw import Raw, integer, mapping, mappings, text
-from fettle.model.annotations import JOB_EXIT_CODES
-from fettle.model.policy import DEVICE_FAILED, Failure
+from fettle.api.raw import Raw, integer, mapping, mappings, text
+from fettle.model import DEVICE_FAILED, JOB_EXIT_CODES, Failure
 from webhook.injecting import Injecting
 from webhook.places import FieldPath, places, value_at
 

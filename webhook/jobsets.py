@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from fettle.lint.raw import Raw, mapping, mappings, text
-from fettle.model.policy import Failure
+from fettle.api.raw import Raw, mapping, mappings, text
+from fettle.model import Failure
 from webhook.injecting import Injecting
 from webhook.places import FieldPath
 

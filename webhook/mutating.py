@@ -10,12 +10,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fettle.api.core import DEFAULT_SCHEDULER
-from fettle.cluster.view import View
-from fettle.dra.pod_claims import EXTENDED_RESOURCE_CLAIM
-from fettle.lint.raw import Raw, mapping, mappings, strings, text
-from fettle.model.policies import Policies, Resolved
-from fettle.model.policy import ANNOTATION, ANNOTATIONS
-from fettle.pacing.pausing import in_slices
+from fettle.api.raw import Raw, mapping, mappings, strings, text
+from fettle.cluster import View
+from fettle.dra import EXTENDED_RESOURCE_CLAIM
+from fettle.model import ANNOTATION, ANNOTATIONS, Policies, Resolved
+from fettle.pacing import in_slices
 from webhook import annotated, carrying, claims, jobs, jobsets, pods, stamping, trainjobs
 from webhook.gates import EVERYTHING, Gates
 from webhook.injecting import Injecting

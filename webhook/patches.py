@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from fettle.model.errors import BadInput
-from fettle.pacing.pausing import pause
+from fettle.model import BadInput
+from fettle.pacing import pause
 
 Path = Sequence[str | int]
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from fettle.pacing.pausing import pause
+from fettle.pacing import pause
 
 _PART = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")
 

@@ -8,10 +8,9 @@ that do not ask are left without.
 
 from collections.abc import Sequence
 
-from fettle.dra.extended_resources import IMPLICIT_CLASS_PREFIX, MARKER
-from fettle.lint.raw import Raw, integer, mapping, mappings, strings, text
-from fettle.model.annotations import JOB_EXIT_CODES
-from fettle.model.policy import Tolerations
+from fettle.api.raw import Raw, integer, mapping, mappings, strings, text
+from fettle.dra import IMPLICIT_CLASS_PREFIX, MARKER
+from fettle.model import JOB_EXIT_CODES, Tolerations
 from webhook.injecting import Injecting
 from webhook.places import FieldPath
 

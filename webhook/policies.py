@@ -10,9 +10,9 @@ from collections.abc import Sequence
 import structlog
 from prometheus_client import CollectorRegistry, Gauge
 
-from fettle.cluster.view import Publisher, View
-from fettle.lint.policies import unknown_rules
-from fettle.model.policy import ANNOTATION
+from fettle.cluster import Publisher, View
+from fettle.lint import unknown_rules
+from fettle.model import ANNOTATION
 
 MOST = 100
 """Names in labels that are logged: whoever may label a namespace must not fill the disk."""

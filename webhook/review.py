@@ -13,8 +13,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from fettle.api.lenient import mended
-from fettle.model.errors import BadInput
+from fettle.api import mended
+from fettle.model import BadInput
 from webhook.patches import Operation
 
 API_VERSION = "admission.k8s.io/v1"

@@ -6,8 +6,8 @@ template says itself stays. A stamp of ours follows the workload's annotation wh
 
 from typing import Any
 
-from fettle.lint.raw import mapping, strings
-from fettle.model.policy import ANNOTATIONS
+from fettle.api.raw import mapping, strings
+from fettle.model import ANNOTATIONS
 from webhook.injecting import Injecting
 from webhook.places import FieldPath, places, value_at
 from webhook.workloads import Workload

@@ -6,8 +6,8 @@ An object that is being created may never exist, so its Event is recorded on its
 
 from collections.abc import Callable, Sequence
 
-from fettle.client.recording import Event, Regarding
-from fettle.lint.raw import mapping, text
+from fettle.api.raw import mapping, text
+from fettle.client import Event, Regarding
 from webhook.review import AdmissionRequest, AdmissionResponse
 
 Tell = Callable[[Event], None]

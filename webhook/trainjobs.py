@@ -4,8 +4,8 @@ Its pods come from the template of a runtime, which other TrainJobs share, so th
 its own to stamp (Kubeflow Trainer 2.2 and later). The JobSet then hands it to its pods.
 """
 
-from fettle.lint.raw import Raw, mapping, mappings, strings
-from fettle.model.policy import ANNOTATIONS
+from fettle.api.raw import Raw, mapping, mappings, strings
+from fettle.model import ANNOTATIONS
 from webhook.injecting import Injecting, record_of
 from webhook.patches import Editing
 from webhook.places import FieldPath

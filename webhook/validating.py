@@ -10,16 +10,23 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from fettle.cluster.view import View
-from fettle.config.settings import HealthSettings
-from fettle.lint.findings import Finding, Severity
-from fettle.lint.linting import DEFAULT_LEVELS, Linter, levels_for
-from fettle.lint.manifests import Manifest
-from fettle.lint.policies import in_vain, requirements
-from fettle.lint.shapes import POD_TEMPLATES, Table
-from fettle.model.policies import Policies
-from fettle.model.policy import Validation as Levels
-from fettle.scheduling.judge.requirements import Engines
+from fettle.cluster import View
+from fettle.config import HealthSettings
+from fettle.lint import (
+    DEFAULT_LEVELS,
+    POD_TEMPLATES,
+    Finding,
+    Linter,
+    Manifest,
+    Severity,
+    Table,
+    in_vain,
+    levels_for,
+    requirements,
+)
+from fettle.model import Policies
+from fettle.model import Validation as Levels
+from fettle.scheduling import Engines
 from webhook.authored import authored
 from webhook.review import SCHEDULER, AdmissionRequest
 

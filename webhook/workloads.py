@@ -4,7 +4,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from fettle.config.settings import WorkloadSettings
+from fettle.config import WorkloadSettings
 from fettle.lint import shapes
 
 

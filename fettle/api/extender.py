@@ -12,7 +12,7 @@ import orjson
 
 from fettle.api.core import Pod
 from fettle.api.meta import ObjectMeta
-from fettle.model.errors import BadInput
+from fettle.model import BadInput
 
 
 class Args(msgspec.Struct, frozen=True):

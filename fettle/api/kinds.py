@@ -8,7 +8,7 @@ import msgspec
 from fettle.api import admission, choices, core, lenient, nvidia, policies, resource
 from fettle.api.probing import probe
 from fettle.api.sharing import share
-from fettle.model.errors import BadInput
+from fettle.model import BadInput
 
 WireObject = (
     core.Node

@@ -1,7 +1,7 @@
 """The group `fettle.dev/v1alpha1`: DevicePolicy. Its `spec` is that of `fettle.model.policy`."""
 
 from fettle.api.meta import ObjectMeta, Wire
-from fettle.model.policy import Policy, Sections
+from fettle.model import Policy, Sections
 
 
 class DevicePolicy(Wire, frozen=True, kw_only=True):

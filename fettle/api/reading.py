@@ -14,7 +14,7 @@ from fettle.api.changes import Bad, Change, Put, Sink
 from fettle.api.concerning import concern, part, text
 from fettle.api.kinds import Kind
 from fettle.api.salvaging import salvage
-from fettle.model.errors import BadInput
+from fettle.model import BadInput
 
 _ANY: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 BATCH_BYTES = 48 * 1024

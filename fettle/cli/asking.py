@@ -11,7 +11,7 @@ import click
 from fettle.cli.calling import Answered, call_json, console
 from fettle.cli.grouping import badness, is_well, span, speaks, together
 from fettle.explain import pods as explain
-from fettle.model.errors import FettleError
+from fettle.model import FettleError
 
 
 def fetch(server: str, path: str, query: dict[str, str] | None = None) -> Any:

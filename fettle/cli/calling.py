@@ -14,7 +14,7 @@ from typing import Any
 
 from rich.console import Console
 
-from fettle.model.errors import FettleError
+from fettle.model import FettleError
 
 SECONDS = 30.0
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))

@@ -5,12 +5,10 @@ from pathlib import Path
 
 import click
 
-from certs import authority
-from certs.secrets import SecretStore
-from fettle.client.session import Session
-from fettle.config.files import load
-from fettle.config.settings import Settings
-from fettle.model.errors import CertificateError
+from certs import SecretStore, authority
+from fettle.client import Session
+from fettle.config import Settings, load
+from fettle.model import CertificateError
 
 
 def extender_ca(kubeconfig: Path | None, settings: Path | None, namespace: str | None) -> None:

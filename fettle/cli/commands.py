@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from fettle import __version__
-from fettle.model.errors import FettleError
+from fettle.model import FettleError
 
 ROLES = ("extender", "webhook", "steward")
 DEFAULT_SERVER = "http://127.0.0.1:8090"

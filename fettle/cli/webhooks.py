@@ -9,11 +9,9 @@ import click
 import yaml
 
 from fettle.cli.linting.files import read
-from fettle.client import discovering
-from fettle.client.session import Session
-from fettle.config.files import load
-from fettle.config.settings import Settings
-from fettle.model.errors import SnapshotError
+from fettle.client import Session, discovering
+from fettle.config import Settings, load
+from fettle.model import SnapshotError
 from webhook import fitting
 
 KINDS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")

@@ -5,7 +5,7 @@ a refusal changes only when a person acts. One that is overloaded says how long 
 
 import random
 
-from fettle.model.errors import ClusterError, Unreachable
+from fettle.model import ClusterError, Unreachable
 
 _FIRST_S = 0.1
 _LONGEST_UNREACHABLE_S = 1.5

@@ -22,7 +22,7 @@ from kubernetes.aio.config.kube_config import KubeConfigLoader, KubeConfigMerger
 
 from fettle import __version__
 from fettle.client import impersonating, key_files, kubeconfigs, plugins, proxies
-from fettle.model.errors import NoCluster, SettingsError
+from fettle.model import NoCluster, SettingsError
 
 DEFAULT_NAMESPACE = "fettle-system"
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")

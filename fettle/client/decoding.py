@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import msgspec
 
-from fettle.model.errors import ClusterError
+from fettle.model import ClusterError
 
 _T = TypeVar("_T")
 

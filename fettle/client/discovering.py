@@ -7,7 +7,7 @@ import msgspec
 
 from fettle.client.decoding import decoded
 from fettle.client.session import Session
-from fettle.model.errors import NotServed
+from fettle.model import NotServed
 
 
 class ServedKind(NamedTuple):

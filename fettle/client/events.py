@@ -6,10 +6,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from fettle.api import lenient
-from fettle.api.changes import Gone, Put
+from fettle.api import Gone, Put, lenient
 from fettle.api.kinds import Kind
-from fettle.model.errors import BadInput
+from fettle.model import BadInput
 
 PUTS = ("ADDED", "MODIFIED")
 GONE = "DELETED"

@@ -16,7 +16,7 @@ import structlog
 
 from fettle.api.meta import micro_time
 from fettle.client.session import Session
-from fettle.model.errors import ClusterError, Conflict, NotFound, Unreachable
+from fettle.model import ClusterError, Conflict, NotFound, Unreachable
 
 Lease = dict[str, Any]
 Spec = dict[str, Any]

@@ -1,6 +1,6 @@
 """Splits the chunks of a watch's body into its lines, each one event. Pure."""
 
-from fettle.model.errors import Unreachable
+from fettle.model import Unreachable
 
 LONGEST = 64 * 1024 * 1024
 """Bytes of one line. The largest object a cluster stores has a few MiB; more is no watch."""

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from fettle.model.errors import SettingsError
+from fettle.model import SettingsError
 
 TIMEOUT_S = 60.0
 _ENDED_WITHIN_S = 10.0

@@ -16,7 +16,7 @@ import structlog
 
 from fettle.api.meta import micro_time
 from fettle.client.session import Session
-from fettle.model.errors import ClusterError, NotFound, Unreachable
+from fettle.model import ClusterError, NotFound, Unreachable
 
 BURST = 25
 REFILL_S = 300.0

@@ -12,9 +12,9 @@ from contextlib import aclosing, asynccontextmanager
 
 import msgspec
 
-from fettle.api import lenient
-from fettle.api.changes import (
+from fettle.api import (
     Bad,
+    Batches,
     Contact,
     Gone,
     ListEnded,
@@ -23,15 +23,18 @@ from fettle.api.changes import (
     Put,
     Sink,
     Unserved,
+    key_of,
+    lenient,
+    loose_metadata,
+    read,
 )
 from fettle.api.kinds import Kind
-from fettle.api.reading import Batches, key_of, loose_metadata, read
 from fettle.client.backoff import Backoff
 from fettle.client.events import GONE, PUTS, Events, Plain, UnreadEvent
 from fettle.client.lines import Lines
 from fettle.client.refusals import read_status, refusal
 from fettle.client.session import Session
-from fettle.model.errors import (
+from fettle.model import (
     BadInput,
     ClusterError,
     Expired,

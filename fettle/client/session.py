@@ -21,7 +21,7 @@ from kubernetes.aio.config import ConfigException
 from fettle.client.connecting import ClusterConnection, connect
 from fettle.client.refusals import read_status, refusal
 from fettle.client.streaming import Streams
-from fettle.model.errors import ClusterError, FettleError, Silent, Unauthorized, Unreachable
+from fettle.model import ClusterError, FettleError, Silent, Unauthorized, Unreachable
 
 log = structlog.get_logger(__name__)
 

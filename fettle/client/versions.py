@@ -8,7 +8,7 @@ import structlog
 
 from fettle.client.decoding import decoded
 from fettle.client.session import Session
-from fettle.model.errors import ClusterError
+from fettle.model import ClusterError
 
 EVERY_S = 60.0
 _LOG = structlog.get_logger(__name__)

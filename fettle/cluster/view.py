@@ -15,83 +15,8 @@ from typing import NamedTuple
 import msgspec
 
 from fettle.api import core, nvidia, resource
-from fettle.dra.slices import CounterId, PublishedDevice
-from fettle.model.health import DeviceId, Health, Unheard
-from fettle.model.policy import Policy
-
-
-class DeviceView(msgspec.Struct, frozen=True, gc=False):
-    """A published DRA device: `taints` are the slice's own, then those of DeviceTaintRules.
-
-    `allocated`: a claim holds it alone. `shares` are how many of it claims hold; `consumed` is what
-    they take of its capacities, in 1e-9. `here` is false for a device that says itself that it is
-    for other nodes; `misplaced` is why that cannot be told ("" if it can).
-    """
-
-    published: PublishedDevice
-    taints: tuple[resource.DeviceTaint, ...]
-    health: Health
-    allocated: bool = False
-    shares: int = 0
-    consumed: Mapping[str, int] = {}
-    here: bool = True
-    misplaced: str = ""
-
-    @property
-    def id(self) -> DeviceId:
-        return self.published.id
-
-    @property
-    def device(self) -> resource.Device:
-        return self.published.device
-
-
-SOME_DRIVER = "?"
-"""In place of a pool's driver, where it cannot be read whose it is."""
-SOME_POOL = "of unknown name"
-"""In place of a pool's name; no pool can have it."""
-
-
-class PoolView(msgspec.Struct, frozen=True, gc=False):
-    """One DRA pool as a node sees it. Devices in the allocator's order.
-
-    An `incomplete` pool waits for slices of its generation; `invalid` says what contradicts
-    itself, `unclear` what cannot be told about it; all as upstream judges. `slices` are how many
-    are for this node, and how many there are; of an incomplete pool, how many it has, and should
-    have. `withheld` are devices of this node that are published and cannot be taken now, though a
-    claim may hold them. `counters` are what is left of its shared counters, in 1e-9. `look` and
-    `attribute_fingerprints` are its digests (`shapes.py`).
-    """
-
-    driver: str
-    name: str
-    devices: tuple[DeviceView, ...] = ()
-    withheld: tuple[DeviceView, ...] = ()
-    counters: Mapping[CounterId, int] = {}
-    incomplete: bool = False
-    slices: tuple[int, int] = (0, 0)
-    invalid: str = ""
-    unclear: str = ""
-    look: bytes = b""
-    attribute_fingerprints: Mapping[tuple[str, str], bytes] = {}
-
-    @property
-    def told(self) -> str:
-        """The pool for people, by driver and name as kube-scheduler writes it; pools of several
-        drivers on a node are often all named after it."""
-        if self.driver == SOME_DRIVER:
-            return f"pool {self.name}"
-        unnamed = self.name == SOME_POOL
-        return f"{self.driver} pool {SOME_POOL}" if unnamed else f"pool {self.driver}/{self.name}"
-
-    @property
-    def flaw(self) -> str:
-        """Why the allocator does without its devices, such as "incomplete: 1 of 2 slices"; "" if it
-        does not."""
-        if self.invalid:
-            return f"invalid: {self.invalid}"
-        seen, wanted = self.slices
-        return f"incomplete: {seen} of {wanted} slices" if self.incomplete else ""
+from fettle.dra import PoolView
+from fettle.model import Health, Policy, Unheard
 
 
 class UnitView(msgspec.Struct, frozen=True, gc=False):

@@ -1,0 +1,29 @@
+"""The settings: what an operator can change, and the file that says so."""
+
+from fettle.config import own_yaml
+from fettle.config.files import load
+from fettle.config.settings import (
+    BreakerSettings,
+    ExtenderSettings,
+    HealthSettings,
+    LintSettings,
+    Settings,
+    StewardSettings,
+    TLSSettings,
+    WebhookSettings,
+    WorkloadSettings,
+)
+
+__all__ = [
+    "BreakerSettings",
+    "ExtenderSettings",
+    "HealthSettings",
+    "LintSettings",
+    "Settings",
+    "StewardSettings",
+    "TLSSettings",
+    "WebhookSettings",
+    "WorkloadSettings",
+    "load",
+    "own_yaml",
+]

@@ -9,8 +9,7 @@ import msgspec
 from fettle.api import choices
 from fettle.config import own_yaml
 from fettle.config.settings import Settings
-from fettle.model.errors import SettingsError
-from fettle.model.policy import RuleSeverity
+from fettle.model import RuleSeverity, SettingsError
 
 _LONGEST = 500
 

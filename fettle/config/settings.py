@@ -8,9 +8,16 @@ from typing import Literal
 import msgspec
 
 from fettle.api.core import DEFAULT_SCHEDULER
-from fettle.dra.allocator import gates, versions
-from fettle.model.policies import Policies, prefers_in_vain
-from fettle.model.policy import BUILT_IN, INFERENCE, Policy, RuleSeverity, Validation
+from fettle.dra import gates, versions
+from fettle.model import (
+    BUILT_IN,
+    INFERENCE,
+    Policies,
+    Policy,
+    RuleSeverity,
+    Validation,
+    prefers_in_vain,
+)
 
 _RULE = re.compile(r"FTL\d{3}")
 _POLICY_NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,61}[a-z0-9])?")

@@ -11,7 +11,7 @@ import msgspec
 
 from fettle.api import resource
 from fettle.dra.quantities import Amount, Unreadable, amount, nano
-from fettle.model.health import DeviceId
+from fettle.model import DeviceId
 
 EXACT_COUNT, ALL = "ExactCount", "All"
 

@@ -10,7 +10,7 @@ from fettle.api import core, resource
 from fettle.dra import claims
 from fettle.dra.claims import Alternative, Request
 from fettle.dra.quantities import Unreadable, amount
-from fettle.model.health import OWN_PREFIX
+from fettle.model import OWN_PREFIX
 
 MARKER = "fettle.dev/claims"
 """The extended resource that the webhook adds to pods with claims, so that we are asked."""
@@ -171,3 +171,8 @@ def _may_mean(name: str, unread: str) -> bool:
 def _newest_then_first(device_class: resource.DeviceClass) -> tuple[float, str]:
     created = device_class.metadata.creation_timestamp
     return (-created.timestamp() if created is not None else 0.0, device_class.metadata.name)
+
+
+def uses_devices(pod: core.Pod) -> bool:
+    """Whether a pod asks for any extended resource of somebody else's, or has a claim."""
+    return bool(pod.resource_claims) or needs_units(pod)

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 from fettle.api import core, resource
-from fettle.cel.library import semver as versions
+from fettle.cel import semver as versions
 from fettle.dra.node_selectors import Malformed, NodeTarget, Selector
 from fettle.dra.quantities import MAX_INT64, UNIT, Amount, Unreadable, amount, format_of, nano
-from fettle.model.health import DeviceId
-from fettle.pacing.pausing import pause
+from fettle.model import DeviceId
+from fettle.pacing import pause
 
 CounterId = tuple[str, str]
 """(counter set, counter)."""

@@ -6,12 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fettle.api import core, resource
-from fettle.cluster.view import NodeView, View
-from fettle.dra import claims
+from fettle.cluster import NodeView, View
+from fettle.dra import ENDS_IN_AN_ERROR, claims
 from fettle.dra import pod_claims as entries
-from fettle.dra.allocated_claims import ENDS_IN_AN_ERROR
-from fettle.scheduling.demand import Demand
-from fettle.scheduling.judge import acceptance, claimed
+from fettle.scheduling import Demand, acceptance, claimed
 
 Answer = Mapping[str, Any]
 """A node's verdict, as `explain` makes it."""

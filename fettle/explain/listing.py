@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Any
 
-from fettle.cluster.view import DeviceView, NodeView, PoolView, View
+from fettle.cluster import NodeView, View
+from fettle.dra import DeviceView, PoolView
 from fettle.explain import pods as explain
 from fettle.explain.users import Users
-from fettle.model.health import DeviceId
-from fettle.pacing.pausing import pause
+from fettle.model import DeviceId
+from fettle.pacing import pause
 
 
 def of_nodes(view: View, *, only_unsound: bool = False) -> list[dict[str, Any]]:

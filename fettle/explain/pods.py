@@ -11,16 +11,12 @@ from typing import Any
 
 import msgspec
 
-from fettle.cluster.view import NodeView, PluginView, UnitView, View
-from fettle.dra.claims import ALL
+from fettle.cluster import NodeView, PluginView, UnitView, View
+from fettle.dra import ALL
 from fettle.explain import circumstances
-from fettle.model.health import Health, State
-from fettle.model.policies import Resolved
-from fettle.pacing.pausing import pause
-from fettle.scheduling.demand import Demand
-from fettle.scheduling.judge.parts import Choice
-from fettle.scheduling.judge.taken import counted, lacking
-from fettle.scheduling.judge.verdicts import EXTENDED_RESOURCES, Verdict
+from fettle.model import Health, Resolved, State
+from fettle.pacing import pause
+from fettle.scheduling import EXTENDED_RESOURCES, Choice, Demand, Verdict, counted, lacking
 
 
 def health(value: Health) -> dict[str, Any]:

@@ -4,11 +4,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from fettle.api import core, resource
-from fettle.cluster.inventory import divisions
-from fettle.cluster.view import UnitView, View
+from fettle.cluster import UnitView, View, divisions
 from fettle.dra import claims
-from fettle.model.health import DeviceId, UnitId
-from fettle.pacing.pausing import pause
+from fettle.model import DeviceId, UnitId
+from fettle.pacing import pause
 
 
 class Users:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 
-from fettle.config.settings import HealthSettings
+from fettle.config import HealthSettings
 from fettle.health import memory, scoring
 from fettle.health.fading import Fading
 from fettle.health.ledger import Ledger
@@ -16,7 +16,7 @@ from fettle.health.memory import Assessment, Remembered
 from fettle.health.signals.reports import SignalReport
 from fettle.health.signals.rules import SignalRules
 from fettle.health.states import START, afresh
-from fettle.model.health import SOUND, Health, State, Subject, UnitId
+from fettle.model import SOUND, Health, State, Subject, UnitId
 
 SWEEP_EVERY_S = 600.0
 

@@ -10,7 +10,7 @@ import math
 
 import msgspec
 
-from fettle.model.health import Evidence, EvidenceKind, Weighed
+from fettle.model import Evidence, EvidenceKind, Weighed
 
 NEGLIGIBLE = 0.005
 """A weight below which fading evidence is forgotten."""

@@ -14,7 +14,7 @@ from fettle.health import reporters
 from fettle.health.fading import NOT_CLEARED, as_said
 from fettle.health.reporters import EvidenceTopic, Reporter
 from fettle.health.signals.reports import SignalReport, heaviest
-from fettle.model.health import Evidence, EvidenceKind, Subject
+from fettle.model import Evidence, EvidenceKind, Subject
 
 
 def saying(

@@ -17,7 +17,7 @@ from fettle.health.reporters import EvidenceTopic, Reporter, Words, settles
 from fettle.health.signals.reports import SignalReport
 from fettle.health.signals.rules import SignalRules
 from fettle.health.sums import Sums
-from fettle.model.health import Evidence, EvidenceKind, Family, NodeId, Subject, UnitId, Weighed
+from fettle.model import Evidence, EvidenceKind, Family, NodeId, Subject, UnitId, Weighed
 
 MILD = 0.10
 """The all-clear of something that weighs no more is not worth judging afresh."""

@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from fettle.config.settings import HealthSettings
+from fettle.config import HealthSettings
 from fettle.health import scoring, states
 from fettle.health.fading import Fading, is_trace
 from fettle.health.states import Stay
-from fettle.model.health import UNKNOWN_SCORE, EvidenceKind, Health, State, Subject, Weighed
+from fettle.model import UNKNOWN_SCORE, EvidenceKind, Health, State, Subject, Weighed
 
 NOTICEABLE = 0.01
 """A score that moved by less is not worth a new view."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from fettle.health.signals.reports import SignalReport
-from fettle.model.health import Evidence, EvidenceKind, Family, Subject
+from fettle.model import Evidence, EvidenceKind, Family, Subject
 
 
 class EvidenceTopic(NamedTuple):

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from fettle.health.fading import is_trace
-from fettle.model.health import UNKNOWN_SCORE, Evidence, EvidenceKind, Family, Weighed
+from fettle.model import UNKNOWN_SCORE, Evidence, EvidenceKind, Family, Weighed
 
 DIGITS = 4
 

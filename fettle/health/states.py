@@ -8,8 +8,8 @@ hold none then, else nothing would be free at its all-clear.
 
 from typing import NamedTuple
 
-from fettle.config.settings import HealthSettings
-from fettle.model.health import Kept, State
+from fettle.config import HealthSettings
+from fettle.model import Kept, State
 
 _SEVERITY = {State.HEALTHY: 0, State.DEGRADED: 1, State.UNHEALTHY: 2}
 

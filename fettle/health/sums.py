@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from fettle.health import fading
 from fettle.health.fading import Fading
 from fettle.health.reporters import EvidenceTopic, Topic
-from fettle.model.health import Evidence, Subject, Weighed
+from fettle.model import Evidence, Subject, Weighed
 
 Key = tuple[Topic, float, str]
 

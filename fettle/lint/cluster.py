@@ -10,15 +10,15 @@ from typing import Any
 import msgspec
 
 from fettle.api import core, nvidia, resource
-from fettle.cel.runtime.rows import AttributeRead, Equation
-from fettle.cluster.view import EMPTY, NodeView, View
+from fettle.api.raw import text
+from fettle.cel import AttributeRead, Equation
+from fettle.cluster import EMPTY, NodeView, View
 from fettle.lint.drivers import NO_DRIVERS, Drivers
 from fettle.lint.fields import Field
 from fettle.lint.manifests import Manifest, ManifestClaim, ManifestOption, ManifestPod, expressions
-from fettle.lint.raw import text
 from fettle.lint.survey.fleet import Fleet
 from fettle.lint.survey.surveys import Catalogue, Selection, Survey
-from fettle.pacing.pausing import pause
+from fettle.pacing import pause
 
 
 class Cluster:

@@ -6,14 +6,14 @@ own, such as a mounted ConfigMap.
 from collections.abc import Iterable
 from pathlib import Path
 
-from fettle.config.settings import LintSettings, Settings
+from fettle.config import LintSettings, Settings
 from fettle.lint.checks import IDS
 from fettle.lint.drivers import Driver, Drivers, read, shipped
 from fettle.lint.rules.versions import GATES
-from fettle.model.errors import SettingsError
+from fettle.model import SettingsError
 
 
-def drivers(settings: LintSettings) -> Drivers:
+def configured_drivers(settings: LintSettings) -> Drivers:
     """The shipped drivers with those of the settings; raises SettingsError with the file."""
     return Drivers(_given(settings), settings.driver_features)
 
@@ -33,7 +33,7 @@ def _given(settings: LintSettings) -> dict[str, Driver]:
     return given
 
 
-def check(settings: Settings) -> None:
+def check_settings(settings: Settings) -> None:
     """Raises SettingsError for an unknown rule, feature gate or driver feature."""
     _check_rules("lint.rules", settings.lint.rules)
     for index, policy in enumerate(settings.policies):

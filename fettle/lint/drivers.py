@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from fettle.api.raw import text
 from fettle.lint.fields import Field
-from fettle.lint.raw import text
 from fettle.lint.schemas import Problem, Schema
 from fettle.lint.validators import VALIDATORS
-from fettle.model.errors import SettingsError
+from fettle.model import SettingsError
 
 ENTRY_POINT = "fettle.drivers"
 Validator = Callable[[str, Field], Iterator[Problem]]

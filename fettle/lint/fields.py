@@ -6,8 +6,8 @@ What is missing or of a wrong type reads as empty: that is for the API server to
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from fettle.lint.raw import Raw, integer, mapping, strings, text
-from fettle.pacing.pausing import pause
+from fettle.api.raw import Raw, integer, mapping, strings, text
+from fettle.pacing import pause
 
 _MARKS = frozenset(".[]/ ")
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from fettle.cluster.view import View
+from fettle.cluster import View
 from fettle.lint.cluster import Cluster
 from fettle.lint.drivers import NO_DRIVERS, Drivers
 from fettle.lint.findings import Finding, Rule, Severity
@@ -17,9 +17,8 @@ from fettle.lint.manifests import Manifest
 from fettle.lint.rules.catalog import RULES
 from fettle.lint.survey.fleet import Fleet
 from fettle.lint.survey.surveying import Evaluator
-from fettle.model.policies import Policies
-from fettle.model.policy import RuleSeverity, Validation
-from fettle.pacing.pausing import in_slices, pause
+from fettle.model import Policies, RuleSeverity, Validation
+from fettle.pacing import in_slices, pause
 
 SURVEY_WAIT_S = 0.3
 """How long an object waits for its selectors; then rules on inventory have nothing to say."""

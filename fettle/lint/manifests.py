@@ -6,10 +6,10 @@ Raw JSON underneath, as the author wrote it or the API server sent it.
 from collections.abc import Iterator
 from functools import cached_property
 
+from fettle.api.raw import Raw, mapping, strings, text
 from fettle.api.resource import POD_CLAIM_NAME
 from fettle.lint import shapes
 from fettle.lint.fields import Field
-from fettle.lint.raw import Raw, mapping, strings, text
 
 DEFAULT_NAMESPACE = "default"
 

@@ -7,7 +7,7 @@ and to write it instead would do harm.
 import re
 from collections.abc import Iterable
 
-from fettle.pacing.pausing import pause
+from fettle.pacing import pause
 
 _LONGEST, _MOST = 128, 100  # the comparison is quadratic in length and linear in candidates
 _WORD = re.compile(r"\d+|[A-Z]?[a-z]+|[A-Z]+|[^\W\da-zA-Z_]+")

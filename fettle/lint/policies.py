@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from fettle.api import kinds
-from fettle.api.policies import DevicePolicy
-from fettle.config.settings import HealthSettings
+from fettle.api import DevicePolicy, kinds
+from fettle.config import HealthSettings
 from fettle.lint import shapes
 from fettle.lint.checks import (
     IDS,
@@ -23,13 +22,23 @@ from fettle.lint.fields import Field
 from fettle.lint.findings import Finding
 from fettle.lint.manifests import Manifest
 from fettle.lint.names import nearest
-from fettle.model.annotations import HOLD, is_unknown
-from fettle.model.errors import BadInput
-from fettle.model.policies import NO_EFFECT_YET, Policies, Resolved, prefers_in_vain
-from fettle.model.policy import ANNOTATION, ANNOTATIONS, OnDeviceFailure, Policy, Requirement
+from fettle.model import (
+    ANNOTATION,
+    ANNOTATIONS,
+    HOLD,
+    NO_EFFECT_YET,
+    BadInput,
+    OnDeviceFailure,
+    Policies,
+    Policy,
+    Requirement,
+    Resolved,
+    is_unknown,
+    prefers_in_vain,
+)
 
 if TYPE_CHECKING:
-    from fettle.scheduling.judge.requirements import Engines
+    from fettle.scheduling import Engines
 
 
 _THRESHOLDS = HealthSettings()

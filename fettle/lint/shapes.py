@@ -5,9 +5,9 @@ The webhook's mutations go by it too, so that what names a policy is also what i
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from fettle.config.settings import WorkloadSettings
+from fettle.api.raw import Raw, text
+from fettle.config import WorkloadSettings
 from fettle.lint.fields import Field
-from fettle.lint.raw import Raw, text
 
 Path = tuple[str, ...]
 Table = Mapping[tuple[str, str], tuple[Path, ...]]

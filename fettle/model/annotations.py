@@ -1,7 +1,7 @@
 """The annotations under Fettle's prefix: all that it reads or writes, on any object. Pure words."""
 
-from fettle.model.health import OWN_PREFIX
 from fettle.model.policy import ANNOTATIONS, INJECTED
+from fettle.model.subjects import OWN_PREFIX
 
 HOLD = "fettle.dev/hold"
 """On a Node or ResourceSlice: an operator keeps its devices from use; the reason."""

@@ -2,10 +2,10 @@
 
 from collections import Counter
 
-from fettle.cluster.view import View
-from fettle.model.health import DeviceId, State
-from fettle.pacing.pausing import pause
-from fettle.scheduling.judge import draws
+from fettle.cluster import View
+from fettle.model import DeviceId, State
+from fettle.pacing import pause
+from fettle.scheduling import draws
 
 MOST_UNITS = 10_000
 """More units of a resource on one node are an amount, such as bytes of a GPU's memory."""

@@ -19,10 +19,10 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from fettle.cluster.view import Publisher
-from fettle.model.health import State
+from fettle.cluster import Publisher
+from fettle.model import State
 from fettle.observing import counting
-from fettle.scheduling.breaker.alarms import Alarm
+from fettle.scheduling import Alarm
 
 _LOG = structlog.get_logger(__name__)
 

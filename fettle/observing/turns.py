@@ -11,10 +11,11 @@ from typing import NamedTuple
 
 import structlog
 
-from fettle.cluster.view import DeviceView, NodeView, PoolView, View
-from fettle.model.health import DeviceId, Health, NodeId, State
+from fettle.cluster import NodeView, View
+from fettle.dra import DeviceView, PoolView
+from fettle.model import DeviceId, Health, NodeId, State
 from fettle.observing import counting
-from fettle.pacing.pausing import pause
+from fettle.pacing import pause
 
 _LOG = structlog.get_logger(__name__)
 

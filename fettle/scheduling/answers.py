@@ -15,14 +15,12 @@ import msgspec
 import structlog
 
 from fettle.api import core
-from fettle.cel.runtime.engine import SelectorEngine
-from fettle.cluster.view import NodeView, Publisher, View
-from fettle.config.settings import Settings
-from fettle.dra.allocated_claims import Binding
-from fettle.dra.allocator import versions
-from fettle.dra.allocator.versions import of_version
-from fettle.model.policy import Placement, Policy
-from fettle.pacing.pausing import SLICE_S
+from fettle.cel import SelectorEngine
+from fettle.cluster import NodeView, Publisher, View
+from fettle.config import Settings
+from fettle.dra import Binding, of_version, versions
+from fettle.model import Placement, Policy
+from fettle.pacing import SLICE_S
 from fettle.scheduling import demand as demands
 from fettle.scheduling.breaker.alarms import Alarm
 from fettle.scheduling.breaker.breaker import Breaker

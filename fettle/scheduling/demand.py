@@ -10,7 +10,8 @@ from itertools import chain
 import msgspec
 
 from fettle.api import core, kinds, resource
-from fettle.cluster.view import View
+from fettle.cluster import View
+from fettle.dra import NO_TIME_LIMIT, AllocatedDevice, Alternative, Binding, Claim, Request
 from fettle.dra import (
     allocated_claims as allocated,
 )
@@ -21,10 +22,7 @@ from fettle.dra import (
 from fettle.dra import (
     pod_claims as entries,
 )
-from fettle.dra.allocated_claims import NO_TIME_LIMIT, Binding
-from fettle.dra.claims import AllocatedDevice, Alternative, Claim, Request
-from fettle.model.policies import Policies, Resolved
-from fettle.model.policy import Policy
+from fettle.model import Policies, Policy, Resolved
 
 
 class Units(msgspec.Struct, frozen=True, gc=False):
@@ -96,11 +94,6 @@ class Demand(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     @property
     def selectors(self) -> frozenset[str]:
         return frozenset(e for a in self.alternatives() for e in a.selectors)
-
-
-def uses_devices(pod: core.Pod) -> bool:
-    """Whether a pod asks for any extended resource of somebody else's, or has a claim."""
-    return bool(pod.resource_claims) or extended.needs_units(pod)
 
 
 def copy_to_place(pod: core.Pod) -> core.Pod:

@@ -12,10 +12,10 @@ from operator import is_
 import msgspec
 
 from fettle.api import core, kinds, resource
-from fettle.cluster.view import EMPTY, View
+from fettle.cluster import EMPTY, View
 from fettle.dra import allocated_claims as allocated
 from fettle.dra import pod_claims as entries
-from fettle.model.policy import ANNOTATIONS
+from fettle.model import ANNOTATIONS
 from fettle.scheduling.demand import Demand
 
 MOST = 1000

@@ -12,10 +12,9 @@ from typing import NamedTuple
 import msgspec
 
 from fettle.api import core
-from fettle.cluster.view import View
+from fettle.cluster import View
+from fettle.dra import Claim, Request, in_order
 from fettle.dra import pod_claims as entries
-from fettle.dra.claims import Claim, Request
-from fettle.dra.extended_resources import in_order
 from fettle.scheduling.demand import Demand
 
 SECONDS = 1.0

@@ -17,11 +17,8 @@ import msgspec
 from fettle.api import core, resource
 from fettle.api.kinds import WireObject
 from fettle.api.meta import OwnerReference
-from fettle.cluster.view import DeviceView, NodeView
-from fettle.dra import claims
-from fettle.dra.allocator import Budget
-from fettle.dra.claims import AllocatedDevice
-from fettle.dra.pod_claims import EXTENDED_RESOURCE_CLAIM
+from fettle.cluster import NodeView
+from fettle.dra import EXTENDED_RESOURCE_CLAIM, AllocatedDevice, Budget, DeviceView, claims
 from fettle.scheduling.answers import Answers
 from fettle.scheduling.demand import Demand
 from fettle.scheduling.judge.acceptance import Acceptance

@@ -10,8 +10,8 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from fettle.api import core
-from fettle.cluster.view import NodeView
-from fettle.pacing.pausing import in_slices, pause
+from fettle.cluster import NodeView
+from fettle.pacing import in_slices, pause
 from fettle.scheduling.answers import Answers
 from fettle.scheduling.demand import Demand
 from fettle.scheduling.judge.claimed import MOST_TOLD

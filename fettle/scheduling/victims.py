@@ -11,11 +11,10 @@ from collections.abc import Collection, Mapping
 import msgspec
 
 from fettle.api import core, resource
-from fettle.cluster.view import NodeView, View
-from fettle.dra import claims
+from fettle.cluster import NodeView, View
+from fettle.dra import claims, without
 from fettle.dra import pod_claims as entries
-from fettle.dra.allocator.committing import without
-from fettle.pacing.pausing import pause
+from fettle.pacing import pause
 
 PIECE = 16
 """Objects looked at between two pauses."""

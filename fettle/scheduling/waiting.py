@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import structlog
 
-from fettle.cluster.view import NodeView
+from fettle.cluster import NodeView
 from fettle.scheduling.demand import Demand
 from fettle.scheduling.judge.requirements import Engines
 

@@ -9,13 +9,11 @@ from collections.abc import Callable, Container, Hashable, Iterable, Iterator, S
 from typing import NamedTuple
 
 from fettle.api.resource import Device
-from fettle.cel.runtime.engine import SelectorEngine
-from fettle.cluster.inventory import shapes
-from fettle.cluster.inventory.shapes import Attribute, AttributeFingerprints
-from fettle.cluster.view import NodeView, PoolView, Publisher, View
+from fettle.cel import SelectorEngine
+from fettle.cluster import Attribute, AttributeFingerprints, NodeView, Publisher, View, shapes
+from fettle.dra import PoolView
 from fettle.dra import claims as claiming
-from fettle.model.policies import Policies
-from fettle.model.policy import Policy, Requirement
+from fettle.model import Policies, Policy, Requirement
 from fettle.scheduling.judge.requirements import Engines
 
 READY_NODES = 64

@@ -13,8 +13,8 @@ import structlog
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from extender.connections import LINGER_S, SchedulerConnections
-from fettle.model.errors import SettingsError
+from extender import LINGER_S, SchedulerConnections
+from fettle.model import SettingsError
 
 _LOG = structlog.get_logger(__name__)
 

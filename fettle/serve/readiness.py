@@ -3,8 +3,7 @@
 import time
 from collections.abc import Callable
 
-from fettle.cluster import readiness
-from fettle.cluster.view import Publisher
+from fettle.cluster import Publisher, readiness
 
 PROBLEM_HOLDS_S = 0.02
 

@@ -8,11 +8,9 @@ from typing import NamedTuple
 
 import structlog
 
-from certs import validity
-from certs.files import FromFiles
-from certs.serving import Serving
-from fettle.config.settings import TLSSettings
-from fettle.model.errors import CertificateError
+from certs import FromFiles, Serving, validity
+from fettle.config import TLSSettings
+from fettle.model import CertificateError
 
 _LOG = structlog.get_logger(__name__)
 

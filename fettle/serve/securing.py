@@ -1,8 +1,8 @@
 """Which certificates the two listeners are served with, and what may be served without any."""
 
-from fettle.client.session import Session
-from fettle.config.settings import ExtenderSettings, Settings
-from fettle.model.errors import SettingsError
+from fettle.client import Session
+from fettle.config import ExtenderSettings, Settings
+from fettle.model import SettingsError
 from fettle.serve.listening import ListenAddress
 from fettle.serve.secured import FileCertificate, Secured
 from fettle.serve.self_signed import SelfSignedExtender, SelfSignedWebhook

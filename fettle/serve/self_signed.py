@@ -12,15 +12,21 @@ from datetime import UTC, datetime
 
 import structlog
 
-from certs import issuing
-from certs.files import client_authority
-from certs.rotating import POLL_S, Lifetimes, LongLived, Rotation, SelfSigning
-from certs.secrets import Bundles, SecretStore
-from certs.serving import Serving
-from fettle.client.leasing import identity, lead
-from fettle.client.session import Session
-from fettle.config.settings import Settings
-from fettle.model.errors import CertificateError, ClusterError
+from certs import (
+    POLL_S,
+    Bundles,
+    Lifetimes,
+    LongLived,
+    Rotation,
+    SecretStore,
+    SelfSigning,
+    Serving,
+    client_authority,
+    issuing,
+)
+from fettle.client import Session, identity, lead
+from fettle.config import Settings
+from fettle.model import CertificateError, ClusterError
 from fettle.serve.listening import ListenAddress
 from fettle.serve.secured import ClientAuthority, Reloading, Secured
 

@@ -12,32 +12,18 @@ import uvloop
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
-from extender.app import make_connections
-from extender.browse import Browse
-from extender.connections import SchedulerConnections
-from extender.verbs import Verbs
+from extender import Browse, SchedulerConnections, Verbs, make_connections
 from fettle.api import core
 from fettle.api.kinds import WireObject, read_with
-from fettle.cel.runtime.engine import SelectorEngine
-from fettle.client import versions
-from fettle.client.leasing import identity
-from fettle.client.recording import Recorder
-from fettle.client.session import Session
-from fettle.cluster.feeds.cluster import ClusterFeed
-from fettle.cluster.feeds.latest import FeedFreshness
-from fettle.cluster.feeds.snapshot import SnapshotFeed
-from fettle.cluster.feeds.writing import Writer
-from fettle.cluster.inventory.inventory import Inventory
-from fettle.cluster.view import Publisher
-from fettle.config.files import load
-from fettle.config.settings import Settings
-from fettle.health import HealthBook
-from fettle.health.signals import rules
-from fettle.lint.configured import check, drivers
-from fettle.lint.linting import Linter
-from fettle.model.errors import AuthorityError, ClusterError, NoCluster
-from fettle.observing import logs
-from fettle.observing.metrics import (
+from fettle.cel import SelectorEngine
+from fettle.client import Recorder, Session, identity, versions
+from fettle.cluster import Inventory, Publisher
+from fettle.cluster.feeds import ClusterFeed, FeedFreshness, SnapshotFeed, Writer
+from fettle.config import Settings, load
+from fettle.health import HealthBook, rules
+from fettle.lint import Linter, check_settings, configured_drivers
+from fettle.model import AuthorityError, ClusterError, NoCluster
+from fettle.observing import (
     BreakerMetrics,
     CertificateMetrics,
     ExtenderMetrics,
@@ -47,25 +33,28 @@ from fettle.observing.metrics import (
     SelectorMetrics,
     StewardMetrics,
     ViewMetrics,
+    log_health_changes,
+    logs,
     make_registry,
 )
-from fettle.observing.turns import log_health_changes
-from fettle.scheduling.answers import Answers
-from fettle.scheduling.judge.requirements import Engines
-from fettle.scheduling.predictions import Predictions
+from fettle.scheduling import Answers, Engines, Predictions
 from fettle.serve import securing
 from fettle.serve.listening import AppListener, ExtenderListener, ListenAddress, Listener, parse
 from fettle.serve.readiness import Readiness
 from fettle.serve.secured import CertificateWarnings, Secured
 from fettle.serve.tasks import Tasks
-from fettle.steward.allowing import Allowing
-from fettle.steward.stewarding import Steward
-from webhook.app import last_asked
-from webhook.app import make_app as make_webhook
-from webhook.gates import EVERYTHING, Gates, Probe
-from webhook.metrics import EventMetrics
-from webhook.policies import StoredPolicies
-from webhook.telling import CONTROLLER, Tell
+from fettle.steward import Allowing, Steward
+from webhook import (
+    CONTROLLER,
+    EVERYTHING,
+    EventMetrics,
+    Gates,
+    Probe,
+    StoredPolicies,
+    Tell,
+    last_asked,
+)
+from webhook import make_app as make_webhook
 
 _LOG = structlog.get_logger(__name__)
 
@@ -91,7 +80,7 @@ def run(plan: ServeOptions) -> None:
     """Serve until SIGTERM or SIGINT; raises FettleError if serving cannot start or continue."""
     logs.configure(plan.log_level)
     settings = load(plan.settings)
-    check(settings)
+    check_settings(settings)
     for remark in settings.remarks():
         _LOG.warning(remark)
     uvloop.run(_serve(plan, settings))
@@ -283,7 +272,7 @@ class Runtime:
         lint = self._settings.lint
         linter = Linter(
             evaluator=self._engine,
-            drivers=drivers(lint),
+            drivers=configured_drivers(lint),
             disabled=self._settings.disabled_features,
         )
         return make_webhook(

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable
 from typing import NoReturn
 
-from fettle.model.errors import FettleError
+from fettle.model import FettleError
 
 
 class Tasks:

@@ -2,3 +2,11 @@
 
 May import the view and the session; nothing of the faces.
 """
+
+from fettle.steward.allowing import Allowing
+from fettle.steward.stewarding import Steward
+
+__all__ = [
+    "Allowing",
+    "Steward",
+]

@@ -5,11 +5,9 @@ checks of devices refuse, since to wake it for others would be in vain.
 from collections.abc import Set
 
 from fettle.api import core
-from fettle.cluster.view import View
-from fettle.pacing.pausing import in_slices
-from fettle.scheduling.answers import Answers
-from fettle.scheduling.demand import Demand, Units
-from fettle.scheduling.judge.taken import Taken, counted, full
+from fettle.cluster import View
+from fettle.pacing import in_slices
+from fettle.scheduling import Answers, Demand, Taken, Units, counted, full
 
 
 class Allowing:

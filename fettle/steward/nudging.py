@@ -8,10 +8,9 @@ from contextlib import suppress
 from datetime import UTC, datetime
 
 from fettle.api.meta import micro_time
-from fettle.client.session import Session
-from fettle.cluster.view import View
-from fettle.model.annotations import PURPOSE, WOKEN_AT
-from fettle.model.errors import Conflict, NotFound
+from fettle.client import Session
+from fettle.cluster import View
+from fettle.model import PURPOSE, WOKEN_AT, Conflict, NotFound
 
 _NO_CLASS = "never-allocated.fettle.dev"
 

@@ -10,13 +10,12 @@ from heapq import nsmallest
 import structlog
 
 from fettle.api import core
-from fettle.client.leasing import lead
-from fettle.client.session import Session
-from fettle.cluster.view import Publisher, View
-from fettle.config.settings import StewardSettings
-from fettle.model.errors import ClusterError
-from fettle.observing.metrics import StewardMetrics
-from fettle.pacing.pausing import in_slices
+from fettle.client import Session, lead
+from fettle.cluster import Publisher, View
+from fettle.config import StewardSettings
+from fettle.model import ClusterError
+from fettle.observing import StewardMetrics
+from fettle.pacing import in_slices
 from fettle.steward.nudging import Nudge
 from fettle.steward.waking import Allowed, Waking, waiting
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Set
 from typing import NamedTuple
 
 from fettle.api import core
-from fettle.cluster.view import View
-from fettle.pacing.pausing import pause
+from fettle.cluster import View
+from fettle.pacing import pause
 
 MARK = "fettle:"
 """What every refusal text of the extender begins with."""

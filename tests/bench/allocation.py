@@ -7,12 +7,13 @@ from collections.abc import Callable, Sequence
 from statistics import median
 
 from fettle.api.resource import Device
-from fettle.cel.runtime.engine import SelectorEngine
-from fettle.cluster.view import Publisher, View
-from fettle.config.settings import Settings
-from fettle.dra.allocator import AllocationStatus, allocate
-from fettle.dra.claims import Alternative, Claim, Constraint, Request
-from fettle.scheduling.answers import Answers
+from fettle.cel import SelectorEngine
+from fettle.cluster import Publisher, View
+from fettle.config import Settings
+from fettle.dra import AllocationStatus, Alternative, Claim, Request
+from fettle.dra.allocator import allocate
+from fettle.dra.claims import Constraint
+from fettle.scheduling import Answers
 from fettle.scheduling.tables.tables import Matching
 from tests.bench import inventories
 from tests.bench.figures import Figure

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import uvloop
 
-from extender.connections import Handler, HTTPReply, SchedulerConnections
+from extender import SchedulerConnections
+from extender.connections import Handler, HTTPReply
 from tests.controlplane.processes import Process, free_port
 
 VERBS = ("filter", "prioritize")

@@ -9,11 +9,9 @@ from typing import Any
 import msgspec
 
 from fettle.api import kinds
-from fettle.cluster.inventory.inventory import Inventory
-from fettle.cluster.view import EMPTY, View
-from fettle.config.settings import HealthSettings
-from fettle.health import HealthBook
-from fettle.health.signals import rules
+from fettle.cluster import EMPTY, Inventory, View
+from fettle.config import HealthSettings
+from fettle.health import HealthBook, rules
 from tests.bench import fleets
 from tests.controlplane.api import Object
 from tests.controlplane.objects import DRIVER, device_class, node

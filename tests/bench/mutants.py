@@ -21,7 +21,7 @@ from typing import Any
 
 import msgspec
 
-from fettle.model.errors import BadInput
+from fettle.model import BadInput
 from tests.bench import inventories
 from tests.bench.cases import cases
 from tests.bench.figures import Figure

@@ -16,8 +16,8 @@ from typing import Any
 import msgspec
 
 from fettle.api import kinds
-from fettle.cluster.view import EMPTY
-from fettle.pacing.pausing import in_slices, pause
+from fettle.cluster import EMPTY
+from fettle.pacing import in_slices, pause
 from tests.bench import fleets, inventories
 from tests.bench.figures import Figure
 from tests.bench.houses import House, start

@@ -11,23 +11,13 @@ from collections.abc import Iterator
 from statistics import median
 
 from fettle.api import kinds
-from fettle.cel.runtime.engine import SelectorEngine
-from fettle.cluster.view import EMPTY, NodeView, PluginView, Publisher, View
-from fettle.config.settings import Settings
-from fettle.dra.claims import Alternative, Claim, Request
-from fettle.model.health import (
-    SOUND,
-    Evidence,
-    EvidenceKind,
-    Family,
-    Health,
-    NodeId,
-    State,
-    Weighed,
-)
+from fettle.cel import SelectorEngine
+from fettle.cluster import EMPTY, NodeView, PluginView, Publisher, View
+from fettle.config import Settings
+from fettle.dra import Alternative, Claim, Request
+from fettle.model import SOUND, Evidence, EvidenceKind, Family, Health, NodeId, State, Weighed
 from fettle.model.policy import TRAINING
-from fettle.scheduling.answers import Answers
-from fettle.scheduling.demand import Demand, Units
+from fettle.scheduling import Answers, Demand, Units
 from tests.bench import fleets, inventories
 from tests.bench.figures import Figure
 from tests.bench.houses import House

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from certs.issuing import DAY_S
 from certs.rotating import Lifetimes, Rotation, SelfSigning
-from fettle.model.errors import ClusterError, Conflict
+from fettle.model import ClusterError, Conflict
 
 NAME = "fettle-webhook.fettle-system.svc"
 

@@ -8,8 +8,8 @@ import pytest
 from certs import issuing
 from certs.files import FromFiles, client_authority
 from certs.issuing import DAY_S, Pair
-from fettle.config.settings import TLSSettings
-from fettle.model.errors import CertificateError
+from fettle.config import TLSSettings
+from fettle.model import CertificateError
 
 
 @pytest.fixture

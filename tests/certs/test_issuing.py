@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from certs import issuing
 from certs.issuing import DAY_S, LEAF_S, WEBHOOK_ROOT_S, Pair, Usage
-from fettle.model.errors import CertificateError
+from fettle.model import CertificateError
 
 NOW = 1_800_000_000.0
 NAME = "fettle-webhook.fettle-system.svc"

@@ -13,8 +13,8 @@ from structlog.testing import capture_logs
 from certs import issuing
 from certs.secrets import Bundles, SecretStore
 from fettle.api.kinds import WEBHOOK_CONFIGURATIONS
-from fettle.client.session import Session
-from fettle.model.errors import ClusterError
+from fettle.client import Session
+from fettle.model import ClusterError
 from tests.fettle.client.fake_api import FakeApi
 
 NAME = "fettle-webhook-ca"

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives import serialization
 from certs import issuing
 from certs.issuing import DAY_S, Pair, Usage
 from certs.serving import Serving
-from fettle.model.errors import CertificateError
+from fettle.model import CertificateError
 
 NAME = "localhost"
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]

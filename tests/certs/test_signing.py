@@ -13,7 +13,7 @@ from cryptography.x509.oid import NameOID
 from certs import issuing
 from certs.issuing import DAY_S, Pair
 from certs.rotating import POLL_S
-from fettle.model.errors import AuthorityError, CertificateError, Unreachable
+from fettle.model import AuthorityError, CertificateError, Unreachable
 from tests.certs.replicas import (
     Clock,
     Shared,

@@ -7,7 +7,7 @@ import pytest
 from certs import issuing, validity
 from certs.issuing import CLOCK_SKEW_S, DAY_S
 from certs.validity import Validity
-from fettle.model.errors import CertificateError
+from fettle.model import CertificateError
 
 NOON_S = datetime(2026, 8, 1, 12, 0, tzinfo=UTC).timestamp()
 HOUR_S = 3600.0

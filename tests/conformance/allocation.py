@@ -11,25 +11,35 @@ import msgspec
 
 from fettle.api import core, kinds, resource
 from fettle.api.kinds import Kind
+from fettle.cel import Outcome, rows, undecided
 from fettle.cel.language.evaluating import Prepared, judge, prepare
-from fettle.cel.runtime import rows
-from fettle.cel.runtime.outcomes import Outcome, undecided
 from fettle.cluster.inventory import records
 from fettle.cluster.inventory.devices import Devices
 from fettle.cluster.inventory.holdings import Holdings
 from fettle.cluster.inventory.placing import Placing
-from fettle.cluster.view import DeviceView, PoolView
-from fettle.config.settings import HealthSettings
-from fettle.dra import claims
-from fettle.dra.allocator import AMPLE, Allocated, AllocationStatus, Budget, Taken, allocate
-from fettle.dra.allocator.profiles import Features, Profile
-from fettle.dra.claims import AllocatedDevice, Claim
-from fettle.dra.node_selectors import Malformed, NodeTarget
-from fettle.dra.quantities import MAX_INT64, UNIT, Unreadable, nano
-from fettle.health import HealthBook
-from fettle.health.signals import rules
-from fettle.model.errors import BadInput
-from fettle.model.health import DeviceId, NodeId
+from fettle.config import HealthSettings
+from fettle.dra import (
+    AMPLE,
+    UNIT,
+    Allocated,
+    AllocatedDevice,
+    AllocationStatus,
+    Budget,
+    Claim,
+    DeviceView,
+    Features,
+    Malformed,
+    NodeTarget,
+    PoolView,
+    Profile,
+    Unreadable,
+    claims,
+    nano,
+)
+from fettle.dra.allocator import Taken, allocate
+from fettle.dra.quantities import MAX_INT64
+from fettle.health import HealthBook, rules
+from fettle.model import BadInput, DeviceId, NodeId
 
 GATES = {
     "DRAAdminAccess": "admin_access",

@@ -7,10 +7,9 @@ import sys
 from typing import Any
 
 from fettle.api.resource import Device
+from fettle.cel import OutcomeKind, rows
 from fettle.cel.language.environments import STORED, Environment
 from fettle.cel.language.evaluating import judge, prepare
-from fettle.cel.runtime import rows
-from fettle.cel.runtime.outcomes import OutcomeKind
 from fettle.cel.runtime.worker import RECURSION_LIMIT
 from tests.fettle.cel.devices import device as made
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from fettle.scheduling.judge.verdicts import EXTENDED_RESOURCES
+from fettle.scheduling import EXTENDED_RESOURCES
 from tests.controlplane.api import Api, Object
 
 Taken = tuple[str, str]

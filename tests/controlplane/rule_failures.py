@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fettle.lint.rules.catalog import RULES
+from fettle.lint import RULES
 from tests.controlplane import objects, waiting
 from tests.controlplane.api import Api, ApiError
 from tests.controlplane.fleet import create_node

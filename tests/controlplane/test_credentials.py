@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from fettle.client.session import Session
-from fettle.model.errors import Forbidden, SettingsError, Unauthorized
+from fettle.client import Session
+from fettle.model import Forbidden, SettingsError, Unauthorized
 from tests.controlplane import kubeconfigs, shipped, waiting
 from tests.controlplane.accounts import Account
 from tests.controlplane.api import Api, ApiError

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from fettle.client import recording
-from fettle.client.recording import Event, Recorder, Regarding
-from fettle.client.session import Session
+from fettle.client import Event, Recorder, Regarding, Session, recording
 from tests.controlplane import shipped
 from tests.controlplane.api import Api
 from tests.controlplane.control_plane import ControlPlane

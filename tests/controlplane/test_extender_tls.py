@@ -19,7 +19,7 @@ import yaml
 from cryptography import x509
 
 from certs import issuing
-from fettle.config.files import load
+from fettle.config import load
 from tests.controlplane import objects, shipped, waiting
 from tests.controlplane.api import Api
 from tests.controlplane.certificates import Authority

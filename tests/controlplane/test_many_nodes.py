@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 from aiohttp import web
 
-from fettle.scheduling.tables.tables import MANY
+from fettle.scheduling import MANY
 from tests.controlplane import objects, shipped, waiting
 from tests.controlplane.api import Api, Object
 from tests.controlplane.conftest import StartFettle

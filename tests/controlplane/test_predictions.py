@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from fettle.scheduling.judge.verdicts import EXTENDED_RESOURCES
+from fettle.scheduling import EXTENDED_RESOURCES
 from tests.controlplane import objects, predictions, waiting
 from tests.controlplane.api import Api, Object
 from tests.controlplane.conftest import StartFettle

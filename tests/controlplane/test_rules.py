@@ -8,8 +8,7 @@ import json
 import sys
 from pathlib import Path
 
-from fettle.lint.findings import Severity
-from fettle.lint.rules.catalog import RULES
+from fettle.lint import RULES, Severity
 from tests.controlplane import job_failures, waiting
 from tests.controlplane.api import Api, ApiError
 from tests.controlplane.conftest import StartFettle

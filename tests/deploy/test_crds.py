@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from fettle.api import kinds
-from fettle.model.policy import Sections
+from fettle.model import Sections
 
 FILE = Path(__file__).parents[2] / "deploy" / "crds" / "devicepolicies.yaml"
 DEFINITION = yaml.safe_load(FILE.read_text())

@@ -13,8 +13,7 @@ from cryptography import x509
 
 from certs import issuing
 from certs.issuing import Usage
-from fettle.config.files import load
-from fettle.config.settings import Settings
+from fettle.config import Settings, load
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"

@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from fettle.config.settings import Settings
+from fettle.config import Settings
 from fettle.dra import extended_resources as extended
 
 DEPLOY = Path(__file__).parents[2] / "deploy"

@@ -14,11 +14,11 @@ from prometheus_client import CollectorRegistry
 
 from extender.app import make_connections
 from extender.verbs import Verbs
-from fettle.cel.runtime.engine import SelectorEngine
-from fettle.cluster.view import NodeView, Publisher
-from fettle.config.settings import Settings
-from fettle.observing.metrics import ExtenderMetrics
-from fettle.scheduling.answers import Answers
+from fettle.cel import SelectorEngine
+from fettle.cluster import NodeView, Publisher
+from fettle.config import Settings
+from fettle.observing import ExtenderMetrics
+from fettle.scheduling import Answers
 from tests.fettle import building as b
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fettle.api import extender as wire
-from fettle.model.errors import BadInput
+from fettle.model import BadInput
 from tests.extender.conftest import Extender, listening
 from tests.fettle import building as b
 

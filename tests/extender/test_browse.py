@@ -10,11 +10,11 @@ from prometheus_client import CollectorRegistry
 
 from extender.browse import Browse
 from fettle.api import core
-from fettle.cel.runtime.engine import SelectorEngine
+from fettle.cel import SelectorEngine
 from fettle.cli import asking
-from fettle.cluster.view import Publisher, SourceStatus
-from fettle.config.settings import Settings
-from fettle.scheduling.answers import Answers
+from fettle.cluster import Publisher, SourceStatus
+from fettle.config import Settings
+from fettle.scheduling import Answers
 from tests.fettle import building as b
 
 UNREADABLE = {

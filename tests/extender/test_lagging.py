@@ -10,7 +10,8 @@ import pytest
 from extender import lagging
 from fettle.api import resource
 from fettle.api.meta import ObjectMeta
-from fettle.cluster.view import DeviceView, NodeView
+from fettle.cluster import NodeView
+from fettle.dra import DeviceView
 from tests.extender.conftest import Extender
 from tests.fettle import building as b
 

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 from extender.names import TIDY_EVERY, Names
 from fettle.api import extender as wire
-from fettle.scheduling.tables.tables import Narrowed
+from fettle.scheduling import Narrowed
 
 NAMES = [f"gpu-h100-{number:05d}.zone-a.internal" for number in range(2000)]
 NEAR = 256

@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 from extender.asked import MOST
 from extender.overlooked import LATELY_S, UnaskedPods
 from fettle.api import core
-from fettle.dra.extended_resources import MARKER
+from fettle.dra import MARKER
 from tests.extender.conftest import Extender
 from tests.fettle import building as b
 

@@ -9,7 +9,8 @@ from prometheus_client import CollectorRegistry
 
 from extender.browse import Browse
 from fettle.api import kinds
-from fettle.scheduling.preemption import LET_GO_S, Preempting
+from fettle.scheduling import Preempting
+from fettle.scheduling.preemption import LET_GO_S
 from tests.extender.conftest import Extender
 from tests.fettle import building as b
 from tests.fettle.cluster.inventory.fleets import Fleet, node

@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from fettle.pacing.pausing import SLICE_S
-from fettle.scheduling.tables.tables import MANY
+from fettle.pacing import SLICE_S
+from fettle.scheduling import MANY
 from tests.extender.conftest import Extender, listening
 from tests.fettle import building as b
 

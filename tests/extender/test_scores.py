@@ -1,7 +1,7 @@
 """What is said of nodes' scores: each in a short list, in a long one what differs from most."""
 
-from fettle.cluster.view import NodeView
-from fettle.scheduling.tables.tables import MANY
+from fettle.cluster import NodeView
+from fettle.scheduling import MANY
 from tests.extender.conftest import Extender
 from tests.fettle import building as b
 

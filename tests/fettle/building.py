@@ -5,11 +5,10 @@ from typing import Any
 import msgspec
 
 from fettle.api import core, kinds, resource
-from fettle.cluster.inventory import shapes
+from fettle.cluster import EMPTY, NodeView, PluginView, UnitView, View, shapes
 from fettle.cluster.inventory.pools import Gathered, PoolId
-from fettle.cluster.view import EMPTY, DeviceView, NodeView, PluginView, PoolView, UnitView, View
-from fettle.dra.slices import PublishedDevice
-from fettle.model.health import (
+from fettle.dra import DeviceView, PoolView, PublishedDevice
+from fettle.model import (
     SOUND,
     DeviceId,
     Evidence,

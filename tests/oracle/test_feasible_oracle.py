@@ -7,11 +7,9 @@ from random import Random
 
 import pytest
 
-from fettle.cluster.view import DeviceView
-from fettle.dra.allocator import Budget, allocate
-from fettle.dra.allocator.profiles import Profile
-from fettle.dra.claims import Alternative
-from fettle.model.health import DeviceId
+from fettle.dra import Alternative, Budget, DeviceView, Profile
+from fettle.dra.allocator import allocate
+from fettle.model import DeviceId
 from tests.conformance import allocation
 from tests.oracle import allocations, running, unusual
 from tests.oracle.client import Oracle

@@ -10,15 +10,13 @@ from aiohttp import ClientResponse
 from aiohttp.test_utils import TestClient
 from prometheus_client import CollectorRegistry
 
-from fettle.client.recording import Event
-from fettle.cluster.view import Publisher, View
-from fettle.config import settings
-from fettle.config.settings import LintSettings, SchedulerSettings, Settings, WebhookSettings
-from fettle.lint.findings import Rule
-from fettle.lint.linting import Linter
-from fettle.lint.rules.catalog import RULES
-from fettle.model.policy import Policy
-from fettle.observing.asked import LastRequests
+from fettle.client import Event
+from fettle.cluster import Publisher, View
+from fettle.config import LintSettings, Settings, WebhookSettings, settings
+from fettle.config.settings import SchedulerSettings
+from fettle.lint import RULES, Linter, Rule
+from fettle.model import Policy
+from fettle.observing import LastRequests
 from tests.webhook.reviews import UID, Object, encoded, review
 from webhook.app import make_app
 from webhook.gates import EVERYTHING, Gates

@@ -12,9 +12,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from fettle.lint.linting import Linter
-from fettle.model import policy
-from fettle.model.errors import BadInput
+from fettle.lint import Linter
+from fettle.model import BadInput, policy
 from tests.webhook.mutations import cluster, means, mutation
 from tests.webhook.reviews import CLAIMS, Object, encoded, job, pod, review
 from tests.webhook.test_claims import claim, either, exactly, spec, template

@@ -7,10 +7,8 @@ from typing import Any
 import msgspec
 
 from fettle.api import kinds, policies
-from fettle.cluster import view
-from fettle.cluster.view import View
-from fettle.model.policies import Policies
-from fettle.model.policy import ANNOTATION, BUILT_IN, Policy
+from fettle.cluster import View, view
+from fettle.model import ANNOTATION, BUILT_IN, Policies, Policy
 from tests.webhook.reviews import Object, encoded, review, stored
 from webhook.mutating import Means, Mutation, mutate
 from webhook.patches import apply

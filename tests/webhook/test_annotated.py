@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from fettle.model import policy
-from fettle.model.annotations import HOLD, JOB_EXIT_CODES, KNOWN, WOKEN_AT
+from fettle.model import HOLD, JOB_EXIT_CODES, WOKEN_AT, policy
+from fettle.model.annotations import KNOWN
 from tests.webhook.mutations import cluster, means, mutation
 from tests.webhook.reviews import Object, job, pod
 from tests.webhook.test_claims import claim, template

@@ -8,10 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from fettle.model import policy
-from fettle.model.errors import BadInput
-from fettle.model.policies import Policies
-from fettle.model.policy import BUILT_IN, Policy
+from fettle.model import BUILT_IN, BadInput, Policies, Policy, policy
 from tests.fettle.lint.wild import spoilt
 from tests.webhook.conftest import Serve
 from tests.webhook.mutants import try_many

@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fettle.config.settings import SchedulerSettings, WorkloadSettings
+from fettle.config import WorkloadSettings
+from fettle.config.settings import SchedulerSettings
+from fettle.lint import RULES, Finding, Manifest, Rule, Severity
 from fettle.lint.cluster import Cluster
-from fettle.lint.findings import Finding, Rule, Severity
-from fettle.lint.manifests import Manifest
-from fettle.lint.rules.catalog import RULES
 from fettle.model import policy
 from tests.fettle.lint.builders import claim, exactly, knowing, pod_spec, template
 from tests.fettle.lint.builders import pod as claiming_pod

@@ -4,8 +4,8 @@ import copy
 
 import pytest
 
-from fettle.lint.linting import Linter
-from fettle.model.policies import Policies
+from fettle.lint import Linter
+from fettle.model import Policies
 from tests.fettle.lint.builders import knowing
 from tests.webhook.mutations import means, mutated
 from tests.webhook.reviews import Object, encoded, review

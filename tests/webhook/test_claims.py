@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fettle.cluster.view import View
+from fettle.cluster import View
 from fettle.model import policy
 from tests.fettle.building import pod as pod_of
 from tests.webhook.mutations import cluster, injected, means, mutated, mutation, updated

@@ -3,8 +3,9 @@
 import pytest
 from prometheus_client import CollectorRegistry
 
-from fettle.cluster.view import Publisher
-from fettle.config.settings import API_SERVER_WAITS_S, Settings
+from fettle.cluster import Publisher
+from fettle.config import Settings
+from fettle.config.settings import API_SERVER_WAITS_S
 from tests.webhook.sending import BY_NAME, MUTATING, VALIDATING
 from webhook.app import make_app
 from webhook.workloads import WORKLOADS

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from fettle.client.discovering import ServedKind
-from fettle.config.settings import WorkloadSettings
+from fettle.client import ServedKind
+from fettle.config import WorkloadSettings
 from tests.webhook.reviews import Object
 from webhook.fitting import Served, fitted, groups
 

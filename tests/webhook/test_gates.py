@@ -11,8 +11,8 @@ import pytest
 from aiohttp import web
 from structlog.testing import capture_logs
 
-from fettle.client.session import Session
-from fettle.model.errors import ClusterError
+from fettle.client import Session
+from fettle.model import ClusterError
 from webhook.gates import Gates, Probe
 
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from fettle.config.settings import API_SERVER_WAITS_S, LintSettings
+from fettle.config import LintSettings
+from fettle.config.settings import API_SERVER_WAITS_S
 from fettle.model import policy
 from tests.fettle.lint.builders import claim, exactly, knowing
 from tests.fettle.lint.builders import pod as claiming_pod

@@ -8,8 +8,8 @@ import pytest
 from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
-from fettle.client.recording import Regarding
-from fettle.config.settings import LintSettings
+from fettle.client import Regarding
+from fettle.config import LintSettings
 from fettle.model import policy
 from tests.fettle.lint.builders import claim, exactly, knowing
 from tests.webhook.conftest import PATIENCE_S, Serve

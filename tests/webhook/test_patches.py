@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fettle.model.errors import BadInput
+from fettle.model import BadInput
 from tests.fettle.lint.wild import ANYTHING
 from webhook.patches import Editing, Operation, apply, parts, pointer
 

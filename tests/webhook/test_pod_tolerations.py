@@ -4,11 +4,8 @@ from typing import Any
 
 import pytest
 
-from fettle.cluster import view
-from fettle.cluster.view import View
-from fettle.model import policy
-from fettle.model.policies import Policies
-from fettle.model.policy import BUILT_IN
+from fettle.cluster import View, view
+from fettle.model import BUILT_IN, Policies, policy
 from tests.webhook.mutations import TRAINING, cluster, injected, mutated, mutation
 from tests.webhook.reviews import (
     CLAIMS,

@@ -10,14 +10,12 @@ import pytest
 from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
-from fettle.cel.runtime.engine import SelectorEngine
-from fettle.cluster.view import EMPTY, Publisher
-from fettle.lint.linting import DEFAULT_LEVELS, Linter
-from fettle.model import policy
-from fettle.model.policies import Policies
-from fettle.model.policy import RuleSeverity
-from fettle.model.policy import Validation as Levels
-from fettle.scheduling.judge.requirements import Engines
+from fettle.cel import SelectorEngine
+from fettle.cluster import EMPTY, Publisher
+from fettle.lint import DEFAULT_LEVELS, Linter
+from fettle.model import Policies, RuleSeverity, policy
+from fettle.model import Validation as Levels
+from fettle.scheduling import Engines
 from tests.webhook.conftest import Serve
 from tests.webhook.mutations import cluster, policy_of
 from tests.webhook.reviews import CLAIMS, Object, encoded, job, pod, review

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fettle.model.errors import BadInput
+from fettle.model import BadInput
 from tests.webhook.reviews import UID, Object, encoded, patch_of, pod, review
 from webhook.patches import Operation
 from webhook.review import (

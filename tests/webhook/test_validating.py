@@ -7,14 +7,11 @@ import msgspec
 import pytest
 
 from fettle.api.resource import POD_CLAIM_NAME
-from fettle.cluster.view import EMPTY, View
+from fettle.cluster import EMPTY, View
+from fettle.lint import DEFAULT_LEVELS, Finding, Linter, Manifest, Rule, Severity
 from fettle.lint.cluster import Cluster
-from fettle.lint.findings import Finding, Rule, Severity
-from fettle.lint.linting import DEFAULT_LEVELS, Linter
-from fettle.lint.manifests import Manifest
-from fettle.model.policies import Policies
-from fettle.model.policy import INFERENCE, RuleSeverity
-from fettle.model.policy import Validation as Levels
+from fettle.model import INFERENCE, Policies, RuleSeverity
+from fettle.model import Validation as Levels
 from tests.fettle.lint.builders import (
     Object,
     claim,

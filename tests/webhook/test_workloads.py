@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fettle.config.settings import WorkloadSettings
+from fettle.config import WorkloadSettings
 from fettle.model import policy
 from tests.webhook.mutations import MEANS, cluster, injected, means, mutated, mutation, updated
 from tests.webhook.reviews import CLAIMS, Object, pod

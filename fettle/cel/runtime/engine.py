@@ -32,7 +32,7 @@ from fettle.cel.runtime.protocol import (
 from fettle.cel.runtime.rows import Equation, Reads, RowFingerprint, Variable
 from fettle.cel.runtime.turns import Order, WorkerQueue
 from fettle.cel.runtime.works import Work
-from fettle.model.errors import WorkerError
+from fettle.model import WorkerError
 
 MAX_EXPRESSION = 10 * 1024
 _TOO_LONG = undecided("it is longer than 10 KiB")

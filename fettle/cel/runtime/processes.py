@@ -18,7 +18,7 @@ import structlog
 
 from fettle.cel.runtime import protocol
 from fettle.cel.runtime.protocol import Ready, Reply, Request
-from fettle.model.errors import WorkerError
+from fettle.model import WorkerError
 
 _LOG = structlog.get_logger(__name__)
 T = TypeVar("T")

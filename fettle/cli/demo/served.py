@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from fettle.cli.calling import call, call_json
-from fettle.model.errors import FettleError
+from fettle.model import FettleError
 
 READY_WITHIN_S = 30.0
 STOPS_WITHIN_S = 5.0

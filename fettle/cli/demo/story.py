@@ -15,7 +15,7 @@ from fettle.cli.asking import fetch
 from fettle.cli.demo import asks, ending, fleet
 from fettle.cli.demo.served import Served
 from fettle.explain import pods as explain
-from fettle.model.errors import FettleError
+from fettle.model import FettleError
 
 WIDTH = 100
 TURNS_WITHIN_S = 10.0

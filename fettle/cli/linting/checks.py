@@ -6,18 +6,21 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from fettle.api.resource import Device
-from fettle.config.settings import HealthSettings
-from fettle.lint import policies
-from fettle.lint.checks import INVALID_EXPRESSION
-from fettle.lint.decoding import mismatches
-from fettle.lint.fields import Field
-from fettle.lint.findings import Finding, Severity
-from fettle.lint.manifests import Manifest, expressions
-from fettle.model.policies import Policies
-from fettle.model.policy import Policy, RuleSeverity, Validation
+from fettle.config import HealthSettings
+from fettle.lint import (
+    INVALID_EXPRESSION,
+    Field,
+    Finding,
+    Manifest,
+    Severity,
+    expressions,
+    mismatches,
+    policies,
+)
+from fettle.model import Policies, Policy, RuleSeverity, Validation
 
 if TYPE_CHECKING:
-    from fettle.scheduling.judge.requirements import Engines
+    from fettle.scheduling import Engines
 
 _DOES_NOT_COMPILE = "it does not compile"
 _ANY_DEVICE = ("driver.example.com", Device(name="device"))

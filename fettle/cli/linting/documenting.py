@@ -7,9 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
-from fettle.lint.checks import CHECKS
-from fettle.lint.findings import Rule
-from fettle.lint.rules.catalog import RULES
+from fettle.lint import CHECKS, RULES, Rule
 
 _HEAD = """\
 # Lint rules

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fettle.cluster.feeds.documents import LocatedObject, objects_of_json, objects_of_yaml
-from fettle.model.errors import SnapshotError
+from fettle.cluster.feeds import LocatedObject, objects_of_json, objects_of_yaml
+from fettle.model import SnapshotError
 
 LARGEST_BYTES = 16 * 1024 * 1024
 STDIN = "-"

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import yaml
 
 from fettle.cli.linting.files import Document
-from fettle.lint.fields import below
+from fettle.lint import below
 
 try:
     from yaml import CSafeLoader as _Parser

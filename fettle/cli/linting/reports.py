@@ -5,9 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fettle import __version__
-from fettle.lint.checks import CHECKS, Check
-from fettle.lint.findings import Rule, Severity
-from fettle.lint.rules.catalog import RULES
+from fettle.lint import CHECKS, RULES, Check, Rule, Severity
 
 _ALL: tuple[Rule | Check, ...] = (*RULES, *CHECKS)
 _NAMES = {rule.id: rule.name for rule in _ALL}

@@ -13,15 +13,18 @@ from fettle.cli.linting import checks, reports, surroundings
 from fettle.cli.linting.files import Document, read
 from fettle.cli.linting.positions import line_of
 from fettle.cli.linting.reports import LintReport
-from fettle.config.files import load
-from fettle.config.settings import Settings
-from fettle.lint import shapes
-from fettle.lint.configured import check, drivers
-from fettle.lint.findings import Severity
-from fettle.lint.linting import Linter, levels_for
-from fettle.lint.manifests import Manifest
-from fettle.model.policy import Validation
-from fettle.pacing.pausing import in_slices
+from fettle.config import Settings, load
+from fettle.lint import (
+    Linter,
+    Manifest,
+    Severity,
+    check_settings,
+    configured_drivers,
+    levels_for,
+    shapes,
+)
+from fettle.model import Validation
+from fettle.pacing import in_slices
 
 CLEAN, FOUND, UNUSABLE = 0, 1, 2
 FAILING = {
@@ -52,7 +55,7 @@ def run(plan: LintOptions) -> int:
     """Print what the rules find; returns the exit code. Raises FettleError for unusable input
     around the files; one that cannot be read itself does not hide the findings in others."""
     settings = load(plan.settings)
-    check(settings)
+    check_settings(settings)
     documents, problems, notes = read(plan.files)
     found, more, unjudged = asyncio.run(_lint(plan, settings, documents))
     problems += unjudged
@@ -79,7 +82,7 @@ async def _lint(
         view = around.view_with(manifests)
         linter = Linter(
             evaluator=around.evaluator,
-            drivers=drivers(settings.lint),
+            drivers=configured_drivers(settings.lint),
             disabled=settings.disabled_features,
             survey_wait_s=_SURVEY_WAIT_S,
         )

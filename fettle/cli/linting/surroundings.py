@@ -12,22 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from fettle.api import kinds
-from fettle.api.changes import Put
+from fettle.api import DevicePolicy, Put, kinds, read
 from fettle.api.core import Namespace, ResourceQuota
 from fettle.api.nvidia import ComputeDomain
-from fettle.api.policies import DevicePolicy
-from fettle.api.reading import read
 from fettle.api.resource import DeviceClass
 from fettle.cli.linting import checks
-from fettle.cluster.view import EMPTY, Publisher, SourceStatus, View
-from fettle.config.settings import Settings
-from fettle.lint.manifests import Manifest
-from fettle.lint.survey.surveying import Evaluator
-from fettle.model.errors import BadInput, ClusterError, SnapshotError
+from fettle.cluster import EMPTY, Publisher, SourceStatus, View
+from fettle.config import Settings
+from fettle.lint import Evaluator, Manifest
+from fettle.model import BadInput, ClusterError, SnapshotError
 
 if TYPE_CHECKING:
-    from fettle.scheduling.judge.requirements import Engines
+    from fettle.scheduling import Engines
 
 CLUSTER_WAIT_S = 60.0
 _LOOK_S = 0.02
@@ -121,8 +117,8 @@ async def known(
     if against_nothing and not any(map(checks.has_expressions, manifests)):
         yield Surroundings(EMPTY, None, complete=False)
         return
-    from fettle.cel.runtime.engine import SelectorEngine
-    from fettle.scheduling.judge.requirements import Engines
+    from fettle.cel import SelectorEngine
+    from fettle.scheduling import Engines
 
     engine = SelectorEngine()
     if snapshot is not None:
@@ -141,7 +137,7 @@ async def known(
 
 
 def _of_folder(path: Path, settings: Settings, evaluator: Evaluator) -> Surroundings:
-    from fettle.cluster.feeds.folders import Folder
+    from fettle.cluster.feeds import Folder
 
     folder = Folder(path)
     folder.look()
@@ -185,9 +181,8 @@ def _of_folder(path: Path, settings: Settings, evaluator: Evaluator) -> Surround
 
 
 async def _of_cluster(kubeconfig: Path, settings: Settings, evaluator: Evaluator) -> Surroundings:
-    from fettle.client.session import Session
-    from fettle.cluster.feeds.cluster import ClusterFeed
-    from fettle.cluster.feeds.writing import Writer
+    from fettle.client import Session
+    from fettle.cluster.feeds import ClusterFeed, Writer
 
     publisher = Publisher()
     session = await Session.open(kubeconfig)
@@ -265,9 +260,8 @@ def _skipped(unread: Collection[str]) -> str:
 
 
 def _inventory(settings: Settings) -> Any:
-    from fettle.cluster.inventory.inventory import Inventory
-    from fettle.health import HealthBook
-    from fettle.health.signals import rules
+    from fettle.cluster import Inventory
+    from fettle.health import HealthBook, rules
 
     table = rules.load(settings.health.rules_file)
     return Inventory(HealthBook(settings.health, table), table)

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 
 import structlog
 
-from fettle.api.changes import Lost, Sink
+from fettle.api import Lost, Sink
 from fettle.api.kinds import KINDS, Kind
-from fettle.client.reflecting import Reflector
-from fettle.client.session import Session
+from fettle.client import Reflector, Session
 
 log = structlog.get_logger(__name__)
 

@@ -16,7 +16,7 @@ from yaml.constructor import SafeConstructor
 from yaml.resolver import Resolver
 
 from fettle.api import lenient
-from fettle.model.errors import SnapshotError
+from fettle.model import SnapshotError
 
 try:
     from yaml import CSafeLoader as _Parser

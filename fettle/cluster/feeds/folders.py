@@ -14,11 +14,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from fettle.api import kinds
+from fettle.api import key_of, kinds
 from fettle.api.kinds import Kind
-from fettle.api.reading import key_of
 from fettle.cluster.feeds.documents import LocatedObject, objects_of_json, objects_of_yaml
-from fettle.model.errors import SnapshotError
+from fettle.model import SnapshotError
 
 LARGEST_BYTES = 256 * 1024 * 1024
 _SUFFIXES = (".yaml", ".yml", ".json")

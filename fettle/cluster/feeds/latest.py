@@ -6,7 +6,7 @@ costs less (decision 0011); whoever asks here has it done at once.
 import asyncio
 from contextlib import suppress
 
-from fettle.client.streaming import Streams
+from fettle.client import Streams
 from fettle.cluster.feeds.writing import Writer
 
 WITHIN_S = 0.1

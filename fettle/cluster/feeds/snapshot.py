@@ -10,11 +10,22 @@ from pathlib import Path
 import msgspec
 import structlog
 
-from fettle.api.changes import Bad, Contact, Gone, ListEnded, ListStarted, Lost, Put, Sink
+from fettle.api import (
+    Bad,
+    Batches,
+    Contact,
+    Gone,
+    ListEnded,
+    ListStarted,
+    Lost,
+    Put,
+    Sink,
+    bad,
+    read,
+)
 from fettle.api.kinds import BY_NAME, KINDS, NODE, Kind
-from fettle.api.reading import Batches, bad, read
 from fettle.cluster.feeds.folders import Folder, ObjectKey
-from fettle.model.errors import SnapshotError
+from fettle.model import SnapshotError
 
 _CONTACT_EVERY_S = 5.0
 

@@ -15,8 +15,7 @@ from functools import partial
 import msgspec
 import structlog
 
-from fettle.api import kinds
-from fettle.api.changes import (
+from fettle.api import (
     Bad,
     Change,
     Contact,
@@ -26,12 +25,12 @@ from fettle.api.changes import (
     Lost,
     Put,
     Unserved,
+    concern,
+    kinds,
 )
-from fettle.api.concerning import concern
 from fettle.api.kinds import Kind, WireObject
-from fettle.cluster.inventory.inventory import Inventory
-from fettle.cluster.view import Publisher, SourceStatus, View
-from fettle.pacing.pausing import in_slices, pause
+from fettle.cluster import Inventory, Publisher, SourceStatus, View
+from fettle.pacing import in_slices, pause
 
 _LOG = structlog.get_logger(__name__)
 

@@ -8,19 +8,16 @@ from typing import NamedTuple
 
 import msgspec
 
-from fettle.api import resource
-from fettle.api.changes import Pools
+from fettle.api import Pools, resource
 from fettle.cluster.inventory import pools, shapes
 from fettle.cluster.inventory.generations import standing
 from fettle.cluster.inventory.holdings import Holdings
 from fettle.cluster.inventory.pools import Gathered, PoolId
 from fettle.cluster.inventory.regions import Region, Regions
 from fettle.cluster.inventory.tainting import Tainting
+from fettle.dra import CURRENT, Features, NodeTarget, PublishedDevice, PublishedSlice, Target
 from fettle.dra import slices as published
-from fettle.dra.allocator.profiles import CURRENT, Features
-from fettle.dra.node_selectors import NodeTarget
-from fettle.dra.slices import PublishedDevice, PublishedSlice, Target
-from fettle.model.health import DeviceId
+from fettle.model import DeviceId
 
 
 class Effect(NamedTuple):

@@ -7,9 +7,8 @@ hold them. Stands between published slices and pools; pure.
 from collections.abc import Container, Iterable
 from itertools import groupby
 
-from fettle.dra.node_selectors import NodeTarget
-from fettle.dra.slices import PublishedDevice, PublishedSlice
-from fettle.model.health import DeviceId
+from fettle.dra import NodeTarget, PublishedDevice, PublishedSlice
+from fettle.model import DeviceId
 
 
 def standing(

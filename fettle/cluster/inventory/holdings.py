@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from fettle.dra.claims import AllocatedDevice
-from fettle.model.health import DeviceId
+from fettle.dra import AllocatedDevice
+from fettle.model import DeviceId
 
 _NOTHING: Mapping[str, int] = {}
 _NONE: Counter[tuple[str, AllocatedDevice]] = Counter()

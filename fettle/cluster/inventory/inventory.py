@@ -8,11 +8,9 @@ between feeds and view; does no I/O, the clock is an argument.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from fettle.api import core, kinds, resource
-from fettle.api.changes import Bad, Pools
+from fettle.api import Bad, Pools, completed, core, kinds, resource
 from fettle.api.kinds import Kind, WireObject
 from fettle.api.meta import ObjectMeta
-from fettle.api.salvaging import completed
 from fettle.cluster.inventory import units
 from fettle.cluster.inventory.devices import Devices, Effect
 from fettle.cluster.inventory.nodes import Nodes
@@ -21,12 +19,9 @@ from fettle.cluster.inventory.quarantine import Quarantine
 from fettle.cluster.inventory.reporting import Reports
 from fettle.cluster.inventory.stores import Stores, equal
 from fettle.cluster.view import View
-from fettle.dra import claims
-from fettle.dra.allocator.profiles import CURRENT, Features
-from fettle.health import HealthBook
-from fettle.health.signals.rules import SignalRules
-from fettle.pacing.pausing import pause
-from fettle.scheduling import demand as asks
+from fettle.dra import CURRENT, Features, claims, uses_devices
+from fettle.health import HealthBook, SignalRules
+from fettle.pacing import pause
 
 
 class Inventory:
@@ -252,7 +247,7 @@ class Inventory:
 
         A pod without devices says nothing, so whoever did under its name is gone.
         """
-        if not asks.uses_devices(pod):
+        if not uses_devices(pod):
             self._reports.vanish(kinds.POD, pod.metadata.key, now)
             return False
         self._reports.of_pod(pod, before, now)

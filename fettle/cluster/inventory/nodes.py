@@ -16,10 +16,10 @@ from fettle.cluster.inventory.placing import place as place_units
 from fettle.cluster.inventory.pools import Gathered, PoolId
 from fettle.cluster.inventory.quarantine import Quarantine
 from fettle.cluster.inventory.stores import Stores
-from fettle.cluster.view import NodeView, PoolView
-from fettle.dra.node_selectors import NodeTarget
+from fettle.cluster.view import NodeView
+from fettle.dra import NodeTarget, PoolView
 from fettle.health import HealthBook
-from fettle.model.health import UNKNOWN_SCORE, DeviceId, Health, State, Subject, Unheard, UnitId
+from fettle.model import UNKNOWN_SCORE, DeviceId, Health, State, Subject, Unheard, UnitId
 
 _LOG = structlog.get_logger(__name__)
 

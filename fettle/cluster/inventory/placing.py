@@ -14,10 +14,9 @@ from typing import NamedTuple
 import msgspec
 
 from fettle.cluster.inventory import divisions
-from fettle.dra.slices import PublishedDevice
-from fettle.health.signals import naming
-from fettle.health.signals.reports import short
-from fettle.model.health import DeviceId, Health, NodeId, Subject, UnitId, Weighed
+from fettle.dra import PublishedDevice
+from fettle.health import naming, short
+from fettle.model import DeviceId, Health, NodeId, Subject, UnitId, Weighed
 
 Gpu = tuple[UnitId, ...]
 """Units that are one GPU, by what is known of its names now; the best name first."""

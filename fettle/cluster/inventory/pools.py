@@ -10,10 +10,16 @@ import msgspec
 
 from fettle.api import resource
 from fettle.cluster.inventory import generations
-from fettle.dra.allocator.profiles import Features
-from fettle.dra.node_selectors import Malformed, NodeTarget
-from fettle.dra.slices import CounterId, PublishedDevice, PublishedSlice, Target
-from fettle.pacing.pausing import pause
+from fettle.dra import (
+    CounterId,
+    Features,
+    Malformed,
+    NodeTarget,
+    PublishedDevice,
+    PublishedSlice,
+    Target,
+)
+from fettle.pacing import pause
 
 
 class PoolId(msgspec.Struct, frozen=True, order=True, gc=False):

@@ -9,12 +9,11 @@ from itertools import product
 from operator import itemgetter
 from typing import NamedTuple
 
-from fettle.api import kinds
-from fettle.api.changes import Bad, Pools
+from fettle.api import Bad, Pools, kinds
 from fettle.cluster.inventory.pools import Gathered, PoolId
-from fettle.cluster.view import SOME_DRIVER, SOME_POOL
-from fettle.health.signals.reports import SignalReport, short
-from fettle.model.health import Evidence, EvidenceKind, Family, NodeId
+from fettle.dra import SOME_DRIVER, SOME_POOL
+from fettle.health import SignalReport, short
+from fettle.model import Evidence, EvidenceKind, Family, NodeId
 
 
 class QuarantinedObject(NamedTuple):

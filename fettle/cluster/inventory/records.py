@@ -9,11 +9,10 @@ from fettle.cluster.inventory.devices import Devices
 from fettle.cluster.inventory.holdings import Holdings
 from fettle.cluster.inventory.placing import Placing
 from fettle.cluster.inventory.pools import Gathered
-from fettle.cluster.view import DeviceView, PoolView
-from fettle.dra.slices import CounterId, PublishedDevice
+from fettle.dra import CounterId, DeviceView, PoolView, PublishedDevice
 from fettle.health import HealthBook
-from fettle.model.health import Subject
-from fettle.pacing.pausing import pause
+from fettle.model import Subject
+from fettle.pacing import pause
 
 
 def pool(

@@ -7,9 +7,8 @@ pool is looked at: a fabric has a pool for each rack, and a fleet thousands of n
 from collections import defaultdict
 
 from fettle.cluster.inventory.pools import PoolId
-from fettle.dra.node_selectors import NodeTarget
-from fettle.dra.slices import Target
-from fettle.pacing.pausing import pause
+from fettle.dra import NodeTarget, Target
+from fettle.pacing import pause
 
 
 class Region:

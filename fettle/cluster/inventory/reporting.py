@@ -8,12 +8,9 @@ from fettle.api.meta import unix_s
 from fettle.cluster.inventory.devices import Devices
 from fettle.cluster.inventory.nodes import Nodes
 from fettle.cluster.inventory.stores import Stores
-from fettle.health import HealthBook
-from fettle.health.signals import gathering
-from fettle.health.signals.reports import SignalReport
-from fettle.health.signals.rules import SignalRules
-from fettle.model.health import DeviceId, Evidence, NodeId
-from fettle.model.health import EvidenceKind as EvidenceKind
+from fettle.health import HealthBook, SignalReport, SignalRules, gathering
+from fettle.model import DeviceId, Evidence, NodeId
+from fettle.model import EvidenceKind as EvidenceKind
 
 
 class Reports:

@@ -11,14 +11,12 @@ from typing import Any
 
 import msgspec
 
-from fettle.cel.runtime import rows
-from fettle.cel.runtime.rows import Reads
+from fettle.cel import Reads, rows
 from fettle.cluster.inventory.pools import Gathered
-from fettle.cluster.view import DeviceView, PoolView
-from fettle.dra.slices import PublishedDevice
-from fettle.health.scoring import DIGITS
-from fettle.model.health import SOUND, Health
-from fettle.pacing.pausing import pause
+from fettle.dra import DeviceView, PoolView, PublishedDevice
+from fettle.health import DIGITS
+from fettle.model import SOUND, Health
+from fettle.pacing import pause
 
 Attribute = tuple[str, str]
 """(domain, name); the domain is "" for a name that is looked for without one."""

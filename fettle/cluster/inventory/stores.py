@@ -8,9 +8,9 @@ from fettle.api import core, kinds, nvidia, resource
 from fettle.api.kinds import Kind, WireObject
 from fettle.cluster.inventory.layers import LayeredDict
 from fettle.cluster.view import View
-from fettle.dra.pod_claims import extended_for
-from fettle.health.signals import gathering
-from fettle.model.policy import Policy
+from fettle.dra import extended_for
+from fettle.health import gathering
+from fettle.model import Policy
 
 
 class Stores:

@@ -4,7 +4,7 @@ from collections import defaultdict
 
 from fettle.api import resource
 from fettle.cluster.inventory.pools import PoolId
-from fettle.model.health import DeviceId
+from fettle.model import DeviceId
 
 _Selector = tuple[str | None, str | None, str | None]
 

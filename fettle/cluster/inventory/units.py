@@ -17,8 +17,8 @@ from fettle.cluster.inventory.placing import Gpu, Placing
 from fettle.cluster.view import PluginView, UnitView
 from fettle.dra import extended_resources as extended
 from fettle.health import HealthBook
-from fettle.health.signals import pods as words
-from fettle.model.health import EvidenceKind, Health, State, Subject, UnitId
+from fettle.health import pods as words
+from fettle.model import EvidenceKind, Health, State, Subject, UnitId
 
 _HEALTHY = "Healthy"
 """The kubelet's word for a unit that is not withdrawn."""

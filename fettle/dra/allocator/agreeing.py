@@ -8,12 +8,12 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from fettle.cluster.view import DeviceView
 from fettle.dra.allocator import contending
 from fettle.dra.allocator.constraints import as_set, attribute
 from fettle.dra.allocator.contending import Need
 from fettle.dra.allocator.pacing import Work, each
 from fettle.dra.claims import Constraint
+from fettle.dra.pools import DeviceView
 
 
 class Value(NamedTuple):

@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator, Sequence
 
 from fettle.api.resource import MAX_RESULTS
-from fettle.cluster.view import PoolView
 from fettle.dra.allocator import chance
 from fettle.dra.allocator import plans as planning
 from fettle.dra.allocator.abilities import abilities
@@ -31,6 +30,7 @@ from fettle.dra.allocator.pruning import find_infeasible, may_skip
 from fettle.dra.allocator.searching import Search
 from fettle.dra.allocator.taking import Acceptable, Books, Match
 from fettle.dra.claims import ALL, Claim
+from fettle.dra.pools import PoolView
 
 SHARE = 0.25
 """Of the time that a search may take, so much is for finding out how to end it early."""

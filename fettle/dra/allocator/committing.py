@@ -5,10 +5,10 @@ from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 
-from fettle.cluster.view import DeviceView, PoolView
 from fettle.dra.allocator.outcomes import Taken
 from fettle.dra.claims import AllocatedDevice
-from fettle.model.health import DeviceId
+from fettle.dra.pools import DeviceView, PoolView
+from fettle.model import DeviceId
 
 
 def after(pools: Sequence[PoolView], taken: Iterable[Taken]) -> tuple[PoolView, ...]:

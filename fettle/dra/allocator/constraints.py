@@ -8,9 +8,9 @@ from collections.abc import Collection, Hashable, Iterable
 from typing import Protocol
 
 from fettle.api.resource import DeviceAttribute
-from fettle.cluster.view import DeviceView
 from fettle.dra.allocator.profiles import Profile
 from fettle.dra.claims import Alternative, Constraint, Request
+from fettle.dra.pools import DeviceView
 
 
 class Tracked(Protocol):

@@ -6,9 +6,9 @@ Amounts are in 1e-9.
 
 from collections.abc import Hashable, Mapping
 
-from fettle.cluster.view import DeviceView, PoolView
 from fettle.dra.allocator.outcomes import Unclear
 from fettle.dra.allocator.profiles import Quirks
+from fettle.dra.pools import DeviceView, PoolView
 from fettle.dra.slices import CounterId
 
 

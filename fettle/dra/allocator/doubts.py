@@ -1,7 +1,7 @@
 """Pools of which it cannot be told what the allocator takes: whatever follows them is undecided."""
 
-from fettle.cluster.view import PoolView
 from fettle.dra.allocator.profiles import Profile
+from fettle.dra.pools import PoolView
 
 
 def doubt(pool: PoolView, profile: Profile) -> str:

@@ -4,7 +4,7 @@ from enum import StrEnum
 
 import msgspec
 
-from fettle.cluster.view import DeviceView
+from fettle.dra.pools import DeviceView
 
 NOTHING = "no combination of devices satisfies all requests"
 """All that a search knows that found nothing."""

@@ -12,7 +12,7 @@ from typing import TypeVar
 import msgspec
 
 from fettle.dra.allocator.outcomes import Unfinished
-from fettle.pacing.pausing import SLICE_S, pause
+from fettle.pacing import SLICE_S, pause
 
 Clock = Callable[[], float]
 T = TypeVar("T")

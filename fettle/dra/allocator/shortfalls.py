@@ -8,7 +8,6 @@ requests from being met together, `conflicts` knows.
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
-from fettle.cluster.view import PoolView
 from fettle.dra.allocator import capacities, conflicts, offers
 from fettle.dra.allocator import plans as planning
 from fettle.dra.allocator.abilities import selection_key
@@ -21,6 +20,7 @@ from fettle.dra.allocator.profiles import CURRENT, Profile
 from fettle.dra.allocator.taking import Books, Match
 from fettle.dra.allocator.tolerating import tolerated
 from fettle.dra.claims import ALL, Alternative, Claim
+from fettle.dra.pools import PoolView
 from fettle.dra.slices import PublishedDevice
 
 

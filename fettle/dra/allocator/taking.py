@@ -9,8 +9,7 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from fettle.api.resource import DeviceAttribute
-from fettle.cel.runtime.outcomes import Outcome, OutcomeKind
-from fettle.cluster.view import DeviceView, PoolView
+from fettle.cel import Outcome, OutcomeKind
 from fettle.dra.allocator import capacities
 from fettle.dra.allocator.constraints import Same, Tracked, track
 from fettle.dra.allocator.counters import Counters
@@ -20,6 +19,7 @@ from fettle.dra.allocator.plans import RequestData
 from fettle.dra.allocator.profiles import Profile
 from fettle.dra.allocator.tolerating import tolerated
 from fettle.dra.claims import Alternative, Claim
+from fettle.dra.pools import DeviceView, PoolView
 
 Match = Callable[[str, DeviceView], Outcome]
 """(expression, device) → what the selector says of it."""

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from fettle.api.resource import DeviceTaint, DeviceToleration
-from fettle.model.health import TaintRef
+from fettle.model import TaintRef
 
 
 def tolerated(taints: Sequence[DeviceTaint], tolerations: Sequence[DeviceToleration]) -> bool:

@@ -6,7 +6,7 @@ from fettle.api import resource
 from fettle.health.signals.reports import short
 from fettle.health.signals.rules import SignalRules
 from fettle.health.signals.rules.rows import AttributeRow
-from fettle.model.health import DeviceId, Evidence
+from fettle.model import DeviceId, Evidence
 
 
 def of_slice_attributes(

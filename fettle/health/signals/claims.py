@@ -12,7 +12,7 @@ from fettle.api import resource
 from fettle.api.meta import Condition, unix_s
 from fettle.health.signals.reports import SignalReport, heaviest, short
 from fettle.health.signals.rules import SignalRules
-from fettle.model.health import DeviceId, Evidence, EvidenceKind, Family, Subject
+from fettle.model import DeviceId, Evidence, EvidenceKind, Family, Subject
 
 
 class _Meaning(NamedTuple):

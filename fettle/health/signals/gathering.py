@@ -15,8 +15,7 @@ from fettle.health.signals.pods import claims_meant
 from fettle.health.signals.reports import SignalReport, heaviest, short
 from fettle.health.signals.rules import SignalRules
 from fettle.health.signals.taints import selects
-from fettle.model.annotations import HOLD
-from fettle.model.health import DeviceId, Evidence, EvidenceKind, Family, NodeId, Subject
+from fettle.model import HOLD, DeviceId, Evidence, EvidenceKind, Family, NodeId, Subject
 
 __all__ = [
     "claims_meant",

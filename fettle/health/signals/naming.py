@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from fettle.api import resource
-from fettle.model.health import UnitId
+from fettle.model import UnitId
 
 _PCI = re.compile(r"(?:[0-9a-f]{4})?([0-9a-f]{4}):([0-9a-f]{2}):([0-9a-f]{2})(?:\.([0-9a-f]))?")
 _RANKS = {"pci": 1, "index": 2}

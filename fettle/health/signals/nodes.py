@@ -11,12 +11,12 @@ import msgspec
 
 from fettle.api import core
 from fettle.api.meta import Condition, unix_s
-from fettle.dra.extended_resources import is_device_resource, units_of
+from fettle.dra import is_device_resource, units_of
 from fettle.health.signals import naming, nvsentinel
 from fettle.health.signals.reports import Fault, short
 from fettle.health.signals.rules import SignalRules
 from fettle.health.signals.rules.rows import ConditionRow, LabelRow
-from fettle.model.health import (
+from fettle.model import (
     OWN_PREFIX,
     UNKNOWN_SCORE,
     Evidence,

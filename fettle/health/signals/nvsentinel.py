@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from fettle.health.signals import naming
-from fettle.model.health import UnitId
+from fettle.model import UnitId
 
 RESOURCE = "nvidia.com/gpu"
 NO_FAILURES = "No Health Failures"

@@ -12,10 +12,10 @@ from datetime import datetime
 
 from fettle.api import core, resource
 from fettle.api.meta import unix_s
-from fettle.dra.extended_resources import device_units, domain_of, is_device_resource
+from fettle.dra import device_units, domain_of, is_device_resource
 from fettle.health.signals.reports import SignalReport, heaviest, short
 from fettle.health.signals.rules import SignalRules
-from fettle.model.health import DeviceId, Evidence, EvidenceKind, NodeId, Subject, UnitId
+from fettle.model import DeviceId, Evidence, EvidenceKind, NodeId, Subject, UnitId
 
 SOURCE = "allocatedResourcesStatus"
 REFUSED = "UnexpectedAdmissionError"

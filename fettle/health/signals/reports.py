@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from fettle.model.health import Evidence, EvidenceKind, Subject, Unheard, UnitId
+from fettle.model import Evidence, EvidenceKind, Subject, Unheard, UnitId
 
 TEXT_LIMIT = 240
 """Characters of an explanation; what producers write can be far longer."""

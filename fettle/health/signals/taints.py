@@ -11,7 +11,7 @@ from fettle.api import resource
 from fettle.api.meta import unix_s
 from fettle.health.signals.reports import short
 from fettle.health.signals.rules import SignalRules
-from fettle.model.health import OWN_PREFIX, DeviceId, Evidence, TaintRef
+from fettle.model import OWN_PREFIX, DeviceId, Evidence, TaintRef
 
 
 def of_taint(

@@ -3,8 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from fettle.api.resource import Quantity
-from fettle.dra.allocator import offers
-from fettle.dra.allocator.offers import Offer
+from fettle.dra import Offer, offers
 from fettle.lint.cluster import Cluster
 from fettle.lint.findings import Finding, Rule, Severity
 from fettle.lint.manifests import Manifest

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator
 
+from fettle.api.raw import text
 from fettle.lint.cluster import Cluster
 from fettle.lint.drivers import Driver, parameters_of
 from fettle.lint.fields import Field
 from fettle.lint.findings import Finding, Rule, Severity
 from fettle.lint.manifests import Manifest, ManifestClaim, ManifestOption
 from fettle.lint.names import listed, nearest
-from fettle.lint.raw import text
-from fettle.pacing.pausing import pause
+from fettle.pacing import pause
 
 
 def _configs(manifest: Manifest) -> Iterator[Field]:

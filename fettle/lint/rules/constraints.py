@@ -4,8 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from fettle.api.resource import DeviceAttribute
-from fettle.cluster.view import DeviceView
-from fettle.dra.allocator import constraints
+from fettle.dra import DeviceView, constraints
 from fettle.lint.cluster import Cluster
 from fettle.lint.fields import Field
 from fettle.lint.findings import Finding, Rule, Severity

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from fettle.dra.extended_resources import IMPLICIT_CLASS_PREFIX
+from fettle.dra import IMPLICIT_CLASS_PREFIX
 from fettle.lint.cluster import Cluster
 from fettle.lint.findings import Finding, Rule, Severity
 from fettle.lint.manifests import Manifest

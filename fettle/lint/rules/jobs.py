@@ -7,13 +7,13 @@ JobSet, whose child Jobs then cannot be created.
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from fettle.api.raw import integer
 from fettle.lint.cluster import Cluster
 from fettle.lint.fields import Field
 from fettle.lint.findings import Finding, Rule, Severity
 from fettle.lint.manifests import Manifest
 from fettle.lint.names import nearest
-from fettle.lint.raw import integer
-from fettle.model.policy import DEVICE_FAILED, INJECTED
+from fettle.model import DEVICE_FAILED, INJECTED
 
 EVICTED = 143
 """The exit code of a container that ends by SIGTERM, as an evicted one does."""

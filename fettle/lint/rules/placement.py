@@ -7,9 +7,8 @@ import msgspec
 
 from fettle.api.core import NodeSelector, Taint
 from fettle.api.resource import DeviceTaint, DeviceToleration
-from fettle.cluster.view import NodeView
-from fettle.dra.allocator import tolerates
-from fettle.dra.node_selectors import Malformed, NodeTarget, Selector
+from fettle.cluster import NodeView
+from fettle.dra import Malformed, NodeTarget, Selector, tolerates
 from fettle.lint.cluster import Cluster
 from fettle.lint.fields import Field
 from fettle.lint.findings import Finding, Rule, Severity

@@ -5,7 +5,7 @@ ResourceQuota, in a snapshot, and where they stand among the files of `fettle li
 from collections.abc import Iterator
 
 from fettle.api.resource import MAX_RESULTS
-from fettle.dra.quantities import UNIT, Unreadable, nano
+from fettle.dra import UNIT, Unreadable, nano
 from fettle.lint.cluster import Cluster
 from fettle.lint.findings import Finding, Rule, Severity
 from fettle.lint.manifests import Manifest, ManifestClaim, ManifestOption

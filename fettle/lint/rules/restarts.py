@@ -3,12 +3,12 @@
 import re
 from collections.abc import Iterator
 
+from fettle.api.raw import integer
 from fettle.lint.cluster import Cluster
 from fettle.lint.fields import Field
 from fettle.lint.findings import Finding, Rule, Severity
 from fettle.lint.manifests import Manifest
 from fettle.lint.names import listed
-from fettle.lint.raw import integer
 
 _VERSION = re.compile(r"v(\d{1,3})\.(\d{1,3})")
 

@@ -2,12 +2,12 @@
 
 from collections.abc import Collection, Iterator, Sequence
 
-from fettle.cel.runtime.rows import AttributeRead, Equation
+from fettle.api.raw import text
+from fettle.cel import AttributeRead, Equation
 from fettle.lint.cluster import Cluster
 from fettle.lint.findings import Finding, Rule, Severity
 from fettle.lint.manifests import Manifest, ManifestOption, ManifestRequest
 from fettle.lint.names import listed, nearest
-from fettle.lint.raw import text
 from fettle.lint.survey.surveys import Abort, Catalogue, Survey
 
 _NO_OVERLOAD = "no such overload"

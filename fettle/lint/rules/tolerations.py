@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import msgspec
 
 from fettle.api.resource import DeviceTaint, DeviceToleration
-from fettle.dra.allocator import tolerates
+from fettle.dra import tolerates
 from fettle.lint.cluster import Cluster
 from fettle.lint.fields import Field
 from fettle.lint.findings import Finding, Rule, Severity

@@ -16,8 +16,8 @@ import msgspec
 import structlog
 
 from fettle.api.resource import Device, DeviceTaint
-from fettle.cel.runtime.rows import AttributeRead, Equation
-from fettle.cluster.view import EMPTY, View
+from fettle.cel import AttributeRead, Equation
+from fettle.cluster import EMPTY, View
 from fettle.lint.survey.surveying import (
     Evaluator,
     PoolMatches,
@@ -28,7 +28,7 @@ from fettle.lint.survey.surveying import (
 )
 from fettle.lint.survey.surveys import Catalogue, DeviceFingerprint, Selection, Survey
 from fettle.lint.survey.totals import nearest_miss, total
-from fettle.pacing.pausing import Slices
+from fettle.pacing import Slices
 
 FRESH_S = 1.0
 """How long a view is good enough."""

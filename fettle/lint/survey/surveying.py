@@ -11,13 +11,11 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import msgspec
 
 from fettle.api.resource import Device
-from fettle.cel.runtime import rows
-from fettle.cel.runtime.outcomes import Outcome, OutcomeKind
-from fettle.cel.runtime.rows import Equation, Reads, RowFingerprint
-from fettle.cluster.inventory.shapes import attributes_read
-from fettle.cluster.view import SOME_DRIVER, DeviceView, PoolView
+from fettle.cel import Equation, Outcome, OutcomeKind, Reads, RowFingerprint, rows
+from fettle.cluster import attributes_read
+from fettle.dra import SOME_DRIVER, DeviceView, PoolView
 from fettle.lint.survey.surveys import DeviceFingerprint, Selection, TypeOf, comparable_type
-from fettle.pacing.pausing import Slices
+from fettle.pacing import Slices
 
 _Value = TypeVar("_Value")
 

@@ -6,9 +6,9 @@ from typing import NamedTuple
 import msgspec
 
 from fettle.api.resource import Device, DeviceAttribute, DeviceTaint
-from fettle.cel.runtime.rows import Field, split
-from fettle.cluster.view import DeviceView
-from fettle.model.health import DeviceId
+from fettle.cel import Field, split
+from fettle.dra import DeviceView
+from fettle.model import DeviceId
 
 TypeOf = tuple[str, str, str]
 """An attribute's domain and name, and the kind of a value that a device has for it."""

@@ -9,11 +9,10 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from fettle.api.resource import DeviceAttribute, DeviceTaint
-from fettle.cel.library import semver as versions
-from fettle.cel.runtime import rows
-from fettle.cel.runtime.rows import AttributeRead, Value
-from fettle.cluster.view import DeviceView, View
-from fettle.dra.quantities import Unreadable, nano
+from fettle.cel import AttributeRead, Value, rows
+from fettle.cel import semver as versions
+from fettle.cluster import View
+from fettle.dra import DeviceView, Unreadable, nano
 from fettle.lint.survey.surveying import (
     Evaluator,
     Judging,
@@ -22,7 +21,7 @@ from fettle.lint.survey.surveying import (
     SurveyedPool,
 )
 from fettle.lint.survey.surveys import Abort, DeviceFingerprint, Selection, Survey
-from fettle.pacing.pausing import Slices
+from fettle.pacing import Slices
 
 _EXAMPLES = 3
 _MISSED = 1024

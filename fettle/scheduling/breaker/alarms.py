@@ -8,11 +8,10 @@ these too, which explanations show. Beside `breakers`, which says when to look.
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from fettle.cluster.view import Publisher
-from fettle.config.settings import BreakerSettings
-from fettle.model.policies import Policies
-from fettle.model.policy import Placement, Policy
-from fettle.pacing.pausing import Slices
+from fettle.cluster import Publisher
+from fettle.config import BreakerSettings
+from fettle.model import Placement, Policies, Policy
+from fettle.pacing import Slices
 from fettle.scheduling.breaker.breaker import Breaker, Census
 
 FORGET_S = 3600.0

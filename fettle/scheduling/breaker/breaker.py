@@ -13,11 +13,11 @@ from collections.abc import Collection, Iterable, Mapping
 from operator import attrgetter
 from typing import NamedTuple, TypeVar
 
-from fettle.cluster.view import NodeView, PoolView
-from fettle.config.settings import BreakerSettings
-from fettle.model.health import SOUND, DeviceId, Health, State
-from fettle.model.policy import Placement
-from fettle.pacing.pausing import pause
+from fettle.cluster import NodeView
+from fettle.config import BreakerSettings
+from fettle.dra import PoolView
+from fettle.model import SOUND, DeviceId, Health, Placement, State
+from fettle.pacing import pause
 from fettle.scheduling.judge import draws
 from fettle.scheduling.judge.acceptance import refusal
 

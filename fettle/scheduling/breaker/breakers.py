@@ -13,11 +13,10 @@ from typing import NoReturn
 
 import structlog
 
-from fettle.cluster.view import Publisher
-from fettle.config.settings import BreakerSettings
-from fettle.model.policies import Policies
-from fettle.model.policy import Placement
-from fettle.pacing.pausing import Slices, in_slices
+from fettle.cluster import Publisher
+from fettle.config import BreakerSettings
+from fettle.model import Placement, Policies
+from fettle.pacing import Slices, in_slices
 from fettle.scheduling.breaker.alarms import Alarm, Alarms
 from fettle.scheduling.breaker.breaker import Breaker, Census
 

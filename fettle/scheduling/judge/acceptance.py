@@ -5,10 +5,9 @@ from collections.abc import Sequence
 import msgspec
 
 from fettle.api.resource import DeviceToleration
-from fettle.config.settings import HealthSettings
+from fettle.config import HealthSettings
 from fettle.health import scoring
-from fettle.model.health import Health, State
-from fettle.model.policy import Degraded, Placement, Unknown
+from fettle.model import Degraded, Health, Placement, State, Unknown
 from fettle.scheduling.judge.requirements import Requirements
 from fettle.scheduling.judge.tolerated import Tolerated, tolerating
 

@@ -7,25 +7,31 @@ from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 import msgspec
 
 from fettle.api.resource import DeviceTaint, DeviceToleration
-from fettle.cluster.view import SOME_DRIVER, DeviceView, NodeView, PoolView
-from fettle.dra import node_selectors as affinity
-from fettle.dra.allocated_claims import ENDS_IN_AN_ERROR
-from fettle.dra.allocator import (
+from fettle.cluster import NodeView
+from fettle.dra import (
+    ALL,
     AMPLE,
+    CURRENT,
+    ENDS_IN_AN_ERROR,
+    SOME_DRIVER,
     Allocated,
     AllocationStatus,
+    Alternative,
     Budget,
+    Claim,
+    DeviceView,
     Match,
+    NodeTarget,
+    PoolView,
+    Profile,
+    after,
     allocating,
+    doubt,
     shortfall,
+    tolerated,
 )
-from fettle.dra.allocator.committing import after
-from fettle.dra.allocator.doubts import doubt
-from fettle.dra.allocator.profiles import CURRENT, Profile
-from fettle.dra.allocator.tolerating import tolerated
-from fettle.dra.claims import ALL, Alternative, Claim
-from fettle.dra.node_selectors import NodeTarget
-from fettle.model.health import SOUND, UNKNOWN_SCORE, DeviceId, Health, State
+from fettle.dra import node_selectors as affinity
+from fettle.model import SOUND, UNKNOWN_SCORE, DeviceId, Health, State
 from fettle.scheduling.demand import Bound
 from fettle.scheduling.judge import ranking
 from fettle.scheduling.judge.acceptance import Acceptance

@@ -6,8 +6,8 @@ in it. Pure.
 
 from typing import NamedTuple
 
-from fettle.cluster.view import PluginView
-from fettle.model.health import Health
+from fettle.cluster import PluginView
+from fettle.model import Health
 
 
 class Draw(NamedTuple):

@@ -6,8 +6,8 @@ from functools import partial
 
 import msgspec
 
-from fettle.cluster.view import NodeView, PluginView
-from fettle.model.health import DeviceId, Health, TaintRef
+from fettle.cluster import NodeView, PluginView
+from fettle.model import DeviceId, Health, TaintRef
 from fettle.scheduling.demand import Units
 from fettle.scheduling.judge import draws, ranking
 from fettle.scheduling.judge.acceptance import Acceptance, describe_health

@@ -5,7 +5,7 @@ Pure arithmetic over scores in 0..1; the formulas stand in the README's words in
 
 from collections.abc import Mapping, Sequence
 
-from fettle.model.policy import Aggregate, Degraded
+from fettle.model import Aggregate, Degraded
 
 NEGLIGIBLE = 1e-9
 MAX_SCORE = 10

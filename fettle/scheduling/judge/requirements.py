@@ -11,12 +11,10 @@ from typing import NamedTuple
 
 import structlog
 
-from fettle.cel.runtime import rows
-from fettle.cel.runtime.engine import SelectorEngine
-from fettle.cel.runtime.outcomes import Outcome, OutcomeKind
-from fettle.cel.runtime.rows import Reads
-from fettle.cluster.view import DeviceView, NodeView
-from fettle.model.policy import Policy, Requirement
+from fettle.cel import Outcome, OutcomeKind, Reads, SelectorEngine, rows
+from fettle.cluster import NodeView
+from fettle.dra import DeviceView
+from fettle.model import Policy, Requirement
 
 _LOG = structlog.get_logger(__name__)
 

@@ -9,9 +9,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
 from fettle.api import core
-from fettle.cluster.view import NodeView
-from fettle.dra.extended_resources import device_units
-from fettle.pacing.pausing import pause
+from fettle.cluster import NodeView
+from fettle.dra import device_units
+from fettle.pacing import pause
 from fettle.scheduling.demand import Demand
 
 Taken = Mapping[tuple[str, str], Mapping[int, int]]

@@ -12,11 +12,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from fettle.api.resource import DeviceToleration
-from fettle.config.settings import HealthSettings
-from fettle.dra.allocator import tolerates
-from fettle.health import memory
-from fettle.health.states import START
-from fettle.model.health import SOUND, Evidence, Family, Health, TaintRef, Weighed
+from fettle.config import HealthSettings
+from fettle.dra import tolerates
+from fettle.health import START, memory
+from fettle.model import SOUND, Evidence, Family, Health, TaintRef, Weighed
 
 
 class Tolerated(NamedTuple):

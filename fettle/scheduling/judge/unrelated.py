@@ -9,10 +9,10 @@ from collections.abc import Collection
 
 import msgspec
 
-from fettle.cluster.view import NodeView, PluginView
-from fettle.config.settings import HealthSettings
-from fettle.dra.extended_resources import domain_of
-from fettle.model.health import Health
+from fettle.cluster import NodeView, PluginView
+from fettle.config import HealthSettings
+from fettle.dra import domain_of
+from fettle.model import Health
 from fettle.scheduling.demand import Demand
 from fettle.scheduling.judge import tolerated
 

@@ -8,11 +8,9 @@ from collections.abc import Generator, Sequence
 
 import msgspec
 
-from fettle.cluster.view import NodeView
-from fettle.dra.allocator import run
-from fettle.dra.claims import Claim, Request
-from fettle.dra.extended_resources import in_order
-from fettle.model.policy import Aggregate
+from fettle.cluster import NodeView
+from fettle.dra import Claim, Request, in_order, run
+from fettle.model import Aggregate
 from fettle.scheduling.demand import Demand
 from fettle.scheduling.judge import ranking, unrelated
 from fettle.scheduling.judge.acceptance import Acceptance

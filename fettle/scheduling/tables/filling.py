@@ -7,7 +7,7 @@ others have their turn. Pure.
 
 from collections.abc import Collection, Generator, Hashable, Iterable, Mapping, Sequence
 
-from fettle.cluster.view import NodeView
+from fettle.cluster import NodeView
 from fettle.scheduling.tables.looking import Fingerprint
 from fettle.scheduling.tables.tables import Matching, Table
 

@@ -6,11 +6,9 @@ Between the digests of pools (`inventory/shapes.py`) and the tables of verdicts.
 from collections.abc import Callable, Collection, Hashable, Iterator
 from itertools import compress
 
-from fettle.cel.runtime import rows
-from fettle.cluster.inventory import shapes
-from fettle.cluster.view import NodeView
-from fettle.dra.allocator.constraints import equality_pattern
-from fettle.dra.allocator.profiles import Profile
+from fettle.cel import rows
+from fettle.cluster import NodeView, shapes
+from fettle.dra import Profile, equality_pattern
 from fettle.scheduling.demand import Bound, Demand
 from fettle.scheduling.judge.claimed import is_usable
 from fettle.scheduling.judge.requirements import Requirements

@@ -12,13 +12,10 @@ from math import inf
 from typing import NamedTuple
 
 from fettle.api.extender import host_priority
-from fettle.cel.runtime.engine import SelectorEngine
-from fettle.cel.runtime.outcomes import Outcome, undecided
-from fettle.cluster.inventory import shapes
-from fettle.cluster.view import DeviceView, NodeView, View
-from fettle.dra.allocator import AMPLE, Budget, run
-from fettle.dra.allocator.profiles import CURRENT, Profile
-from fettle.model.health import UNKNOWN_SCORE
+from fettle.cel import Outcome, SelectorEngine, undecided
+from fettle.cluster import NodeView, View, shapes
+from fettle.dra import AMPLE, CURRENT, Budget, DeviceView, Profile, run
+from fettle.model import UNKNOWN_SCORE
 from fettle.scheduling.demand import Demand
 from fettle.scheduling.judge.acceptance import Acceptance
 from fettle.scheduling.judge.claimed import Allocator
@@ -72,9 +69,9 @@ class Table:
 
     `provisional` verdicts wait for a selector; on `rejected` nodes the scheduler's checks refuse
     the pod, so they are never `undecided`; `near_refusal` as in a verdict. Nodes alike share the
-    verdict of one of them, with the names of that one's devices. `cut_short` are nodes left undecided by a
-    search that was kept short; `given_up_until`, on the selectors' clock, is when the first
-    selector that verdicts do without is tried again.
+    verdict of one of them, with the names of that one's devices. `cut_short` are nodes
+    left undecided by a search that was kept short; `given_up_until`, on the selectors' clock, is
+    when the first selector that verdicts do without is tried again.
     """
 
     def __init__(self, demand: Demand, acceptance: Acceptance, profile: Profile = CURRENT) -> None:

@@ -15,7 +15,7 @@ from fettle.api.resource import Device
 from fettle.cel.runtime.engine import SelectorEngine
 from fettle.cel.runtime.outcomes import Outcome, OutcomeKind
 from fettle.cel.runtime.processes import COMMAND
-from fettle.model.errors import WorkerError
+from fettle.model import WorkerError
 from tests.fettle.cel.devices import AMOUNTS, DRIVER, GPU, MODEL, device
 
 A = f'device.attributes["{DRIVER}"]'

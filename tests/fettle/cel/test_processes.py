@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from fettle.cel.runtime.processes import Worker
-from fettle.model.errors import WorkerError
+from fettle.model import WorkerError
 
 
 async def test_a_process_that_talks_nonsense_is_ended_though_it_is_closed_meanwhile(

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from fettle.cli.calling import call
 from fettle.cli.commands import main
-from fettle.model.errors import FettleError
+from fettle.model import FettleError
 
 NO_URLS = [
     "http://[::1",

@@ -6,7 +6,7 @@ import pytest
 
 from fettle.cli import asking
 from fettle.cli.grouping import FEW
-from fettle.model.health import State
+from fettle.model import State
 
 TRACE = "was until recently: not allocatable: nvidia.com/gpu 8 of 8"
 
@@ -180,7 +180,7 @@ def test_devices_of_other_drivers_and_other_numbers_of_them_are_told_apart() -> 
 )
 def test_nodes_that_do_not_fit_for_the_same_reason_are_one_row(said: str, shown: str) -> None:
     worn = health(0.6, State.DEGRADED, "z")
-    nodes = {name: verdict(5, worn, rejected=[said.format(name)]) for name in NODES}
+    nodes = {name: verdict(5, worn, unfit=[said.format(name)]) for name in NODES}
     assert verdict_rows(nodes) == [[ALL_OF_THEM, "5", "[magenta]no fit[/]", shown]]
 
 

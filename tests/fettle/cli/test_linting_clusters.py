@@ -8,8 +8,8 @@ import pytest
 
 from fettle.api import kinds
 from fettle.cli.linting import surroundings
-from fettle.config.settings import LintSettings, Settings
-from fettle.model.errors import ClusterError
+from fettle.config import LintSettings, Settings
+from fettle.model import ClusterError
 from tests.fettle.client.fake_api import FakeApi, fake_api
 
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from fettle.client.backoff import Backoff
-from fettle.model.errors import Forbidden, Unreachable
+from fettle.model import Forbidden, Unreachable
 
 
 def test_a_server_that_is_away_is_asked_quickly_and_never_rarely() -> None:

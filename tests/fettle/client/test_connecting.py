@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from fettle.client.session import Session
-from fettle.model.errors import SettingsError
+from fettle.model import SettingsError
 from tests.controlplane.certificates import Authority
 from tests.fettle.client.fake_api import FakeApi
 

@@ -11,7 +11,7 @@ from aiohttp import web
 from fettle.client import discovering
 from fettle.client.discovering import ServedKind
 from fettle.client.session import Session
-from fettle.model.errors import ClusterError
+from fettle.model import ClusterError
 
 ANSWERS: dict[str, Any] = {
     "/api/v1": {

@@ -7,12 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fettle.api import kinds
-from fettle.api.changes import Gone, Put
+from fettle.api import Gone, Put, key_of, kinds, read
 from fettle.api.kinds import Kind
-from fettle.api.reading import key_of, read
 from fettle.client.events import Events, Plain, UnreadEvent
-from fettle.model.errors import BadInput
+from fettle.model import BadInput
 
 POD = {"metadata": {"name": "p", "namespace": "ns", "resourceVersion": "7"}, "spec": {}}
 

@@ -12,7 +12,7 @@ import pytest
 
 from fettle.client import connecting
 from fettle.client.session import Session
-from fettle.model.errors import SettingsError, Unauthorized
+from fettle.model import SettingsError, Unauthorized
 from tests.controlplane.certificates import Authority
 from tests.fettle.client.fake_api import FakeApi
 from tests.fettle.client.serving_tls import serve_tls

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fettle.client import impersonating
 from fettle.client.session import Session
-from fettle.model.errors import SettingsError
+from fettle.model import SettingsError
 from tests.fettle.client.fake_api import FakeApi
 
 NODES = "/api/v1/nodes"

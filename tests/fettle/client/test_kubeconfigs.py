@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fettle.client.session import Session
-from fettle.model.errors import ClusterError, SettingsError
+from fettle.model import ClusterError, SettingsError
 
 WORDS = st.sampled_from(["c", "u", "x", "exec", "name", "user", "token", "cluster", "server", ""])
 SCALARS = (

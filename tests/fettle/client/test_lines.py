@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fettle.client.lines import Lines
-from fettle.model.errors import Unreachable
+from fettle.model import Unreachable
 
 
 @given(st.lists(st.binary(max_size=40)))

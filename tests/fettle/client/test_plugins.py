@@ -16,7 +16,7 @@ from fettle.client import plugins
 from fettle.client import session as sessions
 from fettle.client.plugins import Plugin
 from fettle.client.session import Session
-from fettle.model.errors import SettingsError, Unauthorized, Unreachable
+from fettle.model import SettingsError, Unauthorized, Unreachable
 from tests.fettle.client.fake_api import FakeApi
 
 V1 = "client.authentication.k8s.io/v1"

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from fettle.api import kinds
-from fettle.api.changes import Contact, ListEnded, ListStarted, Lost, Put, Unserved
+from fettle.api import Contact, ListEnded, ListStarted, Lost, Put, Unserved, kinds
 from fettle.api.kinds import Kind
 from fettle.client import reflecting
 from fettle.client.reflecting import GATHER_S, PAGE, Pacing, Reflector

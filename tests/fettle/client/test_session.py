@@ -10,15 +10,7 @@ from pathlib import Path
 import pytest
 
 from fettle.client.session import Session
-from fettle.model.errors import (
-    Conflict,
-    Forbidden,
-    NotFound,
-    NotServed,
-    Silent,
-    Unauthorized,
-    Unreachable,
-)
+from fettle.model import Conflict, Forbidden, NotFound, NotServed, Silent, Unauthorized, Unreachable
 from tests.fettle.client.fake_api import USER, FakeApi
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/ns/leases"

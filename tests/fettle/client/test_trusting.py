@@ -12,7 +12,7 @@ import pytest
 
 from fettle.client.connecting import ClusterConnection, connect
 from fettle.client.session import Session
-from fettle.model.errors import Unreachable
+from fettle.model import Unreachable
 from tests.controlplane import kubeconfigs
 from tests.controlplane.certificates import Authority, Pair
 from tests.fettle.client.fake_api import FakeApi

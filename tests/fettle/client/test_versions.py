@@ -6,7 +6,7 @@ import pytest
 
 from fettle.client import versions
 from fettle.client.session import Session
-from fettle.model.errors import ClusterError
+from fettle.model import ClusterError
 from tests.fettle.client.fake_api import FakeApi
 
 

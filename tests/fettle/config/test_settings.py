@@ -4,7 +4,7 @@ import pytest
 
 from fettle.config.files import load
 from fettle.config.settings import Settings
-from fettle.model.errors import SettingsError
+from fettle.model import SettingsError
 
 
 @pytest.mark.parametrize(

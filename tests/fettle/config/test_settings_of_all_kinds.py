@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from fettle.config.files import load
 from fettle.config.settings import Settings
-from fettle.model.errors import SettingsError
+from fettle.model import SettingsError
 
 POLICY = {
     "name": "own",

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from fettle.api import core, resource
-from fettle.cluster.view import View
-from fettle.config.settings import Settings
+from fettle.cluster import View
+from fettle.config import Settings
 from fettle.scheduling import demand as asks
 from tests.fettle import building as b
 

@@ -6,8 +6,7 @@ import pytest
 from fettle.api import core
 from fettle.cel.runtime.outcomes import MATCH
 from fettle.explain import pods as explain
-from fettle.model.policies import Policies
-from fettle.model.policy import BUILT_IN
+from fettle.model import BUILT_IN, Policies
 from fettle.scheduling import demand as demands
 from fettle.scheduling.judge.acceptance import Acceptance
 from fettle.scheduling.judge.claimed import Allocator

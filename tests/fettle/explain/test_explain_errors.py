@@ -2,14 +2,13 @@
 
 from typing import Any
 
+from fettle.cel import Outcome
 from fettle.cel.runtime import outcomes
-from fettle.cel.runtime.outcomes import MATCH, Outcome
-from fettle.cluster.view import DeviceView
-from fettle.dra.claims import Alternative, Claim, Request
+from fettle.cel.runtime.outcomes import MATCH
+from fettle.dra import Alternative, Claim, DeviceView, Request
 from fettle.explain import pods as explain
-from fettle.model.policies import Policies
-from fettle.model.policy import BUILT_IN
-from fettle.scheduling.demand import Demand
+from fettle.model import BUILT_IN, Policies
+from fettle.scheduling import Demand
 from fettle.scheduling.judge.acceptance import Acceptance
 from fettle.scheduling.judge.claimed import Allocator
 from fettle.scheduling.judge.verdicts import judge

@@ -4,9 +4,9 @@ import msgspec
 import pytest
 
 from fettle.cli.asking import MOST_UNHEARD, print_devices
-from fettle.cluster.view import NodeView, PluginView, UnitView
+from fettle.cluster import NodeView, PluginView, UnitView
 from fettle.explain import listing
-from fettle.model.health import SOUND, Unheard
+from fettle.model import SOUND, Unheard
 from tests.fettle import building as b
 from tests.fettle.explain.test_pods import DWELLING
 

@@ -7,9 +7,8 @@ import pytest
 from fettle.api import kinds
 from fettle.cel.runtime.outcomes import MATCH
 from fettle.cli import asking
-from fettle.dra.allocator import run
+from fettle.dra import Alternative, Claim, Request, run
 from fettle.dra.allocator.shortfalls import shortfall
-from fettle.dra.claims import Alternative, Claim, Request
 from fettle.explain import listing
 from tests.fettle import building as b
 from tests.fettle.cluster.inventory.fleets import Fleet, claim, node

@@ -9,14 +9,13 @@ import pytest
 from fettle.api import core
 from fettle.cel.runtime.outcomes import MATCH
 from fettle.cli.asking import evidence_lines, print_evidence
-from fettle.cluster.view import DeviceView, NodeView, PluginView, UnitView
-from fettle.dra.claims import AllocatedDevice, Alternative, Claim, Request
+from fettle.cluster import NodeView, PluginView, UnitView
+from fettle.dra import AllocatedDevice, Alternative, Claim, DeviceView, Request
 from fettle.explain import listing
 from fettle.explain import pods as explain
-from fettle.model.health import SOUND, Health, Kept, State, Weighed
-from fettle.model.policies import Policies
-from fettle.model.policy import BUILT_IN
-from fettle.scheduling.demand import Bound, Demand, Units
+from fettle.model import BUILT_IN, SOUND, Health, Kept, Policies, State, Weighed
+from fettle.scheduling import Demand, Units
+from fettle.scheduling.demand import Bound
 from fettle.scheduling.judge.acceptance import Acceptance
 from fettle.scheduling.judge.claimed import Allocator
 from fettle.scheduling.judge.verdicts import judge

@@ -7,10 +7,10 @@ import pytest
 
 from fettle.api import resource
 from fettle.cli.asking import print_devices
-from fettle.cluster.view import NodeView, View
+from fettle.cluster import NodeView, View
 from fettle.explain import listing
 from fettle.explain.users import Users
-from fettle.model.health import Health
+from fettle.model import Health
 from tests.fettle import building as b
 
 Raw = dict[str, Any]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fettle.config.settings import HealthSettings
+from fettle.config import HealthSettings
 from fettle.health import HealthBook
 from tests.fettle.health.incidents import RULES
 

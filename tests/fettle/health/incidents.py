@@ -4,7 +4,7 @@ from fettle.api import core
 from fettle.health import HealthBook
 from fettle.health.signals.gathering import of_node
 from fettle.health.signals.rules import load
-from fettle.model.health import DeviceId, Health, NodeId, Subject
+from fettle.model import DeviceId, Health, NodeId, Subject
 
 RULES = load()
 NODE = NodeId("gpu-1")

@@ -3,12 +3,12 @@
 import msgspec
 import pytest
 
-from fettle.config.settings import HealthSettings
+from fettle.config import HealthSettings
 from fettle.health import HealthBook
 from fettle.health.signals.gathering import of_node, of_pod
 from fettle.health.signals.reports import SignalReport
 from fettle.health.signals.rules import load
-from fettle.model.health import (
+from fettle.model import (
     SOUND,
     DeviceId,
     Evidence,

@@ -4,7 +4,7 @@ import msgspec
 
 from fettle.health import HealthBook
 from fettle.health.signals.reports import SignalReport
-from fettle.model.health import SOUND, EvidenceKind, Family, State
+from fettle.model import SOUND, EvidenceKind, Family, State
 from tests.fettle.health.signals.objects import NOW
 from tests.fettle.health.test_book import DEVICE, NODE, UNIT, fault, of
 

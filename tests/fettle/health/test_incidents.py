@@ -4,11 +4,10 @@ from typing import Any
 
 import pytest
 
-from fettle.config.settings import HealthSettings
+from fettle.config import HealthSettings
 from fettle.health import HealthBook
 from fettle.health.signals.gathering import of_slice, of_taint_rule
-from fettle.model.health import SOUND, DeviceId, State, UnitId
-from fettle.model.policy import BUILT_IN
+from fettle.model import BUILT_IN, SOUND, DeviceId, State, UnitId
 from fettle.scheduling.judge.acceptance import refusal
 from tests.fettle.health.incidents import DEVICE, HOUR, MINUTE, NODE, RULES, of, tell
 from tests.fettle.health.signals.objects import (

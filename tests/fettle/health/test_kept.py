@@ -3,12 +3,11 @@
 import msgspec
 import pytest
 
-from fettle.config.settings import HealthSettings
+from fettle.config import HealthSettings
 from fettle.health import HealthBook
 from fettle.health.signals.reports import SignalReport
 from fettle.health.states import Stay, kept
-from fettle.model.health import Evidence, EvidenceKind, Family, Health, Kept, State
-from fettle.model.policy import BUILT_IN
+from fettle.model import BUILT_IN, Evidence, EvidenceKind, Family, Health, Kept, State
 from fettle.scheduling.judge.acceptance import refusal
 from tests.fettle.health.incidents import DEVICE
 

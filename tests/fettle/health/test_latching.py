@@ -6,10 +6,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fettle.config.settings import HealthSettings
+from fettle.config import HealthSettings
 from fettle.health import HealthBook
 from fettle.health.signals.gathering import of_slice, of_taint_rule
-from fettle.model.health import SOUND, Evidence, EvidenceKind, Family, Health, State, UnitId
+from fettle.model import SOUND, Evidence, EvidenceKind, Family, Health, State, UnitId
 from tests.fettle.health.incidents import DEVICE, MINUTE, NODE, RULES, of, tell
 from tests.fettle.health.signals.objects import (
     NOW,

@@ -8,11 +8,11 @@ import msgspec
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fettle.config.settings import HealthSettings
+from fettle.config import HealthSettings
 from fettle.health import HealthBook
 from fettle.health.signals.reports import SignalReport, heaviest
 from fettle.health.signals.rules import load
-from fettle.model.health import (
+from fettle.model import (
     SOUND,
     UNKNOWN_SCORE,
     DeviceId,

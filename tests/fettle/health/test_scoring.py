@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from fettle.health import fading, scoring
-from fettle.model.health import Evidence, EvidenceKind, Family, NodeId, Weighed
+from fettle.model import Evidence, EvidenceKind, Family, NodeId, Weighed
 from tests.fettle.health.signals.objects import NOW
 
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fettle.config.settings import HealthSettings
+from fettle.config import HealthSettings
 from fettle.health import HealthBook
 from fettle.health.signals.gathering import of_node
-from fettle.model.health import SOUND, Evidence, EvidenceKind, Health, State
+from fettle.model import SOUND, Evidence, EvidenceKind, Health, State
 from tests.fettle.health.incidents import HOUR, MINUTE, NODE, RULES, of, tell
 from tests.fettle.health.signals.objects import NOW, condition, node
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from fettle.config.settings import HealthSettings
+from fettle.config import HealthSettings
 from fettle.health.states import Stay, afresh, following
-from fettle.model.health import State
+from fettle.model import State
 
 SETTINGS = HealthSettings()
 H, D, U = State.HEALTHY, State.DEGRADED, State.UNHEALTHY

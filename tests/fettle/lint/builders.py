@@ -6,8 +6,7 @@ import msgspec
 
 from fettle.api import kinds, resource
 from fettle.api.meta import ObjectMeta
-from fettle.cluster import view
-from fettle.cluster.view import View
+from fettle.cluster import View, view
 from fettle.lint.cluster import NOTHING_KNOWN, Cluster
 from fettle.lint.findings import Finding, Rule
 from fettle.lint.manifests import Manifest

@@ -8,21 +8,18 @@ import msgspec
 
 from fettle.api import kinds
 from fettle.api.resource import Device
+from fettle.cel import Equation, Outcome, Reads, rows
 from fettle.cel.language.evaluating import Prepared, judge, prepare
 from fettle.cel.misses import inspecting
-from fettle.cel.runtime import rows
-from fettle.cel.runtime.outcomes import Outcome
-from fettle.cel.runtime.rows import Equation, Reads
-from fettle.cluster.inventory.inventory import Inventory
-from fettle.cluster.view import EMPTY, View
-from fettle.config.settings import HealthSettings
+from fettle.cluster import EMPTY, Inventory, View
+from fettle.config import HealthSettings
 from fettle.health import HealthBook
-from fettle.health.signals import rules as evidence_rules
+from fettle.health import rules as evidence_rules
 from fettle.lint.drivers import NO_DRIVERS, Drivers
 from fettle.lint.findings import Finding
 from fettle.lint.linting import DEFAULT_LEVELS, Linter
 from fettle.lint.manifests import Manifest
-from fettle.model.policy import Validation
+from fettle.model import Validation
 from tests.fettle.lint.builders import Object
 
 RULES = evidence_rules.load(None)

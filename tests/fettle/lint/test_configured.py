@@ -4,10 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from fettle.config.files import load
-from fettle.config.settings import Settings
-from fettle.lint.configured import check
-from fettle.model.errors import SettingsError
+from fettle.config import Settings, load
+from fettle.lint.configured import check_settings
+from fettle.model import SettingsError
 
 OWN = """{"driver": "own.example.com", "apiVersions": ["own.example.com/v1"],
  "features": {"Turbo": false}, "kinds": []}"""
@@ -44,7 +43,7 @@ def test_a_name_that_nobody_knows_is_refused_with_its_field(
     tmp_path: Path, text: str, says: str
 ) -> None:
     with pytest.raises(SettingsError) as error:
-        check(settings(tmp_path, text))
+        check_settings(settings(tmp_path, text))
     assert says in str(error.value)
 
 
@@ -52,7 +51,7 @@ def test_names_that_are_known_pass(tmp_path: Path) -> None:
     schemas = tmp_path / "schemas"
     schemas.mkdir()
     (schemas / "own.json").write_text(OWN)
-    check(
+    check_settings(
         settings(
             tmp_path,
             "lint:\n"
@@ -64,4 +63,4 @@ def test_names_that_are_known_pass(tmp_path: Path) -> None:
             "  disabledFeatures: [DRADeviceTaints]\n",
         )
     )
-    check(Settings())
+    check_settings(Settings())

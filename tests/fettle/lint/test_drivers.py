@@ -11,7 +11,7 @@ from fettle.lint.drivers import Drivers, read, shipped
 from fettle.lint.fields import Field
 from fettle.lint.findings import Severity
 from fettle.lint.schemas import Schema
-from fettle.model.errors import SettingsError
+from fettle.model import SettingsError
 from tests.fettle.lint.clusters import lint
 from tests.fettle.lint.tables.case import FLEET, claim, exactly, opaque
 

@@ -7,11 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fettle.api.resource import Device
+from fettle.cel import OutcomeKind, rows
 from fettle.cel.language.evaluating import judge, prepare
-from fettle.cel.runtime import rows
-from fettle.cel.runtime.outcomes import OutcomeKind
 from fettle.lint.findings import Severity
-from fettle.model.policy import Validation
+from fettle.model import Validation
 from tests.controlplane import objects as api
 from tests.fettle.lint.clusters import lint
 from tests.fettle.lint.fleets import GPU

@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from fettle.api.resource import Device
-from fettle.cel.runtime.engine import SelectorEngine
-from fettle.cluster.view import View
+from fettle.cel import SelectorEngine
+from fettle.cluster import View
 from fettle.lint.cluster import Cluster
 from fettle.lint.findings import Severity
 from fettle.lint.linting import Linter

@@ -5,14 +5,13 @@ from typing import Any
 
 import pytest
 
-from fettle.config.settings import WorkloadSettings
+from fettle.config import WorkloadSettings
 from fettle.lint import shapes
 from fettle.lint.decoding import mismatches
 from fettle.lint.findings import Finding, Severity
 from fettle.lint.manifests import Manifest
 from fettle.lint.policies import ignored
-from fettle.model.policies import Policies
-from fettle.model.policy import Validation
+from fettle.model import Policies, Validation
 from tests.controlplane import objects as api
 from tests.fettle.lint.builders import Object
 from tests.fettle.lint.clusters import lint

@@ -9,7 +9,7 @@ from fettle.lint.cluster import Cluster
 from fettle.lint.findings import Finding, Rule, Severity
 from fettle.lint.linting import Linter
 from fettle.lint.manifests import Manifest
-from fettle.model.policy import Validation
+from fettle.model import Validation
 from tests.controlplane import objects as api
 from tests.fettle.lint.builders import Object
 from tests.fettle.lint.clusters import lint, view_of

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fettle.cluster.view import EMPTY
+from fettle.cluster import EMPTY
 from fettle.lint.drivers import Drivers
 from fettle.lint.findings import Severity
 from fettle.lint.linting import Linter

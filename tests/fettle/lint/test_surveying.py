@@ -5,8 +5,8 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fettle.cel.runtime.outcomes import OutcomeKind
-from fettle.cluster.view import View
+from fettle.cel import OutcomeKind
+from fettle.cluster import View
 from fettle.lint.survey.fleet import FRESH_S, Fleet
 from fettle.lint.survey.surveys import Selection
 from tests.controlplane import objects as api

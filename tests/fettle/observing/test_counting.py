@@ -2,8 +2,8 @@
 
 import msgspec
 
-from fettle.cluster.view import PluginView
-from fettle.model.health import State
+from fettle.cluster import PluginView
+from fettle.model import State
 from fettle.observing import counting
 from tests.fettle import building as b
 

@@ -5,7 +5,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 from structlog.testing import capture_logs
 
-from fettle.cluster.view import Publisher, SourceStatus
+from fettle.cluster import Publisher, SourceStatus
 from fettle.observing.metrics import (
     BreakerMetrics,
     ExtenderMetrics,
@@ -15,7 +15,7 @@ from fettle.observing.metrics import (
     ViewMetrics,
     make_registry,
 )
-from fettle.scheduling.breaker.alarms import Alarm
+from fettle.scheduling import Alarm
 from tests.fettle import building as b
 
 

@@ -10,11 +10,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from fettle.api import kinds
-from fettle.cluster.view import EMPTY, NodeView, PluginView, UnitView, View
-from fettle.model.health import SOUND, Health
+from fettle.cluster import EMPTY, NodeView, PluginView, UnitView, View
+from fettle.model import SOUND, Health
 from fettle.observing.turns import MOST, log_health_changes
+from fettle.pacing import in_slices
 from fettle.pacing import pausing as slicing
-from fettle.pacing.pausing import in_slices
 from tests.fettle import building as b
 from tests.fettle.cluster.inventory.fleets import Fleet, node, slice_
 

@@ -8,15 +8,12 @@ from hypothesis import strategies as st
 
 from fettle.api import kinds, resource
 from fettle.api.meta import ObjectMeta
-from fettle.cluster.inventory.inventory import Inventory
-from fettle.cluster.view import View
-from fettle.config.settings import HealthSettings
+from fettle.cluster import Inventory, View
+from fettle.config import HealthSettings
+from fettle.dra import CURRENT, Profile, of_version
 from fettle.dra import claims as claiming
-from fettle.dra.allocator.profiles import CURRENT, Profile
-from fettle.dra.allocator.versions import of_version
 from fettle.health import HealthBook
-from fettle.model.health import DeviceId
-from fettle.model.policy import BUILT_IN
+from fettle.model import BUILT_IN, DeviceId
 from fettle.scheduling.demand import Bound, Demand, Units
 from tests.fettle import building as b
 from tests.fettle.cluster.inventory.fleets import RULES, Fleet

@@ -8,11 +8,12 @@ from typing import Any
 
 import msgspec
 
-from fettle.cel.runtime.engine import SelectorEngine
-from fettle.cluster.view import NodeView, Publisher
-from fettle.config.settings import ExtenderSettings, Settings
-from fettle.dra.claims import Alternative, Claim, Constraint, Request
-from fettle.model.policy import BUILT_IN
+from fettle.cel import SelectorEngine
+from fettle.cluster import NodeView, Publisher
+from fettle.config import ExtenderSettings, Settings
+from fettle.dra import Alternative, Claim, Request
+from fettle.dra.claims import Constraint
+from fettle.model import BUILT_IN
 from fettle.scheduling.answers import SHARED, Answers
 from fettle.scheduling.demand import Demand
 from tests.fettle import building as b

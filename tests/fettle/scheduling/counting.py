@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from fettle.cluster.view import NodeView
-from fettle.config.settings import BreakerSettings
-from fettle.model.policy import Placement
+from fettle.cluster import NodeView
+from fettle.config import BreakerSettings
+from fettle.model import Placement
 from fettle.scheduling.breaker.breaker import Breaker, Census
 
 

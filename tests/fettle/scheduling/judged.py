@@ -1,9 +1,10 @@
 """Asks for units and for claims, and the verdict on a node, where every selector matches."""
 
-from fettle.cel.runtime.outcomes import MATCH, Outcome
-from fettle.cluster.view import DeviceView, NodeView
-from fettle.dra.claims import Alternative, Claim, Request
-from fettle.model.policy import BUILT_IN, Policy
+from fettle.cel import Outcome
+from fettle.cel.runtime.outcomes import MATCH
+from fettle.cluster import NodeView
+from fettle.dra import Alternative, Claim, DeviceView, Request
+from fettle.model import BUILT_IN, Policy
 from fettle.scheduling.demand import Demand, Units
 from fettle.scheduling.judge.acceptance import Acceptance
 from fettle.scheduling.judge.claimed import Allocator

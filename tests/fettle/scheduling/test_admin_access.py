@@ -4,12 +4,11 @@ import msgspec
 import pytest
 
 from fettle.api.resource import DeviceTaint
-from fettle.cluster.view import DeviceView, NodeView
-from fettle.dra.allocator.profiles import Profile
-from fettle.dra.claims import AllocatedDevice, uses
+from fettle.cluster import NodeView
+from fettle.dra import AllocatedDevice, DeviceView, Profile
+from fettle.dra.claims import uses
 from fettle.explain import pods as explain
-from fettle.model.health import Health, State
-from fettle.model.policy import Policy, Unknown
+from fettle.model import Health, Policy, State, Unknown
 from fettle.scheduling.demand import Bound, Demand
 from fettle.scheduling.judge.acceptance import Acceptance
 from fettle.scheduling.judge.claimed import Allocator

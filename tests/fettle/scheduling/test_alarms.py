@@ -7,15 +7,15 @@ import msgspec
 import pytest
 
 from fettle.api import core, kinds
-from fettle.cel.runtime.engine import SelectorEngine
-from fettle.cluster.view import NodeView
-from fettle.config.settings import HealthSettings, Settings
+from fettle.cel import SelectorEngine
+from fettle.cluster import NodeView
+from fettle.config import HealthSettings, Settings
 from fettle.health import HealthBook
-from fettle.model.policy import BUILT_IN, Policy
+from fettle.model import BUILT_IN, Policy
 from fettle.scheduling.answers import Answers
 from fettle.scheduling.breaker import breakers
 from fettle.scheduling.breaker.alarms import CLOSED, FORGET_S, FORGOTTEN, Alarm
-from fettle.steward.allowing import Allowing
+from fettle.steward import Allowing
 from tests.fettle import building as b
 from tests.fettle.cluster.inventory.fleets import RULES, Fleet, node
 from tests.fettle.scheduling.clusters import Cluster, kept_complete

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fettle.cel.runtime.engine import SelectorEngine
-from fettle.cluster.view import NodeView, View
-from fettle.dra.allocator.profiles import CURRENT, Profile
-from fettle.model.policy import BUILT_IN
+from fettle.cel import SelectorEngine
+from fettle.cluster import NodeView, View
+from fettle.dra import CURRENT, Profile
+from fettle.model import BUILT_IN
 from fettle.scheduling.demand import Demand
 from fettle.scheduling.judge.acceptance import Acceptance
 from fettle.scheduling.judge.verdicts import Verdict

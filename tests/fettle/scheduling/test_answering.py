@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fettle.api import core, resource
-from fettle.cel.runtime.engine import SelectorEngine
-from fettle.cluster.view import DeviceView, NodeView, Publisher
-from fettle.config.settings import Settings
-from fettle.dra.claims import AllocatedDevice
-from fettle.model.policy import BUILT_IN
-from fettle.pacing.pausing import SLICE_S
+from fettle.cel import SelectorEngine
+from fettle.cluster import NodeView, Publisher
+from fettle.config import Settings
+from fettle.dra import AllocatedDevice, DeviceView
+from fettle.model import BUILT_IN
+from fettle.pacing import SLICE_S
 from fettle.scheduling import answers as answering
 from fettle.scheduling.answers import Answers
 from fettle.scheduling.demand import Bound, Demand, Units

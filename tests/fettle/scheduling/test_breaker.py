@@ -6,9 +6,10 @@ import msgspec
 import pytest
 
 from fettle.api import core, kinds
-from fettle.cluster.view import DeviceView, NodeView, PoolView
-from fettle.config.settings import BreakerSettings
-from fettle.model.policy import BUILT_IN
+from fettle.cluster import NodeView
+from fettle.config import BreakerSettings
+from fettle.dra import DeviceView, PoolView
+from fettle.model import BUILT_IN
 from fettle.scheduling.breaker.breaker import Breaker
 from fettle.scheduling.judge.acceptance import refusal
 from tests.fettle import building as b

@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from fettle.api import core
-from fettle.cluster.view import NodeView, PluginView, PoolView, Publisher, UnitView
-from fettle.config.settings import BreakerSettings
-from fettle.model.health import SOUND, DeviceId, Health, State
-from fettle.model.policies import Policies
-from fettle.model.policy import BUILT_IN, Policy, Unknown
+from fettle.cluster import NodeView, PluginView, Publisher, UnitView
+from fettle.config import BreakerSettings
+from fettle.dra import PoolView
+from fettle.model import BUILT_IN, SOUND, DeviceId, Health, Policies, Policy, State, Unknown
 from fettle.pacing import pausing as slicing
 from fettle.scheduling.breaker.alarms import Alarm
 from fettle.scheduling.breaker.breakers import Breakers

@@ -9,10 +9,10 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from fettle.cel.runtime.engine import SelectorEngine
-from fettle.cluster.view import NodeView
-from fettle.config.settings import Settings
-from fettle.model.policy import BUILT_IN, Placement, Policy
+from fettle.cel import SelectorEngine
+from fettle.cluster import NodeView
+from fettle.config import Settings
+from fettle.model import BUILT_IN, Placement, Policy
 from fettle.pacing import pausing as slicing
 from fettle.scheduling.answers import Answers
 from fettle.scheduling.breaker import breakers

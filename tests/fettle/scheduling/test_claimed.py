@@ -6,10 +6,9 @@ import pytest
 
 from fettle.api import kinds
 from fettle.cel.runtime.outcomes import MATCH
-from fettle.dra.allocator.profiles import Profile, Quirks
-from fettle.model.health import State
-from fettle.model.policies import Policies
-from fettle.model.policy import BUILT_IN
+from fettle.dra import Profile
+from fettle.dra.allocator.profiles import Quirks
+from fettle.model import BUILT_IN, Policies, State
 from fettle.scheduling.demand import demand_of
 from fettle.scheduling.judge.acceptance import Acceptance
 from fettle.scheduling.judge.claimed import Allocator

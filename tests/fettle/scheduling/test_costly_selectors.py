@@ -9,12 +9,12 @@ import msgspec
 import pytest
 
 from fettle.api.resource import DeviceAttribute
-from fettle.cel.runtime.engine import SelectorEngine
+from fettle.cel import SelectorEngine
 from fettle.cel.runtime.memory import AGAIN_S, LONG
-from fettle.cluster.view import NodeView
-from fettle.config.settings import Settings
-from fettle.dra.claims import Alternative, Claim, Request
-from fettle.model.policy import BUILT_IN
+from fettle.cluster import NodeView
+from fettle.config import Settings
+from fettle.dra import Alternative, Claim, Request
+from fettle.model import BUILT_IN
 from fettle.scheduling.answers import Answers
 from fettle.scheduling.demand import Demand
 from tests.fettle import building as b

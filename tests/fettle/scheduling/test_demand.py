@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fettle.api import core, resource
-from fettle.config.settings import Settings
+from fettle.config import Settings
 from fettle.dra import claims
 from fettle.dra import extended_resources as extended
-from fettle.model.policy import BUILT_IN
+from fettle.model import BUILT_IN
 from fettle.scheduling import demand as demands
 from tests.fettle import building as b
 

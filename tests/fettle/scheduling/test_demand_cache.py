@@ -8,14 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fettle.api import core
-from fettle.cluster.view import View
-from fettle.config.settings import Settings
-from fettle.model.policy import (
-    ANNOTATION,
-    MIN_SCORE_ANNOTATION,
-    ON_DEVICE_FAILURE_ANNOTATION,
-    TRAINING,
-)
+from fettle.cluster import View
+from fettle.config import Settings
+from fettle.model import ANNOTATION
+from fettle.model.policy import MIN_SCORE_ANNOTATION, ON_DEVICE_FAILURE_ANNOTATION, TRAINING
 from fettle.scheduling import demand as demands
 from fettle.scheduling.demand_cache import MOST, DemandCache
 from tests.fettle import building as b

@@ -5,9 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fettle.api import kinds
-from fettle.cluster.view import PluginView, UnitView
-from fettle.model.health import State
-from fettle.model.policy import BUILT_IN
+from fettle.cluster import PluginView, UnitView
+from fettle.model import BUILT_IN, State
 from fettle.scheduling.judge import draws
 from tests.fettle import building as b
 from tests.fettle.cluster.inventory.fleets import Fleet

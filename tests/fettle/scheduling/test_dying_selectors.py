@@ -11,12 +11,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from fettle.api.resource import DeviceAttribute
-from fettle.cel.runtime.engine import SelectorEngine
+from fettle.cel import SelectorEngine
 from fettle.cel.runtime.memory import GIVEN_UP_S
 from fettle.cel.runtime.processes import COMMAND
-from fettle.cluster.view import NodeView
-from fettle.dra.claims import Alternative, Claim, Request
-from fettle.model.policy import Placement, Policy, Requirement
+from fettle.cluster import NodeView
+from fettle.dra import Alternative, Claim, Request
+from fettle.model import Placement, Policy, Requirement
 from fettle.scheduling.answers import Answers
 from fettle.scheduling.demand import Demand
 from tests.fettle import building as b

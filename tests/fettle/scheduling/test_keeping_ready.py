@@ -12,12 +12,11 @@ import msgspec
 import pytest
 
 from fettle.api.resource import Device, DeviceAttribute
-from fettle.cel.runtime.engine import SelectorEngine
-from fettle.cel.runtime.outcomes import Outcome, OutcomeKind
+from fettle.cel import Outcome, OutcomeKind, SelectorEngine
 from fettle.cel.runtime.processes import COMMAND
-from fettle.cluster.view import NodeView, Publisher
-from fettle.config.settings import Settings
-from fettle.model.policy import BUILT_IN, Placement, Requirement
+from fettle.cluster import NodeView, Publisher
+from fettle.config import Settings
+from fettle.model import BUILT_IN, Placement, Requirement
 from fettle.scheduling import warmup as readying
 from fettle.scheduling.answers import Answers
 from fettle.scheduling.warmup import READY_NODES

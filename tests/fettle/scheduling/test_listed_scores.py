@@ -6,7 +6,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fettle.cel.runtime.engine import SelectorEngine
+from fettle.cel import SelectorEngine
 from fettle.scheduling.judge.acceptance import Acceptance
 from fettle.scheduling.judge.ranking import MAX_SCORE
 from fettle.scheduling.tables.tables import MANY, Matching, Table

@@ -9,11 +9,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from fettle.api import resource
-from fettle.cluster.view import DeviceView, NodeView
-from fettle.dra.claims import Alternative, Claim, Request
+from fettle.cluster import NodeView
+from fettle.dra import Alternative, Claim, DeviceView, PublishedDevice, Request
 from fettle.dra.quantities import amount
-from fettle.dra.slices import PublishedCapacity, PublishedDevice
-from fettle.model.health import DeviceId
+from fettle.dra.slices import PublishedCapacity
+from fettle.model import DeviceId
 from fettle.scheduling.demand import Demand
 from fettle.scheduling.judge.acceptance import Acceptance
 from fettle.scheduling.tables.tables import DEMAND_SECONDS, REST, Table

@@ -6,10 +6,11 @@ import msgspec
 import pytest
 
 from fettle.api import core, resource
-from fettle.cel.runtime.engine import SelectorEngine
-from fettle.cluster.view import DeviceView, NodeView, Publisher
-from fettle.config.settings import Settings
-from fettle.model.policy import BUILT_IN
+from fettle.cel import SelectorEngine
+from fettle.cluster import NodeView, Publisher
+from fettle.config import Settings
+from fettle.dra import DeviceView
+from fettle.model import BUILT_IN
 from fettle.scheduling.answers import Answers
 from fettle.scheduling.demand import Demand
 from fettle.scheduling.predictions import REMEMBERED, Predictions, Result

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fettle.model.policy import Aggregate, Degraded
+from fettle.model import Aggregate, Degraded
 from fettle.scheduling.judge import ranking
 
 SCORES = st.lists(st.floats(0, 1), min_size=1, max_size=8)

@@ -12,13 +12,12 @@ import yaml
 from structlog.testing import capture_logs
 
 from fettle.api.resource import DeviceAttribute
-from fettle.cel.runtime.engine import SelectorEngine
-from fettle.cluster.view import NodeView, Publisher
-from fettle.config.settings import BreakerSettings
-from fettle.dra.claims import AllocatedDevice, Alternative, Claim, Request
+from fettle.cel import SelectorEngine
+from fettle.cluster import NodeView, Publisher
+from fettle.config import BreakerSettings
+from fettle.dra import AllocatedDevice, Alternative, Claim, Request
 from fettle.explain import pods as explain
-from fettle.model.policies import Resolved
-from fettle.model.policy import BUILT_IN, Placement, Policy, Requirement
+from fettle.model import BUILT_IN, Placement, Policy, Requirement, Resolved
 from fettle.scheduling.answers import Answers
 from fettle.scheduling.demand import Bound, Demand, Units
 from fettle.scheduling.judge.verdicts import Verdict

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fettle.cluster.view import NodeView
-from fettle.pacing.pausing import SLICE_S
+from fettle.cluster import NodeView
+from fettle.pacing import SLICE_S
 from fettle.scheduling.in_flight import STEPS
 from fettle.scheduling.tables.filling import BATCH
 from fettle.scheduling.tables.tables import FEW, Table

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from fettle.api import core
-from fettle.cluster.view import NodeView
-from fettle.model.policy import BUILT_IN
+from fettle.cluster import NodeView
+from fettle.model import BUILT_IN
 from fettle.scheduling.demand import Demand, Units
 from fettle.scheduling.judge.taken import Taken, counted, lacking
 from tests.fettle import building as b

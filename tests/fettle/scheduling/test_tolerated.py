@@ -10,19 +10,14 @@ from hypothesis import strategies as st
 from fettle.api import kinds
 from fettle.api.kinds import Kind
 from fettle.api.resource import DeviceToleration
-from fettle.cel.runtime.engine import SelectorEngine
+from fettle.cel import SelectorEngine
 from fettle.cel.runtime.outcomes import MATCH
-from fettle.cluster.inventory.inventory import Inventory
-from fettle.cluster.view import EMPTY, Publisher, View
-from fettle.config.settings import HealthSettings
+from fettle.cluster import EMPTY, Inventory, Publisher, View
+from fettle.config import HealthSettings
 from fettle.explain import pods as explain
-from fettle.health import HealthBook, memory, scoring
-from fettle.health.signals import rules
-from fettle.health.states import START
-from fettle.model.health import DeviceId, Evidence, Family, State, TaintRef
-from fettle.model.health import EvidenceKind as EvidenceKind
-from fettle.model.policies import Policies
-from fettle.model.policy import BUILT_IN
+from fettle.health import START, HealthBook, memory, rules, scoring
+from fettle.model import BUILT_IN, DeviceId, Evidence, Family, Policies, State, TaintRef
+from fettle.model import EvidenceKind as EvidenceKind
 from fettle.scheduling.answers import Answers
 from fettle.scheduling.demand import Demand, demand_of
 from fettle.scheduling.judge.acceptance import Acceptance

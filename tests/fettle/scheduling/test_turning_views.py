@@ -11,10 +11,10 @@ from contextlib import asynccontextmanager
 import pytest
 
 from fettle.api.resource import DeviceAttribute
-from fettle.cel.runtime.engine import SelectorEngine
-from fettle.cluster.view import NodeView
-from fettle.dra.claims import Alternative, Claim, Request
-from fettle.model.policy import BUILT_IN
+from fettle.cel import SelectorEngine
+from fettle.cluster import NodeView
+from fettle.dra import Alternative, Claim, Request
+from fettle.model import BUILT_IN
 from fettle.scheduling.answers import SHARED, Answers
 from fettle.scheduling.demand import Demand, Units
 from fettle.scheduling.tables.tables import Table

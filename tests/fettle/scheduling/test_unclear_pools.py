@@ -7,10 +7,9 @@ import msgspec
 import pytest
 
 from fettle.api.resource import DeviceAttribute
-from fettle.cel.runtime.engine import SelectorEngine
-from fettle.cluster.view import SOME_DRIVER, PoolView
-from fettle.dra.claims import ALL, Alternative, Claim, Request
-from fettle.model.policy import BUILT_IN
+from fettle.cel import SelectorEngine
+from fettle.dra import ALL, SOME_DRIVER, Alternative, Claim, PoolView, Request
+from fettle.model import BUILT_IN
 from fettle.scheduling.answers import Answers
 from fettle.scheduling.demand import Demand
 from fettle.scheduling.tables.tables import Table

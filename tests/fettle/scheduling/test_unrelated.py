@@ -2,8 +2,8 @@
 
 import msgspec
 
-from fettle.cluster.view import NodeView, UnitView
-from fettle.model.health import Health, State
+from fettle.cluster import NodeView, UnitView
+from fettle.model import Health, State
 from fettle.scheduling.demand import Demand, Units
 from tests.fettle import building as b
 from tests.fettle.scheduling.judged import TRAINING, request, units, verdict

@@ -4,10 +4,10 @@ import msgspec
 import pytest
 
 from fettle.api import core, resource
-from fettle.cluster.view import View
-from fettle.dra.claims import Alternative, Claim, Constraint, Request
-from fettle.model.policies import Policies
-from fettle.model.policy import BUILT_IN
+from fettle.cluster import View
+from fettle.dra import Alternative, Claim, Request
+from fettle.dra.claims import Constraint
+from fettle.model import BUILT_IN, Policies
 from fettle.scheduling.demand import Demand, Units, demand_of
 from fettle.scheduling.in_flight import InFlight
 from tests.fettle import building as b

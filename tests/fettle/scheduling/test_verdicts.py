@@ -5,9 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fettle.cluster.view import NodeView
-from fettle.model.health import SOUND, State
-from fettle.model.policy import BUILT_IN, Policy
+from fettle.cluster import NodeView
+from fettle.model import BUILT_IN, SOUND, Policy, State
 from fettle.scheduling.demand import Demand
 from fettle.scheduling.judge.acceptance import Acceptance
 from fettle.scheduling.judge.claimed import Allocator

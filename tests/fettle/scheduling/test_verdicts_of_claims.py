@@ -5,14 +5,21 @@ import pytest
 
 from fettle.api import core, resource
 from fettle.api.resource import DeviceTaint, DeviceToleration
+from fettle.cel import Outcome
 from fettle.cel.runtime import outcomes
-from fettle.cel.runtime.outcomes import Outcome
-from fettle.cluster.view import DeviceView, NodeView
-from fettle.dra.allocator import Budget
-from fettle.dra.allocator.profiles import Features, Profile
-from fettle.dra.claims import AllocatedDevice, Alternative, Claim, Constraint, Request
-from fettle.model.health import State
-from fettle.model.policy import Policy, Unknown
+from fettle.cluster import NodeView
+from fettle.dra import (
+    AllocatedDevice,
+    Alternative,
+    Budget,
+    Claim,
+    DeviceView,
+    Features,
+    Profile,
+    Request,
+)
+from fettle.dra.claims import Constraint
+from fettle.model import Policy, State, Unknown
 from fettle.scheduling.demand import Bound, Demand, Units
 from fettle.scheduling.judge.acceptance import Acceptance
 from fettle.scheduling.judge.claimed import Allocator

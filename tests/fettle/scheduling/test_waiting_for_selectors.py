@@ -7,10 +7,10 @@ import msgspec
 from structlog.testing import capture_logs
 
 from fettle.api.extender import host_priority
-from fettle.cel.runtime.engine import SelectorEngine
-from fettle.config.settings import Settings
-from fettle.dra.claims import Alternative, Claim, Request
-from fettle.model.policy import BUILT_IN
+from fettle.cel import SelectorEngine
+from fettle.config import Settings
+from fettle.dra import Alternative, Claim, Request
+from fettle.model import BUILT_IN
 from fettle.scheduling.answers import Answers
 from fettle.scheduling.demand import Demand
 from fettle.scheduling.judge.requirements import Engines

@@ -14,8 +14,9 @@ import uvloop
 from aiohttp import ClientSession, web
 from structlog.testing import capture_logs
 
-from extender.connections import HTTPReply, SchedulerConnection, SchedulerConnections
-from fettle.model.errors import SettingsError
+from extender import SchedulerConnections
+from extender.connections import HTTPReply, SchedulerConnection
+from fettle.model import SettingsError
 from fettle.serve import listening
 from fettle.serve.listening import AppListener, ExtenderListener, ListenAddress, Listener, parse
 from tests.controlplane.processes import free_port

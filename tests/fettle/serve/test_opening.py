@@ -16,7 +16,7 @@ from structlog.typing import EventDict
 
 from certs import issuing, rotating
 from certs.issuing import DAY_S
-from fettle.config.settings import Settings
+from fettle.config import Settings
 from fettle.serve import serving
 from fettle.serve.serving import Runtime
 from tests.controlplane.processes import free_port

@@ -6,7 +6,7 @@ from typing import Any
 
 import aiohttp
 
-from fettle.config.settings import Settings
+from fettle.config import Settings
 from fettle.serve.serving import Runtime
 from tests.controlplane.processes import free_port
 from tests.fettle.client.fake_api import FakeApi

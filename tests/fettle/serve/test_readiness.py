@@ -8,13 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from fettle.cluster.feeds.snapshot import SnapshotFeed
-from fettle.cluster.feeds.writing import Writer
-from fettle.cluster.inventory.inventory import Inventory
-from fettle.cluster.view import Publisher
-from fettle.config.settings import HealthSettings
-from fettle.health import HealthBook
-from fettle.health.signals import rules
+from fettle.cluster import Inventory, Publisher
+from fettle.cluster.feeds import SnapshotFeed, Writer
+from fettle.config import HealthSettings
+from fettle.health import HealthBook, rules
 from fettle.serve.readiness import Readiness
 from tests.fettle.cluster.feeds.manifests import node, write
 

@@ -7,7 +7,7 @@ from structlog.testing import capture_logs
 
 from certs import issuing
 from certs.issuing import DAY_S, Pair
-from fettle.config.settings import TLSSettings
+from fettle.config import TLSSettings
 from fettle.serve.secured import CertificateWarnings, FileCertificate
 from tests.certs.replicas import Clock
 

@@ -14,9 +14,9 @@ from cryptography import x509
 from certs import issuing, rotating
 from fettle.api.kinds import WEBHOOK_CONFIGURATIONS
 from fettle.cli import certificates
-from fettle.client.session import Session
-from fettle.config.settings import Settings
-from fettle.model.errors import CertificateError, ClusterError, SettingsError
+from fettle.client import Session
+from fettle.config import Settings
+from fettle.model import CertificateError, ClusterError, SettingsError
 from fettle.serve import secured, securing
 from fettle.serve.listening import ListenAddress, parse
 from fettle.serve.secured import Secured

@@ -18,7 +18,7 @@ from fettle.cli.asking import fetch
 from fettle.cli.calling import call, call_json
 from fettle.cli.demo import asks
 from fettle.cli.demo.served import Served
-from fettle.model.errors import FettleError
+from fettle.model import FettleError
 from tests.controlplane.processes import free_port
 from tests.fettle.others import time_taken
 from tests.fettle.serve.without_ipv6 import SOCKET_CALL, forbid_ipv6

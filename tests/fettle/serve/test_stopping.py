@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from fettle.client import leasing
-from fettle.config.settings import Settings
+from fettle.config import Settings
 from fettle.serve import listening, serving
 from fettle.serve.serving import Runtime
 from tests.controlplane.processes import free_port

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from fettle.model.errors import ClusterError, FettleError
+from fettle.model import ClusterError, FettleError
 from fettle.serve.tasks import Tasks
 
 

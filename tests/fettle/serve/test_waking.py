@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from fettle.config.settings import Settings
+from fettle.config import Settings
 from fettle.serve.serving import Runtime
 from tests.fettle.client.fake_api import FakeApi
 from tests.fettle.serve.houses import planned

@@ -2,8 +2,8 @@
 
 import pytest
 
-from fettle.client.session import Session
-from fettle.cluster.view import EMPTY
+from fettle.client import Session
+from fettle.cluster import EMPTY
 from fettle.steward.nudging import Nudge
 from tests.fettle.client.fake_api import FakeApi
 

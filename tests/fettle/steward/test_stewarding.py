@@ -14,11 +14,11 @@ from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
 from fettle.api import core
-from fettle.client.session import Session
-from fettle.cluster.view import EMPTY, NodeView, Publisher, View
-from fettle.config.settings import StewardSettings
-from fettle.model.health import SOUND
-from fettle.observing.metrics import StewardMetrics
+from fettle.client import Session
+from fettle.cluster import EMPTY, NodeView, Publisher, View
+from fettle.config import StewardSettings
+from fettle.model import SOUND
+from fettle.observing import StewardMetrics
 from fettle.steward.stewarding import REST, AllowedNodes, Steward
 from tests.fettle.client.fake_api import FakeApi, fake_api
 from tests.fettle.cluster.feeds.recorder import PATIENCE_S

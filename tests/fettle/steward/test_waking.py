@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fettle.api import core, kinds
-from fettle.cluster.view import EMPTY
+from fettle.cluster import EMPTY
+from fettle.pacing import in_slices
 from fettle.pacing import pausing as slicing
-from fettle.pacing.pausing import in_slices
 from fettle.steward.waking import SCHEDULER_RETRIES_S, Waking, is_waiting, waiting
 
 REFUSED = "0/4 nodes are available: 4 fettle: no sound devices (nvidia.com/gpu). preemption: none."

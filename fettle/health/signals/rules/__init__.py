@@ -16,7 +16,7 @@ from fettle.config import own_yaml
 from fettle.health.signals.rules import rows
 from fettle.health.signals.rules.rows import ConditionRow, RuleRow
 from fettle.health.signals.rules.tables import UNCLASSIFIED, SignalRules, Xid
-from fettle.model.errors import SettingsError
+from fettle.model import SettingsError
 
 __all__ = ["SignalRules", "Xid", "load"]
 

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import msgspec
 
-from fettle.model.health import OWN_PREFIX, EvidenceKind, Family
+from fettle.model import OWN_PREFIX, EvidenceKind, Family
 
 Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 Seconds = Annotated[float, msgspec.Meta(gt=0.0)]

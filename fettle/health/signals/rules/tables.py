@@ -20,7 +20,7 @@ from fettle.health.signals.rules.rows import (
     XidClassRow,
     XidRow,
 )
-from fettle.model.health import EvidenceKind, Family
+from fettle.model import EvidenceKind, Family
 
 UNCLASSIFIED = "unclassified"
 """The XID class of an XID that has no row."""

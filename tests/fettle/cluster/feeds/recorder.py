@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from fettle.api.changes import Bad, Change, Gone, ListEnded, ListStarted, Lost, Put, Unserved
+from fettle.api import Bad, Change, Gone, ListEnded, ListStarted, Lost, Put, Unserved
 from fettle.api.kinds import WireObject
 
 PATIENCE_S = 20.0

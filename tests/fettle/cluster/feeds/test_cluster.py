@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from fettle.api.changes import Change, Lost, Unserved
+from fettle.api import Change, Lost, Unserved
 from fettle.api.kinds import KINDS, NODE
-from fettle.client.session import Session
+from fettle.client import Session
 from fettle.cluster.feeds.cluster import ClusterFeed
 from tests.fettle.client.fake_api import FakeApi, fake_api
 from tests.fettle.cluster.feeds.recorder import Recorder

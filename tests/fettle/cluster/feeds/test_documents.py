@@ -17,7 +17,7 @@ from fettle.cluster.feeds.documents import (
     objects_of_json,
     objects_of_yaml,
 )
-from fettle.model.errors import SnapshotError
+from fettle.model import SnapshotError
 
 TREES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.text(max_size=8),

@@ -11,9 +11,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fettle.api.changes import Put
+from fettle.api import Put, read
 from fettle.api.kinds import BY_NAME, KINDS
-from fettle.api.reading import read
 from fettle.cluster.feeds import folders
 from fettle.cluster.feeds.folders import Folder, ObjectKey
 from tests.fettle.cluster.feeds.manifests import node, write

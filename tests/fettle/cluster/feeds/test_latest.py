@@ -9,20 +9,15 @@ from typing import Any
 
 import pytest
 
-from fettle.api import kinds
-from fettle.api.changes import Contact
-from fettle.client import reflecting
-from fettle.client.session import Session
-from fettle.client.streaming import Streams
+from fettle.api import Contact, kinds
+from fettle.client import Session, Streams, reflecting
+from fettle.cluster import Inventory, Publisher
 from fettle.cluster.feeds import latest, writing
 from fettle.cluster.feeds.cluster import ClusterFeed
 from fettle.cluster.feeds.latest import FeedFreshness
 from fettle.cluster.feeds.writing import Writer
-from fettle.cluster.inventory.inventory import Inventory
-from fettle.cluster.view import Publisher
-from fettle.config.settings import HealthSettings
-from fettle.health import HealthBook
-from fettle.health.signals import rules
+from fettle.config import HealthSettings
+from fettle.health import HealthBook, rules
 from tests.fettle.client.fake_api import FakeApi, fake_api
 
 RULES = rules.load()

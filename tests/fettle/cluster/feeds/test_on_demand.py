@@ -7,16 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from fettle.api import kinds
-from fettle.api.changes import Change, Contact, Gone, ListEnded, ListStarted, Lost, Put, Unserved
-from fettle.cluster import readiness
+from fettle.api import Change, Contact, Gone, ListEnded, ListStarted, Lost, Put, Unserved, kinds
+from fettle.cluster import Inventory, Publisher, View, readiness
 from fettle.cluster.feeds.snapshot import SnapshotFeed
 from fettle.cluster.feeds.writing import Writer
-from fettle.cluster.inventory.inventory import Inventory
-from fettle.cluster.view import Publisher, View
-from fettle.config.settings import HealthSettings
-from fettle.health import HealthBook
-from fettle.health.signals import rules
+from fettle.config import HealthSettings
+from fettle.health import HealthBook, rules
 
 RULES = rules.load()
 QUOTA = b'{"metadata": {"name": "q", "namespace": "team"}, "spec": {"hard": {"x": "2"}}}'

@@ -9,10 +9,10 @@ import pytest
 import yaml
 from structlog.testing import capture_logs
 
-from fettle.api.changes import Contact, Gone, ListEnded, Lost, Put
+from fettle.api import Contact, Gone, ListEnded, Lost, Put
 from fettle.api.kinds import KINDS
 from fettle.cluster.feeds.snapshot import SnapshotFeed
-from fettle.model.errors import SnapshotError
+from fettle.model import SnapshotError
 from tests.fettle.cluster.feeds.manifests import node, write
 from tests.fettle.cluster.feeds.recorder import PATIENCE_S, Recorder
 

@@ -11,8 +11,7 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from fettle.api import kinds
-from fettle.api.changes import (
+from fettle.api import (
     Bad,
     Change,
     Contact,
@@ -22,18 +21,16 @@ from fettle.api.changes import (
     Lost,
     Put,
     Unserved,
+    kinds,
+    read,
 )
 from fettle.api.kinds import Kind
-from fettle.api.reading import read
+from fettle.cluster import Inventory, Publisher, SourceStatus, View
 from fettle.cluster.feeds import writing
 from fettle.cluster.feeds.writing import Follow, Writer
-from fettle.cluster.inventory.inventory import Inventory
-from fettle.cluster.view import Publisher, SourceStatus, View
-from fettle.config.settings import HealthSettings
-from fettle.health import HealthBook
-from fettle.health.signals import rules
-from fettle.health.signals.reports import SignalReport
-from fettle.model.health import State, Subject
+from fettle.config import HealthSettings
+from fettle.health import HealthBook, SignalReport, rules
+from fettle.model import State, Subject
 from fettle.pacing import pausing as slicing
 from tests.fettle import building as b
 from tests.fettle.cluster.inventory.fleets import slice_

@@ -4,15 +4,13 @@ from typing import Any
 
 import msgspec
 
-from fettle.api.changes import Put
+from fettle.api import Put, read
 from fettle.api.kinds import Kind
-from fettle.api.reading import read
 from fettle.cluster.inventory.inventory import Inventory
 from fettle.cluster.view import EMPTY, View
-from fettle.config.settings import HealthSettings
-from fettle.dra.allocator.profiles import CURRENT, Features
-from fettle.health import HealthBook
-from fettle.health.signals import rules
+from fettle.config import HealthSettings
+from fettle.dra import CURRENT, Features
+from fettle.health import HealthBook, rules
 from tests.fettle import building as b
 
 RULES = rules.load()

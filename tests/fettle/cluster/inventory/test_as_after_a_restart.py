@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from fettle.api import kinds
 from fettle.api.kinds import Kind as Wired
-from fettle.cluster.view import NodeView, PoolView, View
-from fettle.model.health import SOUND, EvidenceKind, Health
+from fettle.cluster.view import NodeView, View
+from fettle.dra import PoolView
+from fettle.model import SOUND, EvidenceKind, Health
 from tests.fettle import building as b
 from tests.fettle.cluster.inventory.fleets import Fleet, claim, node, slice_
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from fettle.api import kinds
 from fettle.api.kinds import Kind
 from fettle.cluster.view import View
-from fettle.model.health import Health, State
+from fettle.model import Health, State
 from tests.fettle import building as b
 from tests.fettle.cluster.inventory.fleets import Fleet, node, slice_
 from tests.fettle.cluster.inventory.saying import (

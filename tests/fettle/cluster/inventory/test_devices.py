@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from fettle.api import kinds
-from fettle.model.health import State
+from fettle.model import State
 from tests.fettle import building as b
 from tests.fettle.cluster.inventory.fleets import Fleet, claim, node, slice_
 from tests.fettle.cluster.inventory.saying import rule

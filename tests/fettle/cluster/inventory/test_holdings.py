@@ -2,8 +2,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fettle.cluster.inventory.holdings import Holdings
-from fettle.dra.claims import AllocatedDevice
-from fettle.model.health import DeviceId
+from fettle.dra import AllocatedDevice
+from fettle.model import DeviceId
 
 A, B = DeviceId("d", "p", "a"), DeviceId("d", "p", "b")
 

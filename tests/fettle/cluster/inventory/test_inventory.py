@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fettle.api import kinds
-from fettle.api.changes import Bad
+from fettle.api import Bad, kinds
 from fettle.api.kinds import Kind
-from fettle.model.health import State, Unheard
+from fettle.model import State, Unheard
 from tests.fettle import building as b
 from tests.fettle.cluster.inventory.fleets import Fleet, claim, node, slice_
 

@@ -5,10 +5,9 @@ from typing import Any
 
 from fettle.api import kinds
 from fettle.api.kinds import Kind
-from fettle.config.settings import HealthSettings
-from fettle.health import HealthBook
+from fettle.config import HealthSettings
+from fettle.health import HealthBook, rules
 from fettle.health.book import SWEEP_EVERY_S
-from fettle.health.signals import rules
 from fettle.health.signals.gathering import of_pod
 from fettle.model.policy import TRAINING
 from tests.fettle import building as b

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fettle.api import kinds
-from fettle.model.health import State
+from fettle.model import State
 from tests.fettle.cluster.inventory.fleets import Fleet
 from tests.fettle.cluster.inventory.test_placing import (
     FULL,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fettle.api import kinds
 from fettle.cluster.inventory.peers import KINDS, Peers
-from fettle.scheduling.judge import draws
+from fettle.scheduling import draws
 from tests.fettle.cluster.inventory.fleets import Fleet
 from tests.fettle.cluster.inventory.test_units import GPU, MIG, holding, node, withdrawn
 

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from fettle.api import kinds, resource
 from fettle.cluster.inventory import placing
 from fettle.cluster.view import View
-from fettle.dra.slices import PublishedDevice, read
-from fettle.model.health import State, UnitId
+from fettle.dra import PublishedDevice
+from fettle.dra.slices import read
+from fettle.model import State, UnitId
 from tests.fettle.cluster.inventory.fleets import Fleet
 from tests.fettle.cluster.inventory.saying import speaking
 

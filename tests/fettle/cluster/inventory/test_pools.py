@@ -4,10 +4,9 @@ import pytest
 from fettle.api import kinds, resource
 from fettle.cluster.inventory import pools
 from fettle.cluster.inventory.pools import Gathered, PoolId
+from fettle.dra import CURRENT, Features, NodeTarget
 from fettle.dra import slices as published
-from fettle.dra.allocator.profiles import CURRENT, Features
-from fettle.dra.node_selectors import NodeTarget
-from fettle.health.signals import naming
+from fettle.health import naming
 
 
 def slice_(

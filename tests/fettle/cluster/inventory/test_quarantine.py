@@ -6,15 +6,14 @@ from typing import Any
 
 import pytest
 
-from fettle.api import kinds
-from fettle.api.changes import Bad
+from fettle.api import Bad, kinds
 from fettle.api.kinds import Kind
 from fettle.cel.runtime.outcomes import MATCH
-from fettle.config.settings import HealthSettings
-from fettle.dra.allocator import AllocationStatus, allocate
-from fettle.dra.claims import Alternative, Claim, Request
+from fettle.config import HealthSettings
+from fettle.dra import AllocationStatus, Alternative, Claim, Request
+from fettle.dra.allocator import allocate
 from fettle.health import HealthBook
-from fettle.model.health import Health, NodeId, State, Subject
+from fettle.model import Health, NodeId, State, Subject
 from tests.fettle import building as b
 from tests.fettle.cluster.inventory.fleets import RULES, Fleet, claim, node, slice_
 

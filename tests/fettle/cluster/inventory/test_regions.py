@@ -13,10 +13,8 @@ from fettle.cluster.inventory import pools
 from fettle.cluster.inventory.pools import PoolId
 from fettle.cluster.inventory.regions import Regions
 from fettle.cluster.view import NodeView
+from fettle.dra import CURRENT, NodeTarget, PublishedSlice, Target
 from fettle.dra import slices as published
-from fettle.dra.allocator.profiles import CURRENT
-from fettle.dra.node_selectors import NodeTarget
-from fettle.dra.slices import PublishedSlice, Target
 from tests.fettle import building as b
 from tests.fettle.cluster.inventory.fleets import Fleet, claim, node
 

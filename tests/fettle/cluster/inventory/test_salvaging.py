@@ -6,7 +6,7 @@ import pytest
 
 from fettle.api import kinds
 from fettle.cluster.view import NodeView
-from fettle.model.health import EvidenceKind, State
+from fettle.model import EvidenceKind, State
 from tests.fettle import building as b
 from tests.fettle.cluster.inventory.fleets import Fleet, node, slice_
 

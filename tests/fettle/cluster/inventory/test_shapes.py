@@ -9,7 +9,7 @@ from msgspec.structs import fields, replace
 from fettle.api import kinds
 from fettle.api.kinds import Kind
 from fettle.api.resource import Device
-from fettle.cel.runtime.rows import AttributeRead
+from fettle.cel import AttributeRead
 from fettle.cluster.inventory.inventory import Inventory
 from fettle.cluster.inventory.shapes import (
     EVERYTHING,
@@ -18,10 +18,9 @@ from fettle.cluster.inventory.shapes import (
     with_fingerprints,
 )
 from fettle.cluster.view import EMPTY, NodeView
-from fettle.config.settings import HealthSettings
-from fettle.health import HealthBook
-from fettle.health.signals import rules
-from fettle.model.health import Health, State
+from fettle.config import HealthSettings
+from fettle.health import HealthBook, rules
+from fettle.model import Health, State
 
 TABLE = rules.load()
 

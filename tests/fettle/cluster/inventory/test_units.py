@@ -12,17 +12,8 @@ from fettle.api.kinds import Kind as Wired
 from fettle.cluster.inventory import units
 from fettle.cluster.inventory.placing import place
 from fettle.cluster.view import PluginView, UnitView
-from fettle.model.health import (
-    SOUND,
-    Evidence,
-    EvidenceKind,
-    Family,
-    Health,
-    State,
-    UnitId,
-    Weighed,
-)
-from fettle.scheduling.judge import draws
+from fettle.model import SOUND, Evidence, EvidenceKind, Family, Health, State, UnitId, Weighed
+from fettle.scheduling import draws
 from tests.fettle import building as b
 from tests.fettle.cluster.inventory.fleets import Fleet
 

@@ -5,9 +5,10 @@ from collections.abc import Collection, Iterable
 import msgspec
 
 from fettle.api.resource import DeviceAttribute
-from fettle.cel.runtime.outcomes import MATCH, NO_MATCH, Outcome
-from fettle.cluster.view import DeviceView, PoolView
+from fettle.cel import Outcome
+from fettle.cel.runtime.outcomes import MATCH, NO_MATCH
 from fettle.dra.claims import Alternative, Claim, Constraint, Request
+from fettle.dra.pools import DeviceView, PoolView
 from tests.fettle import building as b
 
 ROOT = "resource.kubernetes.io/pcieRoot"

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fettle.api import kinds
-from fettle.cluster.view import PoolView
 from fettle.dra.allocator.committing import without
 from fettle.dra.allocator.profiles import CURRENT
 from fettle.dra.claims import holds
+from fettle.dra.pools import PoolView
 from tests.fettle import building as b
 from tests.fettle.cluster.inventory.fleets import Fleet, node
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from fettle.api import kinds, resource
 from fettle.cel.runtime.outcomes import MATCH
-from fettle.cluster.view import DeviceView
 from fettle.dra import slices as published
 from fettle.dra.allocator import AMPLE, Allocated, AllocationStatus, allocate, run, shortfall
 from fettle.dra.claims import Alternative, Claim, Request
+from fettle.dra.pools import DeviceView
 from fettle.dra.quantities import amount
 from tests.fettle import building as b
 

@@ -12,14 +12,15 @@ import pytest
 
 from fettle.api import resource
 from fettle.api.resource import DeviceAttribute, DeviceTaint, DeviceToleration
-from fettle.cel.runtime.outcomes import MATCH, NO_MATCH, Outcome
-from fettle.cluster.view import DeviceView, PoolView
+from fettle.cel import Outcome
+from fettle.cel.runtime.outcomes import MATCH, NO_MATCH
 from fettle.dra.allocator import AllocationStatus, Budget, allocate, allocating, run, shortfall
 from fettle.dra.allocator.profiles import CURRENT, Profile
 from fettle.dra.allocator.versions import of_version
 from fettle.dra.claims import ALL, Alternative, Claim, Constraint, Request
+from fettle.dra.pools import DeviceView, PoolView
 from fettle.dra.slices import PublishedDevice
-from fettle.model.health import DeviceId
+from fettle.model import DeviceId
 from tests.fettle import building as b
 from tests.fettle.dra.allocator import pairs
 

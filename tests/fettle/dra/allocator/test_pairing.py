@@ -6,9 +6,9 @@ import pytest
 from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
-from fettle.cluster.view import PoolView
 from fettle.dra.allocator import Allocated, AllocationStatus, Budget, allocate
 from fettle.dra.claims import Claim, Constraint, Request
+from fettle.dra.pools import PoolView
 from tests.fettle.dra.allocator import pairs
 
 EIGHT = range(8)

@@ -8,7 +8,6 @@ import msgspec
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from fettle.cluster.view import PoolView
 from fettle.dra.allocator import (
     Allocated,
     AllocationStatus,
@@ -24,7 +23,8 @@ from fettle.dra.allocator.profiles import CURRENT, Profile
 from fettle.dra.allocator.taking import Acceptable
 from fettle.dra.allocator.tolerating import tolerated
 from fettle.dra.allocator.versions import of_version
-from fettle.model.health import DeviceId
+from fettle.dra.pools import PoolView
+from fettle.model import DeviceId
 from tests.conformance.allocation import match, seen, wanted
 from tests.fettle.dra.allocator.cases import Raw
 from tests.fettle.dra.allocator.wild import cases

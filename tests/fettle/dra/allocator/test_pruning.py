@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from fettle.api.resource import DeviceAttribute
 from fettle.cel.runtime.outcomes import MATCH
-from fettle.cluster.view import PoolView
 from fettle.dra.allocator import AllocationStatus, Budget, allocate
 from fettle.dra.allocator.profiles import CURRENT, Features, Profile
 from fettle.dra.claims import Alternative, Claim, Constraint, Request
+from fettle.dra.pools import PoolView
 from tests.fettle import building as b
 
 RACK = f"{b.DRIVER}/rack"

@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fettle.cel.runtime.outcomes import MATCH, NO_MATCH, Outcome
-from fettle.cluster.view import DeviceView
+from fettle.cel import Outcome
+from fettle.cel.runtime.outcomes import MATCH, NO_MATCH
 from fettle.dra.allocator import AllocationStatus, Budget, allocate
 from fettle.dra.claims import Alternative, Claim, Request
+from fettle.dra.pools import DeviceView
 from tests.fettle import building as b
 
 NAMES = "abcdef"

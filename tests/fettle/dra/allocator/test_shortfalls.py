@@ -11,15 +11,16 @@ from hypothesis import strategies as st
 
 from fettle.api import resource
 from fettle.api.resource import DeviceAttribute, DeviceTaint
-from fettle.cel.runtime.outcomes import MATCH, NO_MATCH, Outcome, would_abort
-from fettle.cluster.view import DeviceView, PoolView
+from fettle.cel import Outcome
+from fettle.cel.runtime.outcomes import MATCH, NO_MATCH, would_abort
 from fettle.dra.allocator import AMPLE, AllocationStatus, Budget, allocate, run, shortfall
 from fettle.dra.allocator.profiles import CURRENT, Features, Profile
 from fettle.dra.allocator.versions import of_version
 from fettle.dra.claims import ALL, Alternative, Claim, Constraint, Request
+from fettle.dra.pools import DeviceView, PoolView
 from fettle.dra.quantities import amount
 from fettle.dra.slices import PublishedCapacity, PublishedDevice
-from fettle.model.health import DeviceId
+from fettle.model import DeviceId
 from tests.fettle import building as b
 from tests.fettle.dra.allocator import pairs
 

@@ -6,12 +6,13 @@ import msgspec
 import pytest
 
 from fettle.api.resource import DeviceAttribute
-from fettle.cel.runtime.outcomes import MATCH, Outcome
-from fettle.cluster.view import DeviceView, PoolView
+from fettle.cel import Outcome
+from fettle.cel.runtime.outcomes import MATCH
 from fettle.dra.allocator import Allocated, AllocationStatus, allocate
 from fettle.dra.allocator.profiles import CURRENT, Profile
 from fettle.dra.allocator.versions import of_version
 from fettle.dra.claims import ALL, Alternative, Claim, Constraint, Request
+from fettle.dra.pools import DeviceView, PoolView
 from tests.fettle import building as b
 
 A, B = b.device("a"), b.device("b")

@@ -3,7 +3,7 @@
 from fettle.health.signals.gathering import of_node
 from fettle.health.signals.reports import SignalReport
 from fettle.health.signals.rules import load
-from fettle.model.health import Evidence, NodeId
+from fettle.model import Evidence, NodeId
 from tests.fettle.health.signals.objects import NOW, node
 
 RULES = load()

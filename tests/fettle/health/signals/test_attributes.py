@@ -6,7 +6,7 @@ import pytest
 
 from fettle.health.signals.gathering import of_slice
 from fettle.health.signals.rules import load
-from fettle.model.health import DeviceId, EvidenceKind
+from fettle.model import DeviceId, EvidenceKind
 from tests.fettle.health.signals.objects import NOW, slice_
 
 RULES = load()

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from fettle.health.signals.gathering import of_claim, speaks_of_devices
 from fettle.health.signals.reports import short
 from fettle.health.signals.rules import load
-from fettle.model.errors import SettingsError
-from fettle.model.health import DeviceId, EvidenceKind, Family
+from fettle.model import DeviceId, EvidenceKind, Family, SettingsError
 from tests.fettle.health.signals.objects import NOW, claim, condition
 
 RULES = load()

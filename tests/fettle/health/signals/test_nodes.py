@@ -6,7 +6,7 @@ import pytest
 
 from fettle.health.signals.gathering import of_node
 from fettle.health.signals.rules import load
-from fettle.model.health import EvidenceKind, Family, Unheard, UnitId
+from fettle.model import EvidenceKind, Family, Unheard, UnitId
 from tests.fettle.health.signals.objects import NOW, condition, node
 from tests.fettle.health.signals.reading import NODE, only, report
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from fettle.health.signals import nvsentinel
 from fettle.health.signals.nvsentinel import parse
-from fettle.model.health import UnitId
+from fettle.model import UnitId
 
 THERMAL = (
     "ErrorCode:DCGM_FR_CLOCKS_EVENT_THERMAL GPU:4 PCI:0000:c4:00.0 "

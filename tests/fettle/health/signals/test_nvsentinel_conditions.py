@@ -2,7 +2,7 @@
 
 import pytest
 
-from fettle.model.health import EvidenceKind, Family, NodeId, UnitId
+from fettle.model import EvidenceKind, Family, NodeId, UnitId
 from tests.fettle.health.signals.objects import OTHER_UUID, UUID, condition
 from tests.fettle.health.signals.reading import NODE, only, report
 from tests.fettle.health.signals.test_nvsentinel import THERMAL, XID

@@ -9,7 +9,7 @@ from fettle.api import core, resource
 from fettle.health.signals.gathering import of_pod
 from fettle.health.signals.reports import SignalReport
 from fettle.health.signals.rules import load
-from fettle.model.health import DeviceId, EvidenceKind, Family, NodeId, Subject, UnitId
+from fettle.model import DeviceId, EvidenceKind, Family, NodeId, Subject, UnitId
 from tests.fettle.health.signals.objects import (
     GPU_LOST,
     NONE_AVAILABLE,

@@ -1,7 +1,7 @@
 """What a report says besides its evidence."""
 
 from fettle.health.signals.reports import SignalReport
-from fettle.model.health import Evidence, EvidenceKind, Family, NodeId, Subject, UnitId
+from fettle.model import Evidence, EvidenceKind, Family, NodeId, Subject, UnitId
 
 
 def fault(subject: Subject) -> Evidence:

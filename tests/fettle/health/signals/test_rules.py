@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fettle.health.signals.rules import load
-from fettle.model.errors import SettingsError
-from fettle.model.health import EvidenceKind, Family
+from fettle.model import EvidenceKind, Family, SettingsError
 
 
 def write(tmp_path: Path, text: str) -> Path:

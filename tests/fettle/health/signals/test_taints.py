@@ -4,7 +4,7 @@ import pytest
 
 from fettle.health.signals.gathering import of_slice, of_taint_rule, selects
 from fettle.health.signals.rules import load
-from fettle.model.health import DeviceId, EvidenceKind, Family
+from fettle.model import DeviceId, EvidenceKind, Family
 from tests.fettle.health.signals.objects import NOW, slice_, taint, taint_rule
 
 RULES = load()

@@ -7,7 +7,7 @@ field, or lose the fields it does not know.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fettle.pacing.pausing import pause
+from fettle.pacing import pause
 
 Raw = Mapping[str, Any]
 

@@ -1,0 +1,57 @@
+"""The contract that outsiders import a room's face only, for import-linter.
+
+A room is a package. Its face is its `__init__`: `__all__` there lists what others may use, names
+and modules that serve as namespaces, as `core` in `core.Pod`. Everything else is private to it.
+"""
+
+import ast
+from pathlib import Path
+from typing import Any
+
+from grimp import ImportGraph
+from importlinter import Contract, ContractCheck, fields, output
+
+
+class FacesContract(Contract):
+    """Options: `rooms`, and `exceptions`, each `importer -> imported`."""
+
+    type_name = "faces"
+
+    rooms: Any = fields.ListField(subfield=fields.StringField())
+    exceptions: Any = fields.SetField(subfield=fields.StringField(), required=False)
+
+    def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:
+        public = {room: _public(room) for room in self.rooms}
+        exceptions = self.exceptions or set()
+        found = {
+            f"{importer} -> {imported}"
+            for imported in graph.modules
+            if (room := self._room(imported)) not in (None, imported)
+            if not any(_within(imported, module) for module in public[room])
+            for importer in graph.find_modules_that_directly_import(imported)
+            if self._room(importer) != room
+        }
+        unused = {f"{one} (an exception that nothing needs)" for one in exceptions - found}
+        broken = sorted((found - exceptions) | unused)
+        return ContractCheck(kept=not broken, metadata={"broken": broken})
+
+    def render_broken_contract(self, check: ContractCheck) -> None:
+        for one in check.metadata["broken"]:
+            output.print_error(f"- {one}: import it from the room's face", bold=False)
+
+    def _room(self, module: str) -> str | None:
+        within = [room for room in self.rooms if _within(module, room)]
+        return max(within, key=len, default=None)
+
+
+def _within(module: str, package: str) -> bool:
+    return module == package or module.startswith(f"{package}.")
+
+
+def _public(room: str) -> list[str]:
+    """The modules that the face names; what it names besides has no module of that name."""
+    face = Path(*room.split("."), "__init__.py")
+    for node in ast.parse(face.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            return [f"{room}.{name}" for name in ast.literal_eval(node.value)]
+    return []
