@@ -2,13 +2,17 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+# One worker per processor. A whole run has a control plane in each, which takes memory.
+QUICK := -n auto --dist worksteal --hypothesis-profile quick -m "not controlplane and not oracle and not long"
+WHOLE := -n auto --maxprocesses 4 --dist worksteal
 
-.PHONY: help demo demo-cluster test check format bench controlplane lock clean
+.PHONY: help demo demo-cluster quick test check format bench controlplane lock clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo          Fettle on an embedded fleet with faults: no cluster; the network only to install"
 	@echo "make demo-cluster  the same story on a real control plane (needs Go)"
+	@echo "make quick         tests without the control plane, the oracle and long properties: a minute or so"
 	@echo "make test          all tests; the control-plane suite needs Go and says so if skipped"
 	@echo "make check         format, lint, types, layers"
 	@echo "make bench         benchmarks, a table and build/bench.json (needs Go)"
@@ -27,8 +31,11 @@ demo: $(READY)
 demo-cluster: $(READY)
 	@$(BIN)/python -m tests.controlplane.demo
 
+quick: $(READY)
+	@$(BIN)/python -m pytest $(QUICK) $(ARGS)
+
 test: $(READY)
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest $(WHOLE) $(ARGS)
 
 check: $(READY)
 	$(BIN)/ruff format --check .

@@ -1,13 +1,15 @@
 """What all tests share: a fake API server and a session to it; no property test is timed, since
 machines are shared and slow at times, and a fixture is made once for all examples."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from fettle.client import Session
+from tests.controlplane.building import SKIPPED
 from tests.fettle.client.fake_api import FakeApi, fake_api
 
 settings.register_profile(
@@ -15,7 +17,24 @@ settings.register_profile(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
+settings.register_profile("quick", settings.get_profile("fettle"), max_examples=10)
 settings.load_profile("fettle")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Long tests come first where there are several workers, so that none is left with one."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter: Any) -> Iterator[None]:
+    """After pytest's own summary, where nobody overlooks it. This is here and not beside the suite
+    because the process that reports for parallel workers loads only this conftest."""
+    yield
+    skipped = terminalreporter.stats.get("skipped", [])
+    if any(SKIPPED in str(report.longrepr) for report in skipped):
+        terminalreporter.write_line(SKIPPED, yellow=True)
 
 
 @pytest.fixture

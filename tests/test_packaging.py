@@ -26,6 +26,7 @@ def no_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYTHONPATH", raising=False)
 
 
+@pytest.mark.long
 def test_it_holds_the_data_and_no_tests(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert "fettle/health/signals/rules/conditions.yaml" in names
@@ -33,6 +34,7 @@ def test_it_holds_the_data_and_no_tests(wheel: Path) -> None:
     assert not [n for n in names if n.startswith("tests/")]
 
 
+@pytest.mark.long
 def test_it_runs_from_a_clean_environment(wheel: Path, tmp_path: Path) -> None:
     environment = tmp_path / "clean"
     # What it depends on is taken from here: the versions of the lock, without a second download.

@@ -22,6 +22,7 @@ GO_ABSENT = (
     "Go not found: install Go 1.26 or later (https://go.dev/dl) to build the control plane "
     "that the tests run on"
 )
+SKIPPED = f"control-plane suite SKIPPED: {GO_ABSENT}"
 
 _STAMP = "k8s.io/component-base/version"
 

@@ -5,7 +5,7 @@ what a new cluster's holds, so that it is made once."""
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,6 @@ StartFettle = Callable[..., Awaitable[FettleProcess]]
 StartEcho = Callable[[], Awaitable[EchoExtender]]
 
 HERE = Path(__file__).parent
-SKIPPED = "control-plane suite SKIPPED"
 REQUIRED = "FETTLE_REQUIRE_CONTROLPLANE"
 COLLECT_RARELY = {"GOGC": "400"}
 """A fifth less processor time until the API server is ready, for 75 MB more. Not for benchmarks."""
@@ -37,16 +36,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.controlplane)
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_terminal_summary(terminalreporter: Any) -> Iterator[None]:
-    """After pytest's own summary, where nobody overlooks it."""
-    yield
-    for report in terminalreporter.stats.get("skipped", []):
-        if SKIPPED in str(report.longrepr):
-            terminalreporter.write_line(f"{SKIPPED}: {building.GO_ABSENT}", yellow=True)
-            return
 
 
 @pytest.hookimpl(wrapper=True)
@@ -71,7 +60,7 @@ def controlplane_binary() -> Path:
         return found
     if os.environ.get(REQUIRED) == "1":
         pytest.fail(f"{REQUIRED}=1, but {building.GO_ABSENT}", pytrace=False)
-    pytest.skip(f"{SKIPPED}: {building.GO_ABSENT}")
+    pytest.skip(building.SKIPPED)
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

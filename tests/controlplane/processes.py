@@ -29,12 +29,16 @@ class ProcessFailed(AssertionError):
 
 
 _given: set[int] = set()
+_random = random.SystemRandom()  # property tests seed the shared one
+_WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+_WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 
 
 def free_port() -> int:
-    """One that nobody has, and that was not given before: it may be listened on later only."""
+    """One that nobody has, and that was not given before: it may be listened on later only. Tests
+    that run beside these in other workers are given others."""
     while True:
-        port = random.randrange(20000, 32000)
+        port = _random.randrange(20000 + _WORKER, 32000, _WORKERS)
         if port in _given:
             continue
         with socket.socket() as probe:

@@ -25,8 +25,8 @@ def no_go(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv(REQUIRED, raising=False)
 
 
-def run_one_test(**env: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", ONE_TEST]
+def run_one_test(*options: str, **env: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options, ONE_TEST]
     return subprocess.run(
         command,
         cwd=REPOSITORY,
@@ -78,8 +78,9 @@ def test_building_without_go_says_so_in_one_sentence() -> None:
 
 
 @pytest.mark.usefixtures("no_go")
-def test_without_go_the_suite_is_skipped_and_the_last_lines_say_so() -> None:
-    run = run_one_test()
+@pytest.mark.parametrize("workers", [0, 1])
+def test_without_go_the_suite_is_skipped_and_the_last_lines_say_so(workers: int) -> None:
+    run = run_one_test("-n", str(workers))
     assert run.returncode == 0
     assert "1 skipped" in run.stdout
     assert f"control-plane suite SKIPPED: {building.GO_ABSENT}" in run.stdout.splitlines()[-3:]

@@ -325,6 +325,7 @@ def seed() -> str:
     return given or f"{random.SystemRandom().getrandbits(32):08x}"
 
 
+@pytest.mark.long
 async def test_pods_get_the_devices_that_were_foretold(
     control_plane: ControlPlane,
     api: Api,

@@ -15,11 +15,12 @@ from prometheus_client import CollectorRegistry
 from extender.app import make_connections
 from extender.verbs import Verbs
 from fettle.cel import SelectorEngine
-from fettle.cluster import NodeView, Publisher
+from fettle.cluster import NodeView
 from fettle.config import Settings
 from fettle.observing import ExtenderMetrics
 from fettle.scheduling import Answers
 from tests.fettle import building as b
+from tests.fettle.others import WatchedPublisher
 
 
 class Extender:
@@ -28,7 +29,7 @@ class Extender:
     def __init__(
         self, max_body_mebibytes: int = 64, clock: Callable[[], float] = time.perf_counter
     ) -> None:
-        self.publisher = Publisher()
+        self.publisher = WatchedPublisher()
         self.problem = ""
         self.registry = CollectorRegistry()
         self.answers = Answers(self.publisher, SelectorEngine(), Settings(), clock)

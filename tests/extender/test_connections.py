@@ -310,7 +310,8 @@ async def test_draining_answers_what_still_comes_on_a_kept_connection_and_says_t
     await kept.send(post(b"/echo", b"before"))
     assert await kept.answer() == (200, b"before")
     draining = asyncio.create_task(server.connections.drain(60))
-    await asyncio.sleep(0.05)
+    while not server.connections.draining:
+        await asyncio.sleep(0)
     await kept.send(post(b"/echo", b"meanwhile"))
     status, headers = await kept.head()
     assert status == 200
@@ -333,6 +334,9 @@ async def test_no_request_of_a_client_that_asks_all_the_time_is_lost_by_draining
 ) -> None:
     monkeypatch.setattr(connections, "LINGER_S", 60.0)
 
+    asked: list[bytes] = []
+    often = asyncio.Event()
+
     async def ask() -> None:
         client = await server.connect()
         while True:
@@ -341,10 +345,13 @@ async def test_no_request_of_a_client_that_asks_all_the_time_is_lost_by_draining
             assert status == 200
             if b"Connection: close" in headers:
                 return
-            await client.body(4)
+            asked.append(await client.body(4))
+            if len(asked) == 100:
+                often.set()
 
     asking = [asyncio.create_task(ask()) for _ in range(4)]
-    await asyncio.sleep(0.1)
+    async with asyncio.timeout(20):
+        await often.wait()
     await server.connections.drain(60)
     await asyncio.gather(*asking)
 

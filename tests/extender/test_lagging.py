@@ -62,7 +62,7 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 async def asked_before(extender: Extender, show: Callable[[], None], *names: str) -> Any:
     """What is answered to a question that comes before a view that explains it."""
     asking = asyncio.create_task(extender.filter(POD, *names))
-    await asyncio.sleep(0.1)
+    await extender.publisher.is_waited_for()
     assert not asking.done()
     show()
     async with asyncio.timeout(20):
@@ -174,7 +174,7 @@ async def test_a_pool_that_contradicts_itself_may_be_whole_in_a_moment(extender:
     torn = msgspec.structs.replace(b.pool(b.device("0", 0.1)), unclear="its slices disagree")
     extender.show(b.node("n", pools=(torn,)), **CLAIMS)
     asking = asyncio.create_task(extender.filter(CLAIMING, "n"))
-    await asyncio.sleep(0.1)
+    await extender.publisher.is_waited_for()
     assert not asking.done()
     extender.show(device_node(b.device("0", 0.1)), **CLAIMS)
     async with asyncio.timeout(20):

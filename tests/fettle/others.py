@@ -5,6 +5,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
+from fettle.cluster import Publisher, View
+
 T = TypeVar("T")
 
 _TICK_S = 0.01
@@ -26,6 +28,25 @@ async def turns_during(work: Awaitable[T]) -> tuple[T, int]:
         return await work, turns
     finally:
         task.cancel()
+
+
+class WatchedPublisher(Publisher):
+    """Says when somebody waits for a newer view than it holds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._waited = asyncio.Event()
+
+    async def newer_than(self, generation: int, until: float | None = None) -> View:
+        if self.view.generation <= generation:
+            self._waited.set()
+        return await super().newer_than(generation, until)
+
+    async def is_waited_for(self) -> None:
+        """Until somebody begins to wait."""
+        self._waited.clear()
+        async with asyncio.timeout(20):
+            await self._waited.wait()
 
 
 @asynccontextmanager

@@ -5,12 +5,21 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.controlplane import building
-from tests.controlplane.conftest import REQUIRED, SKIPPED
+from tests.controlplane.conftest import REQUIRED
 from tests.oracle.client import Oracle
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.oracle)
 
 
 @pytest.fixture(scope="session")
@@ -19,7 +28,7 @@ def oracle() -> Iterator[Oracle]:
     if binary is None:
         if os.environ.get(REQUIRED) == "1":
             pytest.fail(f"{REQUIRED}=1, but {building.GO_ABSENT}", pytrace=False)
-        pytest.skip(f"{SKIPPED}: {building.GO_ABSENT}")
+        pytest.skip(building.SKIPPED)
     with Oracle(binary) as running:
         yield running
 

@@ -11,12 +11,13 @@ from aiohttp.test_utils import TestClient
 from prometheus_client import CollectorRegistry
 
 from fettle.client import Event
-from fettle.cluster import Publisher, View
+from fettle.cluster import View
 from fettle.config import LintSettings, Settings, WebhookSettings, settings
 from fettle.config.settings import SchedulerSettings
 from fettle.lint import RULES, Linter, Rule
 from fettle.model import Policy
 from fettle.observing import LastRequests
+from tests.fettle.others import WatchedPublisher
 from tests.webhook.reviews import UID, Object, encoded, review
 from webhook.app import make_app
 from webhook.gates import EVERYTHING, Gates
@@ -29,7 +30,7 @@ class Served:
         self,
         client: "TestClient[Any, Any]",
         registry: CollectorRegistry,
-        publisher: Publisher,
+        publisher: WatchedPublisher,
         events: list[Event],
     ) -> None:
         self.client = client
@@ -94,7 +95,7 @@ def serve(aiohttp_client: Any, monkeypatch: pytest.MonkeyPatch) -> Serve:
         asked: LastRequests | None = None,
         **webhook: Any,
     ) -> Served:
-        publisher, registry = Publisher(), CollectorRegistry()
+        publisher, registry = WatchedPublisher(), CollectorRegistry()
         events: list[Event] = []
         chosen = Settings(
             webhook=WebhookSettings(**{"deadline_seconds": PATIENCE_S, **webhook}),

@@ -4,6 +4,7 @@ and where nobody named a policy nothing is injected."""
 import copy
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
@@ -142,6 +143,7 @@ async def test_no_review_of_any_kind_gets_a_5xx_or_a_patch_that_does_not_fit(
         apply(sent["request"]["object"], operations)
 
 
+@pytest.mark.long
 async def test_of_thousands_of_spoilt_reviews_each_is_answered_and_each_patch_is_the_last() -> None:
     results = await try_many(5000, seed=2)
     assert results["changed"] > 500

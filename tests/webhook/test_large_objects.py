@@ -51,6 +51,7 @@ def _left_alone_by_the_collector() -> Iterator[None]:
     gc.unfreeze()
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("_left_alone_by_the_collector")
 @pytest.mark.parametrize("path", ["/mutate", "/validate"])
 @pytest.mark.parametrize("large", [job_set(6000), pod(TRAINING, tolerations=[TOLERATION] * 60_000)])

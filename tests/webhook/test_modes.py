@@ -116,7 +116,7 @@ async def test_a_claim_waits_for_the_pod_it_was_made_for(
     monkeypatch.setattr(app, "OWNER_WAIT_S", 20.0)
     served = await serve(cluster(), policies=(TOLERANT,))
     asked = asyncio.create_task(served.ask("/mutate", owned()))
-    await asyncio.sleep(0.02)
+    await served.publisher.is_waited_for()
     assert not asked.done()
     served.publish(knowing_worker(**OWN))
     assert len(patch_of(await asked)) == 2
@@ -148,7 +148,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_class_that_was_applied_just_before_its_claim_is_not_missed(serve: Serve) -> None:
     served = await serve(cluster(), lint=LintSettings(strict=True))
     asked = asyncio.create_task(served.ask("/validate", claim(exactly())))
-    await asyncio.sleep(0.1)
+    await served.publisher.is_waited_for()
     assert not asked.done()
     served.publish(cluster())
     served.publish(knowing())
@@ -161,7 +161,7 @@ async def test_a_policy_that_was_applied_just_before_its_workload_is_injected(
 ) -> None:
     served = await serve(cluster())
     asked = asyncio.create_task(served.ask("/mutate", pod({policy.ANNOTATION: "own"})))
-    await asyncio.sleep(0.1)
+    await served.publisher.is_waited_for()
     assert not asked.done()
     own = policy_of({"tolerations": {"notReadySeconds": 60}})
     served.publish(cluster(policies={"own": own}))

@@ -55,6 +55,7 @@ async def is_answered(object: Object, *, labelled: bool) -> bool:
     return bool(done.patch or done.warnings)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("labelled", [False, True])
 async def test_every_pod_that_would_be_changed_or_warned_of_is_sent(labelled: bool) -> None:
     answered = 0
@@ -66,6 +67,7 @@ async def test_every_pod_that_would_be_changed_or_warned_of_is_sent(labelled: bo
     assert 0 < answered < len(SPECS) * len(ANNOTATIONS)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("labelled", [False, True])
 async def test_every_job_that_would_be_changed_or_warned_of_is_sent(labelled: bool) -> None:
     answered = 0
@@ -313,6 +315,7 @@ def test_classes_are_judged_when_their_spec_is_new() -> None:
     assert not passes("classes.validate.fettle.dev", new, old=new)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("labelled", [False, True])
 @pytest.mark.parametrize("kind", ["batch/Job", "jobset.x-k8s.io/JobSet", "apps/Deployment"])
 def test_of_very_many_annotations_it_is_the_webhook_that_looks_for_ours(

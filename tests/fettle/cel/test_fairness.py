@@ -5,6 +5,8 @@ import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import pytest
+
 from fettle.api.resource import Device
 from fettle.cel.runtime import engine as engines
 from fettle.cel.runtime.engine import SelectorEngine
@@ -40,6 +42,7 @@ async def flooded(engine: SelectorEngine, count: int) -> AsyncIterator[list[str]
     await asyncio.gather(*calls, return_exceptions=True)
 
 
+@pytest.mark.long
 async def test_a_new_expression_is_decided_before_those_that_proved_costly() -> None:
     engine = SelectorEngine()
     try:
@@ -53,6 +56,7 @@ async def test_a_new_expression_is_decided_before_those_that_proved_costly() -> 
         await engine.close()
 
 
+@pytest.mark.long
 async def test_a_new_expression_is_decided_before_new_ones_with_many_loops() -> None:
     engine = SelectorEngine()
     await engine.start()
@@ -73,6 +77,7 @@ async def test_a_new_expression_is_decided_before_new_ones_with_many_loops() -> 
         await engine.close()
 
 
+@pytest.mark.long
 async def test_in_one_call_too_the_costly_come_last() -> None:
     engine = SelectorEngine()
     try:

@@ -3,6 +3,7 @@
 import sys
 
 import celpy
+import pytest
 from celpy.evaluation import CELEvalError
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -56,6 +57,7 @@ def theirs(expression: str) -> OutcomeKind:
     return OutcomeKind.MATCH if result else OutcomeKind.NO_MATCH
 
 
+@pytest.mark.long
 @settings(max_examples=100)
 @given(truths)
 def test_both_find_the_same(expression: str) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fettle.cli.linting.files import LARGEST_BYTES
-from tests.fettle.cli.linted import CLAIM, GOOD, fettle, fill, findings
+from tests.fettle.cli.linted import CLAIM, GOOD, fettle, fill, findings, process
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_an_alias_bomb_is_refused_in_short_time() -> None:
     levels = [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 12)]
     bomb = "\n".join(["a0: &a0 lollollollol", *levels, "kind: Pod"])
     before_s = children_s()
-    ran = fettle("-", stdin=bomb)
+    ran = process("-", stdin=bomb)
     assert (ran.returncode, "aliases" in ran.stderr) == (2, True), ran.stderr
     assert children_s() - before_s < 10
 
@@ -102,5 +102,5 @@ def test_a_huge_file_is_refused_by_its_size(tmp_path: Path) -> None:
     huge = tmp_path / "huge.yaml"
     with huge.open("wb") as file:
         file.truncate(LARGEST_BYTES * 8)
-    ran = fettle(str(huge))
+    ran = process(str(huge))
     assert (ran.returncode, "larger than" in ran.stderr) == (2, True), ran.stderr

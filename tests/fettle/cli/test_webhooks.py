@@ -1,21 +1,13 @@
 """`fettle webhooks`, as far as it needs no cluster: `tests/controlplane` shows the rest."""
 
 import subprocess
-import sys
 from pathlib import Path
 
-from tests.fettle.cli.linted import GOOD, ROOT
+from tests.fettle.cli.linted import GOOD, ROOT, called
 
 
 def webhooks(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "fettle", "webhooks", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        cwd=ROOT,
-        check=False,
-    )
+    return called("webhooks", *map(str, arguments))
 
 
 def test_files_without_a_configuration_are_told(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import asyncio
 import copy
 import json
 import ssl
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -67,6 +68,9 @@ class FakeApi:
         """Plurals (`nodes`), and those of one version only (`v1/nodes`)."""
         self.forbidden: set[tuple[str, str]] = set()
         self.pages: set[str] = set()
+        """Ends of paths for which there is a page, as of a proxy."""
+        self.gave: Counter[str] = Counter()
+        """How often each of these pages was given, and the version was told."""
         self.token: str | None = None
         self.expire_by_event = False
         self.forgets_at_once = False
@@ -186,9 +190,12 @@ class FakeApi:
     # answers
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
-        if request.path.rpartition("/")[2] in self.pages:
+        end = request.path.rpartition("/")[2]
+        if end in self.pages:
+            self.gave[end] += 1
             return web.Response(text=PAGE, content_type="text/html")
         if request.path == "/version":
+            self.gave["version"] += 1
             return web.json_response({"gitVersion": self.git_version})
         target = _target(request.path)
         if target is None:

@@ -70,6 +70,7 @@ def test_a_lease_nested_too_deeply_is_refused() -> None:
         read_lease(b'{"spec":' + b"[" * 100_000)
 
 
+@pytest.mark.long
 @settings(max_examples=40)
 @given(SPECS)
 async def test_a_candidate_leads_or_goes_on_trying(spec: Any) -> None:

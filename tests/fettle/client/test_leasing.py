@@ -174,6 +174,7 @@ async def test_a_leader_that_cannot_renew_stops_working_and_leads_again_later(
     await one.end()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("renewals", [0, 2])
 async def test_a_leader_that_cannot_renew_stops_before_another_may_take_over(
     renewals: int, api: FakeApi, session: Session

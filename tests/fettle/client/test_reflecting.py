@@ -143,6 +143,7 @@ async def test_a_forgotten_version_is_listed_again(
         assert recorder.count(Lost, "Node") == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("streamed", [True, False], ids=["watch-list", "pages"])
 async def test_a_server_that_forgets_every_list_at_once_is_said_to_after_a_few_lists(
     api: FakeApi, session: Session, streamed: bool

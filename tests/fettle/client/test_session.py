@@ -100,6 +100,7 @@ async def test_a_call_that_is_not_answered_ends(api: FakeApi, session: Session) 
         await session.get("/api/v1/nodes", timeout_s=0.05)
 
 
+@pytest.mark.long
 async def test_a_stream_that_says_nothing_is_silent(api: FakeApi, session: Session) -> None:
     stream = session.stream("/api/v1/nodes", {"watch": True}, silence_s=5)
     async with aclosing(stream) as chunks:

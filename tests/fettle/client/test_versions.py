@@ -37,10 +37,11 @@ async def test_a_cluster_that_does_not_say_is_asked_again(api: FakeApi, session:
     told: list[str] = []
     api.git_version = ""
     following = asyncio.create_task(versions.follow(session, told.append, every_s=0.01))
-    await asyncio.sleep(0.1)
-    assert told == []
-    api.git_version = "v1.36.3"
     async with asyncio.timeout(20):
+        while api.gave["version"] < 3:
+            await asyncio.sleep(0.01)
+        assert told == []
+        api.git_version = "v1.36.3"
         while not told:
             await asyncio.sleep(0.01)
     following.cancel()

@@ -36,6 +36,7 @@ def test_every_rule_has_a_name_that_can_be_typed() -> None:
         assert set(rule.name) <= set(string.ascii_lowercase + "-")
 
 
+@pytest.mark.long
 @settings(max_examples=400)
 @given(OBJECTS.flatmap(spoilt), st.booleans())
 def test_spoilt_objects_are_judged_without_a_crash(spoiled: Any, known: bool) -> None:

@@ -115,6 +115,7 @@ def plainly(nodes: Collection[NodeView]) -> Callable[[Verdict], object]:
     return plain
 
 
+@pytest.mark.long
 def test_nodes_that_share_a_verdict_would_each_have_come_to_it_alone(compare: Compare) -> None:
     count: Counter[str] = Counter()
 

@@ -158,6 +158,7 @@ class Watched:
 asked = st.lists(st.sampled_from(list(POLICIES.values())), max_size=3)
 
 
+@pytest.mark.long
 @settings(max_examples=200)
 @given(fleets(), st.data())
 def test_whichever_way_a_view_came_about_it_counts_as_a_plain_count_says(
@@ -172,6 +173,7 @@ def test_whichever_way_a_view_came_about_it_counts_as_a_plain_count_says(
             assert watched.told[policy.name] == expected[1]
 
 
+@pytest.mark.long
 @settings(max_examples=60)
 @given(fleets(), st.data())
 def test_while_it_is_counted_in_slices_a_request_sees_one_view_after_another_and_then_the_newest(

@@ -107,6 +107,7 @@ def test_a_policy_that_refuses_too_much_is_named_by_readyz_and_the_log(
     assert (record["level"], record["policy"], record["pool"]) == ("error", "training", GPU)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("key", ["unschedulable", "not-ready", "unreachable"])
 def test_a_dead_node_stays_refused_while_others_are_cordoned_or_lost(
     served: Served, folder: Path, key: str

@@ -1,7 +1,6 @@
 """`fettle explain policy`, and that a DevicePolicy in a snapshot is one in a cluster."""
 
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +12,7 @@ from click.testing import CliRunner
 from fettle.cli.asking import fetch
 from fettle.cli.commands import main
 from fettle.cli.demo.served import Served
+from tests.fettle.cli.linted import called
 
 STRICT = """
 apiVersion: fettle.dev/v1alpha1
@@ -23,10 +23,7 @@ spec: {placement: {minScore: 0.99, degraded: Refuse, aggregate: Min}}
 
 
 def explained(served: Served, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "fettle", "explain", "policy", *arguments]
-    return subprocess.run(
-        [*command, "--server", served.browse], capture_output=True, text=True, timeout=60
-    )
+    return called("explain", "policy", *arguments, "--server", served.browse)
 
 
 def soon(look: Callable[[], Any], timeout_s: float = 30.0) -> Any:

@@ -202,7 +202,9 @@ async def test_certificates_are_kept_fresh_after_a_proxy_answered_for_a_while(
     (secret,) = api.objects["secrets"]
     async with kept(served):
         api.pages |= {secret.rpartition("/")[2], "fettle", "fettle-certificates"}
-        await asyncio.sleep(0.2)
+        async with asyncio.timeout(20):
+            while api.gave[secret.rpartition("/")[2]] < 5:
+                await asyncio.sleep(0.01)
         assert leaf(served) == before
         api.remove("secrets", secret)
         api.pages.clear()

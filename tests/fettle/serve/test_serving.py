@@ -2,13 +2,13 @@
 
 import asyncio
 import json
-import os
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,20 +16,27 @@ import pytest
 
 from fettle.cli.asking import fetch
 from fettle.cli.calling import call, call_json
-from fettle.cli.demo import asks
+from fettle.cli.demo import asks, fleet
 from fettle.cli.demo.served import Served
 from fettle.model import FettleError
 from tests.controlplane.processes import free_port
+from tests.fettle.cli.linted import called
 from tests.fettle.others import time_taken
 from tests.fettle.serve.without_ipv6 import SOCKET_CALL, forbid_ipv6
 
 
-def fettle(*arguments: str, **how: Any) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "fettle", *arguments]
-    environment = {k: v for k, v in os.environ.items() if k != "KUBECONFIG"}
-    return subprocess.run(
-        command, capture_output=True, text=True, timeout=60, env=environment | how.get("env", {})
-    )
+@pytest.fixture(autouse=True)
+def no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+
+
+@pytest.fixture(scope="module")
+def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """One for all tests that leave it as it is."""
+    folder = tmp_path_factory.mktemp("serving")
+    fleet.write(folder, datetime.now(UTC))
+    with Served(folder, tmp_path_factory.mktemp("log") / "log") as fettle:
+        yield fettle
 
 
 PORTS = ("--extender-listen", "--webhook-listen", "--browse-listen")
@@ -56,6 +63,7 @@ def started(snapshot: Path, *arguments: str) -> "subprocess.Popen[str]":
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("open_", ["browse", "webhook"], ids=["first", "last"])
 async def test_it_stops_with_0_within_five_seconds_of_being_asked(
@@ -149,7 +157,7 @@ def test_only_the_roles_that_are_named_listen(snapshot: Path) -> None:
     ],
 )
 def test_what_keeps_it_from_starting_is_one_sentence(arguments: tuple[str, ...], says: str) -> None:
-    ended = fettle("serve", *ANYWHERE, *arguments)
+    ended = called("serve", *ANYWHERE, *arguments)
     assert ended.returncode == 1
     last = ended.stderr.strip().splitlines()[-1]
     assert last.startswith("fettle: ")
@@ -162,7 +170,7 @@ def test_a_port_in_use_is_said(snapshot: Path) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        ended = fettle("serve", *ANYWHERE, "--snapshot", str(snapshot), "--browse-listen", address)
+        ended = called("serve", *ANYWHERE, "--snapshot", str(snapshot), "--browse-listen", address)
     assert ended.returncode == 1
     assert (
         f"cannot listen on {address} for the browse listener: address already in use; "
@@ -228,16 +236,16 @@ def test_what_is_no_http_leaves_no_traceback_in_the_log(served: Served, tmp_path
     assert "Traceback" not in (tmp_path / "log").read_text()
 
 
-def test_the_webhook_answers_from_the_same_snapshot(served: Served) -> None:
-    answer = served.validate(asks.oversized_claim())
+def test_the_webhook_answers_from_the_same_snapshot(serving: Served) -> None:
+    answer = serving.validate(asks.oversized_claim())
     assert not answer["allowed"]
     assert "FTL010" in answer["status"]["message"]
 
 
-def test_explaining_says_which_node_gives_what_and_why(served: Served) -> None:
+def test_explaining_says_which_node_gives_what_and_why(serving: Served) -> None:
     pod = asks.claim_pod("training")
-    served.filter(pod, ["dra-01"])
-    told = fettle("explain", "pod", "ml/training-dra", "--server", served.browse)
+    serving.filter(pod, ["dra-01"])
+    told = called("explain", "pod", "ml/training-dra", "--server", serving.browse)
     assert told.returncode == 0, told.stderr
     assert "policy training (annotation fettle.dev/policy)" in told.stdout
     assert "gpu.nvidia.com/dra-01/gpu-0" in told.stdout
@@ -247,11 +255,11 @@ def test_explaining_says_which_node_gives_what_and_why(served: Served) -> None:
 
 @pytest.mark.parametrize(("gpus", "fit"), [(1, True), (99, False)])
 def test_what_the_verdicts_leave_out_is_said_to_people_where_a_node_fits(
-    served: Served, gpus: int, fit: bool
+    serving: Served, gpus: int, fit: bool
 ) -> None:
-    served.filter(asks.plugin_pod("inference", gpus), ["hgx-01"])
-    ask = ("explain", "pod", "ml/inference-plugin", "--server", served.browse)
-    told, data = fettle(*ask), fettle(*ask, "--output", "json")
+    serving.filter(asks.plugin_pod("inference", gpus), ["hgx-01"])
+    ask = ("explain", "pod", "ml/inference-plugin", "--server", serving.browse)
+    told, data = called(*ask), called(*ask, "--output", "json")
     said = [line for line in told.stdout.splitlines() if "are not looked at" in line]
     assert bool(said) is fit
     assert all("node selectors" in line and "cpu" in line for line in said)
@@ -259,12 +267,12 @@ def test_what_the_verdicts_leave_out_is_said_to_people_where_a_node_fits(
     assert json.loads(data.stdout)["nodes"]
 
 
-def test_devices_lists_what_evidence_speaks_of(served: Served) -> None:
-    told = fettle("devices", "--server", served.browse)
+def test_devices_lists_what_evidence_speaks_of(serving: Served) -> None:
+    told = called("devices", "--server", serving.browse)
     assert told.returncode == 0, told.stderr
     assert "GPU-05d9a1c0-77a3-4f0b-8a67-5c1f4e0a9b44" in told.stdout
     assert "gpu.nvidia.com/dra-01/gpu-1" not in told.stdout
-    everything = fettle("devices", "--all", "--server", served.browse)
+    everything = called("devices", "--all", "--server", serving.browse)
     assert "gpu.nvidia.com/dra-01/gpu-1" in everything.stdout
 
 
@@ -276,9 +284,9 @@ def test_devices_lists_what_evidence_speaks_of(served: Served) -> None:
     ],
 )
 def test_a_question_that_has_no_answer_gets_a_sentence(
-    served: Served, name: str, code: int, says: str
+    serving: Served, name: str, code: int, says: str
 ) -> None:
-    told = fettle("explain", "pod", name, "--server", served.browse)
+    told = called("explain", "pod", name, "--server", serving.browse)
     assert told.returncode == code
     assert says in told.stderr
 
@@ -296,22 +304,22 @@ def test_what_the_settings_hardly_mean_is_logged_at_start(snapshot: Path, tmp_pa
 
 
 def test_asking_where_nobody_serves_says_what_to_do() -> None:
-    told = fettle("devices", "--server", "http://127.0.0.1:9")
+    told = called("devices", "--server", "http://127.0.0.1:9")
     assert told.returncode == 1
     assert "fettle serve" in told.stderr
     assert "Traceback" not in told.stderr
 
 
-def test_probes_tell_the_truth(served: Served) -> None:
-    text = call(f"{served.browse}/readyz?verbose").decode()
+def test_probes_tell_the_truth(serving: Served) -> None:
+    text = call(f"{serving.browse}/readyz?verbose").decode()
     assert text.startswith("ok\n")
     assert "ResourceSlice: synced" in text
     assert "\nextender: " in text
     assert "\nwebhook: " in text
-    assert call(f"{served.browse}/livez") == b"ok\n"
+    assert call(f"{serving.browse}/livez") == b"ok\n"
 
 
-def test_the_served_webhook_mutates(served: Served) -> None:
+def test_the_served_webhook_mutates(serving: Served) -> None:
     review = asks.oversized_claim()
     pod = asks.claim_pod("training")
     review["request"] |= {
@@ -319,6 +327,6 @@ def test_the_served_webhook_mutates(served: Served) -> None:
         "resource": {"group": "", "version": "v1", "resource": "pods"},
         "object": pod,
     }
-    response = call_json(f"{served.webhook}/mutate", review)["response"]
+    response = call_json(f"{serving.webhook}/mutate", review)["response"]
     assert response["allowed"]
     assert response["patchType"] == "JSONPatch"

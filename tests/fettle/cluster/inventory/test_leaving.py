@@ -3,6 +3,8 @@
 import gc
 from typing import Any
 
+import pytest
+
 from fettle.api import kinds
 from fettle.api.kinds import Kind
 from fettle.config import HealthSettings
@@ -83,6 +85,7 @@ def come_and_go(fleet: Fleet, name: str) -> None:
     fleet.look()
 
 
+@pytest.mark.long
 def test_nothing_is_left_of_what_came_and_went(fleet: Fleet) -> None:
     fleet.put(kinds.NODE, node("stays"))
     fleet.put(kinds.SLICE, seen_by_selector("stays-too"))
@@ -94,6 +97,7 @@ def test_nothing_is_left_of_what_came_and_went(fleet: Fleet) -> None:
     assert held_by(fleet) <= before
 
 
+@pytest.mark.long
 def test_nothing_is_left_of_units_that_were_ill_on_a_node_that_still_is(fleet: Fleet) -> None:
     fleet.put(kinds.NODE, saying.ill("n"))
     fleet.put(kinds.SLICE, slice_("n"))
@@ -114,6 +118,7 @@ def test_nothing_is_left_of_units_that_were_ill_on_a_node_that_still_is(fleet: F
         assert held_by(fleet) <= before
 
 
+@pytest.mark.long
 def test_nothing_is_left_of_devices_whose_pool_was_newer_elsewhere(fleet: Fleet) -> None:
     fleet.put(kinds.NODE, node("n"))
     newer: Any = slice_("other", generation=2)

@@ -188,6 +188,7 @@ def of(asked: Asked) -> Any:
     return pairs.match if asked[1][0].driver == pairs.GPU and len(asked[1]) == 2 else match
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("wild", WILD, ids=lambda wild: wild.__name__)
 @pytest.mark.parametrize("profile", [CURRENT, of_version("v1.35.0")], ids=["1.37", "1.35"])
 def test_a_search_is_never_long_without_a_pause(

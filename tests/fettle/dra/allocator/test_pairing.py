@@ -119,6 +119,7 @@ def asked(draw: st.DrawFn) -> list[Claim]:
     return claims
 
 
+@pytest.mark.long
 @settings(max_examples=300)
 @given(asked(), ROOTS, ROOTS, st.sets(st.integers(0, 3), max_size=2))
 def test_looking_ahead_finds_what_a_patient_search_finds(

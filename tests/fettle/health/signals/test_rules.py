@@ -289,6 +289,7 @@ def refusal(text: str) -> str:
     return ""
 
 
+@pytest.mark.long
 @settings(max_examples=30, deadline=None)  # each reads the shipped tables too
 @given(st.dictionaries(TABLES | SCALARS, st.lists(ROWS, max_size=2) | ANY, max_size=2) | ANY)
 def test_whatever_the_file_holds_it_is_rules_or_one_sentence(value: Any) -> None:
