@@ -29,7 +29,7 @@ from fettle.api import (
     read,
 )
 from fettle.api.kinds import Kind
-from fettle.client.backoff import Backoff
+from fettle.client.backoff import ErrorBackoff
 from fettle.client.events import GONE, PUTS, Events, Plain, UnreadEvent
 from fettle.client.lines import Lines
 from fettle.client.refusals import read_status, refusal
@@ -44,6 +44,7 @@ from fettle.model import (
     Silent,
     Unreachable,
 )
+from fettle.pacing import Backoff
 
 PAGE = 500
 GATHER_S = 0.05
@@ -76,20 +77,25 @@ _PAGE = msgspec.json.Decoder(_Page)
 
 class Pacing:
     """Lists that follow each other closely wait ever longer: each is a whole list to the server,
-    and whatever made it useless, such as a version that is forgotten at once, may stay. `row`: how
-    many there were without a calm between them.
+    and whatever made it useless, such as a version that is forgotten at once, may stay.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._last_s = float("-inf")
-        self.row = 0
+        self._backoff = Backoff(2 * _BETWEEN_S, _LONGEST_PAUSE_S, free=1, jitter=0.5)
+
+    @property
+    def row(self) -> int:
+        """How many lists there were without a calm between them."""
+        return self._backoff.failures
 
     def began(self) -> None:
         """The server began to answer a list."""
-        now = self._clock()
-        self.row = self.row + 1 if now - self._last_s < _CALM_S else 1
-        self._last_s = now
+        if self._is_calm():
+            self._backoff.succeeded()
+        self._backoff.failed()
+        self._last_s = self._clock()
 
     def ended(self) -> None:
         """It is complete: what follows within a calm follows closely, however long it took."""
@@ -97,10 +103,10 @@ class Pacing:
 
     def pause_s(self) -> float:
         """Seconds to wait before the next list; none after a single one."""
-        if self.row < 2 or self._clock() - self._last_s >= _CALM_S:
-            return 0.0
-        wait_s = min(_LONGEST_PAUSE_S, _BETWEEN_S * 2.0 ** min(self.row - 1, 20))
-        return wait_s * random.uniform(0.5, 1.0)  # noqa: S311 (jitter is no secret)
+        return 0.0 if self._is_calm() else self._backoff.pause_s()
+
+    def _is_calm(self) -> bool:
+        return self._clock() - self._last_s >= _CALM_S
 
 
 class Reflector:
@@ -128,7 +134,7 @@ class Reflector:
         self._version = ""  # the resourceVersion to resume from; "": list first
         self._listing = False
         self._pages = False  # the server cannot stream a list through a watch
-        self._backoff = Backoff()
+        self._backoff = ErrorBackoff()
         self._lists = Pacing()
 
     async def run(self) -> None:
@@ -214,7 +220,7 @@ class Reflector:
                 f"{self._session.server} lists {self._path} without a resourceVersion"
             )
         self._lists.ended()
-        self._backoff.reset()
+        self._backoff.succeeded()
         await self._sink.send([ListEnded(self._kind)])
 
     async def _page(self, after: str) -> _Page:
@@ -299,7 +305,7 @@ class Reflector:
             await batches.flush()  # what came before it is told, since we resume after it
             raise
         if lines:
-            self._backoff.reset()
+            self._backoff.succeeded()
             await batches.add(Contact(self._kind))
         await batches.flush()
         return bool(lines)

@@ -1,8 +1,9 @@
-"""What lately was waited for in vain, and is not waited for again soon. Pure."""
+"""Waits that brought nothing are not repeated at once. Pure."""
 
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
+
+from cachetools import TLRUCache
 
 MOST = 1000
 
@@ -11,19 +12,17 @@ class Patience:
     """`clock` is in seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._until: OrderedDict[Hashable, float] = OrderedDict()
+        self._pauses_s: TLRUCache[Hashable, float] = TLRUCache(MOST, _ends_at, timer=clock)
 
-    def has(self, *whats: Hashable) -> bool:
-        """Whether to wait for what is all of these."""
-        now = self._clock()
-        return all(now >= self._until.get(what, now) for what in whats)
+    def has(self, *keys: Hashable) -> bool:
+        """Whether to wait: no wait for any of these keys was in vain lately."""
+        return not any(key in self._pauses_s for key in keys)
 
     def lose(self, pauses_s: Mapping[Hashable, float]) -> None:
-        """It was waited for in vain what is all of these: for so long, none of them is again."""
-        now = self._clock()
-        for what, pause_s in pauses_s.items():
-            self._until[what] = now + pause_s
-            self._until.move_to_end(what)
-        while len(self._until) > MOST:
-            self._until.popitem(last=False)
+        """A wait for these keys brought nothing: skip further waits for any of them for this many
+        seconds."""
+        self._pauses_s.update(pauses_s)
+
+
+def _ends_at(_key: Hashable, pause_s: float, now: float) -> float:
+    return now + pause_s

@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 import msgspec
+from cachetools import LRUCache
 
 from fettle.api import core, resource
 from fettle.api.kinds import WireObject
@@ -97,16 +98,14 @@ class _Unshown:
         self.basis = basis
         self.classes: set[str] = set()
         self.pools: set[_Pool] = set()
-        self._latest: dict[tuple[str, str], resource.AllocationResult] = {}
+        self._latest: LRUCache[tuple[str, str], resource.AllocationResult] = LRUCache(REMEMBERED)
 
     def note(self, claim: resource.ResourceClaim) -> bool:
         """False if this allocation was noted before: whoever writes a claim sends it all."""
         assert claim.allocation is not None
         of_claim = (claim.metadata.key, claim.metadata.uid)
-        before = self._latest.pop(of_claim, None)
+        before = self._latest.get(of_claim)
         self._latest[of_claim] = claim.allocation
-        if len(self._latest) > REMEMBERED:
-            del self._latest[next(iter(self._latest))]
         return before != claim.allocation
 
 

@@ -3,11 +3,11 @@ people who wonder what it would bring. Beside `answering`."""
 
 import asyncio
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import msgspec
+from cachetools import LRUCache
 
 from fettle.api import core
 from fettle.cluster import NodeView
@@ -27,9 +27,6 @@ ByNode = Mapping[str, Collection[str]]
 """Victims of a node, by their UIDs."""
 
 
-_Kept = TypeVar("_Kept")
-
-
 class _Made(NamedTuple):
     """A node that was emptied for a pod, of whom, and until when that may be waited for."""
 
@@ -45,8 +42,8 @@ class Preempting:
     def __init__(self, answers: Answers, clock: Callable[[], float] = time.monotonic) -> None:
         self._answers = answers
         self._clock = clock
-        self._told: OrderedDict[str, ByNode] = OrderedDict()
-        self._made: OrderedDict[str, _Made] = OrderedDict()
+        self._told: LRUCache[str, ByNode] = LRUCache(MOST)
+        self._made: LRUCache[str, _Made] = LRUCache(MOST)
 
     async def worth(self, pod: core.Pod, victims: ByNode) -> list[str]:
         """The nodes that would not be refused with their victims gone; none where that was done for
@@ -55,7 +52,7 @@ class Preempting:
             return []
         verdicts = await self.verdicts(pod, victims)
         found = [name for name in victims if name not in verdicts or verdicts[name].fits]
-        _remember(self._told, pod, {name: victims[name] for name in found})
+        self._told[pod.metadata.uid] = {name: victims[name] for name in found}
         return found
 
     async def _has_room_made(self, pod: core.Pod) -> bool:
@@ -68,7 +65,7 @@ class Preempting:
         uid, name = pod.metadata.uid, pod.nominated_node
         if victims := self._told.get(uid, {}).get(name):
             del self._told[uid]
-            _remember(self._made, pod, _Made(name, victims, self._clock() + LET_GO_S))
+            self._made[uid] = _Made(name, victims, self._clock() + LET_GO_S)
         made = self._made.get(uid)
         if made is None or self._clock() > made.until:
             return False
@@ -117,13 +114,6 @@ class Preempting:
                 demand = self._answers.demand_in(then, pod) if then is not None else usual
                 yield demand or usual, emptied(node, left)
             pause()
-
-
-def _remember(memory: OrderedDict[str, _Kept], pod: core.Pod, kept: _Kept) -> None:
-    memory[pod.metadata.uid] = kept
-    memory.move_to_end(pod.metadata.uid)
-    if len(memory) > MOST:
-        memory.popitem(last=False)
 
 
 def _noted(now: Verdict, then: Verdict, victims: Sequence[core.Pod]) -> Verdict:

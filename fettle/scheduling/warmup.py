@@ -14,6 +14,7 @@ from fettle.cluster import Attribute, AttributeFingerprints, NodeView, Publisher
 from fettle.dra import PoolView
 from fettle.dra import claims as claiming
 from fettle.model import Policies, Policy, Requirement
+from fettle.pacing import Backoff
 from fettle.scheduling.judge.requirements import Engines
 
 READY_NODES = 64
@@ -36,7 +37,7 @@ class _Retry:
 
     def __init__(self) -> None:
         self.at: float | None = None
-        self._pause_s = AGAIN_S
+        self._backoff = Backoff(AGAIN_S, LONGEST_AGAIN_S, factor=4.0)
 
     def take(self) -> bool:
         """Whether it is time: then it is tried now."""
@@ -49,10 +50,9 @@ class _Retry:
         if self.at is not None:
             return
         if complete:
-            self._pause_s = AGAIN_S
+            self._backoff.succeeded()
         else:
-            self.at = asyncio.get_running_loop().time() + self._pause_s
-            self._pause_s = min(self._pause_s * 4, LONGEST_AGAIN_S)
+            self.at = asyncio.get_running_loop().time() + self._backoff.next_s()
 
 
 class WarmUp:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from fettle.api import core
 from fettle.cluster import View
-from fettle.pacing import pause
+from fettle.pacing import Backoff, pause
 
 MARK = "fettle:"
 """What every refusal text of the extender begins with."""
@@ -41,10 +41,10 @@ def waiting(view: View) -> Iterator[tuple[str, core.Pod]]:
 
 
 class _Wake(NamedTuple):
-    """The next one at a time, and how long after it the one that follows."""
+    """When a pod is woken next, and how it goes on after that."""
 
     at: float
-    pause_s: float
+    backoff: Backoff
 
 
 class Waking:
@@ -66,7 +66,7 @@ class Waking:
         self._wakes = {key: wake for key, wake in self._wakes.items() if allowed.get(key)}
         for key, nodes in allowed.items():
             if nodes - self._before.get(key, frozenset()):
-                self._wakes[key] = _Wake(now, self._interval_s)
+                self._wakes[key] = _Wake(now, Backoff(self._interval_s))
         self._before = dict(allowed)
 
     def due(self, now: float) -> Set[str]:
@@ -80,6 +80,7 @@ class Waking:
     def woken(self, now: float) -> None:
         """All that were due have been woken once more."""
         for key in self.due(now):
-            _, pause_s = self._wakes.pop(key)
+            backoff = self._wakes.pop(key).backoff
+            pause_s = backoff.next_s()
             if pause_s <= max(self._interval_s, SCHEDULER_RETRIES_S / 2):
-                self._wakes[key] = _Wake(now + pause_s, 2 * pause_s)
+                self._wakes[key] = _Wake(now + pause_s, backoff)

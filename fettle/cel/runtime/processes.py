@@ -19,6 +19,7 @@ import structlog
 from fettle.cel.runtime import protocol
 from fettle.cel.runtime.protocol import Ready, Reply, Request
 from fettle.model import WorkerError
+from fettle.pacing import Backoff
 
 _LOG = structlog.get_logger(__name__)
 T = TypeVar("T")
@@ -52,10 +53,14 @@ class Worker:
         self._lock = asyncio.Lock()
         self._under_way: set[asyncio.Task[Any]] = set()
         self._closed = False
-        self.failures = 0
-        """How many workers in a row ended, by other than their deadline, without any answer."""
+        self._backoff = Backoff(_PAUSE_S, _LONGEST_PAUSE_S, free=1)
         self.starts = 0
         """How many processes were started so far."""
+
+    @property
+    def failures(self) -> int:
+        """How many workers in a row ended, by other than their deadline, without any answer."""
+        return self._backoff.failures
 
     @property
     def pid(self) -> int | None:
@@ -90,7 +95,7 @@ class Worker:
         async with self._lock:
             process = await self._running()
             reply = await self._exchange(process, question, self._wait_s)
-            self.failures = 0
+            self._backoff.succeeded()
             return reply
 
     async def close(self) -> None:
@@ -113,14 +118,14 @@ class Worker:
             raise WorkerError("the selectors' worker is closed")
         if self._process is not None and self._process.returncode is None:
             return self._process
-        if self.failures > 1:
-            await asyncio.sleep(min(_PAUSE_S * 2 ** (self.failures - 2), _LONGEST_PAUSE_S))
+        if pause_s := self._backoff.pause_s():
+            await asyncio.sleep(pause_s)
         try:
             self._process = await asyncio.create_subprocess_exec(
                 *self._command, stdin=PIPE, stdout=PIPE, start_new_session=True
             )
         except OSError as error:
-            self.failures += 1
+            self._backoff.failed()
             raise WorkerError(
                 f"the selectors' worker cannot be started: {error}; check that "
                 f"{self._command[0]} can be run and that processes are allowed"
@@ -153,7 +158,7 @@ class Worker:
         slow = status == -signal.SIGPROF
         _LOG.warning("selectors' worker ended, the next question starts another", status=status)
         if not slow:
-            self.failures += 1
+            self._backoff.failed()
         return WorkerDied(f"the selectors' worker ended with status {status}", slow=slow)
 
     async def _kill(self) -> int | None:

@@ -8,12 +8,13 @@ milliseconds.
 
 import asyncio
 import time
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Collection, Coroutine, Hashable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
 import structlog
+from cachetools import LRUCache
 
 from fettle.api.resource import Device, DeviceTaint
 from fettle.cel import AttributeRead, Equation
@@ -66,7 +67,7 @@ class Fleet:
         self._view = EMPTY
         self._seen: dict[int, SurveyedPool] = {}
         self._alike: dict[object, Any] = {}
-        self._surveys: OrderedDict[Selection, _Held] = OrderedDict()
+        self._surveys: LRUCache[Selection, _Held] = LRUCache(_SURVEYS)
         self._asked_at: dict[Selection, float] = {}
         self._looked_at = self._current_at = float("-inf")
         self._lock = asyncio.Lock()
@@ -110,7 +111,6 @@ class Fleet:
             held = self._surveys.get(selection)
             stale = held is None or now - self._asked_at[selection] > STALE_S
             if held is not None:
-                self._surveys.move_to_end(selection)
                 self._asked_at[selection] = now
             if held is not None and held.basis == self._view.basis:
                 continue
@@ -190,9 +190,7 @@ class Fleet:
             self._surveys[selection] = _Held(self._view.basis, survey, kept)
             self.version += 1
             self._asked_at[selection] = self._clock()
-            if len(self._surveys) > _SURVEYS:
-                self._surveys.popitem(last=False)
-                self._forget()
+            self._forget()
 
     def _forget(self) -> None:
         """Drop what was not asked for in a while, and notes about what is gone."""
