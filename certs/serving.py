@@ -12,7 +12,7 @@ import ssl
 from certs import validity
 from certs.issuing import Pair
 from certs.validity import Validity
-from fettle.client import key_files
+from fettle.client import key_file
 from fettle.model import CertificateError
 
 
@@ -96,7 +96,7 @@ def _blank(mutual: bool) -> ssl.SSLContext:
 def _context(pair: Pair, client_ca: bytes | None) -> ssl.SSLContext:
     context = _blank(client_ca is not None)
     try:
-        with key_files.written(pair.key + b"\n" + pair.certificate) as path:
+        with key_file(pair.key + b"\n" + pair.certificate) as path:
             context.load_cert_chain(path, password=_refuse_encrypted)
     except ssl.SSLError as error:
         raise CertificateError(

@@ -35,7 +35,7 @@ class Freshness(Protocol):
     """What has come from the cluster, whether a view shows it or not."""
 
     @property
-    def behind(self) -> bool:
+    def stale(self) -> bool:
         """Whether no view shows yet what has come."""
 
     async def catch_up(self) -> None:
@@ -45,7 +45,7 @@ class Freshness(Protocol):
 class AlwaysFresh:
     """Where nothing comes but by views."""
 
-    behind = False
+    stale = False
 
     async def catch_up(self) -> None:
         pass

@@ -263,7 +263,7 @@ class Verbs:
         what has not even come yet."""
         if self._is_behind(table, narrowed):
             return True
-        return lagging.is_near_refusal(table, narrowed.passed) and self.latest.behind
+        return lagging.is_near_refusal(table, narrowed.passed) and self.latest.stale
 
     def _is_behind(self, table: Table, narrowed: Narrowed) -> bool:
         return lagging.is_table_stale(table, narrowed.passed, self._answers.view.nodes)
@@ -292,7 +292,7 @@ class Verbs:
         while newest is view and (at := now()) < until:
             soon = min(at + lagging.LOOK_S, until)
             newest = await self._answers.publisher.newer_than(view.generation, soon)
-            if newest is view and self.latest.behind:
+            if newest is view and self.latest.stale:
                 await self.latest.catch_up()
         return self._answers.view
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 import structlog
 
-from fettle.client import Session, decoded, discovering, versions
+from fettle.client import Session, decoded, served_kinds, server_version
 from fettle.dra import release
 from fettle.model import DEGRADED_TAINT, ClusterError, Invalid, NotServed
 from webhook.fitting import READ
@@ -103,7 +103,7 @@ class Probe:
 
     async def ask(self) -> Gates:
         """Raises ClusterError where the API server gives no answer."""
-        kinds = await discovering.kinds(self._session, "resource.k8s.io")
+        kinds = await served_kinds(self._session, "resource.k8s.io")
         served = {found.version for found in kinds if found.kind == "ResourceClaim"}
         version = next((version for version in READ["resource.k8s.io"] if version in served), "v1")
         option = _option() if version == "v1beta1" else {"exactly": _option()}
@@ -113,7 +113,7 @@ class Probe:
         return Gates(
             tolerations=bool(kept.tolerations),
             alternatives=bool(alternatives.first_available),
-            restart_rules=release(await versions.read(self._session)) >= RESTART_RULES_SINCE,
+            restart_rules=release(await server_version(self._session)) >= RESTART_RULES_SINCE,
         )
 
     async def _kept(self, version: str, request: dict[str, Any]) -> _Request:

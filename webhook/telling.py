@@ -34,7 +34,7 @@ def event_of(
         reason=reason,
         action="Review",
         note=f"{called}: {' | '.join(answer.warnings)}",
-        alike=" ".join((request.kind.kind, *sorted(set(rules)))),
+        series_key=" ".join((request.kind.kind, *sorted(set(rules)))),
         type="Normal" if result == "would_be_patched" else "Warning",
     )
 

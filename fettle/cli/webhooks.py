@@ -9,7 +9,7 @@ import click
 import yaml
 
 from fettle.cli.linting.files import read
-from fettle.client import Session, discovering
+from fettle.client import Session, served_kinds
 from fettle.config import Settings, load
 from fettle.model import SnapshotError
 from webhook import fitting
@@ -36,7 +36,7 @@ async def _fitted(
     workloads = settings.webhook.workloads
     async with await Session.open(kubeconfig) as session:
         served = {
-            group: await discovering.kinds(session, group)
+            group: await served_kinds(session, group)
             for group in sorted(fitting.groups(configurations, workloads))
         }
     return [fitting.fitted(one, served, workloads) for one in configurations]

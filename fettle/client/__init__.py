@@ -1,30 +1,34 @@
-"""The only code that talks to the API server: sessions, reflecting, leasing.
-
-May import the wire structs and the words of `fettle.api.changes`; nothing that judges health or
-decides what to write.
+"""The only code that talks to the API server: connection, session, reflector, leader election,
+Events, discovery. It judges no health and does not decide what to write.
 """
 
-from fettle.client import discovering, key_files, versions
-from fettle.client.decoding import decoded
-from fettle.client.discovering import ServedKind
-from fettle.client.leasing import identity, lead
-from fettle.client.recording import Event, Recorder, Regarding
-from fettle.client.reflecting import Reflector
+from fettle.client.discovery import (
+    ServedKind,
+    follow_server_version,
+    served_kinds,
+    server_version,
+)
+from fettle.client.event_recorder import Event, EventRecorder, Regarding
+from fettle.client.key_files import key_file
+from fettle.client.leader_election import identity, lead
+from fettle.client.reflector import Reflector
+from fettle.client.responses import decoded
 from fettle.client.session import Session
-from fettle.client.streaming import Streams
+from fettle.client.watch_streams import Streams
 
 __all__ = [
     "Event",
-    "Recorder",
+    "EventRecorder",
     "Reflector",
     "Regarding",
     "ServedKind",
     "Session",
     "Streams",
     "decoded",
-    "discovering",
+    "follow_server_version",
     "identity",
-    "key_files",
+    "key_file",
     "lead",
-    "versions",
+    "served_kinds",
+    "server_version",
 ]

@@ -1,5 +1,5 @@
-"""Keys and certificates where OpenSSL can read them, which it does from files only. Where the
-system can have files in memory, nothing is written to disk.
+"""Keys and certificates as files, since OpenSSL reads them from files only. On Linux these files
+are in memory, and nothing is written to disk.
 """
 
 import os
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def written(content: bytes) -> Iterator[str]:
+def key_file(content: bytes) -> Iterator[str]:
     """The path of a file with this content, which is gone afterwards."""
     if hasattr(os, "memfd_create"):
         with os.fdopen(os.memfd_create("fettle-key"), "wb") as file:

@@ -1,7 +1,7 @@
-"""One authenticated connection to an API server: raw JSON in and out, every call with a timeout,
-every failure one of `fettle.model.errors` with a sentence for people. The official client owns
-authentication, TLS and proxies; none of its typed models are used, since decoding with them costs
-ten times what the wire structs cost. Knows nothing of kinds, caches or leases.
+"""One authenticated session with an API server: raw JSON in and out. Every call has a timeout, and
+every failure is one of `fettle.model.errors` with a sentence for people. The official client owns
+authentication, TLS and proxies. Its typed models are not used: decoding with them costs ten times
+what decoding into our structs costs. Knows nothing of kinds or leases.
 """
 
 import asyncio
@@ -18,9 +18,9 @@ import aiohttp
 import structlog
 from kubernetes.aio.config import ConfigException
 
-from fettle.client.connecting import ClusterConnection, connect
-from fettle.client.refusals import read_status, refusal
-from fettle.client.streaming import Streams
+from fettle.client.connection import ClusterConnection, connect
+from fettle.client.responses import read_status, refusal
+from fettle.client.watch_streams import Streams
 from fettle.model import ClusterError, FettleError, Silent, Unauthorized, Unreachable
 
 log = structlog.get_logger(__name__)
@@ -31,7 +31,7 @@ _CONNECT_S = 10.0
 _HEADERS_S = 30.0
 _RENEW_AT_MOST_EVERY_S = 10.0
 _EARLY_S = 5.0
-"""How long before their end credentials are renewed."""
+"""Credentials are renewed so long before they end."""
 _BROKEN = (aiohttp.ClientError, TimeoutError, OSError, ssl.SSLError)
 
 
@@ -47,14 +47,15 @@ class _Call(NamedTuple):
 
 
 class _Untrusted(Unreachable):
-    """The server's certificate is from no authority that we trust; ours may be outdated."""
+    """The server's certificate is from no authority that we trust. The one that we trust may be
+    outdated."""
 
 
 class Session:
-    """Paths are URL paths below the server's, such as `/api/v1/nodes`; answers are the raw body.
+    """Paths are URL paths below the server's, such as `/api/v1/nodes`; results are the raw body.
 
     `namespace` is that of our service account, else that of the kubeconfig's context, else
-    `fettle-system`; `server` is the API server's URL; `streams` are those that are open.
+    `fettle-system`. `streams` are the watches that are open.
     """
 
     def __init__(
@@ -72,15 +73,16 @@ class Session:
 
     @classmethod
     async def open(cls, kubeconfig: Path | None = None, account: Path | None = None) -> Self:
-        """Reads the credentials without contacting the server; raises SettingsError if there are
+        """Read the credentials without contacting the server; raises SettingsError if there are
         none.
 
-        `account` is where to look for a pod's service account, if not where pods have it.
+        `account` is where to look for a pod's service account, if not in the usual place.
         """
         return cls(await connect(kubeconfig, account), lambda: connect(kubeconfig, account))
 
     @property
     def server(self) -> str:
+        """The API server's URL."""
         return str(self._client.configuration.host)
 
     async def get(
@@ -89,13 +91,13 @@ class Session:
         return await self._call(_Call("GET", path, parameters), timeout_s)
 
     async def create(self, path: str, body: Mapping[str, Any], *, timeout_s: float = 10.0) -> bytes:
-        """POST to a collection; raises Conflict where the object exists."""
+        """POST to a collection; raises Conflict if the object exists."""
         return await self._call(_Call("POST", path, body=body), timeout_s)
 
     async def replace(
         self, path: str, body: Mapping[str, Any], *, timeout_s: float = 10.0
     ) -> bytes:
-        """PUT of an object; raises Conflict where its resourceVersion is not the newest."""
+        """PUT of an object; raises Conflict if its resourceVersion is not the newest."""
         return await self._call(_Call("PUT", path, body=body), timeout_s)
 
     async def patch(self, path: str, body: Mapping[str, Any], *, timeout_s: float = 10.0) -> bytes:
@@ -111,19 +113,18 @@ class Session:
         silence_s: float = 90.0,
         gather_s: Callable[[], float] = lambda: 0.0,
     ) -> AsyncGenerator[bytes, None]:
-        """The body in chunks as they come, for watches: an empty one once the server accepted.
+        """The body of a watch, in chunks as they come. The first is empty: the server accepted.
 
-        After each small chunk the connection is left unread for `gather_s`, so that what comes in
-        a burst is read at once. Raises Silent where nothing came for `silence_s`. Close it
-        (`contextlib.aclosing`).
+        After each small chunk the connection is left unread for `gather_s`, so that a burst is read
+        at once. Raises Silent if nothing came for `silence_s`. Close it (`contextlib.aclosing`).
         """
         call = _Call("GET", path, parameters)
         limits = aiohttp.ClientTimeout(
             sock_connect=_CONNECT_S, sock_read=silence_s, connect=_CONNECT_S
         )
         async with self._in_time(_HEADERS_S):
-            response = await self._answer(call, limits)
-        with _left(response), self.streams.opened(response) as stream:
+            response = await self._respond(call, limits)
+        with _closing(response), self.streams.opened(response) as stream:
             yield b""
             async with aclosing(stream.chunks(gather_s)) as chunks:
                 while chunk := await self._next(chunks, silence_s):
@@ -151,7 +152,7 @@ class Session:
     async def _call(self, call: _Call, timeout_s: float) -> bytes:
         limits = aiohttp.ClientTimeout(sock_connect=min(timeout_s, _CONNECT_S))
         async with self._in_time(timeout_s):
-            with _left(await self._answer(call, limits)) as response:
+            with _closing(await self._respond(call, limits)) as response:
                 try:
                     return await response.read()
                 except _BROKEN as error:
@@ -174,19 +175,19 @@ class Session:
         except _BROKEN as error:
             raise self._unreachable(error) from error
 
-    async def _answer(self, call: _Call, limits: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
-        """A successful one; raises what a refusal or a broken connection means."""
+    async def _respond(self, call: _Call, limits: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
+        """The successful response; raises the error that a refusal or a broken connection means."""
         if time.time() + _EARLY_S >= self._expires_at:
             await self._renewed(self._client)
         client = self._client
         try:
-            return await self._ask(client, call, limits)
+            return await self._send(client, call, limits)
         except (Unauthorized, _Untrusted):
             if not await self._renewed(client):
                 raise
-        return await self._ask(self._client, call, limits)
+        return await self._send(self._client, call, limits)
 
-    async def _ask(
+    async def _send(
         self, client: Any, call: _Call, limits: aiohttp.ClientTimeout
     ) -> aiohttp.ClientResponse:
         try:
@@ -197,7 +198,7 @@ class Session:
                 header_params={
                     "Accept": "application/json",
                     "Content-Type": call.content_type,
-                    # Unpacking a page of a list would stall the loop that answers the scheduler.
+                    # To decompress a list would stall the loop that answers the scheduler.
                     "Accept-Encoding": "identity",
                 },
                 body=call.body,
@@ -205,7 +206,7 @@ class Session:
             )
             answer = await client.call_api(*request, _request_timeout=limits)
         except (ConfigException, FileNotFoundError, PermissionError) as error:
-            # The token file, which the client reads again and again.
+            # From the token file, which the client reads every minute.
             raise Unauthorized(
                 f"the credentials for {self.server} can no longer be used: {error}; "
                 "put a valid token there"
@@ -215,7 +216,7 @@ class Session:
         response: aiohttp.ClientResponse = answer.response
         if response.status < 300:
             return response
-        with _left(response):
+        with _closing(response):
             raise await self._refused(call, response)
 
     async def _refused(self, call: _Call, response: aiohttp.ClientResponse) -> ClusterError:
@@ -234,17 +235,17 @@ class Session:
                 f"{self.server} presents a certificate that is not trusted "
                 f"({error.certificate_error}); check {self._authority}"
             )
-        said = self._late() if isinstance(error, TimeoutError) else _said(error)
-        return Unreachable(f"{self.server} cannot be reached: {said or type(error).__name__}")
+        reason = self._timeout() if isinstance(error, TimeoutError) else _reason(error)
+        return Unreachable(f"{self.server} cannot be reached: {reason or type(error).__name__}")
 
-    def _late(self) -> str:
+    def _timeout(self) -> str:
         renewing = self._renewal is not None and not self._renewal.done()
         return "no answer in time" + (", credentials are still being renewed" if renewing else "")
 
     async def _renewed(self, refused: Any) -> bool:
-        """Whether a retry makes sense, once this client may have been replaced.
+        """Renew the credentials that were refused; whether a retry makes sense.
 
-        All callers wait for one renewal, which goes on for the others where one gives up.
+        All callers wait for one renewal. It goes on for the others if one of them gives up.
         """
         if self._client is refused:
             if self._renewal is None or self._renewal.done():
@@ -255,16 +256,16 @@ class Session:
         return self._client is not refused
 
     async def _renew(self) -> None:
-        """Reload the credentials, for which a plugin may take longer than callers wait."""
+        """Reload the credentials. A plugin may take longer for that than callers wait."""
         try:
             connection = await self._reconnect()
         except FettleError as error:
-            # A file that is being rewritten, or a plug-in that fails.
+            # The file may be half written, or the plugin may have failed.
             log.warning("cannot reload credentials", reason=str(error))
             return
         finally:
             self._renewed_at = _now_s()
-        # Calls and watches under way may end in peace.
+        # Calls and watches in flight go on with the client before.
         ended, self._retired, self._client = self._retired, self._client, connection.client
         self._authority = connection.authority
         self._expires_at = connection.expires_at
@@ -273,22 +274,22 @@ class Session:
 
 
 @contextmanager
-def _left(response: aiohttp.ClientResponse) -> Iterator[aiohttp.ClientResponse]:
-    """What is left unread of a stream would be waited for by `release`."""
+def _closing(response: aiohttp.ClientResponse) -> Iterator[aiohttp.ClientResponse]:
     try:
         yield response
     finally:
+        # `release` would wait for the unread rest of a stream.
         response.close() if not response.content.at_eof() else response.release()
 
 
 def _seconds(retry_after: str) -> float:
-    """An API server says it in whole seconds; 0 of anything else."""
+    """API servers send whole seconds; anything else counts as 0."""
     return float(retry_after) if re.fullmatch("[0-9]{1,5}", retry_after) else 0.0
 
 
-def _said(error: BaseException) -> str:
-    """In one line. Of connections that are cut as they begin the same, whether by a reset or by an
-    end: where these alternate, each would be logged as something new."""
+def _reason(error: BaseException) -> str:
+    # A connection that is cut as it begins may end in a reset or not. Both give one text: where
+    # they alternate, each would be logged as something new.
     if isinstance(error, aiohttp.ClientConnectorError) and isinstance(
         error.os_error, ConnectionResetError
     ):

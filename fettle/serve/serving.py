@@ -16,7 +16,7 @@ from extender import Browse, SchedulerConnections, Verbs, make_connections
 from fettle.api import core
 from fettle.api.kinds import WireObject, read_with
 from fettle.cel import SelectorEngine
-from fettle.client import Recorder, Session, identity, versions
+from fettle.client import EventRecorder, Session, follow_server_version, identity
 from fettle.cluster import Inventory, Publisher
 from fettle.cluster.feeds import ClusterFeed, FeedFreshness, SnapshotFeed, Writer
 from fettle.config import Settings, load
@@ -154,7 +154,7 @@ class Runtime:
         self._tasks.keep("writer", writer.run())
         self._tasks.keep("feed", self._feed(writer))
         if self._session is not None:
-            self._tasks.keep("version", versions.follow(self._session, self._answers.follow))
+            self._tasks.keep("version", follow_server_version(self._session, self._answers.follow))
         self._tasks.keep("selectors", self._answers.keep_ready())
         self._tasks.keep("verdicts", self._answers.keep_complete())
         registry = self._registry
@@ -292,9 +292,9 @@ class Runtime:
         if self._session is None or self._settings.webhook.mode != "audit":
             return None
         counted = EventMetrics(registry).count
-        recorder = Recorder(self._session, CONTROLLER, identity(), counted)
+        recorder = EventRecorder(self._session, CONTROLLER, identity(), counted)
         self._tasks.keep("events", recorder.run())
-        return recorder.tell
+        return recorder.record
 
     def _gates(self) -> Callable[[], Gates | None]:
         """Which injected fields the cluster preserves, checked again and again."""

@@ -17,8 +17,8 @@ from tests.controlplane.processes import Process, free_port
 _ENTER = """
 import sys
 from pathlib import Path
-from fettle.client import connecting
-connecting.ACCOUNT = Path(sys.argv.pop(1))
+from fettle.client import connection
+connection.ACCOUNT = Path(sys.argv.pop(1))
 from fettle.cli import main
 main()
 """

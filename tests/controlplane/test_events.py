@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fettle.client import Event, Recorder, Regarding, Session, recording
+from fettle.client import Event, EventRecorder, Regarding, Session, event_recorder
 from tests.controlplane import shipped
 from tests.controlplane.api import Api
 from tests.controlplane.control_plane import ControlPlane
@@ -21,14 +21,14 @@ async def test_what_happens_again_is_counted_in_one_event(
     told = Event(about, "WouldBeRefused", "Review", "Pod p: as it is told", "Pod", "Warning")
     of_the_cluster = told._replace(regarding=Regarding("resource.k8s.io/v1", "DeviceClass", "gpu"))
     async with await Session.open(kubeconfig) as session:
-        recorder = Recorder(
+        recorder = EventRecorder(
             session, "fettle.dev/webhook", "here", results.append, clock=lambda: now
         )
         for event in (told, told, of_the_cluster):
-            recorder.tell(event)
+            recorder.record(event)
         await recorder.write()
-        recorder.tell(told)
-        now += recording.COUNT_EVERY_S
+        recorder.record(told)
+        now += event_recorder.COUNT_EVERY_S
         await recorder.write()
     assert results == ["counted", "written", "written", "counted", "written"]
     (counted,) = await api.events_about("default")

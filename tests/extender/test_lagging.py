@@ -40,13 +40,13 @@ class Cluster:
     """Something has come from it; `show` puts it into a view."""
 
     def __init__(self, show: Callable[[], None]) -> None:
-        self.behind = True
+        self.stale = True
         self._show = show
 
     async def catch_up(self) -> None:
         await asyncio.sleep(0)
         self._show()
-        self.behind = False
+        self.stale = False
 
 
 @pytest.fixture
@@ -145,7 +145,7 @@ async def test_where_all_devices_are_sound_whatever_has_come_can_wait(extender: 
     extender.show(device_node(b.device("0", allocated=True), b.device("1")), **CLAIMS)
     extender.verbs.latest = cluster = Cluster(extender.show)
     assert (await extender.filter(CLAIMING, "n"))["NodeNames"] == ["n"]
-    assert cluster.behind
+    assert cluster.stale
 
 
 @pytest.mark.usefixtures("patient")

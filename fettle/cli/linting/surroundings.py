@@ -137,10 +137,10 @@ async def known(
 
 
 def _of_folder(path: Path, settings: Settings, evaluator: Evaluator) -> Surroundings:
-    from fettle.cluster.feeds import Folder
+    from fettle.cluster.feeds import SnapshotFolder
 
-    folder = Folder(path)
-    folder.look()
+    folder = SnapshotFolder(path)
+    folder.poll()
     if folder.problems and not folder.objects:
         raise SnapshotError("; ".join(folder.problems.values()))
     inventory = _inventory(settings)

@@ -1,7 +1,5 @@
-"""YAML or JSON text becomes the objects in it, each with its line. YAML is built from the parser's
-events: the parser's own builder recurses, so that deep nesting ends the process, and it holds the
-interpreter for as long as a document takes. Bounded in depth and in what aliases add; timestamps
-stay text, as the wire structs expect them. Pure; knows nothing of kinds.
+"""Reads the objects in YAML or JSON text, each with its line. Bounded in depth and in what aliases
+add. Timestamps stay text, as our structs expect them. Pure; knows nothing of kinds.
 """
 
 import json
@@ -20,18 +18,18 @@ from fettle.model import SnapshotError
 
 try:
     from yaml import CSafeLoader as _Parser
-except ImportError:  # PyYAML built without libyaml: the same, ten times slower
+except ImportError:  # PyYAML without libyaml does the same, ten times slower
     from yaml import SafeLoader as _Parser  # type: ignore[assignment]
 
 DEEPEST = 100
 """Levels of nesting; Kubernetes' own objects have about twenty."""
 ALIASED_BYTES = 4 * 1024 * 1024
-"""How much text aliases may add: more than any object that is stored can hold."""
+"""How much text aliases may add: more than any object in a cluster has."""
 
 _TAG = "tag:yaml.org,2002:"
 _MERGE = "<<"
 _ANY: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
-_LONGEST_PLAIN = 64  # longer is no number; also keeps the cache small
+_LONGEST_PLAIN = 64  # a longer text is no number; also keeps the cache small
 _BYTE = re.compile(r"\(byte (\d+)\)")
 _RESOLVER = Resolver()
 _MAKE: dict[str, Any] = {
@@ -59,8 +57,8 @@ def objects_of_json(text: bytes) -> list[LocatedObject]:
 
 
 def _with_any_numbers(text: bytes) -> Any:
-    """What is in JSON with numbers that are too large: those are text, for one object alone has
-    them, which cannot be read where they matter."""
+    """Read JSON with numbers that are too large, as text. Only the objects that have them shall be
+    unreadable, and only where those numbers matter."""
 
     def number(digits: str) -> float | str:
         return value if isfinite(value := float(digits)) else digits
@@ -80,8 +78,8 @@ def objects_of_yaml(text: bytes) -> list[LocatedObject]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"line {mark.line + 1}: " if mark else ""
-        said = " ".join(filter(None, (error.context, error.problem)))
-        raise SnapshotError(f"{where}invalid YAML: {' '.join(said.split())}") from error
+        reason = " ".join(filter(None, (error.context, error.problem)))
+        raise SnapshotError(f"{where}invalid YAML: {' '.join(reason.split())}") from error
     except yaml.YAMLError as error:
         raise SnapshotError(f"invalid YAML: {' '.join(str(error).split())}") from error
     if not builder.documents:
@@ -99,14 +97,14 @@ def _flattened(value: Any, where: str, lines: list[int]) -> list[LocatedObject]:
     for i, item in enumerate(items):
         place = f"line {lines[i]}" if i < len(lines) else f"{where}, item {i + 1}"
         if isinstance(item, dict) and kind != "List":
-            # A typed list, as the API itself answers: its items do not repeat their kind.
+            # A typed list, as the API server sends it: its items do not repeat their kind.
             item = {"kind": kind.removesuffix("List"), "apiVersion": value.get("apiVersion")} | item
         found += _flattened(item, place, [])
     return found
 
 
 def _line_of(text: bytes, message: str) -> str:
-    """Where the problem was noticed; truncation is noticed at the end."""
+    """The line where the problem was noticed; truncation is noticed at the end."""
     at = _BYTE.search(message)
     line = text.count(b"\n", 0, int(at[1]) if at else len(text.rstrip())) + 1
     return f"line {line}: "
@@ -129,7 +127,10 @@ class _Open:
 
 
 class _Builder:
-    """Takes events one by one; `found` are the objects of the documents that ended."""
+    """Takes the parser's events one by one; `found` are the objects of the documents that ended."""
+
+    # PyYAML's own builder recurses, so deep nesting would end the process; and it does not pause
+    # within a document.
 
     def __init__(self) -> None:
         self.found: list[LocatedObject] = []
@@ -159,7 +160,7 @@ class _Builder:
             _refuse(event, f"the tag {event.tag} is not allowed in a manifest")
         self._open.append(_Open(value, event))
         if event.anchor:
-            self._anchors.pop(event.anchor, None)  # it is not known within itself
+            self._anchors.pop(event.anchor, None)  # no alias within itself may refer to it
         if len(self._open) > DEEPEST:
             _refuse(event, f"it is nested more than {DEEPEST} levels deep")
 
@@ -167,7 +168,7 @@ class _Builder:
         done = self._open.pop()
         value = done.value
         if isinstance(value, dict):
-            for more in done.merged:  # what is there wins
+            for more in done.merged:  # own keys win
                 value = more | value
         self._add(value, done.size, event, done.line, done.anchor)
 
@@ -197,13 +198,13 @@ class _Builder:
             _put(into, into.value, value, event)
 
     def _document(self, value: Any, line: int) -> None:
-        if value is not None:  # else an empty document, as a trailing `---` makes
+        if value is not None:  # a trailing `---` makes an empty document
             self.documents += 1
             self.found += _flattened(value, f"line {line}", self._item_lines)
 
 
 def _put(into: _Open, mapping: dict[Any, Any], value: Any, event: Any) -> None:
-    """The next key of a mapping, or the value of the key before."""
+    """Take the next key of a mapping, or the value of the key before."""
     if not into.has_key:
         if isinstance(value, list | dict):
             _refuse(event, "a key must be a scalar")
@@ -220,7 +221,7 @@ def _put(into: _Open, mapping: dict[Any, Any], value: Any, event: Any) -> None:
 
 
 def _is_merge(event: Any) -> bool:
-    """Whether a key is `<<` without quotes; in quotes it is a key like others."""
+    """Whether a key is `<<` without quotes; in quotes it is an ordinary key."""
     plain = isinstance(event, yaml.ScalarEvent) and event.implicit[0]
     return bool(plain and event.value == _MERGE)
 
@@ -245,12 +246,12 @@ def _plain(text: str) -> Any:
 
 @lru_cache(maxsize=16384)
 def _resolved(text: str) -> Any:
-    """What text without quotes means: null, a bool, a number, else itself."""
+    """The value of text without quotes: null, a bool, a number, else itself."""
     tag = _RESOLVER.resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]
     make = _MAKE.get(str(tag))
     try:
         return make(yaml.ScalarNode(tag, text)) if make else text
-    except ValueError:  # `0b_` looks like a number
+    except ValueError:  # such as `0b_`, which resolves to a number
         return text
 
 

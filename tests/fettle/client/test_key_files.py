@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fettle.client import key_files
+from fettle.client.key_files import key_file
 
 
 @pytest.fixture
@@ -26,21 +26,21 @@ def in_memory(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_the_content_can_be_read_again_and_again(in_memory: bool, temporary: Path) -> None:
-    with key_files.written(b"\x00secret") as path:
+    with key_file(b"\x00secret") as path:
         assert [Path(path).read_bytes() for _ in range(2)] == [b"\x00secret"] * 2
         assert Path(path).is_file()
 
 
 def test_nothing_is_left_of_it(in_memory: bool, temporary: Path) -> None:
     before = len([*Path("/proc/self/fd").iterdir()])
-    with key_files.written(b"secret"):
+    with key_file(b"secret"):
         assert bool([*temporary.iterdir()]) is not in_memory
-    with suppress(ValueError), key_files.written(b"secret"):
+    with suppress(ValueError), key_file(b"secret"):
         raise ValueError
     assert not [*temporary.iterdir()]
     assert len([*Path("/proc/self/fd").iterdir()]) == before
 
 
 def test_two_are_told_apart(in_memory: bool, temporary: Path) -> None:
-    with key_files.written(b"one") as one, key_files.written(b"two") as two:
+    with key_file(b"one") as one, key_file(b"two") as two:
         assert (Path(one).read_bytes(), Path(two).read_bytes()) == (b"one", b"two")

@@ -1,3 +1,5 @@
+"""The proxy that the environment names for an API server."""
+
 from __future__ import annotations
 
 import json
@@ -6,7 +8,7 @@ from pathlib import Path
 import pytest
 from kubernetes.aio.config import ConfigException
 
-from fettle.client.proxies import of_environment
+from fettle.client.connection import proxy_of_environment
 from fettle.client.session import Session
 from tests.fettle.client.fake_api import FakeApi
 
@@ -23,16 +25,16 @@ def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_without_a_proxy_the_server_is_asked_itself() -> None:
-    assert of_environment(SERVER) is None
+    assert proxy_of_environment(SERVER) is None
 
 
 @pytest.mark.parametrize("name", ["HTTPS_PROXY", "https_proxy"])
 def test_the_proxy_of_the_servers_scheme_counts(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://other:1")
     monkeypatch.setenv(name, PROXY)
-    assert of_environment(SERVER) == PROXY
+    assert proxy_of_environment(SERVER) == PROXY
     monkeypatch.delenv(name)
-    assert of_environment(SERVER) is None
+    assert proxy_of_environment(SERVER) is None
 
 
 @pytest.mark.parametrize("lower", ["http://other:1", ""])
@@ -41,13 +43,13 @@ def test_a_variable_in_capitals_counts_before_the_other(
 ) -> None:
     monkeypatch.setenv("HTTPS_PROXY", PROXY)
     monkeypatch.setenv("https_proxy", lower)
-    assert of_environment(SERVER) == PROXY
+    assert proxy_of_environment(SERVER) == PROXY
 
 
 def test_an_empty_variable_in_capitals_leaves_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "")
     monkeypatch.setenv("https_proxy", PROXY)
-    assert of_environment(SERVER) == PROXY
+    assert proxy_of_environment(SERVER) == PROXY
 
 
 @pytest.mark.parametrize("proxy", ["proxy.example:3128", "HTTP://proxy.example:3128"])
@@ -55,12 +57,12 @@ def test_a_proxys_scheme_may_be_left_out_or_in_capitals(
     proxy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HTTPS_PROXY", proxy)
-    assert of_environment(SERVER) == PROXY
+    assert proxy_of_environment(SERVER) == PROXY
 
 
 def test_a_password_keeps_its_capitals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "HTTP://Me:P%40ss@proxy.example:3128")
-    assert of_environment(SERVER) == "http://Me:P%40ss@proxy.example:3128"
+    assert proxy_of_environment(SERVER) == "http://Me:P%40ss@proxy.example:3128"
 
 
 @pytest.mark.parametrize(
@@ -95,7 +97,7 @@ def test_servers_that_are_left_out_are_asked_themselves(
 ) -> None:
     monkeypatch.setenv("HTTPS_PROXY", PROXY)
     monkeypatch.setenv("NO_PROXY", left_out)
-    assert of_environment(server) is None
+    assert proxy_of_environment(server) is None
 
 
 @pytest.mark.parametrize(
@@ -126,7 +128,7 @@ def test_other_servers_are_asked_through_it(
 ) -> None:
     monkeypatch.setenv("HTTPS_PROXY", PROXY)
     monkeypatch.setenv("NO_PROXY", left_out)
-    assert of_environment(server) == PROXY
+    assert proxy_of_environment(server) == PROXY
 
 
 @pytest.mark.parametrize(
@@ -137,7 +139,7 @@ def test_a_server_on_this_machine_is_asked_itself(
     server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HTTPS_PROXY", PROXY)
-    assert of_environment(server) is None
+    assert proxy_of_environment(server) is None
 
 
 @pytest.mark.parametrize("proxy", ["socks5://proxy:1080", "http://[::1", "http://:3128"])
@@ -146,13 +148,13 @@ def test_what_cannot_be_a_proxy_is_told_with_the_variable(
 ) -> None:
     monkeypatch.setenv("HTTPS_PROXY", proxy)
     with pytest.raises(ConfigException, match=r"\$HTTPS_PROXY 'http|\$HTTPS_PROXY 'socks"):
-        of_environment(SERVER)
+        proxy_of_environment(SERVER)
 
 
 def test_a_password_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "socks5://somebody:secret@proxy:1080")
     with pytest.raises(ConfigException, match=r"'socks5://…@proxy:1080'") as raised:
-        of_environment(SERVER)
+        proxy_of_environment(SERVER)
     assert "secret" not in str(raised.value)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from fettle.client import leasing
+from fettle.client import leader_election
 from fettle.config import Settings
 from fettle.serve import listening, serving
 from fettle.serve.serving import Runtime
@@ -64,7 +64,7 @@ async def test_a_leader_stops_in_time_though_the_api_server_hangs_and_a_request_
     api: FakeApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listening, "DRAIN_S", 1.0)
-    monkeypatch.setattr(leasing, "RELEASE_S", 1.0)
+    monkeypatch.setattr(leader_election, "RELEASE_S", 1.0)
     extender = free_port()
     plan = planned(api.kubeconfig(tmp_path), extender=extender, webhook=free_port())
     house = Runtime(plan, msgspec.convert({"steward": {"leaseSeconds": 60}}, Settings))

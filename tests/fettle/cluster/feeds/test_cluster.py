@@ -1,14 +1,24 @@
+"""Reading a cluster, and waiting for a view that shows what it has sent."""
+
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
-from fettle.api import Change, Lost, Unserved
+import pytest
+
+from fettle.api import Change, Contact, Lost, Unserved, kinds
 from fettle.api.kinds import KINDS, NODE
-from fettle.client import Session
-from fettle.cluster.feeds.cluster import ClusterFeed
+from fettle.client import Session, Streams, reflector
+from fettle.cluster import Inventory, Publisher
+from fettle.cluster.feeds import cluster, writer
+from fettle.cluster.feeds.cluster import ClusterFeed, FeedFreshness
+from fettle.cluster.feeds.writer import Writer
+from fettle.config import HealthSettings
+from fettle.health import HealthBook, rules
 from tests.fettle.client.fake_api import FakeApi, fake_api
 from tests.fettle.cluster.feeds.recorder import Recorder
 
@@ -67,3 +77,84 @@ async def test_a_kind_whose_reading_fails_begins_again_and_the_others_go_on(
         await recorder.until(lambda r: len(r.synced) == len(KINDS))
         assert recorder.notes("Node") == ["reading Node failed; retrying"]
         assert recorder.notes("Pod") == []
+
+
+RULES = rules.load()
+
+
+class Following:
+    """A writer that follows a cluster, in no hurry at all."""
+
+    def __init__(self, api: FakeApi, session: Session) -> None:
+        self.api = api
+        self.publisher = Publisher()
+        inventory = Inventory(HealthBook(HealthSettings(), RULES), RULES)
+        self.writer = Writer(inventory, self.publisher)
+        self.freshness = FeedFreshness(session.streams, self.writer)
+
+    @property
+    def nodes(self) -> set[str]:
+        return set(self.publisher.view.nodes)
+
+    async def come(self, name: str) -> None:
+        """A node comes, and has arrived."""
+        self.api.put("nodes", node(name))
+        async with asyncio.timeout(20):
+            while not self.freshness.stale:
+                await asyncio.sleep(0.001)
+
+
+def node(name: str) -> dict[str, Any]:
+    return {"metadata": {"name": name}}
+
+
+@pytest.fixture
+async def following(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Following]:
+    async with fake_api() as api, await Session.open(api.kubeconfig(tmp_path)) as session:
+        api.put("nodes", node("first"))
+        made = Following(api, session)
+        work = made.writer.run(), ClusterFeed(session).run(made.writer)
+        tasks = [asyncio.create_task(each) for each in work]
+        async with asyncio.timeout(20):
+            while "first" not in made.nodes or made.freshness.stale:
+                await asyncio.sleep(0.01)
+        monkeypatch.setattr(reflector, "GATHER_S", 600.0)
+        monkeypatch.setattr(writer, "PUBLISH_EVERY_S", 600.0)
+        monkeypatch.setattr(cluster, "CATCH_UP_S", 20.0)
+        await made.come("last at once")
+        await made.freshness.catch_up()
+        yield made
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+
+
+async def test_what_has_come_is_shown_at_once_to_who_asks(following: Following) -> None:
+    for number in range(5):
+        await following.come(f"n{number}")
+        await asyncio.sleep(0.02)
+        assert f"n{number}" not in following.nodes
+        await following.freshness.catch_up()
+        assert f"n{number}" in following.nodes
+        assert not following.freshness.stale
+
+
+async def test_many_who_ask_at_the_same_time_all_have_it(following: Following) -> None:
+    async def ask() -> None:
+        await following.freshness.catch_up()
+        assert "second" in following.nodes
+
+    await following.come("second")
+    await asyncio.gather(*(ask() for _ in range(20)))
+
+
+async def test_nobody_waits_for_ever(following: Following, monkeypatch: pytest.MonkeyPatch) -> None:
+    inventory = Inventory(HealthBook(HealthSettings(), RULES), RULES)
+    stuck = Writer(inventory, Publisher())  # nobody runs it
+    await stuck.send([Contact(kinds.NODE)])
+    monkeypatch.setattr(cluster, "CATCH_UP_S", 0.01)
+    stale = FeedFreshness(Streams(), stuck)
+    assert stale.stale
+    async with asyncio.timeout(20):
+        await stale.catch_up()
+    assert stale.stale

@@ -1,4 +1,4 @@
-"""Kinds that are read where the settings ask for them."""
+"""Kinds that are read only if the settings name them."""
 
 import asyncio
 import time
@@ -10,7 +10,7 @@ import pytest
 from fettle.api import Change, Contact, Gone, ListEnded, ListStarted, Lost, Put, Unserved, kinds
 from fettle.cluster import Inventory, Publisher, View, readiness
 from fettle.cluster.feeds.snapshot import SnapshotFeed
-from fettle.cluster.feeds.writing import Writer
+from fettle.cluster.feeds.writer import Writer
 from fettle.config import HealthSettings
 from fettle.health import HealthBook, rules
 
@@ -19,7 +19,7 @@ QUOTA = b'{"metadata": {"name": "q", "namespace": "team"}, "spec": {"hard": {"x"
 DOMAIN = b'{"metadata": {"name": "d", "namespace": "team", "uid": "u"}}'
 
 
-class House:
+class Writing:
     """A writer that is asked for both, with all other kinds read."""
 
     def __init__(self) -> None:
@@ -40,44 +40,44 @@ class House:
 
 
 @pytest.fixture
-async def house() -> AsyncIterator[House]:
-    made = House()
+async def writing() -> AsyncIterator[Writing]:
+    made = Writing()
     task = asyncio.create_task(made.writer.run())
     yield made
     task.cancel()
 
 
-async def test_nothing_waits_for_them(house: House) -> None:
-    await house.writer.send([Lost(kinds.QUOTA, "forbidden")])
-    view = await house.view()
+async def test_nothing_waits_for_them(writing: Writing) -> None:
+    await writing.writer.send([Lost(kinds.QUOTA, "forbidden")])
+    view = await writing.view()
     assert view.synced
     assert (view.quotas, view.compute_domains) == (None, None)
-    sources, now = house.publisher.sources.values(), time.monotonic()
+    sources, now = writing.publisher.sources.values(), time.monotonic()
     assert readiness.problems(sources, now, 150.0) == []
     assert "ResourceQuota: not synced forbidden" in readiness.report(sources, now)
 
 
-async def test_what_is_read_of_them_is_in_the_views(house: House) -> None:
-    view = await house.view()
+async def test_what_is_read_of_them_is_in_the_views(writing: Writing) -> None:
+    view = await writing.view()
     quota = Put(kinds.QUOTA, kinds.QUOTA.decode(QUOTA))
     domain = Put(kinds.COMPUTE_DOMAIN, kinds.COMPUTE_DOMAIN.decode(DOMAIN))
     for put in (quota, domain):
-        await house.writer.send([ListStarted(put.kind), put, ListEnded(put.kind)])
-        view = await house.newer(view)
+        await writing.writer.send([ListStarted(put.kind), put, ListEnded(put.kind)])
+        view = await writing.newer(view)
     while view.compute_domains is None:
-        view = await house.newer(view)
+        view = await writing.newer(view)
     assert view.quotas is not None
     assert [quota.metadata.name for quota in view.quotas["team"]] == ["q"]
     assert list(view.compute_domains) == ["u"]
     basis = view.basis
-    await house.writer.send([Gone(kinds.QUOTA, "team/q")])
-    view = await house.newer(view)
+    await writing.writer.send([Gone(kinds.QUOTA, "team/q")])
+    view = await writing.newer(view)
     assert (view.quotas, view.basis) == ({}, basis)
 
 
-async def test_of_one_that_is_not_served_nothing_is_known(house: House) -> None:
-    await house.writer.send([Unserved(kinds.COMPUTE_DOMAIN, "404")])
-    assert (await house.view()).compute_domains is None
+async def test_of_one_that_is_not_served_nothing_is_known(writing: Writing) -> None:
+    await writing.writer.send([Unserved(kinds.COMPUTE_DOMAIN, "404")])
+    assert (await writing.view()).compute_domains is None
 
 
 async def test_a_snapshot_tells_of_them_only_where_they_are_asked_for(tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
-"""Credential plugins of kubeconfigs (`exec`), run as kubectl runs them: an `ExecCredential` on
-standard output holds the credentials. The official client ignores a plugin that fails; here it is
+"""Credential plugins of kubeconfigs (`exec`), run as kubectl runs them: the plugin prints an
+`ExecCredential` with the credentials. The official client ignores a plugin that fails. Here that is
 an error that says what to do.
 """
 
@@ -18,7 +18,7 @@ import msgspec
 from fettle.model import SettingsError
 
 TIMEOUT_S = 60.0
-_ENDED_WITHIN_S = 10.0
+_KILLED_WITHIN_S = 10.0
 _VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 _LONGEST = 300
 
@@ -64,10 +64,10 @@ class _ExecCredential(msgspec.Struct, frozen=True, rename="camel"):
     status: Credential | None = None
 
 
-def read(described: Any) -> Plugin:
-    """Raises SettingsError with the field and what is wrong."""
+def read(section: Any) -> Plugin:
+    """The plugin of an `exec` section; raises SettingsError with the field and what is wrong."""
     try:
-        plugin = msgspec.convert(described, Plugin)
+        plugin = msgspec.convert(section, Plugin)
     except msgspec.ValidationError as error:
         raise SettingsError(f"exec of the user: {error}") from error
     if plugin.api_version not in _VERSIONS:
@@ -83,13 +83,13 @@ def read(described: Any) -> Plugin:
 async def run(
     plugin: Plugin, folder: Path, cluster: Mapping[str, Any], timeout_s: float = TIMEOUT_S
 ) -> Credential:
-    """What the plugin returns; `folder` is the kubeconfig's, `cluster` what it says of the server.
+    """The credentials that the plugin returns; raises SettingsError.
 
-    Raises SettingsError.
+    `folder` is the kubeconfig's, `cluster` is its section about the server.
     """
     try:
         async with asyncio.timeout(timeout_s):
-            code, said, complained = await _output(plugin, folder, cluster)
+            code, output, errors = await _output(plugin, folder, cluster)
     except TimeoutError as error:
         raise SettingsError(
             f"{plugin} did not answer within {timeout_s:g} s; run `{_line(plugin)}` to see why"
@@ -102,10 +102,10 @@ async def run(
         ) from error
     if code:
         raise SettingsError(
-            f"{plugin} exited with code {code}: {_one_line(complained) or 'no error output'}; "
+            f"{plugin} exited with code {code}: {_one_line(errors) or 'no error output'}; "
             f"run `{_line(plugin)}` to see why; logging in again often helps"
         )
-    return _credential(plugin, said)
+    return _credential(plugin, output)
 
 
 async def _output(
@@ -114,14 +114,14 @@ async def _output(
     spec: dict[str, Any] = {"interactive": False}
     if plugin.provide_cluster_info:
         spec["cluster"] = dict(cluster)
-    asked = {"apiVersion": plugin.api_version, "kind": "ExecCredential", "spec": spec}
+    request = {"apiVersion": plugin.api_version, "kind": "ExecCredential", "spec": spec}
     process = await asyncio.create_subprocess_exec(
         _program(plugin.command, folder),
         *(plugin.args or ()),
         env={
             **os.environ,
             **{variable.name: variable.value for variable in plugin.env or ()},
-            "KUBERNETES_EXEC_INFO": msgspec.json.encode(asked).decode(),
+            "KUBERNETES_EXEC_INFO": msgspec.json.encode(request).decode(),
         },
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
@@ -129,25 +129,25 @@ async def _output(
         start_new_session=True,
     )
     try:
-        said, complained = await process.communicate()
+        output, errors = await process.communicate()
     except BaseException:
         with suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)  # with what it started itself
+            os.killpg(process.pid, signal.SIGKILL)  # its children too
         with suppress(TimeoutError):
-            async with asyncio.timeout(_ENDED_WITHIN_S):
-                await process.wait()  # or it stays a zombie, and its pipes open
+            async with asyncio.timeout(_KILLED_WITHIN_S):
+                await process.wait()  # else it stays a zombie with open pipes
         raise
-    return process.returncode or 0, said, complained.decode("utf-8", "replace")
+    return process.returncode or 0, output, errors.decode("utf-8", "replace")
 
 
 def _program(command: str, folder: Path) -> str:
-    """A relative path is the kubeconfig's, a mere name is looked for on the PATH."""
+    """A relative path starts at the kubeconfig's folder; a mere name is looked up on the PATH."""
     return str(folder / command) if os.sep in command else command
 
 
-def _credential(plugin: Plugin, said: bytes) -> Credential:
+def _credential(plugin: Plugin, output: bytes) -> Credential:
     try:
-        answer = msgspec.json.decode(said, type=_ExecCredential)
+        answer = msgspec.json.decode(output, type=_ExecCredential)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise SettingsError(
             f"{plugin} did not return a valid ExecCredential ({error}); "

@@ -1,22 +1,37 @@
-"""What the API server's refusals mean: an HTTP status and a `Status` object become one of our
-errors, with one sentence for people. Pure; the sessions and reflectors raise what it makes.
+"""What the API server's responses mean. A body becomes a struct. A refusal, which is an HTTP status
+and a `Status` object, becomes one of our errors, with one sentence for people. Pure.
 """
 
 import re
+from typing import TypeVar
 
 import msgspec
 
 from fettle.model import errors
 
+_T = TypeVar("_T")
+
 _LONGEST = 400
 
 _FOLLOWING = 'the verbs "list" and "watch"'
-"""What it takes to follow a resource; the server names only the one that it refused."""
+"""What it takes to follow a resource; the server names only the verb that it refused."""
 _FORBIDDEN = re.compile(
     r'[Uu]ser "(?P<user>[^"]*)" cannot (?P<verb>\S+) '
     r'(?:resource "(?P<resource>[^"]*)" in API group "(?P<group>[^"]*)"|path "(?P<path>[^"]*)")'
     r'(?: in the namespace "(?P<namespace>[^"]*)")?'
 )
+
+
+def decoded(raw: bytes, type: type[_T], what: str) -> _T:
+    """The body as a struct; raises ClusterError. `what` was requested, such as "Secret ns/ca"."""
+    try:
+        return msgspec.json.decode(raw, type=type)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        # A proxy in between may answer with a page of its own, and status 200.
+        raise errors.ClusterError(
+            f"the API server's response is not a valid {what} ({error}); "
+            "check whether a proxy is answering instead"
+        ) from error
 
 
 class _Cause(msgspec.Struct, frozen=True):
@@ -29,7 +44,7 @@ class _Details(msgspec.Struct, frozen=True):
 
 
 class Status(msgspec.Struct, frozen=True):
-    """A `v1` Status, as far as it tells why something was refused."""
+    """The fields of a `v1` Status that say why something was refused."""
 
     message: str = ""
     reason: str = ""
@@ -41,35 +56,33 @@ _STATUS = msgspec.json.Decoder(Status)
 
 
 def read_status(body: bytes | msgspec.Raw) -> Status:
-    """The Status in an answer, or one whose message is the answer's text."""
+    """The Status in a response, or one whose message is the response's text."""
     try:
         return _STATUS.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return Status(message=bytes(body)[:_LONGEST].decode("utf-8", "replace"))
 
 
-def refusal(server: str, asked: str, code: int, status: Status) -> errors.ClusterError:
-    """The error for an answer that is no success; `asked` is what was asked ("GET /api/v1/nodes").
-
-    A server that cannot reach a resourceVersion of ours, as after an etcd restore, has us list
-    again, just as one that has forgotten it.
-    """
-    said = _one_line(status.message) or f"status {code}"
+def refusal(server: str, request: str, code: int, status: Status) -> errors.ClusterError:
+    """The error for a response that is no success; `request` is such as "GET /api/v1/nodes"."""
+    message = _one_line(status.message) or f"status {code}"
     if code == 403:
-        return errors.Forbidden(_grant(server, status.message) or f"{server} forbids: {said}")
+        return errors.Forbidden(_grant(server, status.message) or f"{server} forbids: {message}")
     if code == 401:
         return errors.Unauthorized(
-            f"{server} does not accept our credentials ({said}); "
+            f"{server} does not accept our credentials ({message}); "
             "renew the kubeconfig's user or the service account's token"
         )
     if code == 404 and not (status.details and status.details.name):
-        return errors.NotServed(f"{server} does not serve {asked.split(' ', 1)[-1]}")
+        return errors.NotServed(f"{server} does not serve {request.split(' ', 1)[-1]}")
+    # A resourceVersion that the server has not reached, as after an etcd restore, is as useless as
+    # one that it has forgotten: both are cured by a new list.
     if code == 410 or _too_large_version(status):
-        return errors.Expired(f"{server} no longer knows that resourceVersion: {said}")
+        return errors.Expired(f"{server} no longer knows that resourceVersion: {message}")
     kind = _KINDS.get(code)
     if kind is None:
         kind = errors.Unreachable if code == 429 or code >= 500 else errors.ClusterError
-    return kind(f"{server} returned {code} for {asked}: {said}")
+    return kind(f"{server} returned {code} for {request}: {message}")
 
 
 _KINDS: dict[int, type[errors.ClusterError]] = {
@@ -82,7 +95,7 @@ _KINDS: dict[int, type[errors.ClusterError]] = {
 
 
 def _grant(server: str, message: str) -> str:
-    """What is missing, by what the API server said; "" if it is not a right."""
+    """Which right is missing, by the API server's message; "" if that does not say."""
     found = _FORBIDDEN.search(message)
     if not found:
         return ""
@@ -94,7 +107,7 @@ def _grant(server: str, message: str) -> str:
             "username and password)"
         )
     denied = f"{server} denied access by RBAC:"
-    if verb.startswith("impersonate"):  # or a verb that stands for it and what was asked
+    if verb.startswith("impersonate"):  # also such as "impersonate-on:user-info:list"
         return (
             f"{denied} {user} may not impersonate whom the kubeconfig's user names with `as`; "
             f'grant the verb "impersonate" on them to {user}, or leave out `as`'

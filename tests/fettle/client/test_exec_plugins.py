@@ -1,3 +1,5 @@
+"""Credential plugins of kubeconfigs."""
+
 from __future__ import annotations
 
 import asyncio
@@ -12,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fettle.client import plugins
+from fettle.client import exec_plugins as plugins
 from fettle.client import session as sessions
-from fettle.client.plugins import Plugin
+from fettle.client.exec_plugins import Plugin
 from fettle.client.session import Session
 from fettle.model import SettingsError, Unauthorized, Unreachable
 from tests.fettle.client.fake_api import FakeApi

@@ -1,4 +1,4 @@
-"""The one writer task: changes in, views out."""
+"""Folding changes, and publishing views."""
 
 import asyncio
 import itertools
@@ -26,8 +26,8 @@ from fettle.api import (
 )
 from fettle.api.kinds import Kind
 from fettle.cluster import Inventory, Publisher, SourceStatus, View
-from fettle.cluster.feeds import writing
-from fettle.cluster.feeds.writing import Follow, Writer
+from fettle.cluster.feeds import writer
+from fettle.cluster.feeds.writer import Follow, Writer
 from fettle.config import HealthSettings
 from fettle.health import HealthBook, SignalReport, rules
 from fettle.model import State, Subject
@@ -39,7 +39,7 @@ RULES = rules.load()
 WATCHED = (kinds.NODE, kinds.SLICE, kinds.POD)
 
 
-class House:
+class Writing:
     """A running writer, the feed's side of it, and what it publishes."""
 
     def __init__(self, book: HealthBook | None = None, *on_view: Follow) -> None:
@@ -69,8 +69,8 @@ class House:
 
 
 @pytest.fixture
-async def house() -> AsyncIterator[House]:
-    made = House()
+async def writing() -> AsyncIterator[Writing]:
+    made = Writing()
     task = asyncio.create_task(made.writer.run())
     yield made
     task.cancel()
@@ -85,82 +85,82 @@ def node(name: str, allocatable: int = 8, **metadata: Any) -> Put:
     return put(kinds.NODE, {"metadata": {"name": name, **metadata}, "status": status})
 
 
-async def test_nothing_is_published_before_every_kind_is_synced(house: House) -> None:
-    await house.send(ListStarted(kinds.NODE), node("a"), ListEnded(kinds.NODE))
-    await house.send(ListStarted(kinds.SLICE), ListEnded(kinds.SLICE))
+async def test_nothing_is_published_before_every_kind_is_synced(writing: Writing) -> None:
+    await writing.send(ListStarted(kinds.NODE), node("a"), ListEnded(kinds.NODE))
+    await writing.send(ListStarted(kinds.SLICE), ListEnded(kinds.SLICE))
     await asyncio.sleep(0.05)
-    assert house.publisher.view.generation == 0
-    await house.send(ListStarted(kinds.POD), ListEnded(kinds.POD))
-    assert list((await house.newer(0)).nodes) == ["a"]
+    assert writing.publisher.view.generation == 0
+    await writing.send(ListStarted(kinds.POD), ListEnded(kinds.POD))
+    assert list((await writing.newer(0)).nodes) == ["a"]
 
 
-async def test_a_kind_that_is_not_served_counts_as_synced_and_empty(house: House) -> None:
-    await house.send(Unserved(kinds.SLICE, "404"))
+async def test_a_kind_that_is_not_served_counts_as_synced_and_empty(writing: Writing) -> None:
+    await writing.send(Unserved(kinds.SLICE, "404"))
     for kind in (kinds.NODE, kinds.POD):
-        await house.send(ListStarted(kind), ListEnded(kind))
-    view = await house.newer(0)
+        await writing.send(ListStarted(kind), ListEnded(kind))
+    view = await writing.newer(0)
     assert view.served["ResourceSlice"] is False
 
 
 async def test_who_waits_for_what_was_sent_has_it_in_a_view_and_no_burst_is_waited_for(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    writing: Writing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await house.sync()
-    monkeypatch.setattr(writing, "PUBLISH_EVERY_S", 600.0)
+    await writing.sync()
+    monkeypatch.setattr(writer, "PUBLISH_EVERY_S", 600.0)
     monkeypatch.setattr(slicing, "SLICE_S", 0.0)  # others have their turn after each change
 
     async def send_and_wait(number: int) -> None:
         await asyncio.sleep(number % 7 / 1000)
-        await house.send(*(node(f"{number}-{i}") for i in range(3)))
-        await house.writer.catch_up()
-        assert f"{number}-2" in house.publisher.view.nodes
+        await writing.send(*(node(f"{number}-{i}") for i in range(3)))
+        await writing.writer.catch_up()
+        assert f"{number}-2" in writing.publisher.view.nodes
 
     async with asyncio.timeout(20):
         await asyncio.gather(*map(send_and_wait, range(100)))
-    assert not house.writer.behind
+    assert not writing.writer.stale
 
 
-async def test_what_changes_nothing_is_not_waited_for_either(house: House) -> None:
-    await house.sync(node("a"))
-    before = house.publisher.view
-    await house.send(node("a"))
-    was_behind = house.writer.behind
+async def test_what_changes_nothing_is_not_waited_for_either(writing: Writing) -> None:
+    await writing.sync(node("a"))
+    before = writing.publisher.view
+    await writing.send(node("a"))
+    was_stale = writing.writer.stale
     async with asyncio.timeout(20):
-        await house.writer.catch_up()
-        await house.writer.catch_up()
-    assert (was_behind, house.writer.behind) == (True, False)
-    assert house.publisher.view is before
+        await writing.writer.catch_up()
+        await writing.writer.catch_up()
+    assert (was_stale, writing.writer.stale) == (True, False)
+    assert writing.publisher.view is before
 
 
-async def test_who_gives_up_waiting_leaves_the_others_alone(house: House) -> None:
-    await house.sync()
-    await house.send(node("a"))
-    given_up = asyncio.create_task(house.writer.catch_up())
-    waiting = asyncio.create_task(house.writer.catch_up())
+async def test_who_gives_up_waiting_leaves_the_others_alone(writing: Writing) -> None:
+    await writing.sync()
+    await writing.send(node("a"))
+    given_up = asyncio.create_task(writing.writer.catch_up())
+    waiting = asyncio.create_task(writing.writer.catch_up())
     await asyncio.sleep(0)
     given_up.cancel()
     async with asyncio.timeout(20):
         await waiting
-    assert "a" in house.publisher.view.nodes
+    assert "a" in writing.publisher.view.nodes
 
 
-async def test_a_burst_of_changes_becomes_few_views_and_loses_none(house: House) -> None:
-    await house.sync()
+async def test_a_burst_of_changes_becomes_few_views_and_loses_none(writing: Writing) -> None:
+    await writing.sync()
     for i in range(500):
-        await house.send(node(f"n{i}"))
-    while len(house.publisher.view.nodes) < 500:
-        await house.newer(house.publisher.view.generation)
-    assert house.publisher.view.generation < 100
+        await writing.send(node(f"n{i}"))
+    while len(writing.publisher.view.nodes) < 500:
+        await writing.newer(writing.publisher.view.generation)
+    assert writing.publisher.view.generation < 100
 
 
 async def test_requests_have_their_turns_while_one_node_s_many_devices_change(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    writing: Writing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(slicing, "SLICE_S", 0.0)
     many = 500
-    view = await house.sync(node("n"), put(kinds.SLICE, slice_("n", devices=1)))
-    newer = asyncio.create_task(house.newer(view.generation))
-    await house.send(put(kinds.SLICE, slice_("n", devices=many, generation=2)))
+    view = await writing.sync(node("n"), put(kinds.SLICE, slice_("n", devices=1)))
+    newer = asyncio.create_task(writing.newer(view.generation))
+    await writing.send(put(kinds.SLICE, slice_("n", devices=many, generation=2)))
     turns = 0
     while not newer.done():
         turns += 1
@@ -169,28 +169,28 @@ async def test_requests_have_their_turns_while_one_node_s_many_devices_change(
     assert turns >= 3 * many, "as they are read, as they are compared, and as they are shown"
 
 
-async def test_a_deleted_object_is_gone_from_the_view(house: House) -> None:
-    view = await house.sync(node("a"), node("b"))
-    await house.send(Gone(kinds.NODE, "a"))
-    assert list((await house.newer(view.generation)).nodes) == ["b"]
+async def test_a_deleted_object_is_gone_from_the_view(writing: Writing) -> None:
+    view = await writing.sync(node("a"), node("b"))
+    await writing.send(Gone(kinds.NODE, "a"))
+    assert list((await writing.newer(view.generation)).nodes) == ["b"]
 
 
 @pytest.mark.parametrize("served", [True, False], ids=["not listed", "no longer served"])
 async def test_requests_have_their_turns_while_many_objects_go_at_once_and_see_all_or_none(
-    house: House, monkeypatch: pytest.MonkeyPatch, served: bool
+    writing: Writing, monkeypatch: pytest.MonkeyPatch, served: bool
 ) -> None:
     monkeypatch.setattr(slicing, "SLICE_S", 0.0)
-    monkeypatch.setattr(writing, "PUBLISH_EVERY_S", 0.0)
+    monkeypatch.setattr(writer, "PUBLISH_EVERY_S", 0.0)
     many = 200
-    view = await house.sync(*(node(f"n{i}") for i in range(many)), put(kinds.SLICE, slice_("n0")))
-    newer = asyncio.create_task(house.newer(view.generation))
+    view = await writing.sync(*(node(f"n{i}") for i in range(many)), put(kinds.SLICE, slice_("n0")))
+    newer = asyncio.create_task(writing.newer(view.generation))
     if served:
-        await house.send(ListStarted(kinds.NODE), ListEnded(kinds.NODE))
+        await writing.send(ListStarted(kinds.NODE), ListEnded(kinds.NODE))
     else:
-        await house.send(Unserved(kinds.NODE, "404"))
+        await writing.send(Unserved(kinds.NODE, "404"))
     turns, seen = 0, set()
     while not newer.done():
-        seen.add(len(house.publisher.view.nodes))
+        seen.add(len(writing.publisher.view.nodes))
         turns += 1
         await asyncio.sleep(0)
     assert len((await newer).nodes) == 0
@@ -220,20 +220,20 @@ async def test_requests_have_their_turns_while_many_short_batches_wait(
     task.cancel()
 
 
-async def test_a_malformed_object_costs_only_its_node_its_certainty(house: House) -> None:
-    view = await house.sync(node("a"), node("b"))
-    await house.send(Bad(kinds.SLICE, "a-slice", "spec: wrong", "a"), node("c"))
-    view = await house.newer(view.generation)
+async def test_a_malformed_object_costs_only_its_node_its_certainty(writing: Writing) -> None:
+    view = await writing.sync(node("a"), node("b"))
+    await writing.send(Bad(kinds.SLICE, "a-slice", "spec: wrong", "a"), node("c"))
+    view = await writing.newer(view.generation)
     while "c" not in view.nodes:
-        view = await house.newer(view.generation)
+        view = await writing.newer(view.generation)
     assert view.nodes["a"].health.state is State.UNKNOWN
     assert view.nodes["b"].health.state is State.HEALTHY
     assert "wrong" in view.quarantined["ResourceSlice a-slice"]
 
 
-async def test_what_cannot_be_read_is_told_with_its_name_once(house: House) -> None:
+async def test_what_cannot_be_read_is_told_with_its_name_once(writing: Writing) -> None:
     raw = msgspec.json.encode({"metadata": {"name": "n3"}, "status": {"conditions": "none"}})
-    view = await house.sync(read(kinds.NODE, raw))
+    view = await writing.sync(read(kinds.NODE, raw))
     (told,) = view.nodes["n3"].health.evidence
     said = "Node n3: Expected `array | null`, got `str` - at `$.status.conditions`"
     assert view.quarantined == {"Node n3": said}
@@ -241,43 +241,43 @@ async def test_what_cannot_be_read_is_told_with_its_name_once(house: House) -> N
 
 
 async def test_an_object_that_stays_unreadable_however_often_it_changes_is_logged_once(
-    house: House,
+    writing: Writing,
 ) -> None:
     def odd(value: object) -> Change:
         metadata = {"name": "n3", "resourceVersion": str(value)}
         return read(kinds.NODE, msgspec.json.encode({"metadata": metadata, "status": value}))
 
-    await house.sync()
+    await writing.sync()
     with capture_logs() as logged:
         for change in (odd("none"), odd("none at all"), odd(3), odd(4), node("n3"), odd(5)):
-            await house.send(change)
-        await house.all_written()
+            await writing.send(change)
+        await writing.all_written()
     said = [line["reason"] for line in logged if line["event"] == "object quarantined"]
     assert len(said) == 3
     assert ["str" in reason for reason in said] == [True, False, False]
 
 
-async def test_contact_counts_as_fresh_and_clears_what_was_lost(house: House) -> None:
-    await house.sync()
+async def test_contact_counts_as_fresh_and_clears_what_was_lost(writing: Writing) -> None:
+    await writing.sync()
 
     async def noted(note: str) -> SourceStatus:
         async with asyncio.timeout(20):
-            while house.publisher.sources["Node"].note != note:
+            while writing.publisher.sources["Node"].note != note:
                 await asyncio.sleep(0.01)
-        return house.publisher.sources["Node"]
+        return writing.publisher.sources["Node"]
 
-    await house.send(Lost(kinds.NODE, "connection refused"))
+    await writing.send(Lost(kinds.NODE, "connection refused"))
     await noted("connection refused")
     before = time.monotonic()
-    await house.send(Contact(kinds.NODE))
+    await writing.send(Contact(kinds.NODE))
     source = await noted("")
     assert before <= source.contact_at <= time.monotonic()
 
 
 async def test_the_log_says_once_that_a_source_was_lost_and_once_that_it_is_found(
-    house: House,
+    writing: Writing,
 ) -> None:
-    await house.sync()
+    await writing.sync()
     with capture_logs() as logged:
         for change in (
             Lost(kinds.NODE, "connection refused"),
@@ -289,8 +289,8 @@ async def test_the_log_says_once_that_a_source_was_lost_and_once_that_it_is_foun
             ListStarted(kinds.SLICE),
             ListEnded(kinds.SLICE),
         ):
-            await house.send(change)
-        await house.all_written()
+            await writing.send(change)
+        await writing.all_written()
     assert [(line["event"], line["kind"]) for line in logged if "kind" in line] == [
         ("source lost", "Node"),
         ("source found", "Node"),
@@ -299,7 +299,7 @@ async def test_the_log_says_once_that_a_source_was_lost_and_once_that_it_is_foun
     ]
 
 
-async def test_time_alone_publishes_what_has_faded(house: House) -> None:
+async def test_time_alone_publishes_what_has_faded(writing: Writing) -> None:
     pod = {
         "metadata": {
             "name": "p",
@@ -317,10 +317,10 @@ async def test_time_alone_publishes_what_has_faded(house: House) -> None:
             "message": "Allocate failed due to no device, which is unexpected",
         },
     }
-    view = await house.sync(node("a"), put(kinds.POD, pod))
+    view = await writing.sync(node("a"), put(kinds.POD, pod))
     before = view.nodes["a"].health.score
-    house.now += 6 * 3600
-    after = (await house.newer(view.generation)).nodes["a"].health.score
+    writing.now += 6 * 3600
+    after = (await writing.newer(view.generation)).nodes["a"].health.score
     assert before < 0.8 < after
 
 
@@ -334,8 +334,8 @@ class Defective(HealthBook):
 
 
 async def test_an_object_that_we_fail_on_leaves_in_doubt_what_it_speaks_of() -> None:
-    house = House(Defective(HealthSettings(), RULES))
-    writing = asyncio.create_task(house.writer.run())
+    writing = Writing(Defective(HealthSettings(), RULES))
+    writer = asyncio.create_task(writing.writer.run())
     device = {"driver": b.DRIVER, "pool": "n", "device": "gpu-0"}
     result = {"request": "r", **device}
     ready = {"type": "Ready", "status": "False"}
@@ -345,17 +345,17 @@ async def test_an_object_that_we_fail_on_leaves_in_doubt_what_it_speaks_of() -> 
     }
     claim = {"metadata": {"name": "c", "namespace": "d"}, "spec": {}, "status": status}
     slices = (put(kinds.SLICE, slice_(name)) for name in ("n", "other"))
-    await house.sync(node("n"), node("other"), *slices)
-    await house.send(put(kinds.CLAIM, claim), node("new"))
-    view = house.publisher.view
+    await writing.sync(node("n"), node("other"), *slices)
+    await writing.send(put(kinds.CLAIM, claim), node("new"))
+    view = writing.publisher.view
     while "new" not in view.nodes:
-        view = await house.newer(view.generation)
+        view = await writing.newer(view.generation)
     assert "by a defect" in view.quarantined["ResourceClaim d/c"]
     (pool,), (other,) = view.nodes["n"].pools, view.nodes["other"].pools
     assert "ResourceClaim d/c cannot be read" in pool.unclear
     assert not any(seen.allocated for seen in pool.devices)
     assert not other.unclear
-    writing.cancel()
+    writer.cancel()
 
 
 async def test_whoever_follows_views_hears_of_each_with_the_one_before_and_stops_nothing(
@@ -368,7 +368,7 @@ async def test_whoever_follows_views_hears_of_each_with_the_one_before_and_stops
         heard.append((before.generation, after.generation, published, changed))
         raise RuntimeError("a bug")
 
-    followed = House(None, follow)
+    followed = Writing(None, follow)
     task = asyncio.create_task(followed.writer.run())
     try:
         await followed.sync(node("a"), node("b"))

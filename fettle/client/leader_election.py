@@ -1,6 +1,6 @@
 """Leader election on a `coordination.k8s.io/v1` Lease: one of several replicas does the work. A
-holder is judged by how long its record has stood unchanged on our own clock, never by comparing
-its clock with ours. Says who leads; knows nothing of what the leader does.
+lease expires when it was not renewed for its duration on our own clock; times that another replica
+wrote are never compared with ours. Knows nothing of what the leader does.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from fettle.model import ClusterError, Conflict, NotFound, Unreachable
 Lease = dict[str, Any]
 Spec = dict[str, Any]
 RELEASE_S = 2.0
-"""How long releasing the lease may take: an unreachable server is not waited for."""
+"""How long releasing the lease may take: do not wait for an unreachable server."""
 _Count = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 
 log = structlog.get_logger(__name__)
@@ -44,20 +44,20 @@ async def lead(
 
     Returns when `work` does; its exceptions propagate. The lease is released at the end.
     """
-    candidate = LeaderElector(session, namespace, name, identity, duration_s)
+    elector = LeaderElector(session, namespace, name, identity, duration_s)
     try:
         while True:
-            await candidate.acquire()
+            await elector.acquire()
             log.info("leading", lease=f"{namespace}/{name}", identity=identity)
-            if await _work_while(candidate.keep(), work):
+            if await _work_while(elector.keep(), work):
                 return
             log.warning("no longer leading", lease=f"{namespace}/{name}", identity=identity)
     finally:
-        await candidate.release()
+        await elector.release()
 
 
 async def _work_while(keeping: Awaitable[None], work: Callable[[], Awaitable[None]]) -> bool:
-    """Whether the work came to its end before the lease was lost."""
+    """Whether the work ended before the lease was lost."""
     kept, working = asyncio.ensure_future(keeping), asyncio.ensure_future(work())
     try:
         await asyncio.wait((kept, working), return_when=asyncio.FIRST_COMPLETED)
@@ -71,7 +71,7 @@ async def _work_while(keeping: Awaitable[None], work: Callable[[], Awaitable[Non
 
 
 class _Record(msgspec.Struct, frozen=True, rename="camel"):
-    """The fields of a lease's spec that a candidate considers."""
+    """The fields of a lease's spec that are considered."""
 
     holder_identity: str | None = None
     lease_duration_seconds: _Count | None = None
@@ -79,7 +79,7 @@ class _Record(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def read_lease(body: bytes) -> Lease:
-    """A Lease as it was sent, with a spec; raises ValueError where it cannot be judged."""
+    """A Lease as it was sent, with a spec; raises ValueError if its fields are invalid."""
     try:
         lease = msgspec.json.decode(body, type=Lease)
         spec = msgspec.convert(lease.get("spec") or {}, Spec)
@@ -90,11 +90,11 @@ def read_lease(body: bytes) -> Lease:
 
 
 class LeaderElector:
-    """One replica's view of the lease: the record as last seen, and when it last changed here.
+    """One replica's view of the lease: its spec as last seen, and when that changed by our clock.
 
-    With a duration of 15 s it asks every 3 s, gives the API server 5 s to answer, and stops leading
-    10 s after its last success. A leader renews the record that it wrote, and reads it only where
-    somebody else did too.
+    With a duration of 15 s it tries every 3 s, waits 5 s for the API server's response, and stops
+    leading 10 s after its last success. A leader writes without reading first, and reads again only
+    if somebody else has written.
     """
 
     def __init__(
@@ -109,33 +109,33 @@ class LeaderElector:
         self._ours: Lease | None = None
         self._seen: Spec | None = None
         self._seen_at = 0.0
-        self._said = ""
+        self._warned = ""
         self._wrote = False
-        """Whether we ever tried: the lease may be ours though no answer said so."""
+        """Whether we ever tried: the lease may be ours though no response came."""
 
     async def acquire(self) -> None:
-        """Returns once the lease is ours."""
-        while not await self._tried():
+        """Return once the lease is ours."""
+        while not await self._try():
             await self._pause()
 
     async def keep(self) -> None:
-        """Returns once the lease is lost, or could not be renewed in time."""
+        """Return once the lease is lost, or could not be renewed in time."""
         good_until = _now_s() + self._duration_s * 2 / 3
         while True:
             await self._pause()
-            asked_at = _now_s()
+            tried_at = _now_s()
             try:
-                async with asyncio.timeout(max(0.0, good_until - asked_at)):
-                    held = await self._tried()
+                async with asyncio.timeout(max(0.0, good_until - tried_at)):
+                    held = await self._try()
             except TimeoutError:
                 return
             if held:
-                good_until = asked_at + self._duration_s * 2 / 3
+                good_until = tried_at + self._duration_s * 2 / 3
             elif self._seen is None or self._seen.get("holderIdentity") != self._identity:
                 return
 
     async def release(self) -> None:
-        """Let another replica take over at once, as far as the API server can be told."""
+        """Let another replica take over at once, if the API server can be reached."""
         if not self._wrote:
             return
         try:
@@ -155,27 +155,27 @@ class LeaderElector:
         return self._duration_s / 5
 
     @property
-    def _answer_s(self) -> float:
-        """A slow answer to a renewal still comes in time."""
+    def _timeout_s(self) -> float:
+        """A slow response to a renewal still comes in time."""
         return self._duration_s / 3
 
     async def _pause(self) -> None:
         await asyncio.sleep(self._retry_s * random.uniform(0.8, 1.2))  # noqa: S311 (jitter)
 
-    async def _tried(self) -> bool:
-        """Whether the lease is ours now; a failure is logged once and counts as no."""
+    async def _try(self) -> bool:
+        """Whether the lease is ours now; a failure is logged once, and counts as no."""
         try:
             held = await self._take()
         except Conflict:
-            return False  # another replica wrote first; the next look says who
+            return False  # another replica wrote first; the next read shows who
         except ClusterError as error:
-            if str(error) != self._said:
-                self._said = str(error)
+            if str(error) != self._warned:
+                self._warned = str(error)
                 log.warning(
-                    "cannot acquire or renew the lease", lease=self._path, reason=self._said
+                    "cannot acquire or renew the lease", lease=self._path, reason=self._warned
                 )
             return False
-        self._said = ""
+        self._warned = ""
         return held
 
     async def _take(self) -> bool:
@@ -199,7 +199,7 @@ class LeaderElector:
         return True
 
     async def _read(self) -> Lease:
-        return self._valid(await self._session.get(self._path, timeout_s=self._answer_s))
+        return self._valid(await self._session.get(self._path, timeout_s=self._timeout_s))
 
     def _valid(self, body: bytes) -> Lease:
         try:
@@ -210,7 +210,7 @@ class LeaderElector:
             ) from error
 
     async def _write(self, lease: Lease | None, old: Spec) -> None:
-        """Ours from now on; the API server refuses it if the lease changed since `lease`."""
+        """Make it ours; the API server refuses that if the lease changed since `lease`."""
         now = micro_time(datetime.now(UTC))
         spec = old | {
             "holderIdentity": self._identity,
@@ -224,10 +224,10 @@ class LeaderElector:
         self._wrote = True
         if lease is None:
             whole = body | {"metadata": self._metadata, "spec": spec}
-            stored = await self._session.create(self._collection, whole, timeout_s=self._answer_s)
+            stored = await self._session.create(self._collection, whole, timeout_s=self._timeout_s)
         else:
             whole = lease | body | {"spec": spec}
-            stored = await self._session.replace(self._path, whole, timeout_s=self._answer_s)
+            stored = await self._session.replace(self._path, whole, timeout_s=self._timeout_s)
         self._observe(spec)
         self._ours = self._valid(stored)
 
@@ -236,7 +236,7 @@ class LeaderElector:
             self._seen, self._seen_at = spec, _now_s()
 
     def _expired(self, spec: Spec) -> bool:
-        """The record stood still for as long as its holder said it may."""
+        """Whether the lease was not renewed for as long as its holder allows."""
         duration_s = spec.get("leaseDurationSeconds") or self._duration_s
         return _now_s() - self._seen_at >= duration_s
 

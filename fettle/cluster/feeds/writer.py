@@ -1,8 +1,8 @@
-"""The one writer task: takes changes from feeds, folds them in, publishes views.
+"""The one writer task: takes changes from feeds, folds them into the inventory, publishes views.
 
-Folds and refreshes in slices that let waiting requests go first. Nothing is published before every
-kind that is needed is synced once; from then on a view follows each burst of changes, and each
-second whatever time alone has changed.
+It folds in slices that let waiting requests go first. Nothing is published before every kind that
+is needed is synced once. From then on a view follows each burst of changes, and each second a view
+follows if time alone has changed something.
 """
 
 import asyncio
@@ -37,11 +37,11 @@ _LOG = structlog.get_logger(__name__)
 TICK_S = 1.0
 PUBLISH_EVERY_S = 0.05
 MAX_WAITING = 64
-"""Batches of changes a feed may be ahead of the writer."""
+"""Batches of changes that feeds may be ahead of the writer."""
 
 
 Follow = Callable[[View, View, frozenset[str]], None]
-"""Hears of a view: the one before, itself, and the names of the nodes that changed."""
+"""Called with the previous view, the new one, and the names of the nodes that changed."""
 
 
 class Writer:
@@ -56,8 +56,8 @@ class Writer:
         on_put: Collection[Callable[[WireObject], None]] = (),
         on_view: Collection[Follow] = (),
     ) -> None:
-        """`clock` is compared with times of API objects, in Unix seconds. `on_put` hear of each
-        object before a view shows it, `on_view` of each view once it is published."""
+        """`clock` is compared with times of API objects, in Unix seconds. `on_put` are called with
+        each object before a view shows it, `on_view` with each view once it is published."""
         self._on_put = on_put
         self._on_view = on_view
         self._inventory = inventory
@@ -65,27 +65,28 @@ class Writer:
         self._clock = clock
         self._queue: asyncio.Queue[list[Change]] = asyncio.Queue(MAX_WAITING)
         self._unshown = False
-        """Whether changes were taken that no view shows yet."""
+        """Whether changes were folded that no view shows yet."""
         self._hurried = asyncio.Event()
         self._wait_for_next: list[asyncio.Future[None]] = []
-        """Those who wait for changes that are still to be taken; and for the next view."""
+        """Callers that wait for changes that are still to be folded."""
         self._wait_for_view: list[asyncio.Future[None]] = []
+        """Callers that wait for the next view."""
         for kind in watched:
             needed = kind not in kinds.ON_DEMAND
             publisher.sources[kind.name] = SourceStatus(kind.name, False, True, 0.0, needed=needed)
 
     async def send(self, changes: list[Change]) -> None:
-        """Take changes in order; waits while the writer is behind."""
+        """Take changes in order; waits while the queue is full."""
         await self._queue.put(changes)
 
     @property
-    def behind(self) -> bool:
+    def stale(self) -> bool:
         """Whether something was sent that no view shows yet."""
         return self._unshown or not self._queue.empty()
 
     async def catch_up(self) -> None:
-        """Until a view shows what was sent before: no burst is waited for."""
-        if not self.behind:
+        """Return once a view shows what was sent before; the view does not wait for a burst."""
+        if not self.stale:
             return
         shown = asyncio.get_running_loop().create_future()
         waits = self._wait_for_view if self._queue.empty() else self._wait_for_next
@@ -98,12 +99,12 @@ class Writer:
         frozen = False
         aged_at = published_at = float("-inf")
         while True:
-            await self._fold_what_came()
+            await self._fold_changes()
             if not all(s.synced for s in self._publisher.sources.values() if s.needed):
                 continue
             if (early_s := published_at + PUBLISH_EVERY_S - time.monotonic()) > 0:
                 await self._gather(early_s)
-                await self._fold_what_came(wait=False)
+                await self._fold_changes(wait=False)
             now = self._clock()
             if not 0 <= now - aged_at < TICK_S:
                 self._inventory.age(now)
@@ -112,13 +113,13 @@ class Writer:
             await self._publish()
             published_at = time.monotonic()
             if not frozen:
-                # What was loaded stays: collections need not walk it again and again.
+                # What was loaded stays: garbage collections need not walk it each time.
                 gc.collect()
                 gc.freeze()
                 frozen = True
 
-    async def _fold_what_came(self, *, wait: bool = True) -> None:
-        """Fold all changes that are there; wait for some, at most a tick, if none are."""
+    async def _fold_changes(self, *, wait: bool = True) -> None:
+        """Fold all changes that are there; if there are none, wait for some, at most a tick."""
         first: list[Change] = []
         if wait and self._queue.empty():
             try:
@@ -130,7 +131,7 @@ class Writer:
         await in_slices(partial(self._fold, first))
 
     async def _gather(self, seconds: float) -> None:
-        """A burst of changes becomes one view, unless somebody waits for it."""
+        """Let a burst of changes become one view, unless somebody waits for it."""
         self._hurried.clear()
         if self._wait_for_view or self._wait_for_next:
             return
@@ -153,18 +154,17 @@ class Writer:
             try:
                 await in_slices(partial(follow, before, view, changed))
             except Exception:
-                _LOG.exception("a view cannot be followed")
+                _LOG.exception("a follower of views failed")
 
     def _shown(self) -> None:
         self._unshown = False
         waited, self._wait_for_view = self._wait_for_view, []
         for shown in waited:
-            if not shown.done():  # who waited may have given up
+            if not shown.done():  # the caller may have given up
                 shown.set_result(None)
 
     def _fold(self, changes: list[Change]) -> None:
-        """These and those that wait after them, as one piece of work: many short ones in a row
-        would never end a slice."""
+        # All that wait are one piece of work: many short ones in a row would never end a slice.
         self._apply_each(changes)
         while not self._queue.empty():
             self._apply_each(self._queue.get_nowait())
@@ -203,10 +203,10 @@ class Writer:
                 self._unserved(kind, note, now)
 
     def _put(self, kind: Kind, new: WireObject, now: float) -> None:
-        """A failure on one object must not affect the others."""
+        """Fold an object in; a failure on one must not affect the others."""
         try:
-            for hear in self._on_put:
-                hear(new)
+            for on_put in self._on_put:
+                on_put(new)
             self._inventory.put(kind, new, now)
         except Exception as error:
             key = new.metadata.key
@@ -215,7 +215,7 @@ class Writer:
             self._quarantine(Bad(kind, key, f"cannot be applied: {error!r}", node, pools), now)
 
     def _quarantine(self, bad: Bad, now: float) -> bool:
-        """What is left of an object is taken as carefully as a whole one. Whether it is news."""
+        """Note an object that cannot be read, and fold in the rest of it; whether it is news."""
         try:
             return self._inventory.quarantine(bad, now)
         except Exception:

@@ -1,8 +1,8 @@
-"""Tells people in the cluster what happened: Events of `events.k8s.io/v1`.
+"""Records Events of `events.k8s.io/v1`, for people in the cluster.
 
-Telling never waits: one task writes what was told. Events alike become one, whose series counts;
-and each namespace has a budget, refilled slowly, so that the cluster cannot be flooded with them.
-Events only help readers: one that cannot be written is counted and forgotten.
+To record one never waits: a task writes it later. Repeated Events become one series with a count,
+and each namespace has a budget that is refilled slowly, so that Events cannot flood the cluster.
+Nothing depends on Events: one that cannot be written is counted and dropped.
 """
 
 import asyncio
@@ -20,14 +20,14 @@ from fettle.model import ClusterError, NotFound, Unreachable
 
 BURST = 25
 REFILL_S = 300.0
-"""New Events of a namespace, and how long until it may have one more: as client-go's filter."""
+"""New Events that a namespace may have at once, and seconds until one more: as in client-go."""
 MOST_SERIES = 1000
-"""Kept in memory, of all namespaces together; more are held back."""
+"""Series in memory, of all namespaces together; further Events are held back."""
 WRITE_EVERY_S = 1.0
 COUNT_EVERY_S = 60.0
-"""How often the count of an Event is written while the like of it goes on happening."""
+"""How often the count of a series is written while the Event repeats."""
 FORGET_S = 360.0
-"""Without the like of it for so long, an Event is over: what follows is a new one."""
+"""A series ends when the Event was not repeated for so long; the next one is new."""
 _LONGEST_NOTE = 1024
 _LONGEST_NAME = 253
 
@@ -48,19 +48,19 @@ class Regarding(NamedTuple):
 
 
 class Event(NamedTuple):
-    """`reason` and `action` in CamelCase, `note` for people. Those that regard the same object
-    for the same reason and agree in `alike` are counted as one, with the note of the first."""
+    """`reason` and `action` in CamelCase, `note` for people. Events about the same object with the
+    same `reason` and `series_key` are one series, with the note of the first."""
 
     regarding: Regarding
     reason: str
     action: str
     note: str
-    alike: str = ""
+    series_key: str = ""
     type: Literal["Normal", "Warning"] = "Normal"
 
 
 class _Series:
-    """An Event, how often the like of it happened, and how many of these are written."""
+    """An Event, how often it happened, and which of these counts is written."""
 
     def __init__(self, event: Event) -> None:
         self.event = event
@@ -91,59 +91,59 @@ class _Budget:
         return min(float(BURST), self._left + (now - self._at) / REFILL_S)
 
 
-class Recorder:
-    """`controller` and `instance` say who tells. `counted` is told of each Event whether it was
-    written, counted (as the like of one before), held_back, or failed."""
+class EventRecorder:
+    """`controller` and `instance` say who reports. `count` is called for each Event with its
+    result: written, counted (as a repetition), held_back, or failed."""
 
     def __init__(
         self,
         session: Session,
         controller: str,
         instance: str,
-        counted: Callable[[str], None] = lambda _: None,
+        count: Callable[[str], None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._session = session
         self._controller = controller
         self._instance = instance[:128]
-        self._counted = counted
+        self._count = count
         self._clock = clock
         self._series: dict[tuple[Regarding, str, str], _Series] = {}
         self._budgets: dict[str, _Budget] = {}
-        self._said = ""
+        self._warned = ""
 
-    def tell(self, event: Event) -> None:
+    def record(self, event: Event) -> None:
         """Have it written soon, or counted; returns at once."""
         now = self._clock()
-        event = event._replace(note=_cut(event.note), alike=event.alike[:_LONGEST_NOTE])
-        key = (event.regarding, event.reason, event.alike)
+        event = event._replace(note=_cut(event.note), series_key=event.series_key[:_LONGEST_NOTE])
+        key = (event.regarding, event.reason, event.series_key)
         series = self._series.get(key)
         if series is not None:
             series.count += 1
             series.last = datetime.now(UTC)
-            self._counted("counted")
+            self._count("counted")
         elif max(map(len, event.regarding)) > _LONGEST_NAME:
-            self._counted("failed")  # no such object can exist, and it would be kept in memory
+            self._count("failed")  # no such object can exist: do not keep it in memory
             return
-        elif len(self._series) < MOST_SERIES and self._may(event.regarding.namespace, now):
+        elif len(self._series) < MOST_SERIES and self._has_budget(event.regarding.namespace, now):
             series = self._series[key] = _Series(event)
         else:
-            self._counted("held_back")
+            self._count("held_back")
             return
         series.last_at = now
 
     async def run(self) -> None:
-        """Write what was told, until cancelled."""
+        """Write what was recorded, until cancelled."""
         while True:
             await self.write()
             await asyncio.sleep(WRITE_EVERY_S)
 
     async def write(self) -> None:
-        """One round, one Event after the other; ends early where the API server is away."""
+        """Write all that is due, one after the other; ends early if the API server is away."""
         now = self._clock()
         for key, series in [*self._series.items()]:
             if series.count > series.written:
-                if now - series.written_at >= COUNT_EVERY_S and not await self._written(series):
+                if now - series.written_at >= COUNT_EVERY_S and not await self._write(series):
                     return
             elif now - series.last_at >= FORGET_S:
                 del self._series[key]
@@ -151,34 +151,34 @@ class Recorder:
         for name in full:
             del self._budgets[name]
 
-    def _may(self, namespace: str, now: float) -> bool:
+    def _has_budget(self, namespace: str, now: float) -> bool:
         return self._budgets.setdefault(namespace, _Budget()).take(now)
 
-    async def _written(self, series: _Series) -> bool:
-        """False where the API server did not answer, so that the others can wait too."""
+    async def _write(self, series: _Series) -> bool:
+        """False if the API server did not respond: then the others can wait too."""
         count = series.count
         try:
             await self._put(series, count)
         except ClusterError as error:
-            if str(error) != self._said:
-                self._said = str(error)
-                _LOG.warning("cannot write event", reason=self._said)
+            if str(error) != self._warned:
+                self._warned = str(error)
+                _LOG.warning("cannot write event", reason=self._warned)
             if isinstance(error, Unreachable):
                 return False
-            self._counted("failed")
+            self._count("failed")
         else:
-            self._said = ""
-            self._counted("written")
+            self._warned = ""
+            self._count("written")
         series.written, series.written_at = count, self._clock()
         return True
 
     async def _put(self, series: _Series, count: int) -> None:
-        """A new Event, or a new count of one, which may have expired."""
+        """Create the Event, or patch its count; an Event that has expired is created again."""
         namespace = series.event.regarding.namespace or "default"
         path = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
         if series.name:
             try:
-                await self._session.patch(f"{path}/{series.name}", _counting(series, count))
+                await self._session.patch(f"{path}/{series.name}", _count_of(series, count))
             except NotFound:
                 series.name = ""
             else:
@@ -208,14 +208,14 @@ class Recorder:
             "reason": event.reason,
             "action": event.action,
             "note": event.note,
-            **(_counting(series, count) if count > 1 else {}),
+            **(_count_of(series, count) if count > 1 else {}),
         }
 
 
-def _counting(series: _Series, count: int) -> dict[str, Any]:
+def _count_of(series: _Series, count: int) -> dict[str, Any]:
     return {"series": {"count": count, "lastObservedTime": micro_time(series.last)}}
 
 
 def _cut(note: str) -> str:
-    """As many bytes as the API takes."""
+    """Cut to the bytes that the API takes."""
     return note.encode(errors="replace")[:_LONGEST_NOTE].decode(errors="ignore")

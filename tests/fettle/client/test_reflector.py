@@ -1,3 +1,5 @@
+"""Lists and watches: what is sent to the sink, and how often a server is tried again."""
+
 from __future__ import annotations
 
 import asyncio
@@ -10,9 +12,10 @@ import pytest
 
 from fettle.api import Contact, ListEnded, ListStarted, Lost, Put, Unserved, kinds
 from fettle.api.kinds import Kind
-from fettle.client import reflecting
-from fettle.client.reflecting import GATHER_S, PAGE, Pacing, Reflector
+from fettle.client import reflector
+from fettle.client.reflector import GATHER_S, PAGE, ErrorBackoff, ListBackoff, Reflector
 from fettle.client.session import Session
+from fettle.model import Forbidden, Unreachable
 from tests.fettle.client.fake_api import USER, FakeApi
 from tests.fettle.cluster.feeds.recorder import PATIENCE_S, Recorder
 from tests.fettle.others import time_taken
@@ -165,24 +168,24 @@ async def test_a_server_that_forgets_every_list_at_once_is_said_to_after_a_few_l
 
 def test_lists_in_a_row_wait_ever_longer_and_no_more_after_a_calm() -> None:
     now = 0.0
-    pacing = Pacing(lambda: now)
-    assert pacing.pause_s() == 0.0, "the first list"
-    pacing.began()
-    assert pacing.pause_s() == 0.0, "one that is useless is made again at once"
+    backoff = ListBackoff(lambda: now)
+    assert backoff.pause_s() == 0.0, "the first list"
+    backoff.began()
+    assert backoff.pause_s() == 0.0, "one that is useless is made again at once"
     waits = []
     for _ in range(50):
-        pacing.began()
+        backoff.began()
         now += 100.0
-        pacing.ended()
-        waits.append(pacing.pause_s())
+        backoff.ended()
+        waits.append(backoff.pause_s())
         now += waits[-1]
     assert 0.0 < waits[0] <= 0.2
     assert sum(waits[:3]) < 2.0
     assert all(15.0 <= wait <= 30.0 for wait in waits[20:])
     now += 60.0
-    assert pacing.pause_s() == 0.0
-    pacing.began()
-    assert pacing.pause_s() == 0.0
+    assert backoff.pause_s() == 0.0
+    backoff.began()
+    assert backoff.pause_s() == 0.0
 
 
 async def test_a_silent_server_is_asked_anew(api: FakeApi, session: Session) -> None:
@@ -401,7 +404,7 @@ async def test_what_comes_in_a_burst_is_told_in_few_batches_and_soon(
 async def test_the_first_event_after_a_quiet_time_is_told_at_once(
     api: FakeApi, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reflecting, "GATHER_S", 60.0)
+    monkeypatch.setattr(reflector, "GATHER_S", 60.0)
     async with following(session) as recorder:
         await recorder.until(lambda r: "Node" in r.synced)
         api.put(NODES, node("first"))
@@ -411,9 +414,43 @@ async def test_the_first_event_after_a_quiet_time_is_told_at_once(
 async def test_a_list_is_read_without_pauses(
     api: FakeApi, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reflecting, "GATHER_S", 60.0)
+    monkeypatch.setattr(reflector, "GATHER_S", 60.0)
     for i in range(300):
         api.put(NODES, node(f"n{i:03}", filler="x" * 2000))
     async with following(session) as recorder:
         await recorder.until(lambda r: "Node" in r.synced)
         assert len(recorder.names("Node")) == 300
+
+
+def test_a_server_that_is_away_is_asked_quickly_and_never_rarely() -> None:
+    backoff = ErrorBackoff()
+    pauses_s = [backoff.next_s(Unreachable("away")) for _ in range(50)]
+    assert pauses_s[0] <= 0.1
+    assert sum(pauses_s[:3]) < 1.0
+    assert 0.7 < max(pauses_s) <= 1.5
+
+
+def test_a_server_that_says_how_long_to_wait_is_left_alone_for_so_long_within_reason() -> None:
+    backoff, busy = ErrorBackoff(), Unreachable("too many requests")
+    busy.retry_after_s = 8.0
+    assert all(8.0 <= backoff.next_s(busy) <= 10.0 for _ in range(50))
+    busy.retry_after_s = 86400.0
+    assert backoff.next_s(busy) == 30.0
+
+
+def test_a_refusal_is_asked_about_ever_more_rarely() -> None:
+    backoff = ErrorBackoff()
+    pauses_s = [backoff.next_s(Forbidden("no")) for _ in range(50)]
+    assert pauses_s[0] <= 0.1
+    assert all(15.0 <= pause_s <= 30.0 for pause_s in pauses_s[20:])
+
+
+def test_another_failure_and_success_begin_anew() -> None:
+    backoff = ErrorBackoff()
+    for _ in range(20):
+        backoff.next_s(Unreachable("away"))
+    assert backoff.next_s(Forbidden("not yet")) <= 0.1
+    for _ in range(20):
+        backoff.next_s(Forbidden("no"))
+    backoff.succeeded()
+    assert backoff.next_s(Forbidden("no")) <= 0.1

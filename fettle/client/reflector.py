@@ -1,7 +1,7 @@
-"""Follows one kind of object: a list, then a watch for as long as the process lives, told to a sink
-as changes. Streams the list through the watch where the API server can, else in pages; resumes
-where it was after a broken connection; lists again when the server has forgotten that place or
-went silent. First step of *watch → inventory → health → verdict → answer*; judges nothing.
+"""Follows one kind of object: a list, then a watch for as long as the process lives, sent to a sink
+as changes. The list comes through the watch where the API server can do that, else in pages. After
+a broken connection the watch resumes where it was; it lists again when the server has forgotten
+that place or went silent. First step of *watch → inventory → health → verdict → answer*.
 """
 
 import asyncio
@@ -29,11 +29,9 @@ from fettle.api import (
     read,
 )
 from fettle.api.kinds import Kind
-from fettle.client.backoff import ErrorBackoff
-from fettle.client.events import GONE, PUTS, Events, Plain, UnreadEvent
-from fettle.client.lines import Lines
-from fettle.client.refusals import read_status, refusal
+from fettle.client.responses import read_status, refusal
 from fettle.client.session import Session
+from fettle.client.watch_streams import GONE, PUTS, Events, Lines, ObjectEvent, UnreadEvent
 from fettle.model import (
     BadInput,
     ClusterError,
@@ -48,17 +46,20 @@ from fettle.pacing import Backoff
 
 PAGE = 500
 GATHER_S = 0.05
-"""How long a watch is left unread after something came: waking up for an event costs several times
+"""How long a watch is left unread after something came: to wake up for an event costs several times
 what reading it costs."""
 _WATCH_S = (200, 280)  # spread, so that replicas and kinds do not reconnect together
 _SILENCE_S = 90.0  # bookmarks come about once a minute
 _PROBE_S = 30.0  # one small request; a CRD is often applied just after we started
 _TOO_SHORT_S = 1.0
-_STARTING = 3  # tries, in all about half a second
+_STARTING = 3  # failures in a row, in all about half a second
 _BETWEEN_S = 0.1  # so that watches which keep ending do not become a busy loop
-_CALM_S = 60.0  # without a list, until the next one need not wait; less than a silence
-_LONGEST_PAUSE_S = 30.0
+_CALM_S = 60.0  # after so long without a list the next one need not wait; less than a silence
 _TOO_MANY = 5  # lists in a row, within some two seconds
+
+_FIRST_PAUSE_S = 0.1  # a restarted API server is followed again within a second or two
+_LONGEST_PAUSE_S = 30.0  # a refusal changes only when a person acts
+_LONGEST_UNREACHABLE_S = 1.5  # a server that is away costs nothing to try
 _INITIAL_END = "k8s.io/initial-events-end"
 
 
@@ -75,9 +76,41 @@ class _Page(msgspec.Struct, frozen=True):
 _PAGE = msgspec.json.Decoder(_Page)
 
 
-class Pacing:
-    """Lists that follow each other closely wait ever longer: each is a whole list to the server,
-    and whatever made it useless, such as a version that is forgotten at once, may stay.
+class ErrorBackoff:
+    """How long to wait before the next try, by what failed. Begins again with each other type of
+    failure, and on success."""
+
+    def __init__(self, uniform: Callable[[float, float], float] = random.uniform) -> None:
+        self._uniform = uniform
+        self._backoff = Backoff(_FIRST_PAUSE_S, jitter=0.5, uniform=uniform)
+        self._failed: type[ClusterError] | None = None
+
+    @property
+    def failures(self) -> int:
+        """How often the latest type of failure came in a row."""
+        return self._backoff.failures
+
+    def succeeded(self) -> None:
+        self._failed = None
+        self._backoff.succeeded()
+
+    def next_s(self, error: ClusterError) -> float:
+        """Seconds to wait after this failure."""
+        if type(error) is not self._failed:
+            self._failed = type(error)
+            self._backoff.succeeded()
+        if not isinstance(error, Unreachable):
+            return self._backoff.next_s(_LONGEST_PAUSE_S)
+        pause_s = self._backoff.next_s(_LONGEST_UNREACHABLE_S)
+        # An overloaded server says how long to leave it alone.
+        retry_after_s = error.retry_after_s * self._uniform(1.0, 1.25)
+        return max(pause_s, min(retry_after_s, _LONGEST_PAUSE_S))
+
+
+class ListBackoff:
+    """How long to wait before the next list. Lists that follow each other closely wait ever longer:
+    each is the whole list to the server, and whatever made it useless may stay, such as a version
+    that is forgotten at once.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -86,23 +119,23 @@ class Pacing:
         self._backoff = Backoff(2 * _BETWEEN_S, _LONGEST_PAUSE_S, free=1, jitter=0.5)
 
     @property
-    def row(self) -> int:
+    def in_a_row(self) -> int:
         """How many lists there were without a calm between them."""
         return self._backoff.failures
 
     def began(self) -> None:
-        """The server began to answer a list."""
+        """The server began to send a list."""
         if self._is_calm():
             self._backoff.succeeded()
         self._backoff.failed()
         self._last_s = self._clock()
 
     def ended(self) -> None:
-        """It is complete: what follows within a calm follows closely, however long it took."""
+        """The list is complete: the calm is counted from here, however long the list took."""
         self._last_s = self._clock()
 
     def pause_s(self) -> float:
-        """Seconds to wait before the next list; none after a single one."""
+        """Seconds to wait before the next list; 0 after a single one."""
         return 0.0 if self._is_calm() else self._backoff.pause_s()
 
     def _is_calm(self) -> bool:
@@ -110,8 +143,8 @@ class Pacing:
 
 
 class Reflector:
-    """`run` never returns. `silence_s`: how long a watch may say nothing; `probe_s`: how often a
-    kind that is not served is asked for again.
+    """`run` never returns. `silence_s`: how long a watch may send nothing. `probe_s`: how often to
+    try a kind again that is not served.
     """
 
     def __init__(
@@ -130,12 +163,12 @@ class Reflector:
         self._probe_s = probe_s
         self._events = Events(kind)
         self._path = kind.path
-        self._not_served = 0  # answers in a row, each about the next of the kind's paths
+        self._not_served = 0  # in a row, each for the next of the kind's paths
         self._version = ""  # the resourceVersion to resume from; "": list first
         self._listing = False
         self._pages = False  # the server cannot stream a list through a watch
         self._backoff = ErrorBackoff()
-        self._lists = Pacing()
+        self._lists = ListBackoff()
 
     async def run(self) -> None:
         while True:
@@ -154,7 +187,7 @@ class Reflector:
         try:
             await self._watch()
         except Silent:
-            # Whether the server is stuck or sends no bookmarks: a list is a fresh answer.
+            # The server is stuck, or sends no bookmarks: a list brings news in both cases.
             self._pages = self._pages or self._listing
             self._version = ""
         except Invalid:
@@ -164,10 +197,10 @@ class Reflector:
             self._pages = True
 
     async def _failed(self, error: ClusterError) -> float:
-        """Tell that the kind cannot be read; how long to wait before the next try."""
+        """Send that the kind cannot be read; how long to wait before the next try."""
         if isinstance(error, Expired):
             self._version = ""
-            if self._lists.row == _TOO_MANY:
+            if self._lists.in_a_row == _TOO_MANY:
                 await self._sink.send([Lost(self._kind, self._useless_lists(error))])
             return self._backoff.next_s(error)
         missing = isinstance(error, NotServed) and self._kind.optional
@@ -197,10 +230,11 @@ class Reflector:
     def _may_be_starting(self, error: ClusterError) -> bool:
         """An API server that has just started refuses for a moment, until it has read its roles."""
         allowed_before = bool(self._version)
-        return isinstance(error, Forbidden) and allowed_before and self._backoff.tries <= _STARTING
+        few_failures = self._backoff.failures <= _STARTING
+        return isinstance(error, Forbidden) and allowed_before and few_failures
 
     async def _list(self) -> None:
-        """The whole list in pages, each told in batches."""
+        """The whole list in pages, each sent in batches."""
         batches = Batches(self._sink)
         await batches.add(ListStarted(self._kind))
         page = await self._page("")
@@ -237,7 +271,7 @@ class Reflector:
             ) from error
 
     async def _watch(self) -> None:
-        """Until the stream ends; a broken one that had spoken just ends."""
+        """One watch, until its stream ends. A stream that breaks after an event just ends."""
         began_s, heard, lines = time.monotonic(), False, Lines()
         self._listing = not self._version
         stream = self._session.stream(
@@ -252,7 +286,7 @@ class Reflector:
                 async with self._accepted():
                     async for chunk in chunks:
                         heard = await self._take(lines.feed(chunk)) or heard
-                # An end before the end of the list: the server took it for a plain watch.
+                # It ended before the list did: the server took it for a plain watch.
                 self._pages = self._pages or self._listing
             except Silent:
                 raise
@@ -278,9 +312,7 @@ class Reflector:
 
     @asynccontextmanager
     async def _accepted(self) -> AsyncIterator[None]:
-        """That the server keeps our watch, at a version it still has, is news of it too. One that
-        it ends at once tells nothing: what stands between us may answer so forever.
-        """
+        """A watch that the server keeps open counts as contact, even without events."""
         if self._listing:
             self._lists.began()
             await self._sink.send([ListStarted(self._kind)])
@@ -292,17 +324,18 @@ class Reflector:
             kept.cancel()
 
     async def _kept(self) -> None:
+        # A watch that ends at once is no contact: a proxy may answer so forever.
         await asyncio.sleep(_TOO_SHORT_S)
         await self._sink.send([Contact(self._kind)])
 
     async def _take(self, lines: list[bytes]) -> bool:
-        """Tell what these events say; whether there were any."""
+        """Send these events as changes; whether there were any."""
         batches = Batches(self._sink)
         try:
             for line in lines:
                 await self._take_event(line, batches)
         except ClusterError:
-            await batches.flush()  # what came before it is told, since we resume after it
+            await batches.flush()  # what came before: the watch resumes after it
             raise
         if lines:
             self._backoff.succeeded()
@@ -310,7 +343,7 @@ class Reflector:
         await batches.flush()
         return bool(lines)
 
-    def _event(self, line: bytes) -> Plain | UnreadEvent:
+    def _event(self, line: bytes) -> ObjectEvent | UnreadEvent:
         try:
             return self._events.read(line)
         except BadInput as error:
@@ -321,7 +354,7 @@ class Reflector:
 
     async def _take_event(self, line: bytes, batches: Batches) -> None:
         event = self._event(line)
-        if isinstance(event, Plain):
+        if isinstance(event, ObjectEvent):
             await batches.add(event.change, len(line))
             self._advance(event.version)
             return
@@ -347,9 +380,7 @@ class Reflector:
         self._advance(metadata.get("resourceVersion"))
 
     def _advance(self, version: object) -> None:
-        """Initial events come in no particular order: a watch cannot be resumed before they have
-        all come.
-        """
+        # Initial events come in no particular order: a watch can only resume after the last one.
         if not self._listing and isinstance(version, str) and version:
             self._version = version
 

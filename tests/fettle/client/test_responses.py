@@ -1,3 +1,5 @@
+"""What the API server's responses mean."""
+
 from __future__ import annotations
 
 import json
@@ -6,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fettle.client.refusals import read_status, refusal
+from fettle.client.responses import read_status, refusal
 from fettle.model import errors
 
 SERVER = "https://10.0.0.1"

@@ -1,17 +1,25 @@
+"""Of several candidates one leads; whatever the lease holds, none of them fails."""
+
 from __future__ import annotations
 
 import asyncio
+import json
 import re
+import tempfile
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from fettle.client import leasing
-from fettle.client.leasing import lead
+from fettle.client import leader_election
+from fettle.client.leader_election import LeaderElector, lead, read_lease
 from fettle.client.session import Session
-from tests.fettle.client.fake_api import FakeApi
+from tests.fettle.client.fake_api import FakeApi, fake_api
 from tests.fettle.cluster.feeds.recorder import PATIENCE_S
 
 KEY = "fettle-system/steward"
@@ -23,7 +31,7 @@ LONG_S = 30.0
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A release is waited for, however slow this machine is."""
-    monkeypatch.setattr(leasing, "RELEASE_S", 60.0)
+    monkeypatch.setattr(leader_election, "RELEASE_S", 60.0)
 
 
 class Worker:
@@ -231,7 +239,7 @@ async def test_work_that_fails_gives_the_lease_back_and_is_heard(
 async def test_giving_back_a_long_lease_waits_no_longer_for_a_server_that_hangs(
     api: FakeApi, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(leasing, "RELEASE_S", 0.05)
+    monkeypatch.setattr(leader_election, "RELEASE_S", 0.05)
     one = Worker(session, "one", duration_s=3600.0)
     await one.leads()
     api.answers_nothing = True
@@ -281,3 +289,73 @@ async def test_a_lease_that_could_not_be_made_needs_no_giving_back(
         await seen(lambda: bool(logs))
         await one.end()
     assert [log["event"] for log in logs] == ["cannot acquire or renew the lease"]
+
+
+ANY = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=8,
+)
+SPECS = ANY | st.fixed_dictionaries(
+    {},
+    optional={
+        "holderIdentity": st.sampled_from(["other", "one", ""]) | ANY,
+        "leaseDurationSeconds": st.integers(-2, 20) | ANY,
+        "leaseTransitions": st.sampled_from([0, 2**31 - 1]) | ANY,
+        "renewTime": ANY,
+        "strategy": ANY,
+    },
+)
+BODIES = (ANY | st.fixed_dictionaries({}, optional={"metadata": ANY, "spec": SPECS})).map(
+    lambda body: json.dumps(body).encode()
+)
+
+
+@given(st.binary() | BODIES)
+def test_a_body_is_a_lease_or_one_sentence(body: bytes) -> None:
+    message = ""
+    try:
+        assert isinstance(read_lease(body)["spec"], dict)
+    except ValueError as error:
+        message = str(error)
+    assert len(message.splitlines()) <= 1
+
+
+@pytest.mark.parametrize(
+    ("spec", "says"),
+    [
+        ({"holderIdentity": ["other"]}, "holderIdentity"),
+        ({"holderIdentity": "other", "leaseDurationSeconds": "15"}, "leaseDurationSeconds"),
+        ({"holderIdentity": "", "leaseTransitions": "4"}, "leaseTransitions"),
+        ({"holderIdentity": "", "leaseTransitions": -1}, "leaseTransitions"),
+        ([1], "object"),
+    ],
+)
+def test_a_lease_that_cannot_be_judged_is_refused_by_its_field(spec: Any, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        read_lease(json.dumps({"metadata": {}, "spec": spec}).encode())
+
+
+def test_a_lease_nested_too_deeply_is_refused() -> None:
+    with pytest.raises(ValueError, match="recursion"):
+        read_lease(b'{"spec":' + b"[" * 100_000)
+
+
+@pytest.mark.long
+@settings(max_examples=40)
+@given(SPECS)
+async def test_a_candidate_leads_or_goes_on_trying(spec: Any) -> None:
+    metadata = {"name": "steward", "namespace": "ns"}
+    async with fake_api() as api:
+        api.put("leases", {"metadata": metadata, "spec": spec})
+        with tempfile.TemporaryDirectory() as folder:
+            session = await Session.open(api.kubeconfig(Path(folder)))
+        async with session:
+            elector = LeaderElector(session, "ns", "steward", "one", 2.0)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(elector.acquire(), 0.1)
+            await elector.release()
