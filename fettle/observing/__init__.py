@@ -1,7 +1,8 @@
-"""What Fettle says of itself: metrics, logs, and when it was last asked."""
+"""What operators see of Fettle: metrics, logs, and when it was last called."""
 
 from fettle.observing import logs
-from fettle.observing.asked import LastRequests
+from fettle.observing.health_changes import log_health_changes
+from fettle.observing.last_requests import LastRequests
 from fettle.observing.metrics import (
     BreakerMetrics,
     CertificateMetrics,
@@ -15,7 +16,6 @@ from fettle.observing.metrics import (
     ViewMetrics,
     make_registry,
 )
-from fettle.observing.turns import log_health_changes
 
 __all__ = [
     "BreakerMetrics",

@@ -1,4 +1,4 @@
-"""One line of JSON per event on standard error; readable text where that is a terminal."""
+"""Logs: one line of JSON per event on standard error; readable text if that is a terminal."""
 
 import logging
 import sys

@@ -21,7 +21,7 @@ from prometheus_client.registry import Collector
 
 from fettle.cluster import Publisher
 from fettle.model import State
-from fettle.observing import counting
+from fettle.observing.health_changes import count_devices
 from fettle.scheduling import Alarm
 
 _LOG = structlog.get_logger(__name__)
@@ -51,7 +51,7 @@ _DECISIONS = {
     "preempt": (*_ANY_VERB, "narrowed", "refused"),
     "unknown": ("not_found",),
 }
-"""Results by verb. Each is a series from the start: `increase()` misses what begins at 1."""
+"""Results by verb. Each series exists from the start: `increase()` misses one that begins at 1."""
 
 
 class ExtenderMetrics:
@@ -88,7 +88,7 @@ class ExtenderMetrics:
         )
         for result in ("caught_up", "in_vain"):
             self._waits.labels(result)
-        # Kept, since finding a child by its labels costs more than counting.
+        # Cached: to find a child by its labels costs more than to count.
         self._decision = lru_cache(maxsize=None)(decisions.labels)
         self._nodes = lru_cache(maxsize=None)(nodes.labels)
         for verb, results in _DECISIONS.items():
@@ -106,8 +106,8 @@ class ExtenderMetrics:
     def answered(
         self, *, allowed: int = 0, refused: int = 0, undecided: int = 0, rejected: int = 0
     ) -> None:
-        """Count the nodes of a filter request by result; `unfit` are those rejected by the
-        scheduler's own checks.
+        """Count the nodes of a filter request by result. The result `unfit` is an interface: it
+        means rejected by the scheduler's own checks.
         """
         counts = {
             "allowed": allowed,
@@ -134,12 +134,12 @@ class PredictionMetrics:
         for result in ("exact", "other_sound", "refused_device", "stale", "undecided"):
             self._predictions.labels(result)
 
-    def told(self, result: str) -> None:
+    def count_result(self, result: str) -> None:
         self._predictions.labels(result).inc()
 
 
 class BreakerMetrics:
-    """Pools in which policies only score; each turn is logged too."""
+    """Pools in which policies only score. Each change is logged too."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._open = Gauge(
@@ -150,8 +150,8 @@ class BreakerMetrics:
             registry=registry,
         )
 
-    def turned(self, alarm: Alarm, ended: str) -> None:
-        """An alarm begins, or has `ended` for this reason."""
+    def changed(self, alarm: Alarm, ended: str) -> None:
+        """An alarm begins, or ends for the reason `ended`."""
         log = _LOG.bind(policy=alarm.policy, pool=alarm.pool, share=round(alarm.share, 3))
         if ended:
             self._open.labels(alarm.pool).dec()
@@ -165,7 +165,7 @@ class BreakerMetrics:
 
 
 class StewardMetrics:
-    """Whether this replica leads, and what it did then."""
+    """Whether this replica leads, and what it does then."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._leader = Gauge(
@@ -193,7 +193,7 @@ class StewardMetrics:
 
 
 class CertificateMetrics:
-    """The certificates that listeners serve, and those of who may call; none for plain HTTP."""
+    """When certificates of listeners and their client CAs expire; none for plain HTTP."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._expiration = Gauge(
@@ -211,16 +211,16 @@ class CertificateMetrics:
         )
 
     def serves(self, listener: str, expires_at: Callable[[], float]) -> None:
-        """`expires_at` is asked at each scrape."""
+        """`expires_at` is called at each scrape."""
         self._expiration.labels(listener).set_function(expires_at)
 
     def trusts(self, listener: str, expires_at: Callable[[], float]) -> None:
-        """`expires_at` of the client CA is asked at each scrape."""
+        """`expires_at` of the client CA is called at each scrape."""
         self._client_ca_expiration.labels(listener).set_function(expires_at)
 
 
 class ReadyMetrics:
-    """Whether this process is ready; `ready` is asked at each scrape."""
+    """Whether this process is ready; `ready` is called at each scrape."""
 
     def __init__(self, registry: CollectorRegistry, ready: Callable[[], bool]) -> None:
         Gauge(
@@ -232,7 +232,7 @@ class ReadyMetrics:
 
 
 class ViewMetrics(Collector):
-    """The newest view, counted when it is scraped."""
+    """The newest view, counted at each scrape."""
 
     def __init__(self, publisher: Publisher) -> None:
         self._publisher = publisher
@@ -265,7 +265,7 @@ class ViewMetrics(Collector):
         return {s.name: now - s.contact_at for s in sources if s.synced and s.served}
 
     def _states(self) -> Metric:
-        counts = counting.devices(self._publisher.view)
+        counts = count_devices(self._publisher.view)
         devices = GaugeMetricFamily(
             "fettle_devices",
             "Devices by kind and state; of device plugins, the units that may be allocated.",
@@ -278,7 +278,7 @@ class ViewMetrics(Collector):
 
 
 class SelectorMetrics(Collector):
-    """The worker process that evaluates selectors, counted when it is scraped."""
+    """The worker process that evaluates selectors, counted at each scrape."""
 
     def __init__(self, starts: Callable[[], int]) -> None:
         self._starts = starts
@@ -292,7 +292,7 @@ class SelectorMetrics(Collector):
 
 
 class PolicyMetrics(Collector):
-    """What is ignored of policies, counted when it is scraped."""
+    """Requirements of policies that are ignored, counted at each scrape."""
 
     def __init__(self, ignored_requirements: Callable[[], int]) -> None:
         self._ignored_requirements = ignored_requirements
@@ -306,8 +306,8 @@ class PolicyMetrics(Collector):
 
 
 class OverlookedMetrics(Collector):
-    """What schedulers do not ask about, counted when it is scraped: few, or the cluster is set up
-    wrongly."""
+    """Resources that schedulers do not ask about, counted at each scrape: few, unless the cluster
+    is misconfigured."""
 
     def __init__(self, overlooked: Callable[[], Iterable[tuple[str, str]]]) -> None:
         """`overlooked`: each scheduler with a resource."""
@@ -326,11 +326,8 @@ class OverlookedMetrics(Collector):
 
 
 def make_registry() -> CollectorRegistry:
-    """A registry with the process's own figures.
-
-    Without the series that say when each counter was made: a third of all, and the process's start
-    says the same.
-    """
+    """A registry with metrics of the process."""
+    # The series of creation times would be a third of all, and equal the start of the process.
     disable_created_metrics()  # type: ignore[no-untyped-call]
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)

@@ -43,7 +43,7 @@ from fettle.serve.listening import AppListener, ExtenderListener, ListenAddress,
 from fettle.serve.readiness import Readiness
 from fettle.serve.secured import CertificateWarnings, Secured
 from fettle.serve.tasks import Tasks
-from fettle.steward import Allowing, Steward
+from fettle.steward import AllowedNodes, Steward
 from webhook import (
     CONTROLLER,
     EVERYTHING,
@@ -114,7 +114,7 @@ class Runtime:
             self._publisher,
             self._engine,
             settings,
-            on_breaker=BreakerMetrics(self._registry).turned,
+            on_breaker=BreakerMetrics(self._registry).changed,
         )
         self._session: Session | None = None
         self._listeners: list[Listener] = []
@@ -137,7 +137,7 @@ class Runtime:
         await self._open_browse(addresses["browse"], recent)
         if plan.snapshot is None:
             self._session = await self._open_session()
-        predictions = Predictions(self._answers, PredictionMetrics(self._registry).told)
+        predictions = Predictions(self._answers, PredictionMetrics(self._registry).count_result)
         self._answers.on_answered = predictions.answered
         self._on_put.append(predictions.put)
         writer = Writer(
@@ -349,7 +349,7 @@ class Runtime:
         return Steward(
             session,
             self._publisher,
-            Allowing(self._answers).allowed,
+            AllowedNodes(self._answers).find,
             namespace=self._settings.namespace or session.namespace,
             identity=identity(),
             settings=self._settings.steward,

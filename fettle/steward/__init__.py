@@ -1,12 +1,12 @@
-"""The only code that decides what to write to the cluster; one leader does it.
+"""Decides what to write to the cluster, and writes it: one leader does that. Nothing else writes.
 
-May import the view and the session; nothing of the faces.
+May import the view and the session, but neither extender nor webhook.
 """
 
-from fettle.steward.allowing import Allowing
-from fettle.steward.stewarding import Steward
+from fettle.steward.allowed_nodes import AllowedNodes
+from fettle.steward.steward import Steward
 
 __all__ = [
-    "Allowing",
+    "AllowedNodes",
     "Steward",
 ]

@@ -100,7 +100,7 @@ def replaced(value: Any, path: tuple[str | int, ...], new: Any) -> Any:
 
 
 async def refusal(text: str | bytes) -> str:
-    """What is message of such a file, or of its server; "" only where a server answers."""
+    """What is reported of such a file, or of its server; "" only where a server answers."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "config"
         path.write_bytes(text if isinstance(text, bytes) else text.encode("utf-8", "replace"))
@@ -456,7 +456,7 @@ EVE = {
 
 
 def impersonated(api: FakeApi) -> list[dict[str, str]]:
-    """What each request that came in message about it."""
+    """The impersonation headers of each request that came in."""
     return [
         {name: text for name, text in asked.headers.items() if name.startswith(PREFIX)}
         for asked in api.asked
@@ -536,7 +536,9 @@ async def test_impersonation_that_cannot_be_asked_for_is_one_sentence(
 
 @given(st.text(st.characters(categories=["L", "N", "P", "S"]), min_size=1))
 def test_the_key_of_an_extra_is_a_header_that_can_be_read_back(key: str) -> None:
-    ((_, _), (name, _)) = kubeconfig._impersonation_headers({"as": "eve", "as-user-extra": {key: ["a"]}})
+    ((_, _), (name, _)) = kubeconfig._impersonation_headers(
+        {"as": "eve", "as-user-extra": {key: ["a"]}}
+    )
     escaped = name.removeprefix("Impersonate-Extra-")
     assert all(c.isascii() and (c.isalnum() or c in TOKEN_CHARACTERS + "%") for c in escaped)
     assert unquote(escaped) == key

@@ -103,9 +103,9 @@ def test_a_breaker_says_for_which_policy_and_pool_it_opened_and_why_it_closed() 
     registry = CollectorRegistry()
     breakers = BreakerMetrics(registry)
     with capture_logs() as logs:
-        breakers.turned(Alarm("strict", "gpu.example.com", 0.25), "")
-        breakers.turned(Alarm("mild", "gpu.example.com", 0.2104), "")
-        breakers.turned(Alarm("strict", "gpu.example.com", 0.1), "refusals count again")
+        breakers.changed(Alarm("strict", "gpu.example.com", 0.25), "")
+        breakers.changed(Alarm("mild", "gpu.example.com", 0.2104), "")
+        breakers.changed(Alarm("strict", "gpu.example.com", 0.1), "refusals count again")
     told = [(log["log_level"], log["event"].split(":")[0], log["policy"]) for log in logs]
     assert told == [
         ("error", "breaker open", "strict"),

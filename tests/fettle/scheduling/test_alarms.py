@@ -15,7 +15,7 @@ from fettle.model import BUILT_IN, Policy
 from fettle.scheduling.answers import Answers
 from fettle.scheduling.breaker import breakers
 from fettle.scheduling.breaker.alarms import CLOSED, FORGET_S, FORGOTTEN, Alarm
-from fettle.steward import Allowing
+from fettle.steward import AllowedNodes
 from tests.fettle import building as b
 from tests.fettle.cluster.inventory.fleets import RULES, Fleet, node
 from tests.fettle.scheduling.clusters import Cluster, kept_complete
@@ -122,7 +122,7 @@ async def test_to_ask_for_an_explanation_raises_no_alarm(operated: Operated) -> 
     assert demand is not None
     explained = await operated.answers.explained(demand)
     assert explained["n0"].overruled
-    assert await Allowing(operated.answers).allowed(asking, operated.answers.view)
+    assert await AllowedNodes(operated.answers).find(asking, operated.answers.view)
     assert not operated.standing
     assert not operated.answers.open_breakers()
 

@@ -1,5 +1,5 @@
 """Which nodes a waiting pod could be placed on: those that neither Fettle nor the scheduler's own
-checks of devices refuse, since to wake it for others would be in vain.
+checks of devices refuse. To wake the pod for other nodes would be in vain.
 """
 
 from collections.abc import Set
@@ -10,8 +10,8 @@ from fettle.pacing import in_slices
 from fettle.scheduling import Answers, Demand, Taken, Units, counted, full
 
 
-class Allowing:
-    """For one steward, which looks at all waiting pods of a view before it goes on to the next."""
+class AllowedNodes:
+    """For one steward: it judges all waiting pods on one view before it goes on to the next."""
 
     def __init__(self, answers: Answers) -> None:
         self._answers = answers
@@ -19,8 +19,8 @@ class Allowing:
         self._taken: Taken = {}
         self._full: dict[tuple[tuple[Units, ...], int], frozenset[str]] = {}
 
-    async def allowed(self, pod: core.Pod, view: View) -> Set[str]:
-        """Names of nodes. Units of pods that it may preempt are as good as free."""
+    async def find(self, pod: core.Pod, view: View) -> Set[str]:
+        """Names of nodes. Units of pods that this pod may preempt count as free."""
         demand = self._answers.demand(pod)
         if demand is None:
             return frozenset(view.nodes)
@@ -35,9 +35,9 @@ class Allowing:
             self._taken = await in_slices(lambda: counted(view.pods.values()))
             self._generation = view.generation
             self._full.clear()
-        alike = demand.units, pod.priority
-        if alike not in self._full:
-            self._full[alike] = await in_slices(
+        key = demand.units, pod.priority
+        if key not in self._full:
+            self._full[key] = await in_slices(
                 lambda: full(demand, view.nodes.values(), self._taken, preemptor=pod)
             )
-        return self._full[alike]
+        return self._full[key]

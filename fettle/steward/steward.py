@@ -1,5 +1,5 @@
-"""The steward at work: one replica leads by Lease, follows the view, and writes what has to be
-written; today the wake-up of waiting pods. Not started where the source is a snapshot.
+"""The controller: one replica leads, by a Lease, follows the views and wakes pods that wait. Not
+started if the source is a snapshot.
 """
 
 import asyncio
@@ -16,31 +16,29 @@ from fettle.config import StewardSettings
 from fettle.model import ClusterError
 from fettle.observing import StewardMetrics
 from fettle.pacing import in_slices
-from fettle.steward.nudging import Nudge
-from fettle.steward.waking import Allowed, Waking, waiting
+from fettle.steward.wake_ups import AllowedByPod, Nudge, WakeUps, waiting
 
-AllowedNodes = Callable[[core.Pod, View], Awaitable[Set[str]]]
-"""Names of the nodes that pod could be placed on now, as far as Fettle can tell."""
+FindAllowedNodes = Callable[[core.Pod, View], Awaitable[Set[str]]]
+"""Names of the nodes that a pod could be placed on now, as far as Fettle knows."""
 
 _RETRY_S = 10.0
 REST = 4.0
-"""A look is followed by a pause of so many times as long: many pods that wait, each with an ask of
-its own, are as many times the work of a whole fleet."""
-
+"""To judge the waiting pods is followed by a pause of so many times as long: each pod with a demand
+of its own is judged on the whole fleet."""
 MOST_NAMED = 3
-"""Pods that are named in the log when they are woken."""
+"""Pods that the log names when they are woken."""
 
 log = structlog.get_logger(__name__)
 
 
 class Steward:
-    """`identity` must differ from replica to replica; `namespace` holds the lease and the claim."""
+    """`identity` must differ between replicas; `namespace` holds the lease and the claim."""
 
     def __init__(
         self,
         session: Session,
         publisher: Publisher,
-        allowed: AllowedNodes,
+        allowed: FindAllowedNodes,
         *,
         namespace: str,
         identity: str,
@@ -59,7 +57,7 @@ class Steward:
         self._clock = clock
         self._retry_s = retry_s
         self._nudge = Nudge(session, namespace, settings.wake_claim)
-        self._said = ""
+        self._warned = ""
 
     async def run(self) -> None:
         """Never returns: stands for election, and works while leading."""
@@ -75,44 +73,44 @@ class Steward:
     async def work(self) -> None:
         """What the leader does."""
         with self._metrics.leading():
-            await self._wake_as_views_turn()
+            await self._wake_pods()
 
-    async def _wake_as_views_turn(self) -> None:
-        """At most one look and one wake-up each interval."""
+    async def _wake_pods(self) -> None:
+        """Judge the waiting pods, and wake them, at most once each interval."""
         interval_s = self._settings.wake_interval_seconds
-        waking, view = Waking(interval_s), self._publisher.view
+        wake_ups, view = WakeUps(interval_s), self._publisher.view
         while True:
             began_s = self._now()
-            waking.look(await self._look(view), self._now())
+            wake_ups.update(await self._allowed_by_pod(view), self._now())
             pause_s = max(interval_s, REST * (self._now() - began_s))
-            if not await self._wake(waking, view):
+            if not await self._wake(wake_ups, view):
                 pause_s = max(pause_s, self._retry_s)
             await asyncio.sleep(pause_s)
-            view = await self._publisher.newer_than(view.generation, waking.next_at())
+            view = await self._publisher.newer_than(view.generation, wake_ups.next_at())
 
     @staticmethod
     def _now() -> float:
         return asyncio.get_running_loop().time()
 
-    async def _wake(self, waking: Waking, view: View) -> bool:
-        """Wake who is due; false if that cannot be written."""
-        due = waking.due(self._now())
+    async def _wake(self, wake_ups: WakeUps, view: View) -> bool:
+        """Wake the pods that are due; false if that cannot be written."""
+        due = wake_ups.due(self._now())
         if not due:
             return True
         try:
             await self._nudge.wake(view, self._clock())
         except ClusterError as error:
-            if str(error) != self._said:
-                self._said = str(error)
-                log.warning("waiting pods cannot be woken", reason=self._said)
+            if str(error) != self._warned:
+                self._warned = str(error)
+                log.warning("waiting pods cannot be woken", reason=self._warned)
             return False
-        self._said = ""
+        self._warned = ""
         self._metrics.woke()
         log.info("woke waiting pods", pods=len(due), names=_names(due))
-        waking.woken(self._now())
+        wake_ups.woken(self._now())
         return True
 
-    async def _look(self, view: View) -> Allowed:
+    async def _allowed_by_pod(self, view: View) -> AllowedByPod:
         found = await in_slices(lambda: [*waiting(view)])
         return {key: await self._allowed_for(pod, view) for key, pod in found}
 
@@ -120,13 +118,13 @@ class Steward:
         try:
             return await self._allowed(pod, view)
         except Exception:
-            # One pod that cannot be judged must not keep the others asleep.
+            # One pod that cannot be judged must not keep the others waiting.
             log.exception("waiting pod cannot be judged", pod=pod.metadata.key)
             return frozenset()
 
 
 def _names(due: Set[str]) -> str:
-    """The first of these pods by name, and how many more there are."""
+    """The first pods by name, and how many more there are."""
     first = nsmallest(MOST_NAMED, due)
     more = f" and {len(due) - len(first)} more" if len(due) > len(first) else ""
     return ", ".join(key.rpartition("/")[0] for key in first) + more

@@ -1,4 +1,4 @@
-"""What the log keeps of nodes and devices that turn from one state to another."""
+"""What the log shows of nodes and devices whose state changes, and how devices are counted."""
 
 import asyncio
 from collections.abc import Iterable
@@ -11,8 +11,8 @@ from structlog.testing import capture_logs
 
 from fettle.api import kinds
 from fettle.cluster import EMPTY, NodeView, PluginView, UnitView, View
-from fettle.model import SOUND, Health
-from fettle.observing.turns import MOST, log_health_changes
+from fettle.model import SOUND, Health, State
+from fettle.observing.health_changes import MOST, count_devices, log_health_changes
 from fettle.pacing import in_slices
 from fettle.pacing import pausing as slicing
 from tests.fettle import building as b
@@ -22,7 +22,7 @@ ILL = b.health(0.1, text="XID 79")
 FAIR = b.health(0.6, text="hot")
 
 
-def turned(before: View, after: View, changed: Iterable[str] | None = None) -> list[dict[str, Any]]:
+def logged(before: View, after: View, changed: Iterable[str] | None = None) -> list[dict[str, Any]]:
     names = before.nodes.keys() | after.nodes.keys() if changed is None else changed
     with capture_logs() as logs:
         log_health_changes(before, after, frozenset(names))
@@ -32,8 +32,8 @@ def turned(before: View, after: View, changed: Iterable[str] | None = None) -> l
 
 def lines(before: Iterable[NodeView], after: Iterable[NodeView]) -> list[tuple[str, str, str]]:
     """Subject, before and after of each."""
-    told = turned(b.view(*before), b.view(*after))
-    return [(line["subject"], line["before"], line["after"]) for line in told]
+    lines_logged = logged(b.view(*before), b.view(*after))
+    return [(line["subject"], line["before"], line["after"]) for line in lines_logged]
 
 
 def units(name: str, own: Health = SOUND, **healths: Health) -> NodeView:
@@ -51,17 +51,17 @@ def devices(name: str, own: Health = SOUND, **healths: Health) -> NodeView:
 
 
 def test_a_turn_says_what_turned_from_what_to_what_by_which_score_and_why() -> None:
-    (line,) = turned(b.view(b.node("n1")), b.view(b.node("n1", own=ILL)))
+    (line,) = logged(b.view(b.node("n1")), b.view(b.node("n1", own=ILL)))
     assert line == {
         "log_level": "info",
-        "event": "health turned",
+        "event": "health changed",
         "subject": "node n1",
         "before": "Healthy",
         "after": "Unhealthy",
         "score": 0.1,
         "why": "XID 79",
     }
-    (back,) = turned(b.view(b.node("n1", own=ILL)), b.view(b.node("n1")))
+    (back,) = logged(b.view(b.node("n1", own=ILL)), b.view(b.node("n1")))
     assert (back["before"], back["after"], back["score"]) == ("Unhealthy", "Healthy", 1.0)
     assert "why" not in back
 
@@ -69,7 +69,7 @@ def test_a_turn_says_what_turned_from_what_to_what_by_which_score_and_why() -> N
 def test_what_was_not_changed_or_only_in_its_score_is_not_told() -> None:
     worse = b.health(0.5, text="hotter")
     assert lines([b.node("n1", own=FAIR)], [b.node("n1", own=worse)]) == []
-    assert turned(b.view(b.node("n1")), b.view(b.node("n1", own=ILL)), changed=()) == []
+    assert logged(b.view(b.node("n1")), b.view(b.node("n1", own=ILL)), changed=()) == []
 
 
 def test_a_unit_that_nothing_is_said_of_is_as_well_as_its_node() -> None:
@@ -121,16 +121,18 @@ def test_of_many_turns_the_worst_are_told_and_how_many_more_there_are() -> None:
     names = [f"n{i:02}" for i in range(60)]
     before = b.view(*(b.node(n) for n in names))
     after = b.view(*(b.node(n, own=ILL if n == "n33" else FAIR) for n in names))
-    told = turned(before, after)
-    assert len(told) == MOST + 1
-    assert told[0]["subject"] == "node n33"
-    assert told[-1]["event"] == "health turned of more nodes and devices than are told"
-    assert told[-1]["more"] == 60 - MOST
+    lines_logged = logged(before, after)
+    assert len(lines_logged) == MOST + 1
+    assert lines_logged[0]["subject"] == "node n33"
+    assert (
+        lines_logged[-1]["event"] == "health changed of more nodes and devices than are logged"
+    )
+    assert lines_logged[-1]["more"] == 60 - MOST
 
 
 def test_of_the_first_view_only_counts_are_told() -> None:
     nodes = [b.node("n1", own=FAIR), b.node("n2", gpus=7), devices("n3", a=ILL, b=SOUND)]
-    (line,) = turned(EMPTY, b.view(*nodes))
+    (line,) = logged(EMPTY, b.view(*nodes))
     assert line["event"] == "health at the start"
     assert line["nodes"] == {"Healthy": 2, "Degraded": 1}
     assert line["devices"] == {"Healthy": 8, "Unhealthy": 1}
@@ -139,14 +141,14 @@ def test_of_the_first_view_only_counts_are_told() -> None:
 def test_a_fault_leaves_its_traces_in_the_log_from_beginning_to_end() -> None:
     fleet = Fleet()
     fleet.put(kinds.NODE, node("n", gpus=0))
-    told = []
+    lines_logged = []
     taint = [{"key": "gpu.nvidia.com/xid", "value": "79", "effect": "NoExecute"}]
     for taints in ([], taint, []):
         fleet.put(kinds.SLICE, slice_("n", 2, taints=taints))
         before = fleet.view
-        told += turned(before, fleet.look(), fleet.changed)
+        lines_logged += logged(before, fleet.look(), fleet.changed)
         fleet.now += 60
-    start, *rest = told
+    start, *rest = lines_logged
     assert start["event"] == "health at the start"
     assert [(line["subject"], line["after"]) for line in rest] == [
         (f"{b.DRIVER}/n/gpu-0", "Unhealthy"),
@@ -174,3 +176,22 @@ async def test_others_have_their_turns_while_thousands_of_nodes_are_looked_at(
             await asyncio.sleep(0)
     assert len(logs) == MOST + 1
     assert turns >= len(names)
+
+
+def test_units_of_device_plugins_and_devices_of_drivers_are_counted_by_state() -> None:
+    ill = b.node("n1", gpus=4, units={"u": 0.2})
+    drivers = b.node("n2", pools=(b.pool(b.device("a"), b.device("b", 0.5)),))
+    assert count_devices(b.view(ill, drivers)) == {
+        (b.RESOURCE, State.UNHEALTHY): 1,
+        (b.RESOURCE, State.HEALTHY): 3,
+        (b.DRIVER, State.HEALTHY): 1,
+        (b.DRIVER, State.DEGRADED): 1,
+    }
+
+
+def test_an_amount_of_memory_is_no_number_of_devices() -> None:
+    gpus = b.node(gpus=8)
+    memory = PluginView("gpu.intel.com/memory.max", 6_700_149_198_926, 6_700_149_198_926)
+    node = msgspec.structs.replace(gpus, plugins={**gpus.plugins, memory.resource: memory})
+    counted = count_devices(b.view(node))
+    assert {resource for resource, _ in counted} == {b.RESOURCE}

@@ -1,6 +1,8 @@
+"""When a listener was last called."""
+
 from __future__ import annotations
 
-from fettle.observing.asked import LastRequests
+from fettle.observing.last_requests import LastRequests
 
 
 def test_the_time_since_each_was_asked_is_in_seconds() -> None:
@@ -8,5 +10,5 @@ def test_the_time_since_each_was_asked_is_in_seconds() -> None:
     assert asked.note() == "extender: nobody has asked yet"
     asked.at["filter"] = 100.0
     asked.at["preempt"] = 40.25
-    told = "extender: last asked: filter 3 s ago, prioritize never, preempt 63 s ago"
-    assert asked.note(103.4) == told
+    note = "extender: last asked: filter 3 s ago, prioritize never, preempt 63 s ago"
+    assert asked.note(103.4) == note

@@ -1,3 +1,5 @@
+"""When pods are woken, and the write that wakes them."""
+
 from __future__ import annotations
 
 import asyncio
@@ -9,10 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fettle.api import core, kinds
+from fettle.client import Session
 from fettle.cluster import EMPTY
 from fettle.pacing import in_slices
 from fettle.pacing import pausing as slicing
-from fettle.steward.waking import SCHEDULER_RETRIES_S, Waking, is_waiting, waiting
+from fettle.steward.wake_ups import SCHEDULER_RETRIES_S, Nudge, WakeUps, is_waiting, waiting
+from tests.fettle.client.fake_api import FakeApi
 
 REFUSED = "0/4 nodes are available: 4 fettle: no sound devices (nvidia.com/gpu). preemption: none."
 
@@ -77,57 +81,57 @@ async def test_others_have_their_turns_while_thousands_of_pods_are_looked_throug
 INTERVAL_S = 1.0
 
 
-def woken_at(waking: Waking, now: float) -> list[float]:
+def woken_at(wake_ups: WakeUps, now: float) -> list[float]:
     """When its pods are woken from now on, each time as soon as one is due."""
     times = []
-    while (at := waking.next_at()) is not None:
+    while (at := wake_ups.next_at()) is not None:
         now = max(now, at)
         times.append(now)
-        waking.woken(now)
+        wake_ups.woken(now)
     return times
 
 
 def test_a_pod_is_due_when_a_node_is_gained() -> None:
-    waking = Waking(INTERVAL_S)
-    waking.look({"p": {"a"}, "q": set()}, 0.0)
-    woken_at(waking, 0.0)
-    waking.look({"p": {"a"}, "q": set()}, 1000.0)
-    assert not waking.due(1000.0)
-    waking.look({"p": {"a"}, "q": {"b"}}, 1001.0)
-    assert waking.due(1001.0) == {"q"}
+    wake_ups = WakeUps(INTERVAL_S)
+    wake_ups.update({"p": {"a"}, "q": set()}, 0.0)
+    woken_at(wake_ups, 0.0)
+    wake_ups.update({"p": {"a"}, "q": set()}, 1000.0)
+    assert not wake_ups.due(1000.0)
+    wake_ups.update({"p": {"a"}, "q": {"b"}}, 1001.0)
+    assert wake_ups.due(1001.0) == {"q"}
 
 
 def test_a_pod_seen_for_the_first_time_is_due_if_any_node_is_allowed() -> None:
-    waking = Waking(INTERVAL_S)
-    waking.look({"p": {"a"}, "q": set()}, 0.0)
-    assert waking.due(0.0) == {"p"}
+    wake_ups = WakeUps(INTERVAL_S)
+    wake_ups.update({"p": {"a"}, "q": set()}, 0.0)
+    assert wake_ups.due(0.0) == {"p"}
 
 
 def test_a_lost_node_wakes_nobody_and_its_return_does() -> None:
-    waking = Waking(INTERVAL_S)
-    waking.look({"p": {"a", "b"}}, 0.0)
-    woken_at(waking, 0.0)
-    waking.look({"p": {"a"}}, 1000.0)
-    assert not waking.due(1000.0)
-    waking.look({"p": {"a", "b"}}, 1001.0)
-    assert waking.due(1001.0) == {"p"}
+    wake_ups = WakeUps(INTERVAL_S)
+    wake_ups.update({"p": {"a", "b"}}, 0.0)
+    woken_at(wake_ups, 0.0)
+    wake_ups.update({"p": {"a"}}, 1000.0)
+    assert not wake_ups.due(1000.0)
+    wake_ups.update({"p": {"a", "b"}}, 1001.0)
+    assert wake_ups.due(1001.0) == {"p"}
 
 
 def test_a_pod_that_still_waits_is_woken_again_after_pauses_that_double() -> None:
     """Another replica may hold a fault against the node for longer than we do."""
-    waking = Waking(INTERVAL_S)
-    waking.look({"p": {"a"}}, 10.0)
-    waking.woken(10.0)
-    waking.look({"p": {"a"}}, 10.5)
-    assert not waking.due(10.5)
-    assert woken_at(waking, 10.5) == [11, 13, 17, 25, 41, 73, 137, 265]
+    wake_ups = WakeUps(INTERVAL_S)
+    wake_ups.update({"p": {"a"}}, 10.0)
+    wake_ups.woken(10.0)
+    wake_ups.update({"p": {"a"}}, 10.5)
+    assert not wake_ups.due(10.5)
+    assert woken_at(wake_ups, 10.5) == [11, 13, 17, 25, 41, 73, 137, 265]
 
 
 def test_it_is_woken_twice_at_least_and_until_the_scheduler_would_retry_by_itself() -> None:
     for interval_s in (0.01, 1.0, 100.0, 1000.0):
-        waking = Waking(interval_s)
-        waking.look({"p": {"a"}}, 0.0)
-        times = woken_at(waking, 0.0)
+        wake_ups = WakeUps(interval_s)
+        wake_ups.update({"p": {"a"}}, 0.0)
+        times = woken_at(wake_ups, 0.0)
         assert len(times) >= 2
         last, end = times[-2], times[-1]
         assert last < SCHEDULER_RETRIES_S <= end + 2 * (end - last)
@@ -137,10 +141,10 @@ def test_it_is_woken_twice_at_least_and_until_the_scheduler_would_retry_by_itsel
 def test_a_pod_that_waits_no_more_or_has_no_node_any_more_is_not_due(
     allowed: dict[str, set[str]],
 ) -> None:
-    waking = Waking(INTERVAL_S)
-    waking.look({"p": {"a"}}, 0.0)
-    waking.look(allowed, 0.0)
-    assert waking.next_at() is None
+    wake_ups = WakeUps(INTERVAL_S)
+    wake_ups.update({"p": {"a"}}, 0.0)
+    wake_ups.update(allowed, 0.0)
+    assert wake_ups.next_at() is None
 
 
 NODES = st.frozensets(st.sampled_from("abc"))
@@ -150,10 +154,24 @@ NODES = st.frozensets(st.sampled_from("abc"))
 def test_no_gain_goes_unwoken_and_nobody_is_woken_without_one(
     looks: list[dict[str, frozenset[str]]],
 ) -> None:
-    waking, before = Waking(INTERVAL_S), dict[str, frozenset[str]]()
+    wake_ups, before = WakeUps(INTERVAL_S), dict[str, frozenset[str]]()
     for now, look in enumerate(looks):
-        waking.look(look, 1000.0 * now)
+        wake_ups.update(look, 1000.0 * now)
         gained = {p for p in look if look[p] - before.get(p, frozenset())}
-        assert waking.due(1000.0 * now) == gained
-        woken_at(waking, 1000.0 * now)
+        assert wake_ups.due(1000.0 * now) == gained
+        woken_at(wake_ups, 1000.0 * now)
         before = look
+
+
+CLAIM = "fettle-system/wake-up"
+
+
+@pytest.mark.parametrize("made", [False, True])
+async def test_pods_are_woken_by_a_stamp_also_where_the_claim_is_made_first(
+    made: bool, api: FakeApi, session: Session
+) -> None:
+    if made:
+        api.put("resourceclaims", {"metadata": {"name": "wake-up", "namespace": "fettle-system"}})
+    await Nudge(session, "fettle-system", "wake-up").wake(EMPTY, 1_700_000_000.5)
+    stamps = api.objects["resourceclaims"][CLAIM]["metadata"]["annotations"]
+    assert stamps["fettle.dev/woken-at"] == "2023-11-14T22:13:20.500000Z"

@@ -1,7 +1,6 @@
-"""Turns of state in the log: what was Healthy, Degraded, Unhealthy or Unknown, and is something
-else now, with the reason. Mere changes of a score are none.
-
-What happens to thousands of nodes at once is told by the worst of it and a count.
+"""Logs nodes and devices whose state changes, with the reason, and counts devices by state. A
+change of the score alone is not logged. Of many changes at once, the worst are logged and the rest
+are counted.
 """
 
 from collections import Counter
@@ -14,19 +13,21 @@ import structlog
 from fettle.cluster import NodeView, View
 from fettle.dra import DeviceView, PoolView
 from fettle.model import DeviceId, Health, NodeId, State
-from fettle.observing import counting
 from fettle.pacing import pause
+from fettle.scheduling import draws
 
 _LOG = structlog.get_logger(__name__)
 
 MOST = 20
-"""Turns of one view that are told."""
+"""Changes of one view that are logged one by one."""
+MOST_UNITS = 10_000
+"""More units of a resource on one node are an amount, such as bytes of a GPU's memory."""
 NEW, GONE = "new", "gone"
 _WORST_FIRST = (State.UNHEALTHY, State.DEGRADED, State.UNKNOWN, State.HEALTHY, GONE)
 
 
 class HealthChange(NamedTuple):
-    """`before` and `after` are None for what was not there, or is no longer."""
+    """`before` is None for what is new, `after` for what is gone."""
 
     subject: str
     before: Health | None
@@ -41,34 +42,34 @@ class HealthChange(NamedTuple):
 
 
 def log_health_changes(before: View, after: View, changed: Collection[str]) -> None:
-    """One line for each turn that a view brought, the worst first, among the nodes that changed; of
-    the first view only how many are in which state."""
+    """One line for each change that a view brings, the worst first. `changed` are the nodes that
+    may differ. Of the first view only counts by state are logged."""
     if not before.synced:
         _log_counts(after)
         return
-    told: dict[str, list[HealthChange]] = {state: [] for state in _WORST_FIRST}
+    by_state: dict[str, list[HealthChange]] = {state: [] for state in _WORST_FIRST}
     count = 0
-    for turn in _turns(before.nodes, after.nodes, changed):
-        same = told[turn.states[1]]
+    for change in _changes(before.nodes, after.nodes, changed):
+        same = by_state[change.states[1]]
         if len(same) < MOST:
-            same.append(turn)
+            same.append(change)
         count += 1
-    for turn in islice(chain.from_iterable(told.values()), MOST):
-        _log(turn)
+    for change in islice(chain.from_iterable(by_state.values()), MOST):
+        _log(change)
         pause()
     if count > MOST:
-        more = "health turned of more nodes and devices than are told"
-        _LOG.info(more, more=count - MOST)
+        _LOG.info("health changed of more nodes and devices than are logged", more=count - MOST)
 
 
-def _log(turn: HealthChange) -> None:
-    before, after = turn.states
-    seen: dict[str, object] = {}
-    if turn.after is not None:
-        seen["score"] = round(turn.after.score, 2)
-        if turn.after.evidence:
-            seen["why"] = turn.after.evidence[0].evidence.text
-    _LOG.info("health turned", subject=turn.subject, before=str(before), after=str(after), **seen)
+def _log(change: HealthChange) -> None:
+    before, after = change.states
+    details: dict[str, object] = {}
+    if change.after is not None:
+        details["score"] = round(change.after.score, 2)
+        if change.after.evidence:
+            details["why"] = change.after.evidence[0].evidence.text
+    subject = change.subject
+    _LOG.info("health changed", subject=subject, before=str(before), after=str(after), **details)
 
 
 def _log_counts(view: View) -> None:
@@ -77,38 +78,39 @@ def _log_counts(view: View) -> None:
         nodes[str(node.health.state)] += 1
         pause()
     devices: Counter[str] = Counter()
-    for (_, state), number in counting.devices(view).items():
+    for (_, state), number in count_devices(view).items():
         devices[str(state)] += number
     _LOG.info(
         "health at the start", nodes=dict(nodes), devices={s: n for s, n in devices.items() if n}
     )
 
 
-def _turns(
+def _changes(
     before: Mapping[str, NodeView], after: Mapping[str, NodeView], changed: Collection[str]
 ) -> Iterator[HealthChange]:
     shared: set[Hashable] = set()
     for name in changed:
         old, new = before.get(name), after.get(name)
         whole = HealthChange(str(NodeId(name)), _health(old), _health(new))
-        if _tells(whole):
+        if _is_worth_a_line(whole):
             yield whole
-        for turn in chain(_of_units(name, old, new), _of_devices(old, new, shared)):
-            if _tells(turn) and turn.states != whole.states:  # else it follows its node
-                yield turn
+        for change in chain(_of_units(name, old, new), _of_devices(old, new, shared)):
+            # A change that the node has in common is not logged again.
+            if _is_worth_a_line(change) and change.states != whole.states:
+                yield change
         pause()
 
 
-def _tells(turn: HealthChange) -> bool:
-    """What comes or goes is worth a line where it is not Healthy."""
-    if turn.before is turn.after:
+def _is_worth_a_line(change: HealthChange) -> bool:
+    """What comes or goes is worth a line only if it is not Healthy."""
+    if change.before is change.after:
         return False
-    before, after = turn.states
+    before, after = change.states
     return before != after and {before, after} not in ({NEW, State.HEALTHY}, {State.HEALTHY, GONE})
 
 
 def _of_units(name: str, old: NodeView | None, new: NodeView | None) -> Iterator[HealthChange]:
-    """A unit that no evidence names is as well as its node."""
+    """A unit that no evidence names has the health of its node."""
     before, after = _units(old), _units(new)
     for key in {**before, **after}:
         resource, unit = key
@@ -127,8 +129,8 @@ def _units(node: NodeView | None) -> dict[tuple[str, str], Health]:
 def _of_devices(
     old: NodeView | None, new: NodeView | None, shared: set[Hashable]
 ) -> Iterator[HealthChange]:
-    """Devices of the network, which come and go with no node, as the first of them sees it; what
-    was looked at of them is `shared`."""
+    """Changes of a node's devices. A network device, which many nodes see, is taken from the first
+    of them; `shared` has those pairs of pools, and devices, that were compared already."""
     before, after = _pools(old), _pools(new)
     for key in {**before, **after}:
         was, is_ = before.get(key), after.get(key)
@@ -157,3 +159,28 @@ def _devices(pool: PoolView | None) -> dict[DeviceId, DeviceView]:
 
 def _health(of: NodeView | DeviceView | None) -> Health | None:
     return of.health if of is not None else None
+
+
+def count_devices(view: View) -> Counter[tuple[str, State]]:
+    """How many devices there are by driver or resource, and state; of device plugins, units that
+    may be allocated. A device that many nodes see is one. Amounts, such as of memory, are left out.
+    """
+    counts: Counter[tuple[str, State]] = Counter()
+    network: dict[DeviceId, State] = {}
+    for node in view.nodes.values():
+        for plugin in node.plugins.values():
+            if plugin.capacity > MOST_UNITS:
+                continue
+            drawn = draws.allocatable(plugin)
+            for health, number in (*drawn.named, (node.health, drawn.rest)):
+                counts[plugin.resource, health.state] += number
+        for pool in node.pools:
+            for device in pool.devices:
+                if device.published.local:
+                    counts[pool.driver, device.health.state] += 1
+                else:
+                    network[device.id] = device.health.state
+        pause()
+    for id_, state in network.items():
+        counts[id_.driver, state] += 1
+    return counts

@@ -1,3 +1,5 @@
+"""The steward at work on a cluster."""
+
 from __future__ import annotations
 
 import asyncio
@@ -19,10 +21,10 @@ from fettle.cluster import EMPTY, NodeView, Publisher, View
 from fettle.config import StewardSettings
 from fettle.model import SOUND
 from fettle.observing import StewardMetrics
-from fettle.steward.stewarding import REST, AllowedNodes, Steward
+from fettle.steward.steward import REST, FindAllowedNodes, Steward
 from tests.fettle.client.fake_api import FakeApi, fake_api
 from tests.fettle.cluster.feeds.recorder import PATIENCE_S
-from tests.fettle.steward.test_waking import pod
+from tests.fettle.steward.test_wake_ups import pod
 
 CLAIM = "fettle-system/fettle-wake-up"
 
@@ -81,7 +83,7 @@ async def cluster() -> AsyncIterator[Cluster]:
 
 @asynccontextmanager
 async def steward(
-    cluster: Cluster, folder: Path, allowed: AllowedNodes | None = None
+    cluster: Cluster, folder: Path, allowed: FindAllowedNodes | None = None
 ) -> AsyncIterator[list[int]]:
     """A steward at work; gives the generations that it looked at."""
     looks: list[int] = []
@@ -137,7 +139,7 @@ def named(name: str) -> core.Pod:
 
 
 @pytest.mark.parametrize(
-    ("names", "told"),
+    ("names", "text"),
     [
         ("b", "ns/b"),
         ("cab", "ns/a, ns/b, ns/c"),
@@ -145,7 +147,7 @@ def named(name: str) -> core.Pod:
     ],
 )
 async def test_pods_that_are_woken_are_named_up_to_three_and_counted(
-    cluster: Cluster, tmp_path: Path, names: str, told: str
+    cluster: Cluster, tmp_path: Path, names: str, text: str
 ) -> None:
     cluster.allowed = frozenset({"gpu-1"})
     cluster.publish([named(name) for name in names])
@@ -153,7 +155,7 @@ async def test_pods_that_are_woken_are_named_up_to_three_and_counted(
         async with steward(cluster, tmp_path):
             await until(lambda: any(log["event"] == "woke waiting pods" for log in logs))
     first = next(log for log in logs if log["event"] == "woke waiting pods")
-    assert (first["pods"], first["names"]) == (len(names), told)
+    assert (first["pods"], first["names"]) == (len(names), text)
 
 
 async def test_a_steward_tells_that_it_leads_and_how_often_it_woke_pods(
@@ -257,8 +259,8 @@ async def test_a_refused_write_is_tried_again_until_it_is_granted(
         await cluster.wrote(3)
         cluster.api.forbidden = set()
         await until(lambda: CLAIM in cluster.api.objects.get("resourceclaims", {}))
-    told = capsys.readouterr().out
-    assert told.count('grant the verb "patch" on the resource "resourceclaims"') == 1
+    text = capsys.readouterr().out
+    assert text.count('grant the verb "patch" on the resource "resourceclaims"') == 1
 
 
 async def test_a_pod_that_cannot_be_judged_does_not_keep_others_asleep(

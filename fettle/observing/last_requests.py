@@ -1,12 +1,14 @@
-"""When somebody last asked: who is not set up to ask does not, and nothing else tells of that."""
+"""When a listener was last called. A scheduler or API server that is not set up to call it never
+does, and nothing else shows that.
+"""
 
 import time
 from collections.abc import Sequence
 
 
 class LastRequests:
-    """`at` is when each of `names` was last asked, by `time.perf_counter`; `listener` and `never`,
-    what is said before anybody asked, are for people."""
+    """`at` is when each of `names` was last called, by `time.perf_counter`. For people: `listener`,
+    and `never`, the text before the first call."""
 
     def __init__(self, listener: str, names: Sequence[str], never: str) -> None:
         self._listener = listener
@@ -19,8 +21,8 @@ class LastRequests:
         if not self.at:
             return f"{self._listener}: {self._never}"
         now = time.perf_counter() if now is None else now
-        told = (f"{name} {_ago(self.at.get(name), now)}" for name in self._names)
-        return f"{self._listener}: last asked: {', '.join(told)}"
+        ages = (f"{name} {_ago(self.at.get(name), now)}" for name in self._names)
+        return f"{self._listener}: last asked: {', '.join(ages)}"
 
 
 def _ago(at: float | None, now: float) -> str:
