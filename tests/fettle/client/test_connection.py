@@ -22,14 +22,16 @@ from tests.fettle.client.fake_api import FakeApi
 from tests.fettle.client.serving_tls import serve_tls, server_tls
 
 
-async def test_the_namespace_is_the_contexts_else_our_own(api: FakeApi, tmp_path: Path) -> None:
+async def test_the_namespace_is_that_of_the_context_else_our_own(
+    api: FakeApi, tmp_path: Path
+) -> None:
     async with await Session.open(api.kubeconfig(tmp_path, namespace="tools")) as session:
         assert session.namespace == "tools"
     async with await Session.open(api.kubeconfig(tmp_path)) as session:
         assert session.namespace == "fettle-system"
 
 
-async def test_without_any_cluster_the_message_says_what_was_tried(home: Path) -> None:
+async def test_without_any_cluster_the_error_lists_what_was_tried(home: Path) -> None:
     with pytest.raises(SettingsError) as caught:
         await Session.open()
     for message in (str(home / ".kube" / "config"), "$KUBECONFIG", "pass --kubeconfig"):
@@ -43,7 +45,7 @@ async def test_the_kubeconfig_in_the_home_directory_is_found(api: FakeApi, home:
         assert session.server == api.url
 
 
-async def test_the_environments_kubeconfig_may_be_several_files(
+async def test_the_kubeconfig_variable_may_name_several_files(
     api: FakeApi, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", f"{home / 'absent'}:{api.kubeconfig(home)}")
@@ -51,12 +53,12 @@ async def test_the_environments_kubeconfig_may_be_several_files(
         assert session.server == api.url
 
 
-async def test_a_kubeconfig_that_is_not_there_is_named(home: Path) -> None:
+async def test_a_missing_kubeconfig_is_named_in_the_error(home: Path) -> None:
     with pytest.raises(SettingsError, match=r"nowhere.*pass --kubeconfig"):
         await Session.open(home / "nowhere")
 
 
-async def test_a_pod_without_a_token_is_told_what_to_set(
+async def test_a_pod_without_a_token_gets_an_error_that_says_what_to_set(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "192.0.2.1")
@@ -66,7 +68,9 @@ async def test_a_pod_without_a_token_is_told_what_to_set(
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
-async def test_a_pods_token_may_end_with_a_line(api: FakeApi, account: Path, end: str) -> None:
+async def test_a_pods_token_file_may_end_with_a_newline(
+    api: FakeApi, account: Path, end: str
+) -> None:
     authority = Authority()
     await serve_tls(api, authority, account)
     (account / "ca.crt").write_bytes(authority.certificate)
@@ -84,7 +88,7 @@ async def test_a_pods_token_may_end_with_a_line(api: FakeApi, account: Path, end
         (b"\xff", "contains a non-printable character"),
     ],
 )
-async def test_a_pods_token_that_cannot_be_sent_is_named(
+async def test_a_pods_token_that_fits_no_header_is_refused_with_its_file(
     account: Path, token: bytes, wrong: str
 ) -> None:
     (account / "ca.crt").write_bytes(Authority().certificate)
@@ -93,7 +97,7 @@ async def test_a_pods_token_that_cannot_be_sent_is_named(
         await Session.open(account=account)
 
 
-async def test_a_pods_token_that_can_no_longer_be_sent_is_named_until_it_can(
+async def test_a_pods_token_that_becomes_invalid_fails_calls_until_it_is_replaced(
     api: FakeApi, account: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection, "_READ_TOKEN_EVERY", timedelta(0))
@@ -139,7 +143,9 @@ def _broken(change: Callable[[dict[str, Any]], object]) -> str:
         ),
     ],
 )
-async def test_a_kubeconfig_that_cannot_be_read_is_one_sentence(home: Path, text: str) -> None:
+async def test_a_kubeconfig_that_cannot_be_read_gives_an_error_of_one_line(
+    home: Path, text: str
+) -> None:
     path = home / "config"
     path.write_text(text)
     with pytest.raises(SettingsError) as caught:
@@ -149,7 +155,7 @@ async def test_a_kubeconfig_that_cannot_be_read_is_one_sentence(home: Path, text
 
 
 @pytest.mark.parametrize("trusted", [True, False])
-async def test_only_a_server_whose_authority_is_trusted_is_talked_to(
+async def test_only_a_server_with_a_trusted_certificate_is_called(
     tmp_path: Path, trusted: bool
 ) -> None:
     theirs, ours = Authority("theirs"), Authority("ours")
@@ -171,7 +177,7 @@ async def test_only_a_server_whose_authority_is_trusted_is_talked_to(
         await api.stop()
 
 
-async def test_a_server_whose_authority_a_pod_does_not_trust_is_told_with_its_file(
+async def test_an_untrusted_server_is_reported_with_the_pods_ca_file(
     api: FakeApi, account: Path
 ) -> None:
     await serve_tls(api, Authority("theirs"), account)
@@ -181,7 +187,7 @@ async def test_a_server_whose_authority_a_pod_does_not_trust_is_told_with_its_fi
             await session.get("/api/v1/nodes")
 
 
-async def test_a_pods_authority_is_read_again_when_the_servers_certificate_is_from_another(
+async def test_a_pods_ca_is_read_again_when_the_servers_certificate_has_a_new_one(
     api: FakeApi, account: Path
 ) -> None:
     old, new = Authority("old"), Authority("new")
@@ -194,7 +200,7 @@ async def test_a_pods_authority_is_read_again_when_the_servers_certificate_is_fr
         await asyncio.gather(*(session.get("/api/v1/nodes") for _ in range(4)))
 
 
-async def test_a_kubeconfigs_authority_is_read_again_when_the_servers_certificate_is_from_another(
+async def test_a_kubeconfigs_ca_is_read_again_when_the_servers_certificate_has_a_new_one(
     api: FakeApi, tmp_path: Path
 ) -> None:
     old, new = Authority("old"), Authority("new")
@@ -209,7 +215,7 @@ async def test_a_kubeconfigs_authority_is_read_again_when_the_servers_certificat
         await session.get("/api/v1/nodes")
 
 
-async def test_a_server_that_stays_untrusted_does_not_have_credentials_read_with_each_call(
+async def test_credentials_are_not_read_with_each_call_to_an_untrusted_server(
     api: FakeApi, tmp_path: Path
 ) -> None:
     await serve_tls(api, Authority("theirs"), tmp_path)

@@ -59,7 +59,7 @@ async def discovered(aiohttp_server: Any, tmp_path: Path) -> AsyncIterator[Sessi
         yield opened
 
 
-async def test_the_kinds_of_all_served_versions_the_preferred_one_first(
+async def test_kinds_of_all_served_versions_are_listed_the_preferred_version_first(
     discovered: Session,
 ) -> None:
     assert await served_kinds(discovered, "x.io") == (
@@ -75,16 +75,16 @@ async def test_subresources_are_no_kinds_and_the_core_group_has_one_version(
     assert await served_kinds(discovered, "") == (ServedKind("v1", "Pod", "pods"),)
 
 
-async def test_a_group_that_is_not_served_has_none(discovered: Session) -> None:
+async def test_a_group_that_is_not_served_has_no_kinds(discovered: Session) -> None:
     assert await served_kinds(discovered, "absent.io") == ()
 
 
-async def test_an_answer_that_is_no_discovery_is_said(discovered: Session) -> None:
+async def test_an_invalid_discovery_document_is_an_error(discovered: Session) -> None:
     with pytest.raises(ClusterError, match=r"not a valid discovery document for odd\.io"):
         await served_kinds(discovered, "odd.io")
 
 
-async def test_a_version_is_told_once_and_again_when_it_changes(
+async def test_a_version_is_reported_once_and_again_when_it_changes(
     api: FakeApi, session: Session
 ) -> None:
     seen: list[str] = []
@@ -101,13 +101,17 @@ async def test_a_version_is_told_once_and_again_when_it_changes(
     assert seen == ["v1.37.1", "v1.38.0"]
 
 
-async def test_a_proxys_page_is_no_version(api: FakeApi, session: Session) -> None:
+async def test_a_proxys_page_instead_of_a_version_is_an_error(
+    api: FakeApi, session: Session
+) -> None:
     api.pages.add("version")
     with pytest.raises(ClusterError, match=r"not a valid version.*proxy"):
         await server_version(session)
 
 
-async def test_a_cluster_that_does_not_say_is_asked_again(api: FakeApi, session: Session) -> None:
+async def test_a_cluster_that_gives_no_version_is_asked_again(
+    api: FakeApi, session: Session
+) -> None:
     seen: list[str] = []
     api.git_version = ""
     following = asyncio.create_task(follow_server_version(session, seen.append, every_s=0.01))

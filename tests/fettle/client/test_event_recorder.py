@@ -38,7 +38,7 @@ def events(api: FakeApi) -> list[Object]:
     return [*api.objects.get("events", {}).values()]
 
 
-async def test_an_event_says_who_what_and_about_which_object(
+async def test_an_event_has_its_object_reason_type_and_note(
     api: FakeApi, recording: Recording
 ) -> None:
     recording.record("Job train: would be refused")
@@ -57,7 +57,7 @@ async def test_an_event_says_who_what_and_about_which_object(
     assert "series" not in event
 
 
-async def test_alike_events_are_one_with_a_count_written_now_and_then(
+async def test_repeated_events_are_one_series_whose_count_is_written_now_and_then(
     api: FakeApi, recording: Recording
 ) -> None:
     recording.record("the first")
@@ -75,7 +75,7 @@ async def test_alike_events_are_one_with_a_count_written_now_and_then(
     assert event["series"]["count"] == 501
 
 
-async def test_an_event_that_expired_meanwhile_is_made_again(
+async def test_an_event_that_expired_meanwhile_is_created_again(
     api: FakeApi, recording: Recording
 ) -> None:
     recording.record()
@@ -100,7 +100,7 @@ async def test_what_happens_again_after_a_long_time_is_a_new_event(
     assert api.verbs("events") == ["create", "create"]
 
 
-async def test_a_namespace_cannot_flood_the_cluster_nor_use_up_what_others_have(
+async def test_a_namespace_has_a_budget_of_events_of_its_own(
     api: FakeApi, recording: Recording
 ) -> None:
     for number in range(1000):
@@ -117,13 +117,13 @@ async def test_a_namespace_cannot_flood_the_cluster_nor_use_up_what_others_have(
     assert recording.results["written"] == event_recorder.BURST + 2
 
 
-async def test_memory_is_bounded_over_all_namespaces(recording: Recording) -> None:
+async def test_the_number_of_series_in_memory_is_bounded(recording: Recording) -> None:
     for number in range(3 * event_recorder.MOST_SERIES):
         recording.record(namespace=f"team-{number}")
     assert recording.results["held_back"] == 2 * event_recorder.MOST_SERIES
 
 
-async def test_what_the_api_server_refuses_is_counted_and_does_not_stop_the_others(
+async def test_a_refused_event_is_counted_and_does_not_stop_others(
     api: FakeApi, recording: Recording
 ) -> None:
     api.forbidden.add(("create", "events"))
@@ -162,7 +162,7 @@ async def test_a_name_that_no_object_can_have_is_not_kept(
     assert recording.results == {"failed": 1}
 
 
-async def test_it_writes_by_itself(api: FakeApi, recording: Recording) -> None:
+async def test_the_running_recorder_writes_events(api: FakeApi, recording: Recording) -> None:
     running = asyncio.create_task(recording.recorder.run())
     recording.record()
     async with asyncio.timeout(20):

@@ -55,7 +55,7 @@ async def run(folder: Path, body: str, *, timeout_s: float = 20.0, **more: Any) 
     return await plugins.run(plugin, folder, {"server": "https://example"}, timeout_s)
 
 
-async def test_a_token_and_its_end_are_taken(tmp_path: Path) -> None:
+async def test_a_plugins_token_and_its_expiry_are_used(tmp_path: Path) -> None:
     found = await run(
         tmp_path, "answer({'token': 't', 'expirationTimestamp': '2026-01-02T03:04:05Z'})"
     )
@@ -63,7 +63,7 @@ async def test_a_token_and_its_end_are_taken(tmp_path: Path) -> None:
     assert found.expires_at == datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC).timestamp()
 
 
-async def test_a_token_without_an_end_holds_for_ever(tmp_path: Path) -> None:
+async def test_a_plugins_token_without_expiry_never_expires(tmp_path: Path) -> None:
     assert (await run(tmp_path, "answer({'token': 't'})")).expires_at == float("inf")
 
 
@@ -78,19 +78,19 @@ answer({"token": "|".join([sys.argv[1], os.environ["WHO"], info["spec"]["cluster
     assert found.token == f"an arg|me|https://example|False|{V1}"
 
 
-async def test_the_cluster_is_told_only_to_who_asks(tmp_path: Path) -> None:
+async def test_only_a_plugin_that_asks_for_it_gets_the_cluster(tmp_path: Path) -> None:
     body = 'answer({"token": str("cluster" in os.environ["KUBERNETES_EXEC_INFO"])})'
     assert (await run(tmp_path, body)).token == "False"
 
 
-async def test_a_relative_path_is_the_kubeconfigs(tmp_path: Path) -> None:
+async def test_a_relative_command_starts_at_the_kubeconfigs_folder(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     plugin_file(tmp_path / "bin", "answer({'token': 't'})")
     plugin = plugins.read(described("bin/plugin"))
     assert (await plugins.run(plugin, tmp_path, {})).token == "t"
 
 
-async def test_a_plugin_that_complains_a_lot_is_read_to_its_end(tmp_path: Path) -> None:
+async def test_a_plugin_that_writes_many_errors_is_read_to_its_end(tmp_path: Path) -> None:
     body = "sys.stderr.write('x' * 1_000_000)\nanswer({'token': 't'})"
     assert (await run(tmp_path, body)).token == "t"
 
@@ -114,7 +114,7 @@ async def test_a_plugin_that_complains_a_lot_is_read_to_its_end(tmp_path: Path) 
         ("answer({'token': 't', 'expirationTimestamp': 'soon'})", r"a valid ExecCredential"),
     ],
 )
-async def test_a_broken_plugin_is_one_sentence_that_says_what_to_do(
+async def test_a_broken_plugin_gives_an_error_that_says_what_to_do(
     tmp_path: Path, body: str, said: str
 ) -> None:
     with pytest.raises(SettingsError, match=said) as caught:
@@ -122,13 +122,13 @@ async def test_a_broken_plugin_is_one_sentence_that_says_what_to_do(
     assert "\n" not in str(caught.value)
 
 
-async def test_a_plugin_that_is_not_there_is_to_be_installed(tmp_path: Path) -> None:
+async def test_a_missing_plugin_gives_an_error_with_its_install_hint(tmp_path: Path) -> None:
     plugin = plugins.read(described("no-such-plugin", installHint="get it\n  from the shop"))
     with pytest.raises(SettingsError, match=r"No such file.*install it.*get it from the shop"):
         await plugins.run(plugin, tmp_path, {})
 
 
-async def test_a_plugin_that_hangs_is_ended(tmp_path: Path) -> None:
+async def test_a_plugin_that_hangs_is_killed(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     path = tmp_path / "plugin"
     path.write_text(f"#!/bin/sh\necho $$ > {pid}.new; mv {pid}.new {pid}\nexec sleep 600\n")
@@ -150,7 +150,7 @@ async def test_a_plugin_that_hangs_is_ended(tmp_path: Path) -> None:
         ({"args": "one"}, r"exec of the user: .*args"),
     ],
 )
-def test_a_plugin_that_is_described_wrongly_is_said_so(change: dict[str, Any], said: str) -> None:
+def test_a_wrong_exec_section_gives_an_error(change: dict[str, Any], said: str) -> None:
     with pytest.raises(SettingsError, match=said):
         plugins.read(described("aws") | change)
 
@@ -160,7 +160,7 @@ def test_a_plugin_that_is_described_wrongly_is_said_so(change: dict[str, Any], s
         st.none() | st.integers() | st.text(), lambda i: st.lists(i) | st.dictionaries(st.text(), i)
     )
 )
-def test_whatever_a_kubeconfig_says_of_a_plugin_it_is_read_or_refused(thing: object) -> None:
+def test_any_exec_section_is_read_or_refused(thing: object) -> None:
     with suppress(SettingsError):
         assert isinstance(plugins.read(thing), Plugin)
 
@@ -198,7 +198,7 @@ answer({{"token": f"token {{number}}", "expirationTimestamp": "{soon}" if number
     assert len(api.asked) == 3
 
 
-async def test_a_plugin_that_fails_later_is_said_and_the_refusal_stays(
+async def test_a_plugin_that_fails_later_is_logged_and_the_refusal_stays(
     api: FakeApi, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     api.token = "good"
@@ -256,7 +256,7 @@ async def test_a_call_ends_in_time_while_the_credentials_are_renewed_for_the_nex
     assert slow.runs.read_text() == "xx"
 
 
-async def test_a_caller_that_gives_up_ends_the_renewal_for_nobody_else(
+async def test_a_renewal_goes_on_for_others_when_one_caller_gives_up(
     api: FakeApi, slow: Slow
 ) -> None:
     async with await Session.open(slow.kubeconfig) as session:

@@ -31,7 +31,7 @@ def test_the_content_can_be_read_again_and_again(in_memory: bool, temporary: Pat
         assert Path(path).is_file()
 
 
-def test_nothing_is_left_of_it(in_memory: bool, temporary: Path) -> None:
+def test_no_file_or_descriptor_is_left(in_memory: bool, temporary: Path) -> None:
     before = len([*Path("/proc/self/fd").iterdir()])
     with key_file(b"secret"):
         assert bool([*temporary.iterdir()]) is not in_memory
@@ -41,6 +41,6 @@ def test_nothing_is_left_of_it(in_memory: bool, temporary: Path) -> None:
     assert len([*Path("/proc/self/fd").iterdir()]) == before
 
 
-def test_two_are_told_apart(in_memory: bool, temporary: Path) -> None:
+def test_two_files_do_not_mix(in_memory: bool, temporary: Path) -> None:
     with key_file(b"one") as one, key_file(b"two") as two:
         assert (Path(one).read_bytes(), Path(two).read_bytes()) == (b"one", b"two")

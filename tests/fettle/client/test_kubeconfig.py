@@ -130,7 +130,7 @@ FIELDS = [(whole, path) for whole in WHOLES for path in sorted(paths(whole), key
 
 
 @given(st.sampled_from(FIELDS), ANY, st.booleans())
-async def test_whatever_stands_in_a_field_it_is_one_sentence(
+async def test_any_value_in_any_field_gives_an_error_of_one_line(
     field: tuple[Any, tuple[str | int, ...]], value: Any, plain: bool
 ) -> None:
     whole, path = field
@@ -141,9 +141,7 @@ async def test_whatever_stands_in_a_field_it_is_one_sentence(
 
 
 @given(SERVERS, st.sampled_from(["http://127.0.0.1:1", "127.0.0.1", "http://[::1", "x://y", ""]))
-async def test_whatever_the_server_and_its_proxy_are_called_it_is_one_sentence(
-    server: str, proxy: str
-) -> None:
+async def test_any_server_and_proxy_url_gives_an_error_of_one_line(server: str, proxy: str) -> None:
     cluster = {"server": server, "proxy-url": proxy}
     spoilt = replaced(WHOLE, ("clusters", 0, "cluster"), cluster)
     spoilt = replaced(spoilt, ("users",), [PLAIN_USER])
@@ -151,7 +149,7 @@ async def test_whatever_the_server_and_its_proxy_are_called_it_is_one_sentence(
 
 
 @given(ANY)
-async def test_whatever_the_file_holds_it_is_one_sentence(value: Any) -> None:
+async def test_any_yaml_in_the_file_gives_an_error_of_one_line(value: Any) -> None:
     assert await refusal(yaml.safe_dump(value, allow_unicode=True))
 
 
@@ -164,11 +162,11 @@ async def test_whatever_the_file_holds_it_is_one_sentence(value: Any) -> None:
 @example("current-context: !!int ''")
 @example("current-context: 0b_")
 @example('current-context: "\\ud800"')
-async def test_wild_text_is_one_sentence(text: str | bytes) -> None:
+async def test_any_text_in_the_file_gives_an_error_of_one_line(text: str | bytes) -> None:
     assert await refusal(text)
 
 
-async def test_a_proxy_that_is_not_known_is_said_before_it_is_asked() -> None:
+async def test_an_unsupported_proxy_is_refused_before_it_is_called() -> None:
     spoilt = replaced(WHOLE, ("clusters", 0, "cluster", "proxy-url"), "socks5://127.0.0.1:1")
     spoilt = replaced(spoilt, ("users",), [PLAIN_USER])
     message = await refusal(json.dumps(spoilt))
@@ -207,7 +205,7 @@ async def test_a_proxy_that_is_not_known_is_said_before_it_is_asked() -> None:
         ),
     ],
 )
-async def test_a_field_of_the_cluster_that_cannot_be_right_is_said_at_once(
+async def test_a_wrong_field_of_the_cluster_is_refused_at_once(
     field: str, value: Any, message: str, tmp_path: Path
 ) -> None:
     (tmp_path / "junk").write_text("junk")
@@ -230,7 +228,7 @@ async def test_a_field_of_the_cluster_that_cannot_be_right_is_said_at_once(
         ({"client-certificate-data": "?"}, "client-certificate-data is not valid base64"),
     ],
 )
-async def test_a_certificate_of_the_user_that_cannot_be_used_is_said_at_once(
+async def test_an_unusable_client_certificate_is_refused_at_once(
     user: dict[str, str], message: str
 ) -> None:
     cluster = {"server": "https://127.0.0.1:1"}
@@ -247,20 +245,20 @@ async def test_a_certificate_of_the_user_that_cannot_be_used_is_said_at_once(
         ("/no", "does not exist"),
     ],
 )
-async def test_what_is_no_file_is_no_kubeconfig(path: str, message: str) -> None:
+async def test_a_path_that_is_no_file_is_refused_as_kubeconfig(path: str, message: str) -> None:
     with pytest.raises(SettingsError, match=message):
         await Session.open(Path(path))
 
 
 @pytest.mark.parametrize("token", ["a\nb", "\ud800", "\x00"])
-async def test_a_token_that_fits_no_header_is_said_and_not_shown(token: str) -> None:
+async def test_a_token_that_fits_no_header_is_refused_and_not_shown(token: str) -> None:
     spoilt = replaced(WHOLE, ("users",), [{"name": "u", "user": {"token": token}}])
     message = await refusal(json.dumps(spoilt))
     assert message.endswith("its token contains a non-printable character")
 
 
 @pytest.mark.parametrize("ends", [10**30, "soon", -(10**30), True, [1], None])
-async def test_an_id_token_that_ends_at_no_time_is_one_sentence(ends: Any) -> None:
+async def test_an_id_token_with_an_invalid_expiry_gives_an_error_of_one_line(ends: Any) -> None:
     message = base64.urlsafe_b64encode(json.dumps({"exp": ends}).encode()).decode().rstrip("=")
     user = {"auth-provider": {"name": "oidc", "config": {"id-token": f"a.{message}.c"}}}
     assert await refusal(json.dumps(replaced(WHOLE, ("users", 0, "user"), user)))
@@ -307,7 +305,7 @@ async def sent_authorization(api: FakeApi, folder: Path, user: dict[str, Any]) -
         ({}, ""),
     ],
 )
-async def test_a_users_credentials_are_shown(
+async def test_a_users_credentials_are_sent(
     api: FakeApi, tmp_path: Path, user: dict[str, Any], authorization: str
 ) -> None:
     (tmp_path / "token").write_text("of the file\n")
@@ -338,7 +336,7 @@ async def test_a_plugin_is_run_unless_there_is_a_client_certificate(
     assert (tmp_path / "ran").exists() is not has_certificate
 
 
-async def test_an_id_token_that_has_not_ended_is_shown(api: FakeApi, tmp_path: Path) -> None:
+async def test_an_id_token_that_has_not_expired_is_sent(api: FakeApi, tmp_path: Path) -> None:
     token = id_token(time.time() + 600)
     user = {"auth-provider": {"name": "oidc", "config": {"id-token": token}}}
     assert await sent_authorization(api, tmp_path, user) == f"Bearer {token}"
@@ -405,7 +403,7 @@ async def test_an_id_token_that_has_not_ended_is_shown(api: FakeApi, tmp_path: P
     ],
 )
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-async def test_credentials_that_cannot_be_used_are_one_sentence(
+async def test_unusable_credentials_give_an_error_of_one_line(
     api: FakeApi, tmp_path: Path, user: dict[str, Any], message: str
 ) -> None:
     (tmp_path / "token").write_text("t")
@@ -418,9 +416,7 @@ async def test_credentials_that_cannot_be_used_are_one_sentence(
     assert "secret" not in str(caught.value)
 
 
-async def test_an_entry_that_is_not_as_it_should_be_is_not_shown(
-    api: FakeApi, tmp_path: Path
-) -> None:
+async def test_a_malformed_entry_is_not_shown_in_the_error(api: FakeApi, tmp_path: Path) -> None:
     path = api.kubeconfig(tmp_path)
     config = json.loads(path.read_text())
     config["users"] = [{"name": "fake", "token": "{secret}"}]
@@ -431,7 +427,7 @@ async def test_an_entry_that_is_not_as_it_should_be_is_not_shown(
 
 
 @pytest.mark.parametrize("named", ["someone", None])
-async def test_a_context_without_a_user_is_one_sentence(
+async def test_a_context_without_a_user_gives_an_error(
     api: FakeApi, tmp_path: Path, named: str | None
 ) -> None:
     path = api.kubeconfig(tmp_path)
@@ -463,7 +459,7 @@ def impersonated(api: FakeApi) -> list[dict[str, str]]:
     ]
 
 
-async def test_every_request_is_made_as_the_one_whom_the_kubeconfig_says(
+async def test_every_request_impersonates_whom_the_kubeconfig_names(
     api: FakeApi, tmp_path: Path
 ) -> None:
     async with await Session.open(api.kubeconfig(tmp_path, user=EVE)) as session:
@@ -500,7 +496,7 @@ async def test_impersonation_is_read_again_with_the_credentials(
 @pytest.mark.parametrize(
     "user", [{}, {"as": ""}, {"as": None, "as-groups": [], "as-user-extra": {}}, {"as-uid": ""}]
 )
-async def test_who_impersonates_nobody_says_nothing(
+async def test_without_impersonation_no_header_is_sent(
     api: FakeApi, tmp_path: Path, user: dict[str, Any]
 ) -> None:
     async with await Session.open(api.kubeconfig(tmp_path, user=user)) as session:
@@ -524,7 +520,7 @@ async def test_who_impersonates_nobody_says_nothing(
         ({"as": "eve", "as-user-extra": {"\n": ["a"]}}, "as-user-extra of the user contains"),
     ],
 )
-async def test_impersonation_that_cannot_be_asked_for_is_one_sentence(
+async def test_invalid_impersonation_gives_an_error_of_one_line(
     api: FakeApi, tmp_path: Path, user: dict[str, Any], message: str
 ) -> None:
     path = api.kubeconfig(tmp_path, user=user)
@@ -535,7 +531,7 @@ async def test_impersonation_that_cannot_be_asked_for_is_one_sentence(
 
 
 @given(st.text(st.characters(categories=["L", "N", "P", "S"]), min_size=1))
-def test_the_key_of_an_extra_is_a_header_that_can_be_read_back(key: str) -> None:
+def test_any_key_of_an_extra_becomes_a_header_that_can_be_decoded(key: str) -> None:
     ((_, _), (name, _)) = kubeconfig._impersonation_headers(
         {"as": "eve", "as-user-extra": {key: ["a"]}}
     )

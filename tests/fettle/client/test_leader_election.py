@@ -73,7 +73,7 @@ async def seen(true: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_the_first_candidate_makes_the_lease_and_leads(
+async def test_the_first_candidate_creates_the_lease_and_leads(
     api: FakeApi, session: Session
 ) -> None:
     one = Worker(session, "one")
@@ -99,7 +99,7 @@ async def test_a_leader_renews_and_keeps_the_time_it_acquired(
     await one.end()
 
 
-async def test_a_leader_renews_without_looking_first(api: FakeApi, session: Session) -> None:
+async def test_a_leader_renews_without_reading_first(api: FakeApi, session: Session) -> None:
     one = Worker(session, "one", duration_s=6.0)  # a renewal that fails would be looked after
     await one.leads()
     api.asked.clear()
@@ -119,7 +119,7 @@ async def test_a_leader_waits_for_a_slow_server_as_long_as_its_lease_allows(
     await one.end()
 
 
-async def test_a_leader_whose_lease_was_changed_or_deleted_looks_and_goes_on(
+async def test_a_leader_reads_a_lease_that_was_changed_or_deleted_and_goes_on(
     api: FakeApi, session: Session
 ) -> None:
     one = Worker(session, "one", duration_s=5.0)
@@ -153,7 +153,7 @@ async def test_of_two_candidates_one_leads_and_the_other_takes_over_on_release(
     assert spec(api)["holderIdentity"] == ""
 
 
-async def test_a_lease_whose_holder_died_is_taken_over_whatever_its_clock_said(
+async def test_a_dead_holders_lease_is_taken_over_whatever_its_renew_time(
     api: FakeApi, session: Session
 ) -> None:
     dead = {
@@ -208,7 +208,7 @@ async def test_a_leader_that_another_replaced_stops_working(api: FakeApi, sessio
     assert spec(api)["holderIdentity"] == "other", "what is not ours is not given back"
 
 
-async def test_a_refusal_is_no_crash(api: FakeApi, session: Session) -> None:
+async def test_a_refused_read_of_the_lease_is_tried_again(api: FakeApi, session: Session) -> None:
     api.forbidden = {("get", "leases")}
     one = Worker(session, "one")
     await seen(lambda: api.verbs("leases").count("get") > 1)
@@ -217,7 +217,7 @@ async def test_a_refusal_is_no_crash(api: FakeApi, session: Session) -> None:
     await one.end()
 
 
-async def test_work_that_ends_gives_the_lease_back(api: FakeApi, session: Session) -> None:
+async def test_work_that_ends_releases_the_lease(api: FakeApi, session: Session) -> None:
     async def nothing() -> None:
         return
 
@@ -225,7 +225,7 @@ async def test_work_that_ends_gives_the_lease_back(api: FakeApi, session: Sessio
     assert spec(api)["holderIdentity"] == ""
 
 
-async def test_work_that_fails_gives_the_lease_back_and_is_heard(
+async def test_work_that_fails_releases_the_lease_and_raises(
     api: FakeApi, session: Session
 ) -> None:
     async def failing() -> None:
@@ -236,7 +236,7 @@ async def test_work_that_fails_gives_the_lease_back_and_is_heard(
     assert spec(api)["holderIdentity"] == ""
 
 
-async def test_giving_back_a_long_lease_waits_no_longer_for_a_server_that_hangs(
+async def test_releasing_a_lease_does_not_wait_for_a_server_that_hangs(
     api: FakeApi, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(leader_election, "RELEASE_S", 0.05)
@@ -248,7 +248,7 @@ async def test_giving_back_a_long_lease_waits_no_longer_for_a_server_that_hangs(
 
 
 @pytest.mark.parametrize("verb", ["create", "update"])
-async def test_a_lease_that_became_ours_as_we_were_stopped_is_given_back(
+async def test_a_lease_acquired_while_being_stopped_is_released(
     verb: str, api: FakeApi, session: Session
 ) -> None:
     if verb == "update":
@@ -266,7 +266,7 @@ async def test_a_lease_that_became_ours_as_we_were_stopped_is_given_back(
     assert spec(api)["holderIdentity"] == ""
 
 
-async def test_who_never_wrote_a_lease_asks_for_nothing_when_stopped(
+async def test_a_candidate_that_never_wrote_a_lease_sends_nothing_when_stopped(
     api: FakeApi, session: Session
 ) -> None:
     one = Worker(session, "one", duration_s=3600.0)  # not renewed meanwhile
@@ -279,7 +279,7 @@ async def test_who_never_wrote_a_lease_asks_for_nothing_when_stopped(
     await one.end()
 
 
-async def test_a_lease_that_could_not_be_made_needs_no_giving_back(
+async def test_a_lease_that_could_not_be_created_is_not_released(
     api: FakeApi, session: Session
 ) -> None:
     api.forbidden = {("create", "leases")}
@@ -316,7 +316,7 @@ BODIES = (ANY | st.fixed_dictionaries({}, optional={"metadata": ANY, "spec": SPE
 
 
 @given(st.binary() | BODIES)
-def test_a_body_is_a_lease_or_one_sentence(body: bytes) -> None:
+def test_any_body_is_a_lease_or_an_error_of_one_line(body: bytes) -> None:
     message = ""
     try:
         assert isinstance(read_lease(body)["spec"], dict)
@@ -335,7 +335,7 @@ def test_a_body_is_a_lease_or_one_sentence(body: bytes) -> None:
         ([1], "object"),
     ],
 )
-def test_a_lease_that_cannot_be_judged_is_refused_by_its_field(spec: Any, says: str) -> None:
+def test_a_lease_with_an_invalid_field_is_refused_by_that_field(spec: Any, says: str) -> None:
     with pytest.raises(ValueError, match=says):
         read_lease(json.dumps({"metadata": {}, "spec": spec}).encode())
 
@@ -348,7 +348,7 @@ def test_a_lease_nested_too_deeply_is_refused() -> None:
 @pytest.mark.long
 @settings(max_examples=40)
 @given(SPECS)
-async def test_a_candidate_leads_or_goes_on_trying(spec: Any) -> None:
+async def test_with_any_lease_a_candidate_leads_or_goes_on_trying(spec: Any) -> None:
     metadata = {"name": "steward", "namespace": "ns"}
     async with fake_api() as api:
         api.put("leases", {"metadata": metadata, "spec": spec})

@@ -24,12 +24,14 @@ def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name.lower(), raising=False)
 
 
-def test_without_a_proxy_the_server_is_asked_itself() -> None:
+def test_without_a_proxy_variable_there_is_no_proxy() -> None:
     assert proxy_of_environment(SERVER) is None
 
 
 @pytest.mark.parametrize("name", ["HTTPS_PROXY", "https_proxy"])
-def test_the_proxy_of_the_servers_scheme_counts(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_variable_of_the_servers_scheme_counts(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://other:1")
     monkeypatch.setenv(name, PROXY)
     assert proxy_of_environment(SERVER) == PROXY
@@ -92,7 +94,7 @@ def test_a_password_keeps_its_capitals(monkeypatch: pytest.MonkeyPatch) -> None:
         ("https://[FD00::1]:6443", "fd00::/16"),
     ],
 )
-def test_servers_that_are_left_out_are_asked_themselves(
+def test_servers_that_no_proxy_matches_are_called_directly(
     server: str, left_out: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HTTPS_PROXY", PROXY)
@@ -123,7 +125,7 @@ def test_servers_that_are_left_out_are_asked_themselves(
         ("https://[::ffff:10.1.2.3]", "::/0"),
     ],
 )
-def test_other_servers_are_asked_through_it(
+def test_servers_that_no_proxy_does_not_match_are_called_through_the_proxy(
     server: str, left_out: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HTTPS_PROXY", PROXY)
@@ -135,7 +137,7 @@ def test_other_servers_are_asked_through_it(
     "server",
     ["https://localhost:6443", "https://127.0.0.1", "https://[::1]", "https://[::ffff:127.0.0.1]"],
 )
-def test_a_server_on_this_machine_is_asked_itself(
+def test_a_server_on_this_machine_is_called_directly(
     server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HTTPS_PROXY", PROXY)
@@ -143,7 +145,7 @@ def test_a_server_on_this_machine_is_asked_itself(
 
 
 @pytest.mark.parametrize("proxy", ["socks5://proxy:1080", "http://[::1", "http://:3128"])
-def test_what_cannot_be_a_proxy_is_told_with_the_variable(
+def test_an_invalid_proxy_url_is_refused_with_its_variable(
     proxy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HTTPS_PROXY", proxy)
@@ -151,14 +153,14 @@ def test_what_cannot_be_a_proxy_is_told_with_the_variable(
         proxy_of_environment(SERVER)
 
 
-def test_a_password_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_password_of_a_proxy_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "socks5://somebody:secret@proxy:1080")
     with pytest.raises(ConfigException, match=r"'socks5://…@proxy:1080'") as raised:
         proxy_of_environment(SERVER)
     assert "secret" not in str(raised.value)
 
 
-async def test_a_netrc_is_not_for_api_servers(
+async def test_credentials_in_a_netrc_are_not_sent_to_api_servers(
     api: FakeApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     netrc = tmp_path / "netrc"
@@ -170,7 +172,7 @@ async def test_a_netrc_is_not_for_api_servers(
     assert [asked.verb for asked in api.asked] == ["list"]
 
 
-async def test_the_server_is_asked_through_the_proxy(
+async def test_the_server_is_called_through_the_proxy(
     api: FakeApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What stands for the proxy is the server itself, on a name that nobody resolves."""

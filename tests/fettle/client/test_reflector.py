@@ -87,7 +87,7 @@ async def test_a_server_that_refuses_the_streamed_list_is_read_in_pages(
     assert recorder.largest < PAGE, "a page must not reach the writer in one piece"
 
 
-async def test_a_server_that_ignores_the_wish_for_a_streamed_list_is_read_in_pages(
+async def test_a_server_that_ignores_the_request_for_a_streamed_list_is_read_in_pages(
     api: FakeApi, session: Session
 ) -> None:
     api.accepts_but_ignores_watch_list = True
@@ -100,7 +100,7 @@ async def test_a_server_that_ignores_the_wish_for_a_streamed_list_is_read_in_pag
         assert "list" in api.verbs(NODES)
 
 
-async def test_bookmarks_count_as_contact_and_move_the_place_to_resume_from(
+async def test_bookmarks_count_as_contact_and_move_the_version_to_resume_from(
     api: FakeApi, session: Session
 ) -> None:
     async with following(session) as recorder:
@@ -148,7 +148,7 @@ async def test_a_forgotten_version_is_listed_again(
 
 @pytest.mark.long
 @pytest.mark.parametrize("streamed", [True, False], ids=["watch-list", "pages"])
-async def test_a_server_that_forgets_every_list_at_once_is_said_to_after_a_few_lists(
+async def test_a_server_that_forgets_every_list_at_once_is_reported_after_a_few_lists(
     api: FakeApi, session: Session, streamed: bool
 ) -> None:
     api.watch_list = streamed
@@ -188,7 +188,7 @@ def test_lists_in_a_row_wait_ever_longer_and_no_more_after_a_calm() -> None:
     assert backoff.pause_s() == 0.0
 
 
-async def test_a_silent_server_is_asked_anew(api: FakeApi, session: Session) -> None:
+async def test_a_silent_watch_is_followed_by_a_new_list(api: FakeApi, session: Session) -> None:
     async with following(session, silence_s=0.2) as recorder:
         await recorder.until(lambda r: "Node" in r.synced)
         api.silent = True
@@ -242,7 +242,7 @@ async def test_a_malformed_object_is_set_aside_and_the_rest_goes_on(
 
 
 @pytest.mark.parametrize("streamed", [True, False], ids=["watch-list", "pages"])
-async def test_a_malformed_slice_names_the_node_it_speaks_for(
+async def test_a_malformed_slice_is_reported_with_its_node(
     api: FakeApi, session: Session, streamed: bool
 ) -> None:
     api.watch_list = streamed
@@ -262,7 +262,7 @@ async def test_a_malformed_object_that_is_deleted_is_gone(api: FakeApi, session:
         await recorder.until(lambda r: not r.bad["Node"])
 
 
-async def test_a_refusal_by_rbac_says_what_to_grant_and_ends_when_it_is_granted(
+async def test_a_refusal_by_rbac_says_what_to_grant_and_ends_when_that_is_granted(
     api: FakeApi, session: Session
 ) -> None:
     api.forbidden = {("watch", "resourceslices")}
@@ -277,7 +277,7 @@ async def test_a_refusal_by_rbac_says_what_to_grant_and_ends_when_it_is_granted(
         await recorder.until(lambda r: "ResourceSlice" in r.synced)
 
 
-async def test_a_right_that_is_taken_away_is_said(api: FakeApi, session: Session) -> None:
+async def test_a_right_that_is_taken_away_is_reported(api: FakeApi, session: Session) -> None:
     async with following(session) as recorder:
         await recorder.until(lambda r: "Node" in r.synced)
         api.forbidden = {("watch", NODES)}
@@ -286,7 +286,7 @@ async def test_a_right_that_is_taken_away_is_said(api: FakeApi, session: Session
         assert '"list" and "watch" on the resource "nodes"' in recorder.notes("Node")[0]
 
 
-async def test_a_server_that_refuses_for_a_moment_after_its_start_is_not_said_to_refuse(
+async def test_a_refusal_in_the_moment_after_a_servers_start_is_not_reported(
     api: FakeApi, session: Session
 ) -> None:
     async with following(session) as recorder:
@@ -300,7 +300,7 @@ async def test_a_server_that_refuses_for_a_moment_after_its_start_is_not_said_to
         assert recorder.notes("Node") == []
 
 
-async def test_a_kind_that_is_not_served_is_said_so_and_asked_for_again(
+async def test_a_kind_that_is_not_served_is_reported_and_tried_again(
     api: FakeApi, session: Session
 ) -> None:
     api.unserved = {"devicetaintrules"}
@@ -346,7 +346,7 @@ async def test_a_watch_that_sends_no_events_is_listed_again(api: FakeApi, sessio
         await recorder.until(lambda r: r.count(ListEnded, "Node") == 2)
 
 
-async def test_watches_that_end_at_once_are_no_contact_and_one_that_is_kept_is(
+async def test_a_watch_counts_as_contact_only_if_it_does_not_end_at_once(
     api: FakeApi, session: Session
 ) -> None:
     async with following(session) as recorder:
@@ -361,7 +361,7 @@ async def test_watches_that_end_at_once_are_no_contact_and_one_that_is_kept_is(
         await recorder.until(lambda r: r.count(Contact, "Node") > contacts)
 
 
-async def test_what_came_before_an_error_event_is_told(api: FakeApi, session: Session) -> None:
+async def test_events_before_an_error_event_are_sent(api: FakeApi, session: Session) -> None:
     async with following(session) as recorder:
         await recorder.until(lambda r: "Node" in r.synced)
         added = {"type": "ADDED", "object": node("a") | {"kind": "Node"}}
@@ -383,7 +383,7 @@ async def test_a_line_of_a_megabyte_and_a_half_is_read(api: FakeApi, session: Se
         assert len(big.metadata.label("long") or "") == 1_500_000
 
 
-async def test_what_comes_in_a_burst_is_told_in_few_batches_and_soon(
+async def test_a_burst_of_events_is_sent_in_few_batches_and_soon(
     api: FakeApi, session: Session
 ) -> None:
     async with following(session) as recorder:
@@ -401,7 +401,7 @@ async def test_what_comes_in_a_burst_is_told_in_few_batches_and_soon(
         assert batches <= 3 + (loop.time() - began_s) / GATHER_S
 
 
-async def test_the_first_event_after_a_quiet_time_is_told_at_once(
+async def test_the_first_event_after_a_quiet_time_is_sent_at_once(
     api: FakeApi, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reflector, "GATHER_S", 60.0)
@@ -422,7 +422,7 @@ async def test_a_list_is_read_without_pauses(
         assert len(recorder.names("Node")) == 300
 
 
-def test_a_server_that_is_away_is_asked_quickly_and_never_rarely() -> None:
+def test_an_unreachable_server_is_tried_every_second_or_so() -> None:
     backoff = ErrorBackoff()
     pauses_s = [backoff.next_s(Unreachable("away")) for _ in range(50)]
     assert pauses_s[0] <= 0.1
@@ -430,7 +430,7 @@ def test_a_server_that_is_away_is_asked_quickly_and_never_rarely() -> None:
     assert 0.7 < max(pauses_s) <= 1.5
 
 
-def test_a_server_that_says_how_long_to_wait_is_left_alone_for_so_long_within_reason() -> None:
+def test_retry_after_of_a_server_is_kept_up_to_a_limit() -> None:
     backoff, busy = ErrorBackoff(), Unreachable("too many requests")
     busy.retry_after_s = 8.0
     assert all(8.0 <= backoff.next_s(busy) <= 10.0 for _ in range(50))
@@ -438,14 +438,14 @@ def test_a_server_that_says_how_long_to_wait_is_left_alone_for_so_long_within_re
     assert backoff.next_s(busy) == 30.0
 
 
-def test_a_refusal_is_asked_about_ever_more_rarely() -> None:
+def test_after_a_refusal_pauses_grow_to_half_a_minute() -> None:
     backoff = ErrorBackoff()
     pauses_s = [backoff.next_s(Forbidden("no")) for _ in range(50)]
     assert pauses_s[0] <= 0.1
     assert all(15.0 <= pause_s <= 30.0 for pause_s in pauses_s[20:])
 
 
-def test_another_failure_and_success_begin_anew() -> None:
+def test_another_type_of_failure_and_success_begin_again_with_short_pauses() -> None:
     backoff = ErrorBackoff()
     for _ in range(20):
         backoff.next_s(Unreachable("away"))

@@ -34,18 +34,18 @@ def error(code: int, **status: object) -> errors.ClusterError:
         (504, errors.Unreachable),
     ],
 )
-def test_each_status_is_its_error(code: int, kind: type[errors.ClusterError]) -> None:
+def test_each_status_code_becomes_its_error(code: int, kind: type[errors.ClusterError]) -> None:
     assert type(error(code, message="so it is")) is kind
 
 
-def test_an_absent_object_and_an_absent_resource_are_told_apart() -> None:
+def test_an_absent_object_and_an_absent_resource_are_different_errors() -> None:
     named = error(404, message='nodes "a" not found', details={"name": "a"})
     assert type(named) is errors.NotFound
     absent = error(404, message="the server could not find the requested resource", details={})
     assert type(absent) is errors.NotServed
 
 
-def test_a_version_from_the_future_has_us_list_again() -> None:
+def test_a_resource_version_from_the_future_counts_as_expired() -> None:
     causes = [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]
     assert type(error(504, reason="Timeout", details={"causes": causes})) is errors.Expired
 
@@ -61,7 +61,7 @@ def forbidden(verb: str, resource: str, where: str, user: str = "eve") -> str:
 
 
 @pytest.mark.parametrize("verb", ["list", "watch"])
-def test_who_may_not_read_all_is_told_every_verb_that_following_needs(verb: str) -> None:
+def test_a_refused_list_says_every_verb_that_following_needs(verb: str) -> None:
     assert forbidden(verb, "nodes", "at the cluster scope") == (
         f'{SERVER} denied access by RBAC: grant the verbs "list" and "watch" on the '
         'resource "nodes" of the core API group in all namespaces to eve; '
@@ -81,7 +81,7 @@ def test_who_may_not_read_all_is_told_every_verb_that_following_needs(verb: str)
         ("delete", "resourceclaims.resource.k8s.io"),
     ],
 )
-def test_who_may_not_touch_one_object_is_told_the_verb(verb: str, resource: str) -> None:
+def test_a_refused_call_on_one_object_says_the_verb(verb: str, resource: str) -> None:
     plural, _, group = resource.partition(".")
     said = f'the API group "{group}"' if group else "the core API group"
     assert forbidden(verb, resource, 'in the namespace "ns"') == (
@@ -91,14 +91,14 @@ def test_who_may_not_touch_one_object_is_told_the_verb(verb: str, resource: str)
 
 
 @pytest.mark.parametrize("verb", ["impersonate", "impersonate-on:user-info:list"])
-def test_who_may_not_impersonate_is_told_the_right_for_it(verb: str) -> None:
+def test_refused_impersonation_says_which_right_is_missing(verb: str) -> None:
     assert forbidden(verb, "nodes", "at the cluster scope") == (
         f"{SERVER} denied access by RBAC: eve may not impersonate whom the kubeconfig's user names "
         'with `as`; grant the verb "impersonate" on them to eve, or leave out `as`'
     )
 
 
-def test_who_is_taken_for_nobody_is_told_to_show_credentials() -> None:
+def test_an_anonymous_caller_is_told_to_send_credentials() -> None:
     assert forbidden("list", "nodes", "at the cluster scope", "system:anonymous") == (
         f"{SERVER} takes us for system:anonymous, for want of credentials that it accepts; give "
         "the kubeconfig's user a token, exec or a client certificate (an API server takes no "
@@ -119,7 +119,7 @@ def test_a_refusal_that_is_not_rbacs_keeps_its_reason() -> None:
 
 
 @pytest.mark.parametrize("message", ["", " \n"])
-def test_a_refusal_without_a_word_is_told_by_its_status(message: str) -> None:
+def test_a_refusal_without_a_message_is_reported_by_its_status(message: str) -> None:
     said = str(error(503, message=message))
     assert said == f"{SERVER} returned 503 for GET /api/v1/nodes: status 503"
 
@@ -150,7 +150,7 @@ STATUSES = ANY | st.fixed_dictionaries(
     st.integers(300, 599) | st.sampled_from([401, 403, 404, 410, 504]),
     st.binary() | STATUSES.map(lambda status: json.dumps(status).encode()),
 )
-def test_whatever_the_server_says_is_one_bounded_line(code: int, body: bytes) -> None:
+def test_any_message_of_the_server_becomes_one_bounded_line(code: int, body: bytes) -> None:
     said = str(refusal(SERVER, "GET /x", code, read_status(body)))
     assert said.startswith(SERVER)
     assert len(said) < 700

@@ -62,7 +62,7 @@ async def test_a_server_that_is_away_is_named(api: FakeApi, session: Session) ->
         await session.get("/api/v1/nodes")
 
 
-async def test_a_connection_that_is_cut_as_it_begins_is_told_of_in_the_same_words(
+async def test_connections_that_are_cut_as_they_begin_give_one_text(
     tmp_path: Path,
 ) -> None:
     """Whether by a reset or by an end, which alternate behind a load balancer."""
@@ -101,7 +101,7 @@ async def test_a_call_that_is_not_answered_ends(api: FakeApi, session: Session) 
 
 
 @pytest.mark.long
-async def test_a_stream_that_says_nothing_is_silent(api: FakeApi, session: Session) -> None:
+async def test_a_stream_that_sends_nothing_is_silent(api: FakeApi, session: Session) -> None:
     stream = session.stream("/api/v1/nodes", {"watch": True}, silence_s=5)
     async with aclosing(stream) as chunks:
         assert await anext(chunks) == b"", "accepted"
@@ -109,13 +109,13 @@ async def test_a_stream_that_says_nothing_is_silent(api: FakeApi, session: Sessi
             await anext(chunks)
 
 
-async def test_a_token_goes_along(api: FakeApi, tmp_path: Path) -> None:
+async def test_the_token_is_sent(api: FakeApi, tmp_path: Path) -> None:
     api.token = "right"
     async with await Session.open(api.kubeconfig(tmp_path, token="right")) as session:
         await session.get("/api/v1/nodes")
 
 
-async def test_a_token_file_may_end_with_a_line(api: FakeApi, tmp_path: Path) -> None:
+async def test_a_token_file_may_end_with_a_newline(api: FakeApi, tmp_path: Path) -> None:
     api.token = "right"
     path = api.kubeconfig(tmp_path)
     config = json.loads(path.read_text())
@@ -135,7 +135,7 @@ async def test_credentials_are_read_again_when_they_are_refused(
         await asyncio.gather(*(session.get("/api/v1/nodes") for _ in range(4)))
 
 
-async def test_credentials_that_stay_refused_say_so(api: FakeApi, tmp_path: Path) -> None:
+async def test_credentials_that_stay_refused_are_an_error(api: FakeApi, tmp_path: Path) -> None:
     api.token = "right"
     async with await Session.open(api.kubeconfig(tmp_path, token="wrong")) as session:
         for _ in range(2):

@@ -63,7 +63,7 @@ def node(name: str) -> dict[str, Any]:
     return {"metadata": {"name": name}}
 
 
-async def test_what_comes_waits_until_somebody_asks(
+async def test_what_comes_stays_unread_until_somebody_catches_up(
     api: FakeApi, session: Session, watch: Watch
 ) -> None:
     await asyncio.sleep(0.05)
@@ -79,7 +79,7 @@ async def test_what_comes_waits_until_somebody_asks(
     assert not session.streams.stale
 
 
-async def test_who_asks_again_gets_what_came_since(
+async def test_each_catching_up_reads_what_came_since(
     api: FakeApi, session: Session, watch: Watch
 ) -> None:
     for number in range(5):
@@ -90,7 +90,7 @@ async def test_who_asks_again_gets_what_came_since(
         assert watch.seen[-1] == f"n{number}"
 
 
-async def test_what_is_still_being_dealt_with_is_not_taken_yet(
+async def test_a_chunk_that_is_still_being_handled_counts_as_stale(
     api: FakeApi, session: Session, watch: Watch
 ) -> None:
     watch.hold.clear()
@@ -106,13 +106,13 @@ async def test_what_is_still_being_dealt_with_is_not_taken_yet(
     assert watch.seen == ["first", "second"]
 
 
-async def test_where_nothing_came_nobody_waits(session: Session, watch: Watch) -> None:
+async def test_catching_up_returns_at_once_if_nothing_came(session: Session, watch: Watch) -> None:
     async with asyncio.timeout(20):
         await session.streams.catch_up()
     assert watch.seen == ["first"]
 
 
-async def test_a_stream_that_has_ended_is_not_waited_for(
+async def test_catching_up_does_not_wait_for_a_stream_that_has_ended(
     api: FakeApi, session: Session, watch: Watch
 ) -> None:
     api.put("nodes", node("second"))
@@ -124,7 +124,7 @@ async def test_a_stream_that_has_ended_is_not_waited_for(
 
 
 @given(st.lists(st.binary(max_size=40)))
-def test_lines_are_those_of_the_whole_body_however_it_was_cut(chunks: list[bytes]) -> None:
+def test_lines_do_not_depend_on_how_the_body_was_cut_into_chunks(chunks: list[bytes]) -> None:
     lines = Lines()
     found = [line for chunk in chunks for line in lines.feed(chunk)]
     whole = b"".join(chunks)
@@ -132,9 +132,7 @@ def test_lines_are_those_of_the_whole_body_however_it_was_cut(chunks: list[bytes
 
 
 @given(st.lists(st.binary(min_size=1).filter(lambda b: b"\n" not in b and b.strip())), st.data())
-def test_any_cut_of_well_formed_lines_gives_them_back(
-    parts: list[bytes], data: st.DataObject
-) -> None:
+def test_any_cut_of_complete_lines_gives_them_back(parts: list[bytes], data: st.DataObject) -> None:
     body = b"".join(part + b"\n" for part in parts)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(body)))))
     lines, found = Lines(), []
@@ -143,7 +141,7 @@ def test_any_cut_of_well_formed_lines_gives_them_back(
     assert found == parts
 
 
-def test_a_line_without_an_end_does_not_grow_for_ever() -> None:
+def test_a_line_without_an_end_is_refused_at_a_limit() -> None:
     lines = Lines(longest=100)
     lines.feed(b"x" * 100)
     with pytest.raises(Unreachable, match="more than 100 bytes"):
@@ -209,26 +207,26 @@ def test_a_deletion_is_known_by_its_key() -> None:
 
 
 @pytest.mark.parametrize("type_", ["BOOKMARK", "ERROR", "SOMETHING"])
-def test_what_is_no_object_is_left_as_it_came(type_: str) -> None:
+def test_an_event_about_no_object_is_left_unread(type_: str) -> None:
     event = Events(kinds.POD).read(event_line(type_, POD))
     assert isinstance(event, UnreadEvent)
     assert (event.type, json.loads(bytes(event.object))) == (type_, POD)
 
 
-def test_a_kind_of_which_every_field_matters_is_left_to_the_reading_that_notices_them() -> None:
+def test_an_object_of_a_probed_kind_is_left_unread() -> None:
     assert isinstance(
         Events(kinds.SLICE).read(event_line("ADDED", {"metadata": {"name": "s"}})), UnreadEvent
     )
 
 
 @pytest.mark.parametrize("raw", [b"", b"null", b"[]", b"{}", b'{"type":"ADDED"}', b"\xff{", b"{"])
-def test_what_is_no_event_is_said_so(raw: bytes) -> None:
+def test_a_line_that_is_no_event_is_an_error(raw: bytes) -> None:
     with pytest.raises(BadInput):
         Events(kinds.POD).read(raw)
 
 
 @given(type_=TYPES, thing=OBJECTS, kind=st.sampled_from(kinds.KINDS))
-def test_one_pass_says_what_two_say(type_: str, thing: Any, kind: Kind) -> None:
+def test_reading_in_one_pass_gives_what_two_passes_give(type_: str, thing: Any, kind: Kind) -> None:
     event = Events(kind).read(event_line(type_, thing))
     if isinstance(event, UnreadEvent):
         assert json.loads(bytes(event.object)) == thing
@@ -241,9 +239,7 @@ def test_one_pass_says_what_two_say(type_: str, thing: Any, kind: Kind) -> None:
 @pytest.mark.parametrize("kind", [kinds.POD, kinds.CLAIM])
 @pytest.mark.parametrize("type_", ["ADDED", "DELETED"])
 @pytest.mark.parametrize("odd", [b"[" * 5000 + b"]" * 5000, b'"\xff"', b'"\\ud800"'])
-def test_an_object_that_holds_odd_json_is_an_event_like_others(
-    kind: Kind, type_: str, odd: bytes
-) -> None:
+def test_an_object_with_odd_json_is_an_ordinary_event(kind: Kind, type_: str, odd: bytes) -> None:
     thing = b'{"metadata":{"name":"c","resourceVersion":"7"},"spec":{"odd":%b}}' % odd
     event = Events(kind).read(b'{"type":"%b","object":%b}' % (type_.encode(), thing))
     if isinstance(event, UnreadEvent):

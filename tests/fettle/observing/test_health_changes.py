@@ -50,7 +50,7 @@ def devices(name: str, own: Health = SOUND, **healths: Health) -> NodeView:
     return b.node(name, own=own, pools=(b.pool(*made, name=name),))
 
 
-def test_a_turn_says_what_turned_from_what_to_what_by_which_score_and_why() -> None:
+def test_a_change_is_logged_with_both_states_the_score_and_the_reason() -> None:
     (line,) = logged(b.view(b.node("n1")), b.view(b.node("n1", own=ILL)))
     assert line == {
         "log_level": "info",
@@ -66,13 +66,13 @@ def test_a_turn_says_what_turned_from_what_to_what_by_which_score_and_why() -> N
     assert "why" not in back
 
 
-def test_what_was_not_changed_or_only_in_its_score_is_not_told() -> None:
+def test_a_change_of_the_score_alone_is_not_logged() -> None:
     worse = b.health(0.5, text="hotter")
     assert lines([b.node("n1", own=FAIR)], [b.node("n1", own=worse)]) == []
     assert logged(b.view(b.node("n1")), b.view(b.node("n1", own=ILL)), changed=()) == []
 
 
-def test_a_unit_that_nothing_is_said_of_is_as_well_as_its_node() -> None:
+def test_a_unit_without_evidence_has_the_health_of_its_node() -> None:
     unit = f"{b.RESOURCE} a on n1"
     assert lines([units("n1")], [units("n1", a=ILL)]) == [(unit, "Healthy", "Unhealthy")]
     assert lines([units("n1", a=ILL)], [units("n1")]) == [(unit, "Unhealthy", "Healthy")]
@@ -81,14 +81,14 @@ def test_a_unit_that_nothing_is_said_of_is_as_well_as_its_node() -> None:
     ]
 
 
-def test_devices_that_turn_with_their_node_are_not_told_beside_it() -> None:
+def test_devices_that_change_as_their_node_does_are_not_logged() -> None:
     before = devices("n1", a=SOUND, b=ILL)
     assert lines([before], [devices("n1", FAIR, a=FAIR, b=ILL)]) == [
         ("node n1", "Healthy", "Degraded")
     ]
 
 
-def test_what_is_new_or_goes_is_told_only_if_it_is_not_healthy() -> None:
+def test_what_is_new_or_gone_is_logged_only_if_it_is_not_healthy() -> None:
     gpu = f"{b.DRIVER}/n1/a"
     assert lines([b.node("n1")], [devices("n1", a=SOUND)]) == []
     assert lines([b.node("n1")], [devices("n1", a=ILL)]) == [(gpu, "new", "Unhealthy")]
@@ -99,14 +99,14 @@ def test_what_is_new_or_goes_is_told_only_if_it_is_not_healthy() -> None:
     assert lines([devices("n1", ILL, a=ILL)], []) == [("node n1", "Unhealthy", "gone")]
 
 
-def test_a_device_that_cannot_be_taken_for_a_while_has_not_gone() -> None:
+def test_a_device_that_is_withheld_is_not_gone() -> None:
     before = devices("n1", a=ILL)
     (pool,) = before.pools
     hidden = msgspec.structs.replace(pool, devices=(), withheld=pool.devices)
     assert lines([before], [msgspec.structs.replace(before, pools=(hidden,))]) == []
 
 
-def test_a_device_of_the_network_is_told_once_however_many_nodes_see_it() -> None:
+def test_a_network_device_is_logged_once_however_many_nodes_see_it() -> None:
     names = [f"n{i}" for i in range(8)]
     sound, ill = b.pool(b.device("fab", local="")), b.pool(b.device("fab", 0.1, local=""))
     before = [b.node(n, pools=(sound,)) for n in names]
@@ -117,20 +117,18 @@ def test_a_device_of_the_network_is_told_once_however_many_nodes_see_it() -> Non
     assert lines(after, [*after, b.node("n8", pools=(ill,))]) == []
 
 
-def test_of_many_turns_the_worst_are_told_and_how_many_more_there_are() -> None:
+def test_of_many_changes_the_worst_are_logged_and_the_rest_counted() -> None:
     names = [f"n{i:02}" for i in range(60)]
     before = b.view(*(b.node(n) for n in names))
     after = b.view(*(b.node(n, own=ILL if n == "n33" else FAIR) for n in names))
     lines_logged = logged(before, after)
     assert len(lines_logged) == MOST + 1
     assert lines_logged[0]["subject"] == "node n33"
-    assert (
-        lines_logged[-1]["event"] == "health changed of more nodes and devices than are logged"
-    )
+    assert lines_logged[-1]["event"] == "health changed of more nodes and devices than are logged"
     assert lines_logged[-1]["more"] == 60 - MOST
 
 
-def test_of_the_first_view_only_counts_are_told() -> None:
+def test_of_the_first_view_only_counts_are_logged() -> None:
     nodes = [b.node("n1", own=FAIR), b.node("n2", gpus=7), devices("n3", a=ILL, b=SOUND)]
     (line,) = logged(EMPTY, b.view(*nodes))
     assert line["event"] == "health at the start"
@@ -138,7 +136,7 @@ def test_of_the_first_view_only_counts_are_told() -> None:
     assert line["devices"] == {"Healthy": 8, "Unhealthy": 1}
 
 
-def test_a_fault_leaves_its_traces_in_the_log_from_beginning_to_end() -> None:
+def test_the_log_shows_a_fault_begin_and_end() -> None:
     fleet = Fleet()
     fleet.put(kinds.NODE, node("n", gpus=0))
     lines_logged = []
@@ -160,7 +158,7 @@ def test_a_fault_leaves_its_traces_in_the_log_from_beginning_to_end() -> None:
     assert rest[2]["why"].startswith("was until recently: XID 79")
 
 
-async def test_others_have_their_turns_while_thousands_of_nodes_are_looked_at(
+async def test_requests_are_answered_while_thousands_of_nodes_are_compared(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(slicing, "SLICE_S", 0.0)
@@ -189,7 +187,7 @@ def test_units_of_device_plugins_and_devices_of_drivers_are_counted_by_state() -
     }
 
 
-def test_an_amount_of_memory_is_no_number_of_devices() -> None:
+def test_an_amount_of_memory_is_not_counted_as_devices() -> None:
     gpus = b.node(gpus=8)
     memory = PluginView("gpu.intel.com/memory.max", 6_700_149_198_926, 6_700_149_198_926)
     node = msgspec.structs.replace(gpus, plugins={**gpus.plugins, memory.resource: memory})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fettle.observing.last_requests import LastRequests
 
 
-def test_the_time_since_each_was_asked_is_in_seconds() -> None:
+def test_a_note_says_how_many_seconds_ago_each_was_called() -> None:
     asked = LastRequests("extender", ("filter", "prioritize", "preempt"), "nobody has asked yet")
     assert asked.note() == "extender: nobody has asked yet"
     asked.at["filter"] = 100.0

@@ -38,7 +38,7 @@ def test_devices_are_counted_by_state_and_never_by_name() -> None:
     assert "n1" not in text
 
 
-def test_units_are_counted_as_they_may_be_allocated() -> None:
+def test_only_units_that_may_be_allocated_are_counted() -> None:
     publisher = Publisher()
     dead = {"GPU-1": 0.1, "GPU-2": 0.1}
     node = b.node("n1", gpus=8, units=dead, withdrawn=frozenset({"GPU-1"}), shared=2)
@@ -48,7 +48,7 @@ def test_units_are_counted_as_they_may_be_allocated() -> None:
     assert f'fettle_devices{{kind="{b.RESOURCE}",state="Unhealthy"}} 2.0' in text
 
 
-def test_a_device_of_the_network_is_counted_once_however_many_nodes_see_it() -> None:
+def test_a_network_device_is_counted_once_however_many_nodes_see_it() -> None:
     publisher = Publisher()
     fabric = b.pool(b.device("fab-0", 0.5, local=""), b.device("fab-1", local=""))
     names = [f"n{i}" for i in range(8)]
@@ -58,7 +58,7 @@ def test_a_device_of_the_network_is_counted_once_however_many_nodes_see_it() -> 
     assert f'fettle_devices{{kind="{b.DRIVER}",state="Healthy"}} 1.0' in text
 
 
-def test_generation_and_quarantine_are_there() -> None:
+def test_the_views_generation_and_the_quarantined_objects_are_exported() -> None:
     publisher = Publisher()
     publisher.publish(b.view(quarantined={"Node x": "wrong"}), frozenset())
     text = scrape(publisher)
@@ -66,7 +66,7 @@ def test_generation_and_quarantine_are_there() -> None:
     assert "fettle_quarantined_objects 1.0" in text
 
 
-def test_ages_are_of_what_is_read_and_do_not_depend_on_the_wall_clock(
+def test_ages_of_sources_do_not_depend_on_the_wall_clock(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     publisher, registry, now = Publisher(), CollectorRegistry(), time.monotonic()
@@ -128,7 +128,7 @@ def counters(registry: CollectorRegistry, name: str) -> dict[tuple[str, ...], fl
     }
 
 
-def test_what_can_be_counted_is_there_before_it_happens() -> None:
+def test_counters_are_exported_before_anything_happens() -> None:
     """Else `increase()` misses the first time."""
     registry = CollectorRegistry()
     metrics = ExtenderMetrics(registry)
@@ -149,7 +149,7 @@ def test_what_can_be_counted_is_there_before_it_happens() -> None:
     assert counters(registry, "fettle_extender_decisions_total").keys() == decisions.keys()
 
 
-def test_who_leads_and_wakes_pods_is_told() -> None:
+def test_leadership_and_wake_ups_are_exported() -> None:
     registry = CollectorRegistry()
     steward = StewardMetrics(registry)
     assert registry.get_sample_value("fettle_steward_leader") == 0
@@ -161,7 +161,7 @@ def test_who_leads_and_wakes_pods_is_told() -> None:
     assert registry.get_sample_value("fettle_steward_wakeups_total") == 1
 
 
-def test_no_series_says_when_a_counter_was_made() -> None:
+def test_no_series_has_the_creation_time_of_a_counter() -> None:
     registry = make_registry()
     ExtenderMetrics(registry)
     assert "_created" not in generate_latest(registry).decode()

@@ -113,7 +113,9 @@ async def steward(
             await asyncio.wait([task])
 
 
-async def test_a_heal_annotates_a_claim_of_our_own(cluster: Cluster, tmp_path: Path) -> None:
+async def test_a_node_that_becomes_allowed_wakes_pods_by_a_claim_of_our_own(
+    cluster: Cluster, tmp_path: Path
+) -> None:
     cluster.publish([pod()])
     async with steward(cluster, tmp_path) as looks:
         await until(lambda: bool(looks))
@@ -158,7 +160,7 @@ async def test_pods_that_are_woken_are_named_up_to_three_and_counted(
     assert (first["pods"], first["names"]) == (len(names), text)
 
 
-async def test_a_steward_tells_that_it_leads_and_how_often_it_woke_pods(
+async def test_metrics_show_who_leads_and_how_often_pods_were_woken(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     def value(name: str) -> float | None:
@@ -200,7 +202,7 @@ async def test_a_pod_that_still_waits_is_woken_again_later_and_later(
         assert len(cluster.writes) == before
 
 
-async def test_nothing_is_asked_or_written_while_no_pod_waits(
+async def test_nothing_is_judged_or_written_while_no_pod_waits(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     asked: list[core.Pod] = []
@@ -221,7 +223,7 @@ async def test_nothing_is_asked_or_written_while_no_pod_waits(
         assert all(waiting == pod() for waiting in asked)
 
 
-async def test_looks_that_take_long_are_made_less_often(cluster: Cluster, tmp_path: Path) -> None:
+async def test_judging_that_takes_long_is_done_less_often(cluster: Cluster, tmp_path: Path) -> None:
     looks: list[tuple[float, float]] = []
 
     async def slowly(_: core.Pod, __: View) -> frozenset[str]:
@@ -263,7 +265,7 @@ async def test_a_refused_write_is_tried_again_until_it_is_granted(
     assert text.count('grant the verb "patch" on the resource "resourceclaims"') == 1
 
 
-async def test_a_pod_that_cannot_be_judged_does_not_keep_others_asleep(
+async def test_a_pod_that_cannot_be_judged_does_not_keep_others_waiting(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     async def allowed(pod: core.Pod, _: View) -> frozenset[str]:

@@ -63,7 +63,7 @@ def test_other_pods_do_not_wait_for_us(other: core.Pod) -> None:
     assert not is_waiting(other)
 
 
-async def test_others_have_their_turns_while_thousands_of_pods_are_looked_through(
+async def test_requests_are_answered_while_thousands_of_pods_are_searched(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(slicing, "SLICE_S", 0.0)
@@ -107,7 +107,7 @@ def test_a_pod_seen_for_the_first_time_is_due_if_any_node_is_allowed() -> None:
     assert wake_ups.due(0.0) == {"p"}
 
 
-def test_a_lost_node_wakes_nobody_and_its_return_does() -> None:
+def test_a_node_that_is_no_longer_allowed_wakes_nobody_and_its_return_does() -> None:
     wake_ups = WakeUps(INTERVAL_S)
     wake_ups.update({"p": {"a", "b"}}, 0.0)
     woken_at(wake_ups, 0.0)
@@ -127,7 +127,7 @@ def test_a_pod_that_still_waits_is_woken_again_after_pauses_that_double() -> Non
     assert woken_at(wake_ups, 10.5) == [11, 13, 17, 25, 41, 73, 137, 265]
 
 
-def test_it_is_woken_twice_at_least_and_until_the_scheduler_would_retry_by_itself() -> None:
+def test_a_pod_is_woken_at_least_twice_and_until_the_scheduler_retries_by_itself() -> None:
     for interval_s in (0.01, 1.0, 100.0, 1000.0):
         wake_ups = WakeUps(interval_s)
         wake_ups.update({"p": {"a"}}, 0.0)
@@ -138,7 +138,7 @@ def test_it_is_woken_twice_at_least_and_until_the_scheduler_would_retry_by_itsel
 
 
 @pytest.mark.parametrize("allowed", [{}, {"p": set[str]()}])
-def test_a_pod_that_waits_no_more_or_has_no_node_any_more_is_not_due(
+def test_a_pod_that_stops_waiting_or_has_no_allowed_node_is_not_due(
     allowed: dict[str, set[str]],
 ) -> None:
     wake_ups = WakeUps(INTERVAL_S)
@@ -151,7 +151,7 @@ NODES = st.frozensets(st.sampled_from("abc"))
 
 
 @given(st.lists(st.dictionaries(st.sampled_from("pqr"), NODES)))
-def test_no_gain_goes_unwoken_and_nobody_is_woken_without_one(
+def test_a_pod_is_woken_exactly_when_it_gains_a_node(
     looks: list[dict[str, frozenset[str]]],
 ) -> None:
     wake_ups, before = WakeUps(INTERVAL_S), dict[str, frozenset[str]]()
@@ -167,7 +167,7 @@ CLAIM = "fettle-system/wake-up"
 
 
 @pytest.mark.parametrize("made", [False, True])
-async def test_pods_are_woken_by_a_stamp_also_where_the_claim_is_made_first(
+async def test_pods_are_woken_by_an_annotation_also_if_the_claim_must_be_created(
     made: bool, api: FakeApi, session: Session
 ) -> None:
     if made:

@@ -36,7 +36,7 @@ async def feeding(folder: Path, recorder: Recorder, api: FakeApi) -> AsyncIterat
             await asyncio.wait([task])
 
 
-async def test_every_kind_is_followed_at_its_own_pace(tmp_path: Path) -> None:
+async def test_every_kind_is_followed_by_itself(tmp_path: Path) -> None:
     recorder = Recorder()
     async with fake_api() as api, feeding(tmp_path, recorder, api):
         await recorder.until(lambda r: len(r.synced) == len(KINDS))
@@ -46,7 +46,7 @@ async def test_every_kind_is_followed_at_its_own_pace(tmp_path: Path) -> None:
         await recorder.until(lambda r: r.names("Namespace") == {"ns"})
 
 
-async def test_a_cluster_without_dra_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
+async def test_of_a_cluster_without_dra_the_other_kinds_are_read(tmp_path: Path) -> None:
     recorder = Recorder()
     absent = {kind.name for kind in KINDS if kind.optional}
     async with fake_api() as api:
@@ -69,7 +69,7 @@ class _Stumbling(Recorder):
         await super().send(changes)
 
 
-async def test_a_kind_whose_reading_fails_begins_again_and_the_others_go_on(
+async def test_a_kind_whose_reflector_fails_begins_again_and_the_others_go_on(
     tmp_path: Path,
 ) -> None:
     recorder = _Stumbling()
@@ -129,7 +129,7 @@ async def following(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIte
         await asyncio.wait(tasks)
 
 
-async def test_what_has_come_is_shown_at_once_to_who_asks(following: Following) -> None:
+async def test_catching_up_has_what_came_shown_at_once(following: Following) -> None:
     for number in range(5):
         await following.come(f"n{number}")
         await asyncio.sleep(0.02)
@@ -139,7 +139,7 @@ async def test_what_has_come_is_shown_at_once_to_who_asks(following: Following) 
         assert not following.freshness.stale
 
 
-async def test_many_who_ask_at_the_same_time_all_have_it(following: Following) -> None:
+async def test_many_callers_can_catch_up_at_the_same_time(following: Following) -> None:
     async def ask() -> None:
         await following.freshness.catch_up()
         assert "second" in following.nodes
@@ -148,7 +148,9 @@ async def test_many_who_ask_at_the_same_time_all_have_it(following: Following) -
     await asyncio.gather(*(ask() for _ in range(20)))
 
 
-async def test_nobody_waits_for_ever(following: Following, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_catching_up_ends_in_time_though_no_view_comes(
+    following: Following, monkeypatch: pytest.MonkeyPatch
+) -> None:
     inventory = Inventory(HealthBook(HealthSettings(), RULES), RULES)
     stuck = Writer(inventory, Publisher())  # nobody runs it
     await stuck.send([Contact(kinds.NODE)])

@@ -49,7 +49,7 @@ def test_items_of_a_typed_list_take_its_kind() -> None:
     assert values(text) == [wanted]
 
 
-def test_an_empty_list_holds_nothing_and_is_no_error() -> None:
+def test_an_empty_list_has_no_objects_and_is_no_error() -> None:
     assert values("kind: List\nitems: []") == []
 
 
@@ -83,20 +83,20 @@ def test_times_stay_text() -> None:
         ("a: {<<: 5}", "line 1: only mappings can be merged"),
     ],
 )
-def test_what_is_no_yaml_says_where_and_why(text: str, said: str) -> None:
+def test_invalid_yaml_is_refused_with_line_and_reason(text: str, said: str) -> None:
     with pytest.raises(SnapshotError) as caught:
         objects_of_yaml(text.encode())
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-def test_what_is_no_json_says_where_and_why() -> None:
+def test_invalid_json_is_refused_with_line_and_reason() -> None:
     with pytest.raises(SnapshotError, match="line 3: invalid JSON"):
         objects_of_json(b'{\n"kind": "A",\n"a": ]\n}')
 
 
 @pytest.mark.parametrize("number", ["1e400", "-1e400", "9" * 100_000], ids=lambda n: n[:9])
-def test_a_number_that_is_too_large_hides_nothing_else(number: str) -> None:
+def test_a_number_that_is_too_large_leaves_the_rest_readable(number: str) -> None:
     text = f'{{"kind":"List","items":[{{"kind":"A","n":{number}}},{{"kind":"B","n":[1,2.5]}}]}}'
     assert [found.value for found in objects_of_json(text.encode())] == [
         {"kind": "A", "n": number},
@@ -153,7 +153,7 @@ def test_an_alias_of_a_large_text_counts_by_its_size() -> None:
         objects_of_yaml(text.encode())
 
 
-def test_what_is_written_wins_over_merges_and_earlier_merges_over_later() -> None:
+def test_own_keys_win_over_merges_and_earlier_merges_over_later() -> None:
     text = "a: &a {x: 1, y: 1}\nb: &b {y: 2, z: 2}\nc: {<<: [*a, *b], x: 0}\n"
     assert values(text)[0]["c"] == {"x": 0, "y": 1, "z": 2}
 
@@ -161,27 +161,27 @@ def test_what_is_written_wins_over_merges_and_earlier_merges_over_later() -> Non
 @pytest.mark.parametrize(
     "text", ["~", "null", "true", "No", "1", "-0x1F", "1_000", "1e3", "1.5", ".inf", "'1'", '"~"']
 )
-def test_plain_values_mean_what_they_mean_to_everyone(text: str) -> None:
+def test_plain_values_mean_what_they_mean_to_pyyaml(text: str) -> None:
     assert values(f"a: {text}") == [{"a": yaml.safe_load(text)}]
 
 
 @pytest.mark.parametrize("text", ["0b_", "-0b_", "0x_"])
-def test_what_only_looks_like_a_number_is_text(text: str) -> None:
+def test_text_that_only_looks_like_a_number_is_text(text: str) -> None:
     assert values(f"a: {text}") == [{"a": text}]
 
 
-def test_modest_aliases_and_merges_are_welcome() -> None:
+def test_modest_aliases_and_merges_are_read() -> None:
     text = "base: &base {x: 1}\nmore:\n  <<: *base\n  y: 2\n"
     assert values(text) == [{"base": {"x": 1}, "more": {"x": 1, "y": 2}}]
 
 
-def test_a_merge_key_in_quotes_is_a_key_like_others() -> None:
+def test_a_merge_key_in_quotes_is_an_ordinary_key() -> None:
     assert values("'<<': null\n") == [{"<<": None}]
     assert values('"<<": {x: 1}\n') == [{"<<": {"x": 1}}]
 
 
 @given(st.lists(st.dictionaries(st.text(max_size=8), TREES, min_size=1), min_size=1, max_size=3))
-def test_what_is_written_is_read(trees: list[dict[str, Any]]) -> None:
+def test_written_yaml_is_read_back(trees: list[dict[str, Any]]) -> None:
     text = yaml.safe_dump_all(trees)
     found = [f.value for tree in trees for f in objects_of_json(json.dumps(tree).encode())]
     assert [f.value for f in objects_of_yaml(text.encode())] == found
@@ -189,7 +189,7 @@ def test_what_is_written_is_read(trees: list[dict[str, Any]]) -> None:
 
 
 @given(st.text() | st.binary().map(lambda b: b.decode("latin-1")))
-def test_wild_text_is_read_or_refused(text: str) -> None:
+def test_any_text_is_read_or_refused(text: str) -> None:
     for read in (objects_of_yaml, objects_of_json):
         said = ""
         try:

@@ -47,7 +47,7 @@ async def writing() -> AsyncIterator[Writing]:
     task.cancel()
 
 
-async def test_nothing_waits_for_them(writing: Writing) -> None:
+async def test_readiness_does_not_wait_for_kinds_on_demand(writing: Writing) -> None:
     await writing.writer.send([Lost(kinds.QUOTA, "forbidden")])
     view = await writing.view()
     assert view.synced
@@ -57,7 +57,7 @@ async def test_nothing_waits_for_them(writing: Writing) -> None:
     assert "ResourceQuota: not synced forbidden" in readiness.report(sources, now)
 
 
-async def test_what_is_read_of_them_is_in_the_views(writing: Writing) -> None:
+async def test_objects_of_kinds_on_demand_are_in_the_views(writing: Writing) -> None:
     view = await writing.view()
     quota = Put(kinds.QUOTA, kinds.QUOTA.decode(QUOTA))
     domain = Put(kinds.COMPUTE_DOMAIN, kinds.COMPUTE_DOMAIN.decode(DOMAIN))
@@ -75,12 +75,12 @@ async def test_what_is_read_of_them_is_in_the_views(writing: Writing) -> None:
     assert (view.quotas, view.basis) == ({}, basis)
 
 
-async def test_of_one_that_is_not_served_nothing_is_known(writing: Writing) -> None:
+async def test_a_kind_on_demand_that_is_not_served_is_unknown(writing: Writing) -> None:
     await writing.writer.send([Unserved(kinds.COMPUTE_DOMAIN, "404")])
     assert (await writing.view()).compute_domains is None
 
 
-async def test_a_snapshot_tells_of_them_only_where_they_are_asked_for(tmp_path: Path) -> None:
+async def test_a_snapshot_sends_kinds_on_demand_only_if_asked_to(tmp_path: Path) -> None:
     head = b"apiVersion: resource.nvidia.com/v1beta1\nkind: ComputeDomain\n"
     (tmp_path / "domains.yaml").write_bytes(head + b"metadata: {name: d, uid: u}\n")
     for asked_for, told in ((("ComputeDomain",), 1), ((), 0)):

@@ -61,7 +61,7 @@ async def test_every_kind_is_listed_whatever_the_files_are_called(tmp_path: Path
         assert feed.problems == {}
 
 
-async def test_a_changed_file_is_a_change_in_the_cluster_of_only_what_differs(
+async def test_a_changed_file_changes_only_the_objects_that_differ(
     tmp_path: Path,
 ) -> None:
     write(tmp_path / "n.yaml", node("a"), node("b"), node("c"))
@@ -75,7 +75,7 @@ async def test_a_changed_file_is_a_change_in_the_cluster_of_only_what_differs(
         assert recorder.count(ListEnded, "Node") == 1
 
 
-async def test_a_deleted_file_takes_its_objects_along_and_is_said_once(tmp_path: Path) -> None:
+async def test_a_deleted_file_takes_its_objects_along_and_is_logged_once(tmp_path: Path) -> None:
     write(tmp_path / "a.yaml", node("a"))
     write(tmp_path / "b.yaml", node("b"))
     with capture_logs() as logs:
@@ -90,7 +90,7 @@ async def test_a_deleted_file_takes_its_objects_along_and_is_said_once(tmp_path:
 
 
 @pytest.mark.parametrize("nothing", ["", "\n\n"])
-async def test_a_file_that_is_emptied_keeps_what_it_held(tmp_path: Path, nothing: str) -> None:
+async def test_a_file_that_is_emptied_keeps_its_objects(tmp_path: Path, nothing: str) -> None:
     write(tmp_path / "a.yaml", node("a"))
     async with serving(tmp_path) as (feed, recorder):
         (tmp_path / "a.yaml").write_text(nothing)
@@ -122,7 +122,7 @@ async def test_an_object_may_move_from_file_to_file(tmp_path: Path) -> None:
         assert recorder.count(Gone, "Node") == 0
 
 
-async def test_a_file_that_turns_bad_keeps_what_it_held_until_it_is_good_again(
+async def test_a_file_that_becomes_invalid_keeps_its_objects_until_it_is_valid_again(
     tmp_path: Path,
 ) -> None:
     write(tmp_path / "a.yaml", node("a"))
@@ -163,7 +163,7 @@ async def test_a_bad_file_that_is_deleted_is_forgotten(tmp_path: Path) -> None:
                 await asyncio.sleep(0.01)
 
 
-async def test_an_object_of_another_kind_is_told_and_the_rest_of_its_file_served(
+async def test_an_object_of_another_kind_is_reported_and_the_rest_of_its_file_served(
     tmp_path: Path,
 ) -> None:
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}}
@@ -249,7 +249,7 @@ async def test_a_folder_that_vanishes_is_lost_and_found_again(tmp_path: Path) ->
         await recorder.until(lambda r: r.count(Contact, "Node") > contacts)
 
 
-async def test_kinds_of_which_it_holds_nothing_or_not_all_are_unknown(tmp_path: Path) -> None:
+async def test_kinds_with_no_object_or_an_unreadable_one_are_unknown(tmp_path: Path) -> None:
     write(tmp_path / "nodes.yaml", node("a"))
     async with serving(tmp_path) as (feed, _):
         assert "Node" not in feed.unknown
@@ -328,7 +328,7 @@ BROKEN_OFF = "apiVersion: v1\nitems:\n- apiVersion: v1\n  kind: Node\n  metadata
         ),
     ],
 )
-def test_a_file_that_turns_into_something_without_objects_keeps_what_it_held(
+def test_a_file_that_becomes_something_without_objects_keeps_its_objects(
     tmp_path: Path, name: str, text: str, reason: str
 ) -> None:
     folder = SnapshotFolder(tmp_path)
@@ -350,7 +350,7 @@ def test_a_file_that_turns_into_something_without_objects_keeps_what_it_held(
     assert folder.problems == {}
 
 
-def test_a_file_that_never_held_objects_says_only_what_is_wrong(tmp_path: Path) -> None:
+def test_a_file_that_never_held_objects_is_only_a_problem(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("No resources found")
     folder = SnapshotFolder(tmp_path)
     folder.poll()
@@ -369,9 +369,7 @@ def test_a_file_that_never_held_objects_says_only_what_is_wrong(tmp_path: Path) 
         "kind: List\nitems:\n- {kind: NodeList, items: []}\n",
     ],
 )
-def test_a_list_that_says_there_are_none_takes_what_the_file_held(
-    tmp_path: Path, text: str
-) -> None:
+def test_an_empty_list_in_a_file_removes_its_objects(tmp_path: Path, text: str) -> None:
     folder = SnapshotFolder(tmp_path)
     write(tmp_path / "a.yaml", node("a"))
     rewritten(folder, tmp_path / "a.yaml")
@@ -381,7 +379,7 @@ def test_a_list_that_says_there_are_none_takes_what_the_file_held(
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "Status", "AllowList"])
-def test_a_file_of_objects_that_fettle_does_not_read_is_told_and_holds_nothing(
+def test_a_file_of_kinds_that_fettle_does_not_read_is_a_problem_without_objects(
     tmp_path: Path, kind: str
 ) -> None:
     folder = SnapshotFolder(tmp_path)
@@ -409,7 +407,9 @@ def test_a_file_is_not_read_while_it_is_being_written(tmp_path: Path) -> None:
     assert len(folder.objects) == 2
 
 
-def test_what_is_told_in_several_ways_is_said_and_the_last_one_counts(tmp_path: Path) -> None:
+def test_an_object_defined_in_several_ways_is_a_clash_and_the_last_one_counts(
+    tmp_path: Path,
+) -> None:
     write(tmp_path / "a.yaml", node("alike"), node("n", x="1"), node("twice"), node("twice", x="2"))
     write(tmp_path / "b.yaml", node("alike"), node("n", x="3"))
     folder = SnapshotFolder(tmp_path)
@@ -438,7 +438,7 @@ def test_a_file_that_is_too_large_is_refused_unread(
     assert "larger than 10 bytes" in folder.problems["a.yaml"]
 
 
-def test_a_file_that_may_not_be_read_is_a_problem(tmp_path: Path) -> None:
+def test_a_link_to_itself_is_a_problem(tmp_path: Path) -> None:
     (tmp_path / "loop.yaml").symlink_to(tmp_path / "loop.yaml")
     write(tmp_path / "a.yaml", node("a"))
     folder = SnapshotFolder(tmp_path)
@@ -447,7 +447,7 @@ def test_a_file_that_may_not_be_read_is_a_problem(tmp_path: Path) -> None:
     assert folder.problems["loop.yaml"].startswith("loop.yaml: it cannot be read: Too many levels")
 
 
-def test_a_file_that_could_not_be_read_is_tried_at_every_look_and_told_once(
+def test_a_file_that_cannot_be_read_is_tried_at_every_poll_and_reported_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(_: Path) -> bytes:
@@ -495,7 +495,7 @@ def test_a_link_to_a_file_that_does_not_exist_is_a_problem_until_it_does(tmp_pat
     assert (len(folder.objects), folder.problems) == (1, {})
 
 
-def test_a_link_whose_file_vanishes_keeps_what_it_held_and_one_that_is_deleted_does_not(
+def test_a_link_keeps_its_objects_when_its_file_vanishes_but_not_when_it_is_deleted(
     tmp_path: Path,
 ) -> None:
     """As in the volume of a ConfigMap, where a link may point nowhere for a moment."""
@@ -521,7 +521,7 @@ def test_a_link_whose_file_vanishes_keeps_what_it_held_and_one_that_is_deleted_d
     assert (folder.objects, folder.problems) == ({}, {})
 
 
-def test_what_is_called_like_a_file_and_is_none_is_a_problem_until_it_is_one(
+def test_a_folder_or_pipe_named_like_a_file_is_a_problem_until_it_is_a_file(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "folder.yaml").mkdir()
@@ -529,7 +529,7 @@ def test_what_is_called_like_a_file_and_is_none_is_a_problem_until_it_is_one(
     os.mkfifo(tmp_path / "pipe.yaml")
     folder = SnapshotFolder(tmp_path)
     assert folder.poll()
-    assert not folder.poll(), "it is told once"
+    assert not folder.poll(), "it is reported once"
     assert folder.problems == {
         "folder.yaml": "folder.yaml: it cannot be read: it is a directory",
         "link.yaml": "link.yaml: it cannot be read: it is a directory",
@@ -543,7 +543,7 @@ def test_what_is_called_like_a_file_and_is_none_is_a_problem_until_it_is_one(
     assert (len(folder.objects), folder.problems) == (1, {})
 
 
-def test_a_file_that_turns_into_a_pipe_keeps_what_it_held(tmp_path: Path) -> None:
+def test_a_file_that_becomes_a_pipe_keeps_its_objects(tmp_path: Path) -> None:
     write(tmp_path / "a.yaml", node("a"))
     folder = SnapshotFolder(tmp_path)
     folder.poll()
@@ -582,7 +582,7 @@ OBJECTS = st.fixed_dictionaries(
 
 
 @given(st.lists(OBJECTS | WILD, max_size=4))
-def test_wild_objects_are_put_bad_or_problems(tmp_path: Path, things: list[Any]) -> None:
+def test_any_object_is_put_bad_or_a_problem(tmp_path: Path, things: list[Any]) -> None:
     path = tmp_path / "wild.yaml"
     path.write_text(yaml.safe_dump({"kind": "List", "items": things}))
     folder = SnapshotFolder(tmp_path)

@@ -102,7 +102,7 @@ async def test_a_kind_that_is_not_served_counts_as_synced_and_empty(writing: Wri
     assert view.served["ResourceSlice"] is False
 
 
-async def test_who_waits_for_what_was_sent_has_it_in_a_view_and_no_burst_is_waited_for(
+async def test_catching_up_publishes_what_was_sent_without_waiting_for_a_burst(
     writing: Writing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await writing.sync()
@@ -120,7 +120,7 @@ async def test_who_waits_for_what_was_sent_has_it_in_a_view_and_no_burst_is_wait
     assert not writing.writer.stale
 
 
-async def test_what_changes_nothing_is_not_waited_for_either(writing: Writing) -> None:
+async def test_catching_up_also_ends_if_what_was_sent_changes_nothing(writing: Writing) -> None:
     await writing.sync(node("a"))
     before = writing.publisher.view
     await writing.send(node("a"))
@@ -132,7 +132,9 @@ async def test_what_changes_nothing_is_not_waited_for_either(writing: Writing) -
     assert writing.publisher.view is before
 
 
-async def test_who_gives_up_waiting_leaves_the_others_alone(writing: Writing) -> None:
+async def test_a_caller_that_gives_up_does_not_disturb_others_that_catch_up(
+    writing: Writing,
+) -> None:
     await writing.sync()
     await writing.send(node("a"))
     given_up = asyncio.create_task(writing.writer.catch_up())
@@ -153,7 +155,7 @@ async def test_a_burst_of_changes_becomes_few_views_and_loses_none(writing: Writ
     assert writing.publisher.view.generation < 100
 
 
-async def test_requests_have_their_turns_while_one_node_s_many_devices_change(
+async def test_requests_are_answered_while_one_nodes_many_devices_change(
     writing: Writing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(slicing, "SLICE_S", 0.0)
@@ -176,7 +178,7 @@ async def test_a_deleted_object_is_gone_from_the_view(writing: Writing) -> None:
 
 
 @pytest.mark.parametrize("served", [True, False], ids=["not listed", "no longer served"])
-async def test_requests_have_their_turns_while_many_objects_go_at_once_and_see_all_or_none(
+async def test_requests_are_answered_while_many_objects_go_and_see_all_or_none_of_them(
     writing: Writing, monkeypatch: pytest.MonkeyPatch, served: bool
 ) -> None:
     monkeypatch.setattr(slicing, "SLICE_S", 0.0)
@@ -198,7 +200,7 @@ async def test_requests_have_their_turns_while_many_objects_go_at_once_and_see_a
     assert turns >= 2 * many, "one for each object that goes, and one for each record"
 
 
-async def test_requests_have_their_turns_while_many_short_batches_wait(
+async def test_requests_are_answered_while_many_short_batches_wait(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     readings = itertools.count()
@@ -220,7 +222,7 @@ async def test_requests_have_their_turns_while_many_short_batches_wait(
     task.cancel()
 
 
-async def test_a_malformed_object_costs_only_its_node_its_certainty(writing: Writing) -> None:
+async def test_a_malformed_object_makes_only_its_node_unknown(writing: Writing) -> None:
     view = await writing.sync(node("a"), node("b"))
     await writing.send(Bad(kinds.SLICE, "a-slice", "spec: wrong", "a"), node("c"))
     view = await writing.newer(view.generation)
@@ -231,7 +233,7 @@ async def test_a_malformed_object_costs_only_its_node_its_certainty(writing: Wri
     assert "wrong" in view.quarantined["ResourceSlice a-slice"]
 
 
-async def test_what_cannot_be_read_is_told_with_its_name_once(writing: Writing) -> None:
+async def test_an_unreadable_object_is_logged_once_with_its_name(writing: Writing) -> None:
     raw = msgspec.json.encode({"metadata": {"name": "n3"}, "status": {"conditions": "none"}})
     view = await writing.sync(read(kinds.NODE, raw))
     (told,) = view.nodes["n3"].health.evidence
@@ -274,7 +276,7 @@ async def test_contact_counts_as_fresh_and_clears_what_was_lost(writing: Writing
     assert before <= source.contact_at <= time.monotonic()
 
 
-async def test_the_log_says_once_that_a_source_was_lost_and_once_that_it_is_found(
+async def test_a_source_is_logged_once_when_lost_and_once_when_found(
     writing: Writing,
 ) -> None:
     await writing.sync()
@@ -299,7 +301,7 @@ async def test_the_log_says_once_that_a_source_was_lost_and_once_that_it_is_foun
     ]
 
 
-async def test_time_alone_publishes_what_has_faded(writing: Writing) -> None:
+async def test_a_view_follows_when_time_alone_has_faded_evidence(writing: Writing) -> None:
     pod = {
         "metadata": {
             "name": "p",
@@ -333,7 +335,7 @@ class Defective(HealthBook):
         return super().report(report, now)
 
 
-async def test_an_object_that_we_fail_on_leaves_in_doubt_what_it_speaks_of() -> None:
+async def test_an_object_that_cannot_be_applied_makes_the_pool_that_it_is_about_unclear() -> None:
     writing = Writing(Defective(HealthSettings(), RULES))
     writer = asyncio.create_task(writing.writer.run())
     device = {"driver": b.DRIVER, "pool": "n", "device": "gpu-0"}
@@ -358,7 +360,7 @@ async def test_an_object_that_we_fail_on_leaves_in_doubt_what_it_speaks_of() -> 
     writer.cancel()
 
 
-async def test_whoever_follows_views_hears_of_each_with_the_one_before_and_stops_nothing(
+async def test_a_follower_gets_each_view_with_the_previous_one_and_its_failure_stops_nothing(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     heard: list[tuple[int, int, int, frozenset[str]]] = []
