@@ -222,9 +222,9 @@ class Reflector:
 
     def _useless_lists(self, error: Expired) -> str:
         return (
-            f"{error}; so it was after each of the last {_TOO_MANY} lists of {self._path}, "
-            "which are made ever more rarely now: check whether a proxy answers lists from a "
-            f"cache, or the API servers behind {self._session.server} do not share one etcd"
+            f"{error}; that followed each of the last {_TOO_MANY} lists of {self._path}, so lists "
+            "are made ever more rarely now: check whether a proxy serves lists from a cache, "
+            f"or the API servers behind {self._session.server} do not share one etcd"
         )
 
     def _may_be_starting(self, error: ClusterError) -> bool:

@@ -23,8 +23,8 @@ FindAllowedNodes = Callable[[core.Pod, View], Awaitable[Set[str]]]
 
 _RETRY_S = 10.0
 REST = 4.0
-"""To judge the waiting pods is followed by a pause of so many times as long: each pod with a demand
-of its own is judged on the whole fleet."""
+"""After judging the waiting pods, pause for so many times as long: each pod with a demand of its
+own is judged on the whole fleet."""
 MOST_NAMED = 3
 """Pods that the log names when they are woken."""
 

@@ -1,4 +1,4 @@
-"""Who is at home, and what a pod has."""
+"""A home directory without a kubeconfig, and a pod's service account."""
 
 from pathlib import Path
 

@@ -1,6 +1,7 @@
-"""An API server of our own for tests: lists in pages, watches (with and without watch-list),
-bookmarks, merge patches and optimistic concurrency over JSON objects that may be as malformed as a
-test likes. It speaks HTTP on loopback, and a test can make it forget, refuse, hang or restart."""
+"""A fake API server: lists in pages, watches (with and without watch-list), bookmarks, merge
+patches and optimistic concurrency. Its JSON objects may be as malformed as a test likes. It serves
+HTTP on loopback, and a test can make it forget, refuse, hang or restart.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from aiohttp import web
 Object = dict[str, Any]
 USER = "system:serviceaccount:fettle-system:fettle"
 PAGE = "<!DOCTYPE html><title>Please log in</title>"
-"""What some proxies answer instead of whom they stand before, with status 200."""
+"""What some proxies answer instead of the server behind them, with status 200."""
 INITIAL_END = {"k8s.io/initial-events-end": "true"}
 
 
@@ -51,8 +52,8 @@ class _Change(NamedTuple):
 
 
 class FakeApi:
-    """Objects live under their plural (`nodes`) and key (`namespace/name` or `name`). What is asked
-    about a name in `pages`, the last part of a path, is answered with a proxy's page."""
+    """Objects live under their plural (`nodes`) and key (`namespace/name` or `name`). `asked` are
+    the requests that came in."""
 
     def __init__(self) -> None:
         self.objects: dict[str, dict[str, Object]] = {}
@@ -63,21 +64,21 @@ class FakeApi:
         self.answers_nothing = False
         self.answers_after_s = 0.0
         self.answers_lost: set[str] = set()
-        """Verbs that are done, and whose answer never comes."""
+        """Verbs that are carried out without a response."""
         self.unserved: set[str] = set()
-        """Plurals (`nodes`), and those of one version only (`v1/nodes`)."""
+        """Plurals (`nodes`), or one version of a plural (`v1/nodes`)."""
         self.forbidden: set[tuple[str, str]] = set()
         self.pages: set[str] = set()
-        """Ends of paths for which there is a page, as of a proxy."""
+        """Last parts of paths that are answered with a proxy's page."""
         self.gave: Counter[str] = Counter()
-        """How often each of these pages was given, and the version was told."""
+        """How often each of these pages was sent, and the version."""
         self.token: str | None = None
         self.expire_by_event = False
         self.forgets_at_once = False
-        """Whatever version was listed, a watch of it is expired."""
+        """A watch expires, whatever version it resumes from."""
         self.ends_watches_at_once = False
         self.overloaded = ""
-        """What it says in Retry-After with the 429 that it answers, if anything."""
+        """If set, every response is a 429 with this Retry-After."""
         self.raw_event: bytes | None = None
         self.version = 100
         self.git_version = "v1.37.1"
@@ -96,7 +97,7 @@ class FakeApi:
         return f"{'https' if self.tls else 'http'}://127.0.0.1:{self.port}"
 
     async def start(self) -> None:
-        """On the port it had before, if it had one."""
+        """Listen, on the port it had before, if it had one."""
         app = web.Application()
         app.router.add_route("*", "/{path:.*}", self._answer)
         self._runner = web.AppRunner(app, shutdown_timeout=0.01)
@@ -110,12 +111,12 @@ class FakeApi:
     async def stop(self) -> None:
         self.drop_watches()
         runner, self._runner = self._runner, None
-        self.turn()  # nobody else ends what is done for a connection that is lost
+        self.turn()  # handlers of lost connections wait for this
         if runner is not None:
             await runner.cleanup()
 
     def drop_watches(self) -> None:
-        """As a dying network does: without a last word."""
+        """Cut their connections, as a network that fails."""
         for request in self._watches:
             if request.transport is not None:
                 request.transport.abort()
@@ -128,7 +129,7 @@ class FakeApi:
         namespace: str = "",
         user: Mapping[str, Any] | None = None,
     ) -> Path:
-        """`user` are its fields, if it is not just a token."""
+        """`user` are the user's fields, if there is more than a token."""
         context = {"cluster": "fake", "user": "fake"}
         if user is None:
             user = {"token": token} if token else {}
@@ -149,7 +150,7 @@ class FakeApi:
     # what a test does to the cluster
 
     def put(self, plural: str, thing: Object) -> Object:
-        """Create or replace, as it is, whatever it is."""
+        """Create or replace an object, without any check."""
         kept = copy.deepcopy(thing)
         metadata = kept.setdefault("metadata", {})
         key = _key(metadata)
@@ -171,12 +172,12 @@ class FakeApi:
         self._note("BOOKMARK", plural, {"metadata": {"resourceVersion": str(self.version)}})
 
     def forget(self) -> None:
-        """Compaction: nothing older than now can be resumed from."""
+        """Compact: no watch can resume from an older version than now."""
         self._oldest = self.version
         self._log = []
 
     def verbs(self, plural: str) -> list[str]:
-        """What was asked about a resource, in order."""
+        """The verbs of requests for a resource, in order."""
         return [asked.verb for asked in self.asked if asked.target.plural == plural]
 
     def _note(self, type_: str, plural: str, thing: Object) -> None:

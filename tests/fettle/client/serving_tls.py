@@ -8,7 +8,7 @@ from tests.fettle.client.fake_api import FakeApi
 
 
 async def serve_tls(api: FakeApi, authority: Authority, folder: Path) -> None:
-    """From now on, on the port it has; callers need no certificate."""
+    """Restart it with TLS on the same port; callers need no client certificate."""
     await api.stop()
     api.tls = server_tls(authority, folder)
     api.tls.verify_mode = ssl.CERT_NONE
@@ -16,7 +16,7 @@ async def serve_tls(api: FakeApi, authority: Authority, folder: Path) -> None:
 
 
 def server_tls(authority: Authority, folder: Path) -> ssl.SSLContext:
-    """Asks its callers for a certificate, as an API server may."""
+    """A context that requires a client certificate."""
     pair = authority.server("fake")
     (folder / "server.pem").write_bytes(pair.certificate + pair.key)
     (folder / "ca.pem").write_bytes(authority.certificate)

@@ -260,7 +260,7 @@ async def test_no_key_is_left_on_disk(
 
 
 def _plugin(folder: Path, pair: Pair) -> dict[str, Any]:
-    """One that gives this certificate, if it is told which authority the server has."""
+    """A plugin that returns this certificate, if it gets the server's CA."""
     status = {
         "clientCertificateData": pair.certificate.decode(),
         "clientKeyData": pair.key.decode(),

@@ -12,7 +12,7 @@ from tests.fettle.client.fake_api import FakeApi, Object
 
 
 class Recording:
-    """A recorder whose clock a test turns, and what it counts."""
+    """A recorder whose clock a test sets, and what it counts."""
 
     def __init__(self, session: Session) -> None:
         self.now = 1000.0

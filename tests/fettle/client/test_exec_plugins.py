@@ -25,7 +25,7 @@ V1 = "client.authentication.k8s.io/v1"
 
 
 def plugin_file(folder: Path, body: str, name: str = "plugin") -> Path:
-    """A plug-in in Python; `answer(status)` prints an ExecCredential."""
+    """A plugin in Python; `answer(status)` prints an ExecCredential."""
     path = folder / name
     path.write_text(
         f"#!{sys.executable}\n"
@@ -213,7 +213,7 @@ async def test_a_plugin_that_fails_later_is_logged_and_the_refusal_stays(
 
 
 class Slow:
-    """A plug-in that gives "token 1" at once, and "token 2" when it is let go."""
+    """A plugin that returns "token 1" at once, and "token 2" once it is released."""
 
     def __init__(self, folder: Path, api: FakeApi) -> None:
         self.runs, self._gone_on = folder / "runs", folder / "gone-on"
@@ -227,7 +227,7 @@ answer({{"token": f"token {{number}}"}})
         self.kubeconfig = kubeconfig(folder, api, described(plugin_file(folder, body)))
 
     async def renewing(self) -> None:
-        """Until it is asked for "token 2"."""
+        """Wait until it is run for "token 2"."""
         async with asyncio.timeout(20):
             while self.runs.read_text() != "xx":
                 await asyncio.sleep(0.01)

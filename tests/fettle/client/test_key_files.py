@@ -1,4 +1,4 @@
-"""Keys where OpenSSL reads them, and nobody later."""
+"""Keys as files, which are gone afterwards."""
 
 import os
 import tempfile
@@ -12,7 +12,7 @@ from fettle.client.key_files import key_file
 
 @pytest.fixture
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where files of this process would lie."""
+    """The folder of this process's temporary files."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     return tmp_path
 

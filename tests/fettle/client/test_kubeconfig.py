@@ -81,7 +81,7 @@ PLAIN_USER = {"name": "u", "user": {"token": "t"}}
 
 
 def paths(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
-    """To every part, the whole first."""
+    """The paths of all parts, that of the whole first."""
     yield path
     if isinstance(value, dict):
         for key in value:
@@ -100,7 +100,7 @@ def replaced(value: Any, path: tuple[str | int, ...], new: Any) -> Any:
 
 
 async def refusal(text: str | bytes) -> str:
-    """What is reported of such a file, or of its server; "" only where a server answers."""
+    """The error for a kubeconfig with this text, or for its server; "" only if a server answers."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "config"
         path.write_bytes(text if isinstance(text, bytes) else text.encode("utf-8", "replace"))
@@ -271,7 +271,7 @@ PASSWORD = {"username": "Jörg", "password": "pass:word"}
 
 
 def plugin(folder: Path) -> dict[str, Any]:
-    """A user's `exec` that gives the token "plugin"."""
+    """A user's `exec` that returns the token "plugin"."""
     answer = {"apiVersion": V1, "kind": "ExecCredential", "status": {"token": "plugin"}}
     return {
         "apiVersion": V1,
@@ -286,7 +286,7 @@ def id_token(ends_at: float) -> str:
 
 
 async def sent_authorization(api: FakeApi, folder: Path, user: dict[str, Any]) -> str:
-    """The Authorization that a session sends."""
+    """The Authorization header that a session sends."""
     async with await Session.open(api.kubeconfig(folder, user=user)) as session:
         await session.get(NODES)
     return api.asked[-1].headers.get("Authorization", "")

@@ -25,12 +25,12 @@ from tests.fettle.cluster.feeds.recorder import PATIENCE_S
 KEY = "fettle-system/steward"
 DURATION_S = 1.0
 LONG_S = 30.0
-"""Of which a call to the server may take 6."""
+"""A release may take a fifth of it."""
 
 
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A release is waited for, however slow this machine is."""
+    """Wait for a release, however slow this machine is."""
     monkeypatch.setattr(leader_election, "RELEASE_S", 60.0)
 
 

@@ -175,7 +175,7 @@ async def test_credentials_in_a_netrc_are_not_sent_to_api_servers(
 async def test_the_server_is_called_through_the_proxy(
     api: FakeApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What stands for the proxy is the server itself, on a name that nobody resolves."""
+    """The fake server plays the proxy, for a server whose name cannot be resolved."""
     kubeconfig = json.loads(api.kubeconfig(tmp_path).read_text())
     cluster = kubeconfig["clusters"][0]["cluster"]
     monkeypatch.setenv("HTTP_PROXY", cluster["server"])

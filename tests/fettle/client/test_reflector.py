@@ -35,7 +35,7 @@ async def following(
     silence_s: float = 60.0,
     probe_s: float = 60.0,
 ) -> AsyncIterator[Recorder]:
-    """A reflector at work for as long as the block lasts; a crash of it fails the test."""
+    """A reflector that runs during the block; if it crashes, the test fails."""
     recorder = Recorder()
     reflector = Reflector(session, kind, recorder, silence_s=silence_s, probe_s=probe_s)
     task = asyncio.create_task(reflector.run())

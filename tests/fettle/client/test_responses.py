@@ -51,7 +51,7 @@ def test_a_resource_version_from_the_future_counts_as_expired() -> None:
 
 
 def forbidden(verb: str, resource: str, where: str, user: str = "eve") -> str:
-    """What is said of an API server's refusal; `resource` is `plural.group`."""
+    """The error for an API server's refusal; `resource` is `plural.group`."""
     plural, _, group = resource.partition(".")
     message = (
         f'{resource} is forbidden: User "{user}" cannot {verb} resource "{plural}" '

@@ -1,4 +1,4 @@
-"""Calls, and what is said when they fail."""
+"""Calls, and the errors when they fail."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def test_a_server_that_is_away_is_named(api: FakeApi, session: Session) ->
 async def test_connections_that_are_cut_as_they_begin_give_one_text(
     tmp_path: Path,
 ) -> None:
-    """Whether by a reset or by an end, which alternate behind a load balancer."""
+    """Resets and ends alternate behind a load balancer."""
     greeted: list[bool] = []
 
     async def cut(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

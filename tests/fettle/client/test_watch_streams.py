@@ -24,12 +24,12 @@ LONG_S = 600.0
 
 
 class Watch:
-    """Follows the nodes' watch; `seen` are the names that were taken, in order."""
+    """Follows the nodes' watch; `seen` are the names that were handled, in order."""
 
     def __init__(self, session: Session) -> None:
         self.seen: list[str] = []
         self.hold = asyncio.Event()
-        """What is taken is dealt with while this is set."""
+        """Chunks are handled while this is set."""
         self.hold.set()
         self._session = session
 
@@ -49,7 +49,7 @@ class Watch:
 
 @pytest.fixture
 async def watch(api: FakeApi, session: Session) -> AsyncIterator[Watch]:
-    """One that has just been read, and is left unread now."""
+    """A watch that was just read, and is left unread now."""
     made = Watch(session)
     api.put("nodes", node("first"))
     task = asyncio.create_task(made.follow())

@@ -31,7 +31,7 @@ def logged(before: View, after: View, changed: Iterable[str] | None = None) -> l
 
 
 def lines(before: Iterable[NodeView], after: Iterable[NodeView]) -> list[tuple[str, str, str]]:
-    """Subject, before and after of each."""
+    """Subject, state before and state after of each line."""
     lines_logged = logged(b.view(*before), b.view(*after))
     return [(line["subject"], line["before"], line["after"]) for line in lines_logged]
 

@@ -129,7 +129,7 @@ def counters(registry: CollectorRegistry, name: str) -> dict[tuple[str, ...], fl
 
 
 def test_counters_are_exported_before_anything_happens() -> None:
-    """Else `increase()` misses the first time."""
+    """Otherwise `increase()` misses the first time."""
     registry = CollectorRegistry()
     metrics = ExtenderMetrics(registry)
     PredictionMetrics(registry)

@@ -30,7 +30,7 @@ CLAIM = "fettle-system/fettle-wake-up"
 
 
 class Cluster:
-    """A view that a test publishes anew, and which nodes are allowed for every pod."""
+    """Views that a test publishes, and the nodes that are allowed for every pod."""
 
     def __init__(self, api: FakeApi) -> None:
         self.api = api
@@ -62,7 +62,7 @@ class Cluster:
         await until(lambda: len(self.writes) >= count)
 
     async def looked(self, looks: list[int]) -> None:
-        """Two looks from now on: whatever the first decided has been written."""
+        """Wait until pods were judged twice: whatever the first time decided has been written."""
         wanted = len(looks) + 2
         while len(looks) < wanted:
             self.publish(self.publisher.view.pods.values())
@@ -85,7 +85,7 @@ async def cluster() -> AsyncIterator[Cluster]:
 async def steward(
     cluster: Cluster, folder: Path, allowed: FindAllowedNodes | None = None
 ) -> AsyncIterator[list[int]]:
-    """A steward at work; gives the generations that it looked at."""
+    """A steward at work; yields the generations that it judged pods on."""
     looks: list[int] = []
 
     async def allowed_now(_: core.Pod, view: View) -> frozenset[str]:
@@ -178,7 +178,7 @@ async def test_metrics_show_who_leads_and_how_often_pods_were_woken(
 async def test_a_pod_that_still_waits_is_woken_again_later_and_later(
     cluster: Cluster, tmp_path: Path
 ) -> None:
-    """Whether views turn meanwhile or not."""
+    """Whether views are published meanwhile or not."""
     metadata = msgspec.structs.replace(pod().metadata, name="other", uid="other")
     other = msgspec.structs.replace(pod(), metadata=metadata)
     looks: list[int] = []

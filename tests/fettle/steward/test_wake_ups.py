@@ -82,7 +82,7 @@ INTERVAL_S = 1.0
 
 
 def woken_at(wake_ups: WakeUps, now: float) -> list[float]:
-    """When its pods are woken from now on, each time as soon as one is due."""
+    """The times at which pods are woken from now on, each as soon as one is due."""
     times = []
     while (at := wake_ups.next_at()) is not None:
         now = max(now, at)

@@ -1,4 +1,4 @@
-"""A sink that keeps what it was told, folded as the writer folds it, and lets a test wait."""
+"""A sink that keeps what was sent, folded as the writer folds it, and lets a test wait."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Recorder:
                 pass
 
     async def until(self, true: Callable[[Recorder], bool]) -> None:
-        """Returns once it is true; fails the test if it never is."""
+        """Return once it is true; fail the test if it never is."""
         async with asyncio.timeout(PATIENCE_S):
             while not true(self):
                 await self._turned.wait()
@@ -67,7 +67,7 @@ class Recorder:
         return set(self.objects.get(kind, {}))
 
     def notes(self, kind: str) -> list[str]:
-        """What people were told about a source that cannot be read."""
+        """The notes that were sent about a source that cannot be read."""
         told = [c for c in self.changes if isinstance(c, Lost | Unserved)]
         return [change.note for change in told if change.kind.name == kind]
 

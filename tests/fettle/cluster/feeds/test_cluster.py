@@ -58,7 +58,7 @@ async def test_of_a_cluster_without_dra_the_other_kinds_are_read(tmp_path: Path)
 
 
 class _Stumbling(Recorder):
-    """Fails the first time it is told of nodes, as a bug of ours would."""
+    """Fails the first time that nodes are sent, as a bug of ours would."""
 
     stumbled = False
 
@@ -83,7 +83,7 @@ RULES = rules.load()
 
 
 class Following:
-    """A writer that follows a cluster, in no hurry at all."""
+    """A writer that follows a cluster; it publishes only if somebody catches up."""
 
     def __init__(self, api: FakeApi, session: Session) -> None:
         self.api = api
@@ -97,7 +97,7 @@ class Following:
         return set(self.publisher.view.nodes)
 
     async def come(self, name: str) -> None:
-        """A node comes, and has arrived."""
+        """Add a node; return once the change has come."""
         self.api.put("nodes", node(name))
         async with asyncio.timeout(20):
             while not self.freshness.stale:

@@ -20,7 +20,7 @@ DOMAIN = b'{"metadata": {"name": "d", "namespace": "team", "uid": "u"}}'
 
 
 class Writing:
-    """A writer that is asked for both, with all other kinds read."""
+    """A writer with both kinds on demand, and all other kinds."""
 
     def __init__(self) -> None:
         self.publisher = Publisher()
@@ -94,7 +94,7 @@ async def test_a_snapshot_sends_kinds_on_demand_only_if_asked_to(tmp_path: Path)
 
 
 class Noting:
-    """A sink that remembers which objects it was told of."""
+    """A sink that keeps which objects were sent."""
 
     def __init__(self) -> None:
         self.puts: list[Put] = []

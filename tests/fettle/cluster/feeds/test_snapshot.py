@@ -279,7 +279,7 @@ async def test_a_folder_without_a_node_is_served_with_a_warning(tmp_path: Path, 
 
 
 def rewritten(folder: SnapshotFolder, path: Path) -> None:
-    """Look until a file counts as changed and at rest, even if its text is as before."""
+    """Poll until a file counts as changed and complete, even if its text is as before."""
     stat = path.stat()
     os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns + 1_000_000))
     folder.poll()

@@ -40,7 +40,7 @@ WATCHED = (kinds.NODE, kinds.SLICE, kinds.POD)
 
 
 class Writing:
-    """A running writer, the feed's side of it, and what it publishes."""
+    """A writer, the feed's side of it, and what it publishes."""
 
     def __init__(self, book: HealthBook | None = None, *on_view: Follow) -> None:
         self.now = 1_000_000.0
@@ -62,7 +62,7 @@ class Writing:
             return await self.publisher.newer_than(generation)
 
     async def all_written(self) -> None:
-        """Wait until what was sent so far is: a node that comes after it is in the view."""
+        """Wait until a view shows what was sent: a node that is sent after it is in the view."""
         await self.send(node("last"))
         while "last" not in self.publisher.view.nodes:
             await self.newer(self.publisher.view.generation)
@@ -327,7 +327,7 @@ async def test_a_view_follows_when_time_alone_has_faded_evidence(writing: Writin
 
 
 class Defective(HealthBook):
-    """Fails on what claims say, as a defect of ours would."""
+    """Fails on claims, as a bug of ours would."""
 
     def report(self, report: SignalReport, now: float) -> set[Subject]:
         if report.reporter.startswith("ResourceClaim "):
