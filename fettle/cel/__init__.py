@@ -1,11 +1,17 @@
-"""DRA's CEL selectors: match, no match, would abort, or undecided, for an expression on a device.
+"""CEL selectors of DRA: what an expression says of a device or a node.
 
-`engine.SelectorEngine` is what the rest of Fettle uses, with `outcomes`. One way through the rest:
-`tokens` and `parsing` (with `macros`) make a tree, `checking` and `validating` refuse what
-Kubernetes' compiler refuses, `compiling` makes a program of it, `evaluating` runs that on a row.
-`declarations` collects the functions of the libraries, `inspecting` says for people what the
-nearest device lacks, in the words of `shortfalls`. All of these run only in the worker process;
-nothing on the loop's side imports them.
+The answer is one of four: match, no match, would abort, or undecided. The rest of Fettle asks
+`SelectorEngine`, which remembers outcomes and has one worker process evaluate what is missing.
+The layout follows cel-go:
+
+- `language/`: `parser` and `macros` make a tree, `checker` refuses what Kubernetes' compiler
+  refuses, `compiler` makes a program of closures from `interpreter`. `environment` declares
+  variables and functions, `reads` finds the values that an expression needs.
+- `library/`: types and values, and the functions on them, a module for each library.
+- `runtime/`: the engine, its memory, and the worker process with its protocol.
+- `misses/`: why the nearest device does not match, in words for people.
+
+`language/` and `misses/` run only in the worker process. The serving process never loads them.
 """
 
 from typing import TYPE_CHECKING

@@ -12,7 +12,7 @@ import msgspec
 from fettle.api import core, kinds, resource
 from fettle.api.kinds import Kind
 from fettle.cel import Outcome, rows, undecided
-from fettle.cel.language.evaluating import Prepared, judge, prepare
+from fettle.cel.language.compiler import Prepared, judge, prepare
 from fettle.cluster.inventory import records
 from fettle.cluster.inventory.devices import Devices
 from fettle.cluster.inventory.holdings import Holdings

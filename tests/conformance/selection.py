@@ -8,8 +8,8 @@ from typing import Any
 
 from fettle.api.resource import Device
 from fettle.cel import OutcomeKind, rows
-from fettle.cel.language.environments import STORED, Environment
-from fettle.cel.language.evaluating import judge, prepare
+from fettle.cel.language.compiler import judge, prepare
+from fettle.cel.language.environment import STORED, Environment
 from fettle.cel.runtime.worker import RECURSION_LIMIT
 from tests.fettle.cel.devices import device as made
 

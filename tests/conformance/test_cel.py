@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fettle.cel.language.environments import STORED, Environment
+from fettle.cel.language.environment import STORED, Environment
 from tests.conformance.selection import answer
 from tests.oracle import features
 

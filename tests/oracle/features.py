@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fettle.cel.language.parsing import parse
+from fettle.cel.language.parser import parse
 from fettle.cel.language.syntax import (
     Bind,
     Call,

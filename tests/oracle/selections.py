@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from fettle.cel.language.evaluating import UNFORESEEN
+from fettle.cel.language.compiler import UNFORESEEN
 from tests.conformance import selection
 from tests.oracle.allocations import Difference
 from tests.oracle.client import Oracle, Selected

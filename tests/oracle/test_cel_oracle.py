@@ -7,7 +7,7 @@ from random import Random
 import msgspec
 import pytest
 
-from fettle.cel.language.evaluating import UNFORESEEN
+from fettle.cel.language.compiler import UNFORESEEN
 from tests.conformance import selection
 from tests.oracle import running, selections
 from tests.oracle.client import Oracle, Selected

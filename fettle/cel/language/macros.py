@@ -1,7 +1,6 @@
 """The macros of Kubernetes' CEL: calls that stand for a loop, a binding or a test.
 
-Runs in the worker, for the parser. Each becomes the tree that Kubernetes expands it to, as far as
-the type checker is concerned.
+The parser expands them. To the type checker, each is the tree that Kubernetes expands it to.
 """
 
 from collections.abc import Callable

@@ -1,13 +1,13 @@
-"""The tree of an expression, as the parser makes it and the checker annotates it.
+"""The tree of an expression: the parser makes it, the checker annotates it.
 
-Runs in the worker. Operators are calls under the names that Kubernetes' own trees give them, and
-macros are `Fold`s, so what is written here checks and evaluates as it does there.
+Operators are calls with the names that cel-go gives them, and most macros are a `Fold`. So what is
+written here is checked and evaluated as Kubernetes does it.
 """
 
 from dataclasses import dataclass, field
 from typing import Any
 
-from fettle.cel.library.signatures import ERROR, Overload, Type
+from fettle.cel.library.values import ERROR, Overload, Type
 
 OR, AND, NOT, NEGATE, EITHER = "_||_", "_&&_", "!_", "-_", "_?_:_"
 EQUALS, DIFFERS, IN = "_==_", "_!=_", "@in"

@@ -1,16 +1,11 @@
-"""Conversions between the simple types, and `size`, `type` and `dyn`.
-
-Runs in the worker.
-"""
+"""The type of a value at run time, conversions between the simple types, `size` and `dyn`."""
 
 import math
 import re
 
 from fettle.cel.library import times
-from fettle.cel.library.amounts import MutableQuantity
-from fettle.cel.library.containers import MAPS
-from fettle.cel.library.semver import Version
-from fettle.cel.library.signatures import (
+from fettle.cel.library.quantity import MutableQuantity
+from fettle.cel.library.values import (
     BOOL,
     BYTES,
     CIDR,
@@ -20,6 +15,7 @@ from fettle.cel.library.signatures import (
     FORMAT,
     INT,
     IP,
+    MAPS,
     NULL,
     QUANTITY,
     SEMVER,
@@ -29,30 +25,29 @@ from fettle.cel.library.signatures import (
     UINT,
     URL,
     A,
-    B,
-    Functions,
-    Type,
-    function,
-    list_of,
-    map_of,
-    method,
-    optional_of,
-    type_of,
-)
-from fettle.cel.library.urls import Url
-from fettle.cel.library.values import (
     Address,
+    B,
     CelError,
     Duration,
     Format,
     Frame,
+    Functions,
     Network,
     Optional,
     Timestamp,
+    Type,
     Uint,
     Undecidable,
+    Url,
     Value,
-    whole,
+    Version,
+    function,
+    list_of,
+    map_of,
+    method,
+    number_of,
+    optional_of,
+    type_of,
 )
 
 FOLDED = frozenset(
@@ -182,7 +177,7 @@ def _float_text(number: float) -> str:
 
 def _int_of_string(_frame: Frame, source: str) -> int:
     match = _INT.fullmatch(source)
-    number = 2**64 if match is None else whole(match[2])
+    number = 2**64 if match is None else number_of(match[2])
     if source.startswith("-"):
         number = -number
     if not -(2**63) <= number < 2**63:
@@ -191,7 +186,7 @@ def _int_of_string(_frame: Frame, source: str) -> int:
 
 
 def _uint_of_string(_frame: Frame, source: str) -> Uint:
-    number = whole(source) if source.isascii() and source.isdigit() else 2**64
+    number = number_of(source) if source.isascii() and source.isdigit() else 2**64
     if number >= 2**64:
         raise CelError("type conversion error from 'string' to 'uint'")
     return Uint(number)

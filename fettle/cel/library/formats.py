@@ -1,26 +1,31 @@
-"""Named formats (`format.dns1123Label()` and the like) and what does not have them.
+"""The named formats, such as `format.dns1123Label()`, and why a text is not of one.
 
-Runs in the worker. The reasons are worded as Kubernetes 1.36 and 1.37 word them, and Go for `uri`,
-where those that a host is refused for are only counted.
+The reasons have the words of Kubernetes 1.36 and 1.37, and for `uri` those of Go. Where Go's words
+about a host are not known, only the number of reasons is.
 """
 
 import re
 from collections.abc import Callable
 from datetime import date
 
-from fettle.cel.library import urls
-from fettle.cel.library.containers import Unworded
-from fettle.cel.library.quoting import quoted
-from fettle.cel.library.signatures import (
+from fettle.cel.library import addresses
+from fettle.cel.library.strings import quoted
+from fettle.cel.library.values import (
     FORMAT,
+    NOTHING,
     STRING,
+    CelError,
+    Format,
+    Frame,
     Functions,
+    Optional,
+    Unworded,
+    Value,
     function,
     list_of,
     method,
     optional_of,
 )
-from fettle.cel.library.values import NOTHING, CelError, Format, Frame, Optional, Value
 
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _LABEL_1035 = "[a-z]([-a-z0-9]*[a-z0-9])?"
@@ -145,8 +150,8 @@ def _qualified_name(text: str) -> list[str]:
 
 def _uri(text: str) -> list[str]:
     try:
-        urls.require(text)
-    except urls.Worded as error:
+        addresses.require_url(text)
+    except addresses.GoUrlError as error:
         shown = quoted(text)
         return Unworded([""]) if shown is None else [f"parse {shown}: {error}"]
     except CelError:

@@ -1,44 +1,41 @@
-"""The functions on lists and sets.
-
-Runs in the worker.
-"""
+"""The functions on lists and sets."""
 
 from collections.abc import Callable
 from functools import cmp_to_key
 from itertools import pairwise
 
-from fettle.cel.library import arithmetic, comparing
-from fettle.cel.library.containers import Unordered, like, ordered
-from fettle.cel.library.costs import traverse
-from fettle.cel.library.signatures import (
+from fettle.cel.library import operators
+from fettle.cel.library.values import (
     BOOL,
     COMPARABLE,
     DOUBLE,
     DURATION,
     DYN,
     INT,
+    MAX_SIZE,
+    NOTHING,
     UINT,
     A,
     Apply,
-    Functions,
-    Overload,
-    Type,
-    function,
-    list_of,
-    method,
-    optional_of,
-)
-from fettle.cel.library.values import (
-    MAX_SIZE,
-    NOTHING,
     CelError,
     Duration,
     Frame,
+    Functions,
     Optional,
+    Overload,
     Timestamp,
+    Type,
     Uint,
     Undecidable,
+    Unordered,
     Value,
+    function,
+    like,
+    list_of,
+    method,
+    optional_of,
+    ordered,
+    traverse,
 )
 
 Items = list[Value]
@@ -50,13 +47,13 @@ _STABLE = 12
 
 def contains(frame: Frame, container: Items, item: Value) -> bool:
     frame.spend(1 + len(container))
-    return any(comparing.equal_or_error(item, other) for other in container)
+    return any(operators.equal_or_error(item, other) for other in container)
 
 
 def _first_at(frame: Frame, items: Items, item: Value) -> int:
     traverse(frame, items)
     for at, other in enumerate(ordered(items)):
-        if comparing.equal_or_error(other, item):
+        if operators.equal_or_error(other, item):
             return at
     return -1
 
@@ -69,8 +66,8 @@ def _last_at(frame: Frame, items: Items, item: Value) -> int:
 def _includes(frame: Frame, value: Value, item: Value) -> bool:
     traverse(frame, value)
     if isinstance(value, list):
-        return any(comparing.equal_or_error(other, item) for other in value)
-    return comparing.equal_or_error(value, item)
+        return any(operators.equal_or_error(other, item) for other in value)
+    return operators.equal_or_error(value, item)
 
 
 def _is_sorted(frame: Frame, items: Items) -> bool:
@@ -85,7 +82,7 @@ def _is_sorted(frame: Frame, items: Items) -> bool:
 def _order_or_none(one: Value, other: Value) -> int | None:
     """What two values that cannot be compared say of their order: nothing, and it is no error."""
     try:
-        return comparing.order(one, other)
+        return operators.order(one, other)
     except CelError:
         return None
 
@@ -102,7 +99,7 @@ def _sum(zero: Value) -> Apply:
             raise Undecidable("a sum in no particular order")
         total = zero
         for item in items:
-            total = arithmetic.add(frame, total, item)
+            total = operators.add(frame, total, item)
         return total
 
     return apply
@@ -165,7 +162,7 @@ def _distinct(frame: Frame, items: Items) -> Items:
     found: Items = []
     for at, item in enumerate(items):
         others = (other for j, other in enumerate(found) if j != at)
-        if not any(comparing.equal_or_error(item, other) for other in others):
+        if not any(operators.equal_or_error(item, other) for other in others):
             found.append(item)
     return like(items, found)
 
@@ -207,13 +204,13 @@ def sort(frame: Frame, items: Value, keys: Value = None) -> Items:
 
 
 def _by_key(one: tuple[Value, Value], other: tuple[Value, Value]) -> int:
-    return comparing.order(one[0], other[0])
+    return operators.order(one[0], other[0])
 
 
 def _require_clear(pairs: list[tuple[Value, Value]]) -> None:
     """That no two different items have equal keys, so that there is only one order."""
     for (key, item), (other_key, other) in pairwise(pairs):
-        if comparing.order(key, other_key) == 0 and (item is not other and item != other):
+        if operators.order(key, other_key) == 0 and (item is not other and item != other):
             raise Undecidable("the order of items with equal keys")
 
 

@@ -1,6 +1,6 @@
 """The protocol buffer messages that an expression may construct: `google.protobuf.Int64Value{}`.
 
-Runs in the worker. Most of them are plain values once they are made.
+Once made, most of them are plain values.
 """
 
 import base64
@@ -9,8 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from fettle.cel.library import times
-from fettle.cel.library.containers import Map
-from fettle.cel.library.signatures import (
+from fettle.cel.library.values import (
     ANY,
     BOOL,
     BYTES,
@@ -25,19 +24,18 @@ from fettle.cel.library.signatures import (
     STRING,
     TIMESTAMP,
     UINT,
-    Nullable,
-    Type,
-    list_of,
-    map_of,
-)
-from fettle.cel.library.values import (
     CelError,
     Duration,
+    Map,
+    Nullable,
     Optional,
     Timestamp,
+    Type,
     Uint,
     Undecidable,
     Value,
+    list_of,
+    map_of,
 )
 
 NULL_VALUE = "google.protobuf.NullValue.NULL_VALUE"

@@ -1,322 +1,277 @@
-"""What operators and calls do at run time, over their compiled operands.
+"""Equality, order and arithmetic of values, as Kubernetes' evaluator has them.
 
-Runs in the worker. Each maker takes the parts and gives the whole.
+Numbers of different types are compared by value. Quantities, versions and addresses cannot be
+compared with anything else, not even for being unequal. Integers have 64 bits and never wrap.
 """
 
-from collections.abc import Callable, Sequence
+import math
 
-from fettle.cel.library import comparing, conversions, lists, regexes
-from fettle.cel.library.containers import MAPS, UNHASHABLE, Growing, Map
-from fettle.cel.library.costs import compare_sizes
-from fettle.cel.library.signatures import Apply, Overload
+from fettle.cel.library import times
+from fettle.cel.library.quantity import MutableQuantity
 from fettle.cel.library.values import (
+    MAPS,
+    MAX_SIZE,
     NO_OVERLOAD,
+    Address,
     CelError,
-    Ended,
+    Concatenated,
+    Duration,
+    Format,
     Frame,
+    Growing,
+    Network,
     Optional,
-    Run,
+    Timestamp,
+    Type,
     Uint,
     Undecidable,
+    Unordered,
+    Url,
     Value,
+    Version,
 )
 
-ORDERINGS: dict[str, Callable[[int], bool]] = {
-    "_<_": lambda sign: sign < 0,
-    "_<=_": lambda sign: sign <= 0,
-    "_>_": lambda sign: sign > 0,
-    "_>=_": lambda sign: sign >= 0,
-}
+NUMBERS = (int, Uint, float)
+_ALONE = (MutableQuantity, Version, Address, Network, Url, Format)
+_MIN, _MAX = -(2**63), 2**63 - 1
 
 
-def constant(value: Value) -> Run:
-    return lambda _frame: value
+def equal(left: Value, right: Value) -> bool:
+    """`==`; raises CelError where Kubernetes' types refuse to compare."""
+    if left is None or right is None:
+        return left is right
+    return same(left, right)
 
 
-def listing(parts: Sequence[Run], optional: frozenset[int]) -> Run:
-    def run(frame: Frame) -> Value:
-        return [part(frame) for part in parts]
-
-    def run_with_optionals(frame: Frame) -> Value:
-        made: list[Value] = []
-        for at, part in enumerate(parts):
-            value = part(frame)
-            if at not in optional:
-                made.append(value)
-            else:
-                made.extend(_content(value))
-        return made
-
-    return run_with_optionals if optional else run
-
-
-def mapping(entries: Sequence[tuple[Run, Run, bool]]) -> Run:
-    def run(frame: Frame) -> Value:
-        made = Map()
-        for key_run, value_run, optional in entries:
-            key, value = key_run(frame), value_run(frame)
-            if not optional:
-                made.put(key, value)
-            elif content := _content(value):
-                made.put(key, content[0])
-            else:
-                made.drop(key)
-        return made
-
-    return run
+def same(left: Value, right: Value) -> bool:
+    """As `equal`, but for how null is treated inside lists and optionals."""
+    kind = type(left)
+    if kind in (str, bool, bytes, Duration):
+        return type(right) is kind and bool(left == right)
+    if kind in NUMBERS:
+        return type(right) in NUMBERS and compare_numbers(left, right) == 0
+    if kind in _ALONE:
+        return _same_alone(left, right)
+    if isinstance(left, list):
+        return isinstance(right, list) and _same_lists(left, right)
+    if isinstance(left, MAPS):
+        return isinstance(right, MAPS) and _same_maps(left, right)
+    if kind is Timestamp:
+        return type(right) is Timestamp and bool(left.nanos == right.nanos)
+    if kind is Optional:
+        return type(right) is Optional and _same_optionals(left, right)
+    if kind is Type:
+        return type(right) is Type and bool(left.name == right.name)
+    return left is None and right is None
 
 
-def constructing(
-    make: Callable[[dict[str, Value]], Value], fields: Sequence[tuple[str, Run, bool]]
-) -> Run:
-    """A message, made of the fields that are there."""
-
-    def run(frame: Frame) -> Value:
-        given: dict[str, Value] = {}
-        for name, value_run, optional in fields:
-            value = value_run(frame)
-            if not optional:
-                given[name] = value
-            elif content := _content(value):
-                given[name] = content[0]
-        return make(given)
-
-    return run
-
-
-def _content(value: Value) -> tuple[Value, ...]:
-    if type(value) is not Optional:
-        raise CelError("cannot initialize an optional entry from a value that is not optional")
-    return value.values
-
-
-def logical(terms: Sequence[Run], *, decisive: bool) -> Run:
-    """`||` (decided by a true) or `&&` (decided by a false); errors beside that are lost."""
-
-    def run(frame: Frame) -> Value:
-        failure: CelError | None = None
-        for term in terms:
-            try:
-                value = term(frame)
-            except CelError as error:
-                failure = failure or error
-                continue
-            if value is decisive:
-                return decisive
-            if type(value) is not bool:
-                failure = failure or CelError(NO_OVERLOAD)
-        if failure is not None:
-            raise failure
-        return not decisive
-
-    return run
-
-
-def conditional(test: Run, yes: Run, no: Run) -> Run:
-    def run(frame: Frame) -> Value:
-        value = test(frame)
-        if type(value) is not bool:
-            raise CelError(NO_OVERLOAD)
-        return yes(frame) if value else no(frame)
-
-    return run
-
-
-def ordering(operator: str, left: Run, right: Run) -> Run:
-    test, order = ORDERINGS[operator], comparing.order
-
-    def run(frame: Frame) -> Value:
-        first, second = left(frame), right(frame)
-        compare_sizes(frame, first, second)
-        return test(order(first, second))
-
-    return run
-
-
-def equality(left: Run, right: Run, *, negated: bool) -> Run:
-    compare = comparing.unequal if negated else comparing.equal
-
-    def run(frame: Frame) -> Value:
-        first, second = left(frame), right(frame)
-        compare_sizes(frame, first, second)
-        if type(first) is type(second) is str:
-            return (first == second) is not negated
-        return compare(first, second)
-
-    return run
-
-
-def membership(item: Run, container: Run) -> Run:
-    def run(frame: Frame) -> Value:
-        value, within = item(frame), container(frame)
-        if isinstance(within, list):
-            return lists.contains(frame, within, value)
-        if isinstance(within, MAPS):
-            return value in within
+def _same_alone(left: Value, right: Value) -> bool:
+    if type(left) is not type(right):
         raise CelError(NO_OVERLOAD)
-
-    return run
-
-
-def among_literals(item: Run, literals: list[Value]) -> Run | None:
-    """`in` a list of literals, which Kubernetes turns into a set; None where it does not."""
-    members: set[tuple[type, Value]] = set()
-    for literal in literals:
-        if type(literal) not in (bool, int, Uint, float, str):
-            return None
-        members.update(_equals(literal))
-
-    def run(frame: Frame) -> Value:
-        value = item(frame)
-        if type(value) in UNHASHABLE:
-            raise Ended("a key that cannot be hashed")
-        if type(value) not in (bool, int, Uint, float, str):
-            return False
-        return (type(value), value) in members
-
-    return run
-
-
-def _equals(literal: Value) -> list[tuple[type, Value]]:
-    """A literal and its equals of other number types, as Kubernetes puts them into the set."""
-    found: list[tuple[type, Value]] = [(type(literal), literal)]
-    if type(literal) is float and literal.is_integer() and abs(literal) < 2**63:
-        found.append((int, int(literal)))
-    if type(literal) is float and literal.is_integer() and 0 <= literal < 2**64:
-        found.append((Uint, Uint(int(literal))))
-    if type(literal) in (int, Uint):
-        found.append((float, float(literal)))
-    if type(literal) is int and literal >= 0:
-        found.append((Uint, Uint(literal)))
-    if type(literal) is Uint and literal < 2**63:
-        found.append((int, int(literal)))
-    return found
-
-
-def negation(of: Run) -> Run:
-    def run(frame: Frame) -> Value:
-        value = of(frame)
-        if type(value) is not bool:
+    if type(left) is MutableQuantity:
+        if right.derived:
             raise CelError(NO_OVERLOAD)
-        return not value
-
-    return run
-
-
-def alternative(first: Run, second: Run, *, unwrapped: bool) -> Run:
-    """`or` and, unwrapped, `orValue`: the second is evaluated only where it is needed."""
-
-    def run(frame: Frame) -> Value:
-        optional = first(frame)
-        if type(optional) is not Optional:
-            raise CelError(NO_OVERLOAD)
-        if not optional.values:
-            return second(frame)
-        return optional.values[0] if unwrapped else optional
-
-    return run
+        return bool(left.compare(right) == 0)
+    if type(left) is Format:
+        return bool(left.name == right.name)
+    return bool(left == right)
 
 
-class LazyBinding:
-    """What `cel.bind` gave a name to, until somebody asks for it: nothing is evaluated before."""
-
-    __slots__ = ("run",)
-
-    def __init__(self, run: Run) -> None:
-        self.run = run
-
-
-def bind(value: Run, slot: int, body: Run) -> Run:
-    """`cel.bind`; an error in the value is one only where the variable is used."""
-    unread = LazyBinding(value)
-
-    def run(frame: Frame) -> Value:
-        frame.slots[slot] = unread
-        result = body(frame)
-        return list(result) if type(result) is Growing else result
-
-    return run
-
-
-def variable(slot: int) -> Run:
-    def read(frame: Frame) -> Value:
-        value = frame.slots[slot]
-        if type(value) is LazyBinding:
-            value = frame.slots[slot] = _read(value.run, frame)
-        if isinstance(value, Exception):
-            raise value
-        return value
-
-    return read
-
-
-def _read(run: Run, frame: Frame) -> Value:
+def unequal(left: Value, right: Value) -> bool:
+    """`!=`, which is true where `==` is an error."""
     try:
-        value = run(frame)
-    except (CelError, Ended, Undecidable) as error:
-        return error
-    return Growing() if isinstance(value, list) and not value else value
+        return not equal(left, right)
+    except CelError:
+        return True
 
 
-def applied(apply: Apply, runs: Sequence[Run]) -> Run:
-    """A call without regard for types: it has its own."""
-    if len(runs) == 2:
-        left, right = runs
-        return lambda frame: apply(frame, left(frame), right(frame))
-    return lambda frame: apply(frame, *[part(frame) for part in runs])
-
-
-def call(name: str, overloads: Sequence[Overload], runs: Sequence[Run]) -> Run:
-    """Picks the overload by the values' types, as Kubernetes does where types are not static."""
-    candidates = [overload for overload in overloads if len(overload.takes) == len(runs)]
-    fits = conversions.fits
-
-    def run(frame: Frame) -> Value:
-        given = [part(frame) for part in runs]
-        for overload in candidates:
-            if not overload.guarded or all(map(fits, overload.takes, given)):
-                return overload.apply(frame, *given)
-        raise CelError(f"no such overload: {name}")
-
-    return run
-
-
-def with_constant_pattern(apply: Apply, runs: Sequence[Run]) -> Run:
-    """A call whose pattern is read beforehand, after which Kubernetes checks no types."""
-    return lambda frame: apply(frame, *[regexes.held(part(frame)) for part in runs])
-
-
-def measured(runs: Sequence[Run], at: int, kind: str) -> list[Run]:
-    """The arguments of a call whose cost Kubernetes counts by one of them.
-
-    It does so even where that is an error or of another type, which ends the evaluation.
-    """
-
-    def measure(frame: Frame) -> Value:
+def _same_lists(left: list[Value], right: list[Value]) -> bool:
+    if len(left) != len(right):
+        return False
+    if Unordered in (type(left), type(right)):
+        raise Undecidable("a list made from a map is in no particular order")
+    failure: CelError | None = None
+    for one, other in zip(left, right, strict=True):
         try:
-            value = runs[at](frame)
-        except CelError as error:
-            raise Ended(str(error)) from error
-        if conversions.type_of_value(value).name != kind:
-            raise Ended(NO_OVERLOAD)
-        return value
-
-    def before(part: Run) -> Run:
-        def run(frame: Frame) -> Value:
-            try:
-                return part(frame)
-            except CelError:
-                measure(frame)
-                raise
-
-        return run
-
-    return [*map(before, runs[:at]), measure, *runs[at + 1 :]]
+            if not equal(one, other):
+                return False
+        except CelError as error:  # an error is not "false", and only "false" ends the comparison
+            failure = failure or error
+    if failure is not None and type(left) is Concatenated:
+        raise failure
+    return True
 
 
-def inserted(frame: Frame, made: Map, key: Value, value: Value) -> None:
-    """What `transformMap` does with each entry."""
-    if key in made:
-        raise CelError(f"insert failed: key {conversions.key_text(key)} already exists")
-    frame.spend(1)
-    made.put(key, value)
+def _same_maps(left: Value, right: Value) -> bool:
+    if len(left) != len(right):
+        return False
+    for key in left:
+        missing = object()
+        other = right.find(key, missing)
+        if other is missing:
+            return False
+        try:
+            if not equal(left.get(key), other):
+                return False
+        except CelError:
+            continue
+    return True
+
+
+def _same_optionals(left: Optional, right: Optional) -> bool:
+    if not left.values or not right.values:
+        return left.values == right.values
+    return same(left.values[0], right.values[0])
+
+
+def equal_or_error(left: Value, right: Value) -> bool:
+    """Whether two are equal, where an error counts as a no."""
+    try:
+        return same(left, right)
+    except CelError:
+        return False
+
+
+def compare_numbers(left: float, right: float) -> int:
+    """-1, 0 or 1; an int is rounded to a double where it is compared with one, as Go does."""
+    if left != left or right != right:
+        return 2
+    if type(left) is not type(right) and float in (type(left), type(right)):
+        return _compare_with_double(left, right)
+    return (left > right) - (left < right)
+
+
+def _compare_with_double(left: float, right: float) -> int:
+    if type(left) is float:
+        return -_compare_with_double(right, left)
+    low, high = (0, 2**64) if type(left) is Uint else (_MIN, 2**63)
+    if right < low:
+        return 1
+    if right > high:
+        return -1
+    rounded = float(left)
+    return (rounded > right) - (rounded < right)
+
+
+def order(left: Value, right: Value) -> int:
+    """-1, 0 or 1 where the two can be ordered, else CelError."""
+    kind = type(left)
+    if kind in NUMBERS and type(right) in NUMBERS:
+        sign = compare_numbers(left, right)
+        if sign == 2:
+            raise CelError("NaN values cannot be ordered")
+        return sign
+    if kind is type(right) and kind in (str, bool, bytes, Duration):
+        return int(left > right) - int(left < right)
+    if kind is type(right) and kind is Timestamp:
+        return int(left.nanos > right.nanos) - int(left.nanos < right.nanos)
+    raise CelError(NO_OVERLOAD)
+
+
+_INT64 = range(-(2**63), 2**63)
+_UINT64 = range(2**64)
+_INTEGERS = (int, Uint)
+
+
+def _in_64_bits(number: int, kind: type = int) -> int:
+    """An int64 or uint64, or the error of its overflow."""
+    if number not in (_UINT64 if kind is Uint else _INT64):
+        raise CelError("integer overflow")
+    return Uint(number) if kind is Uint else number
+
+
+def add(frame: Frame, left: Value, right: Value) -> Value:
+    kind = type(left)
+    if kind in (Duration, Timestamp):
+        return times.add(left, right)
+    if isinstance(left, list) and isinstance(right, list):
+        return _concatenated(frame, left, right)
+    if kind is not type(right):
+        raise CelError(NO_OVERLOAD)
+    if kind in _INTEGERS:
+        return _in_64_bits(int(left) + int(right), kind)
+    if kind is float:
+        return left + right
+    if kind in (str, bytes):
+        _afford(frame, left, right)
+        return left + right
+    raise CelError(NO_OVERLOAD)
+
+
+def _concatenated(frame: Frame, left: list[Value], right: list[Value]) -> list[Value]:
+    _afford(frame, left, right)
+    if type(left) is Growing:
+        if type(right) is Growing:
+            raise Undecidable("a list that grows added to itself")
+        left.extend(right)
+        return left
+    if not left or not right:
+        return left or right
+    if Unordered in (type(left), type(right)):
+        return Unordered([*left, *right])
+    return Concatenated([*left, *right])
+
+
+def _afford(frame: Frame, left: Value, right: Value) -> None:
+    frame.spend(1 + (len(left) + len(right)) // 10)
+    if len(left) + len(right) > MAX_SIZE:
+        raise Undecidable("it makes too large a value")
+
+
+def subtract(_frame: Frame, left: Value, right: Value) -> Value:
+    if type(left) in (Duration, Timestamp):
+        return times.subtract(left, right)
+    kind = _shared(left, right)
+    return left - right if kind is float else _in_64_bits(int(left) - int(right), kind)
+
+
+def multiply(_frame: Frame, left: Value, right: Value) -> Value:
+    kind = _shared(left, right)
+    return left * right if kind is float else _in_64_bits(int(left) * int(right), kind)
+
+
+def divide(_frame: Frame, left: Value, right: Value) -> Value:
+    kind = _shared(left, right)
+    if kind is float:
+        return _divided(left, right)
+    if right == 0:
+        raise CelError("division by zero")
+    quotient = abs(int(left)) // abs(int(right))
+    return _in_64_bits(quotient if (left < 0) == (right < 0) else -quotient, kind)
+
+
+def _divided(left: float, right: float) -> float:
+    if right != 0:
+        return left / right
+    if left == 0 or math.isnan(left):
+        return math.nan
+    return math.copysign(math.inf, left) * math.copysign(1.0, right)
+
+
+def remainder(_frame: Frame, left: Value, right: Value) -> Value:
+    kind = _shared(left, right)
+    if kind is float:
+        raise CelError(NO_OVERLOAD)
+    if right == 0:
+        raise CelError("modulus by zero")
+    if (left, right) == (-(2**63), -1):
+        raise CelError("integer overflow")
+    rest = abs(int(left)) % abs(int(right))
+    return _in_64_bits(rest if left >= 0 else -rest, kind)
+
+
+def negate(_frame: Frame, value: Value) -> Value:
+    if type(value) is int:
+        return _in_64_bits(-value)
+    if type(value) is float:
+        return -value
+    if type(value) is Duration:
+        return times.negated(value)
+    raise CelError(NO_OVERLOAD)
+
+
+def _shared(left: Value, right: Value) -> type:
+    kind = type(left)
+    if kind is not type(right) or kind not in (int, Uint, float):
+        raise CelError(NO_OVERLOAD)
+    return kind

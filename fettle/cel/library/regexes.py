@@ -1,17 +1,25 @@
 """Regular expressions: RE2, in linear time, as Kubernetes' Go has them.
 
-Runs in the worker. Where the two makers of RE2 may read a pattern differently, nothing is decided.
+Python's RE2 and Go's differ in a few patterns. Where they may, the outcome is undecided. Go also
+refuses patterns whose tree is too deep, so bounds on that depth are computed here.
 """
 
 import re
+from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import re2  # type: ignore[import-untyped]
 
-from fettle.cel.library import nesting
-from fettle.cel.library.signatures import Type
-from fettle.cel.library.values import NO_OVERLOAD, CelError, Frame, Optional, Undecidable, Value
+from fettle.cel.library.values import (
+    NO_OVERLOAD,
+    CelError,
+    Frame,
+    Optional,
+    Type,
+    Undecidable,
+    Value,
+)
 
 _CLASS = re.compile(r"\\[pP]")
 _UNKNOWN_CLASS = re.compile(rb"invalid character class range: \\[pP](\{[^}]*\}|[^{])")
@@ -37,13 +45,13 @@ def compiled(pattern: str) -> Any:
 
 def _require_known_to_go(pattern: str) -> None:
     """That Go takes a pattern too, which the other maker has taken."""
-    for token in nesting.TOKEN.finditer(pattern):
+    for token in _TOKEN.finditer(pattern):
         if token.lastgroup == "huge" or token.group() == r"\C":
             raise CelError(f"{token.group()[:40]} is not supported in regular expressions")
-    least, most, *_ = nesting.height(pattern)
-    if least > nesting.MAX_HEIGHT:
+    least, most, *_ = _height(pattern)
+    if least > _MAX_HEIGHT:
         raise CelError("the regular expression is nested too deeply")
-    if most > nesting.MAX_HEIGHT:
+    if most > _MAX_HEIGHT:
         raise Undecidable("a regular expression that may be read otherwise")
 
 
@@ -96,3 +104,106 @@ def _search(frame: Frame, text: str, pattern: str, start: int) -> Any:
     if not text.isascii() and ("(?" in pattern or _CLASS.search(pattern)):
         raise Undecidable("a pattern with flags or classes on text that is not ASCII")
     return compiled(pattern).search(text, start)
+
+
+_MAX_HEIGHT = 1000
+"""Go's `maxHeight`: the most levels that it takes."""
+_SHORTEST = 500
+"""No shorter pattern can be deeper than that."""
+_TOKEN = re.compile(
+    r"(?P<quoted>\\Q.*?(?:\\E|\Z))"
+    r"|(?P<escape>\\(?:[pPx]\{[^}]*\}|[pP].|x..|[0-7]{1,3}|.))"
+    r"|(?P<set>\[\^?(?:\[:\^?\w+:\]|\\[pPx]\{[^}]*\}|\\.|[^\\])(?:\[:\^?\w+:\]|\\.|[^\]\\])*\])"
+    r"|(?P<flags>\(\?[A-Za-z-]*\))"
+    r"|(?P<group>\(\?[A-Za-z-]*:)"
+    r"|(?P<capture>\((?:\?P?<\w+>)?)"
+    r"|(?P<bar>\|)"
+    r"|(?P<end>\))"
+    r"|(?P<huge>\{[1-9][0-9]{8,}(?:,(?:0|[1-9][0-9]*)?)?\}|\{(?:0|[1-9][0-9]*),[1-9][0-9]{8,}\})"
+    r"|(?P<repeat>[*+?]\??|\{(?:0|[1-9][0-9]*)(?:,(?:0|[1-9][0-9]*)?)?\}\??)"
+    r"|(?P<point>[.^$])"
+    r"|(?P<literal>.)",
+    re.DOTALL,
+)
+"""`huge` is a count of repetitions that RE2 takes for letters, and Go refuses."""
+
+
+class _Height(NamedTuple):
+    """Of a part, and of a concatenation that it is within."""
+
+    least: int = 1
+    most: int = 1
+    least_within: int = 1
+    most_within: int = 2
+
+
+_LEAF = _Height()
+
+
+def _height(pattern: str) -> _Height:
+    """The bounds of a whole pattern; those of short ones are not looked at."""
+    if len(pattern) < _SHORTEST:
+        return _LEAF
+    groups = [_Group(captures=False, start=0)]
+    for match in _TOKEN.finditer(pattern):
+        group, text = groups[-1], match.group()
+        match match.lastgroup:
+            case "capture" | "group" as kind:
+                groups.append(_Group(captures=kind == "capture", start=match.end()))
+            case "end":
+                groups.pop()
+                groups[-1].parts.append(group.close(match.start()))
+            case "bar":
+                group.alternative(match.start())
+            case "repeat":
+                group.repeat()
+            case "quoted":
+                group.parts += [_LEAF] * len(text[2:].removesuffix(r"\E"))
+            case "flags":
+                pass
+            case _:
+                group.parts.append(_LEAF)
+    return groups[0].close(len(pattern))
+
+
+@dataclass
+class _Group:
+    captures: bool
+    start: int
+    parts: list[_Height] = field(default_factory=list)
+    alternatives: list[_Height] = field(default_factory=list)
+    longest: int = 0
+
+    def repeat(self) -> None:
+        if self.parts:
+            self.parts[-1] = _above(self.parts[-1])
+
+    def alternative(self, end: int) -> None:
+        """Put what stands since the last bar together."""
+        self.alternatives.append(_sequence(self.parts))
+        self.longest = max(self.longest, end - self.start)
+        self.start, self.parts = end + 1, []
+
+    def close(self, end: int) -> _Height:
+        self.alternative(end)
+        whole = self.alternatives[0]
+        if len(self.alternatives) > 1:
+            # Go moves common beginnings out of alternatives, again and again.
+            moved = 2 * min(len(self.alternatives) - 1, self.longest)
+            least = max(part.least for part in self.alternatives)
+            most = max(part.most for part in self.alternatives)
+            most += 1 + moved
+            whole = _Height(least, most, least, most + 1)
+        return _above(whole) if self.captures else whole
+
+
+def _above(part: _Height) -> _Height:
+    return _Height(part.least + 1, part.most + 1, part.least + 2, part.most + 2)
+
+
+def _sequence(parts: list[_Height]) -> _Height:
+    """A concatenation, which one around it would take for its own; letters may make one leaf."""
+    if len(parts) < 2:
+        return parts[0] if parts else _LEAF
+    least, most = max(p.least_within for p in parts), max(p.most_within for p in parts)
+    return _Height(least, most, least, most)

@@ -1,7 +1,4 @@
-"""Durations and timestamps: how they are read, written, added, and taken apart.
-
-Runs in the worker.
-"""
+"""Durations and timestamps: how they are parsed, written, added and taken apart."""
 
 import re
 from collections.abc import Callable
@@ -9,24 +6,22 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from decimal import Decimal
 from zoneinfo import ZoneInfo
 
-from fettle.cel.library.signatures import (
+from fettle.cel.library.values import (
     DURATION,
     INT,
+    NO_OVERLOAD,
     STRING,
     TIMESTAMP,
     Apply,
-    Functions,
-    method,
-)
-from fettle.cel.library.values import (
-    NO_OVERLOAD,
     CelError,
     Duration,
     Frame,
+    Functions,
     Timestamp,
     Undecidable,
     Value,
-    whole,
+    method,
+    number_of,
 )
 
 _SECOND = 10**9
@@ -64,7 +59,7 @@ def parse_duration(text: str) -> Duration:
         unit = None if match is None else _UNITS.get(match[3])
         if match is None or unit is None or not (match[1] or match[2]):
             raise CelError(f"{text[:40]!r} is not a duration")
-        nanos += whole(match[1]) * unit + _fraction(match[2] or "", unit)
+        nanos += number_of(match[1]) * unit + _fraction(match[2] or "", unit)
         position = match.end()
     if not rest or nanos * sign not in _INT64:
         raise CelError(f"{text[:40]!r} is not a duration")
@@ -115,8 +110,8 @@ def duration_text(duration: Duration) -> str:
 
 def _in(unit: int, nanos: int) -> float:
     """As Go's Duration.Seconds, Minutes and Hours: of a long duration, a small rest is lost."""
-    whole = _quotient(nanos, unit)
-    return float(whole) + float(nanos - whole * unit) / unit
+    seconds = _quotient(nanos, unit)
+    return float(seconds) + float(nanos - seconds * unit) / unit
 
 
 def _quotient(nanos: int, unit: int) -> int:
@@ -205,7 +200,7 @@ def _offset(name: str) -> int:
     match = _OFFSET.fullmatch(name)
     if match is None:
         raise CelError(f"{name[:40]!r} is not a time zone")
-    hours, minutes = (whole(match[at]) * (-1 if match[at - 1] == "-" else 1) for at in (2, 4))
+    hours, minutes = (number_of(match[at]) * (-1 if match[at - 1] == "-" else 1) for at in (2, 4))
     if hours not in _INT64 or minutes not in _INT64:
         raise CelError(f"the time zone {name[:40]!r} does not fit 64 bits")
     offset = _wrapped(hours * 60 + (-minutes if name.startswith("-") else minutes))

@@ -1,26 +1,27 @@
-"""Selector outcomes for the loop: asked for beforehand, answered from memory.
+"""Outcomes of selectors for the serving process: evaluated beforehand, answered from memory.
 
-Stands between inventory and verdicts. `evaluate` is called when slices, classes or claims change
-and fills the memory through the worker process; `outcome` is called while answering a request and
-never waits. What is known to be cheap, or new, goes before what has proved costly, so nobody waits
-longer than for one row of another's expression. Imports no CEL: that lives in the worker. May not
-import `feeds` or above.
+Stands between inventory and verdict. `evaluate` runs when slices, classes or claims change, and
+fills the memory through the worker process. `outcome` runs while a request is answered, and never
+waits. Cheap and new expressions go before those that proved costly, so nobody waits longer than
+for one row of somebody else's expression. The worker alone loads CEL's language.
 """
 
 import asyncio
 import heapq
+import re
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
+from contextlib import asynccontextmanager
+from itertools import count, islice, takewhile
 from math import inf
 
 import structlog
 
 from fettle.api.resource import Device
 from fettle.cel.runtime import rows
-from fettle.cel.runtime.memory import GIVEN_UP, PARSING, ExpressionEntry, Level, Memory
+from fettle.cel.runtime.memory import GIVEN_UP, LONG, PARSING, ExpressionEntry, Level, Memory, Order
 from fettle.cel.runtime.outcomes import Outcome, OutcomeKind, undecided
-from fettle.cel.runtime.processes import COMMAND, Worker, WorkerDied, WorkerUnready
 from fettle.cel.runtime.protocol import (
     EvaluateReply,
     EvaluateRequest,
@@ -30,9 +31,95 @@ from fettle.cel.runtime.protocol import (
     Parsed,
 )
 from fettle.cel.runtime.rows import Equation, Reads, RowFingerprint, Variable
-from fettle.cel.runtime.turns import Order, WorkerQueue
-from fettle.cel.runtime.works import Work
+from fettle.cel.runtime.supervisor import COMMAND, Worker, WorkerDied, WorkerUnready
 from fettle.model import WorkerError
+
+
+class WorkerQueue:
+    """A lock that is handed to the least order; among equals, to who waits the longest."""
+
+    def __init__(self) -> None:
+        self._taken = False
+        self._waiting: list[tuple[Order, int, asyncio.Future[None]]] = []
+        self._arrivals = count()
+
+    @asynccontextmanager
+    async def turn(self, order: Order) -> AsyncIterator[None]:
+        await self._wait(order)
+        try:
+            yield
+        finally:
+            self._pass_on()
+
+    async def _wait(self, order: Order) -> None:
+        if not self._taken:
+            self._taken = True
+            return
+        mine = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._waiting, (order, next(self._arrivals), mine))
+        try:
+            await mine
+        except asyncio.CancelledError:
+            if not mine.cancelled():  # it was handed over just then
+                self._pass_on()
+            raise
+
+    def _pass_on(self) -> None:
+        while self._waiting:
+            *_, next_one = heapq.heappop(self._waiting)
+            if not next_one.done():
+                next_one.set_result(None)
+                return
+        self._taken = False
+
+
+_BATCH = 64
+_LOOP = re.compile(r"\.\s*(?:all|exists\w*|map|filter|transform\w+)\s*\(")
+_PATTERN = re.compile(
+    r"\b(?:matches|find|findAll)\s*\((?!\s*[rR]?(?P<quote>[\"'])[^\"'{]{0,64}(?P=quote)\s*[,)])"
+)
+"""A pattern that may be costly to compile: it is long, repeats by number, or is made on the way."""
+_CALLS = 24
+"""So many calls may cost what a loop does: they may be about texts that others made long."""
+
+
+class Work:
+    """One expression on the devices of one call; `keys` is None until it is known what it reads."""
+
+    def __init__(self, expression: str, entry: ExpressionEntry | None) -> None:
+        self.expression = expression
+        self.entry = entry
+        self.keys: deque[RowFingerprint] | None = None
+        self.spent_s = 0.0
+        self._heavy = sum(len(each.findall(expression)) for each in (_LOOP, _PATTERN))
+        self._heavy += expression.count("(") // _CALLS
+
+    def order(self) -> Order:
+        """Where nothing was measured, by what can be seen: with neither loops, nor patterns but
+        short ones, nor many calls, it cannot cost much."""
+        entry, deaths = self.entry, 0
+        if entry is not None and entry.deaths:
+            deaths = entry.deaths.get(self.keys[0] if self.keys else PARSING, 0)
+        if entry is not None and (entry.measured or deaths > 1):
+            return entry.order(self.spent_s, deaths)
+        return (Level.NEW if len(self.expression) <= LONG else Level.LARGE, self._heavy)
+
+    def batch(self) -> list[RowFingerprint]:
+        """The next keys of which nothing is known, even by another call's work.
+
+        Rows over which the worker ended, maybe for another one's sake, are asked for one by one.
+        """
+        assert self.entry is not None
+        assert self.keys is not None
+        while self.keys and self.keys[0] in self.entry.rows:
+            self.keys.popleft()
+        if not self.keys or self.entry.default is not None:
+            return []
+        deaths = self.entry.deaths
+        if self.keys[0] in deaths:
+            return [self.keys[0]]
+        return list(takewhile(lambda key: key not in deaths, islice(self.keys, _BATCH)))
+
 
 MAX_EXPRESSION = 10 * 1024
 _TOO_LONG = undecided("it is longer than 10 KiB")

@@ -1,8 +1,7 @@
-"""What is known of expressions, within bounds: outcomes, costs, and which are forgotten first.
+"""What is known of expressions: outcomes and costs, within bounds.
 
-Whatever is asked about for the first time is forgotten before what was used again since, so a
-stream of expressions that nobody uses twice pushes out nothing that is in use. Used by the engine;
-does no I/O.
+An expression that was used once is forgotten before those that were used again since. So a stream
+of expressions that nobody uses twice pushes out nothing that is in use.
 """
 
 from collections import OrderedDict
@@ -12,7 +11,6 @@ from enum import IntEnum
 from fettle.cel.runtime.outcomes import TOO_SLOW, Outcome, undecided
 from fettle.cel.runtime.protocol import EvaluateReply
 from fettle.cel.runtime.rows import Equation, Reads, RowFingerprint
-from fettle.cel.runtime.turns import Order
 
 DIED = undecided("the process that evaluates it ended over it")
 GIVEN_UP = (TOO_SLOW, DIED)
@@ -40,6 +38,9 @@ LONG = 1024
 AGAIN_S = 1.0
 """A use so long after an expression became known is another one: it is not the same pod's."""
 _AGAIN = 0.8
+
+
+Order = tuple[int, float]
 
 
 class Level(IntEnum):

@@ -1,7 +1,4 @@
-"""What a selector says about one device, as values.
-
-Stands before the rest of `fettle/cel/` and imports nothing of Fettle.
-"""
+"""What a selector says about one device, as values."""
 
 from enum import StrEnum
 from typing import NamedTuple

@@ -1,7 +1,7 @@
-"""What the loop and the worker say to each other: frames of msgpack behind a length of four bytes.
+"""The messages between the serving process and the worker, as frames of msgpack.
 
-Used on both sides. The worker gets an expression and the rows it can see, or
-a few devices, never the view.
+Four bytes before each message hold its length. The worker gets an expression with
+the rows to judge, or a few devices, but never the view.
 """
 
 from typing import BinaryIO

@@ -1,14 +1,14 @@
-"""What an expression can see of a device: the few values it refers to, as a key and as a row.
+"""What an expression reads of a device, as a fingerprint and as a row.
 
-Pure, and used on both sides of the worker's pipe. Devices that look alike to an expression share
-one key, so a fleet of one model costs one evaluation. Imports only `wire`.
+Used on both sides of the worker's pipe. Devices with the same fingerprint need only one
+evaluation, so a fleet of one model costs one.
 """
 
 from collections.abc import Mapping
 from typing import Literal, NamedTuple, TypeVar
 
 from fettle.api.resource import Device, DeviceAttribute
-from fettle.cel.library import semver as versions
+from fettle.cel.library import semver
 
 Field = Literal["attributes", "capacity"]
 Amount = str | int | float
@@ -67,7 +67,7 @@ def problem(driver: str, device: Device) -> str:
     """Why no expression can be decided on this device ("" if nothing is in the way)."""
     attributes = device.attributes or {}
     for name, value in attributes.items():
-        if value.version is not None and not versions.is_version(value.version):
+        if value.version is not None and not semver.is_version(value.version):
             return f"attribute {name}: {value.version!r} is not a semantic version"
         if value.int_ is not None and value.int_ not in _INT64:
             return f"attribute {name}: {value.int_} does not fit 64 bits"
@@ -77,7 +77,7 @@ def problem(driver: str, device: Device) -> str:
             return f"attribute {name} has no value of a known type"
         if value.ints is not None and any(item not in _INT64 for item in value.ints):
             return f"attribute {name} holds a number that does not fit 64 bits"
-        if value.versions is not None and not all(map(versions.is_version, value.versions)):
+        if value.versions is not None and not all(map(semver.is_version, value.versions)):
             return f"attribute {name} holds something that is not a semantic version"
     for name in device.capacity or ():
         if "/" in name and _twice(name, driver, device.capacity or {}):

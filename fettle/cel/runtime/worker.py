@@ -1,9 +1,9 @@
 """The worker process: `python -m fettle.cel.runtime.worker`, requests on stdin, replies on stdout.
 
-An expression that takes more processor time on a row than it may is interrupted. Where that is of
-no avail, since Python is busy in a library, and over parsing, the kernel ends the process by
-SIGPROF, whatever it is doing then; and it may be killed at any time. It ends by itself when its
-stdin does, that is when its parent is gone.
+It may be killed at any time, and ends by itself when its stdin ends, which is when its parent is
+gone. An expression that takes too much processor time on a row is interrupted. Python cannot be
+interrupted within a library, nor safely while it parses. There the kernel ends the process by
+SIGPROF.
 """
 
 import gc
@@ -15,9 +15,9 @@ import time
 from functools import lru_cache
 from types import FrameType
 
-from fettle.cel.language.environments import NODE, STORED
-from fettle.cel.language.evaluating import Prepared, judge, prepare
-from fettle.cel.misses.inspecting import nearest
+from fettle.cel.language.compiler import Prepared, judge, prepare
+from fettle.cel.language.environment import NODE, STORED
+from fettle.cel.misses.nearest import nearest
 from fettle.cel.runtime.outcomes import TOO_SLOW, Outcome
 from fettle.cel.runtime.protocol import (
     EvaluateReply,

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from fettle.api.resource import Device
-from fettle.cel.language.evaluating import judge, prepare
+from fettle.cel.language.compiler import judge, prepare
 from fettle.cel.runtime import rows
 from fettle.cel.runtime.outcomes import Outcome
 from fettle.cel.runtime.rows import DeviceRow

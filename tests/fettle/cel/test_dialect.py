@@ -2,7 +2,7 @@
 
 import pytest
 
-from fettle.cel.language.evaluating import judge, prepare
+from fettle.cel.language.compiler import judge, prepare
 from fettle.cel.runtime import rows
 from fettle.cel.runtime.outcomes import OutcomeKind
 from tests.fettle.cel.devices import DRIVER, GPU, judged, whole_row

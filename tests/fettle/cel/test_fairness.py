@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from fettle.api.resource import Device
-from fettle.cel.runtime import engine as engines
-from fettle.cel.runtime.engine import SelectorEngine
+from fettle.cel.runtime.engine import LINGERING, SelectorEngine
 from fettle.cel.runtime.memory import GIVEN_UP_S
 from tests.fettle.cel.devices import DRIVER, device
 from tests.fettle.cel.test_engine import SPINNING, A, fleet, worker
@@ -99,7 +98,7 @@ async def test_few_calls_stay_for_what_is_costly_and_the_rest_may_come_again() -
     try:
         async with flooded(engine, 30):
             running = [t for t in asyncio.all_tasks() if "evaluate" in repr(t.get_coro())]
-            assert 0 < len(running) <= engines.LINGERING
+            assert 0 < len(running) <= LINGERING
     finally:
         await engine.close()
 

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fettle.cel.library.semver import Version, compare, is_version, parse, parse_normalized
+from fettle.cel.library.semver import compare, is_version, parse, parse_normalized
+from fettle.cel.library.values import Version
 
 RISING = [
     "0.9.9",

@@ -9,8 +9,8 @@ import msgspec
 from fettle.api import kinds
 from fettle.api.resource import Device
 from fettle.cel import Equation, Outcome, Reads, rows
-from fettle.cel.language.evaluating import Prepared, judge, prepare
-from fettle.cel.misses import inspecting
+from fettle.cel.language.compiler import Prepared, judge, prepare
+from fettle.cel.misses.nearest import nearest
 from fettle.cluster import EMPTY, Inventory, View
 from fettle.config import HealthSettings
 from fettle.health import HealthBook
@@ -46,7 +46,7 @@ class InProcess:
     async def nearest(
         self, expressions: Iterable[str], devices: Sequence[tuple[str, Device]]
     ) -> str:
-        return inspecting.nearest(expressions, devices)
+        return nearest(expressions, devices)
 
     async def evaluate(
         self, expressions: Iterable[str], devices: Iterable[tuple[str, Device]]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fettle.api.resource import Device
 from fettle.cel import OutcomeKind, rows
-from fettle.cel.language.evaluating import judge, prepare
+from fettle.cel.language.compiler import judge, prepare
 from fettle.lint.findings import Severity
 from fettle.model import Validation
 from tests.controlplane import objects as api

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from fettle.api.resource import DeviceAttribute
 from fettle.cel import SelectorEngine
 from fettle.cel.runtime.memory import GIVEN_UP_S
-from fettle.cel.runtime.processes import COMMAND
+from fettle.cel.runtime.supervisor import COMMAND
 from fettle.cluster import NodeView
 from fettle.dra import Alternative, Claim, Request
 from fettle.model import Placement, Policy, Requirement

@@ -13,7 +13,7 @@ import pytest
 
 from fettle.api.resource import Device, DeviceAttribute
 from fettle.cel import Outcome, OutcomeKind, SelectorEngine
-from fettle.cel.runtime.processes import COMMAND
+from fettle.cel.runtime.supervisor import COMMAND
 from fettle.cluster import NodeView, Publisher
 from fettle.config import Settings
 from fettle.model import BUILT_IN, Placement, Requirement

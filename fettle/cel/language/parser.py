@@ -1,10 +1,12 @@
-"""Kubernetes' CEL grammar: text to tree.
+"""The parser of Kubernetes' CEL: text to tokens in linear time, tokens to a tree.
 
-Runs in the worker. Counts its recursion as Kubernetes' parser does, whose limit is 250 for each
-kind of rule, so what is refused there for its depth is refused here.
+It refuses what Kubernetes' lexer and parser refuse. It counts recursion as they do, where each
+kind of rule may be nested 250 deep.
 """
 
+import re
 from collections.abc import Callable
+from typing import NamedTuple
 
 from fettle.cel.language import syntax
 from fettle.cel.language.macros import expand
@@ -19,9 +21,128 @@ from fettle.cel.language.syntax import (
     MapOf,
     Refused,
     Select,
+    Unsupported,
 )
-from fettle.cel.language.tokens import Token, bytes_value, string_value, tokens
-from fettle.cel.library.values import Uint, whole
+from fettle.cel.library.values import Uint, number_of
+
+MAX_BYTES = 10 * 1024
+"""The API server refuses longer expressions."""
+
+_ESCAPE = r"\\(?:[abfnrtv\"'`?\\]|[xX][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[0-3][0-7]{2})"
+_STRING = rf'''
+        [rR](?:"""(?:[^"]|"(?!""))*+"""|\'\'\'(?:[^']|'(?!\'\'))*+\'\'\'
+              |"[^"\n\r]*+"|'[^'\n\r]*+')
+      | """(?:{_ESCAPE}|[^\\"]|"(?!""))*+"""
+      | \'\'\'(?:{_ESCAPE}|[^\\']|'(?!\'\'))*+\'\'\'
+      | "(?:{_ESCAPE}|[^\\"\n\r])*+"
+      | '(?:{_ESCAPE}|[^\\'\n\r])*+'
+'''
+_TOKEN = re.compile(
+    rf"""
+      (?P<blank>(?:[\t\n\r\f ]++|//[^\n]*+)++)
+    | (?P<bytes>[bB](?:{_STRING}))
+    | (?P<string>{_STRING})
+    | (?P<float>[0-9]++\.[0-9]++(?:[eE][+-]?[0-9]++)?|[0-9]++[eE][+-]?[0-9]++
+               |\.[0-9]++(?:[eE][+-]?[0-9]++)?)
+    | (?P<uint>(?:0x[0-9a-fA-F]++|[0-9]++)[uU])
+    | (?P<int>0x[0-9a-fA-F]++|[0-9]++)
+    | (?P<word>[A-Za-z_][A-Za-z0-9_]*+)
+    | (?P<quoted>`[A-Za-z0-9_./\- ]++`)
+    | (?P<mark>==|!=|<=|>=|&&|\|\||[\[\](){{}}<>.,\-+*/%!?:])
+    """,
+    re.VERBOSE,
+)
+_KEYWORDS = frozenset({"true", "false", "null", "in"})
+
+
+class Token(NamedTuple):
+    """`kind` is a literal's (`int`, `string`, …), `word`, `quoted`, or the mark or keyword."""
+
+    kind: str
+    text: str
+    at: int
+
+
+def tokens(source: str) -> list[Token]:
+    """The tokens, with one of kind "" at the end; raises Refused or Unsupported."""
+    try:
+        size = len(source.encode())
+    except UnicodeEncodeError as error:
+        raise Refused(f"syntax error at {error.start}: half a surrogate pair") from None
+    if size > MAX_BYTES:
+        raise Unsupported(f"it is longer than {MAX_BYTES // 1024} KiB")
+    found: list[Token] = []
+    position = 0
+    while position < len(source):
+        match = _TOKEN.match(source, position)
+        if match is None:
+            raise Refused(f"syntax error at {position}: {source[position : position + 10]!r}")
+        kind, text = str(match.lastgroup), match.group()
+        if kind == "mark" or text in _KEYWORDS:
+            kind = text
+        if kind != "blank":
+            found.append(Token(kind, text, position))
+        position = match.end()
+    found.append(Token("", "", position))
+    return found
+
+
+_CONTROL = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+_ANY_ESCAPE = re.compile(_ESCAPE)
+
+
+def string_value(literal: str) -> str:
+    """The string that a literal stands for; raises Refused."""
+    text, raw = _unquoted(literal)
+    return text if raw else _ANY_ESCAPE.sub(_escaped_character, text)
+
+
+def bytes_value(literal: str) -> bytes:
+    """The bytes that a literal, without its `b`, stands for; raises Refused."""
+    text, raw = _unquoted(literal)
+    if raw:
+        return text.encode()
+    parts, position = [], 0
+    for match in _ANY_ESCAPE.finditer(text):
+        parts += [text[position : match.start()].encode(), _escaped_byte(match)]
+        position = match.end()
+    return b"".join([*parts, text[position:].encode()])
+
+
+def _unquoted(literal: str) -> tuple[str, bool]:
+    raw = literal[0] in "rR"
+    text = literal[1:] if raw else literal
+    quotes = 3 if len(text) >= 6 and text[:3] in ('"""', "'''") else 1
+    return text[quotes:-quotes].replace("\r\n", "\n").replace("\r", "\n"), raw
+
+
+def _escaped_character(match: re.Match[str]) -> str:
+    point = _code_point(match)
+    if point is None:
+        code = match.group()[1:]
+        return _CONTROL.get(code, code)
+    if point > 0x10FFFF or 0xD800 <= point <= 0xDFFF:
+        raise Refused(f"invalid unicode code point {point:#x}")
+    return chr(point)
+
+
+def _escaped_byte(match: re.Match[str]) -> bytes:
+    point = _code_point(match)
+    if point is None:
+        code = match.group()[1:]
+        return _CONTROL.get(code, code).encode()
+    if match.group()[1] in "uU":
+        raise Refused("unicode escapes are not allowed in bytes")
+    return bytes([point])
+
+
+def _code_point(match: re.Match[str]) -> int | None:
+    """The number in an escape; None for one of a single letter or mark."""
+    code = match.group()[1:]
+    if code[0] in "xXuU":
+        return int(code[1:], 16)
+    return int(code, 8) if len(code) == 3 else None
+
 
 MAX_NESTING = 250
 _RESERVED = frozenset(
@@ -43,7 +164,7 @@ _SUMS = {"*": ("_*_", 2), "/": ("_/_", 2), "%": ("_%_", 2), "+": ("_+_", 1), "-"
 
 def parse(source: str) -> Expr:
     """The tree; raises Refused, or Unsupported where it is not known what Kubernetes does."""
-    return _Parser(tokens(source)).whole()
+    return _Parser(tokens(source)).parse()
 
 
 class _Parser:
@@ -52,7 +173,7 @@ class _Parser:
         self._at = 0
         self._depth = dict.fromkeys(("expr", "relation", "calc"), 0)
 
-    def whole(self) -> Expr:
+    def parse(self) -> Expr:
         node = self._expr()
         if self._kind:
             raise self._unexpected()
@@ -319,12 +440,12 @@ def _expanded(call: Call) -> Expr:
     return node
 
 
-def _whole(digits: str) -> int:
-    return whole(digits.removeprefix("0x"), 16 if digits.startswith("0x") else 10)
+def _number(digits: str) -> int:
+    return number_of(digits.removeprefix("0x"), 16 if digits.startswith("0x") else 10)
 
 
 def _int(text: str) -> int:
-    number = _whole(text.removeprefix("-"))
+    number = _number(text.removeprefix("-"))
     if text.startswith("-"):
         number = -number
     if not -(2**63) <= number < 2**63:
@@ -333,13 +454,13 @@ def _int(text: str) -> int:
 
 
 def _uint(text: str) -> Uint:
-    number = _whole(text[:-1])
+    number = _number(text[:-1])
     if number >= 2**64:
         raise Refused(f"invalid uint literal {text[:40]}")
     return Uint(number)
 
 
-def _float(text: str) -> float:
+def _double(text: str) -> float:
     number = float(text)
     if number in (float("inf"), float("-inf")):
         raise Refused(f"invalid double literal {text[:40]}")
@@ -349,7 +470,7 @@ def _float(text: str) -> float:
 _LITERALS: dict[str, Callable[[str], object]] = {
     "int": _int,
     "uint": _uint,
-    "float": _float,
+    "float": _double,
     "string": string_value,
     "bytes": lambda text: bytes_value(text[1:]),
     "true": lambda _text: True,

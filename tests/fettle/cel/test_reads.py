@@ -1,9 +1,9 @@
-"""Rows hold just what an expression can see, and like devices share a key."""
+"""Which values of a device an expression reads, and the row that is made of them."""
 
 import pytest
 
-from fettle.cel.language.compiling import build
-from fettle.cel.language.reading import driver, reads
+from fettle.cel.language.compiler import build, prepare
+from fettle.cel.language.reads import driver, reads
 from fettle.cel.runtime import rows
 from fettle.cel.runtime.rows import AttributeRead
 from tests.fettle.cel.devices import AMOUNTS, DRIVER, GPU, MODEL, device
@@ -151,3 +151,51 @@ def test_a_sound_device_has_no_problem() -> None:
 def test_the_driver_that_is_asked_for_before_anything_else(expression: str, only: str) -> None:
     """What comes before it could fail on a device, and so end the scheduler's attempt."""
     assert driver(build(expression).tree) == only
+
+
+ATTRIBUTE = 'device.attributes["d"].a'
+
+
+def found(expression: str) -> list[tuple[str, str, str]]:
+    prepared = prepare(expression)
+    assert prepared.program is not None, prepared.outcome
+    return [(f"{e.read.domain}/{e.read.name}", e.type, e.value) for e in prepared.equations]
+
+
+@pytest.mark.parametrize(
+    ("expression", "equations"),
+    [
+        (f"{ATTRIBUTE} == '3'", [("d/a", "string", "3")]),
+        (f"3 != {ATTRIBUTE}", [("d/a", "int", "3")]),
+        ("device.attributes['d']['a'] in [1, 2]", [("d/a", "int", "1"), ("d/a", "int", "2")]),
+        (
+            f"!({ATTRIBUTE} == true && {ATTRIBUTE} == 1.5)",
+            [("d/a", "bool", "True"), ("d/a", "double", "1.5")],
+        ),
+        (f"{ATTRIBUTE} == semver('1.0.0')", [("d/a", "kubernetes.Semver", "")]),
+        (f"['x'].exists(v, {ATTRIBUTE} == v + 'y')", [("d/a", "string", "")]),
+        (f"{ATTRIBUTE} == device.attributes['d'].b", [("d/a", "dyn", ""), ("d/b", "dyn", "")]),
+    ],
+)
+def test_attributes_are_found_with_the_type_of_what_they_are_compared_with(
+    expression: str, equations: list[tuple[str, str, str]]
+) -> None:
+    assert found(expression) == equations
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        f"{ATTRIBUTE} > 3",
+        f"has({ATTRIBUTE}) == true",
+        "device.attributes['d'].?a.orValue('x') == 'x'",
+        "device.attributes['d'].?a == optional.of('x')",
+        "device.driver == 'x'",
+        "device.capacity['d'].a == quantity('1')",
+        f"type({ATTRIBUTE}) == string && {ATTRIBUTE} == 'x'",
+        f"cel.bind(v, {ATTRIBUTE}, v == 'x')",
+        f"dyn({ATTRIBUTE}) == 'x'",
+    ],
+)
+def test_other_comparisons_are_left_out(expression: str) -> None:
+    assert found(expression) == []

@@ -1,27 +1,23 @@
-"""Quantities and semantic versions, and the functions on them.
-
-Runs in the worker; how both are read is known to `quantities` and `versions`.
-"""
+"""Quantities of Kubernetes and their functions. `fettle.api.quantities` parses them."""
 
 import math
 
 from fettle.api import quantities
 from fettle.api.quantities import Quantity
-from fettle.cel.library import semver as versions
-from fettle.cel.library.semver import Version
-from fettle.cel.library.signatures import (
+from fettle.cel.library.values import (
     BOOL,
     DOUBLE,
     INT,
     QUANTITY,
-    SEMVER,
     STRING,
-    Apply,
+    CelError,
+    Frame,
     Functions,
+    Undecidable,
+    comparisons,
     function,
     method,
 )
-from fettle.cel.library.values import CelError, Frame, Undecidable
 
 _UNIT: int = 10**9
 _INT64 = range(-(2**63), 2**63)
@@ -139,47 +135,9 @@ def _of_int(number: int) -> MutableQuantity:
     return MutableQuantity(Quantity(number * _UNIT, number, 0, True))
 
 
-def _compare_quantities(_frame: Frame, left: MutableQuantity, right: MutableQuantity) -> int:
+def _compare(_frame: Frame, left: MutableQuantity, right: MutableQuantity) -> int:
     return left.compare(right)
 
-
-def _semver(frame: Frame, text: str, normalize: bool = False) -> Version:
-    frame.read(text)
-    try:
-        return versions.parse_normalized(text) if normalize else versions.parse(text)
-    except ValueError as error:
-        raise CelError(str(error)) from error
-
-
-def _is_semver(frame: Frame, text: str, normalize: bool = False) -> bool:
-    try:
-        _semver(frame, text, normalize)
-    except CelError:
-        return False
-    return True
-
-
-def _compare_versions(_frame: Frame, left: Version, right: Version) -> int:
-    return versions.compare(left, right)
-
-
-def _number(part: str) -> Apply:
-    def number(_frame: Frame, version: Version) -> int:
-        value: int = getattr(version, part)
-        return value - 2**64 if value >= 2**63 else value  # as Go converts to a signed integer
-
-    return number
-
-
-def _below(compare: Apply) -> Apply:
-    return lambda frame, left, right: compare(frame, left, right) < 0
-
-
-def _above(compare: Apply) -> Apply:
-    return lambda frame, left, right: compare(frame, left, right) > 0
-
-
-_BOTH = (((QUANTITY, QUANTITY), _compare_quantities), ((SEMVER, SEMVER), _compare_versions))
 
 FUNCTIONS: Functions = {
     "quantity": (function((STRING,), QUANTITY, quantity),),
@@ -196,16 +154,5 @@ FUNCTIONS: Functions = {
         method((QUANTITY, QUANTITY), QUANTITY, _sub),
         method((QUANTITY, INT), QUANTITY, _sub_int),
     ),
-    "compareTo": tuple(method(takes, INT, compare) for takes, compare in _BOTH),
-    "isLessThan": tuple(method(takes, BOOL, _below(compare)) for takes, compare in _BOTH),
-    "isGreaterThan": tuple(method(takes, BOOL, _above(compare)) for takes, compare in _BOTH),
-    "semver": (
-        function((STRING,), SEMVER, _semver),
-        function((STRING, BOOL), SEMVER, _semver),
-    ),
-    "isSemver": (
-        function((STRING,), BOOL, _is_semver),
-        function((STRING, BOOL), BOOL, _is_semver),
-    ),
-    **{part: (method((SEMVER,), INT, _number(part)),) for part in ("major", "minor", "patch")},
+    **comparisons(QUANTITY, _compare),
 }

@@ -7,11 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fettle.cel.language.parsing import MAX_NESTING, parse
+from fettle.cel.language.parser import MAX_BYTES, MAX_NESTING, parse
 from fettle.cel.language.syntax import Expr, Literal, Refused, Unsupported
-from fettle.cel.language.tokens import MAX_BYTES
 from fettle.cel.library.values import Uint
-from fettle.cel.misses.wording import written
+from fettle.cel.misses.shortfalls import written
 
 NESTED = MAX_NESTING - 1
 

@@ -1,37 +1,50 @@
-"""All functions that an expression may call in DRA's CEL, with their overloads.
+"""What an expression may refer to: its variable, and all functions with their overloads.
 
-Runs in the worker. Overloads stand in the order in which Kubernetes tries them, which decides
-what an unknown type is taken for. Operators that the evaluator has built in cannot be applied.
+Kubernetes has two environments. Stored objects, which the scheduler reads, may use everything. For
+objects that are being written, the API server is stricter: it allows what the feature gates of the
+release before allow. Overloads stand in the order in which Kubernetes tries them, since that
+decides what an unknown type is taken for.
 """
+
+from typing import NamedTuple
 
 from fettle.cel.language import syntax
 from fettle.cel.library import (
     addresses,
-    amounts,
-    arithmetic,
     conversions,
     formats,
     lists,
-    texts,
+    operators,
+    quantity,
+    semver,
+    strings,
     times,
-    urls,
 )
-from fettle.cel.library.signatures import (
+from fettle.cel.library.values import (
+    ANY,
     AUTHORIZERS,
     BOOL,
     BYTES,
     DOUBLE,
     DURATION,
+    DYN,
     INT,
+    NO_OVERLOAD,
+    NOTHING,
+    QUANTITY,
     STRING,
     TIMESTAMP,
     UINT,
     A,
     Apply,
     B,
+    CelError,
+    Frame,
     Functions,
+    Optional,
     Overload,
     Type,
+    Value,
     function,
     list_of,
     map_of,
@@ -39,7 +52,40 @@ from fettle.cel.library.signatures import (
     method,
     optional_of,
 )
-from fettle.cel.library.values import NO_OVERLOAD, NOTHING, CelError, Frame, Optional, Value
+from fettle.cel.runtime.rows import Variable
+
+
+class Environment(NamedTuple):
+    """`multiple`: whether `allowMultipleAllocations` is known; `lists`: whether attributes may be
+    iterated over; `variable`: what an expression is about."""
+
+    multiple: bool = True
+    lists: bool = True
+    variable: Variable = "device"
+
+    @property
+    def attribute(self) -> Type:
+        return DYN if self.lists else ANY
+
+    @property
+    def fields(self) -> dict[str, Type]:
+        """The fields of the variable."""
+        if self.variable == "node":
+            return {"labels": map_of(STRING, STRING)}
+        known = {
+            "driver": STRING,
+            "attributes": map_of(STRING, map_of(STRING, self.attribute)),
+            "capacity": map_of(STRING, map_of(STRING, QUANTITY)),
+        }
+        return {**known, "allowMultipleAllocations": BOOL} if self.multiple else known
+
+    def knows(self, function: str) -> bool:
+        return self.lists or function != "includes"
+
+
+STORED = Environment()
+NODE = Environment(variable="node")
+"""For what policies require of nodes: DRA's functions, and a node instead of a device."""
 
 
 def _built_in(*_arguments: Value) -> Value:
@@ -100,7 +146,7 @@ _OPERATORS: Functions = {
     syntax.AND: (_operator(BOOL, BOOL, BOOL),),
     syntax.OR: (_operator(BOOL, BOOL, BOOL),),
     syntax.NOT: (_operator(BOOL, BOOL),),
-    syntax.NEGATE: _applied(arithmetic.negate, _operator(DOUBLE, DOUBLE), _operator(INT, INT)),
+    syntax.NEGATE: _applied(operators.negate, _operator(DOUBLE, DOUBLE), _operator(INT, INT)),
     syntax.EITHER: (_operator(BOOL, A, A, A),),
     syntax.EQUALS: (_operator(A, A, BOOL),),
     syntax.DIFFERS: (_operator(A, A, BOOL),),
@@ -113,11 +159,11 @@ _OPERATORS: Functions = {
         _OF_OPTIONAL[1],
     ),
     **dict.fromkeys(("_<_", "_<=_", "_>_", "_>=_"), _ORDERED),
-    "_+_": _applied(arithmetic.add, *_ADDED),
-    "_-_": _applied(arithmetic.subtract, *_SUBTRACTED),
-    "_*_": _applied(arithmetic.multiply, *_NUMERIC),
-    "_/_": _applied(arithmetic.divide, *_NUMERIC),
-    "_%_": _applied(arithmetic.remainder, _INT, _UINT),
+    "_+_": _applied(operators.add, *_ADDED),
+    "_-_": _applied(operators.subtract, *_SUBTRACTED),
+    "_*_": _applied(operators.multiply, *_NUMERIC),
+    "_/_": _applied(operators.divide, *_NUMERIC),
+    "_%_": _applied(operators.remainder, _INT, _UINT),
     "cel.@mapInsert": (_operator(_MAP, A, B, _MAP), _operator(_MAP, _MAP, _MAP)),
 }
 
@@ -186,12 +232,12 @@ FUNCTIONS: Functions = merged(
     conversions.FUNCTIONS,
     times.FUNCTIONS,
     _OPTIONALS,
-    amounts.FUNCTIONS,
-    texts.FUNCTIONS,
+    quantity.FUNCTIONS,
+    semver.FUNCTIONS,
+    strings.FUNCTIONS,
     lists.FUNCTIONS,
     addresses.FUNCTIONS,
     formats.FUNCTIONS,
-    urls.FUNCTIONS,
     _AUTHORIZATION,
 )
 """By name; the overloads of one name in the order in which Kubernetes tries them."""

@@ -1,9 +1,7 @@
-"""One worker process as seen from the loop: started, asked, killed, started again.
+"""Runs the worker process: starts it, asks it, kills it, starts it again.
 
-Knows nothing of expressions. A worker that does not answer, answers nonsense or ends is killed;
-the next question starts another, after a pause that grows while none gives an answer. Who asks may
-stop waiting: the question is answered all the same, since to kill the worker for it would cost all
-others theirs.
+A worker that does not answer, answers nonsense or ends is killed. The next question starts
+another, after a pause that grows while none gives an answer.
 """
 
 import asyncio

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fettle.cel.language.compiling import Program
-from fettle.cel.language.evaluating import UNFORESEEN, Prepared, judge
+from fettle.cel.language.compiler import UNFORESEEN, Prepared, Program, judge
 from fettle.cel.language.syntax import Literal
 from fettle.cel.library.values import Frame, Value
 from fettle.cel.runtime.outcomes import OutcomeKind

@@ -13,9 +13,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fettle.api.resource import Device
-from fettle.cel.language.evaluating import prepare
-from fettle.cel.misses import inspecting
-from fettle.cel.misses.inspecting import nearest
+from fettle.cel.language.compiler import prepare
+from fettle.cel.misses import nearest as inspecting
+from fettle.cel.misses.nearest import nearest
 from fettle.cel.runtime.outcomes import OutcomeKind
 from tests.fettle.cel.devices import DRIVER, device, judged
 from tests.oracle.expressions import Grammar

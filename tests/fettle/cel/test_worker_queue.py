@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from fettle.cel.runtime.turns import Order, WorkerQueue
+from fettle.cel.runtime.engine import WorkerQueue
+from fettle.cel.runtime.memory import Order
 
 
 async def run(turns: WorkerQueue, orders: dict[str, Order]) -> list[str]:

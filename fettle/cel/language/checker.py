@@ -1,15 +1,16 @@
-"""The static types of an expression, checked as Kubernetes checks them before it runs anything.
+"""The type checker: refuses, before anything runs, what Kubernetes' compiler refuses.
 
-Runs in the worker. Annotates the parser's tree: each part with its type, each call with the
-overloads that remain, each variable with its slot. Raises Refused at the first error.
+It annotates the parser's tree: each part with its type, each call with the overloads that remain,
+each variable with its slot. `validate` then checks what is wrong about literals although their
+types are right: patterns that are none, lists and maps of mixed items, and format strings that do
+not fit their arguments.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from fettle.cel.language import syntax
-from fettle.cel.language.declarations import FUNCTIONS
-from fettle.cel.language.environments import STORED, Environment
+from fettle.cel.language.environment import FUNCTIONS, STORED, Environment
 from fettle.cel.language.macros import ACCUMULATOR
 from fettle.cel.language.syntax import (
     Again,
@@ -25,36 +26,43 @@ from fettle.cel.language.syntax import (
     Refused,
     Select,
     Unsupported,
+    children,
 )
-from fettle.cel.language.unifying import Unifier, general, is_open
-from fettle.cel.library import signatures
+from fettle.cel.library import regexes, strings, values
 from fettle.cel.library.messages import MESSAGES, NULL_VALUE
-from fettle.cel.library.signatures import (
+from fettle.cel.library.strings import Clause
+from fettle.cel.library.values import (
     ANY,
     BOOL,
     BYTES,
     DEVICE,
     DOUBLE,
+    DURATION,
     DYN,
+    ERROR,
     INT,
     NULL,
+    NULLABLE,
     OPTIONAL,
     STRING,
+    TIMESTAMP,
     UINT,
+    CelError,
+    Nullable,
     Type,
+    Uint,
     list_of,
     map_of,
     optional_of,
     type_of,
 )
-from fettle.cel.library.values import Uint
 
 TYPE_NAMES = {
     type_.name: type_
     for type_ in (
         *(BOOL, BYTES, DOUBLE, INT, NULL, STRING, UINT, list_of(DYN), map_of(DYN, DYN)),
-        *(signatures.DURATION, signatures.TIMESTAMP, signatures.TYPE, optional_of(DYN)),
-        *(signatures.IP, signatures.CIDR, signatures.EMPTY, signatures.ENTRY),
+        *(values.DURATION, values.TIMESTAMP, values.TYPE, optional_of(DYN)),
+        *(values.IP, values.CIDR, values.EMPTY, values.ENTRY),
     )
 }
 _LITERALS: dict[type, Type] = {
@@ -67,7 +75,7 @@ _LITERALS: dict[type, Type] = {
     type(None): NULL,
 }
 
-Scope = dict[str, tuple[Type, int | None]]
+_Scope = dict[str, tuple[Type, int | None]]
 
 
 def check(tree: Expr, environment: Environment = STORED) -> int:
@@ -86,7 +94,7 @@ class _Checker:
         self.types = Unifier()
         self.slots = 0
         self.seen: list[Expr] = []
-        self._scope: Scope = {}
+        self._scope: _Scope = {}
 
     def check(self, node: Expr) -> Type:
         node.type = _CHECKS[type(node)](self, node)
@@ -97,7 +105,7 @@ class _Checker:
         self.slots += 1
         return self.slots - 1
 
-    def _within(self, names: Scope, parts: list[Expr]) -> list[Type]:
+    def _within(self, names: _Scope, parts: list[Expr]) -> list[Type]:
         """The types of parts that see these variables too."""
         outer = self._scope
         self._scope = {**outer, **names}
@@ -169,7 +177,7 @@ class _Checker:
             return self._fields[field]
         if type_.parameter:
             self.types.assignable([DYN], [type_])
-        elif not is_open(type_):
+        elif not _is_open(type_):
             raise Refused(f"type {type_} does not support field selection")
         return DYN
 
@@ -263,7 +271,7 @@ class _Checker:
         if previous is None:
             return current
         if self.types.assignable([previous], [current]):
-            return general(previous, current)
+            return _general(previous, current)
         return DYN
 
     # Macros
@@ -274,7 +282,7 @@ class _Checker:
         range_ = self.types.resolved(node.range.type)
         types = self._iterated(range_, len(node.variables))
         node.slots = tuple(self._slot() for _ in node.variables)
-        names: Scope = {ACCUMULATOR: (accumulator, None)}
+        names: _Scope = {ACCUMULATOR: (accumulator, None)}
         for name, type_, slot in zip(node.variables, types, node.slots, strict=True):
             names[name] = (type_, slot)
         (step,) = self._within(names, [node.step])
@@ -288,7 +296,7 @@ class _Checker:
             return range_.of if count == 1 else (INT, range_.of[0])
         if range_.name == "map":
             return range_.of[:count]
-        if range_ == ANY or (not is_open(range_) and not range_.parameter):
+        if range_ == ANY or (not _is_open(range_) and not range_.parameter):
             raise Refused(f"expression of type {range_} cannot be the range of a macro")
         self.types.assignable([DYN], [range_])
         return (DYN,) * count
@@ -327,3 +335,222 @@ _CHECKS: dict[type[Expr], Callable[[_Checker, Any], Type]] = {
     Bind: _Checker.bind,
     Again: _Checker.again,
 }
+
+
+_PARAMETRIC = ("list", "map", OPTIONAL)
+
+_Bound = dict[Type, Type]
+
+
+class Unifier:
+    """What is known of type parameters; `fresh` makes a new one."""
+
+    def __init__(self) -> None:
+        self._bound: _Bound = {}
+        self._made = 0
+
+    def fresh(self) -> Type:
+        self._made += 1
+        return Type(f"_{self._made}", parameter=True)
+
+    def instance(self, types: Sequence[Type]) -> list[Type]:
+        """The types of a signature with parameters of their own."""
+        names: _Bound = {}
+        return [self._renamed(type_, names) for type_ in types]
+
+    def _renamed(self, type_: Type, names: _Bound) -> Type:
+        if type_.parameter:
+            if type_ not in names:
+                names[type_] = self.fresh()
+            return names[type_]
+        if not type_.of:
+            return type_
+        return Type(type_.name, tuple(self._renamed(inner, names) for inner in type_.of))
+
+    def assignable(self, wanted: Sequence[Type], given: Sequence[Type]) -> bool:
+        """Whether all of them are, pair by pair."""
+        attempt = dict(self._bound)
+        if len(wanted) != len(given):
+            return False
+        for one, other in zip(wanted, given, strict=True):
+            if not _assignable(attempt, one, other):
+                return False
+        self._bound = attempt
+        return True
+
+    def resolved(self, type_: Type, *, final: bool = False) -> Type:
+        """The type with what is known put in; where `final`, what is not known is `dyn`."""
+        known = self._bound.get(type_)
+        if known is not None:
+            return self.resolved(known, final=final)
+        if type_.parameter:
+            return DYN if final else type_
+        if not type_.of:
+            return type_
+        return Type(type_.name, tuple(self.resolved(inner, final=final) for inner in type_.of))
+
+
+def _general(left: Type, right: Type) -> Type:
+    """The less specific of two types that fit."""
+    return left if _at_most_as_specific(left, right) else right
+
+
+def _is_open(type_: Type) -> bool:
+    return type_ in (DYN, ANY, ERROR)
+
+
+def _at_most_as_specific(left: Type, right: Type) -> bool:
+    if left in (DYN, ANY) or left.parameter:
+        return True
+    if right in (DYN, ANY) or right.parameter or left.name != right.name:
+        return False
+    if left.name == "type":
+        return True
+    return len(left.of) == len(right.of) and all(
+        _at_most_as_specific(one, other) for one, other in zip(left.of, right.of, strict=True)
+    )
+
+
+def _assignable(bound: _Bound, left: Type, right: Type) -> bool:
+    if right.parameter:
+        fits, known = _substitutes(bound, left, right)
+        if fits or known:
+            return fits
+    if left.parameter:
+        return _substitutes(bound, right, left)[0]
+    if _is_open(left) or _is_open(right):
+        return True
+    if left == NULL:
+        return _nullable(right)
+    if right == NULL:
+        return _nullable(left)
+    if left.name == "type":
+        return right.name == "type"
+    if left.name in _PARAMETRIC:
+        return (
+            left.name == right.name
+            and len(left.of) == len(right.of)
+            and all(_assignable(bound, a, b) for a, b in zip(left.of, right.of, strict=True))
+        )
+    return left == right
+
+
+def _nullable(type_: Type) -> bool:
+    is_nullable = type_ in NULLABLE or isinstance(type_, Nullable)
+    return type_ == NULL or is_nullable or type_.name == OPTIONAL
+
+
+def _substitutes(bound: _Bound, type_: Type, parameter: Type) -> tuple[bool, bool]:
+    """Whether a type may be what a parameter stands for, and whether that was known before."""
+    if type_ == parameter:
+        return True, True
+    known = bound.get(parameter)
+    if known is not None:
+        if type_ == known:
+            return True, True
+        if not _assignable(bound, type_, known):
+            return False, True
+        wider = _general(type_, known)
+        if _occurs_not(bound, parameter, wider):
+            bound[parameter] = wider
+        return True, True
+    if not _occurs_not(bound, parameter, type_):
+        return False, False
+    bound[parameter] = type_
+    return True, False
+
+
+def _occurs_not(bound: _Bound, parameter: Type, within: Type) -> bool:
+    """Whether a parameter is nowhere within a type, so that it may stand for it."""
+    if within == parameter:
+        return False
+    if within.parameter:
+        known = bound.get(within)
+        return known is None or _occurs_not(bound, parameter, known)
+    return all(_occurs_not(bound, parameter, inner) for inner in within.of)
+
+
+_FORMATTED = "format"
+_SIMPLE = (INT, UINT, DOUBLE, BOOL, STRING, TIMESTAMP, BYTES, DURATION, NULL)
+_VERBS: dict[str, tuple[Type, ...]] = {
+    "d": (INT, UINT),
+    "f": (DOUBLE, STRING),
+    "e": (DOUBLE, STRING),
+    "b": (INT, UINT, BOOL),
+    "x": (INT, UINT, STRING, BYTES),
+    "X": (INT, UINT, STRING, BYTES),
+    "o": (INT, UINT),
+}
+
+
+def validate(tree: Expr) -> None:
+    """Raises Refused for what is wrong anywhere in a checked tree."""
+    left: list[tuple[Expr, bool]] = [(tree, False)]
+    while left:
+        node, exempt = left.pop()
+        if isinstance(node, Call):
+            _validate_call(node)
+            exempt = exempt or node.function == _FORMATTED
+        if not exempt and isinstance(node, ListOf):
+            _require_one_type(
+                [_item_type(item, at in node.optional) for at, item in enumerate(node.items)]
+            )
+        if not exempt and isinstance(node, MapOf):
+            _require_one_type([entry.key.type for entry in node.entries])
+            _require_one_type([_item_type(entry.value, entry.optional) for entry in node.entries])
+        left.extend((child, exempt) for child in children(node))
+
+
+def _item_type(node: Expr, optional: bool) -> Type:
+    if not optional:
+        return node.type
+    if node.type.name != OPTIONAL:
+        raise Unsupported("an optional item that may not be optional")
+    return node.type.of[0]
+
+
+def _require_one_type(types: list[Type]) -> None:
+    for type_ in types[1:]:
+        if type_ != types[0]:
+            raise Refused(f"expected type '{types[0]}' but found '{type_}'")
+
+
+def _validate_call(node: Call) -> None:
+    if node.function == "matches" and isinstance(node.args[0], Literal):
+        _validate_pattern(node.args[0].value)
+    if node.function == _FORMATTED and node.target is not None:
+        (values,) = node.args
+        if isinstance(node.target, Literal) and isinstance(values, ListOf):
+            _validate_format(node.target.value, values)
+
+
+def _validate_pattern(pattern: object) -> None:
+    """The first argument, which in `matches(text, pattern)` is the text: so Kubernetes does."""
+    if isinstance(pattern, str):
+        try:
+            regexes.compiled(pattern)
+        except CelError as error:
+            raise Refused(f"invalid matches argument: {error}") from error
+
+
+def _validate_format(text: str, values: ListOf) -> None:
+    try:
+        found = [part for part in strings.clauses(text) if isinstance(part, Clause)]
+    except CelError as error:
+        raise Refused(str(error)) from error
+    if len(found) != len(values.items):
+        raise Refused(f"format string takes {len(found)} arguments, not {len(values.items)}")
+    for clause, value in zip(found, values.items, strict=True):
+        if clause.verb == "s":
+            _require_writable(value)
+        elif value.type != DYN and value.type not in _VERBS[clause.verb]:
+            raise Refused(f"%{clause.verb} cannot write {value.type}")
+
+
+def _require_writable(node: Expr) -> None:
+    type_ = node.type
+    if type_ != DYN and type_ not in _SIMPLE and type_.name not in ("list", "map", "type"):
+        raise Refused(f"%s cannot write {type_}")
+    if isinstance(node, (ListOf, MapOf)):
+        for part in children(node):
+            _require_writable(part)

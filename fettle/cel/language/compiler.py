@@ -1,18 +1,21 @@
-"""An expression, parsed and type-checked, as a program that one device at a time is judged by.
+"""Compiles an expression into a program, and evaluates that for one device at a time.
 
-Runs in the worker. Each part of the tree becomes a closure over its children. What Kubernetes
-computes before it sees a device is computed here, and refused where it fails there.
+Each part of the tree becomes a closure over its children. What Kubernetes computes before it sees
+a device is computed here too, and refused where it fails there. `judge` makes the variable
+`device` from a row, and an `Outcome` from each way in which the program may end.
 """
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from fettle.cel.language import attributes, loops, syntax
-from fettle.cel.language.attributes import Qualifier
-from fettle.cel.language.checking import TYPE_NAMES, check
-from fettle.cel.language.declarations import FUNCTIONS
-from fettle.cel.language.environments import STORED, Environment
-from fettle.cel.language.parsing import parse
+from fettle.api import quantities
+from fettle.api.resource import DeviceAttribute
+from fettle.cel.language import interpreter, syntax
+from fettle.cel.language.checker import TYPE_NAMES, check, validate
+from fettle.cel.language.environment import FUNCTIONS, STORED, Environment
+from fettle.cel.language.interpreter import Qualifier
+from fettle.cel.language.parser import parse
+from fettle.cel.language.reads import driver, equations, reads
 from fettle.cel.language.syntax import (
     Again,
     Bind,
@@ -29,13 +32,28 @@ from fettle.cel.language.syntax import (
     Unsupported,
     children,
 )
-from fettle.cel.language.validating import validate
-from fettle.cel.library import operators, regexes
-from fettle.cel.library.conversions import FOLDED
+from fettle.cel.library import regexes, semver
+from fettle.cel.library.conversions import FOLDED, type_name
 from fettle.cel.library.messages import MESSAGES, NULL_VALUE
-from fettle.cel.library.signatures import BOOL, INT, Apply
-from fettle.cel.library.values import CelError, Ended, Frame, Run, Undecidable, Value
+from fettle.cel.library.quantity import MutableQuantity
+from fettle.cel.library.values import (
+    BOOL,
+    INT,
+    Apply,
+    CelError,
+    Ended,
+    Entries,
+    Frame,
+    Optional,
+    Run,
+    Undecidable,
+    Value,
+)
+from fettle.cel.runtime.outcomes import MATCH, NO_MATCH, Outcome, undecided, would_abort
+from fettle.cel.runtime.rows import LABELS, Amount, DeviceRow, Equation, Field, Reads, Variable
 
+UNFORESEEN = "an error in Fettle itself"
+"""How the reason begins where an expression led to an exception that nothing foresaw."""
 _CHAINED = (syntax.INDEX, syntax.OPTIONAL_INDEX, syntax.OPTIONAL_SELECT)
 _PATTERNS: dict[str, Apply] = {
     "matches": regexes.matches,
@@ -116,19 +134,19 @@ class _Compiler:
         if node.type.name == "type":
             return _constant(_type_named(node.name))
         if node.slot is not None:
-            return Code(operators.variable(node.slot))
-        return Code(_device)
+            return Code(interpreter.variable(node.slot))
+        return Code(_subject)
 
     def list_of(self, node: ListOf) -> Code:
         codes = [self.code(item) for item in node.items]
-        run = operators.listing([code.run for code in codes], node.optional)
+        run = interpreter.listing([code.run for code in codes], node.optional)
         return _folded(run, codes)
 
     def map_of(self, node: MapOf) -> Code:
         codes = [self.code(part) for part in children(node)]
         runs = [code.run for code in codes]
         optional = [entry.optional for entry in node.entries]
-        run = operators.mapping(list(zip(runs[::2], runs[1::2], optional, strict=True)))
+        run = interpreter.mapping(list(zip(runs[::2], runs[1::2], optional, strict=True)))
         return _folded(run, codes)
 
     def construct(self, node: Construct) -> Code:
@@ -140,7 +158,7 @@ class _Compiler:
             for entry in node.entries
             if isinstance(entry.key, Literal)
         ]
-        return Code(operators.constructing(make, fields))
+        return Code(interpreter.constructing(make, fields))
 
     def again(self, node: Again) -> Code:
         run, cost = self._again[id(node.of)].run, self._weight(node.of)
@@ -159,7 +177,7 @@ class _Compiler:
         if node.type == INT and _dotted(node) == NULL_VALUE:
             return _constant(0)
         base, steps = self._steps(node)
-        make = attributes.presence if node.test else attributes.chain
+        make = interpreter.presence if node.test else interpreter.chain
         return Code(make(base, steps))
 
     def _steps(self, node: Expr) -> tuple[Run, list[Qualifier]]:
@@ -177,13 +195,13 @@ class _Compiler:
                 return self._run(node), steps[::-1]
 
     def chained(self, node: Call) -> Code:
-        return Code(attributes.chain(*self._steps(node)))
+        return Code(interpreter.chain(*self._steps(node)))
 
     def _step(self, key: Expr, *, optional: bool) -> Qualifier:
         code = self.code(key)
         if not code.constant:
             return Qualifier(None, code.run, optional)
-        if type(code.value) not in attributes.KEYS:
+        if type(code.value) not in interpreter.KEYS:
             raise Refused("invalid qualifier type")
         return Qualifier(code.value, None, optional)
 
@@ -197,53 +215,53 @@ class _Compiler:
         codes = [self.code(part) for part in parts]
         runs = [code.run for code in codes]
         if node.function in _APPLIED:
-            return Code(operators.applied(FUNCTIONS[node.function][0].apply, runs))
+            return Code(interpreter.applied(FUNCTIONS[node.function][0].apply, runs))
         if node.function in _PATTERNS and codes[1].constant and type(codes[1].value) is str:
-            _try(lambda _frame: regexes.compiled(codes[1].value))
-            return Code(operators.with_constant_pattern(_PATTERNS[node.function], runs))
+            _fold(lambda _frame: regexes.compiled(codes[1].value))
+            return Code(interpreter.with_constant_pattern(_PATTERNS[node.function], runs))
         if len(node.overloads) == 1 and node.function in _MEASURED:
             at, kind = _MEASURED[node.function]
-            runs = operators.measured(runs, at, kind) if at < len(runs) else runs
+            runs = interpreter.measured(runs, at, kind) if at < len(runs) else runs
         overloads = node.overloads if len(node.overloads) == 1 else FUNCTIONS[node.function]
-        run = operators.call(node.function, overloads, runs)
+        run = interpreter.call(node.function, overloads, runs)
         if node.function in FOLDED and codes[0].constant:
-            return _constant(_try(run))
+            return _constant(_fold(run))
         return Code(run)
 
     def logical(self, node: Call) -> Code:
         runs = [self._run(arg) for arg in node.args]
-        return Code(operators.logical(runs, decisive=node.function == syntax.OR))
+        return Code(interpreter.logical(runs, decisive=node.function == syntax.OR))
 
     def negation(self, node: Call) -> Code:
-        return Code(operators.negation(self._run(node.args[0])))
+        return Code(interpreter.negation(self._run(node.args[0])))
 
     def either(self, node: Call) -> Code:
         test, yes, no = (self._run(arg) for arg in node.args)
-        return Code(operators.conditional(test, yes, no))
+        return Code(interpreter.conditional(test, yes, no))
 
     def equality(self, node: Call) -> Code:
         left, right = (self._run(arg) for arg in node.args)
-        return Code(operators.equality(left, right, negated=node.function == syntax.DIFFERS))
+        return Code(interpreter.equality(left, right, negated=node.function == syntax.DIFFERS))
 
     def ordering(self, node: Call) -> Code:
         left, right = (self._run(arg) for arg in node.args)
-        return Code(operators.ordering(node.function, left, right))
+        return Code(interpreter.ordering(node.function, left, right))
 
     def membership(self, node: Call) -> Code:
         item, container = (self.code(arg) for arg in node.args)
         if container.constant and isinstance(container.value, list) and len(node.overloads) == 1:
             if not container.value:
                 return _constant(False)
-            run = operators.among_literals(item.run, container.value)
+            run = interpreter.among_literals(item.run, container.value)
             if run is not None:
                 return Code(run)
-        return Code(operators.membership(item.run, container.run))
+        return Code(interpreter.membership(item.run, container.run))
 
     def alternative(self, node: Call) -> Code:
         assert node.target is not None
         first, second = self._run(node.target), self._run(node.args[0])
         unwrapped = node.function == "orValue"
-        return Code(operators.alternative(first, second, unwrapped=unwrapped))
+        return Code(interpreter.alternative(first, second, unwrapped=unwrapped))
 
     # Macros
 
@@ -256,27 +274,27 @@ class _Compiler:
         match node.kind:
             case "all" | "exists":
                 decisive = node.kind == "exists"
-                return Code(loops.quantified(range_, slots, body, cost, decisive=decisive))
+                return Code(interpreter.quantified(range_, slots, body, cost, decisive=decisive))
             case "exists_one":
-                return Code(loops.exactly_one(range_, slots, body, cost))
+                return Code(interpreter.exactly_one(range_, slots, body, cost))
             case "list":
-                return Code(loops.collected(range_, slots, body, filter_, cost))
+                return Code(interpreter.collected(range_, slots, body, filter_, cost))
             case _:
                 entries = node.kind == "entries"
-                return Code(loops.mapped(range_, slots, body, filter_, cost, entries=entries))
+                return Code(interpreter.mapped(range_, slots, body, filter_, cost, entries=entries))
 
     def bind(self, node: Bind) -> Code:
         if node.value.type.name == "type":
             _type_named(node.variable)
-        return Code(operators.bind(self._run(node.value), node.slot, self._run(node.body)))
+        return Code(interpreter.bind(self._run(node.value), node.slot, self._run(node.body)))
 
 
-def _device(frame: Frame) -> Value:
+def _subject(frame: Frame) -> Value:
     return frame.device
 
 
 def _constant(value: Value) -> Code:
-    return Code(operators.constant(value), constant=True, value=value)
+    return Code(interpreter.constant(value), constant=True, value=value)
 
 
 def _folded(run: Run, codes: list[Code]) -> Code:
@@ -297,7 +315,7 @@ def _type_named(name: str) -> Value:
     return found
 
 
-def _try(run: Run) -> Value:
+def _fold(run: Run) -> Value:
     """Run a part beforehand, as Kubernetes does; what fails is refused."""
     try:
         return run(Frame(None, 0))
@@ -351,6 +369,137 @@ _SPECIAL: dict[str, Callable[[_Compiler, Call], Code]] = {
     syntax.IN: _Compiler.membership,
     "or": _Compiler.alternative,
     "orValue": _Compiler.alternative,
-    **dict.fromkeys(operators.ORDERINGS, _Compiler.ordering),
+    **dict.fromkeys(interpreter.ORDERINGS, _Compiler.ordering),
     **dict.fromkeys(_CHAINED, _Compiler.chained),
 }
+
+
+class Prepared(NamedTuple):
+    """A parsed expression: either a program, or one outcome for every device."""
+
+    reads: Reads
+    program: Program | None
+    outcome: Outcome | None
+    variable: Variable = "device"
+    driver: str = ""
+    equations: tuple[Equation, ...] = ()
+
+
+def prepare(expression: str, environment: Environment = STORED) -> Prepared:
+    """Parse and check an expression; never raises for what is in it."""
+    try:
+        program = build(expression, environment)
+        tree = program.tree
+        return Prepared(
+            reads(tree), program, None, environment.variable, driver(tree), equations(tree)
+        )
+    except Refused as refusal:
+        return Prepared((), None, would_abort(f"it does not compile: {refusal}"))
+    except Unsupported as reason:
+        return Prepared((), None, undecided(str(reason)))
+    except (RecursionError, MemoryError):
+        return Prepared((), None, undecided("it is too large"))
+    except Exception as error:  # a mistake here may cost an answer, never the worker
+        return Prepared((), None, undecided(_unforeseen(error)))
+
+
+def judge(prepared: Prepared, row: DeviceRow) -> Outcome:
+    """What the expression says of the device; never raises for what is in either."""
+    if prepared.program is None:
+        assert prepared.outcome is not None
+        return prepared.outcome
+    try:
+        result = evaluate(prepared, row)
+    except (CelError, Ended) as error:
+        return would_abort(str(error))
+    except Undecidable as reason:
+        return undecided(str(reason))
+    except (RecursionError, MemoryError):
+        return undecided("it takes too much memory")
+    except Exception as error:  # as above
+        return undecided(_unforeseen(error))
+    while type(result) is Optional and result.values:
+        (result,) = result.values
+    if type(result) is not bool:
+        return would_abort(f"it is of type {type_name(result)} on this device, not bool")
+    return MATCH if result else NO_MATCH
+
+
+def evaluate(prepared: Prepared, row: DeviceRow) -> Value:
+    """What a program comes to on a row; raises what its parts do."""
+    assert prepared.program is not None
+    subject = node(row) if prepared.variable == "node" else device(row)
+    return prepared.program.run(Frame(subject, prepared.program.slots))
+
+
+def _unforeseen(error: Exception) -> str:
+    return f"{UNFORESEEN}: {type(error).__name__}: {error}"
+
+
+def device(row: DeviceRow) -> Entries:
+    """The variable `device`."""
+    attributes = [(domain, name, _attribute(value)) for domain, name, value in row.attributes]
+    capacity = [(domain, name, _capacity(value)) for domain, name, value in row.capacity]
+    return Entries(
+        {
+            "driver": row.driver,
+            "allowMultipleAllocations": row.multiple,
+            "attributes": _domains(row, "attributes", attributes),
+            "capacity": _domains(row, "capacity", capacity),
+        }
+    )
+
+
+def node(row: DeviceRow) -> Entries:
+    """The variable `node`."""
+    labels = [(domain, name, _attribute(value)) for domain, name, value in row.attributes]
+    return Entries({"labels": _domains(row, "attributes", labels).find(LABELS)})
+
+
+def _domains(row: DeviceRow, field: Field, entries: list[tuple[str, str, Value]]) -> Entries:
+    values: dict[str, dict[str, Value]] = {}
+    present: dict[str, dict[str, bool]] = {}
+    for domain, name, value in entries:
+        inner = values.setdefault(domain, {})
+        present.setdefault(domain, {})[name] = value is not None
+        if value is not None:
+            inner[name] = value
+    asked = {domain: there for of, domain, there in row.domains if of == field}
+    maps: dict[str, Value] = {
+        domain: Entries(inner, None if row.whole else present[domain])
+        for domain, inner in values.items()
+    }
+    return Entries(maps, None if row.whole else asked, lambda _key: Entries({}, _absent(row)))
+
+
+def _absent(row: DeviceRow) -> dict[str, bool] | None:
+    """What is known of a domain that no value was sent of: all of it, only in a whole row."""
+    return None if row.whole else {}
+
+
+def _attribute(attribute: DeviceAttribute | None) -> Value:
+    if attribute is None:
+        return None
+    a = attribute
+    for items in (a.ints, a.bools, a.strings):
+        if items is not None:
+            return list(items)
+    if a.versions is not None:
+        return [semver.parse(version) for version in a.versions]
+    for value in (a.int_, a.bool_, a.string):
+        if value is not None:
+            return value
+    if a.version is None:
+        raise Undecidable("an attribute has no value of a known type")
+    return semver.parse(a.version)
+
+
+def _capacity(amount: Amount | None) -> Value:
+    if amount is None:
+        return None
+    if isinstance(amount, float):
+        raise Undecidable("a capacity is written as a fraction without quotes")
+    try:
+        return MutableQuantity(quantities.parse(str(amount).strip()))
+    except (ValueError, quantities.Unsure) as error:
+        raise Undecidable(f"a capacity cannot be read: {error}") from error

@@ -1,9 +1,11 @@
-"""What was asked when the worker ended is asked again, and what ends it each time is given up for a
-time only."""
+"""The worker is ended and started again: what it was asked is asked again, and what ends it each
+time is given up for a time only."""
 
 import asyncio
+import contextlib
 import os
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,8 @@ import pytest
 from fettle.cel.runtime.engine import SelectorEngine
 from fettle.cel.runtime.memory import GIVEN_UP_S, STRIKES
 from fettle.cel.runtime.outcomes import OutcomeKind
+from fettle.cel.runtime.supervisor import Worker
+from fettle.model import WorkerError
 from tests.fettle.cel.devices import DRIVER, GPU, MODEL, device
 from tests.fettle.cel.test_engine import SOUND, A, decided, engine, fleet, worker
 
@@ -180,3 +184,25 @@ async def test_one_row_that_took_too_long_is_tried_again_after_a_time_too(tmp_pa
         assert selectors.outcome("true", DEADLY, GPU) == (OutcomeKind.MATCH, "")
     finally:
         await selectors.close()
+
+
+async def test_a_process_that_talks_nonsense_is_ended_though_it_is_closed_meanwhile(
+    tmp_path: Path,
+) -> None:
+    pid = tmp_path / "pid"
+    nonsense = f"""
+import os, sys
+sys.stdout.buffer.write(bytes([0, 0, 0, 1, 0]))
+sys.stdout.flush()
+open({str(pid)!r}, "w").write(f"{{os.getpid()}}\\n")
+sys.stdin.read()
+"""
+    worker = Worker((sys.executable, "-c", nonsense))
+    starting = asyncio.create_task(worker.start())
+    while not (pid.exists() and pid.read_text().endswith("\n")):
+        await asyncio.sleep(0)
+    await asyncio.sleep(0.02)  # it has a moment to end by itself
+    await worker.close()
+    with contextlib.suppress(WorkerError, asyncio.CancelledError):
+        await starting
+    assert not Path("/proc", pid.read_text().strip()).exists()
