@@ -26,7 +26,7 @@ from fettle.cel.runtime.rows import (
     Reads,
     RowFingerprint,
     Value,
-    split,
+    split_name,
 )
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ __all__ = [
     "Value",
     "rows",
     "semver",
-    "split",
+    "split_name",
     "undecided",
 ]
 

@@ -85,7 +85,7 @@ class WarmUp:
         return WarmUpTargets(frozenset(selectors) - _of_classes(view))
 
     def _of_administrators_done(self, view: View, wanted: WarmUpTargets) -> None:
-        self._engine.stand(wanted.selectors | {r.expression for r in wanted.requirements})
+        self._engine.pin(wanted.selectors | {r.expression for r in wanted.requirements})
         self._engines.warn(self.of_view(view))
 
     def _of_templates_done(self, _view: View, wanted: WarmUpTargets) -> None:

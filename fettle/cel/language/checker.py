@@ -79,7 +79,7 @@ _Scope = dict[str, tuple[Type, int | None]]
 
 
 def check(tree: Expr, environment: Environment = STORED) -> int:
-    """Annotate a tree; the number of slots that its variables need. Raises Refused."""
+    """Annotate a tree; returns the number of slots for its variables. Raises Refused."""
     checker = _Checker(environment)
     checker.check(tree)
     for node in checker.seen:
@@ -106,7 +106,7 @@ class _Checker:
         return self.slots - 1
 
     def _within(self, names: _Scope, parts: list[Expr]) -> list[Type]:
-        """The types of parts that see these variables too."""
+        """The types of parts that may use these variables too."""
         outer = self._scope
         self._scope = {**outer, **names}
         found = [self.check(part) for part in parts]
@@ -152,7 +152,7 @@ class _Checker:
         return BOOL if node.test else self.types.resolved(field)
 
     def _qualified(self, node: Expr) -> str | None:
-        """`a.b.c` where it may be the name of a type, and not of a variable's field."""
+        """`a.b.c` if it may be the name of a type, and is not the field of a variable."""
         names: list[str] = []
         while isinstance(node, Select) and not node.test:
             names.append(node.field)
@@ -199,7 +199,7 @@ class _Checker:
         return self._resolved(node, node.function, [self.check(node.target), *given], member=True)
 
     def _namespace(self, node: Expr) -> str | None:
-        """`a.b` where it may be the namespace of a function."""
+        """`a.b` if it may be the namespace of a function."""
         names: list[str] = []
         while isinstance(node, Select) and not node.test:
             names.append(node.field)
@@ -303,7 +303,7 @@ class _Checker:
 
     def bind(self, node: Bind) -> Type:
         value = self.check(node.value)
-        if node.variable.startswith("."):  # it is looked for among the names that all see
+        if node.variable.startswith("."):  # Kubernetes looks it up among the global names
             self._expect(value, self.check(Ident(node.variable)))
         node.slot = self._slot()
         (body,) = self._within({node.variable: (value, node.slot)}, [node.body])
@@ -317,7 +317,7 @@ class _Checker:
 
 
 def _global(name: str) -> Type | None:
-    """The type of a name that every expression sees."""
+    """The type of a name that every expression may use."""
     if name in TYPE_NAMES:
         return type_of(TYPE_NAMES[name])
     return INT if name == NULL_VALUE else None
@@ -343,7 +343,10 @@ _Bound = dict[Type, Type]
 
 
 class Unifier:
-    """What is known of type parameters; `fresh` makes a new one."""
+    """Decides whether a value of one type may stand where another is expected.
+
+    It keeps what is learnt of type parameters on the way, if the whole comparison succeeds.
+    """
 
     def __init__(self) -> None:
         self._bound: _Bound = {}
@@ -354,7 +357,7 @@ class Unifier:
         return Type(f"_{self._made}", parameter=True)
 
     def instance(self, types: Sequence[Type]) -> list[Type]:
-        """The types of a signature with parameters of their own."""
+        """The types of a signature, with new type parameters for this call."""
         names: _Bound = {}
         return [self._renamed(type_, names) for type_ in types]
 
@@ -368,7 +371,7 @@ class Unifier:
         return Type(type_.name, tuple(self._renamed(inner, names) for inner in type_.of))
 
     def assignable(self, wanted: Sequence[Type], given: Sequence[Type]) -> bool:
-        """Whether all of them are, pair by pair."""
+        """Whether all given types may stand for those wanted, pair by pair."""
         attempt = dict(self._bound)
         if len(wanted) != len(given):
             return False
@@ -379,7 +382,7 @@ class Unifier:
         return True
 
     def resolved(self, type_: Type, *, final: bool = False) -> Type:
-        """The type with what is known put in; where `final`, what is not known is `dyn`."""
+        """The type with its parameters replaced by what is known; if `final`, others by `dyn`."""
         known = self._bound.get(type_)
         if known is not None:
             return self.resolved(known, final=final)
@@ -391,7 +394,7 @@ class Unifier:
 
 
 def _general(left: Type, right: Type) -> Type:
-    """The less specific of two types that fit."""
+    """The less specific of two types that are assignable."""
     return left if _at_most_as_specific(left, right) else right
 
 
@@ -441,7 +444,7 @@ def _nullable(type_: Type) -> bool:
 
 
 def _substitutes(bound: _Bound, type_: Type, parameter: Type) -> tuple[bool, bool]:
-    """Whether a type may be what a parameter stands for, and whether that was known before."""
+    """Whether a parameter may stand for a type, and whether it was bound before."""
     if type_ == parameter:
         return True, True
     known = bound.get(parameter)
@@ -461,7 +464,7 @@ def _substitutes(bound: _Bound, type_: Type, parameter: Type) -> tuple[bool, boo
 
 
 def _occurs_not(bound: _Bound, parameter: Type, within: Type) -> bool:
-    """Whether a parameter is nowhere within a type, so that it may stand for it."""
+    """Whether a parameter occurs nowhere within a type, so that it may stand for that."""
     if within == parameter:
         return False
     if within.parameter:
@@ -484,7 +487,7 @@ _VERBS: dict[str, tuple[Type, ...]] = {
 
 
 def validate(tree: Expr) -> None:
-    """Raises Refused for what is wrong anywhere in a checked tree."""
+    """Check the literals of a checked tree; raises Refused."""
     left: list[tuple[Expr, bool]] = [(tree, False)]
     while left:
         node, exempt = left.pop()
@@ -525,7 +528,8 @@ def _validate_call(node: Call) -> None:
 
 
 def _validate_pattern(pattern: object) -> None:
-    """The first argument, which in `matches(text, pattern)` is the text: so Kubernetes does."""
+    """Check the first argument, as Kubernetes does, although in `matches(text, pattern)` that is
+    the text."""
     if isinstance(pattern, str):
         try:
             regexes.compiled(pattern)

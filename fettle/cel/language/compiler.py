@@ -53,7 +53,7 @@ from fettle.cel.runtime.outcomes import MATCH, NO_MATCH, Outcome, undecided, wou
 from fettle.cel.runtime.rows import LABELS, Amount, DeviceRow, Equation, Field, Reads, Variable
 
 UNFORESEEN = "an error in Fettle itself"
-"""How the reason begins where an expression led to an exception that nothing foresaw."""
+"""How the reason begins if an expression led to an exception that nothing foresaw."""
 _CHAINED = (syntax.INDEX, syntax.OPTIONAL_INDEX, syntax.OPTIONAL_SELECT)
 _PATTERNS: dict[str, Apply] = {
     "matches": regexes.matches,
@@ -66,12 +66,12 @@ _MEASURED = {
     "sort": (0, "list"),
     "@sortByAssociatedKeys": (1, "list"),
 }
-"""By which argument's size Kubernetes counts the cost of a call, and the type it takes that for."""
+"""The argument by whose size Kubernetes counts the cost of a call, and the type it must have."""
 _APPLIED = frozenset({"_+_", "_-_", "_*_", "_/_", "_%_", syntax.NEGATE})
 
 
 class Code(NamedTuple):
-    """A compiled part: what it does, and its value where that needs no device."""
+    """A compiled part: its closure, and its value if that needs no device."""
 
     run: Run
     constant: bool = False
@@ -86,11 +86,11 @@ class Program(NamedTuple):
     tree: Expr
 
     def terms(self) -> list[Expr]:
-        """What must all be true for the whole to be."""
+        """The conditions that must all be true for the whole to be true."""
         return syntax.operands(self.tree, syntax.AND)
 
     def part(self, node: Expr) -> "Program":
-        """A part of it as a program of its own."""
+        """A part of this program as a program of its own."""
         return Program(_Compiler().code(node).run, self.slots, node)
 
 
@@ -298,17 +298,17 @@ def _constant(value: Value) -> Code:
 
 
 def _folded(run: Run, codes: list[Code]) -> Code:
-    """A container: made once, where all its parts are constant."""
+    """A container; made once if all its parts are constant."""
     if not all(code.constant for code in codes):
         return Code(run)
     try:
         return _constant(run(Frame(None, 0)))
     except CelError:
-        return Code(run)  # an error, but only where it is evaluated
+        return Code(run)  # an error only where it is evaluated
 
 
 def _type_named(name: str) -> Value:
-    """The type that a name of one means: Kubernetes takes even variables for such."""
+    """The type of this name. Kubernetes takes variables whose value is a type for names too."""
     found = TYPE_NAMES.get(name.removeprefix("."))
     if found is None:
         raise Refused(f"reference to undefined type: {name}")
@@ -316,7 +316,7 @@ def _type_named(name: str) -> Value:
 
 
 def _fold(run: Run) -> Value:
-    """Run a part beforehand, as Kubernetes does; what fails is refused."""
+    """Run a constant part while compiling, as Kubernetes does; raises Refused if that fails."""
     try:
         return run(Frame(None, 0))
     except CelError as error:
@@ -324,7 +324,7 @@ def _fold(run: Run) -> Value:
 
 
 def _weight(node: Expr, seen: dict[int, int]) -> int:
-    """At least what Kubernetes counts for evaluating a part once, the turns of its loops aside."""
+    """At least what Kubernetes counts for one evaluation of a part, loops aside."""
     if id(node) not in seen:
         parts = [node.range] if isinstance(node, Fold) else children(node)
         parts = [node.of] if isinstance(node, Again) else parts
@@ -337,7 +337,7 @@ _COSTS: dict[type[Expr], int] = {ListOf: 10, MapOf: 30, Construct: 40, Call: 2}
 
 
 def _dotted(node: Expr) -> str:
-    """`a.b.c` where it is no field of a variable."""
+    """`a.b.c` if it is not the field of a variable, else ""."""
     names: list[str] = []
     while isinstance(node, Select):
         names.append(node.field)
@@ -386,7 +386,7 @@ class Prepared(NamedTuple):
 
 
 def prepare(expression: str, environment: Environment = STORED) -> Prepared:
-    """Parse and check an expression; never raises for what is in it."""
+    """Compile an expression; never raises for what is in it."""
     try:
         program = build(expression, environment)
         tree = program.tree
@@ -399,12 +399,12 @@ def prepare(expression: str, environment: Environment = STORED) -> Prepared:
         return Prepared((), None, undecided(str(reason)))
     except (RecursionError, MemoryError):
         return Prepared((), None, undecided("it is too large"))
-    except Exception as error:  # a mistake here may cost an answer, never the worker
+    except Exception as error:  # a mistake of Fettle costs this outcome, never the worker
         return Prepared((), None, undecided(_unforeseen(error)))
 
 
 def judge(prepared: Prepared, row: DeviceRow) -> Outcome:
-    """What the expression says of the device; never raises for what is in either."""
+    """What the expression says of a device; never raises for what is in either."""
     if prepared.program is None:
         assert prepared.outcome is not None
         return prepared.outcome
@@ -426,17 +426,17 @@ def judge(prepared: Prepared, row: DeviceRow) -> Outcome:
 
 
 def evaluate(prepared: Prepared, row: DeviceRow) -> Value:
-    """What a program comes to on a row; raises what its parts do."""
+    """What a program comes to on a row; raises what its parts raise."""
     assert prepared.program is not None
-    subject = node(row) if prepared.variable == "node" else device(row)
-    return prepared.program.run(Frame(subject, prepared.program.slots))
+    make = _node_variable if prepared.variable == "node" else _device_variable
+    return prepared.program.run(Frame(make(row), prepared.program.slots))
 
 
 def _unforeseen(error: Exception) -> str:
     return f"{UNFORESEEN}: {type(error).__name__}: {error}"
 
 
-def device(row: DeviceRow) -> Entries:
+def _device_variable(row: DeviceRow) -> Entries:
     """The variable `device`."""
     attributes = [(domain, name, _attribute(value)) for domain, name, value in row.attributes]
     capacity = [(domain, name, _capacity(value)) for domain, name, value in row.capacity]
@@ -450,7 +450,7 @@ def device(row: DeviceRow) -> Entries:
     )
 
 
-def node(row: DeviceRow) -> Entries:
+def _node_variable(row: DeviceRow) -> Entries:
     """The variable `node`."""
     labels = [(domain, name, _attribute(value)) for domain, name, value in row.attributes]
     return Entries({"labels": _domains(row, "attributes", labels).find(LABELS)})
@@ -473,7 +473,7 @@ def _domains(row: DeviceRow, field: Field, entries: list[tuple[str, str, Value]]
 
 
 def _absent(row: DeviceRow) -> dict[str, bool] | None:
-    """What is known of a domain that no value was sent of: all of it, only in a whole row."""
+    """What is known of a domain without values: nothing, unless the row is whole."""
     return None if row.whole else {}
 
 

@@ -56,8 +56,11 @@ from fettle.cel.runtime.rows import Variable
 
 
 class Environment(NamedTuple):
-    """`multiple`: whether `allowMultipleAllocations` is known; `lists`: whether attributes may be
-    iterated over; `variable`: what an expression is about."""
+    """What depends on feature gates, and what an expression is about.
+
+    `multiple`: whether `allowMultipleAllocations` is known. `lists`: whether attributes may be
+    lists. `variable`: the name of the one variable.
+    """
 
     multiple: bool = True
     lists: bool = True
@@ -85,7 +88,7 @@ class Environment(NamedTuple):
 
 STORED = Environment()
 NODE = Environment(variable="node")
-"""For what policies require of nodes: DRA's functions, and a node instead of a device."""
+"""For what policies require of nodes: DRA's functions, with a node instead of a device."""
 
 
 def _built_in(*_arguments: Value) -> Value:
@@ -102,7 +105,7 @@ def _applied(apply: Apply, *overloads: Overload) -> tuple[Overload, ...]:
 
 
 def _beside(number: Type) -> tuple[Type, ...]:
-    """The numbers that one is compared with, itself first."""
+    """The types of numbers that a number is compared with, its own first."""
     return (number, *(other for other in (DOUBLE, INT, UINT) if other != number))
 
 
@@ -225,7 +228,7 @@ _AUTHORIZATION: Functions = {
     "allowed": (_asking("Decision", gives=BOOL),),
     "reason": (_asking("Decision", gives=STRING),),
 }
-"""There is no value to call these on; they only matter for what compiles."""
+"""No value has these functions; they only decide what compiles."""
 
 FUNCTIONS: Functions = merged(
     _OPERATORS,
@@ -240,4 +243,4 @@ FUNCTIONS: Functions = merged(
     formats.FUNCTIONS,
     _AUTHORIZATION,
 )
-"""By name; the overloads of one name in the order in which Kubernetes tries them."""
+"""All functions by name; overloads stand in the order in which Kubernetes tries them."""

@@ -27,8 +27,8 @@ from fettle.cel.library.values import (
     Undecidable,
     Value,
     compare_sizes,
-    like,
     ordered,
+    ordered_like,
     pairs,
 )
 
@@ -83,7 +83,7 @@ def mapping(entries: Sequence[tuple[Run, Run, bool]]) -> Run:
 def constructing(
     make: Callable[[dict[str, Value]], Value], fields: Sequence[tuple[str, Run, bool]]
 ) -> Run:
-    """A message, made of the fields that are there."""
+    """A message, made of the fields that are given."""
 
     def run(frame: Frame) -> Value:
         given: dict[str, Value] = {}
@@ -105,7 +105,7 @@ def _entry_values(value: Value) -> tuple[Value, ...]:
 
 
 def logical(terms: Sequence[Run], *, decisive: bool) -> Run:
-    """`||` (decided by a true) or `&&` (decided by a false); errors beside that are lost."""
+    """`||` (decided by a true) or `&&` (decided by a false); once decided, errors do not count."""
 
     def run(frame: Frame) -> Value:
         failure: CelError | None = None
@@ -173,7 +173,7 @@ def membership(item: Run, container: Run) -> Run:
 
 
 def among_literals(item: Run, literals: list[Value]) -> Run | None:
-    """`in` a list of literals, which Kubernetes turns into a set; None where it does not."""
+    """`in` a list of literals, which Kubernetes turns into a set; None if it does not."""
     members: set[tuple[type, Value]] = set()
     for literal in literals:
         if type(literal) not in (bool, int, Uint, float, str):
@@ -192,7 +192,7 @@ def among_literals(item: Run, literals: list[Value]) -> Run | None:
 
 
 def _set_members(literal: Value) -> list[tuple[type, Value]]:
-    """A literal and its equals of other number types, as Kubernetes puts them into the set."""
+    """What Kubernetes puts into the set: a literal, and equal numbers of other types."""
     found: list[tuple[type, Value]] = [(type(literal), literal)]
     if type(literal) is float and literal.is_integer() and abs(literal) < 2**63:
         found.append((int, int(literal)))
@@ -218,7 +218,7 @@ def negation(of: Run) -> Run:
 
 
 def alternative(first: Run, second: Run, *, unwrapped: bool) -> Run:
-    """`or` and, unwrapped, `orValue`: the second is evaluated only where it is needed."""
+    """`or` and, unwrapped, `orValue`: the second is evaluated only if it is needed."""
 
     def run(frame: Frame) -> Value:
         optional = first(frame)
@@ -232,7 +232,7 @@ def alternative(first: Run, second: Run, *, unwrapped: bool) -> Run:
 
 
 class LazyBinding:
-    """What `cel.bind` gave a name to, until somebody asks for it: nothing is evaluated before."""
+    """What a variable of `cel.bind` holds until its first use evaluates it."""
 
     __slots__ = ("run",)
 
@@ -241,7 +241,7 @@ class LazyBinding:
 
 
 def bind(value: Run, slot: int, body: Run) -> Run:
-    """`cel.bind`; an error in the value is one only where the variable is used."""
+    """`cel.bind`; an error in the value counts only where the variable is used."""
     unread = LazyBinding(value)
 
     def run(frame: Frame) -> Value:
@@ -273,7 +273,7 @@ def _evaluated(run: Run, frame: Frame) -> Value:
 
 
 def applied(apply: Apply, runs: Sequence[Run]) -> Run:
-    """A call without regard for types: it has its own."""
+    """A call of a function that checks the types itself."""
     if len(runs) == 2:
         left, right = runs
         return lambda frame: apply(frame, left(frame), right(frame))
@@ -281,7 +281,7 @@ def applied(apply: Apply, runs: Sequence[Run]) -> Run:
 
 
 def call(name: str, overloads: Sequence[Overload], runs: Sequence[Run]) -> Run:
-    """Picks the overload by the values' types, as Kubernetes does where types are not static."""
+    """A call that picks the overload by the values' types, as Kubernetes does for dynamic types."""
     candidates = [overload for overload in overloads if len(overload.takes) == len(runs)]
     fits = conversions.fits
 
@@ -296,14 +296,14 @@ def call(name: str, overloads: Sequence[Overload], runs: Sequence[Run]) -> Run:
 
 
 def with_constant_pattern(apply: Apply, runs: Sequence[Run]) -> Run:
-    """A call whose pattern is read beforehand, after which Kubernetes checks no types."""
+    """A call with a constant pattern: Kubernetes compiles that beforehand, then checks no types."""
     return lambda frame: apply(frame, *[regexes.held(part(frame)) for part in runs])
 
 
 def measured(runs: Sequence[Run], at: int, kind: str) -> list[Run]:
-    """The arguments of a call whose cost Kubernetes counts by one of them.
+    """The arguments of a call whose cost Kubernetes counts by the size of one of them.
 
-    It does so even where that is an error or of another type, which ends the evaluation.
+    If that argument is an error or has another type, the count fails, and the evaluation ends.
     """
 
     def measure(frame: Frame) -> Value:
@@ -329,7 +329,7 @@ def measured(runs: Sequence[Run], at: int, kind: str) -> list[Run]:
 
 
 def inserted(frame: Frame, made: Map, key: Value, value: Value) -> None:
-    """What `transformMap` does with each entry."""
+    """Insert an entry, as `transformMap` does."""
     if key in made:
         raise CelError(f"insert failed: key {conversions.key_text(key)} already exists")
     frame.spend(1)
@@ -337,7 +337,7 @@ def inserted(frame: Frame, made: Map, key: Value, value: Value) -> None:
 
 
 class Qualifier(NamedTuple):
-    """One field or index: `key` where it is constant, else what computes it."""
+    """One field or index: `key` if it is constant, else `run`, which computes it."""
 
     key: Value
     run: Run | None = None
@@ -345,7 +345,7 @@ class Qualifier(NamedTuple):
 
 
 def qualify(value: Value, key: Value) -> Value:
-    """The value at a key; raises CelError where there is none."""
+    """The value at a key; raises CelError if there is none."""
     if isinstance(value, MAPS):
         found = value.find(key, _MISSING)
         if found is _MISSING:
@@ -360,7 +360,7 @@ def qualify(value: Value, key: Value) -> Value:
 
 
 def qualify_if_present(value: Value, key: Value) -> Value:
-    """The value at a key, or the mark of its absence."""
+    """The value at a key, or `_MISSING`."""
     if isinstance(value, MAPS):
         return value.find(key, _MISSING)
     if isinstance(value, list):
@@ -395,13 +395,14 @@ def strict(base: Run, keys: Sequence[str | Value]) -> Run:
 
 
 def chain(base: Run, steps: Sequence[Qualifier]) -> Run:
+    """A chain of fields and indices; after an optional one, all are, and so is the result."""
     if all(step.run is None and not step.optional for step in steps):
         return strict(base, tuple(step.key for step in steps))
     return lambda frame: _walk(frame, base(frame), steps)
 
 
 def presence(base: Run, steps: Sequence[Qualifier]) -> Run:
-    """`has()` of the last step."""
+    """`has()` of the last field."""
     *before, last = steps
     lenient = any(step.optional for step in before)
 
@@ -444,7 +445,11 @@ def _checked_key(key: Value) -> Value:
 
 
 def _iterations(slots: tuple[int, ...], cost: int) -> Callable[[Frame, Value], Iterator[None]]:
-    """Goes over a list or a map, and sets the variables turn by turn."""
+    """Goes over a list or a map, and sets the variables for each iteration.
+
+    One variable takes a list's items or a map's keys; two take indices and items, or keys and
+    values. Each iteration counts `cost`.
+    """
 
     def one(frame: Frame, container: Value) -> Iterator[None]:
         (slot,) = slots
@@ -468,7 +473,8 @@ def _iterations(slots: tuple[int, ...], cost: int) -> Callable[[Frame, Value], I
 
 
 def quantified(range_: Run, slots: tuple[int, ...], body: Run, cost: int, *, decisive: bool) -> Run:
-    """`exists` (decided by a true) and `all` (decided by a false); errors before that are lost."""
+    """`exists` (decided by a true) or `all` (decided by a false); once decided, errors do not
+    count."""
     each = _iterations(slots, cost)
 
     def run(frame: Frame) -> Value:
@@ -513,7 +519,7 @@ def collected(
         made = [
             body(frame) for _ in each(frame, container) if filter_ is None or _holds(filter_, frame)
         ]
-        return like(container, made)
+        return ordered_like(container, made)
 
     return run
 

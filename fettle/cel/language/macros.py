@@ -26,11 +26,11 @@ _FORBIDDEN = (ACCUMULATOR, "__result__")
 
 Macro = Callable[[Expr, list[Expr]], Expr | None]
 Collecting = Callable[[tuple[str, ...], Expr], tuple[str, Expr]]
-"""From the variables and the body: the kind of the loop, and its step."""
+"""Makes the kind of the loop and its step from the variables and the body."""
 
 
 def expand(name: str, target: Expr | None, args: list[Expr]) -> Expr | None:
-    """What a call stands for; None where it is an ordinary one; raises Refused."""
+    """What the call of a macro stands for; None for an ordinary call. Raises Refused."""
     if target is None:
         return _has(args[0]) if name == "has" and len(args) == 1 else None
     macro = _MACROS.get((name, len(args)))
@@ -38,7 +38,7 @@ def expand(name: str, target: Expr | None, args: list[Expr]) -> Expr | None:
 
 
 def _has(argument: Expr) -> Expr:
-    """The test for a field; of such a test, once more the same."""
+    """The test for a field; `has(has(a.b))` is the same test."""
     if not isinstance(argument, Select):
         raise Refused("invalid argument to has() macro")
     return Select(argument.operand, argument.field, test=True)
@@ -84,7 +84,7 @@ def _quantifier(kind: str, count: int) -> Macro:
 
 
 def _collector(count: int, init: Callable[[], Expr], add: Collecting) -> Macro:
-    """`map`, `transformList` and the like: with an argument more, a filter comes first."""
+    """`map`, `transformList` and the like: one more argument is a filter before the body."""
 
     def make(target: Expr, args: list[Expr]) -> Expr:
         names, rest = _variables(args, count), args[count:]

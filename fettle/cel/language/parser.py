@@ -56,7 +56,7 @@ _KEYWORDS = frozenset({"true", "false", "null", "in"})
 
 
 class Token(NamedTuple):
-    """`kind` is a literal's (`int`, `string`, …), `word`, `quoted`, or the mark or keyword."""
+    """`kind`: a kind of literal (`int`, `string`, …), `word`, `quoted`, or the mark or keyword."""
 
     kind: str
     text: str
@@ -64,7 +64,7 @@ class Token(NamedTuple):
 
 
 def tokens(source: str) -> list[Token]:
-    """The tokens, with one of kind "" at the end; raises Refused or Unsupported."""
+    """The tokens; the last has the kind "". Raises Refused or Unsupported."""
     try:
         size = len(source.encode())
     except UnicodeEncodeError as error:
@@ -137,7 +137,7 @@ def _escaped_byte(match: re.Match[str]) -> bytes:
 
 
 def _code_point(match: re.Match[str]) -> int | None:
-    """The number in an escape; None for one of a single letter or mark."""
+    """The number in an escape; None for the escape of a single letter or mark."""
     code = match.group()[1:]
     if code[0] in "xXuU":
         return int(code[1:], 16)
@@ -163,7 +163,7 @@ _SUMS = {"*": ("_*_", 2), "/": ("_/_", 2), "%": ("_%_", 2), "+": ("_+_", 1), "-"
 
 
 def parse(source: str) -> Expr:
-    """The tree; raises Refused, or Unsupported where it is not known what Kubernetes does."""
+    """The tree; raises Refused, or Unsupported if it is not known what Kubernetes does."""
     return _Parser(tokens(source)).parse()
 
 
@@ -240,7 +240,7 @@ class _Parser:
         node = self._calc(0)
         while self._kind in _RELATIONS:
             function = _RELATIONS[self._next().kind]
-            self._enter("relation")  # the right side is a relation of its own
+            self._enter("relation")  # in the grammar, the right side is a relation too
             node = _call(function, node, self._calc(0), deeper=1)
             self._depth["relation"] -= 1
         self._depth["relation"] -= 1
@@ -263,7 +263,7 @@ class _Parser:
         while self._take(sign):
             count += 1
         node = self._member()
-        if count % 2 == 0:  # pairs are dropped, whatever they are of
+        if count % 2 == 0:  # Kubernetes drops pairs of signs, whatever the type of the operand
             return node
         return _call(syntax.NOT if sign == "!" else syntax.NEGATE, node)
 
@@ -304,7 +304,7 @@ class _Parser:
         return _call(function, operand, key, deeper=1)
 
     def _arguments(self) -> list[Expr]:
-        """What stands before the closing bracket of a call."""
+        """The arguments of a call, read up to the closing bracket."""
         args: list[Expr] = []
         if self._take(")"):
             return args
@@ -349,7 +349,7 @@ class _Parser:
         return node
 
     def _is_message(self) -> bool:
-        """Whether `a.b.c{` stands here, read up to its first name."""
+        """Whether `a.b.c{` stands here; its first name has been read."""
         at = self._at
         while self._tokens[at].kind == "." and self._tokens[at + 1].kind == "word":
             at += 2
@@ -393,7 +393,7 @@ class _Parser:
         return MapOf(entries, height=_highest(entries))
 
     def _entries(self, key: Callable[[], Expr]) -> list[MapEntry]:
-        """What stands before the closing brace of a map or message."""
+        """The entries of a map or message, read up to the closing brace."""
         entries: list[MapEntry] = []
         while self._kind not in ("}", ","):
             optional = self._take("?")
@@ -432,7 +432,7 @@ def _call(function: str, *args: Expr, deeper: int = 0) -> Call:
 
 
 def _expanded(call: Call) -> Expr:
-    """What a call stands for: itself, where it is none of a macro."""
+    """The expansion of a macro's call; any other call itself."""
     node = expand(call.function, call.target, call.args)
     if node is None:
         return call

@@ -25,15 +25,15 @@ _LONGEST = 4
 
 Path = tuple[str, ...]
 Names = dict[str, Path | None]
-"""What the variables in scope stand for: a path from the device, or nothing of it."""
+"""The path from the device that each variable in scope stands for; None if it stands for none."""
 
 
 class _Whole(Exception):
-    """The expression may look at anything."""
+    """The expression may read anything of the device."""
 
 
 def reads(tree: Expr) -> Reads:
-    """What the expression reads, in a fixed order; None for the whole device."""
+    """What the expression reads, sorted; None for the whole device."""
     found: set[AttributeRead] = set()
     try:
         _collect(tree, {}, found)
@@ -43,8 +43,8 @@ def reads(tree: Expr) -> Reads:
 
 
 def driver(tree: Expr) -> str:
-    """The driver that the expression asks for before anything else, as classes do: devices of all
-    others do not match, whatever they are. "" where it does not begin so."""
+    """The driver that the expression compares first, as those of classes do: devices of other
+    drivers do not match, whatever they are. "" if it begins with something else."""
     while isinstance(tree, Call) and tree.function == syntax.AND:
         tree = tree.args[0]
     if isinstance(tree, Call) and tree.function == syntax.EQUALS:
@@ -55,7 +55,7 @@ def driver(tree: Expr) -> str:
 
 
 def _collect(node: Expr, names: Names, found: set[AttributeRead]) -> None:
-    """Add what a part reads; its value may be used in any way."""
+    """Add what a part reads, whatever its value is used for."""
     left: list[tuple[Expr, Names]] = [(node, names)]
     while left:
         node, names = left.pop()
@@ -69,14 +69,14 @@ def _collect(node: Expr, names: Names, found: set[AttributeRead]) -> None:
         elif isinstance(node, Bind):
             bound = path(node.value, names)
             left.append((node.body, {**names, node.variable: bound}))
-            if bound is None or len(bound) == _LONGEST:  # it is evaluated, used or not
+            if bound is None or len(bound) == _LONGEST:  # a value, not a map on the way to one
                 left.append((node.value, names))
         elif not _membership(node, names, found):
             left.extend((child, names) for child in children(node))
 
 
 def _read_of(to: Path) -> list[AttributeRead]:
-    """The read that a path from `device` on stands for."""
+    """The read that a path stands for."""
     match to:
         case ("device", scalar) if scalar in _SCALARS:
             return []
@@ -89,7 +89,8 @@ def _read_of(to: Path) -> list[AttributeRead]:
 
 
 def _membership(node: Expr, names: Names, found: set[AttributeRead]) -> bool:
-    """Handles `"domain" in device.attributes` and `"name" in device.attributes["domain"]`."""
+    """Add `"domain" in device.attributes` or `"name" in device.attributes["domain"]`; false if it
+    is neither."""
     if not isinstance(node, Call) or node.function != syntax.IN:
         return False
     key, to = _string(node.args[0]), path(node.args[1], names)
@@ -112,7 +113,7 @@ def _field(name: str) -> Field:
 
 
 def path(node: Expr, names: Names) -> Path | None:
-    """`device.attributes["a"].?b` as ("device", "attributes", "a", "b"), at most four long."""
+    """`device.attributes["a"].?b` as ("device", "attributes", "a", "b"); at most four items."""
     if isinstance(node, Ident):
         if node.slot is not None:
             return names.get(node.name)
@@ -142,7 +143,7 @@ def _string(node: Expr) -> str:
 
 
 def equations(tree: Expr) -> tuple[Equation, ...]:
-    """All comparisons of one attribute, in the order of the text."""
+    """All comparisons of one attribute with a value, in the order of the text."""
     found: list[Equation] = []
     left = [tree]
     while left:
@@ -171,7 +172,7 @@ def _of_call(call: Call) -> Iterator[Equation]:
 
 
 def _attribute(node: Expr) -> AttributeRead | None:
-    """The attribute that a part stands for, where it is an error that a device has none."""
+    """The attribute that a part stands for, if it is an error that a device lacks it."""
     place = path(node, {})
     if place is None or not _is_plain(node):
         return None
@@ -182,7 +183,7 @@ def _attribute(node: Expr) -> AttributeRead | None:
 
 
 def _is_plain(node: Expr) -> bool:
-    """Whether nothing on the path makes it an optional, or a test."""
+    """Whether a path has no optional step and no `has()`."""
     while not isinstance(node, Ident):
         if isinstance(node, Select) and not node.test:
             node = node.operand

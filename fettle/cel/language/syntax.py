@@ -15,17 +15,20 @@ INDEX, OPTIONAL_INDEX, OPTIONAL_SELECT = "_[_]", "_[?_]", "_?._"
 
 
 class Refused(Exception):
-    """What Kubernetes' own compiler refuses; `str()` says why."""
+    """Kubernetes' own compiler refuses the expression; `str()` says why."""
 
 
 class Unsupported(Exception):
-    """An expression, or a part of one, that is not decided here; `str()` says which."""
+    """It is not known here what Kubernetes does with the expression; `str()` says why."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Expr:
-    """`height`: how deep Kubernetes' parser recurses over it; `type`: set by the checker;
-    `origin`: the call of a macro that it stands for."""
+    """A part of an expression.
+
+    `height` is how deep Kubernetes' parser recurses over it. The checker sets `type`. `origin` is
+    the call of the macro that was expanded to it.
+    """
 
     height: int = 0
     type: Type = ERROR
@@ -41,7 +44,7 @@ class Literal(Expr):
 class Ident(Expr):
     name: str
     slot: int | None = None
-    """Where a macro's variable is kept; None for a global name."""
+    """The slot of a macro's variable; None for a global name."""
 
 
 @dataclass(slots=True, eq=False)
@@ -59,7 +62,7 @@ class Call(Expr):
     target: Expr | None
     args: list[Expr]
     overloads: list[Overload] = field(default_factory=list)
-    """Those that the types allow; set by the checker."""
+    """Those that the types of the arguments allow; set by the checker."""
 
 
 @dataclass(slots=True, eq=False)
@@ -82,7 +85,7 @@ class MapOf(Expr):
 
 @dataclass(slots=True, eq=False)
 class Construct(Expr):
-    """A message: the keys of its entries are literals, the names of fields."""
+    """A message; the keys of its entries are literals with the names of fields."""
 
     name: str
     entries: list[MapEntry]
@@ -90,17 +93,17 @@ class Construct(Expr):
 
 @dataclass(slots=True, eq=False)
 class Again(Expr):
-    """The same part, evaluated once more."""
+    """A part that stands elsewhere in the tree too, and is evaluated again here."""
 
     of: Expr
 
 
 @dataclass(slots=True, eq=False)
 class Fold(Expr):
-    """A macro over `range`: `kind` is its name, `variables` one or two names.
+    """A macro over `range`: `kind` is its name, `variables` are one or two names.
 
-    `body` and `filter` are what was written; `init`, `step` and `result` are what the checker
-    checks, over the accumulator `@result`.
+    `body` and `filter` are as written, and are evaluated. `init`, `step` and `result` are what
+    Kubernetes expands the macro to, over the accumulator `@result`; only the checker uses them.
     """
 
     kind: str
@@ -116,7 +119,7 @@ class Fold(Expr):
 
 @dataclass(slots=True, eq=False)
 class Bind(Expr):
-    """`cel.bind`: the value is evaluated where the variable is first used, and only once."""
+    """`cel.bind`: the value is evaluated once, where the variable is first used."""
 
     variable: str
     value: Expr
@@ -125,14 +128,14 @@ class Bind(Expr):
 
 
 def operands(node: Expr, function: str) -> list[Expr]:
-    """What an operator joins, through others of the same; anything else by itself."""
+    """The operands of a chain of one operator, as `a`, `b`, `c` of `a && b && c`."""
     if isinstance(node, Call) and node.function == function:
         return [operand for arg in node.args for operand in operands(arg, function)]
     return [node]
 
 
 def children(node: Expr) -> list[Expr]:
-    """What is directly below a node, as written, and each part once."""
+    """The parts directly below a node, as written, each once."""
     match node:
         case Select(operand=operand):
             return [operand]

@@ -164,7 +164,7 @@ def parse_url(text: str) -> Url:
 
 
 def require_url(text: str) -> None:
-    """That it is a URL for a request; raises CelError, and Worded where Go's words are known."""
+    """Check a URL for a request; raises CelError, as GoUrlError if Go's words are known."""
     if any(c < " " or c == "\x7f" for c in text):
         raise GoUrlError("net/url: invalid control character in URL")
     if not text:
@@ -173,7 +173,7 @@ def require_url(text: str) -> None:
 
 
 def _parse_url(text: str, *, request: bool) -> Url:
-    """As Go has it for a request, or for any other use of what may be one."""
+    """The URL as Go parses it for a request, or, more leniently, for any other use."""
     if text == "*":
         return Url(path="*")
     if text.startswith(":"):
@@ -227,7 +227,7 @@ def _bracketed(host: str) -> tuple[str, str]:
 
 
 def _with_port(scheme: str, host: str) -> tuple[str, str]:
-    """Schemes other than the web's may list hosts with ports: there the last colon counts."""
+    """The host and its port. Except for HTTP, hosts may be lists, so the last colon counts."""
     first = scheme in ("http", "https")
     at = host.find(":") if first else host.rfind(":")
     return (host, "") if at < 0 else (host[:at], host[at:])

@@ -53,7 +53,7 @@ from fettle.cel.library.values import (
 FOLDED = frozenset(
     {"bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"}
 )
-"""Kubernetes runs these at compile time where the argument is constant, and fails then."""
+"""Kubernetes runs these at compile time if the argument is constant, and errors are found then."""
 
 _TYPES: dict[type, Type] = {
     bool: BOOL,
@@ -78,7 +78,7 @@ _LIST, _MAP = list_of(DYN), map_of(DYN, DYN)
 
 
 def type_of_value(value: Value) -> Type:
-    """The type of a value at run time, without what it is of."""
+    """The type of a value at run time, without the types of its items."""
     found = _TYPES.get(type(value))
     if found is not None:
         return found
@@ -96,7 +96,7 @@ def type_name(value: Value) -> str:
 
 
 def fits(type_: Type, value: Value) -> bool:
-    """Whether Kubernetes takes a value for one of a type as it runs: it looks at a first item."""
+    """Whether Kubernetes accepts a value for a type at run time: of a list, it checks one item."""
     if type_ == DYN or type_.parameter:
         return True
     if type_of_value(value).name != type_.name:

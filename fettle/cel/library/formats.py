@@ -42,18 +42,18 @@ Problems = Callable[[str], list[str]]
 
 
 def _unlike(rule: str, pattern: str, *examples: str) -> str:
-    """How Kubernetes says that a text does not match a pattern."""
+    """The words of Kubernetes for a text that does not match a pattern."""
     shown = " or ".join(f"'{example}', " for example in examples)
     return f"{rule} (e.g. {shown}regex used for validation is '{pattern}')"
 
 
 def _too_long(text: str, longest: int, unit: str) -> list[str]:
-    """Kubernetes says characters in places, and always counts bytes."""
+    """Kubernetes always counts bytes, although some of its messages say characters."""
     return [f"must be no more than {longest} {unit}"] if len(text.encode()) > longest else []
 
 
 def _of(pattern: str, longest: int, unit: str, reason: str) -> Problems:
-    """A reason for too great a length in bytes, and one for the wrong characters."""
+    """Reasons: one for more bytes than allowed, and one for the wrong characters."""
     compiled = re.compile(pattern)
 
     def problems(text: str) -> list[str]:
@@ -68,7 +68,7 @@ def _only(reason: str, is_of: Callable[[str], bool]) -> Problems:
 
 
 def _prefix(problems: Problems) -> Problems:
-    """A text that something is to be appended to may end in a dash."""
+    """A prefix, to which more is appended, may end in a dash."""
     return lambda text: problems(text[:-2] + "a" if len(text) > 1 and text[-1] == "-" else text)
 
 

@@ -30,11 +30,11 @@ from fettle.cel.library.values import (
     Unordered,
     Value,
     function,
-    like,
     list_of,
     method,
     optional_of,
     ordered,
+    ordered_like,
     traverse,
 )
 
@@ -42,7 +42,7 @@ Items = list[Value]
 
 _MAX_RANGE = 1_000_000
 _STABLE = 12
-"""Go sorts so few by insertion, which keeps equal ones in order."""
+"""Go sorts up to so many items by insertion, which keeps equal ones in order."""
 
 
 def contains(frame: Frame, container: Items, item: Value) -> bool:
@@ -80,7 +80,7 @@ def _is_sorted(frame: Frame, items: Items) -> bool:
 
 
 def _order_or_none(one: Value, other: Value) -> int | None:
-    """What two values that cannot be compared say of their order: nothing, and it is no error."""
+    """The order of two values; None if they cannot be compared, which is no error here."""
     try:
         return operators.order(one, other)
     except CelError:
@@ -154,7 +154,7 @@ def _flattened(frame: Frame, items: Items, depth: int) -> Items:
             found.append(item)
     if len(found) > MAX_SIZE:
         raise Undecidable("it makes too large a value")
-    return like(items, found)
+    return ordered_like(items, found)
 
 
 def _distinct(frame: Frame, items: Items) -> Items:
@@ -164,12 +164,12 @@ def _distinct(frame: Frame, items: Items) -> Items:
         others = (other for j, other in enumerate(found) if j != at)
         if not any(operators.equal_or_error(item, other) for other in others):
             found.append(item)
-    return like(items, found)
+    return ordered_like(items, found)
 
 
 def _reverse(frame: Frame, items: Items) -> Items:
     frame.spend(1 + len(items))
-    return like(items, items[::-1])
+    return ordered_like(items, items[::-1])
 
 
 def _range(frame: Frame, size: int) -> Items:
@@ -180,7 +180,7 @@ def _range(frame: Frame, size: int) -> Items:
 
 
 def sort(frame: Frame, items: Value, keys: Value = None) -> Items:
-    """The items in the order of their keys, by default of themselves."""
+    """The items in the order of their keys; by default, each is its own key."""
     keys = items if keys is None else keys
     if not isinstance(items, list) or not isinstance(keys, list):
         raise CelError("no such overload: sort")
@@ -208,7 +208,7 @@ def _by_key(one: tuple[Value, Value], other: tuple[Value, Value]) -> int:
 
 
 def _require_clear(pairs: list[tuple[Value, Value]]) -> None:
-    """That no two different items have equal keys, so that there is only one order."""
+    """Raise Undecidable if different items have equal keys, so that several orders are possible."""
     for (key, item), (other_key, other) in pairwise(pairs):
         if operators.order(key, other_key) == 0 and (item is not other and item != other):
             raise Undecidable("the order of items with equal keys")
@@ -225,7 +225,7 @@ def _unwrapped(frame: Frame, items: Items) -> Items:
     frame.spend(1 + len(items))
     if any(type(item) is not Optional for item in items):
         raise CelError("value is not optional")
-    return like(items, [item.values[0] for item in items if item.values])
+    return ordered_like(items, [item.values[0] for item in items if item.values])
 
 
 def _contains_all(frame: Frame, items: Items, others: Items) -> bool:
@@ -249,7 +249,7 @@ def _intersects(frame: Frame, items: Items, others: Items) -> bool:
 
 
 def _compare_each(frame: Frame, items: Items, others: Items) -> None:
-    """Kubernetes counts every pair, however soon the answer is found."""
+    """Count every pair, as Kubernetes does even if the answer is found early."""
     pairs_of = len(items) * len(others)
     frame.spend(pairs_of // 10, sure=pairs_of)
 

@@ -39,7 +39,7 @@ from fettle.cel.library.values import (
 )
 
 NULL_VALUE = "google.protobuf.NullValue.NULL_VALUE"
-"""The one enumerated value that has a name: zero."""
+"""The only enum value with a name; it is zero."""
 
 _SECOND = 10**9
 _EXACT = 2**53
@@ -51,8 +51,10 @@ Convert = Callable[[Value], Value]
 
 
 class ProtoMessage(NamedTuple):
-    """What it is once made, its fields, and how it is made of those that are given; `make` is
-    None where that is not known here."""
+    """A message: the type of its value, its fields, and what makes the value of given fields.
+
+    `make` is None if that is not known here.
+    """
 
     type: Type
     fields: Mapping[str, Type] = {}
@@ -107,7 +109,7 @@ def _any(_fields: Fields) -> Value:
 
 
 def _content(value: Value) -> Value:
-    """What an optional holds; any other value itself."""
+    """The content of an optional; any other value itself."""
     if type(value) is not Optional:
         return value
     if not value.values:
@@ -116,7 +118,7 @@ def _content(value: Value) -> Value:
 
 
 def _json(given: Value) -> Value:
-    """A value as JSON has it: all numbers are doubles, and what is too exact for that is text."""
+    """A value as in JSON: all numbers are doubles; integers that do not fit a double are text."""
     value = _content(given)
     if value is None or type(value) in (bool, float, str):
         return value
@@ -207,4 +209,4 @@ MESSAGES: dict[str, ProtoMessage] = {
     "null_type": ProtoMessage(NULL, {}, _unknown("null_type")),
     DEVICE.name: ProtoMessage(DEVICE, {}, _unknown(DEVICE.name)),
 }
-"""By name. The last ones cannot be made, which Kubernetes finds as it runs."""
+"""By name. Making one of the last is an error, which Kubernetes finds at run time."""

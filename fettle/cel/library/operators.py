@@ -37,14 +37,14 @@ _MIN, _MAX = -(2**63), 2**63 - 1
 
 
 def equal(left: Value, right: Value) -> bool:
-    """`==`; raises CelError where Kubernetes' types refuse to compare."""
+    """`==`; raises CelError if Kubernetes refuses to compare the types."""
     if left is None or right is None:
         return left is right
     return same(left, right)
 
 
 def same(left: Value, right: Value) -> bool:
-    """As `equal`, but for how null is treated inside lists and optionals."""
+    """As `equal`, but null is a value like any other, which quantities cannot be compared with."""
     kind = type(left)
     if kind in (str, bool, bytes, Duration):
         return type(right) is kind and bool(left == right)
@@ -78,7 +78,7 @@ def _same_alone(left: Value, right: Value) -> bool:
 
 
 def unequal(left: Value, right: Value) -> bool:
-    """`!=`, which is true where `==` is an error."""
+    """`!=`; true if `==` is an error."""
     try:
         return not equal(left, right)
     except CelError:
@@ -95,7 +95,7 @@ def _same_lists(left: list[Value], right: list[Value]) -> bool:
         try:
             if not equal(one, other):
                 return False
-        except CelError as error:  # an error is not "false", and only "false" ends the comparison
+        except CelError as error:  # only an unequal pair ends the comparison, not an error
             failure = failure or error
     if failure is not None and type(left) is Concatenated:
         raise failure
@@ -125,7 +125,7 @@ def _same_optionals(left: Optional, right: Optional) -> bool:
 
 
 def equal_or_error(left: Value, right: Value) -> bool:
-    """Whether two are equal, where an error counts as a no."""
+    """Whether two values are equal; an error counts as no."""
     try:
         return same(left, right)
     except CelError:
@@ -133,7 +133,7 @@ def equal_or_error(left: Value, right: Value) -> bool:
 
 
 def compare_numbers(left: float, right: float) -> int:
-    """-1, 0 or 1; an int is rounded to a double where it is compared with one, as Go does."""
+    """-1, 0 or 1, or 2 for NaN. As in Go, an int is rounded to a double to compare it with one."""
     if left != left or right != right:
         return 2
     if type(left) is not type(right) and float in (type(left), type(right)):
@@ -154,7 +154,7 @@ def _compare_with_double(left: float, right: float) -> int:
 
 
 def order(left: Value, right: Value) -> int:
-    """-1, 0 or 1 where the two can be ordered, else CelError."""
+    """-1, 0 or 1; raises CelError if the two cannot be ordered."""
     kind = type(left)
     if kind in NUMBERS and type(right) in NUMBERS:
         sign = compare_numbers(left, right)
@@ -174,7 +174,7 @@ _INTEGERS = (int, Uint)
 
 
 def _in_64_bits(number: int, kind: type = int) -> int:
-    """An int64 or uint64, or the error of its overflow."""
+    """The number as int64 or uint64; raises CelError if it overflows."""
     if number not in (_UINT64 if kind is Uint else _INT64):
         raise CelError("integer overflow")
     return Uint(number) if kind is Uint else number

@@ -26,7 +26,7 @@ _INT64 = range(-(2**63), 2**63)
 class MutableQuantity:
     """A quantity while an expression runs: comparing it may change how Kubernetes holds it.
 
-    `derived`: made by `add` or `sub`, which nothing else equals.
+    One that is `derived`, by `add` or `sub`, is an error on the right side of `==`.
     """
 
     __slots__ = ("derived", "nano", "scale", "small", "value")
@@ -44,8 +44,8 @@ class MutableQuantity:
         return Quantity(self.nano, self.value, self.scale, self.small).integer()
 
     def plus(self, other: "MutableQuantity", sign: int = 1) -> "MutableQuantity":
-        """The sum; held as machine integers where both are and it fits."""
-        if sign < 0 and other.small and other.value == _INT64[0]:  # negated in Go, it is itself
+        """The sum; held as machine integers if both are, and the sum fits."""
+        if sign < 0 and other.small and other.value == _INT64[0]:  # Go's negation overflows
             raise Undecidable("the least integer taken from a quantity")
         nano = self.nano + sign * other.nano
         if self.small and other.small and other.value == 0:

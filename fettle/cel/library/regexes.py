@@ -23,13 +23,13 @@ from fettle.cel.library.values import (
 
 _CLASS = re.compile(r"\\[pP]")
 _UNKNOWN_CLASS = re.compile(rb"invalid character class range: \\[pP](\{[^}]*\}|[^{])")
-"""A class whose name the other maker may know; one that is not closed is known to neither."""
+"""A Unicode class that Go's RE2 may know. A class that is not closed is known to neither."""
 _SIZE = re.compile(r"too large|too long|too deep", re.IGNORECASE)
 
 
 @lru_cache(maxsize=256)
 def compiled(pattern: str) -> Any:
-    """A compiled pattern; raises CelError where it is none."""
+    """The compiled pattern; raises CelError if it is none."""
     options = re2.Options()
     options.log_errors = False
     try:
@@ -44,7 +44,7 @@ def compiled(pattern: str) -> Any:
 
 
 def _require_known_to_go(pattern: str) -> None:
-    """That Go takes a pattern too, which the other maker has taken."""
+    """Check a pattern that RE2 has accepted for what Go refuses; raises CelError or Undecidable."""
     for token in _TOKEN.finditer(pattern):
         if token.lastgroup == "huge" or token.group() == r"\C":
             raise CelError(f"{token.group()[:40]} is not supported in regular expressions")
@@ -56,7 +56,7 @@ def _require_known_to_go(pattern: str) -> None:
 
 
 def held(value: Value) -> Value:
-    """What Go holds: an optional's content, a type's name; a constant pattern looks at that."""
+    """What Go holds: an optional's content, a type's name. A constant pattern searches that."""
     while type(value) is Optional and value.values:
         (value,) = value.values
     return value.name if type(value) is Type else value
@@ -79,7 +79,7 @@ def find(frame: Frame, text: Value, pattern: Value) -> str:
 
 
 def find_all(frame: Frame, text: Value, pattern: Value, count: Value = -1) -> list[str]:
-    """Matches one after another; an empty one directly after another match does not count."""
+    """Matches one after another; an empty match directly behind another one does not count."""
     _require_texts(text, pattern)
     if type(count) is not int:
         raise CelError(NO_OVERLOAD)
@@ -107,9 +107,9 @@ def _search(frame: Frame, text: str, pattern: str, start: int) -> Any:
 
 
 _MAX_HEIGHT = 1000
-"""Go's `maxHeight`: the most levels that it takes."""
+"""Go's `maxHeight`: the deepest tree that it accepts."""
 _SHORTEST = 500
-"""No shorter pattern can be deeper than that."""
+"""No shorter pattern can have a deeper tree."""
 _TOKEN = re.compile(
     r"(?P<quoted>\\Q.*?(?:\\E|\Z))"
     r"|(?P<escape>\\(?:[pPx]\{[^}]*\}|[pP].|x..|[0-7]{1,3}|.))"
@@ -125,11 +125,11 @@ _TOKEN = re.compile(
     r"|(?P<literal>.)",
     re.DOTALL,
 )
-"""`huge` is a count of repetitions that RE2 takes for letters, and Go refuses."""
+"""`huge` is a number of repeats that RE2 takes for letters, and Go refuses."""
 
 
 class _Height(NamedTuple):
-    """Of a part, and of a concatenation that it is within."""
+    """Bounds on the height of a part, by itself and within a concatenation."""
 
     least: int = 1
     most: int = 1
@@ -141,7 +141,7 @@ _LEAF = _Height()
 
 
 def _height(pattern: str) -> _Height:
-    """The bounds of a whole pattern; those of short ones are not looked at."""
+    """Bounds on the height of a pattern that RE2 has accepted; short ones count as leaves."""
     if len(pattern) < _SHORTEST:
         return _LEAF
     groups = [_Group(captures=False, start=0)]
@@ -179,7 +179,7 @@ class _Group:
             self.parts[-1] = _above(self.parts[-1])
 
     def alternative(self, end: int) -> None:
-        """Put what stands since the last bar together."""
+        """Join what stands since the last bar into one alternative."""
         self.alternatives.append(_sequence(self.parts))
         self.longest = max(self.longest, end - self.start)
         self.start, self.parts = end + 1, []
@@ -202,7 +202,7 @@ def _above(part: _Height) -> _Height:
 
 
 def _sequence(parts: list[_Height]) -> _Height:
-    """A concatenation, which one around it would take for its own; letters may make one leaf."""
+    """A concatenation: Go merges it into one around it, and may merge letters into one leaf."""
     if len(parts) < 2:
         return parts[0] if parts else _LEAF
     least, most = max(p.least_within for p in parts), max(p.most_within for p in parts)

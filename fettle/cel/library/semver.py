@@ -50,7 +50,7 @@ def parse(text: str) -> Version:
 
 
 def parse_normalized(text: str) -> Version:
-    """As `parse`, but a leading `v`, leading zeros and missing minor or patch are mended first."""
+    """As `parse`, but allows a leading `v`, leading zeros, and a missing minor or patch."""
     parts = [_without_zeros(part) for part in text.removeprefix("v").split(".", 2)]
     if len(parts) < 3 and ("+" in parts[-1] or "-" in parts[-1]):
         raise ValueError(f"{text!r}: a short version cannot have prerelease or build metadata")

@@ -47,7 +47,7 @@ _ASCII_ESCAPES = {code: f"\\x{code:02x}" for code in (*range(32), 127)} | ESCAPE
 
 
 def quoted(text: str) -> str | None:
-    """Go's `%q`; None where a character is none of Unicode's, or newer than Python knows it."""
+    """Go's `%q`; None if a character is unassigned in the Unicode that Python knows."""
     text = text.translate(_ASCII_ESCAPES)
     if not text.isprintable():
         strange = {char for char in text if not char.isprintable()}
@@ -71,7 +71,7 @@ class Clause(NamedTuple):
 
 
 def clauses(text: str) -> Iterator[str | Clause]:
-    """The literal parts and the clauses in turn; raises CelError."""
+    """The literal parts and the clauses of a format string, in turn; raises CelError."""
     position = 0
     while position < len(text):
         at = text.find("%", position)

@@ -48,7 +48,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def parse_duration(text: str) -> Duration:
-    """As Go reads durations ("1h15m30.5s"); raises CelError."""
+    """The duration of Go's notation, as "1h15m30.5s"; raises CelError."""
     sign = -1 if text.startswith("-") else 1
     rest = text[1:] if text[:1] in ("+", "-") else text
     if rest == "0":
@@ -67,7 +67,7 @@ def parse_duration(text: str) -> Duration:
 
 
 def _fraction(digits: str, unit: int) -> int:
-    """A part of a unit, calculated as Go does: with doubles, and no more digits than fit."""
+    """A fraction of a unit, computed as in Go: with doubles, and only as many digits as fit."""
     number, scale = 0, 1.0
     for digit in digits:
         longer = number * 10 + int(digit)
@@ -78,7 +78,7 @@ def _fraction(digits: str, unit: int) -> int:
 
 
 def parse_timestamp(text: str) -> Timestamp:
-    """As RFC 3339 has it; raises CelError."""
+    """The timestamp in the notation of RFC 3339; raises CelError."""
     match = _STAMP.fullmatch(text)
     if match is None:
         raise CelError(f"{text[:40]!r} is not a timestamp")
@@ -103,13 +103,13 @@ def of_seconds(seconds: int) -> Timestamp:
 
 
 def duration_text(duration: Duration) -> str:
-    """Seconds as the nearest double has them, without an exponent."""
+    """The seconds as the nearest double, without an exponent."""
     number = _in(_SECOND, duration.nanos)
     return f"{Decimal(repr(number)):f}".removesuffix(".0") + "s"
 
 
 def _in(unit: int, nanos: int) -> float:
-    """As Go's Duration.Seconds, Minutes and Hours: of a long duration, a small rest is lost."""
+    """As Go's Duration.Seconds, Minutes and Hours, which lose a small rest of a long duration."""
     seconds = _quotient(nanos, unit)
     return float(seconds) + float(nanos - seconds * unit) / unit
 
@@ -196,7 +196,7 @@ def _zone(name: str) -> tzinfo | int:
 
 
 def _offset(name: str) -> int:
-    """The seconds that "-05:30" stands for: of any size, and wrapped as Go's numbers are."""
+    """The seconds of an offset such as "-05:30". Any size is allowed, and wraps as in Go."""
     match = _OFFSET.fullmatch(name)
     if match is None:
         raise CelError(f"{name[:40]!r} is not a time zone")

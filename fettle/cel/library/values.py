@@ -12,7 +12,11 @@ from typing import Any, NamedTuple, NoReturn
 
 
 class Type(NamedTuple):
-    """`of`: a list's elements, a map's keys and values, what an optional or a type is of."""
+    """A type of CEL; `dyn` fits everything.
+
+    `of` holds the types of a list's items, of a map's keys and values, or the type that an optional
+    or a type is of. A `parameter` stands for one type throughout a signature.
+    """
 
     name: str
     of: tuple["Type", ...] = ()
@@ -23,14 +27,14 @@ class Type(NamedTuple):
 
 
 class Nullable(Type):
-    """Equal to the type it is named after, except that a null may stand in for it."""
+    """The type of this name, but null is a value of it too."""
 
     __slots__ = ()
 
 
 DYN = Type("dyn")
 ANY = Type("google.protobuf.Any")
-"""As open as `dyn`, but nothing that a macro may go over."""
+"""Fits everything, as `dyn` does, but a macro may not go over it."""
 ERROR = Type("error")
 NULL = Type("null_type")
 BOOL = Type("bool")
@@ -63,7 +67,7 @@ COMPARABLE = (INT, UINT, DOUBLE, BOOL, DURATION, TIMESTAMP, STRING, BYTES)
 NULLABLE = frozenset(
     (DURATION, TIMESTAMP, QUANTITY, SEMVER, URL, FORMAT, DEVICE, EMPTY, ENTRY, IP, CIDR)
 ).union(AUTHORIZERS.values())
-"""Besides optionals and `dyn`, what a null may stand in for."""
+"""The types that null is a value of, besides optionals and `dyn`."""
 
 
 def list_of(element: Type) -> Type:
@@ -88,7 +92,7 @@ Apply = Callable[..., Any]
 class Overload(NamedTuple):
     """One overload; `apply` takes the frame, then the arguments (a method's object first).
 
-    Where `guarded`, Kubernetes checks the arguments' types as it runs.
+    If it is `guarded`, Kubernetes checks the types of the arguments at run time.
     """
 
     takes: tuple[Type, ...]
@@ -119,7 +123,7 @@ def comparisons(type_: Type, compare: Apply) -> Functions:
 
 
 def merged(*libraries: Functions) -> Functions:
-    """All functions of some libraries; those of one name have their overloads in that order."""
+    """The functions of all these libraries; the overloads of one name keep the libraries' order."""
     found: Functions = {}
     for library in libraries:
         for name, overloads in library.items():
@@ -130,28 +134,28 @@ def merged(*libraries: Functions) -> Functions:
 Value = Any
 
 MAX_SIZE = 20_000
-"""Longest string or list that an evaluation may make."""
+"""The longest string or list that an evaluation may make."""
 
 COST_LIMIT = 1_000_000
 """`CELSelectorExpressionMaxCost`: where Kubernetes ends an evaluation."""
 _MAX_COST = 100_000
-"""Far below that limit, since not all that counts there counts here: but a tenth of it does."""
+"""The limit here: lower, since a cost here may be only a tenth of the one in Kubernetes."""
 
 
 class CelError(Exception):
-    """An error of CEL itself; where it reaches the top, the scheduler's attempt ends."""
+    """An error of CEL itself. If nothing absorbs it, the scheduler's attempt ends."""
 
 
 class Ended(Exception):
-    """An internal error of Kubernetes' evaluator, which ends the evaluation: nothing absorbs it."""
+    """An internal error of Kubernetes' evaluator. Nothing absorbs it: the evaluation ends."""
 
 
 class Undecidable(Exception):
-    """Something whose outcome is not surely known here; `str()` says what."""
+    """It is not known here what Kubernetes does; `str()` says with what."""
 
 
 def number_of(digits: str, base: int = 10) -> int:
-    """The number; a very long one only as something that fits no 64 bits."""
+    """The number; for very many digits, any number that does not fit 64 bits."""
     significant = digits.lstrip("0")
     return int(significant or "0", base) if len(significant) < _LONG else 2**64
 
@@ -171,7 +175,7 @@ class Duration(NamedTuple):
 
 
 class Timestamp(NamedTuple):
-    """`nanos` since 1970 in UTC; `offset` is the zone it was written in, in seconds."""
+    """`nanos` since 1970 in UTC; `offset` is the zone that it was written in, in seconds."""
 
     nanos: int
     offset: int = 0
@@ -182,14 +186,14 @@ class Address(NamedTuple):
 
 
 class Network(NamedTuple):
-    """`address` may have bits beyond the prefix."""
+    """`address` may have bits set beyond the prefix."""
 
     address: ipaddress.IPv4Address | ipaddress.IPv6Address
     bits: int
 
 
 class Url(NamedTuple):
-    """The parts, unescaped only where Go's accessors unescape them."""
+    """The parts, as written; Go's accessors unescape some."""
 
     scheme: str = ""
     opaque: str = ""
@@ -199,14 +203,17 @@ class Url(NamedTuple):
     query: str = ""
     fragment: str = ""
     bare_query: bool = False
-    """Whether it ends in a lonely question mark."""
+    """Whether it has a question mark with nothing behind it."""
 
 
 Identifier = tuple[int, int, str]  # (0, number, "") sorts before (1, 0, text), as semver 2.0 asks
 
 
 class Version(NamedTuple):
-    """Equal and ordered as semver 2.0 says, by its fields in turn; a `release` has no `pre`."""
+    """A semantic version; comparing its fields in turn orders it as semver 2.0 says.
+
+    A `release` has no `pre`.
+    """
 
     major: int
     minor: int
@@ -225,14 +232,14 @@ NOTHING = Optional()
 
 
 class Format(NamedTuple):
-    """A named format; `problems` are the reasons that a text has for not being of it."""
+    """A named format; `problems` lists why a text is not of it."""
 
     name: str
     problems: Callable[[str], list[str]]
 
 
 class Frame:
-    """One evaluation: the device, the variables of macros, and what it may still cost."""
+    """One evaluation: the device, the variables of macros, and the cost so far."""
 
     __slots__ = ("cost", "device", "slots", "sure")
 
@@ -243,9 +250,9 @@ class Frame:
         self.sure = 0
 
     def spend(self, cost: int, sure: int = 0) -> None:
-        """Count work that repeats or grows, at a tenth of what Kubernetes counts or more.
+        """Count work that repeats or grows, with at least a tenth of what Kubernetes counts for it.
 
-        `sure`: what it counts at least; beyond its limit, nothing absorbs that.
+        `sure` is what Kubernetes counts at least; beyond its limit, the evaluation ends there too.
         """
         self.cost += cost
         if sure:
@@ -267,25 +274,25 @@ Run = Callable[[Frame], Value]
 _MISSING = object()
 _KEYS = (bool, int, Uint, float, str, type(None), Duration, Address, Network)
 UNHASHABLE = (bytes, Version, Format)
-"""What Kubernetes' maps and sets cannot hold: looking for one ends the evaluation."""
+"""Values that Kubernetes cannot use as keys: looking for one ends the evaluation."""
 
 
 class Concatenated(list[Value]):
-    """Made by `+`; alone among lists, it does not forget errors when it is compared."""
+    """A list made by `+`. Comparing it raises the errors of its items, which other lists drop."""
 
 
 class Growing(list[Value]):
-    """An empty list that `cel.bind` gave a name to: in Kubernetes, `+` appends to it in place."""
+    """An empty list in a variable of `cel.bind`: in Kubernetes, `+` appends to it in place."""
 
 
 class Unordered(list[Value]):
-    """Made from a map, so in no particular order: only what does not depend on it is known."""
+    """A list made from a map, so in no particular order. What depends on the order is undecided."""
 
 
 class Unworded(list[Value]):
-    """Texts that Kubernetes words in a way not known here: only how many there are is.
+    """Texts in Kubernetes' words, which are not known here; only their number is.
 
-    Whatever looks at one of them, in any way that Python has, leaves the expression undecided.
+    Any other use of them, by any means of Python, leaves the expression undecided.
     """
 
     def _unknown(self, *_arguments: Value) -> NoReturn:
@@ -299,14 +306,14 @@ class Unworded(list[Value]):
 
 
 def ordered(items: list[Value]) -> list[Value]:
-    """A list whose order matters to the caller."""
+    """The list, for a caller that depends on its order; raises Undecidable if it has none."""
     if type(items) is Unordered:
         raise Undecidable("a list made from a map is in no particular order")
     return items
 
 
-def like(source: Value, items: list[Value]) -> list[Value]:
-    """A list made item by item from another container, as ordered as that was."""
+def ordered_like(source: Value, items: list[Value]) -> list[Value]:
+    """A list made item by item from another container; unordered if that was."""
     loose = type(source) is Unordered or (not isinstance(source, list) and len(source) > 1)
     return Unordered(items) if loose and len(items) > 1 else items
 
@@ -328,7 +335,7 @@ class Map:
         self._entries.pop(_hashable(key), None)
 
     def find(self, key: Value, default: Value = None) -> Value:
-        """The value; a number also finds the equal number of another type."""
+        """The value at a key; a number finds equal numbers of other types too."""
         for candidate in _equal_keys(key) if self._entries else ():
             value = self._entries.get(candidate, _MISSING)
             if value is not _MISSING:
@@ -371,10 +378,10 @@ def _equal_keys(key: Value) -> list[tuple[type, Value]]:
 
 
 class Entries:
-    """A map from string that the device brings: its domains, or a domain's values.
+    """A map of the device with strings as keys: its domains, or the values of a domain.
 
-    `missing` makes the value that a look-up finds for an absent key (an unknown domain is an empty
-    map). What `present` does not hold was not sent along: then nothing is known.
+    `missing` makes the value of an absent key, since an absent domain is an empty map. Nothing is
+    known of keys that `present` does not hold: the row does not include them.
     """
 
     __slots__ = ("_missing", "_present", "_values")
@@ -390,43 +397,43 @@ class Entries:
         self._missing = missing
 
     def find(self, key: Value, default: Value = None) -> Value:
-        """As a look-up sees it."""
+        """The value at a key, for an index."""
         if type(key) is str and key in self._values:
             return self._values[key]
         if self._missing is not None:
             return self._missing(key)
-        self._known(key)
+        self._require_known(key)
         return default
 
     def get(self, key: Value, default: Value = None) -> Value:
-        """As `in` and comparison see it: an unknown domain is absent."""
-        if type(key) is str and key in self._values and self._there(key):
+        """The value at a key, for `in` and comparison: an absent domain has none."""
+        if type(key) is str and key in self._values and self._is_present(key):
             return self._values[key]
-        self._known(key)
+        self._require_known(key)
         return default
 
     def __contains__(self, key: Value) -> bool:
         if type(key) is not str:
             return False
-        self._known(key)
-        return self._there(key)
+        self._require_known(key)
+        return self._is_present(key)
 
-    def _there(self, key: str) -> bool:
+    def _is_present(self, key: str) -> bool:
         return key in self._values if self._present is None else self._present[key]
 
-    def _known(self, key: Value) -> None:
+    def _require_known(self, key: Value) -> None:
         if type(key) is str and self._present is not None and key not in self._present:
             raise Undecidable(f"{key!r} was not looked up beforehand")
 
     def __iter__(self) -> Iterator[str]:
-        self._all()
+        self._require_whole()
         return iter(self._values)
 
     def __len__(self) -> int:
-        self._all()
+        self._require_whole()
         return len(self._values)
 
-    def _all(self) -> None:
+    def _require_whole(self) -> None:
         if self._present is not None:
             raise Undecidable("the whole map was not looked up beforehand")
 
@@ -435,7 +442,7 @@ MAPS = (Map, Entries)
 
 
 def pairs(value: Value) -> Any:
-    """What a macro of two variables goes over: indices and items, or keys and values."""
+    """What a macro with two variables goes over: indices and items, or keys and values."""
     if isinstance(value, list):
         return list(enumerate(ordered(value)))
     return [(key, value.get(key)) for key in value]
@@ -443,7 +450,7 @@ def pairs(value: Value) -> Any:
 
 _SINGLE = frozenset({bool, int, Uint, float, type(None)})
 _BRIEF = 64
-"""Texts up to that length cost nothing worth counting to compare."""
+"""The longest text whose comparison is not worth counting."""
 
 
 def traverse(frame: Frame, value: Value) -> None:
@@ -463,7 +470,7 @@ def traverse(frame: Frame, value: Value) -> None:
 
 
 def compare_sizes(frame: Frame, first: Value, second: Value) -> None:
-    """Count the work of comparing two values: that of going through the smaller one."""
+    """Count the work of comparing two values, which is that of going through the smaller one."""
     kind = type(first)
     if kind in _SINGLE or (kind is str and len(first) <= _BRIEF):
         return
@@ -471,7 +478,7 @@ def compare_sizes(frame: Frame, first: Value, second: Value) -> None:
 
 
 def _size(value: Value) -> int:
-    """The size of what has one; that of anything else is 1."""
+    """The size of a text, list or map; any other value has the size 1."""
     if type(value) is Optional:
         return _size(value.values[0]) if value.values else 1
     return len(value) if isinstance(value, (str, bytes, list, *MAPS)) else 1

@@ -14,7 +14,7 @@ from fettle.cel.runtime.outcomes import TOO_SLOW, Outcome
 from fettle.cel.runtime.rows import AttributeRead, Field, RowFingerprint
 
 _ORDERS = frozenset((-1, 0, 1))
-"""How one side may stand to the other: below, equal, above."""
+"""How the left side may compare with the right: below, equal, above."""
 _TRUE_FOR = {
     syntax.EQUALS: {0},
     syntax.DIFFERS: {-1, 1},
@@ -41,11 +41,11 @@ _VERBS = {
     "includes": ("includes", "does not include"),
     "matches": ("matches", "does not match"),
 }
-"""What is said of the two where the condition is true, and where it is false."""
+"""The words between both sides where the condition is true, and where it is false."""
 
 
 class Sides(NamedTuple):
-    """Two sides, and what is said between them: "<", "is not in"."""
+    """The two sides of a comparison, and what stands between them: "<", "is not in"."""
 
     left: Expr
     relation: str
@@ -57,8 +57,10 @@ class Sides(NamedTuple):
 
 
 def sides(condition: Expr, *, true: bool) -> Sides | None:
-    """How the sides of a comparison stand to each other where it is true, or false; with the
-    device's value on the left if one side is one."""
+    """How the sides of a comparison compare if it is true, or false.
+
+    If one side is a value of the device, it is the left one.
+    """
     if not isinstance(condition, Call):
         return None
     operands = _operands(condition)
@@ -73,7 +75,7 @@ def sides(condition: Expr, *, true: bool) -> Sides | None:
 
 
 def _compared(left: Expr, orders: frozenset[int], right: Expr) -> Sides | None:
-    """The two that `compareTo` compares, where its result is compared with a number."""
+    """The sides of `compareTo`, if its result is compared with a number."""
     if _is_number(left):
         left, right, orders = right, left, _mirrored(orders)
     if not _is_number(right) or not isinstance(left, Call) or left.function != "compareTo":
@@ -105,7 +107,7 @@ def _mirrored(orders: frozenset[int]) -> frozenset[int]:
 
 
 def read(node: Expr) -> AttributeRead | None:
-    """The one value of the device that a part stands for, if it does."""
+    """The value of the device that a part stands for, if it stands for one."""
     if isinstance(node, Call) and node.function == "orValue" and node.target is not None:
         return read(node.target)
     place = None if isinstance(node, Select) and node.test else _place(path(node, {}))
@@ -113,7 +115,7 @@ def read(node: Expr) -> AttributeRead | None:
 
 
 def presence(node: Expr) -> AttributeRead | None:
-    """The value, or with no name the domain, that a condition asks for the presence of."""
+    """The value whose presence a condition tests; with name "", it tests for the domain."""
     if isinstance(node, Select) and node.test:
         return _place(path(node, {}))
     if isinstance(node, Call) and node.function == syntax.IN:
@@ -132,7 +134,7 @@ def is_constant(node: Expr) -> bool:
 
 
 def scalar(node: Expr) -> str:
-    """The name of the field that a part stands for, where the device has it outright."""
+    """The name of the device's own field that a part stands for, such as `driver`; else ""."""
     to = None if isinstance(node, Select) and node.test else path(node, {})
     return to[1] if to is not None and len(to) == 2 and to[1] not in _FIELDS else ""
 
@@ -150,7 +152,7 @@ def _place(to: tuple[str, ...] | None) -> AttributeRead | None:
 
 
 class Parts:
-    """The parts of an expression, each compiled once, when it is first asked for."""
+    """The parts of an expression, each compiled when it is first needed."""
 
     def __init__(self, prepared: Prepared, program: Program) -> None:
         self.whole = prepared
@@ -167,10 +169,13 @@ class Parts:
 
 
 class Trial(NamedTuple):
-    """`until`: the processor time (s) after which nothing more is evaluated."""
+    """An expression on one device, evaluated part by part.
+
+    `until` is the processor time in seconds after which nothing more is evaluated.
+    """
 
     parts: Parts
-    key: RowFingerprint
+    fingerprint: RowFingerprint
     driver: str
     device: Device
     until: float
@@ -179,20 +184,20 @@ class Trial(NamedTuple):
         """What a condition comes to."""
         if self._is_over():
             return TOO_SLOW
-        return judge(self.parts.prepared(part), rows.row(self.parts.whole.reads, self.key))
+        return judge(self.parts.prepared(part), rows.row(self.parts.whole.reads, self.fingerprint))
 
     def value(self, part: Expr) -> tuple[Value, ...]:
-        """What a part comes to; nothing where that is an error, or not known."""
+        """What a part comes to; empty if that is an error, or not known."""
         if self._is_over():
             return ()
-        row = rows.row(self.parts.whole.reads, self.key)
+        row = rows.row(self.parts.whole.reads, self.fingerprint)
         try:
             return (evaluate(self.parts.prepared(part), row),)
         except (CelError, Ended, Undecidable):
             return ()
 
-    def look(self, read: AttributeRead) -> rows.Value | bool | None:
-        """What the device publishes at a place; None where it has nothing there."""
+    def published(self, read: AttributeRead) -> rows.Value | bool | None:
+        """What the device publishes for a read; None if nothing."""
         return rows.value_at_read(read, self.driver, self.device)
 
     def _is_over(self) -> bool:

@@ -27,13 +27,14 @@ from fettle.cel.runtime.rows import RowFingerprint
 _MOST_ITEMS = 64
 _LONGEST_TEXT = 128
 _ASK_FOR_LIKE = {"==", "starts with", "ends with", "contains"}
-"""Relations that are nearer to being so the more alike two texts are."""
+"""Relations that are closer to being true the more similar two texts are."""
 
 
 class Distance(NamedTuple):
-    """To be compared with other devices' for the same condition, the gravest first: how many parts
-    fail; how far quantities (in 1e-9) and numbers are apart; how unlike texts are, from 0 to 1;
-    0 for other values of one type. Infinite where nothing of that kind is compared.
+    """How far a device is from meeting a condition; the first field that differs decides.
+
+    How many parts fail; how far quantities (in 1e-9) and numbers are apart; how different texts
+    are, from 0 to 1; 0 for other values of one type. Infinite if nothing of that kind is compared.
     """
 
     failing: int = 1
@@ -44,7 +45,7 @@ class Distance(NamedTuple):
 
 
 def distance(condition: Expr, trial: Trial, *, wanted: bool = True) -> Distance:
-    """How far a condition is from being true, or false; from the nearest of alternatives."""
+    """How far a condition is from being true, or false; of alternatives, the nearest counts."""
     match condition:
         case Call(function=syntax.NOT, args=[inner]):
             return distance(inner, trial, wanted=not wanted)
@@ -66,7 +67,7 @@ def distance(condition: Expr, trial: Trial, *, wanted: bool = True) -> Distance:
 
 
 def _nearest(alternatives: Sequence[Distance]) -> Distance:
-    """Of those of which the fewest parts fail, the least of each kind."""
+    """The least of each kind, of those alternatives of which the fewest parts fail."""
     fewest = min((each.failing for each in alternatives), default=1)
     some = [each[1:] for each in alternatives if each.failing == fewest]
     return Distance(fewest, *map(min, zip(*some, strict=True)))
@@ -98,12 +99,13 @@ _MOST_TERMS = 64
 
 
 def nearest(expressions: Iterable[str], devices: Iterable[tuple[str, Device]]) -> str:
-    """What the device lacks that fails the fewest conditions of all expressions ("memory 80Gi <
-    96Gi"), or of those that fail the same one first, the one that is closest to meeting it; ""
-    where one matches, or nothing can be said. Devices are given with their drivers' names.
+    """What the nearest device lacks: "memory 80Gi < 96Gi"; "" if one matches, or it is not known.
 
-    Evaluates once for devices that look alike to the expressions, and for no longer than 0.1 s of
-    processor time in all, with as much again for the words: devices left then are not looked at.
+    The nearest fails the fewest conditions of all expressions. If several fail equally many and
+    the same one first, it is the one closest to meeting that. Each device is given with its driver.
+
+    Evaluates devices of one fingerprint once, and for at most 0.1 s of processor time; devices left
+    then do not count. The words may take as long again.
     """
     until = time.process_time() + _LONGEST_S
     misses = _Misses(expressions, until)
@@ -112,13 +114,13 @@ def nearest(expressions: Iterable[str], devices: Iterable[tuple[str, Device]]) -
             break
         if misses.add(driver, device):
             return ""
-    with suppress(Exception):  # a mistake in these words may not cost those of others
+    with suppress(Exception):  # a mistake here must not cost the other words of an explanation
         return misses.words()
     return ""
 
 
 class _Miss(NamedTuple):
-    """A device that fails some conditions, the first of which it is some way from meeting."""
+    """A device that fails some conditions, and its distance from meeting the first of them."""
 
     failing: int
     named: Sequence[tuple[Expr, Trial]]
@@ -126,7 +128,7 @@ class _Miss(NamedTuple):
 
 
 class _Misses:
-    """Remembers the devices that it has seen, and the nearest miss so far."""
+    """The nearest miss so far, and the fingerprints that were judged."""
 
     def __init__(self, expressions: Iterable[str], until: float) -> None:
         prepared = [prepare(expression) for expression in expressions]
@@ -137,31 +139,31 @@ class _Misses:
         self._nearest: _Miss | None = None
 
     def add(self, driver: str, device: Device) -> bool:
-        """Judge a device; true where it is no miss but a match."""
+        """Judge a device; true if it matches."""
         if rows.problem(driver, device):
             return False
-        keys = tuple(
+        fingerprints = tuple(
             rows.row_fingerprint(parts.whole.reads, driver, device) for parts in self._parts
         )
-        if not keys or keys in self._seen:
+        if not fingerprints or fingerprints in self._seen:
             return False
-        self._seen.add(keys)
+        self._seen.add(fingerprints)
         outcomes = [
-            judge(parts.whole, rows.row(parts.whole.reads, key))
-            for parts, key in zip(self._parts, keys, strict=True)
+            judge(parts.whole, rows.row(parts.whole.reads, fingerprint))
+            for parts, fingerprint in zip(self._parts, fingerprints, strict=True)
         ]
         if any(
             outcome.kind in (OutcomeKind.NO_MATCH, OutcomeKind.WOULD_ABORT) for outcome in outcomes
         ):
             with suppress(Exception):
-                self._note(keys, driver, device)
+                self._note(fingerprints, driver, device)
         return all(outcome.matches for outcome in outcomes)
 
-    def _note(self, keys: tuple[RowFingerprint, ...], driver: str, device: Device) -> None:
-        """Keep a miss where it is nearer than all before."""
+    def _note(self, fingerprints: tuple[RowFingerprint, ...], driver: str, device: Device) -> None:
+        """Keep a miss if it is nearer than all before."""
         trials = {
-            parts: Trial(parts, key, driver, device, self._until)
-            for parts, key in zip(self._parts, keys, strict=True)
+            parts: Trial(parts, fingerprint, driver, device, self._until)
+            for parts, fingerprint in zip(self._parts, fingerprints, strict=True)
         }
         conditions = [(term, trials[parts]) for term, parts in self._terms[:_MOST_TERMS]]
         kinds = [trial.outcome(term).kind for term, trial in conditions]
@@ -182,7 +184,7 @@ class _Misses:
             self._nearest = _Miss(len(failing), named, apart)
 
     def words(self) -> str:
-        """What the nearest miss lacks; "" where there is none."""
+        """What the nearest miss lacks; "" if there is none."""
         if self._nearest is None:
             return ""
         until = time.process_time() + _LONGEST_S

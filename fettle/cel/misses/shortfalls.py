@@ -47,8 +47,10 @@ _QUOTED = {"quantity", "semver"}
 
 
 def shortfall(conditions: Sequence[tuple[Expr, Trial]]) -> str:
-    """Why a device does not meet conditions, none of which is true on it: "memory 80Gi < 96Gi and
-    model "A100" != "H100"", the first few of them."""
+    """Why a device meets none of these conditions, for the first few of them.
+
+    For example: memory 80Gi < 96Gi and model "A100" != "H100".
+    """
     said = islice(conditions, _MOST_CONDITIONS)
     facts = list(dict.fromkeys(fact for each in said for fact in _why(*each, wanted=True)))
     more = len(conditions) - _MOST_CONDITIONS + max(0, len(facts) - _MOST_CONDITIONS)
@@ -60,13 +62,13 @@ def shortfall(conditions: Sequence[tuple[Expr, Trial]]) -> str:
 
 
 def failing(parts: Iterable[Expr], trial: Trial, *, wanted: bool) -> list[Expr]:
-    """Those that surely are not as wanted."""
+    """The parts that surely are not true, or not false where that is wanted."""
     kinds = (OutcomeKind.WOULD_ABORT, OutcomeKind.NO_MATCH if wanted else OutcomeKind.MATCH)
     return [part for part in parts if trial.outcome(part).kind in kinds]
 
 
 def _why(condition: Expr, trial: Trial, *, wanted: bool) -> list[str]:
-    """What is so on the device, which keeps a condition from being true, or false."""
+    """What is so on the device, and keeps a condition from being true, or false."""
     match condition:
         case Call(function=syntax.NOT, args=[inner]):
             return _why(inner, trial, wanted=not wanted)
@@ -98,7 +100,10 @@ def _why_none(alternatives: Sequence[Expr], trial: Trial, *, wanted: bool) -> li
 
 
 def _claim(condition: Expr, trial: Trial, *, holds: bool) -> str:
-    """That a condition is true, or false, with the values of the device: so or not."""
+    """The words for a condition being true, or false, with the values of the device.
+
+    Behind "neither", they are the words for what is not so on the device.
+    """
     match condition:
         case Call(function=syntax.NOT, args=[inner]):
             return _claim(inner, trial, holds=not holds)
@@ -148,21 +153,21 @@ def _failure(condition: Expr, reason: str, trial: Trial) -> str:
 
 
 def _missing(condition: Expr, trial: Trial) -> AttributeRead | None:
-    """The first value that a condition which ends in an error needs, and the device lacks."""
+    """The first value that the device lacks, if a condition ends in an error for want of it."""
     if trial.outcome(condition).kind is not OutcomeKind.WOULD_ABORT:
         return None
     left = [condition]
     while left:
         node = left.pop(0)
         where = read(node)
-        if where is not None and trial.look(where) is None and _is_strict(node):
+        if where is not None and trial.published(where) is None and _is_strict(node):
             return where
         left.extend(syntax.children(node))
     return None
 
 
 def _is_strict(node: Expr) -> bool:
-    """Whether an expression minds that a value is missing."""
+    """Whether it is an error that the value is missing."""
     return isinstance(node, Select) or (isinstance(node, Call) and node.function == syntax.INDEX)
 
 
@@ -183,11 +188,11 @@ def _kind(place: AttributeRead) -> str:
 
 
 def _side(node: Expr, trial: Trial) -> str:
-    """A side of a comparison with what the device has for it."""
+    """One side of a comparison, with the value that the device has for it."""
     known = trial.value(node)
     value = computed(known[0]) if known else ""
     if (where := read(node)) is not None:
-        found = trial.look(where)
+        found = trial.published(where)
         if found is None:
             replaced = bool(value) and type(known[0]) is not Optional
             return f"{where.name} (none, so {value})" if replaced else f"{where.name} (none)"
@@ -202,14 +207,14 @@ def _side(node: Expr, trial: Trial) -> str:
 
 
 def _values(condition: Expr, trial: Trial) -> str:
-    """What the device has where an expression looks, after the expression."""
+    """The values of the device that a condition reads, to stand behind the condition."""
     named = [read for read in reads(condition) or () if read.name]
     texts = _bounded([f"{each.name} {_published(each, trial)}" for each in named], _MOST_VALUES)
     return f" with {', '.join(texts)}" if texts else ""
 
 
 def _published(where: AttributeRead, trial: Trial) -> str:
-    found = trial.look(where)
+    found = trial.published(where)
     return "(none)" if found is None or isinstance(found, bool) else published(found)
 
 
@@ -228,7 +233,7 @@ _SUFFIXES = ((60, "Ei"), (50, "Pi"), (40, "Ti"), (30, "Gi"), (20, "Mi"), (10, "K
 
 
 def published(value: Published) -> str:
-    """What a device publishes: quantities and versions as they are written there."""
+    """What a device publishes; quantities and versions are written as they are there."""
     if not isinstance(value, DeviceAttribute):
         return str(value)
     if value.version is not None:
@@ -241,7 +246,7 @@ def published(value: Published) -> str:
 
 
 def computed(value: Value) -> str:
-    """What a part of an expression came to; "" where there are no short words for it."""
+    """What a part of an expression came to; "" if there are no short words for it."""
     return _cut(_worded(value))
 
 
@@ -302,7 +307,7 @@ _BYTES = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 256))} | E
 
 
 def brief(node: Expr) -> str:
-    """A part as one might have written it, with bare names for the values of the device."""
+    """A part as its author might write it, with bare names for the values of the device."""
     return _cut(written(node, bare=True))
 
 
@@ -311,7 +316,7 @@ def _cut(text: str) -> str:
 
 
 def written(node: Expr, *, bare: bool = False) -> str:
-    """A part as one might have written it; `bare`: with names alone for what a device publishes."""
+    """A part as its author might write it; `bare`: with bare names for values of the device."""
     if bare and (where := read(node)) is not None and not _is_alternative(node):
         return where.name
     match node.origin or node:

@@ -20,7 +20,15 @@ import structlog
 
 from fettle.api.resource import Device
 from fettle.cel.runtime import rows
-from fettle.cel.runtime.memory import GIVEN_UP, LONG, PARSING, ExpressionEntry, Level, Memory, Order
+from fettle.cel.runtime.memory import (
+    GIVEN_UP,
+    LONG,
+    PARSING,
+    ExpressionEntry,
+    Level,
+    Memory,
+    Priority,
+)
 from fettle.cel.runtime.outcomes import Outcome, OutcomeKind, undecided
 from fettle.cel.runtime.protocol import (
     EvaluateReply,
@@ -36,31 +44,31 @@ from fettle.model import WorkerError
 
 
 class WorkerQueue:
-    """A lock that is handed to the least order; among equals, to who waits the longest."""
+    """A lock that goes to the waiter with the least priority; among equals, to the first."""
 
     def __init__(self) -> None:
         self._taken = False
-        self._waiting: list[tuple[Order, int, asyncio.Future[None]]] = []
+        self._waiting: list[tuple[Priority, int, asyncio.Future[None]]] = []
         self._arrivals = count()
 
     @asynccontextmanager
-    async def turn(self, order: Order) -> AsyncIterator[None]:
-        await self._wait(order)
+    async def turn(self, priority: Priority) -> AsyncIterator[None]:
+        await self._wait(priority)
         try:
             yield
         finally:
             self._pass_on()
 
-    async def _wait(self, order: Order) -> None:
+    async def _wait(self, priority: Priority) -> None:
         if not self._taken:
             self._taken = True
             return
         mine = asyncio.get_running_loop().create_future()
-        heapq.heappush(self._waiting, (order, next(self._arrivals), mine))
+        heapq.heappush(self._waiting, (priority, next(self._arrivals), mine))
         try:
             await mine
         except asyncio.CancelledError:
-            if not mine.cancelled():  # it was handed over just then
+            if not mine.cancelled():  # the lock came just before the cancellation
                 self._pass_on()
             raise
 
@@ -78,53 +86,56 @@ _LOOP = re.compile(r"\.\s*(?:all|exists\w*|map|filter|transform\w+)\s*\(")
 _PATTERN = re.compile(
     r"\b(?:matches|find|findAll)\s*\((?!\s*[rR]?(?P<quote>[\"'])[^\"'{]{0,64}(?P=quote)\s*[,)])"
 )
-"""A pattern that may be costly to compile: it is long, repeats by number, or is made on the way."""
+"""A pattern that may be costly to compile: long, with counted repeats, or made while it runs."""
 _CALLS = 24
-"""So many calls may cost what a loop does: they may be about texts that others made long."""
+"""So many calls count as one loop: some may make long texts, and others go through them."""
 
 
 class Work:
-    """One expression on the devices of one call; `keys` is None until it is known what it reads."""
+    """What one call still has to ask about one expression.
+
+    `fingerprints` are the rows that are left; None until it is known what the expression reads.
+    """
 
     def __init__(self, expression: str, entry: ExpressionEntry | None) -> None:
         self.expression = expression
         self.entry = entry
-        self.keys: deque[RowFingerprint] | None = None
+        self.fingerprints: deque[RowFingerprint] | None = None
         self.spent_s = 0.0
         self._heavy = sum(len(each.findall(expression)) for each in (_LOOP, _PATTERN))
         self._heavy += expression.count("(") // _CALLS
 
-    def order(self) -> Order:
-        """Where nothing was measured, by what can be seen: with neither loops, nor patterns but
-        short ones, nor many calls, it cannot cost much."""
+    def priority(self) -> Priority:
+        """By what was measured; for a new expression, by its text: one without loops, long patterns
+        and many calls cannot cost much."""
         entry, deaths = self.entry, 0
         if entry is not None and entry.deaths:
-            deaths = entry.deaths.get(self.keys[0] if self.keys else PARSING, 0)
+            deaths = entry.deaths.get(self.fingerprints[0] if self.fingerprints else PARSING, 0)
         if entry is not None and (entry.measured or deaths > 1):
-            return entry.order(self.spent_s, deaths)
+            return entry.priority(self.spent_s, deaths)
         return (Level.NEW if len(self.expression) <= LONG else Level.LARGE, self._heavy)
 
     def batch(self) -> list[RowFingerprint]:
-        """The next keys of which nothing is known, even by another call's work.
+        """The next rows to ask about: those that no other call has learnt of meanwhile.
 
-        Rows over which the worker ended, maybe for another one's sake, are asked for one by one.
+        Rows over which the worker ended are asked for one by one, since only one may be to blame.
         """
         assert self.entry is not None
-        assert self.keys is not None
-        while self.keys and self.keys[0] in self.entry.rows:
-            self.keys.popleft()
-        if not self.keys or self.entry.default is not None:
+        assert self.fingerprints is not None
+        while self.fingerprints and self.fingerprints[0] in self.entry.rows:
+            self.fingerprints.popleft()
+        if not self.fingerprints or self.entry.default is not None:
             return []
         deaths = self.entry.deaths
-        if self.keys[0] in deaths:
-            return [self.keys[0]]
-        return list(takewhile(lambda key: key not in deaths, islice(self.keys, _BATCH)))
+        if self.fingerprints[0] in deaths:
+            return [self.fingerprints[0]]
+        return list(takewhile(lambda row: row not in deaths, islice(self.fingerprints, _BATCH)))
 
 
 MAX_EXPRESSION = 10 * 1024
 _TOO_LONG = undecided("it is longer than 10 KiB")
 
-_INSPECTED = 16
+_MOST_INSPECTED = 16
 _PATIENCE = 6  # workers in a row without an answer, after which evaluation waits for the next call
 _SLICE = 48  # devices between two yields to the loop: about 0.2 ms
 LINGERING = 16  # calls with only costly work left, each of which holds its list of devices
@@ -135,7 +146,7 @@ Devices = Sequence[tuple[str, Device]]
 
 
 class SelectorEngine:
-    """Remembers up to `expressions` expressions and about `rows` outcomes, the latest used."""
+    """Remembers the latest used outcomes, of up to `expressions` expressions and `rows` rows."""
 
     def __init__(
         self,
@@ -147,7 +158,7 @@ class SelectorEngine:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._worker = Worker(command, wait_s=wait_s)
-        self._turns = WorkerQueue()
+        self._queue = WorkerQueue()
         self._variable: Variable = "device"
         self._bounds = (expressions, rows)
         self._clock = clock
@@ -155,11 +166,13 @@ class SelectorEngine:
         self._lingering = 0
 
     def of_nodes(self) -> "SelectorEngine":
-        """An engine for expressions about `node`, which shares the worker: devices are then nodes
-        in the form of `rows.of_node`, and their driver is ""."""
+        """An engine for expressions about `node` that shares the worker.
+
+        Its devices are nodes, made by `rows.device_of_node`, with the driver "".
+        """
         expressions, rows = self._bounds
         other = SelectorEngine(expressions=expressions, rows=rows, clock=self._clock)
-        other._worker, other._turns, other._variable = self._worker, self._turns, "node"
+        other._worker, other._queue, other._variable = self._worker, self._queue, "node"
         return other
 
     @property
@@ -172,14 +185,14 @@ class SelectorEngine:
         return self._worker.starts
 
     async def start(self) -> None:
-        """Start the worker; raises WorkerError where it cannot be."""
+        """Start the worker; raises WorkerError if it cannot be started."""
         await self._worker.start()
 
     async def close(self) -> None:
         await self._worker.close()
 
     def outcome(self, expression: str, driver: str, device: Device) -> Outcome | None:
-        """The outcome, from memory; None where it is not evaluated yet."""
+        """The outcome, from memory; None if it is not evaluated yet."""
         entry = self._memory.find(expression)
         if entry is None:
             return _TOO_LONG if len(expression) > MAX_EXPRESSION else None
@@ -189,73 +202,72 @@ class SelectorEngine:
             if problem:
                 return undecided(problem)
             outcome = entry.rows.get(rows.row_fingerprint(entry.reads, driver, device), outcome)
-        if entry.given_up_until and outcome in GIVEN_UP and entry.lacks(self._clock()):
+        if entry.given_up_until and outcome in GIVEN_UP and entry.may_be_retried(self._clock()):
             return None
         return outcome
 
     def now(self) -> float:
-        """Seconds on the clock of `given_up_until`."""
+        """Seconds on the clock that `given_up_until` uses."""
         return self._clock()
 
     def given_up_until(self, expressions: Iterable[str], since: float) -> float:
-        """When the first of these that was given up is tried again, if that is after `since`;
-        infinity where there is none."""
-        entries = filter(None, map(self._memory.look, expressions))
+        """When the first of these that was given up may be tried again, if that is after `since`;
+        infinity if none was."""
+        entries = filter(None, map(self._memory.peek, expressions))
         return min((e.given_up_until for e in entries if e.given_up_until > since), default=inf)
 
     def reads(self, expression: str) -> Reads:
-        """What an expression looks at, from memory; None: the whole device, or not known yet."""
-        entry = self._memory.look(expression)
+        """What an expression reads, from memory; None: the whole device, or not known yet."""
+        entry = self._memory.peek(expression)
         return entry.reads if entry is not None and entry.parsed else None
 
     def equations(self, expression: str) -> tuple[Equation, ...]:
         """Which attributes an expression compares with what, from memory, as far as is known."""
-        entry = self._memory.look(expression)
+        entry = self._memory.peek(expression)
         return entry.equations if entry is not None else ()
 
     def driver(self, expression: str) -> str | None:
-        """The driver whose devices alone an expression can match ("": any), from memory; None: not
+        """The only driver whose devices an expression can match ("": any), from memory; None: not
         known yet."""
-        entry = self._memory.look(expression)
+        entry = self._memory.peek(expression)
         if entry is None or not (entry.parsed or entry.default):
             return None
         return entry.driver
 
     def refusal(self, expression: str) -> str | None:
         """Why it does not compile, "" if it does, from memory; None: not known yet."""
-        entry = self._memory.look(expression)
+        entry = self._memory.peek(expression)
         if entry is None or not (entry.parsed or entry.default):
             return None
         refused = entry.default is not None and entry.default.kind is OutcomeKind.WOULD_ABORT
         return entry.default.reason if refused and entry.default is not None else ""
 
     def use(self, expressions: Iterable[str]) -> None:
-        """Somebody asks for these: what is used again is forgotten after what was used once."""
+        """Note that these are in use: what is used again is forgotten after what was used once."""
         self._memory.use(expressions)
 
-    def stand(self, expressions: Collection[str]) -> None:
-        """Never forget these, as far as they are known, until others stand in their place."""
-        self._memory.stand(expressions)
+    def pin(self, expressions: Collection[str]) -> None:
+        """Never forget these, as far as they are known, until others are pinned instead."""
+        self._memory.pin(expressions)
 
     async def nearest(
         self, expressions: Iterable[str], devices: Sequence[tuple[str, Device]]
     ) -> str:
-        """What the nearest of a few devices lacks ("memory 80Gi < 96Gi") for expressions that are
-        all to be true; "" if it cannot tell. Those that have proved costly, or ended the worker,
-        are left out."""
+        """What the nearest of a few devices lacks ("memory 80Gi < 96Gi") to meet all expressions;
+        "" if that is not known. Leaves out expressions that proved costly or ended the worker."""
         asked = tuple(expression for expression in expressions if self._is_sound(expression))
         if not asked:
             return ""
         try:
-            async with self._turns.turn((Level.COSTLY, 0.0)):
-                inspected = await self._worker.ask(Inspect(asked, tuple(devices[:_INSPECTED])))
+            async with self._queue.turn((Level.COSTLY, 0.0)):
+                inspected = await self._worker.ask(Inspect(asked, tuple(devices[:_MOST_INSPECTED])))
         except WorkerError:
             return ""
         assert isinstance(inspected, Inspected)
         return inspected.nearest
 
     def _is_sound(self, expression: str) -> bool:
-        entry = self._memory.look(expression)
+        entry = self._memory.peek(expression)
         return len(expression) <= MAX_EXPRESSION and (entry is None or not entry.suspect)
 
     async def evaluate(
@@ -264,18 +276,18 @@ class SelectorEngine:
         devices: Iterable[tuple[str, Device]],
         quick: asyncio.Event | None = None,
     ) -> bool:
-        """Fill the memory for these expressions on these devices; never raises for them. True if
-        all is evaluated that can be; else another call, later, may find more.
+        """Fill the memory for these expressions on these devices; never raises for what is in them.
 
-        `quick` is set where only what has proved costly is left, which may take long: it is done
-        when nobody else has any work. Where many calls have come to that, or the worker cannot be
-        kept alive, this gives up: what is missing stays None, and the next call tries again.
+        True if all is evaluated that can be; else a later call may find more. `quick` is set once
+        only costly expressions are left. They may take long, since they wait until nobody else has
+        work. If too many calls wait like that, or the worker keeps ending, this call gives up: what
+        is missing stays None, and the next call tries again.
         """
         quick = quick or asyncio.Event()
         patience = max(_PATIENCE, self._worker.failures + 2)
         texts = [text for text in dict.fromkeys(expressions) if len(text) <= MAX_EXPRESSION]
-        works = [Work(text, self._memory.look(text)) for text in texts]
-        left = [(work.order(), at, work) for at, work in enumerate(works)]
+        works = [Work(text, self._memory.peek(text)) for text in texts]
+        left = [(work.priority(), at, work) for at, work in enumerate(works)]
         heapq.heapify(left)
         try:
             listed = await _listed(devices)
@@ -289,7 +301,7 @@ class SelectorEngine:
         return not left and not any(work.entry and work.entry.gave_up for work in works)
 
     async def _linger(
-        self, left: list[tuple[Order, int, Work]], devices: Devices, patience: int
+        self, left: list[tuple[Priority, int, Work]], devices: Devices, patience: int
     ) -> None:
         if self._lingering >= LINGERING:
             return
@@ -300,9 +312,13 @@ class SelectorEngine:
             self._lingering -= 1
 
     async def _work(
-        self, left: list[tuple[Order, int, Work]], devices: Devices, most: Level, patience: int
+        self,
+        left: list[tuple[Priority, int, Work]],
+        devices: Devices,
+        most: Level,
+        patience: int,
     ) -> None:
-        """Do what is left, the least order first, until there is only what is beyond a level."""
+        """Do what is left up to a level, the least priority first."""
         while left and left[0][0][0] <= most:
             _, at, work = heapq.heappop(left)
             try:
@@ -310,38 +326,38 @@ class SelectorEngine:
             except WorkerUnready:
                 more = True
             if more:
-                heapq.heappush(left, (work.order(), at, work))
+                heapq.heappush(left, (work.priority(), at, work))
             if self._worker.failures >= patience:
                 raise WorkerError("the selectors' worker keeps ending without an answer")
 
     async def _step(self, work: Work, devices: Devices) -> bool:
-        """Ask the worker about it once, and say whether there is more to ask."""
-        if work.keys is None:
+        """Ask the worker once; true if there is more to ask."""
+        if work.fingerprints is None:
             work.entry = self._memory.add(work.expression)
             work.entry.forgive(self._clock())
         entry = work.entry
         if entry is None or self._memory.find(work.expression) is not entry:
-            return False  # it is forgotten meanwhile
+            return False  # the memory forgot it meanwhile
         if entry.default is not None:
             return False
         if not entry.parsed:
             await self._parse(work, entry)
             return True
-        if work.keys is None:
-            work.keys = await _unknown(entry, devices)
-            self._memory.make_room(entry, len(work.keys))
+        if work.fingerprints is None:
+            work.fingerprints = await _unknown(entry, devices)
+            self._memory.make_room(entry, len(work.fingerprints))
         if work.batch():
             await self._judge(work, entry)
-        return bool(work.keys) and entry.default is None
+        return bool(work.fingerprints) and entry.default is None
 
     async def _parse(self, work: Work, entry: ExpressionEntry) -> None:
-        async with self._turns.turn(work.order()):
+        async with self._queue.turn(work.priority()):
             if entry.parsed or entry.default is not None:  # by another call's work
                 return
             try:
                 parsed = await self._worker.ask(Parse(work.expression, self._variable))
             except WorkerDied as death:
-                entry.died([PARSING], self._clock(), slow=death.slow)
+                entry.note_death([PARSING], self._clock(), slow=death.slow)
                 return
             assert isinstance(parsed, Parsed)
             entry.reads, entry.driver = parsed.reads, parsed.driver
@@ -350,24 +366,24 @@ class SelectorEngine:
             entry.deaths.clear()
 
     async def _judge(self, work: Work, entry: ExpressionEntry) -> None:
-        async with self._turns.turn(work.order()):
+        async with self._queue.turn(work.priority()):
             batch = work.batch()
             if not batch:
                 return
-            assert work.keys is not None
-            asked = tuple(rows.row(entry.reads, key) for key in batch)
+            assert work.fingerprints is not None
+            asked = tuple(rows.row(entry.reads, each) for each in batch)
             try:
                 judged = await self._worker.ask(
                     EvaluateRequest(work.expression, asked, self._variable)
                 )
             except WorkerDied as death:
-                entry.died(batch, self._clock(), slow=death.slow)
+                entry.note_death(batch, self._clock(), slow=death.slow)
                 return
             assert isinstance(judged, EvaluateReply)
             entry.learn(batch, judged, self._clock())
             work.spent_s += judged.spent_s
             for _ in judged.outcomes:
-                work.keys.popleft()
+                work.fingerprints.popleft()
 
 
 async def _listed(devices: Iterable[tuple[str, Device]]) -> Devices:
@@ -380,8 +396,10 @@ async def _listed(devices: Iterable[tuple[str, Device]]) -> Devices:
 
 
 async def _unknown(entry: ExpressionEntry, devices: Devices) -> deque[RowFingerprint]:
-    """The distinct keys of devices that nothing is known of yet, found in short slices; of devices
-    that no expression can be decided on, none."""
+    """The distinct fingerprints of devices that nothing is known of yet.
+
+    Leaves out devices that no expression can be decided on.
+    """
     keys: dict[RowFingerprint, None] = {}
     for at, (driver, device) in enumerate(devices):
         if at % _SLICE == _SLICE - 1:

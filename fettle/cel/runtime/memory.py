@@ -14,38 +14,42 @@ from fettle.cel.runtime.rows import Equation, Reads, RowFingerprint
 
 DIED = undecided("the process that evaluates it ended over it")
 GIVEN_UP = (TOO_SLOW, DIED)
-"""What is said for a time, until it is tried again."""
+"""Outcomes that hold for a time only; then the row is tried again."""
 PARSING: RowFingerprint = ()
-"""In place of a row's key, while it is not known yet what the expression reads."""
+"""Stands for all rows, while it is not known yet what the expression reads."""
 
 TRIAL_S = 0.01
-"""Worker time that every expression gets before it is told what it costs."""
+"""Worker time that every expression gets before it may count as costly."""
 COSTLY_ROW_S = 0.0005
-"""Worker time for one row, in the mean, above which an expression is costly: most take 20 µs."""
+"""Mean worker time for one row above which an expression is costly: most take 20 µs."""
 DEATH_S = 0.2
-"""What it costs where an expression ends the worker."""
+"""Worker time that one end of the worker counts as."""
 DEATHS = 3
-"""Deaths of the worker over a row after which that is given up, less one for each row before it.
-Somebody else may have killed it, as the kernel does where memory is short."""
+"""Deaths of the worker over a row after which the row is given up; one less for each row that was
+given up before. The first may be chance: the kernel kills processes where memory is short."""
 BUDGET_S = 1.0
 """Worker time after which a costly expression is given up."""
 GIVEN_UP_S = 300.0
-"""For how long it is, or one row of it."""
+"""How long a row or an expression stays given up."""
 STRIKES = 3
-"""Rows that were given up, after which the whole expression is."""
+"""Rows that are given up before the whole expression is."""
 LONG = 1024
-"""Characters beyond which a new expression waits for the shorter ones: parsing takes its time."""
+"""A new expression with more characters waits for the shorter ones: parsing it takes long."""
 AGAIN_S = 1.0
-"""A use so long after an expression became known is another one: it is not the same pod's."""
-_AGAIN = 0.8
+"""A use so long after an expression became known counts as another use, not as the same pod's."""
+_AGAIN = 0.8  # share of the room for expressions that were used again
 
 
-Order = tuple[int, float]
+Priority = tuple[int, float]
+"""A level, then a number within it; the least goes first."""
 
 
 class Level(IntEnum):
-    """What goes first; within `LARGE` and `COSTLY`, what has cost the least so far, and within
-    `NEW`, what has the fewest loops."""
+    """Which question goes first.
+
+    Within `LARGE` and `COSTLY`, what has cost the least so far; within `NEW`, what has the fewest
+    loops.
+    """
 
     PROVEN = 0
     NEW = 1
@@ -56,8 +60,8 @@ class Level(IntEnum):
 class ExpressionEntry:
     """What is known of one expression.
 
-    `default` is for devices whose row is not among `rows`: an outcome that holds for all of them.
-    `deaths` is how often the worker ended over a row that has not been answered since.
+    `default` is the outcome for all devices whose row is not among `rows`. `deaths` counts how
+    often the worker ended over a row that has not been answered since.
     """
 
     __slots__ = (
@@ -101,55 +105,62 @@ class ExpressionEntry:
 
     @property
     def gave_up(self) -> bool:
-        """Whether anything of it was given up, and not forgiven since."""
+        """Whether anything of it is given up."""
         return bool(self.strikes) or self.default in GIVEN_UP
 
     @property
     def suspect(self) -> bool:
-        """Whether it had better not be asked about anything that is not needed."""
+        """Whether to ask the worker about it only where that is necessary."""
         return self.costly or self.gave_up or bool(self.deaths)
 
-    def order(self, spent_s: float, deaths: int = 0) -> Order:
-        """When its next question is to be asked, after so much worker time for who asks and so
-        many deaths over the row that is next, of which the first costs no turn."""
+    def priority(self, spent_s: float, deaths: int = 0) -> Priority:
+        """The priority of its next question.
+
+        `spent_s` is the worker time that the asking call has used so far. `deaths` is how often
+        the worker ended over the next row; the first death changes nothing.
+        """
         if self.costly or deaths > 1:
             return (Level.COSTLY, self.spent_s + deaths * DEATH_S)
         if spent_s > TRIAL_S:
             return (Level.LARGE, spent_s)
         return (Level.PROVEN, 0.0)
 
-    def lacks(self, now: float) -> bool:
-        """Whether something of it was given up, and that was long ago."""
+    def may_be_retried(self, now: float) -> bool:
+        """Whether something of it was given up long enough ago to be tried again."""
         return self.gave_up and now >= self.given_up_until
 
     def forgive(self, now: float) -> None:
-        """Forget what was given up long ago: it may go better now."""
-        if not self.lacks(now):
+        """Forget what was given up long enough ago, so that it is tried again."""
+        if not self.may_be_retried(now):
             return
         self.strikes = 0
         self.deaths.clear()
-        self.rows = {key: o for key, o in self.rows.items() if o not in GIVEN_UP}
+        self.rows = {row: o for row, o in self.rows.items() if o not in GIVEN_UP}
         if self.default in GIVEN_UP:
             self.default = None
 
-    def died(self, keys: Sequence[RowFingerprint], now: float, *, slow: bool) -> None:
-        """The worker ended over a question about these rows; if about one alone, it may be given
-        up by that."""
-        for key in keys:
-            self.deaths[key] = self.deaths.get(key, 0) + 1
+    def note_death(self, fingerprints: Sequence[RowFingerprint], now: float, *, slow: bool) -> None:
+        """Count an end of the worker over a question about these rows.
+
+        If the question was about one row alone, that row may now be given up.
+        """
+        for each in fingerprints:
+            self.deaths[each] = self.deaths.get(each, 0) + 1
         if slow:
             self.spent_s += DEATH_S
-        if len(keys) > 1 or not (slow or self.deaths[keys[0]] + self.strikes >= DEATHS):
+        if len(fingerprints) > 1 or not (
+            slow or self.deaths[fingerprints[0]] + self.strikes >= DEATHS
+        ):
             return
         outcome = TOO_SLOW if slow else DIED
-        if keys[0] == PARSING:
+        if fingerprints[0] == PARSING:
             self.give_up(outcome, now)
         else:
-            self.strike(keys[0], outcome, now)
+            self.strike(fingerprints[0], outcome, now)
 
-    def strike(self, key: RowFingerprint, outcome: Outcome, now: float) -> None:
-        """One row is given up; after some, no further one is tried."""
-        self.rows[key] = outcome
+    def strike(self, row: RowFingerprint, outcome: Outcome, now: float) -> None:
+        """Give up one row; after `STRIKES` of them, the whole expression."""
+        self.rows[row] = outcome
         self.strikes += 1
         self.given_up_until = now + GIVEN_UP_S
         if self.strikes >= STRIKES:
@@ -158,13 +169,15 @@ class ExpressionEntry:
     def give_up(self, outcome: Outcome, now: float) -> None:
         self.default, self.given_up_until = outcome, now + GIVEN_UP_S
 
-    def learn(self, keys: Iterable[RowFingerprint], judged: EvaluateReply, now: float) -> None:
-        for key, outcome in zip(keys, judged.outcomes, strict=False):
-            self.deaths.pop(key, None)
+    def learn(
+        self, fingerprints: Iterable[RowFingerprint], judged: EvaluateReply, now: float
+    ) -> None:
+        for row, outcome in zip(fingerprints, judged.outcomes, strict=False):
+            self.deaths.pop(row, None)
             if outcome == TOO_SLOW:
-                self.strike(key, TOO_SLOW, now)
+                self.strike(row, TOO_SLOW, now)
             else:
-                self.rows[key] = outcome
+                self.rows[row] = outcome
         self.judged += len(judged.outcomes)
         self.spent_s += judged.spent_s
         if self.costly and self.spent_s > BUDGET_S:
@@ -174,33 +187,33 @@ class ExpressionEntry:
 class Memory:
     """Entries of up to `expressions` expressions with about `rows` outcomes.
 
-    Two segments, each in the order of the latest use: what was used once, and, for most of the
-    room, what was used again and is cheap. What the second has no room for goes back to the first.
-    What stands, such as the selectors of classes, is beside them and stays.
+    A segmented LRU cache: expressions that were used once, and those that were used again and are
+    cheap, which get most of the room. What the second segment has no room for goes back to the
+    first. Pinned expressions, such as the selectors of classes, are in neither and stay.
     """
 
     def __init__(self, expressions: int, rows: int, clock: Callable[[], float]) -> None:
         self._entries: dict[str, ExpressionEntry] = {}
         self._once: OrderedDict[str, ExpressionEntry] = OrderedDict()
         self._again: OrderedDict[str, ExpressionEntry] = OrderedDict()
-        self._standing: OrderedDict[str, ExpressionEntry] = OrderedDict()
+        self._pinned: OrderedDict[str, ExpressionEntry] = OrderedDict()
         self._most_expressions = expressions
         self._most_rows = rows
         self._clock = clock
 
     def find(self, expression: str) -> ExpressionEntry | None:
-        """Its entry, which thereby is the latest used of its segment."""
+        """Its entry; it becomes the latest used of its segment."""
         entry = self._entries.get(expression)
         if entry is not None:
             entry.segment.move_to_end(expression)
         return entry
 
-    def look(self, expression: str) -> ExpressionEntry | None:
-        """Its entry, without that."""
+    def peek(self, expression: str) -> ExpressionEntry | None:
+        """Its entry; the order of use stays."""
         return self._entries.get(expression)
 
     def add(self, expression: str) -> ExpressionEntry:
-        """Its entry, a new one if need be."""
+        """Its entry; a new one if there is none."""
         if (entry := self.find(expression)) is None:
             entry = self._entries[expression] = ExpressionEntry(self._once, self._clock())
             self._once[expression] = entry
@@ -209,7 +222,7 @@ class Memory:
         return entry
 
     def use(self, expressions: Iterable[str]) -> None:
-        """Somebody asks for these; those that are cheap and were asked for before are kept."""
+        """Note that these are in use; those that are cheap and were used before are kept longer."""
         for expression in expressions:
             entry = self.find(expression)
             if (
@@ -221,16 +234,16 @@ class Memory:
             ):
                 self._move(expression, self._again)
 
-    def stand(self, expressions: Collection[str]) -> None:
-        """Never forget these, until others stand in their place."""
-        for expression in [e for e in self._standing if e not in expressions]:
+    def pin(self, expressions: Collection[str]) -> None:
+        """Never forget these, until others are pinned instead."""
+        for expression in [e for e in self._pinned if e not in expressions]:
             self._move(expression, self._again)
         for expression in expressions:
             if expression in self._entries:
-                self._move(expression, self._standing)
+                self._move(expression, self._pinned)
 
     def make_room(self, entry: ExpressionEntry, more: int) -> None:
-        """Forget others until its rows fit; where it alone has too many, its own."""
+        """Forget other expressions until its rows fit; if it alone has too many, its own rows."""
         kept = sum(len(other.rows) for other in self._entries.values())
         while kept + more > self._most_rows and (gone := self._forget_one(entry)) is not None:
             kept -= len(gone.rows)
@@ -246,7 +259,7 @@ class Memory:
             self._move(next(iter(self._again)), self._once)
 
     def _forget_one(self, spared: ExpressionEntry) -> ExpressionEntry | None:
-        """Forget the least used, but for one; None where there is no other."""
+        """Forget the least lately used expression other than `spared`; None if there is none."""
         for segment in (self._once, self._again):
             for expression, entry in segment.items():
                 if entry is not spared:

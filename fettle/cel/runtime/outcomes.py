@@ -5,16 +5,16 @@ from typing import NamedTuple
 
 
 class OutcomeKind(StrEnum):
-    """The four outcomes; only the first lets the allocator take the device."""
+    """The four outcomes; only a match lets the allocator take the device."""
 
     MATCH = "match"
     NO_MATCH = "no match"
-    WOULD_ABORT = "would abort"  # an error, which ends the scheduler's whole attempt for the pod
-    UNDECIDED = "undecided"  # not surely any of the others
+    WOULD_ABORT = "would abort"  # an error that ends the scheduler's attempt for the whole pod
+    UNDECIDED = "undecided"  # it is not known which of the others Kubernetes finds
 
 
 class Outcome(NamedTuple):
-    """One of the four kinds; `reason` is one phrase for people, empty where there is a decision."""
+    """One of the four kinds; `reason` is a phrase for people, empty for a match or no match."""
 
     kind: OutcomeKind
     reason: str = ""
@@ -41,4 +41,4 @@ def undecided(reason: str) -> Outcome:
 
 
 TOO_SLOW = undecided("it takes too long")
-"""Its evaluation on one device, or on all of them, took more time than it gets."""
+"""The evaluation took more time than an expression gets for one device, or for all of them."""

@@ -16,7 +16,7 @@ MAX_FRAME = 16 * 1024 * 1024
 
 
 class Parse(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """Asks what an expression reads."""
+    """Asks for what an expression reads."""
 
     expression: str
     variable: Variable = "device"
@@ -31,15 +31,21 @@ class EvaluateRequest(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class Inspect(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """Asks what the nearest of these devices, each with its driver, lacks for all expressions."""
+    """Asks what the nearest of these devices lacks to meet all expressions.
+
+    Each device is given with its driver.
+    """
 
     expressions: tuple[str, ...]
     devices: tuple[tuple[str, Device], ...]
 
 
 class Parsed(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """What the expression reads (None: the whole device), or its one outcome for every device;
-    the driver whose devices alone can match ("": any); which attributes it compares with what."""
+    """What is known of an expression once it is parsed.
+
+    What it reads (None: the whole device), or its one outcome for every device; the only driver
+    whose devices can match ("": any); which attributes it compares with what.
+    """
 
     reads: tuple[AttributeRead, ...] | None
     outcome: Outcome | None
@@ -48,20 +54,20 @@ class Parsed(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class EvaluateReply(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """Outcomes of the first rows, at least of one: the rest is to be asked for again."""
+    """The outcomes of the first rows, at least of one. The others must be asked for again."""
 
     outcomes: tuple[Outcome, ...]
     spent_s: float
 
 
 class Inspected(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """What the nearest device lacks, in words; "" where that cannot be said."""
+    """What the nearest device lacks, in words; "" if that is not known."""
 
     nearest: str
 
 
 class Ready(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """The worker's first word, once it can be asked."""
+    """The worker's first message: it can be asked now."""
 
 
 Request = Parse | EvaluateRequest | Inspect
@@ -73,27 +79,27 @@ _replies: msgspec.msgpack.Decoder[Reply] = msgspec.msgpack.Decoder(Reply)
 
 
 def frame(message: Request | Reply) -> bytes:
-    """A message with its length before it."""
+    """A message behind its length."""
     body = _encoder.encode(message)
     return len(body).to_bytes(4, "big") + body
 
 
-def size(header: bytes) -> int:
-    """The length that a header announces; raises ValueError where it cannot be one."""
+def body_length(header: bytes) -> int:
+    """The length of the message behind a header; raises ValueError if it cannot be one."""
     length = int.from_bytes(header, "big")
     if len(header) != 4 or not 0 < length <= MAX_FRAME:
         raise ValueError(f"{header!r} is not a message length")
     return length
 
 
-def reply(body: bytes) -> Reply:
-    """A reply from its bytes; raises ValueError."""
+def decode_reply(body: bytes) -> Reply:
+    """The reply in these bytes; raises ValueError."""
     return _replies.decode(body)  # msgspec's errors are ValueErrors
 
 
 def read_request(stream: BinaryIO) -> Request | None:
-    """The next request, waiting for it; None at the end of the stream."""
+    """Wait for the next request; None at the end of the stream."""
     header = stream.read(4)
     if len(header) < 4:
         return None
-    return _requests.decode(stream.read(size(header)))
+    return _requests.decode(stream.read(body_length(header)))

@@ -20,11 +20,11 @@ V = TypeVar("V")
 Variable = Literal["device", "node"]
 """What an expression is about."""
 LABELS = "labels"
-"""A node's labels, as a domain."""
+"""The domain under which a node's labels stand."""
 
 
 class AttributeRead(NamedTuple):
-    """One place that an expression looks at; with `name` "" only whether the domain exists."""
+    """One value that an expression reads; with `name` "", only whether the domain exists."""
 
     field: Field
     domain: str
@@ -32,8 +32,11 @@ class AttributeRead(NamedTuple):
 
 
 class Equation(NamedTuple):
-    """An attribute that is compared for equality with a value: of this type, as CEL calls it, "dyn"
-    where that is not known, and with this text where it is a literal, else ""."""
+    """An attribute that an expression compares for equality with a value.
+
+    `type` is CEL's name for the value's type, "dyn" if that is not known. `value` is the text of a
+    literal, else "".
+    """
 
     read: AttributeRead
     type: str
@@ -45,10 +48,10 @@ Reads = tuple[AttributeRead, ...] | None
 
 
 class DeviceRow(NamedTuple):
-    """A device as far as an expression can see it, ready for the wire.
+    """What an expression reads of a device, ready to be sent to the worker.
 
-    `attributes` and `capacity` hold (domain, name, value), None where the device has no such
-    value; `domains` holds which domains exist. Where `whole`, what is not listed does not exist.
+    `attributes` and `capacity` hold (domain, name, value); the value is None if the device has
+    none. `domains` says which domains exist. In a `whole` row, what is not listed does not exist.
     """
 
     driver: str
@@ -64,7 +67,7 @@ _INT64 = range(-(2**63), 2**63)
 
 
 def problem(driver: str, device: Device) -> str:
-    """Why no expression can be decided on this device ("" if nothing is in the way)."""
+    """Why no expression can be decided on this device; "" if they can."""
     attributes = device.attributes or {}
     for name, value in attributes.items():
         if value.version is not None and not semver.is_version(value.version):
@@ -86,16 +89,16 @@ def problem(driver: str, device: Device) -> str:
 
 
 def row_fingerprint(reads: Reads, driver: str, device: Device) -> RowFingerprint:
-    """A hashable key: devices with equal keys look alike to an expression with these reads."""
+    """What an expression with these reads can tell devices apart by; hashable."""
     multiple = bool(device.allow_multiple_allocations)
     if reads is None:
         return (driver, multiple, _items(device, "attributes"), _items(device, "capacity"))
     return (driver, multiple, *[value_at_read(read, driver, device) for read in reads])
 
 
-def row(reads: Reads, key: RowFingerprint) -> DeviceRow:
-    """The row that a key stands for."""
-    driver, multiple, *values = key
+def row(reads: Reads, fingerprint: RowFingerprint) -> DeviceRow:
+    """The row that a fingerprint stands for."""
+    driver, multiple, *values = fingerprint
     assert isinstance(driver, str)
     if reads is None:
         attributes, capacity = (_qualified(items, driver) for items in values)
@@ -111,28 +114,28 @@ def row(reads: Reads, key: RowFingerprint) -> DeviceRow:
     )
 
 
-def of_node(labels: Mapping[str, str]) -> Device:
-    """A node in the form that rows are made of: its labels are the attributes of one domain."""
+def device_of_node(labels: Mapping[str, str]) -> Device:
+    """A node as a device, for expressions about nodes: its labels are attributes of one domain."""
     attributes = {f"{LABELS}/{name}": DeviceAttribute(string=labels[name]) for name in labels}
     return Device(name="", attributes=attributes)
 
 
-def split(name: str, driver: str) -> tuple[str, str]:
-    """(domain, name) of an attribute or capacity; the driver's name is the domain by default."""
+def split_name(name: str, driver: str) -> tuple[str, str]:
+    """The domain and name of an attribute or capacity; by default, the driver is the domain."""
     domain, slash, rest = name.partition("/")
     return (domain, rest) if slash else (driver, name)
 
 
 def _twice(name: str, driver: str, values: Mapping[str, object]) -> bool:
-    domain, rest = split(name, driver)
+    domain, rest = split_name(name, driver)
     return domain == driver and rest in values
 
 
 def value_at_read(read: AttributeRead, driver: str, device: Device) -> Value | bool | None:
-    """What a device has at a place; None where it has nothing there."""
+    """What a device publishes for a read; None if nothing."""
     if not read.name:
         names = (device.attributes if read.field == "attributes" else device.capacity) or ()
-        return any(split(name, driver)[0] == read.domain for name in names)
+        return any(split_name(name, driver)[0] == read.domain for name in names)
     if read.field == "attributes":
         return _found(read, driver, device.attributes or {})
     amount = _found(read, driver, device.capacity or {})
@@ -140,7 +143,7 @@ def value_at_read(read: AttributeRead, driver: str, device: Device) -> Value | b
 
 
 def _found(read: AttributeRead, driver: str, values: Mapping[str, V]) -> V | None:
-    """What stands at a place, with or without its domain; a domain ends at the first slash."""
+    """The value, published with or without its domain; a domain ends at the first slash."""
     found = values.get(f"{read.domain}/{read.name}") if "/" not in read.domain else None
     if found is None and read.domain == driver and "/" not in read.name:
         found = values.get(read.name)
@@ -159,4 +162,4 @@ def _first(item: tuple[str, Value]) -> str:
 
 def _qualified(items: object, driver: str) -> tuple[tuple[str, str, object], ...]:
     assert isinstance(items, tuple)
-    return tuple((*split(name, driver), value) for name, value in items)
+    return tuple((*split_name(name, driver), value) for name, value in items)

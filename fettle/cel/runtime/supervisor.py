@@ -25,12 +25,13 @@ T = TypeVar("T")
 COMMAND = (sys.executable, "-m", "fettle.cel.runtime.worker")
 _PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 5.0
-_GOODBYE_S = 1.0
-_HELLO_S = 30.0
+_READY_WITHIN_S = 30.0
+_EXIT_WITHIN_S = 1.0  # after its stdin is closed
+_OWN_EXIT_WITHIN_S = 0.1  # after trouble: it may be ending by itself
 
 
 class WorkerDied(WorkerError):
-    """The worker ended over a question; `slow` where it was for taking too long."""
+    """The worker ended over a question; `slow` if that was because it took too long."""
 
     def __init__(self, message: str, *, slow: bool) -> None:
         super().__init__(message)
@@ -38,11 +39,11 @@ class WorkerDied(WorkerError):
 
 
 class WorkerUnready(WorkerError):
-    """The worker ended before it could be asked anything: no question has to do with it."""
+    """The worker ended before it could be asked anything, so no question is to blame."""
 
 
 class Worker:
-    """At most one process at a time; one question at a time, in the order they come."""
+    """At most one process at a time, which answers one question at a time, in order."""
 
     def __init__(self, command: Sequence[str] = COMMAND, *, wait_s: float = 5.0) -> None:
         self._command = tuple(command)
@@ -57,7 +58,7 @@ class Worker:
 
     @property
     def failures(self) -> int:
-        """How many workers in a row ended, by other than their deadline, without any answer."""
+        """How many workers in a row ended without any answer; ends by the deadline do not count."""
         return self._backoff.failures
 
     @property
@@ -66,24 +67,28 @@ class Worker:
 
     async def start(self) -> None:
         """Start a process unless one runs; raises WorkerError."""
-        await self._whole(self._start())
+        await self._to_its_end(self._start())
 
     async def ask(self, question: Request) -> Reply:
-        """The worker's reply; raises WorkerDied, WorkerUnready, or another WorkerError where none
-        can be started."""
-        return await self._whole(self._ask(question))
+        """The worker's reply; raises WorkerDied, WorkerUnready, or another WorkerError if no worker
+        can be started.
 
-    async def _whole(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do it to its end, even if nobody waits for that any more."""
+        The caller may stop waiting. The question is answered all the same: to kill the worker for
+        it would cost all others theirs.
+        """
+        return await self._to_its_end(self._ask(question))
+
+    async def _to_its_end(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do this work to its end, even if nobody waits for it any more."""
         task = asyncio.ensure_future(work)
         self._under_way.add(task)
-        task.add_done_callback(self._over)
+        task.add_done_callback(self._discard)
         return await asyncio.shield(task)
 
-    def _over(self, task: "asyncio.Task[Any]") -> None:
+    def _discard(self, task: "asyncio.Task[Any]") -> None:
         self._under_way.discard(task)
         if not task.cancelled():
-            task.exception()  # whoever still waits has it too
+            task.exception()  # marks it as retrieved; whoever still waits gets it too
 
     async def _start(self) -> None:
         async with self._lock:
@@ -97,8 +102,7 @@ class Worker:
             return reply
 
     async def close(self) -> None:
-        """End the process, kindly first; what nobody has been answered yet is not, nor what is
-        asked from now on."""
+        """Close the stdin of the process, then kill it. Open and later questions get no answer."""
         self._closed = True
         for task in list(self._under_way):
             task.cancel()
@@ -107,7 +111,7 @@ class Worker:
             if process is not None and process.stdin is not None:
                 process.stdin.close()
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(_GOODBYE_S):
+                    async with asyncio.timeout(_EXIT_WITHIN_S):
                         await process.wait()
             await self._kill()
 
@@ -129,29 +133,29 @@ class Worker:
                 f"{self._command[0]} can be run and that processes are allowed"
             ) from error
         self.starts += 1
-        await self._hear_ready(self._process)
+        await self._await_ready(self._process)
         return self._process
 
-    async def _hear_ready(self, process: Process) -> None:
+    async def _await_ready(self, process: Process) -> None:
         try:
-            if not isinstance(await self._exchange(process, None, _HELLO_S), Ready):
-                raise await self._buried()
+            if not isinstance(await self._exchange(process, None, _READY_WITHIN_S), Ready):
+                raise await self._end_and_explain()
         except WorkerDied as death:
             raise WorkerUnready(f"{death}, before it was ready") from death
 
     async def _exchange(self, process: Process, question: Request | None, wait_s: float) -> Reply:
-        """Say something, or nothing, and hear one reply; over any trouble the process is killed."""
+        """Send a question, or nothing, and receive one reply; kill the process on any trouble."""
         try:
             async with asyncio.timeout(wait_s):
                 return await _exchange(process, question)
         except (OSError, EOFError, ValueError) as error:  # a TimeoutError is an OSError
-            raise await self._buried() from error
+            raise await self._end_and_explain() from error
         except BaseException:
-            await self._kill()  # a reply may still come: nothing could be told apart after it
+            await self._kill()  # its late reply would be taken for that to the next question
             raise
 
-    async def _buried(self) -> WorkerDied:
-        """Kill what is left of the process, and say what it died of."""
+    async def _end_and_explain(self) -> WorkerDied:
+        """Kill the process if it still runs; the error says how it ended."""
         status = await self._kill()
         slow = status == -signal.SIGPROF
         _LOG.warning("selectors' worker ended, the next question starts another", status=status)
@@ -160,11 +164,11 @@ class Worker:
         return WorkerDied(f"the selectors' worker ended with status {status}", slow=slow)
 
     async def _kill(self) -> int | None:
-        """Its status; where this is cancelled, it is still there for `close` to kill."""
+        """Kill the process; its exit status. If this is cancelled, `close` can still kill it."""
         if (process := self._process) is None:
             return None
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_PAUSE_S):  # it may be ending by itself: its own status
+            async with asyncio.timeout(_OWN_EXIT_WITHIN_S):  # to learn its own status
                 await process.wait()
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
@@ -180,5 +184,5 @@ async def _exchange(process: Process, question: Request | None) -> Reply:
     if question is not None:
         process.stdin.write(protocol.frame(question))
         await process.stdin.drain()
-    length = protocol.size(await process.stdout.readexactly(4))
-    return protocol.reply(await process.stdout.readexactly(length))
+    length = protocol.body_length(await process.stdout.readexactly(4))
+    return protocol.decode_reply(await process.stdout.readexactly(length))

@@ -38,17 +38,17 @@ PARSE_DEADLINE_S = 1.0
 ROW_DEADLINE_S = 0.05
 ROW_END_S = 0.1  # where it cannot be interrupted
 INSPECT_DEADLINE_S = 1.5
-_TURN_S = 0.01  # after this, the rest of a batch waits for its next turn: others want theirs
+_TURN_S = 0.01  # then the rest of a batch must be asked for again, so that others get their turn
 _MEMORY_BYTES = 512 * 1024 * 1024
 RECURSION_LIMIT = 6000
 
 
 class _Interrupted(BaseException):
-    """Raised in whatever Python does when a row's time is over; no `except Exception` stops it."""
+    """Raised wherever Python is when a row's time is over; no `except Exception` stops it."""
 
 
 def limit() -> None:
-    """Bounds on this process: memory, no core files, what interrupts it, and what ends it."""
+    """Bound this process: its memory, its recursion, and the signals that interrupt or end it."""
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     most = _MEMORY_BYTES if hard == resource.RLIM_INFINITY else min(hard, _MEMORY_BYTES)
     resource.setrlimit(resource.RLIMIT_AS, (most, hard))
@@ -89,7 +89,7 @@ def _judged(prepared: Prepared, row: DeviceRow) -> Outcome:
             return judge(prepared, row)
         finally:
             signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-    except _Interrupted:  # even on the way out: the signal may have come just then
+    except _Interrupted:  # also out here: the signal may come while the inner `finally` runs
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         return TOO_SLOW
 
@@ -107,14 +107,14 @@ def _prepared(expression: str, variable: Variable) -> Prepared:
 
 
 def _deadline(seconds: float) -> None:
-    """Be ended by the kernel after this much more processor time; 0: never."""
+    """Let the kernel end this process after this much more processor time; 0: never."""
     signal.setitimer(signal.ITIMER_PROF, seconds)
 
 
 def main() -> None:
     limit()
     out = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever a library prints cannot get among the replies
+    os.dup2(2, 1)  # what a library prints must not get among the replies
     prepare("true")
     gc.collect()
     gc.freeze()

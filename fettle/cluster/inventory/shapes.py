@@ -40,7 +40,7 @@ def slice_fingerprints(gathered: Gathered) -> tuple[bytes, AttributeFingerprints
     for at, (published, here, misplaced) in enumerate(gathered.devices):
         plain.append((here, misplaced, *_plain(published)))
         for name, value in (published.device.attributes or {}).items():
-            domain, bare = rows.split(name, driver)
+            domain, bare = rows.split_name(name, driver)
             entry = (at, value) if name == bare else (at, value, name)
             attribute_fingerprints.setdefault((domain or driver, bare), []).append(entry)
         pause()

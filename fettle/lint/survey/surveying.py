@@ -83,7 +83,7 @@ def fingerprint_pool(pool: PoolView, alike: dict[object, Any]) -> SurveyedPool:
         pool_fingerprint = alike.setdefault((looks, standings), pool_fingerprint)
     published = hash(tuple([id(device.published) for device in pool.devices]))
     types = frozenset(
-        (*rows.split(name, pool.driver), comparable_type(value))
+        (*rows.split_name(name, pool.driver), comparable_type(value))
         for device in pool.devices
         for name, value in (device.device.attributes or {}).items()
     )

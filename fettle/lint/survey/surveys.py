@@ -6,7 +6,7 @@ from typing import NamedTuple
 import msgspec
 
 from fettle.api.resource import Device, DeviceAttribute, DeviceTaint
-from fettle.cel import Field, split
+from fettle.cel import Field, split_name
 from fettle.dra import DeviceView
 from fettle.model import DeviceId
 
@@ -127,7 +127,7 @@ class Catalogue(msgspec.Struct, frozen=True):
     def names(self, field: Field) -> frozenset[tuple[str, str]]:
         """The attributes, or capacities, that devices have, each with its domain."""
         return frozenset(
-            split(name, look.driver)
+            split_name(name, look.driver)
             for look, device in self.looks.items()
             for name in (look.attributes if field == "attributes" else device.capacity or ())
         )

@@ -52,7 +52,7 @@ class Engines:
         done = await self.devices.evaluate(expressions, devices)
         about_nodes = [e for e in expressions if self.devices.refusal(e) != ""]
         if about_nodes:
-            labels = [("", rows.of_node(node.labels)) for node in nodes]
+            labels = [("", rows.device_of_node(node.labels)) for node in nodes]
             done = await self.nodes.evaluate(about_nodes, labels) and done
         return done
 
@@ -115,7 +115,7 @@ class Requirements:
         """What a node does not meet, apart from its devices."""
         if self._engines is None or not self._requirements:
             return ALL_MET
-        engine, labels = self._engines.nodes, rows.of_node(node.labels)
+        engine, labels = self._engines.nodes, rows.device_of_node(node.labels)
         return self._met(engine, lambda e: engine.outcome(e, "", labels))
 
     def reads(self) -> list[Reads]:
@@ -142,7 +142,7 @@ class Requirements:
         about = self._about(nodes)
         if not about:
             return ()
-        seen = rows.of_node(node.labels)
+        seen = rows.device_of_node(node.labels)
         return tuple(rows.row_fingerprint(nodes.reads(r.expression), "", seen) for r in about)
 
     def _about(self, engine: SelectorEngine) -> list[Requirement]:

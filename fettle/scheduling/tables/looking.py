@@ -71,13 +71,15 @@ def _compared_unseen(demand: Demand, seen: Collection[shapes.Attribute]) -> Iter
     if shapes.EVERYTHING in seen:
         return
     for name in dict.fromkeys(c.attribute for claim in demand.claims for c in claim.constraints):
-        if name and rows.split(name, "") not in seen:
+        if name and rows.split_name(name, "") not in seen:
             yield name
 
 
 def _compared(name: str, node: NodeView) -> Hashable:
     """What constraints can tell of an attribute: a GPU's UUID is the same on no other node."""
-    having = [any(shapes.attribute_digests(pool, [rows.split(name, "")])) for pool in node.pools]
+    having = [
+        any(shapes.attribute_digests(pool, [rows.split_name(name, "")])) for pool in node.pools
+    ]
     devices = (device for pool in compress(node.pools, having) for device in pool.devices)
     return tuple(having), equality_pattern(name, devices)
 

@@ -41,12 +41,12 @@ GPU = device(MODEL, AMOUNTS)
 
 
 def whole_row(driver: str, of: Device) -> DeviceRow:
-    """The row with everything that a device says."""
+    """The row with everything that a device publishes."""
     return rows.row(None, rows.row_fingerprint(None, driver, of))
 
 
 def judged(expression: str, of: Device = GPU, driver: str = DRIVER) -> Outcome:
-    """The outcome as the worker finds it, from the row that the loop would send."""
+    """The outcome of the worker, for the row that the engine would send."""
     prepared = prepare(expression)
     return judge(
         prepared, rows.row(prepared.reads, rows.row_fingerprint(prepared.reads, driver, of))

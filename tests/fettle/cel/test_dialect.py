@@ -201,7 +201,7 @@ TRUE = [
 
 
 @pytest.mark.parametrize("expression", TRUE)
-def test_it_is_true(expression: str) -> None:
+def test_the_expression_is_true(expression: str) -> None:
     assert judged(expression) == (OutcomeKind.MATCH, "")
 
 
@@ -293,7 +293,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("expression", REFUSED)
-def test_it_does_not_compile_and_says_why(expression: str) -> None:
+def test_the_expression_does_not_compile_and_says_why(expression: str) -> None:
     outcome = judged(expression)
     assert outcome.kind is OutcomeKind.WOULD_ABORT
     assert outcome.reason.startswith("it does not compile: ")
@@ -379,7 +379,7 @@ FAILING = [
 
 
 @pytest.mark.parametrize("expression", FAILING)
-def test_it_fails_as_it_runs_and_says_why(expression: str) -> None:
+def test_the_expression_fails_at_run_time_and_says_why(expression: str) -> None:
     outcome = judged(expression)
     assert outcome.kind is OutcomeKind.WOULD_ABORT
     assert outcome.reason
@@ -433,14 +433,16 @@ UNDECIDED = [
 
 
 @pytest.mark.parametrize("expression", UNDECIDED)
-def test_what_is_not_surely_known_is_undecided_and_says_why(expression: str) -> None:
+def test_an_expression_whose_outcome_is_not_known_is_undecided_and_says_why(
+    expression: str,
+) -> None:
     outcome = judged(expression)
     assert outcome.kind is OutcomeKind.UNDECIDED
     assert outcome.reason
 
 
 @pytest.mark.parametrize("expression", [*TRUE, *FAILING])
-def test_the_values_that_are_sent_of_a_device_are_enough(expression: str) -> None:
+def test_the_row_holds_all_that_the_expression_needs(expression: str) -> None:
     prepared = prepare(expression)
     row = rows.row(prepared.reads, rows.row_fingerprint(prepared.reads, DRIVER, GPU))
     assert judge(prepared, row) == judge(prepared, whole_row(DRIVER, GPU))

@@ -1,4 +1,4 @@
-"""The engine answers from memory, and no expression, however hostile, harms the others."""
+"""The engine answers from memory, and no hostile expression harms the others."""
 
 import asyncio
 import contextlib
@@ -24,7 +24,7 @@ LINKS = device({**MODEL, "links": {"ints": list(range(48))}})
 
 
 def worker(code: str) -> tuple[str, ...]:
-    """A worker process with something done to it first."""
+    """The command of a worker process that runs this code first."""
     start = "from fettle.cel.runtime import worker\n"
     return (sys.executable, "-c", start + textwrap.dedent(code) + "\nworker.main()\n")
 
@@ -83,7 +83,7 @@ async def test_each_outcome_is_remembered_with_its_reason() -> None:
     assert "nope" in str(outcomes[f"{A}.nope"])
 
 
-async def test_a_device_that_looks_alike_needs_no_evaluation_of_its_own() -> None:
+async def test_devices_with_the_same_fingerprint_are_evaluated_once() -> None:
     async with engine() as selectors:
         await selectors.evaluate([SOUND], fleet(3))
         unseen = device({**MODEL, "uuid": {"string": "GPU-other"}}, AMOUNTS)
@@ -92,7 +92,7 @@ async def test_a_device_that_looks_alike_needs_no_evaluation_of_its_own() -> Non
         assert selectors.outcome(SOUND, DRIVER, other) is None
 
 
-async def test_an_expression_over_the_whole_device_is_evaluated_for_each() -> None:
+async def test_an_expression_that_reads_the_whole_device_is_evaluated_for_each() -> None:
     expression = f'{A}.exists(n, n == "uuid") && {A}.uuid != "GPU-7"'
     devices = fleet(200)
     async with engine() as selectors:
@@ -139,7 +139,7 @@ HOSTILE = [
 ]
 
 
-async def test_hostile_expressions_match_nothing_and_the_others_are_decided() -> None:
+async def test_hostile_expressions_never_match_and_the_others_are_decided() -> None:
     async with engine() as selectors:
         await selectors.evaluate([*HOSTILE, SOUND], [(DRIVER, LINKS)])
         outcomes = [selectors.outcome(text, DRIVER, LINKS) for text in HOSTILE]
@@ -147,7 +147,7 @@ async def test_hostile_expressions_match_nothing_and_the_others_are_decided() ->
     assert all(outcome and not outcome.matches and outcome.reason for outcome in outcomes)
 
 
-async def test_a_row_over_which_the_deadline_passes_is_undecided_and_the_rest_goes_on() -> None:
+async def test_a_row_that_misses_the_deadline_is_undecided_and_the_others_are_decided() -> None:
     async with engine(SPINNING) as selectors:
         await selectors.evaluate(["true"], [("spin.example.com", GPU), (DRIVER, GPU)])
         slow = selectors.outcome("true", "spin.example.com", GPU)
@@ -157,7 +157,7 @@ async def test_a_row_over_which_the_deadline_passes_is_undecided_and_the_rest_go
     assert "too long" in slow.reason
 
 
-async def test_an_expression_that_is_slow_again_and_again_is_given_up() -> None:
+async def test_an_expression_that_is_slow_repeatedly_is_given_up() -> None:
     whole = f'{A}.exists(n, n == "uuid")'
     devices = [("spin.example.com", of) for _, of in fleet(300)]
     async with engine(SPINNING) as selectors:
@@ -166,7 +166,7 @@ async def test_an_expression_that_is_slow_again_and_again_is_given_up() -> None:
     assert all(outcome is not None and outcome.undecided for outcome in outcomes)
 
 
-async def test_a_worker_killed_in_flight_costs_no_outcome() -> None:
+async def test_a_worker_killed_while_it_evaluates_costs_no_outcome() -> None:
     expressions = [f"{SOUND} && {n} == {n}" for n in range(300)]
     async with engine() as selectors:
         await selectors.start()
@@ -180,7 +180,7 @@ async def test_a_worker_killed_in_flight_costs_no_outcome() -> None:
     assert outcomes == [(OutcomeKind.MATCH, "")] * 300
 
 
-async def test_a_worker_that_stands_still_is_replaced() -> None:
+async def test_a_worker_that_does_not_answer_is_replaced() -> None:
     async with engine(wait_s=1.0) as selectors:
         await selectors.start()
         assert selectors.worker_pid is not None
@@ -188,7 +188,7 @@ async def test_a_worker_that_stands_still_is_replaced() -> None:
         assert await decided(selectors) == (OutcomeKind.MATCH, "")
 
 
-async def test_what_was_cancelled_is_evaluated_the_next_time() -> None:
+async def test_a_cancelled_evaluation_is_done_the_next_time() -> None:
     expressions = [f"{SOUND} && {n} == {n}" for n in range(200)]
     async with engine() as selectors:
         await selectors.start()
@@ -202,7 +202,7 @@ async def test_what_was_cancelled_is_evaluated_the_next_time() -> None:
         assert all(selectors.outcome(text, DRIVER, GPU) for text in expressions)
 
 
-async def test_whoever_stops_waiting_costs_the_others_nothing() -> None:
+async def test_a_caller_that_stops_waiting_does_not_disturb_the_others() -> None:
     ten = "[1,2,3,4,5,6,7,8,9,10]"
     heavy = f"{ten}.all(a, {ten}.all(b, {ten}.all(c, {ten}.all(d, a + b + c + d > 0))))"
     async with engine() as selectors:
@@ -215,7 +215,7 @@ async def test_whoever_stops_waiting_costs_the_others_nothing() -> None:
         assert selectors.worker_pid == worker
 
 
-async def test_a_worker_starts_though_nobody_waits_that_long() -> None:
+async def test_a_worker_finishes_starting_after_its_caller_stopped_waiting() -> None:
     async with engine() as selectors:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.001):
@@ -225,7 +225,7 @@ async def test_a_worker_starts_though_nobody_waits_that_long() -> None:
         assert await decided(selectors) == (OutcomeKind.MATCH, "")
 
 
-async def test_what_libraries_print_in_the_worker_does_not_disturb_it() -> None:
+async def test_output_that_libraries_print_in_the_worker_does_not_disturb_it() -> None:
     printing = worker("""
         import os
         sound = worker.judge
@@ -249,7 +249,7 @@ async def test_what_libraries_print_in_the_worker_does_not_disturb_it() -> None:
     ],
     ids=["garbage", "a huge length", "no message", "an end"],
 )
-async def test_a_worker_that_talks_nonsense_leaves_things_unanswered(code: str) -> None:
+async def test_a_worker_that_answers_nonsense_leaves_outcomes_unknown(code: str) -> None:
     async with engine((sys.executable, "-c", code), wait_s=0.5) as selectors:
         outcome = await decided(selectors)
     assert outcome is None or outcome.undecided
@@ -277,7 +277,7 @@ async def test_a_worker_that_cannot_be_started_is_an_error_at_start_only() -> No
         assert selectors.outcome(SOUND, DRIVER, GPU) is None
 
 
-async def test_the_least_used_expressions_are_forgotten() -> None:
+async def test_the_least_lately_used_expressions_are_forgotten() -> None:
     expressions = [f"{n} == {n}" for n in range(5)]
     async with engine(expressions=3) as selectors:
         await selectors.evaluate(expressions[:3], [(DRIVER, GPU)])

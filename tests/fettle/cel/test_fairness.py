@@ -1,4 +1,4 @@
-"""One expression's cost is nobody else's: real workers, and the order in which things are known."""
+"""A costly expression delays no other: real workers, and the order in which they are asked."""
 
 import asyncio
 import contextlib
@@ -29,7 +29,7 @@ def known(engine: SelectorEngine, texts: list[str]) -> int:
 
 @contextlib.asynccontextmanager
 async def flooded(engine: SelectorEngine, count: int) -> AsyncIterator[list[str]]:
-    """While costly expressions are evaluated, each in a call of its own, and have proved to be."""
+    """While costly expressions are evaluated, each in a call of its own, and have proved costly."""
     texts = [costly(number) for number in range(count)]
     await engine.start()
     calls = [asyncio.create_task(engine.evaluate([text], DEVICES)) for text in texts]
@@ -77,7 +77,7 @@ async def test_a_new_expression_is_decided_before_new_ones_with_many_loops() -> 
 
 
 @pytest.mark.long
-async def test_in_one_call_too_the_costly_come_last() -> None:
+async def test_within_one_call_costly_expressions_come_last() -> None:
     engine = SelectorEngine()
     try:
         texts = [costly(0), f'{A}.uuid != "x"', costly(1), f'{A}.uuid != "y"']
@@ -93,7 +93,7 @@ async def test_in_one_call_too_the_costly_come_last() -> None:
         await engine.close()
 
 
-async def test_few_calls_stay_for_what_is_costly_and_the_rest_may_come_again() -> None:
+async def test_only_a_few_calls_wait_for_costly_expressions_and_the_others_return() -> None:
     engine = SelectorEngine()
     try:
         async with flooded(engine, 30):
@@ -103,7 +103,7 @@ async def test_few_calls_stay_for_what_is_costly_and_the_rest_may_come_again() -
         await engine.close()
 
 
-async def test_what_is_left_when_the_engine_is_closed_starts_no_worker() -> None:
+async def test_work_that_is_left_when_the_engine_closes_starts_no_worker() -> None:
     engine = SelectorEngine()
     await engine.start()
     calls = [asyncio.create_task(engine.evaluate([costly(n)], DEVICES)) for n in range(10)]
@@ -115,7 +115,7 @@ async def test_what_is_left_when_the_engine_is_closed_starts_no_worker() -> None
     assert engine.worker_starts == 1
 
 
-async def test_two_calls_for_the_same_share_the_work(tmp_path: Path) -> None:
+async def test_two_calls_for_the_same_expression_share_the_work(tmp_path: Path) -> None:
     counts = tmp_path / "judged"
     counting = worker(f"""
         sound = worker.judge
@@ -134,7 +134,7 @@ async def test_two_calls_for_the_same_share_the_work(tmp_path: Path) -> None:
         await engine.close()
 
 
-async def test_what_proved_costly_is_not_looked_at_for_its_nearest_miss() -> None:
+async def test_the_nearest_miss_leaves_out_costly_expressions() -> None:
     engine = SelectorEngine()
     try:
         cheap, dear = f'{A}.uuid == "x"', f'{costly(0)} && {A}.uuid == "x"'
@@ -154,7 +154,9 @@ async def test_a_row_that_takes_too_long_costs_no_worker() -> None:
         await engine.close()
 
 
-async def test_what_takes_too_long_on_several_devices_is_given_up_for_a_time() -> None:
+async def test_an_expression_that_takes_too_long_on_several_devices_is_given_up_for_a_time() -> (
+    None
+):
     now = 0.0
     whole = f'{A}.exists(n, n == "uuid")'
     engine = SelectorEngine(command=SPINNING, clock=lambda: now)
@@ -175,7 +177,7 @@ async def test_what_takes_too_long_on_several_devices_is_given_up_for_a_time() -
         await engine.close()
 
 
-async def test_a_device_that_is_new_to_a_known_expression_is_decided_before_all_that() -> None:
+async def test_a_new_device_of_a_known_expression_is_decided_before_costly_expressions() -> None:
     engine = SelectorEngine()
     try:
         text = f'{A}.uuid != "x"'

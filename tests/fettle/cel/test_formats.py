@@ -1,4 +1,4 @@
-"""Why a text is not of a named format, in Kubernetes' words where they are known."""
+"""Why a text is not of a named format, in Kubernetes' words if they are known."""
 
 from collections.abc import Callable
 from functools import partial
@@ -68,7 +68,7 @@ KNOWN = [
 
 
 @pytest.mark.parametrize("expression", KNOWN)
-def test_how_many_reasons_there_are_is_known_even_where_their_words_are_not(
+def test_the_number_of_reasons_is_known_even_if_their_words_are_not(
     expression: str,
 ) -> None:
     assert judged(expression).matches
@@ -84,7 +84,7 @@ def test_how_many_reasons_there_are_is_known_even_where_their_words_are_not(
         lambda texts: list(zip([1], texts, strict=True)), lambda texts: "" in texts,
     ],
 )  # fmt: skip
-def test_python_has_no_way_to_read_words_that_are_not_known(
+def test_no_python_operation_can_read_reasons_whose_words_are_not_known(
     read: Callable[[list[str]], object],
 ) -> None:
     with pytest.raises(Undecidable):
@@ -138,6 +138,8 @@ UNKNOWN = [
 
 
 @pytest.mark.parametrize("template", UNKNOWN)
-def test_whatever_looks_at_words_that_are_not_known_is_undecided(template: str) -> None:
+def test_an_expression_that_uses_reasons_whose_words_are_not_known_is_undecided(
+    template: str,
+) -> None:
     outcome = judged(template.format(list=UNWORDED))
     assert outcome == (OutcomeKind.UNDECIDED, "what Kubernetes words in its own way")

@@ -1,4 +1,4 @@
-"""A selector over a fleet: the nearest miss in words."""
+"""What the nearest of several devices lacks, in words."""
 
 import re
 import time
@@ -38,7 +38,7 @@ FLEET = [gpu(), gpu("H100"), gpu("L4", "24Gi"), (DRIVER, device({}))]
 
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Something is said however slow this machine is, or busy with collecting garbage."""
+    """Give the words enough time, however slow the machine is."""
     monkeypatch.setattr(inspecting, "_LONGEST_S", 60.0)
 
 
@@ -46,13 +46,13 @@ def missing(expression: str, devices: Iterable[tuple[str, Device]]) -> str:
     return nearest([expression], devices)
 
 
-def test_a_device_that_cannot_be_judged_is_no_miss() -> None:
+def test_a_device_that_cannot_be_judged_is_left_out() -> None:
     expression = f'{A}.model == "B200"'
     assert missing(expression, [gpu("L4", odd={})]) == ""
     assert missing(expression, [gpu("L4", odd={}), gpu()]) == 'model "A100" != "B200"'
 
 
-def test_of_what_would_not_compile_nothing_is_said() -> None:
+def test_an_expression_that_does_not_compile_is_left_out() -> None:
     assert missing(f'{C}.memory > "1Gi"', FLEET) == ""
 
 
@@ -167,7 +167,7 @@ numbers, orders = st.integers(0, 6), st.sampled_from(sorted(ORDERS))
 
 
 class Condition(NamedTuple):
-    """`claims`: what may be said of it, and whether that is so on the well-known device."""
+    """`claims`: what the words may say, and whether it is so on the well-known device."""
 
     text: str
     claims: dict[str, bool]
@@ -243,7 +243,7 @@ NEITHER = joined("||", [compared(f"{A}.index", "index 3", 3, "!=", 3), B])
 
 @given(conditions)
 @example(joined("&&", [B, NOT_SOUND, NOT_SOUND, NEITHER, B]))
-def test_what_is_said_of_a_device_is_so_whatever_the_conditions(condition: Condition) -> None:
+def test_the_words_are_true_of_the_device_whatever_the_conditions(condition: Condition) -> None:
     words = missing(condition.text, [WELL_KNOWN])
     assert bool(words) is not judged(condition.text, WELL_KNOWN[1]).matches
     assert not words or is_so(words, condition.claims)
@@ -252,7 +252,7 @@ def test_what_is_said_of_a_device_is_so_whatever_the_conditions(condition: Condi
 @given(st.integers(0, 2**32))
 @example(20149)  # of an attribute whose domain is "True"
 @settings(max_examples=20)
-def test_something_is_said_of_any_miss_in_the_words_of_kubernetes(seed: int) -> None:
+def test_every_miss_is_explained_without_words_of_python(seed: int) -> None:
     random, grammar = Random(seed), Grammar()
     for _ in range(20):
         made = random_device(random)
@@ -269,7 +269,7 @@ def test_something_is_said_of_any_miss_in_the_words_of_kubernetes(seed: int) -> 
         assert pythons <= set(re.findall(r"\w+", expression)), words
 
 
-def test_all_failing_conditions_of_the_nearest_device_are_named() -> None:
+def test_all_conditions_that_the_nearest_device_fails_are_named() -> None:
     wanted = f'{C}.memory.compareTo(quantity("96Gi")) >= 0 && {A}.model == "H100" && {A}.index == 9'
     fleet = [gpu(memory=memory) for memory in ("16Gi", "80Gi", "40Gi")]
     said = 'memory 80Gi < 96Gi and model "A100" != "H100" and index 3 != 9'
@@ -277,7 +277,7 @@ def test_all_failing_conditions_of_the_nearest_device_are_named() -> None:
     assert nearest(wanted.split(" && "), fleet) == said
 
 
-def test_of_several_expressions_all_must_be_true_of_the_same_device() -> None:
+def test_one_device_must_meet_all_expressions() -> None:
     large = f'{C}.memory.compareTo(quantity("96Gi")) >= 0'
     fleet = [gpu("L4", "40Gi"), gpu(memory="94Gi"), gpu(memory="96Gi")]
     assert nearest([large, f'{A}.model == "H100"'], fleet) == 'model "A100" != "H100"'
@@ -303,7 +303,7 @@ def test_the_nearest_device_fails_the_fewest_conditions() -> None:
         (f"{A}.model == 'B200' && {A}.index > 9", "index 7 <= 9"),
     ],
 )
-def test_of_devices_that_fail_the_same_condition_the_one_closest_to_meeting_it_is_nearest(
+def test_of_devices_that_fail_the_same_condition_the_closest_to_meeting_it_is_nearest(
     expression: str, words: str
 ) -> None:
     fleet = [
@@ -359,12 +359,12 @@ def test_numbers_are_nearest_by_the_alternative_they_are_closest_to_and_under_ne
         (f'{A}.model == "h200" && {A}.index == 9', 'model "h100" != "h200" and index 3 != 9'),
     ],
 )  # fmt: skip
-def test_texts_are_nearest_that_are_most_alike(expression: str, words: str) -> None:
+def test_the_most_similar_text_is_nearest(expression: str, words: str) -> None:
     for order in permutations([gpu("a100"), gpu("h100"), gpu("l4")]):
         assert missing(expression, order) == words
 
 
-def test_of_texts_that_are_as_much_alike_the_first_is_named() -> None:
+def test_of_equally_similar_texts_the_first_is_named() -> None:
     for order in permutations([gpu("h100"), gpu("h300"), gpu("l4")]):
         first = next(each for each in order if each != gpu("l4"))[1].attributes
         assert first is not None
@@ -384,17 +384,17 @@ def test_of_texts_that_are_as_much_alike_the_first_is_named() -> None:
         (f"!({A}.model != 9)", "model 7 != 9"),
     ],
 )  # fmt: skip
-def test_values_of_the_type_that_is_asked_for_are_nearest(expression: str, words: str) -> None:
+def test_values_of_the_wanted_type_are_nearest(expression: str, words: str) -> None:
     others = [gpu(model={"int": 7}), gpu(model={"bool": False}), gpu(model={"version": "1.2.3"})]
     for order in permutations([gpu("L4"), *others]):
         assert missing(expression, order) == words
 
 
-def test_where_one_matches_nothing_is_missing() -> None:
+def test_nothing_is_missing_if_one_device_matches() -> None:
     assert missing(f'{A}.model == "H100"', FLEET) == ""
 
 
-def test_a_hostile_expression_ends_within_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hostile_expression_ends_within_the_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inspecting, "_LONGEST_S", 0.1)
     hostile = f"{A}.map(k, k).exists(a, lists.range(20000).exists(b, a == string(b)))"
     started = time.process_time()

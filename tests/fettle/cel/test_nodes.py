@@ -1,4 +1,4 @@
-"""Expressions about a node's labels, by the evaluator of selectors."""
+"""Expressions about the labels of a node."""
 
 from collections.abc import AsyncIterator
 
@@ -22,7 +22,7 @@ async def engine() -> AsyncIterator[SelectorEngine]:
 
 
 async def judged(engine: SelectorEngine, expression: str, labels: dict[str, str]) -> OutcomeKind:
-    node = rows.of_node(labels)
+    node = rows.device_of_node(labels)
     await engine.evaluate([expression], [("", node)])
     outcome = engine.outcome(expression, "", node)
     assert outcome is not None
@@ -50,17 +50,19 @@ async def test_labels_are_a_map_of_strings(
     assert await judged(engine.of_nodes(), expression, labels) is kind
 
 
-async def test_nodes_that_differ_in_other_labels_look_alike(engine: SelectorEngine) -> None:
+async def test_nodes_that_differ_in_other_labels_share_a_fingerprint(
+    engine: SelectorEngine,
+) -> None:
     nodes = engine.of_nodes()
     expression = f'{MAJOR} == "570"'
     await judged(nodes, expression, LABELS)
-    other = rows.of_node({**LABELS, "zone": "b"})
+    other = rows.device_of_node({**LABELS, "zone": "b"})
     outcome = nodes.outcome(expression, "", other)  # not evaluated, and yet known
     assert outcome is not None
     assert outcome.matches
 
 
-async def test_a_node_is_no_device_and_a_device_no_node(engine: SelectorEngine) -> None:
+async def test_the_variables_node_and_device_exclude_each_other(engine: SelectorEngine) -> None:
     about_node, about_device = f'{MAJOR} == "570"', f'device.driver == "{DRIVER}"'
     nodes = engine.of_nodes()
     for one in (engine, nodes):

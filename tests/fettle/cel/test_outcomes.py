@@ -1,4 +1,4 @@
-"""What expressions say of a device: the four outcomes, case by case."""
+"""The four outcomes of expressions on a device, case by case."""
 
 import pytest
 from hypothesis import given
@@ -74,12 +74,12 @@ MATCHING = [
 
 
 @pytest.mark.parametrize("expression", MATCHING)
-def test_it_matches(expression: str) -> None:
+def test_the_expression_matches(expression: str) -> None:
     assert judged(expression) == (OutcomeKind.MATCH, "")
 
 
 @pytest.mark.parametrize("expression", MATCHING)
-def test_its_negation_does_not_match(expression: str) -> None:
+def test_the_negation_of_a_match_does_not_match(expression: str) -> None:
     assert judged(f"!({expression.partition(' //')[0]})").kind is OutcomeKind.NO_MATCH
 
 
@@ -120,7 +120,7 @@ ABORTING = [
 
 
 @pytest.mark.parametrize("expression", ABORTING)
-def test_it_would_abort_and_says_why(expression: str) -> None:
+def test_the_expression_would_abort_and_says_why(expression: str) -> None:
     outcome = judged(expression)
     assert outcome.kind is OutcomeKind.WOULD_ABORT
     assert outcome.reason
@@ -151,12 +151,12 @@ def test_hostile_expressions_end_without_a_match(what: str) -> None:
     assert judged(BOUNDED[what]).kind is expected
 
 
-def test_long_chains_of_and_and_or_are_no_nesting() -> None:
+def test_long_chains_of_and_and_or_do_not_count_as_nesting() -> None:
     assert judged(" && ".join(["true"] * 1000)).matches
     assert judged(" || ".join(["false"] * 1000)).kind is OutcomeKind.NO_MATCH
 
 
-def test_names_have_the_driver_as_their_domain_unless_they_bring_one() -> None:
+def test_a_name_without_a_domain_has_the_driver_as_its_domain() -> None:
     of = device({"model": {"string": "a"}, "other.io/model": {"string": "b"}})
     assert judged('device.attributes["x.io"].model == "a"', of, "x.io").matches
     assert judged('device.attributes["other.io"].model == "b"', of, "x.io").matches
@@ -165,7 +165,7 @@ def test_names_have_the_driver_as_their_domain_unless_they_bring_one() -> None:
     )
 
 
-def test_multiple_allocations_are_false_unless_said() -> None:
+def test_multiple_allocations_are_false_by_default() -> None:
     expression = "device.allowMultipleAllocations"
     assert judged(expression, device(allowMultipleAllocations=True)).matches
     assert judged(expression, device()).kind is OutcomeKind.NO_MATCH
@@ -188,7 +188,7 @@ def test_any_jumble_of_tokens_has_an_outcome(expression: str) -> None:
     assert not judged(expression).reason.startswith(UNFORESEEN)
 
 
-def test_an_exception_that_nothing_foresaw_is_undecided_and_says_which() -> None:
+def test_an_unforeseen_exception_is_undecided_and_is_named() -> None:
     def broken(_frame: Frame) -> Value:
         raise TypeError("no length")
 
@@ -210,7 +210,7 @@ def test_integer_arithmetic_is_that_of_64_bits(a: int, b: int) -> None:
 
 
 @given(st.text(max_size=12).filter(lambda t: "\r" not in t))
-def test_text_in_attributes_is_compared_as_it_is(text: str) -> None:
+def test_texts_of_attributes_are_compared_literally(text: str) -> None:
     of = device({**MODEL, "t": {"string": text}})
     escaped = "".join(f"\\U{ord(c):08x}" for c in text if not 0xD800 <= ord(c) <= 0xDFFF)
     if len(escaped) == 10 * len(text):

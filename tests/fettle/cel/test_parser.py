@@ -1,4 +1,4 @@
-"""The grammar: what stands for what, what is refused, and bounds on nesting and time."""
+"""The grammar: what is read as what, what is refused, and bounds on nesting and time."""
 
 import time
 from contextlib import suppress
@@ -58,7 +58,7 @@ def test_integers_are_read_as_they_are_written(number: int) -> None:
 
 
 @given(st.integers(0, 2**64 - 1), st.sampled_from("uU"))
-def test_unsigned_integers_too(number: int, suffix: str) -> None:
+def test_unsigned_integers_are_read_as_they_are_written(number: int, suffix: str) -> None:
     for text in (f"{number}{suffix}", f"{number:#x}{suffix}"):
         read = value(text)
         assert type(read) is Uint
@@ -66,13 +66,13 @@ def test_unsigned_integers_too(number: int, suffix: str) -> None:
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False, min_value=0))
-def test_doubles_too(number: float) -> None:
+def test_doubles_are_read_as_they_are_written(number: float) -> None:
     text = repr(number)
     assert value(text) == number
 
 
 @given(st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=40))
-def test_strings_too(text: str) -> None:
+def test_strings_are_read_as_they_are_written(text: str) -> None:
     escaped = "".join(f"\\U{ord(c):08x}" for c in text)
     assert value(f'"{escaped}"') == text
     if "\\" not in text and "'" not in text and "\r" not in text:
@@ -81,7 +81,7 @@ def test_strings_too(text: str) -> None:
 
 
 @given(st.binary(max_size=40))
-def test_bytes_too(content: bytes) -> None:
+def test_bytes_are_read_as_they_are_written(content: bytes) -> None:
     assert value('b"' + "".join(f"\\x{octet:02x}" for octet in content) + '"') == content
 
 
@@ -146,14 +146,14 @@ def test_chains_are_bounded_as_in_kubernetes(kind: str) -> None:
     ],
     ids=range(13),
 )
-def test_hostile_texts_are_refused_soon(text: str) -> None:
+def test_hostile_texts_are_refused_quickly(text: str) -> None:
     started = time.process_time()
     with pytest.raises(Refused):
         parse(text)
     assert time.process_time() - started < 0.5
 
 
-def test_what_is_too_long_is_not_read() -> None:
+def test_a_text_that_is_too_long_is_not_parsed() -> None:
     with pytest.raises(Unsupported, match="longer"):
         parse("true" + " " * MAX_BYTES)
 
@@ -166,6 +166,6 @@ def test_what_is_too_long_is_not_read() -> None:
         ("'\ud800' == ''", "syntax error at 1: half a surrogate pair"),
     ],
 )
-def test_what_is_wrong_is_told_with_where_it_is(text: str, says: str) -> None:
+def test_a_syntax_error_says_what_is_wrong_and_where(text: str, says: str) -> None:
     with pytest.raises(Refused, match=says):
         parse(text)

@@ -65,7 +65,7 @@ def test_any_other_use_reads_the_whole_device(expression: str) -> None:
     assert reads(build(expression).tree) is None
 
 
-def test_devices_that_differ_elsewhere_share_a_key() -> None:
+def test_devices_that_differ_in_other_values_share_a_fingerprint() -> None:
     seen = (
         Attr("attributes", DRIVER, "model"),
         Attr("capacity", DRIVER, "memory"),
@@ -77,7 +77,7 @@ def test_devices_that_differ_elsewhere_share_a_key() -> None:
     assert rows.row_fingerprint(None, DRIVER, twin) != rows.row_fingerprint(None, DRIVER, GPU)
 
 
-def test_the_same_value_of_another_type_is_another_key() -> None:
+def test_the_same_value_of_another_type_has_another_fingerprint() -> None:
     seen = (Attr("attributes", DRIVER, "n"),)
     one, true = device({"n": {"int": 1}}), device({"n": {"bool": True}})
     assert rows.row_fingerprint(seen, DRIVER, one) != rows.row_fingerprint(seen, DRIVER, true)
@@ -108,7 +108,7 @@ def test_a_domain_ends_at_the_first_slash_of_a_name() -> None:
     assert None not in [rows.value_at_read(read, DRIVER, odd) for read in right]
 
 
-def test_the_order_of_attributes_does_not_matter() -> None:
+def test_the_order_of_attributes_does_not_change_the_fingerprint() -> None:
     turned = device(dict(reversed(MODEL.items())), dict(reversed(AMOUNTS.items())))
     assert rows.row_fingerprint(None, DRIVER, turned) == rows.row_fingerprint(None, DRIVER, GPU)
 
@@ -148,7 +148,7 @@ def test_a_sound_device_has_no_problem() -> None:
         (f'cel.bind(x, "{DRIVER}", device.driver == x)', ""),
     ],
 )  # fmt: skip
-def test_the_driver_that_is_asked_for_before_anything_else(expression: str, only: str) -> None:
+def test_the_driver_is_found_if_it_is_compared_first(expression: str, only: str) -> None:
     """What comes before it could fail on a device, and so end the scheduler's attempt."""
     assert driver(build(expression).tree) == only
 

@@ -1,4 +1,4 @@
-"""Patterns: what both makers of RE2 refuse is refused, and only what they may read differently is
+"""Patterns: what Go and RE2 refuse is an error, and only what they may read differently is
 undecided."""
 
 from contextlib import suppress
@@ -15,13 +15,13 @@ from fettle.cel.library.values import CelError, Undecidable
     "pattern",
     [r"\p{L+", r"\p{", r"\p{L}[", r"(\p{L}", r"\p{L}*?+*", r"\pL{2,1}", r"\p{L}\8", r"[z-\pL]"],
 )
-def test_a_mistake_is_one_though_the_pattern_has_a_class_of_unicode(pattern: str) -> None:
+def test_a_wrong_pattern_is_an_error_even_if_it_has_a_class_of_unicode(pattern: str) -> None:
     with pytest.raises(CelError, match="cannot be read"):
         compiled(pattern)
 
 
 @pytest.mark.parametrize("pattern", [r"\p{Nope}", r"\pX", r"[\P{Nope}a]"])
-def test_a_class_whose_name_the_other_maker_may_know_is_undecided(pattern: str) -> None:
+def test_a_class_of_unicode_that_go_may_know_is_undecided(pattern: str) -> None:
     with pytest.raises(Undecidable, match="read otherwise"):
         compiled(pattern)
 
@@ -40,7 +40,7 @@ def nested(levels: int, before: str, after: str) -> str:
         ("(?:", r")*\Q(\E", 499),
     ],
 )  # fmt: skip
-def test_a_pattern_that_is_nested_deeper_than_go_allows_is_a_mistake(
+def test_a_pattern_that_is_nested_deeper_than_go_allows_is_an_error(
     before: str, after: str, levels: int
 ) -> None:
     assert compiled(nested(levels, before, after))
@@ -52,7 +52,7 @@ def test_groups_that_add_nothing_to_the_tree_are_not_counted() -> None:
     assert compiled(nested(3000, "(?:", ")b"))
 
 
-def test_where_go_may_move_common_beginnings_out_of_alternatives_the_depth_is_undecided() -> None:
+def test_the_depth_is_undecided_where_go_may_factor_out_common_prefixes() -> None:
     with pytest.raises(Undecidable, match="read otherwise"):
         compiled(nested(400, "(a|ab", "|b)"))
     assert compiled(nested(100, "(a|ab", "|b)"))
@@ -66,8 +66,6 @@ PIECES = [
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=8), st.integers(0, 300))
-def test_whatever_the_pattern_it_is_taken_refused_or_undecided(
-    pieces: list[str], levels: int
-) -> None:
+def test_any_pattern_is_accepted_refused_or_undecided(pieces: list[str], levels: int) -> None:
     with suppress(CelError, Undecidable):
         compiled("(?:b" * levels + "".join(pieces) + ")?" * levels)

@@ -1,4 +1,4 @@
-"""Plain CEL means the same to Fettle and to cel-python, another maker's implementation."""
+"""Plain CEL means the same to Fettle and to cel-python, an independent implementation."""
 
 import sys
 
@@ -60,5 +60,5 @@ def theirs(expression: str) -> OutcomeKind:
 @pytest.mark.long
 @settings(max_examples=100)
 @given(truths)
-def test_both_find_the_same(expression: str) -> None:
+def test_fettle_and_cel_python_find_the_same_outcome(expression: str) -> None:
     assert judged(expression).kind is theirs(expression)

@@ -44,7 +44,7 @@ def test_build_metadata_does_not_count() -> None:
     ["", "1", "1.0", "v1.0.0", "01.0.0", "1.0.0-", "1.0.0+", "1.0.0-01", "1.0.x", " 1.0.0",
      "1.0.0\n", "18446744073709551616.0.0", "1.0.0-18446744073709551616", "١.0.0"],
 )  # fmt: skip
-def test_what_is_not_strict_is_refused(text: str) -> None:
+def test_versions_that_are_not_strict_are_refused(text: str) -> None:
     assert not is_version(text)
     with pytest.raises(ValueError, match=r"version|bits"):
         parse(text)
@@ -54,12 +54,12 @@ def test_what_is_not_strict_is_refused(text: str) -> None:
     ("text", "strict"),
     [("v1", "1.0.0"), ("1.2", "1.2.0"), ("01.02.03", "1.2.3"), ("v1.2.3-rc.1", "1.2.3-rc.1")],
 )
-def test_normalizing_mends_what_the_api_mends(text: str, strict: str) -> None:
+def test_normalizing_accepts_what_kubernetes_normalizes(text: str, strict: str) -> None:
     assert parse_normalized(text) == parse(strict)
 
 
 @pytest.mark.parametrize("text", ["V1.0.0", "vv1.0.0", "1.", "1.2.3.4", "1.2-rc.1"])
-def test_normalizing_does_not_mend_everything(text: str) -> None:
+def test_normalizing_does_not_accept_everything(text: str) -> None:
     with pytest.raises(ValueError, match="version"):
         parse_normalized(text)
 

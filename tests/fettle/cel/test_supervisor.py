@@ -1,5 +1,5 @@
-"""The worker is ended and started again: what it was asked is asked again, and what ends it each
-time is given up for a time only."""
+"""The worker ends and is started again: open questions are asked again, and what ends it each time
+is given up for a while."""
 
 import asyncio
 import contextlib
@@ -25,8 +25,8 @@ UUID = f'{A}.uuid != "x"'
 def dying(
     where: str, marks: Path, deaths: int = 10**6, *, number: signal.Signals = signal.SIGKILL
 ) -> tuple[str, ...]:
-    """A worker that is killed over its first questions of a kind, all processes taken together;
-    over rows, only over those of devices of the deadly driver."""
+    """A worker that is killed over its first questions of a kind, counted over all processes; over
+    rows, only over those of devices of the deadly driver."""
     return worker(f"""
         import os, pathlib
         sound = worker.{where}
@@ -71,7 +71,7 @@ async def test_two_deaths_over_the_same_question_do_not_leave_it_undecided(
         assert not quick.is_set()  # nor is it taken for costly after that
 
 
-async def test_what_ended_before_it_could_be_asked_is_held_against_no_expression(
+async def test_a_worker_that_ends_before_it_is_ready_counts_against_no_expression(
     tmp_path: Path,
 ) -> None:
     marks = tmp_path / "starts"
@@ -90,7 +90,7 @@ async def test_what_ended_before_it_could_be_asked_is_held_against_no_expression
         assert not quick.is_set()  # so it is not taken for costly either
 
 
-async def test_the_row_over_which_the_worker_dies_each_time_is_given_up_and_the_rest_goes_on(
+async def test_a_row_that_ends_the_worker_each_time_is_given_up_and_the_others_are_decided(
     tmp_path: Path,
 ) -> None:
     now = 0.0
@@ -131,7 +131,7 @@ async def test_an_expression_that_ends_the_worker_on_several_devices_is_given_up
     ("where", "number"),
     [("prepare", signal.SIGKILL), ("prepare", signal.SIGPROF), ("judge", signal.SIGKILL)],
 )
-async def test_what_was_given_up_is_tried_again_after_a_time_and_then_decided_as_ever(
+async def test_an_expression_that_was_given_up_is_tried_again_after_a_time(
     where: str, number: signal.Signals, tmp_path: Path
 ) -> None:
     """Also what could not even be parsed: by then it is known what it reads."""
@@ -158,7 +158,7 @@ async def test_what_was_given_up_is_tried_again_after_a_time_and_then_decided_as
         await selectors.close()
 
 
-async def test_one_row_that_took_too_long_is_tried_again_after_a_time_too(tmp_path: Path) -> None:
+async def test_a_row_that_took_too_long_is_tried_again_after_a_time(tmp_path: Path) -> None:
     now = 0.0
     well = tmp_path / "well"
     spinning = worker(f"""
@@ -186,7 +186,7 @@ async def test_one_row_that_took_too_long_is_tried_again_after_a_time_too(tmp_pa
         await selectors.close()
 
 
-async def test_a_process_that_talks_nonsense_is_ended_though_it_is_closed_meanwhile(
+async def test_a_process_that_answers_nonsense_is_ended_even_if_the_worker_is_closed_meanwhile(
     tmp_path: Path,
 ) -> None:
     pid = tmp_path / "pid"

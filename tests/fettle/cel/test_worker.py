@@ -23,10 +23,10 @@ def limited(code: str) -> subprocess.CompletedProcess[bytes]:
 
 def hear(stream: IO[bytes] | None) -> protocol.Reply:
     assert stream is not None
-    return protocol.reply(stream.read(protocol.size(stream.read(4))))
+    return protocol.decode_reply(stream.read(protocol.body_length(stream.read(4))))
 
 
-def test_it_answers_what_it_is_asked_and_ends_with_its_input() -> None:
+def test_the_worker_answers_questions_and_ends_with_its_input() -> None:
     with subprocess.Popen(COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None
         assert isinstance(hear(process.stdout), Ready)
@@ -42,17 +42,17 @@ def test_it_answers_what_it_is_asked_and_ends_with_its_input() -> None:
         assert process.wait(30) == 0
 
 
-def test_memory_beyond_the_bound_is_refused_to_it() -> None:
+def test_the_worker_gets_no_memory_beyond_its_bound() -> None:
     done = limited("bytearray(1 << 30)")
     assert b"MemoryError" in done.stderr
 
 
-def test_the_kernel_ends_it_at_the_deadline() -> None:
+def test_the_kernel_ends_the_worker_at_the_deadline() -> None:
     done = limited("worker._deadline(0.05)\nwhile True: pass")
     assert done.returncode == -signal.SIGPROF
 
 
-def test_it_ends_when_its_parent_is_killed() -> None:
+def test_the_worker_ends_when_its_parent_is_killed() -> None:
     code = """
 import asyncio
 from fettle.cel.runtime.engine import SelectorEngine
@@ -83,7 +83,7 @@ def _runs(pid: int) -> bool:
     return stat.rpartition(")")[2].split()[0] != "Z"
 
 
-def test_the_loop_never_loads_what_only_the_worker_needs() -> None:
+def test_the_serving_process_never_loads_what_only_the_worker_needs() -> None:
     code = """
 import sys
 import fettle.cel.runtime.engine

@@ -58,8 +58,8 @@ class Watched(SelectorEngine):
             self.own_pauses_s.append(own_pause_s)
         return self.complete
 
-    def stand(self, expressions: Collection[str]) -> None:
-        super().stand(expressions)
+    def pin(self, expressions: Collection[str]) -> None:
+        super().pin(expressions)
         self.stood = True
 
 
