@@ -1,17 +1,21 @@
 """README and docs: what they name is there."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("tests/**/README.md")])
+_FOLDERS = "fettle|extender|webhook|certs|deploy|docs|tests"
+_FILE = re.compile(rf"`((?:{_FOLDERS})/[\w./*-]*)`")
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_link_leads_to_a_file_and_a_heading_that_are_there(page: Path) -> None:
     for link in _LINK.findall(page.read_text()):
         if link.startswith(("http://", "https://")):
@@ -22,6 +26,21 @@ def test_every_link_leads_to_a_file_and_a_heading_that_are_there(page: Path) -> 
         if anchor:
             anchors = {_anchor(heading) for heading in _HEADING.findall(target.read_text())}
             assert anchor in anchors, f"{page.name} links to {link}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_file_that_is_named_is_there(page: Path) -> None:
+    named = set(_FILE.findall(page.read_text()))
+    assert [path for path in sorted(named) if not any(ROOT.glob(path.rstrip("/")))] == []
+
+
+def test_the_readme_shows_what_the_demo_prints() -> None:
+    (shown,) = re.findall(r"```\n(NODE .*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    demo = subprocess.run(
+        [sys.executable, "-m", "fettle", "demo"], capture_output=True, text=True, timeout=120
+    )
+    printed = {line.rstrip() for line in demo.stdout.splitlines()}
+    assert [line for line in shown.splitlines() if line not in printed] == []
 
 
 def _anchor(heading: str) -> str:
