@@ -14,33 +14,34 @@ _HEAD = """\
 
 <!-- Made by `python -m fettle.cli.linting.documenting > docs/rules.md`; a test checks it. -->
 
-What Fettle's webhook refuses or warns about when an object is written, and `fettle lint` reports \
-in files. A DevicePolicy's `validation.rules`, or `lint.rules` in the settings, set a rule to \
-`Deny`, `Warn` or `Off`; `strict` also denies what is marked *Deny if strict*.
+Fettle's webhook refuses these mistakes, or warns about them, when an object is written. \
+`fettle lint` reports them in files. `validation.rules` of a DevicePolicy, or `lint.rules` in the \
+settings, set a rule to `Deny`, `Warn` or `Off`. `strict` also denies what is marked *Deny if \
+strict*.
 
-- Pods, and claims made from a template, only get warnings unless `strict`: a controller that \
-creates them would retry again and again, so the place to refuse is what they are made from. \
-{denies_pods} denies pods as well.
-- Rules marked ◇ look at what the cluster has: they are silent until Fettle knows all of it, and \
-in `fettle lint` without `--snapshot` or `--kubeconfig`. In a cluster, quotas (FTL055) and \
-ComputeDomains (FTL024) are read only if `lint.watch` in the settings names them, with the \
-rights in `deploy/rbac/optional/lint.yaml`.
-- Where devices may be missing, such as those of a pool that waits for slices, or a selector \
-cannot be decided, `fettle lint` says `Undecided` and why, if nothing else matches; `--fail-on \
-undecided` makes that an error. The webhook lets it pass and counts it in \
+- **Pods, and claims made from a template, only get warnings** unless `strict` is set. The \
+controller that creates them would retry again and again, so the place to refuse is what they are \
+made from. Exception: {denies_pods} denies pods as well.
+- **◇: the rule looks at what the cluster has.** It is silent until Fettle knows all of it, and in \
+`fettle lint` without `--snapshot` or `--kubeconfig`. In a cluster, Fettle reads quotas (FTL055) \
+and ComputeDomains (FTL024) only if `lint.watch` in the settings names them. The rights for that \
+are in `deploy/rbac/optional/lint.yaml`.
+- **Undecided.** Devices may be missing, such as those of a pool that waits for slices, or a \
+selector cannot be decided. If nothing else matches, `fettle lint` then says `Undecided` and why; \
+`--fail-on undecided` makes that an error. The webhook allows the object and counts it in \
 `fettle_webhook_undecided_total`. Pools of other drivers do not count for selectors that begin \
 with `device.driver == "…"`.
-- A real Kubernetes 1.37.1 accepted the objects that each rule catches; with a ✓, they were then \
-seen to fail there as the table says. With a †, it is a driver or a kubelet that fails, on the \
-node: claims were seen to be allocated and their pods bound without complaint, and the rest is \
-based on the source and documentation of these components.
+- **✓: seen to fail.** A real Kubernetes 1.37.1 accepted the objects that each rule catches. Those \
+of a rule with ✓ were then seen to fail there as the table says.
+- **†: a driver or a kubelet fails, on the node.** Claims were seen to be allocated and their pods \
+bound without complaint. The rest is based on the source and documentation of these components.
 """
 
 _BESIDE = """\
 ## Reported beside the rules
 
-What `fettle lint` reports about DevicePolicies and about what the API server refuses anyway. \
-There these are set to `Deny`, `Warn` or `Off` as rules are; the webhook warns about FTL101, \
+`fettle lint` also reports mistakes in DevicePolicies, and what the API server refuses anyway. \
+There, set them to `Deny`, `Warn` or `Off` as you set rules. The webhook warns about FTL101, \
 FTL104, FTL105 and FTL107 to FTL109 whatever they are set to.
 
 | | | mistake | what Kubernetes does |
