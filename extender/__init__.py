@@ -1,14 +1,20 @@
-"""The scheduler extender: HTTP around verdicts, and a second listener for people and machines."""
+"""The scheduler extender: kube-scheduler's three verbs, and a second listener for people and
+machines. Stands at the end of *watch → inventory → health → verdict → answer*."""
 
 from extender.app import make_connections
 from extender.browse import Browse
-from extender.connections import LINGER_S, SchedulerConnections
-from extender.verbs import Verbs
+from extender.filter import RecentPods
+from extender.freshness import AlwaysFresh, Freshness
+from extender.http.connections import LINGER_S, SchedulerConnections
+from extender.misconfiguration import Misconfiguration
 
 __all__ = [
     "LINGER_S",
+    "AlwaysFresh",
     "Browse",
+    "Freshness",
+    "Misconfiguration",
+    "RecentPods",
     "SchedulerConnections",
-    "Verbs",
     "make_connections",
 ]

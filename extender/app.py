@@ -1,4 +1,4 @@
-"""The extender's HTTP routes: three POST handlers, and errors as one sentence.
+"""The extender's HTTP routes: three POST handlers, each decode → pure → encode; and its errors.
 
 What a client sends wrong is a 4xx with the reason; what goes wrong here is logged with its
 traceback and answered without it.
@@ -9,12 +9,20 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
-from extender.asked import SERVED, Misconfiguration
-from extender.connections import Handler, HTTPReply, SchedulerConnections, problem
-from extender.verbs import NotReady, Verbs
+from extender.filter import Filter, RecentPods
+from extender.freshness import Freshness, FreshTables
+from extender.http.connections import Handler, HTTPReply, SchedulerConnections, problem
+from extender.http.replies import Replies
+from extender.http.reuse import NextPrioritize
+from extender.misconfiguration import SERVED, Misconfiguration
+from extender.preempt import Preempt
+from extender.prioritize import Prioritize
+from extender.verbs import NotReady
 from fettle.api import extender as wire
+from fettle.config import ExtenderSettings
 from fettle.model import BadInput
 from fettle.observing import ExtenderMetrics
+from fettle.scheduling import Answers
 
 _LOG = structlog.get_logger(__name__)
 
@@ -22,28 +30,52 @@ Verb = Callable[[bytes], bytes | Awaitable[bytes]]
 
 
 def make_connections(
-    verbs: Verbs, metrics: ExtenderMetrics, max_body_mebibytes: int
+    answers: Answers,
+    settings: ExtenderSettings,
+    metrics: ExtenderMetrics,
+    not_ready: Callable[[], str],
+    *,
+    freshness: Freshness,
+    misconfiguration: Misconfiguration,
+    recent: RecentPods,
 ) -> SchedulerConnections:
-    """POST /filter, /prioritize and /preempt; a protocol factory for a listener."""
-    routes = {
-        f"/{name}": _handler(name, verb, metrics, verbs.asked.last.at)
-        for name, verb in (
-            ("filter", verbs.filter),
-            ("prioritize", verbs.prioritize),
-            ("preempt", verbs.preempt),
-        )
+    """POST /filter, /prioritize and /preempt; a protocol factory for a listener.
+
+    `not_ready` says why Fettle is not ready; "" if it is. `freshness` is that of the views that the
+    answers come from. What the calls show goes into `misconfiguration` and `recent`.
+    """
+    replies = Replies(settings.replies, lambda: answers.version)
+    next_prioritize = NextPrioritize(answers, replies)
+    tables = FreshTables(answers, metrics, freshness)
+    filter_ = Filter(
+        answers,
+        metrics,
+        not_ready,
+        replies,
+        tables,
+        next_prioritize,
+        misconfiguration,
+        recent,
+    )
+    verbs: dict[str, Verb] = {
+        "filter": filter_.answer,
+        "prioritize": Prioritize(answers, metrics, not_ready, replies, next_prioritize).answer,
+        "preempt": Preempt(answers, metrics, not_ready).answer,
     }
-    return SchedulerConnections(routes, max_body_mebibytes * 2**20, _not_served(verbs.asked))
+    asked_at = misconfiguration.last.at
+    routes = {f"/{name}": _handler(name, verb, metrics, asked_at) for name, verb in verbs.items()}
+    limit = settings.max_body_mebibytes * 2**20
+    return SchedulerConnections(routes, limit, _not_served(misconfiguration))
 
 
-def _not_served(asked: Misconfiguration) -> Callable[[str, str], HTTPReply]:
-    """kube-scheduler only POSTs: others look for what the browse listener serves."""
+def _not_served(misconfiguration: Misconfiguration) -> Callable[[str, str], HTTPReply]:
+    """kube-scheduler only POSTs: who sends something else looks for the browse listener."""
 
     def answer(method: str, path: str) -> HTTPReply:
         if method != "POST":
             where = "this listener is for kube-scheduler only, ask the one of --browse-listen"
             return problem(404, f"path {path} not found: {where}")
-        asked.in_vain(path)
+        misconfiguration.not_served(path)
         return problem(404, f"path {path} not found: {SERVED} are served")
 
     return answer

@@ -1,4 +1,5 @@
-"""The second listener: explanations, devices, probes, metrics. Reads the view, changes nothing."""
+"""The second listener, for people and machines: explanations, policies, devices, probes and
+metrics. It reads the newest view and changes nothing."""
 
 import ipaddress
 import time
@@ -22,10 +23,11 @@ from fettle.scheduling import demand as demands
 
 
 class Browse:
-    """Handlers over the newest view. `recent` are pods the extender was asked about.
+    """Handlers over the newest view.
 
-    `extra_problems` lets other parts of the process say what keeps them from being ready, `notes`
-    what else `/readyz?verbose` should show. `schedulers` are those that ask, by name.
+    `recent` are pods that the extender was asked about. `extra_problems` are what keeps other parts
+    of the process from being ready, and `notes` what else `/readyz?verbose` shows. `schedulers` are
+    the names of those that ask.
     """
 
     def __init__(
@@ -59,8 +61,8 @@ class Browse:
         return app
 
     async def explain(self, request: web.Request) -> web.Response:
-        """?pod=NAMESPACE/NAME: its policy, its ask, and every node's verdict with reasons; of a
-        pod that has a node, as for another one like it."""
+        """?pod=NAMESPACE/NAME: its policy, its demand, and every node's verdict with reasons. A pod
+        that has a node is explained as if one more like it were to be placed."""
         if not _local(request):
             return _json({"error": _LOCAL_ONLY}, 403)
         key = request.query.get("pod", "")
@@ -69,29 +71,31 @@ class Browse:
         pod = self._pod(key)
         if pod is None:
             return self._unknown_pod(key)
-        asked = self._answers.demand_now(demands.copy_to_place(pod) if pod.node_name else pod)
+        demand = self._answers.demand_now(demands.copy_to_place(pod) if pod.node_name else pod)
         verdicts = {}
-        if asked is not None:
-            verdicts = await self._answers.explained(asked)
+        if demand is not None:
+            verdicts = await self._answers.explained(demand)
             verdicts = await Preempting(self._answers).noted(pod, verdicts)
         view = self._answers.view
         resolved = demands.resolve_policy(pod, view, self._answers.policies)
         notes = self._unready()
-        if asked is not None:
+        if demand is not None:
             notes += self._notes_about(key, pod)
-        told = await in_slices(lambda: explain.pod(key, resolved, asked, verdicts, view, notes))
-        return _json(told)
+        explained = await in_slices(
+            lambda: explain.pod(key, resolved, demand, verdicts, view, notes)
+        )
+        return _json(explained)
 
     def _notes_about(self, key: str, pod: core.Pod) -> list[str]:
-        """That its scheduler does not ask, unless it did, whatever the settings say."""
+        """That its scheduler does not ask Fettle; not if it did ask, whatever the settings say."""
         name = pod.scheduler_name
         if name in self._schedulers or key in self._recent:
             return []
         return [explain.not_asked_by(name, self._schedulers)]
 
     async def policy(self, request: web.Request) -> web.Response:
-        """?pod=NAMESPACE/NAME: the policy that applies to it; ?name=NAME: that policy, the
-        namespaces that name it, and the pods that it applies to. Each value with where it is from.
+        """?pod=NAMESPACE/NAME: the policy that applies to it. ?name=NAME: that policy, the
+        namespaces that name it, and the pods that it applies to. Each value says where it is from.
         """
         if not _local(request):
             return _json({"error": _LOCAL_ONLY}, 403)
@@ -109,8 +113,7 @@ class Browse:
             known = ", ".join(policies.names(view.policies))
             why = unreadable(name, view.quarantined)
             no = f"{name!r} cannot be read ({why})" if why else f"there is no policy {name!r}"
-            said = f"{no}; known: {known}"
-            return _json({"error": said}, 404)
+            return _json({"error": f"{no}; known: {known}"}, 404)
         named = [n for n, labels in view.namespaces.items() if labels.get(ANNOTATION) == name]
         pods = await in_slices(lambda: self._pods_of(name, view))
         ignored = await self._answers.ignored(found.policy)
@@ -127,7 +130,7 @@ class Browse:
         return found
 
     def _unready(self) -> list[str]:
-        """Why what is told may be incomplete or old."""
+        """Why answers may be incomplete or old."""
         sources = self._answers.publisher.sources.values()
         found = readiness.problems(sources, time.monotonic(), self._silent_after_s)
         return [f"Fettle is not ready: {problem}" for problem in found]
@@ -142,15 +145,15 @@ class Browse:
         return self._answers.view.pods.get(key) or self._recent.get(key)
 
     async def devices(self, request: web.Request) -> web.Response:
-        """Every node with its devices, and those of the network; ?unsound=true: only those that
-        there is evidence about, or that are not Healthy. `problems` say why more may be wrong than
-        is known, `unheard` which conditions no rule names.
+        """Every node with its devices, and the devices of the network. ?unsound=true: only those
+        with evidence against them, or that are not Healthy. `problems` say why answers may be
+        incomplete, `unheard` which conditions no rule names.
         """
         if not _local(request):
             return _json({"error": _LOCAL_ONLY}, 403)
         unsound = request.query.get("unsound", "") in ("true", "1")
         view = self._answers.view
-        told = await in_slices(
+        listed = await in_slices(
             lambda: {
                 "generation": view.generation,
                 "problems": self._unready(),
@@ -160,14 +163,14 @@ class Browse:
                 "unheard": listing.unknown_conditions(view),
             }
         )
-        return _json(told)
+        return _json(listed)
 
     async def livez(self, _request: web.Request) -> web.Response:
         return web.Response(text="ok\n")
 
     async def readyz(self, request: web.Request) -> web.Response:
-        """200 once the view is complete and fresh, else 503; ?verbose says it by source, with names
-        of objects for callers on this host only."""
+        """200 once the view is complete and fresh, else 503. ?verbose: for each source; callers on
+        this host also see names of objects."""
         now = time.monotonic()
         sources = self._answers.publisher.sources.values()
         found = self._problems(now)

@@ -9,7 +9,7 @@ s of the API server's client, or a request may meet a connection that was just c
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 import msgspec
@@ -46,8 +46,8 @@ APPLIED_WAIT_S = 0.2
 """How long the view may be behind what was created a moment ago, and is named now: a whole file is
 applied within milliseconds."""
 AGAIN_S = 2.0
-"""After a wait in vain, how long what is named is not waited for again: long to a controller that
-tries again and again, short to a person who mends a file."""
+"""How long a wait that brought nothing skips further ones for the same names: long to a controller
+that tries again and again, short to a person who mends a file."""
 _LONGEST_REASON = 300
 
 _log = structlog.get_logger("fettle.webhook")
@@ -248,19 +248,23 @@ class Webhook:
         judge: Callable[[View], Awaitable[_Found]],
         absent: Callable[[_Found], Iterable[Hashable]],
     ) -> tuple[View, _Found]:
-        """What is found by this view or, where something is absent there that is named, by the
-        first of the next ones that has it."""
+        """What is found by this view. Where something is absent there that is named: by the first
+        of the next views that has it, if one comes in time."""
         found = await judge(view)
         until = asyncio.get_running_loop().time() + min(APPLIED_WAIT_S, self._deadline_s / 2)
-        while view.synced and (lacking := frozenset(absent(found))):
-            if not self._patience.has(lacking):
-                break
-            newer = await self._publisher.newer_than(view.generation, until)
-            if newer is view:
-                self._patience.lose({lacking: AGAIN_S})
-                break
-            view, found = newer, await judge(newer)
-        return view, found
+
+        def missing(judged: tuple[View, _Found]) -> Mapping[Hashable, float]:
+            view, found = judged
+            absent_now = frozenset(absent(found)) if view.synced else None
+            return {absent_now: AGAIN_S} if absent_now else {}
+
+        async def newer(judged: tuple[View, _Found]) -> tuple[View, _Found] | None:
+            view, _ = judged
+            newest = await self._publisher.newer_than(view.generation, until)
+            return (newest, await judge(newest)) if newest is not view else None
+
+        waited = await self._patience.wait((view, found), missing, newer)
+        return waited.found
 
     async def _validate(self, request: AdmissionRequest) -> Review:
         _, found = await self._caught_up(

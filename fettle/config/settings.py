@@ -194,6 +194,13 @@ class ExtenderSettings(_Section, frozen=True, kw_only=True):
     certificate, which each replica signs anew after two thirds of `certificate_lifetime_seconds`.
     `wait_seconds` bounds how long a call waits for a selector before it counts undecided; for one
     that has proved costly it does not wait at all.
+
+    `replies`: "full" lists every refused node with its reason, and the score of every node, as the
+    extender protocol documents. "compact" saves kube-scheduler time: of more than 100 nodes it
+    leaves out refused ones while some node passes, and lists only scores that differ from most, by
+    the difference. By default, replies are compact if the schedulers' version is a release that
+    this was tested with (1.37), and full if it is another or none is known. Set "full" for a
+    scheduler that is not kube-scheduler.
     """
 
     certificates: Literal["self", "files"] = "self"
@@ -204,6 +211,7 @@ class ExtenderSettings(_Section, frozen=True, kw_only=True):
     certificate_lifetime_seconds: float = 7 * 86400.0
     max_body_mebibytes: int = 64
     wait_seconds: float = 0.2
+    replies: Literal["compact", "full"] | None = None
 
     def __post_init__(self) -> None:
         self.tls.check("extender", self.certificates)

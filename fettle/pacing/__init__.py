@@ -1,9 +1,9 @@
 """When work runs: long work on the loop lets others go first, failed tries are repeated ever more
-rarely, and no wait in vain is repeated at once.
+rarely, and a wait that brought nothing is not repeated soon.
 """
 
 from fettle.pacing.backoff import Backoff
-from fettle.pacing.patience import Patience
+from fettle.pacing.patience import Patience, Waited
 from fettle.pacing.pausing import SLICE_S, Slices, in_slices, pause
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "Backoff",
     "Patience",
     "Slices",
+    "Waited",
     "in_slices",
     "pause",
 ]

@@ -14,11 +14,10 @@ from fettle.scheduling.judge.taken import Taken, counted, full, lacking
 from fettle.scheduling.judge.verdicts import EXTENDED_RESOURCES, Verdict
 from fettle.scheduling.predictions import Predictions
 from fettle.scheduling.preemption import Preempting
-from fettle.scheduling.tables.tables import MANY, Narrowed, Table
+from fettle.scheduling.tables.tables import Narrowed, Table
 
 __all__ = [
     "EXTENDED_RESOURCES",
-    "MANY",
     "Alarm",
     "Answers",
     "Choice",

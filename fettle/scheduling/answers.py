@@ -89,6 +89,11 @@ class Answers:
         return self.publisher.view
 
     @property
+    def version(self) -> str:
+        """Of Kubernetes, as the schedulers' is taken to be ("v1.37.1"); "" where none is known."""
+        return self._version
+
+    @property
     def edition(self) -> tuple[int, int]:
         """While this is the same, so is the answer to any ask."""
         return self.publisher.view.basis, self._profiles_followed

@@ -12,7 +12,15 @@ import uvloop
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
-from extender import Browse, SchedulerConnections, Verbs, make_connections
+from extender import (
+    AlwaysFresh,
+    Browse,
+    Freshness,
+    Misconfiguration,
+    RecentPods,
+    SchedulerConnections,
+    make_connections,
+)
 from fettle.api import core
 from fettle.api.kinds import WireObject, read_with
 from fettle.cel import SelectorEngine
@@ -122,7 +130,6 @@ class Runtime:
         self._readiness = Readiness(self._publisher, settings.sources.silent_after_seconds)
         self._unknown: Callable[[], frozenset[str]] = frozenset
         self._on_put: list[Callable[[WireObject], None]] = []
-        self._verbs: Verbs | None = None
 
     async def open(self) -> None:
         """Start everything; raises FettleError."""
@@ -133,7 +140,8 @@ class Runtime:
             "browse": parse(plan.browse_listen, "--browse-listen"),
         }
         table = rules.load(settings.health.rules_file)
-        extender, recent = self._extender()
+        recent = RecentPods()
+        extender = self._extender() if "extender" in plan.roles else None
         await self._open_browse(addresses["browse"], recent)
         if plan.snapshot is None:
             self._session = await self._open_session()
@@ -147,8 +155,6 @@ class Runtime:
             on_put=self._on_put,
             on_view=(log_health_changes,),
         )
-        if self._session is not None and self._verbs is not None:
-            self._verbs.latest = FeedFreshness(self._session.streams, writer)
         self._readiness.notes += [self._answers.follows, self._answers.open_breakers]
         await self._engine.start()
         self._tasks.keep("writer", writer.run())
@@ -162,7 +168,8 @@ class Runtime:
         registry.register(SelectorMetrics(lambda: self._engine.worker_starts))
         registry.register(PolicyMetrics(self._answers.ignored_requirements))
         if extender is not None:
-            await self._open_extender(addresses["extender"], extender)
+            connections = self._connections(*extender, writer, recent)
+            await self._open_extender(addresses["extender"], connections)
         if "webhook" in plan.roles:
             self._tasks.open("webhook", self._open_webhook(addresses["webhook"], registry))
             self._tasks.keep("stored policies", StoredPolicies(self._publisher, registry).run())
@@ -225,20 +232,35 @@ class Runtime:
         )
         await self._listen(AppListener("browse", address, None, browse.make_app()), Secured(None))
 
-    def _extender(self) -> tuple[SchedulerConnections | None, Mapping[str, core.Pod]]:
-        """What the extender answers with, if that role is served, and the pods it answered
-        about.
-        """
-        if "extender" not in self._plan.roles:
-            return None, {}
+    def _extender(self) -> tuple[ExtenderMetrics, Misconfiguration]:
+        """What is counted and noticed of the schedulers that ask."""
         metrics = ExtenderMetrics(self._registry)
-        schedulers = self._settings.scheduler.names
-        self._verbs = verbs = Verbs(self._answers, metrics, self._readiness.problem, schedulers)
-        self._readiness.notes += [verbs.asked.notes, verbs.overlooked.notes]
-        self._on_put.append(verbs.overlooked.put)
-        self._registry.register(OverlookedMetrics(verbs.overlooked.found))
-        limit = self._settings.extender.max_body_mebibytes
-        return make_connections(verbs, metrics, limit), verbs.recent
+        misconfiguration = Misconfiguration(metrics, self._settings.scheduler.names)
+        self._readiness.notes.append(misconfiguration.notes)
+        self._on_put.append(misconfiguration.unasked.put)
+        self._registry.register(OverlookedMetrics(misconfiguration.unasked.found))
+        return metrics, misconfiguration
+
+    def _connections(
+        self,
+        metrics: ExtenderMetrics,
+        misconfiguration: Misconfiguration,
+        writer: Writer,
+        recent: RecentPods,
+    ) -> SchedulerConnections:
+        """What answers the schedulers."""
+        freshness: Freshness = AlwaysFresh()
+        if self._session is not None:
+            freshness = FeedFreshness(self._session.streams, writer)
+        return make_connections(
+            self._answers,
+            self._settings.extender,
+            metrics,
+            self._readiness.problem,
+            freshness=freshness,
+            misconfiguration=misconfiguration,
+            recent=recent,
+        )
 
     async def _open_extender(
         self, address: ListenAddress, connections: SchedulerConnections

@@ -15,7 +15,7 @@ from pathlib import Path
 import uvloop
 
 from extender import SchedulerConnections
-from extender.connections import Handler, HTTPReply
+from extender.http.connections import Handler, HTTPReply
 from tests.controlplane.processes import Process, free_port
 
 VERBS = ("filter", "prioritize")

@@ -57,13 +57,18 @@ class House:
         return self._plane
 
     @asynccontextmanager
-    async def fettle_on_snapshot(self) -> AsyncIterator[FettleProcess]:
-        """The extender on the fleet of `fleets.write_snapshot`, ready."""
+    async def fettle_on_snapshot(self, replies: str = "compact") -> AsyncIterator[FettleProcess]:
+        """The extender on the fleet of `fleets.write_snapshot`, ready; its replies in this form."""
         snapshot = self.folder / "snapshot"
         if not snapshot.exists():
             fleets.write_snapshot(snapshot)
+        settings = self.folder / f"{replies}.yaml"
+        settings.write_text(f"extender: {{replies: {replies}}}\n")
         fettle = FettleProcess(
-            self._next("fettle"), roles=["extender"], arguments=["--snapshot", snapshot]
+            self._next("fettle"),
+            roles=["extender"],
+            settings=settings,
+            arguments=["--snapshot", snapshot],
         )
         try:
             await start(fettle, fleets.name_of(1))

@@ -1,12 +1,14 @@
 """How long a call takes, beside the extender in Go that does nothing.
 
 Each body is about another pod and begins at another node, as the scheduler's do. A tenth of the
-nodes is refused. Beside them stands what a call costs at least: one whose reply is known before.
+nodes is refused. Targets are for compact replies; beside them stand full ones, and what a call
+costs at least: one whose reply is known before.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from itertools import count as numbers
 from statistics import median
 
@@ -29,15 +31,20 @@ _numbers = numbers()
 
 async def measure(house: House) -> list[Figure]:
     figures: list[Figure] = []
-    async with house.fettle_on_snapshot() as fettle, house.echo() as echo:
+    async with (
+        house.fettle_on_snapshot("compact") as fettle,
+        house.fettle_on_snapshot("full") as full,
+        house.echo() as echo,
+    ):
+        ours = (fettle.extender_url, echo.url, full.extender_url)
         for size in CALLS:
             replies = {verb: await _reply(fettle.extender_url, verb, size) for verb in VERBS}
             folder = house.folder / f"constant-{size}"
             async with constant.serving(folder, replies) as floor:
                 for verb in VERBS:
-                    urls = [f"{url}/{verb}" for url in (fettle.extender_url, echo.url, floor)]
+                    urls = [f"{url}/{verb}" for url in (*ours, floor)]
                     figures += await _apart(house, urls, verb, size)
-            figures += await _in_turn(house, (fettle.extender_url, echo.url), size)
+            figures += await _in_turn(house, ours, size)
     return figures
 
 
@@ -55,16 +62,17 @@ async def _apart(house: House, urls: Sequence[str], verb: str, size: int) -> Ite
     for _ in range(ROUNDS):
         bodies = (_body(next(_numbers), size) for _ in range(WARMUP + CALLS[size]))
         rounds.append(await _call(house, urls, bodies, size))
-    _check(verb, size, rounds[-1][0])
+    _check(verb, size, rounds[-1][0], rounds[-1][2])
     name = f"{verb}, {size} names"
     figures = list(_figures(name, rounds, (0, 1), size))
-    floor = median(outcomes[2].p50_ms for outcomes in rounds)
+    figures += _figures(f"{name}, full replies", rounds, (2, 1))
+    floor = median(outcomes[3].p50_ms for outcomes in rounds)
     baseline = figures[0].baseline
     figures.append(Figure(f"{name}: the reply known beforehand, p50", floor, "ms", baseline))
     return figures
 
 
-async def _in_turn(house: House, urls: Sequence[str], size: int) -> Iterator[Figure]:
+async def _in_turn(house: House, urls: Sequence[str], size: int) -> Iterable[Figure]:
     """Filter, then prioritize about the names that it let pass, as the scheduler does."""
     names = [name for name in fleets.names_spread(size * 2) if name not in _REFUSED][:size]
     both = [f"{url}/{verb}" for url in urls for verb in VERBS]
@@ -74,7 +82,10 @@ async def _in_turn(house: House, urls: Sequence[str], size: int) -> Iterator[Fig
             fleets.body(f"train-{next(_numbers)}", names) for _ in range(WARMUP + CALLS[size])
         )
         rounds.append(await _call(house, both, bodies, size))
-    return _figures(f"prioritize after filter, {size} names", rounds, (1, 3), size)
+    name = f"prioritize after filter, {size} names"
+    return chain(
+        _figures(name, rounds, (1, 3), size), _figures(f"{name}, full replies", rounds, (5, 3))
+    )
 
 
 async def _call(
@@ -84,14 +95,20 @@ async def _call(
 
 
 def _figures(
-    name: str, rounds: Sequence[Sequence[calling.Outcome]], which: tuple[int, int], size: int
+    name: str,
+    rounds: Sequence[Sequence[calling.Outcome]],
+    which: tuple[int, int],
+    size: int | None = None,
 ) -> Iterator[Figure]:
-    """Ours and the do-nothing extender's, by their places among the outcomes."""
-    for percentile, share in (("p50", P50_SHARE[size]), ("p99", P99_SHARE)):
+    """Ours and the do-nothing extender's, by their places among the outcomes; with a target where
+    a size is given."""
+    shares = (P50_SHARE[size], P99_SHARE) if size is not None else (None, None)
+    for percentile, share in zip(("p50", "p99"), shares, strict=True):
         ours, theirs = compared(
             *([getattr(outcomes[i], f"{percentile}_ms") for outcomes in rounds] for i in which)
         )
-        yield Figure(f"{name}, {percentile}", ours, "ms", theirs, share * theirs)
+        target = share * theirs if share is not None else None
+        yield Figure(f"{name}, {percentile}", ours, "ms", theirs, target)
 
 
 def _body(number: int, size: int) -> bytes:
@@ -101,12 +118,17 @@ def _body(number: int, size: int) -> bytes:
     return fleets.body(f"train-{number}", names[start:] + names[:start])
 
 
-def _check(verb: str, size: int, outcome: calling.Outcome) -> None:
-    """That the work was done which is being timed; of many names the refused are left out, and of
-    many scores only the unusual are listed."""
+def _check(verb: str, size: int, compact: calling.Outcome, full: calling.Outcome) -> None:
+    """That the work was done which is being timed: of many names, compact replies leave the refused
+    out, and list only unusual scores."""
     refused = size // fleets.REFUSED_EVERY
-    expected = (size - refused, 0) if verb == "filter" else (refused, 0)
-    if (outcome.allowed, outcome.refused) != expected:
-        raise calling.CallFailed(
-            f"{verb} of {size} names listed {outcome.allowed} and refused {outcome.refused} by name"
-        )
+    if verb == "filter":
+        expected = {"compact": (size - refused, 0), "full": (size - refused, refused)}
+    else:
+        expected = {"compact": (refused, 0), "full": (size, 0)}
+    for form, outcome in (("compact", compact), ("full", full)):
+        if (outcome.allowed, outcome.refused) != expected[form]:
+            raise calling.CallFailed(
+                f"{verb} of {size} names, {form}: listed {outcome.allowed} and refused "
+                f"{outcome.refused} by name"
+            )

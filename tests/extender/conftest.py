@@ -13,29 +13,61 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from extender.app import make_connections
-from extender.verbs import Verbs
+from extender.filter import RecentPods
+from extender.misconfiguration import Misconfiguration
 from fettle.cel import SelectorEngine
 from fettle.cluster import NodeView
-from fettle.config import Settings
+from fettle.config import ExtenderSettings, Settings
 from fettle.observing import ExtenderMetrics
 from fettle.scheduling import Answers
 from tests.fettle import building as b
 from tests.fettle.others import WatchedPublisher
 
 
+class Arrivals:
+    """What has arrived from the cluster and no view shows; `show` puts it into one."""
+
+    def __init__(self) -> None:
+        self.show: Callable[[], None] | None = None
+
+    @property
+    def stale(self) -> bool:
+        return self.show is not None
+
+    async def catch_up(self) -> None:
+        await asyncio.sleep(0)
+        if self.show is not None:
+            self.show()
+        self.show = None
+
+
 class Extender:
     """POSTs as the scheduler would; `problem` makes it not ready."""
 
     def __init__(
-        self, max_body_mebibytes: int = 64, clock: Callable[[], float] = time.perf_counter
+        self,
+        settings: ExtenderSettings | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+        recent: RecentPods | None = None,
     ) -> None:
         self.publisher = WatchedPublisher()
         self.problem = ""
         self.registry = CollectorRegistry()
-        self.answers = Answers(self.publisher, SelectorEngine(), Settings(), clock)
+        all_settings = Settings(extender=settings or ExtenderSettings())
+        self.answers = Answers(self.publisher, SelectorEngine(), all_settings, clock)
         metrics = ExtenderMetrics(self.registry)
-        self.verbs = Verbs(self.answers, metrics, lambda: self.problem)
-        self.connections = make_connections(self.verbs, metrics, max_body_mebibytes)
+        self.misconfiguration = Misconfiguration(metrics, all_settings.scheduler.names)
+        self.recent = RecentPods() if recent is None else recent
+        self.arrivals = Arrivals()
+        self.connections = make_connections(
+            self.answers,
+            all_settings.extender,
+            metrics,
+            lambda: self.problem,
+            freshness=self.arrivals,
+            misconfiguration=self.misconfiguration,
+            recent=self.recent,
+        )
         self.client: aiohttp.ClientSession
         self.port = 0
 

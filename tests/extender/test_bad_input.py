@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fettle.api import extender as wire
+from fettle.config import ExtenderSettings
 from fettle.model import BadInput
 from tests.extender.conftest import Extender, listening
 from tests.fettle import building as b
@@ -74,7 +75,7 @@ async def test_a_whole_node_with_bytes_that_are_no_text_is_said(
 
 
 async def test_a_body_over_the_limit_is_a_413_that_names_the_limit() -> None:
-    async with listening(Extender(max_body_mebibytes=1)) as small:
+    async with listening(Extender(ExtenderSettings(max_body_mebibytes=1))) as small:
         status, reply = await small.post("filter", b" " * (2**20 + 1))
         assert status == 413
         assert "1 MiB" in reply["error"]

@@ -40,14 +40,16 @@ async def readyz(caller: str, quarantined: dict[str, str]) -> str:
 
 
 @pytest.mark.parametrize("caller", ["127.0.0.1", "::1"])
-async def test_who_calls_from_this_host_is_told_what_cannot_be_read(caller: str) -> None:
+async def test_readyz_lists_objects_that_cannot_be_read_to_callers_on_this_host(
+    caller: str,
+) -> None:
     told = await readyz(caller, UNREADABLE)
     assert "quarantined: Pod stealth/secret-project: limits are no amounts" in told
     assert NOTE in told
 
 
 @pytest.mark.parametrize("caller", ["192.0.2.7", "2001:db8::7", ""])
-async def test_others_are_told_how_many_objects_cannot_be_read_and_none_of_their_names(
+async def test_readyz_gives_other_callers_counts_of_such_objects_and_no_names(
     caller: str,
 ) -> None:
     told = await readyz(caller, UNREADABLE)
@@ -58,12 +60,12 @@ async def test_others_are_told_how_many_objects_cannot_be_read_and_none_of_their
     assert "n1" not in told
 
 
-async def test_others_are_told_of_no_quarantine_where_there_is_none() -> None:
+async def test_readyz_gives_other_callers_no_counts_where_everything_can_be_read() -> None:
     assert "quarantined" not in await readyz("192.0.2.7", {})
 
 
 @pytest.mark.parametrize("step_s", [3600, -3600])
-async def test_how_long_ago_a_source_spoke_does_not_depend_on_the_wall_clock(
+async def test_the_age_of_a_source_does_not_depend_on_the_wall_clock(
     monkeypatch: pytest.MonkeyPatch, step_s: float
 ) -> None:
     publisher, wall = Publisher(), time.time
@@ -77,7 +79,7 @@ async def test_how_long_ago_a_source_spoke_does_not_depend_on_the_wall_clock(
     assert stale.startswith("not ready: Node has been silent for more than 20 s\n")
 
 
-async def test_a_file_whose_name_is_no_text_is_told_of_too() -> None:
+async def test_readyz_lists_a_file_whose_name_is_not_valid_text() -> None:
     publisher = Publisher()
     note = b"\xff.yaml cannot be read".decode(errors="surrogateescape")
     publisher.sources["Node"] = SourceStatus("Node", True, True, time.monotonic(), note=note)
@@ -87,7 +89,7 @@ async def test_a_file_whose_name_is_no_text_is_told_of_too() -> None:
     assert "\\udcff.yaml cannot be read" in text
 
 
-async def test_metrics_say_whether_it_is_ready_as_readyz_does() -> None:
+async def test_metrics_and_readyz_agree_on_whether_fettle_is_ready() -> None:
     publisher, registry = Publisher(), CollectorRegistry()
     answers = Answers(publisher, SelectorEngine(), Settings())
     found: list[str] = []
@@ -144,7 +146,7 @@ async def test_a_pod_of_a_scheduler_that_does_not_ask_is_explained_with_a_note(
 
 
 @pytest.mark.parametrize("scheduler", ["second", None])
-async def test_a_pod_of_a_scheduler_that_asks_is_explained_without_one(
+async def test_a_pod_of_a_scheduler_that_asks_is_explained_without_that_note(
     scheduler: str | None,
 ) -> None:
     assert await notes(scheduler, named=("default-scheduler", "second")) == []
@@ -167,7 +169,9 @@ async def asked_early(path: str, pods: dict[str, core.Pod]) -> tuple[int, dict[s
     return reply.status, msgspec.json.decode(reply.body)
 
 
-async def test_what_is_told_before_all_is_known_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_answers_before_fettle_is_ready_say_that_they_may_be_incomplete(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     why = "Fettle is not ready: Node is not synced: connection refused"
     _, devices = await asked_early("/devices", {})
     assert devices["problems"] == [why]
@@ -180,7 +184,7 @@ async def test_what_is_told_before_all_is_known_says_so(capsys: pytest.CaptureFi
     assert unknown["error"].endswith(f"has not been seen yet; {why}")
 
 
-async def test_that_no_evidence_concerns_any_device_is_told_of_a_cluster_that_is_known(
+async def test_devices_say_that_all_are_sound_once_the_cluster_is_known(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     known: dict[str, Any] = {"problems": [], "nodes": [], "network": [], "quarantined": {}}
@@ -222,7 +226,7 @@ async def asked_of(entry: dict[str, str], node: str) -> dict[str, Any]:
     return ask
 
 
-async def test_a_pod_that_runs_is_explained_as_another_one_that_gets_claims_of_its_own() -> None:
+async def test_a_running_pod_is_explained_as_a_new_one_with_claims_of_its_own() -> None:
     own, shared = {"resourceClaimTemplateName": "t"}, {"resourceClaimName": "c"}
     assert (await asked_of(own, ""))["allocated"] == [f"{b.DRIVER}/n/a"]
     other = await asked_of(own, "n")

@@ -3,7 +3,6 @@
 import msgspec
 import pytest
 
-from extender import verbs
 from tests.extender.conftest import Extender
 from tests.fettle import building as b
 from tests.fettle.scheduling.test_long_searches import crowded
@@ -11,7 +10,7 @@ from tests.fettle.scheduling.test_long_searches import crowded
 POD = b.gpu_pod()
 
 
-async def test_what_takes_too_long_is_undecided_and_known_the_next_time(
+async def test_nodes_not_judged_in_time_are_undecided_and_known_the_next_time(
     extender: Extender, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ask, hard = crowded(9, 10)
@@ -19,10 +18,11 @@ async def test_what_takes_too_long_is_undecided_and_known_the_next_time(
     extender.show(msgspec.structs.replace(hard, name="hard"), bad)
     monkeypatch.setattr(extender.answers, "demand", lambda _pod: ask)
     monkeypatch.setattr(extender.answers, "wait_s", 0.0)
-    monkeypatch.setattr(verbs, "WITHIN_S", 0.02)
+    for verb in ("filter", "prioritize"):
+        monkeypatch.setattr(f"extender.{verb}.ANSWER_WITHIN_S", 0.02)
     names = ["hard", "bad"]
     assert (await extender.filter(POD, *names))["NodeNames"] == names
     assert extender.count("fettle_extender_nodes_total", result="undecided") == 2
     assert set(await extender.prioritize(POD, *names)) == set(names)
-    monkeypatch.setattr(verbs, "WITHIN_S", 30)
+    monkeypatch.setattr("extender.filter.ANSWER_WITHIN_S", 30)
     assert (await extender.filter(POD, *names))["NodeNames"] == ["hard"]

@@ -12,7 +12,6 @@ import msgspec
 import pytest
 
 from fettle.pacing import SLICE_S
-from fettle.scheduling import MANY
 from tests.extender.conftest import Extender, listening
 from tests.fettle import building as b
 
@@ -43,30 +42,6 @@ async def test_a_name_is_either_passed_or_refused_and_none_is_dropped(fleet: Ext
     assert {*reply["NodeNames"], *refused} == {"good", "worn", "dead", "new"}
 
 
-@pytest.mark.parametrize(("more", "named"), [(MANY - 2, True), (MANY - 1, False)])
-async def test_of_many_names_the_refused_are_left_out_while_some_node_is_left(
-    fleet: Extender, more: int, named: bool
-) -> None:
-    """A dropped node is unresolvable to the scheduler as one that is named, and the text is for a
-    pod that fits nowhere."""
-    others = [f"other-{number}" for number in range(more)]
-    reply = await fleet.filter(POD, "good", "dead", *others)
-    assert reply["NodeNames"] == ["good", *others]
-    assert reply["FailedAndUnresolvableNodes"] == ({"dead": TEXT} if named else {})
-    assert reply["FailedNodes"] == {}
-    assert fleet.count("fettle_extender_nodes_total", result="refused") == 1
-    assert fleet.count("fettle_extender_decisions_total", verb="filter", result="narrowed") == 1
-
-
-async def test_of_many_names_all_of_which_are_refused_each_is_named(extender: Extender) -> None:
-    names = [f"n{number}" for number in range(MANY + 1)]
-    sound = (b.node(f"sound-{number}", gpus=8) for number in range(9 * MANY))  # no breaker opens
-    extender.show(*(b.node(name, gpus=8, own=b.health(0.1)) for name in names), *sound)
-    reply = await extender.filter(POD, *names)
-    assert reply["NodeNames"] == []
-    assert reply["FailedAndUnresolvableNodes"] == dict.fromkeys(names, TEXT)
-
-
 AT_ONCE = itertools.repeat(0.0)
 LATER = itertools.count(0.0, 2 * SLICE_S)
 """Clocks by which there is time for every verdict, and for none without a pause."""
@@ -74,7 +49,7 @@ LATER = itertools.count(0.0, 2 * SLICE_S)
 
 @pytest.mark.parametrize("clock", [AT_ONCE, LATER], ids=["at once", "later"])
 @pytest.mark.parametrize("form", ["names", "nodes"])
-async def test_only_who_was_told_of_nodes_is_expected_to_take_devices(
+async def test_only_pods_that_some_node_was_left_for_are_expected_to_take_devices(
     clock: Iterator[float], form: str
 ) -> None:
     async with listening(Extender(clock=clock.__next__)) as extender:
@@ -136,7 +111,7 @@ def scored(reply: Any) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("filters", [1, 5])
-async def test_prioritize_is_answered_alike_whether_filter_came_before_or_not(
+async def test_prioritize_gets_the_same_reply_whether_filter_came_before_or_not(
     fleet: Extender, filters: int
 ) -> None:
     body = {"Pod": POD, "NodeNames": ["good", "brand-new"]}
@@ -158,7 +133,7 @@ async def test_prioritize_about_another_pod_than_filter_is_about_that_pod(
     assert scored(reply) == {"n": 2}
 
 
-async def test_prioritize_after_a_turn_of_the_view_has_the_new_scores(extender: Extender) -> None:
+async def test_prioritize_after_a_newer_view_has_the_new_scores(extender: Extender) -> None:
     extender.show(b.node("n", gpus=8))
     await extender.filter(POD, "n")
     extender.show(b.node("n", gpus=8, own=b.health(0.9)))
@@ -326,7 +301,7 @@ async def test_of_a_key_that_comes_twice_the_last_counts(fleet: Extender) -> Non
 # -- answers follow the view
 
 
-async def test_verdicts_turn_with_the_view(fleet: Extender) -> None:
+async def test_verdicts_follow_the_view(fleet: Extender) -> None:
     assert (await fleet.filter(POD, "dead"))["NodeNames"] == []
     fleet.show(b.node("dead", gpus=8))
     assert (await fleet.filter(POD, "dead"))["NodeNames"] == ["dead"]

@@ -5,13 +5,12 @@ its names up in few and small sets, since between two requests other processes h
 processor's caches. Pure; what goes in and out of date is decided in `answering`.
 """
 
-from collections.abc import Collection, Generator, Hashable, Iterable, Set
+from collections.abc import Callable, Collection, Generator, Hashable, Iterable, Set
 from functools import partial
 from itertools import filterfalse
 from math import inf
 from typing import NamedTuple
 
-from fettle.api.extender import host_priority
 from fettle.cel import Outcome, SelectorEngine, undecided
 from fettle.cluster import NodeView, View, shapes
 from fettle.dra import AMPLE, CURRENT, Budget, DeviceView, Profile, run
@@ -31,8 +30,7 @@ REST = 0.2
 """So much of the time may go into one ask for good."""
 SHORT = Budget(steps=200)
 MANY = 100
-"""Lists up to this length, the scheduler's in clusters as small, are always given whole: they cost
-next to nothing, and people read them."""
+"""To look up more names than this, the names of all nodes are gathered first."""
 FEW = 32
 """So many nodes that changed may wait for a request that names them."""
 NOT_EVALUATED = undecided("its selector is not evaluated yet")
@@ -56,12 +54,6 @@ class Narrowed(NamedTuple):
         if self.passed is self.names:
             return []
         return list(dict.fromkeys(filterfalse(set(self.passed).__contains__, self.names)))
-
-    @property
-    def named(self) -> list[str]:
-        """The refused ones that the reply names: all, or of many names none while some node is
-        left, since nobody would read why (decision 0024)."""
-        return self.refused if not self.passed or len(self.names) <= MANY else []
 
 
 class Table:
@@ -96,7 +88,7 @@ class Table:
         self.cut_short: set[str] = set()
         self.given_up_until = inf
         self._entries: dict[str, bytes] = {}
-        """Elements of a HostPriorityList, encoded, of nodes that were asked about."""
+        """Scores as they were encoded, of nodes that were asked about."""
         self._scored: tuple[set[str], ...] = tuple(set() for _ in range(MAX_SCORE + 1))
         """By score, the names that have it."""
         self.spent_s = 0.0
@@ -298,32 +290,31 @@ class Table:
             self._refusing = frozenset(self.refused)
         return self._refusing
 
-    def score(self, names: list[str]) -> list[bytes]:
-        """What is said of the names, in their order; names without a verdict have the score of
-        Unknown.
+    @property
+    def usual_score(self) -> int:
+        """The score that most nodes have."""
+        return max(range(MAX_SCORE + 1), key=lambda score: len(self._scored[score]))
 
-        Of many only those that differ from what most nodes score, and by how much: the scheduler
-        counts a missing host as 0, so that ranks them alike and is a fraction to read (decision
-        0023).
-        """
-        if len(names) > MANY:
-            usual = max(range(MAX_SCORE + 1), key=lambda score: len(self._scored[score]))
-            unlike = list(filterfalse(self._scored[usual].__contains__, names))
-            if len(unlike) <= len(names) // 2:
-                return [host_priority(name, self._score_of(name) - usual) for name in unlike]
+    def scored_otherwise(self, names: Iterable[str], score: int) -> list[str]:
+        """Those of the names that do not have this score, in their order."""
+        return list(filterfalse(self._scored[score].__contains__, names))
+
+    def scores_as(self, names: list[str], encode: Callable[[str, int], bytes]) -> list[bytes]:
+        """Each name with its score, in their order, as `encode` writes them. What it wrote is kept
+        until the verdict changes, so it must be the same function each time."""
         try:
             return list(map(self._entries.__getitem__, names))
         except KeyError:
-            return [self._entries.get(name) or self._entry(name) for name in names]
+            return [self._entries.get(name) or self._entry(name, encode) for name in names]
 
-    def _entry(self, name: str) -> bytes:
-        verdict = self.verdicts.get(name)
-        entry = host_priority(name, self._score_of(name))
-        if verdict is not None:
+    def _entry(self, name: str, encode: Callable[[str, int], bytes]) -> bytes:
+        entry = encode(name, self.score_of(name))
+        if name in self.verdicts:
             self._entries[name] = entry
         return entry
 
-    def _score_of(self, name: str) -> int:
+    def score_of(self, name: str) -> int:
+        """That of its verdict; that of Unknown where it has none."""
         verdict = self.verdicts.get(name)
         if verdict is not None:
             return verdict.score

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fettle.api import core, resource
+from fettle.api.extender import host_priority
 from fettle.cel import SelectorEngine
 from fettle.cluster import NodeView, Publisher
 from fettle.config import Settings
@@ -67,7 +68,7 @@ async def test_a_table_that_followed_the_views_is_the_same_as_a_fresh_one(
     assert old.verdicts == new.verdicts
     assert old.refused == new.refused
     names = sorted(layouts[-1])
-    assert old.score(names) == new.score(names)
+    assert old.scores_as(names, host_priority) == new.scores_as(names, host_priority)
 
 
 async def test_nodes_that_look_alike_share_one_verdict() -> None:

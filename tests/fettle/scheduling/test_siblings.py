@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fettle.api.extender import host_priority
 from fettle.cluster import NodeView
 from fettle.pacing import SLICE_S
 from fettle.scheduling.in_flight import STEPS
@@ -40,7 +41,7 @@ def said(table: Table) -> object:
     names = sorted(table.verdicts)
     narrowed = table.narrow(names)
     ends = narrowed.passed, sorted(narrowed.refused)
-    return verdicts, sets, table.score(names), ends
+    return verdicts, sets, table.scores_as(names, host_priority), ends
 
 
 FLEETS = st.lists(st.sampled_from(KINDS), min_size=FEW + 1, max_size=3 * FEW)

@@ -6,7 +6,6 @@ from typing import Any
 import msgspec
 from structlog.testing import capture_logs
 
-from fettle.api.extender import host_priority
 from fettle.cel import SelectorEngine
 from fettle.config import Settings
 from fettle.dra import Alternative, Claim, Request
@@ -145,10 +144,12 @@ async def test_scores_of_many_nodes_are_told_apart_once_their_selector_is_evalua
         for node in nodes.values():
             table.judge(node, match)
         assert {verdict.score for verdict in table.verdicts.values()} == {undecided}
-        assert table.score(names) == []
+        assert table.scored_otherwise(names, table.usual_score) == []
         await cluster.answers.judged(demand)
         assert table.verdicts["worn"].score == undecided
-        assert table.score(names) == [host_priority("worn", undecided - 10)]
+        assert table.usual_score == 10
+        assert table.scored_otherwise(names, 10) == ["worn"]
+        assert table.score_of("worn") == undecided
     finally:
         await engine.close()
 

@@ -15,7 +15,7 @@ from aiohttp import ClientSession, web
 from structlog.testing import capture_logs
 
 from extender import SchedulerConnections
-from extender.connections import HTTPReply, SchedulerConnection
+from extender.http.connections import HTTPReply, SchedulerConnection
 from fettle.model import SettingsError
 from fettle.serve import listening
 from fettle.serve.listening import AppListener, ExtenderListener, ListenAddress, Listener, parse

@@ -1,4 +1,4 @@
-"""How an operator sees that a scheduler places pods by a resource that it never asks about."""
+"""How an operator sees that schedulers do not ask Fettle: at all, by name, or about a resource."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from extender.asked import MOST
-from extender.overlooked import LATELY_S, UnaskedPods
+from extender.misconfiguration import LATELY_S, MOST, UnaskedPods
 from fettle.api import core
 from fettle.dra import MARKER
 from tests.extender.conftest import Extender
@@ -22,19 +21,19 @@ class Cluster:
 
     def __init__(self) -> None:
         self.now = 1000.0
-        self.overlooked = UnaskedPods(NAMES, lambda: self.now)
+        self.unasked = UnaskedPods(NAMES, lambda: self.now)
 
     def asked(self, name: str, **asks: Any) -> None:
-        self.overlooked.asked(pod(name, **asks))
+        self.unasked.asked(pod(name, **asks))
 
     def placed(self, name: str, **asks: Any) -> None:
         """It is seen to wait, and to have a node then."""
-        self.overlooked.put(pod(name, **asks))
-        self.overlooked.put(pod(name, node="n1", **asks))
+        self.unasked.put(pod(name, **asks))
+        self.unasked.put(pod(name, node="n1", **asks))
 
     @property
     def notes(self) -> list[str]:
-        return self.overlooked.notes()
+        return self.unasked.notes()
 
 
 @pytest.fixture
@@ -66,7 +65,7 @@ def pod(
     return b.pod({"metadata": metadata, "spec": spec})
 
 
-def test_a_resource_that_is_never_asked_about_is_told_with_a_pod_and_what_to_do(
+def test_a_resource_that_is_never_asked_about_is_reported_with_a_pod_and_what_to_do(
     cluster: Cluster,
 ) -> None:
     cluster.asked("asked")
@@ -83,7 +82,7 @@ def test_a_resource_that_is_never_asked_about_is_told_with_a_pod_and_what_to_do(
         assert said in note
 
 
-def test_only_so_many_resources_are_told_of(cluster: Cluster) -> None:
+def test_no_more_resources_are_reported_than_the_limit(cluster: Cluster) -> None:
     cluster.asked("asked")
     with capture_logs() as logs:
         for number in range(MOST + 5):
@@ -102,7 +101,7 @@ def test_the_note_is_withdrawn_once_a_scheduler_asks(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("silent_s", [None, LATELY_S + 1])
-def test_a_replica_that_is_not_asked_lately_tells_nothing(
+def test_a_replica_that_was_not_asked_lately_reports_nothing(
     cluster: Cluster, silent_s: float | None
 ) -> None:
     """A Service keeps a scheduler's connection on one of them."""
@@ -114,32 +113,32 @@ def test_a_replica_that_is_not_asked_lately_tells_nothing(
     assert (cluster.notes, logs) == ([], [])
 
 
-def test_what_was_bound_while_nobody_asked_is_not_told_of_later(cluster: Cluster) -> None:
+def test_a_pod_bound_while_nobody_asked_is_not_reported_later(cluster: Cluster) -> None:
     cluster.asked("asked")
-    cluster.overlooked.put(pod("mig-a", by=MIG))
+    cluster.unasked.put(pod("mig-a", by=MIG))
     cluster.now += LATELY_S + 1
-    cluster.overlooked.put(pod("mig-a", by=MIG, node="n1"))
+    cluster.unasked.put(pod("mig-a", by=MIG, node="n1"))
     cluster.asked("asked")
-    cluster.overlooked.put(pod("mig-a", by=MIG, node="n1"))
+    cluster.unasked.put(pod("mig-a", by=MIG, node="n1"))
     assert cluster.notes == []
 
 
-def test_a_pod_that_had_its_node_when_it_was_first_seen_is_not_told_of(cluster: Cluster) -> None:
+def test_a_pod_that_had_its_node_when_it_was_first_seen_is_not_reported(cluster: Cluster) -> None:
     """Static pods, and those that somebody else placed or that are older than this process."""
     cluster.asked("asked")
-    cluster.overlooked.put(pod("mig-a", by=MIG, node="n1"))
+    cluster.unasked.put(pod("mig-a", by=MIG, node="n1"))
     assert cluster.notes == []
 
 
-def test_a_pod_that_waited_before_anybody_asked_is_not_told_of(cluster: Cluster) -> None:
+def test_a_pod_that_waited_before_anybody_asked_is_not_reported(cluster: Cluster) -> None:
     """The process before this one may have been asked about it."""
-    cluster.overlooked.put(pod("mig-a", by=MIG))
+    cluster.unasked.put(pod("mig-a", by=MIG))
     cluster.asked("asked")
-    cluster.overlooked.put(pod("mig-a", by=MIG, node="n1"))
+    cluster.unasked.put(pod("mig-a", by=MIG, node="n1"))
     assert cluster.notes == []
 
 
-def test_each_scheduler_is_known_by_what_it_asks_itself(cluster: Cluster) -> None:
+def test_each_scheduler_is_judged_by_its_own_requests(cluster: Cluster) -> None:
     """Another one may ask another replica, or have another configuration."""
     cluster.asked("asked")
     cluster.placed("a", by=MIG, scheduler="second")
@@ -150,27 +149,29 @@ def test_each_scheduler_is_known_by_what_it_asks_itself(cluster: Cluster) -> Non
     assert "default-scheduler" in note
 
 
-def test_pods_of_schedulers_that_do_not_ask_are_not_told_of(cluster: Cluster) -> None:
+def test_pods_of_schedulers_that_should_not_ask_are_not_reported(cluster: Cluster) -> None:
     cluster.asked("a", scheduler="third")
     cluster.placed("b", by=MIG, scheduler="third")
     assert cluster.notes == []
 
 
-def test_one_resource_that_is_asked_about_is_enough_for_a_pod(cluster: Cluster) -> None:
+def test_a_pod_with_one_resource_that_is_asked_about_is_not_reported(cluster: Cluster) -> None:
     cluster.asked("asked")
-    cluster.overlooked.put(pod("both", GPU, "rdma/hca"))
-    cluster.overlooked.put(pod("both", GPU, "rdma/hca", node="n1"))
+    cluster.unasked.put(pod("both", GPU, "rdma/hca"))
+    cluster.unasked.put(pod("both", GPU, "rdma/hca", node="n1"))
     assert cluster.notes == []
 
 
 @pytest.mark.parametrize(("by", "count"), [("", "1"), ("cpu", "1"), (MIG, "0")])
-def test_pods_without_devices_are_not_told_of(cluster: Cluster, by: str, count: str) -> None:
+def test_pods_without_devices_are_not_reported(cluster: Cluster, by: str, count: str) -> None:
     cluster.asked("asked")
     cluster.placed("plain", by=by, count=count)
     assert cluster.notes == []
 
 
-def test_a_pod_with_claims_that_is_never_asked_about_lacks_the_marker(cluster: Cluster) -> None:
+def test_a_pod_with_claims_that_is_never_asked_about_is_reported_to_lack_the_marker(
+    cluster: Cluster,
+) -> None:
     cluster.asked("asked")
     with capture_logs() as logs:
         cluster.placed("claiming", by="", claims=True)
@@ -185,7 +186,7 @@ def test_a_pod_with_claims_that_is_never_asked_about_lacks_the_marker(cluster: C
 
 
 @pytest.mark.parametrize("namespace", ["kube-system", "fettle-system"])
-def test_claims_in_namespaces_that_the_webhook_leaves_alone_are_not_told_of(
+def test_claims_in_namespaces_that_the_webhook_leaves_alone_are_not_reported(
     cluster: Cluster, namespace: str
 ) -> None:
     cluster.asked("asked")
@@ -195,7 +196,9 @@ def test_claims_in_namespaces_that_the_webhook_leaves_alone_are_not_told_of(
     assert len(cluster.notes) == 1
 
 
-def test_a_resource_by_the_name_of_a_class_goes_by_the_marker(cluster: Cluster) -> None:
+def test_a_resource_named_by_a_device_class_is_reported_to_lack_the_marker(
+    cluster: Cluster,
+) -> None:
     cluster.asked("asked")
     cluster.placed("by-class", by="deviceclass.resource.kubernetes.io/gpu.example.com")
     (note,) = cluster.notes
@@ -203,16 +206,89 @@ def test_a_resource_by_the_name_of_a_class_goes_by_the_marker(cluster: Cluster) 
 
 
 @pytest.mark.parametrize("ready", [True, False])
-async def test_what_the_extender_is_asked_about_counts_whatever_it_answers(
+async def test_a_resource_asked_about_while_fettle_is_not_ready_is_not_reported(
     extender: Extender, ready: bool
 ) -> None:
     extender.show(b.node("n1", gpus=8))
     extender.problem = "" if ready else "the first view is being built"
     raw = b.gpu_pod()
     await extender.filter(raw, "n1")
-    overlooked = extender.verbs.overlooked
+    unasked = extender.misconfiguration.unasked
     for name, by in (("gpu", b.RESOURCE), ("mig", MIG)):
-        overlooked.put(pod(name, by=by))
-        overlooked.put(pod(name, by=by, node="n1"))
-    (note,) = overlooked.notes()
+        unasked.put(pod(name, by=by))
+        unasked.put(pod(name, by=by, node="n1"))
+    (note,) = unasked.notes()
     assert MIG in note
+
+
+# -- what is asked in vain, and by whom
+
+IN_VAIN = {"verb": "unknown", "result": "not_found"}
+
+
+async def test_a_path_that_is_not_served_is_logged_once_and_always_counted(
+    extender: Extender,
+) -> None:
+    with capture_logs() as logs:
+        for _ in range(3):
+            status, reply = await extender.post("/filter", {})
+            assert (status, reply["error"]) == (
+                404,
+                "path //filter not found: /filter, /prioritize and /preempt are served",
+            )
+        await extender.post("bind", {})
+    assert [(log["log_level"], log["path"]) for log in logs] == [
+        ("warning", "//filter"),
+        ("warning", "/bind"),
+    ]
+    for log in logs:
+        assert "/filter, /prioritize and /preempt" in log["event"]
+        for setting in ("urlPrefix", "filterVerb", "prioritizeVerb", "preemptVerb", "bindVerb"):
+            assert setting in log["event"]
+    assert extender.count("fettle_extender_decisions_total", **IN_VAIN) == 4
+    assert extender.misconfiguration.notes() == [
+        "extender: no scheduler has asked yet",
+        "extender: since its start asked in vain for //filter, /bind",
+    ]
+
+
+async def test_no_more_unserved_paths_are_logged_than_the_limit(extender: Extender) -> None:
+    with capture_logs() as logs:
+        for number in range(MOST + 5):
+            await extender.post(f"verb-{number}", {})
+    assert len(logs) == MOST
+    assert extender.count("fettle_extender_decisions_total", **IN_VAIN) == MOST + 5
+    assert f"/verb-{MOST}" not in extender.misconfiguration.notes()[1]
+
+
+async def test_a_get_of_an_unserved_path_is_not_counted(extender: Extender) -> None:
+    """kube-scheduler only POSTs."""
+    with capture_logs() as logs:
+        async with extender.client.get(f"http://127.0.0.1:{extender.port}/healthz") as reply:
+            assert reply.status == 404
+            assert "ask the one of --browse-listen" in (await reply.json())["error"]
+    assert logs == []
+    assert extender.count("fettle_extender_decisions_total", **IN_VAIN) == 0
+
+
+async def test_readyz_says_when_each_verb_was_last_asked(extender: Extender) -> None:
+    assert extender.misconfiguration.notes() == ["extender: no scheduler has asked yet"]
+    extender.show(b.node("n1"))
+    await extender.prioritize(b.gpu_pod(), "n1")
+    (note,) = extender.misconfiguration.notes()
+    assert note == "extender: last asked: filter never, prioritize 0 s ago, preempt never"
+
+
+async def test_a_scheduler_that_asks_and_is_missing_from_the_settings_is_logged_once(
+    extender: Extender,
+) -> None:
+    """The webhook takes it for one that does not ask."""
+    extender.show(b.node("n1"))
+    with capture_logs() as logs:
+        for name in ("p", "q"):
+            pod = b.gpu_pod(name=name)
+            await extender.filter({**pod, "spec": {**pod["spec"], "schedulerName": "second"}}, "n1")
+            await extender.filter(pod, "n1")
+    (log,) = logs
+    assert (log["log_level"], log["scheduler"]) == ("warning", "second")
+    assert "scheduler.names" in log["event"]

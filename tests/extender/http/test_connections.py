@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from extender import connections
-from extender.connections import HTTPReply, SchedulerConnections
+from extender.http import connections
+from extender.http.connections import HTTPReply, SchedulerConnections
 
 
 class Client:
@@ -157,7 +157,7 @@ async def test_requests_sent_ahead_are_answered_in_turn(server: Server) -> None:
     ]
 
 
-async def test_one_that_waits_holds_nobody_else_up(server: Server) -> None:
+async def test_a_request_that_waits_does_not_delay_other_connections(server: Server) -> None:
     waiting, other = await server.connect(), await server.connect()
     await waiting.send(post(b"/slow", b""))
     await other.send(post(b"/echo", b"quick"))
@@ -207,7 +207,7 @@ async def test_a_client_that_asks_to_close_is_closed_after_its_answer(server: Se
         *("long path", "long query", "host", "chunks"),
     ],
 )
-async def test_what_is_wrong_is_said(
+async def test_a_bad_request_gets_a_status_and_a_sentence_that_says_what_is_wrong(
     server: Server, request_: bytes, status: int, says: bytes
 ) -> None:
     client = await server.connect()
@@ -217,7 +217,7 @@ async def test_what_is_wrong_is_said(
     assert says in body
 
 
-async def test_who_writes_on_after_a_refusal_is_not_cut_off_before_it_is_read(
+async def test_a_client_that_writes_on_after_an_error_can_still_read_it(
     server: Server,
 ) -> None:
     client = await server.connect()
@@ -230,7 +230,7 @@ async def test_who_writes_on_after_a_refusal_is_not_cut_off_before_it_is_read(
     assert await client.closed()
 
 
-async def test_who_never_ends_what_was_refused_is_cut_off(
+async def test_a_client_that_never_ends_a_refused_request_is_cut_off(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connections, "DISCARD_S", 0.05)
@@ -250,7 +250,7 @@ async def test_who_never_ends_what_was_refused_is_cut_off(
     ],
     ids=["h2c", "websocket", "CONNECT"],
 )
-async def test_who_asks_for_another_protocol_gets_one_answer_that_says_so(
+async def test_a_client_that_wants_another_protocol_gets_one_error_that_says_so(
     server: Server, request_: bytes
 ) -> None:
     client = await server.connect()
@@ -261,7 +261,7 @@ async def test_who_asks_for_another_protocol_gets_one_answer_that_says_so(
     assert await client.closed()
 
 
-async def test_what_is_wrong_with_a_request_is_not_said_in_answer_to_the_one_before(
+async def test_an_error_about_a_request_does_not_answer_the_request_before_it(
     server: Server,
 ) -> None:
     client = await server.connect()
@@ -283,7 +283,7 @@ async def test_a_request_that_never_ends_is_given_up(
     assert await client.closed()
 
 
-async def test_an_idle_connection_is_closed_in_the_end(
+async def test_an_idle_connection_is_closed_after_its_time(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connections, "IDLE_S", 0.05)
@@ -291,7 +291,9 @@ async def test_an_idle_connection_is_closed_in_the_end(
     assert await client.closed()
 
 
-async def test_draining_gives_the_answer_under_way_and_closes_the_idle(server: Server) -> None:
+async def test_draining_sends_the_reply_under_way_and_closes_idle_connections(
+    server: Server,
+) -> None:
     busy, idle = await server.connect(), await server.connect()
     await busy.send(post(b"/slow", b"x"))
     await server.asked.wait()
@@ -302,7 +304,7 @@ async def test_draining_gives_the_answer_under_way_and_closes_the_idle(server: S
     await draining
 
 
-async def test_draining_answers_what_still_comes_on_a_kept_connection_and_says_that_it_closes(
+async def test_draining_answers_further_requests_with_connection_close(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connections, "LINGER_S", 60.0)
@@ -319,7 +321,7 @@ async def test_draining_answers_what_still_comes_on_a_kept_connection_and_says_t
     await draining
 
 
-async def test_draining_waits_for_nobody_who_is_not_connected(server: Server) -> None:
+async def test_draining_ends_at_once_without_connections(server: Server) -> None:
     client = await server.connect()
     await client.send(post(b"/echo", b""))
     await client.answer()
@@ -329,7 +331,7 @@ async def test_draining_waits_for_nobody_who_is_not_connected(server: Server) ->
         await server.connections.drain(60)
 
 
-async def test_no_request_of_a_client_that_asks_all_the_time_is_lost_by_draining(
+async def test_draining_loses_no_request_of_a_client_that_asks_all_the_time(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connections, "LINGER_S", 60.0)
@@ -356,7 +358,7 @@ async def test_no_request_of_a_client_that_asks_all_the_time_is_lost_by_draining
     await asyncio.gather(*asking)
 
 
-async def test_draining_ends_even_if_an_answer_does_not(server: Server) -> None:
+async def test_draining_ends_even_if_a_reply_is_never_ready(server: Server) -> None:
     busy = await server.connect()
     await busy.send(post(b"/slow", b"x"))
     await server.asked.wait()
@@ -366,7 +368,7 @@ async def test_draining_ends_even_if_an_answer_does_not(server: Server) -> None:
 
 @settings(max_examples=60)
 @given(st.lists(st.binary(max_size=40), max_size=4), st.booleans())
-async def test_no_bytes_break_it_for_the_next_client(
+async def test_no_bytes_of_one_client_keep_the_next_one_from_being_served(
     server: Server, pieces: list[bytes], begin_well: bool
 ) -> None:
     client = await server.connect()

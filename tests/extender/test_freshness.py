@@ -1,4 +1,4 @@
-"""A view that is behind the scheduler's: it asks about nodes where by what we know nothing fits."""
+"""Answers wait for a newer view where the scheduler seems to know more than the view shows."""
 
 import asyncio
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from extender import lagging
+from extender import freshness
 from fettle.api import resource
 from fettle.api.meta import ObjectMeta
 from fettle.cluster import NodeView
@@ -36,27 +36,14 @@ def device_node(*devices: DeviceView) -> NodeView:
     return b.node("n", pools=(b.looked_at(b.pool(*devices)),))
 
 
-class Cluster:
-    """Something has come from it; `show` puts it into a view."""
-
-    def __init__(self, show: Callable[[], None]) -> None:
-        self.stale = True
-        self._show = show
-
-    async def catch_up(self) -> None:
-        await asyncio.sleep(0)
-        self._show()
-        self.stale = False
-
-
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lagging, "WAIT_S", 60.0)
+    monkeypatch.setattr(freshness, "WAIT_S", 60.0)
 
 
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lagging, "WAIT_S", 0.01)
+    monkeypatch.setattr(freshness, "WAIT_S", 0.01)
 
 
 async def asked_before(extender: Extender, show: Callable[[], None], *names: str) -> Any:
@@ -70,7 +57,7 @@ async def asked_before(extender: Extender, show: Callable[[], None], *names: str
 
 
 @pytest.mark.usefixtures("patient")
-async def test_a_node_where_nothing_was_free_is_judged_once_it_is_seen_what_came_free(
+async def test_a_node_where_nothing_was_free_is_judged_once_a_view_shows_what_came_free(
     extender: Extender,
 ) -> None:
     extender.show(b.node("n"))
@@ -82,14 +69,14 @@ async def test_a_node_where_nothing_was_free_is_judged_once_it_is_seen_what_came
 
 
 @pytest.mark.usefixtures("patient")
-async def test_a_node_that_is_not_known_yet_is_judged_once_it_is(extender: Extender) -> None:
+async def test_a_node_that_no_view_shows_yet_is_judged_once_one_does(extender: Extender) -> None:
     extender.show()
     reply = await asked_before(extender, lambda: extender.show(DEAD), "n")
     assert list(reply["FailedAndUnresolvableNodes"]) == ["n"]
 
 
 @pytest.mark.usefixtures("patient")
-async def test_views_of_other_things_are_not_the_one_that_is_waited_for(
+async def test_a_view_that_does_not_explain_the_question_does_not_end_the_wait(
     extender: Extender,
 ) -> None:
     def show() -> None:
@@ -102,14 +89,16 @@ async def test_views_of_other_things_are_not_the_one_that_is_waited_for(
 
 
 @pytest.mark.usefixtures("patient")
-async def test_nothing_is_waited_for_where_the_pod_fits_on_some_node(extender: Extender) -> None:
+async def test_a_pod_that_fits_on_some_node_is_answered_without_a_wait(extender: Extender) -> None:
     extender.show(b.node("n"), b.node("good", gpus=8))
     async with asyncio.timeout(20):
         assert (await extender.filter(POD, "n", "good"))["NodeNames"] == ["n", "good"]
 
 
 @pytest.mark.usefixtures("patient")
-async def test_nothing_is_waited_for_where_all_nodes_are_refused(extender: Extender) -> None:
+async def test_a_pod_that_is_refused_on_all_nodes_is_answered_without_a_wait(
+    extender: Extender,
+) -> None:
     extender.show(DEAD)
     async with asyncio.timeout(20):
         assert (await extender.filter(POD, "n"))["NodeNames"] == []
@@ -117,42 +106,42 @@ async def test_nothing_is_waited_for_where_all_nodes_are_refused(extender: Exten
 
 
 @pytest.mark.usefixtures("hasty")
-async def test_after_a_wait_in_vain_the_node_is_allowed_and_the_next_time_at_once(
+async def test_after_a_wait_that_brought_nothing_the_node_is_allowed_and_the_next_time_at_once(
     extender: Extender, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     extender.show(b.node("n"))
     assert (await extender.filter(POD, "n"))["NodeNames"] == ["n"]
     assert extender.count("fettle_extender_waits_total", result="in_vain") == 1
-    monkeypatch.setattr(lagging, "WAIT_S", 60.0)
+    monkeypatch.setattr(freshness, "WAIT_S", 60.0)
     async with asyncio.timeout(20):
         assert (await extender.filter(POD, "n"))["NodeNames"] == ["n"]
 
 
-async def test_where_a_bad_device_is_in_use_all_that_has_come_is_looked_at_first(
+async def test_where_a_bad_device_is_in_use_a_view_of_all_that_has_arrived_is_made_first(
     extender: Extender,
 ) -> None:
     """It is the first by order, and may have come free."""
     sound = b.device("1")
     extender.show(device_node(b.device("0", 0.1, allocated=True), sound), **CLAIMS)
     freed = device_node(b.device("0", 0.1), sound)
-    extender.verbs.latest = Cluster(lambda: extender.show(freed, **CLAIMS))
+    extender.arrivals.show = lambda: extender.show(freed, **CLAIMS)
     reply = await extender.filter(CLAIMING, "n")
     assert list(reply["FailedAndUnresolvableNodes"]) == ["n"]
     assert extender.count("fettle_extender_waits_total", result="caught_up") == 0
 
 
-async def test_where_all_devices_are_sound_whatever_has_come_can_wait(extender: Extender) -> None:
+async def test_where_all_devices_are_sound_what_has_arrived_can_wait(extender: Extender) -> None:
     extender.show(device_node(b.device("0", allocated=True), b.device("1")), **CLAIMS)
-    extender.verbs.latest = cluster = Cluster(extender.show)
+    extender.arrivals.show = extender.show
     assert (await extender.filter(CLAIMING, "n"))["NodeNames"] == ["n"]
-    assert cluster.stale
+    assert extender.arrivals.stale
 
 
 @pytest.mark.usefixtures("patient")
-async def test_what_explains_the_question_may_have_come_already(extender: Extender) -> None:
+async def test_what_explains_the_question_may_have_arrived_already(extender: Extender) -> None:
     extender.show(device_node(b.device("0", 0.1, allocated=True)), **CLAIMS)
     freed = device_node(b.device("0", 0.1))
-    extender.verbs.latest = Cluster(lambda: extender.show(freed, **CLAIMS))
+    extender.arrivals.show = lambda: extender.show(freed, **CLAIMS)
     async with asyncio.timeout(20):
         reply = await extender.filter(CLAIMING, "n")
     assert list(reply["FailedAndUnresolvableNodes"]) == ["n"]
@@ -160,7 +149,7 @@ async def test_what_explains_the_question_may_have_come_already(extender: Extend
 
 
 @pytest.mark.usefixtures("patient")
-async def test_a_device_on_which_nothing_can_be_decided_is_not_waited_for(
+async def test_a_device_that_stays_undecided_whatever_comes_is_no_reason_to_wait(
     extender: Extender,
 ) -> None:
     extender.show(device_node(b.device("0", unclear="a field of the future")), **CLAIMS)
@@ -170,7 +159,9 @@ async def test_a_device_on_which_nothing_can_be_decided_is_not_waited_for(
 
 
 @pytest.mark.usefixtures("patient")
-async def test_a_pool_that_contradicts_itself_may_be_whole_in_a_moment(extender: Extender) -> None:
+async def test_a_pool_that_contradicts_itself_is_waited_for_since_it_may_be_whole_in_a_moment(
+    extender: Extender,
+) -> None:
     torn = msgspec.structs.replace(b.pool(b.device("0", 0.1)), unclear="its slices disagree")
     extender.show(b.node("n", pools=(torn,)), **CLAIMS)
     asking = asyncio.create_task(extender.filter(CLAIMING, "n"))
@@ -182,10 +173,10 @@ async def test_a_pool_that_contradicts_itself_may_be_whole_in_a_moment(extender:
 
 
 @pytest.mark.usefixtures("hasty")
-async def test_waits_in_vain_of_one_namespace_cost_others_little(
+async def test_waits_that_brought_nothing_to_one_namespace_do_not_keep_others_from_waiting(
     extender: Extender, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lagging, "REST_OF_ALL_S", 0.0)
+    monkeypatch.setattr(freshness, "ANY_POD_S", 0.0)
     extender.show(b.node("n"))
     other = b.gpu_pod(2)
     other["metadata"]["namespace"] = "other"

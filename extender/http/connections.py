@@ -1,8 +1,8 @@
 """HTTP/1.1 for the extender's three calls: httptools parses, this keeps the connection.
 
-kube-scheduler waits for us in every scheduling cycle, one request at a time over a kept connection,
-so what a request costs beyond its verdicts is what a pod costs (`docs/decisions/0007`). Knows
-methods, paths, bodies and their limits; nothing of what is in them.
+kube-scheduler waits for a reply in every scheduling cycle, one request at a time over a kept
+connection. So whatever a request costs beyond its verdicts, each pod pays (decision 0007). This
+module knows methods, paths, bodies and their limits, and nothing of what the bodies say.
 """
 
 import asyncio
@@ -19,18 +19,18 @@ MAX_HEAD_BYTES = 64 * 1024
 MAX_URL_BYTES = 8 * 1024
 _ONLY = "this server speaks HTTP/1.1 only: it supports neither upgrades nor CONNECT"
 _SHOWN = 100
-"""Bytes shown of a path that is not served."""
+"""How many bytes of a path that is not served an error shows."""
 IDLE_S = 120.0
-"""Above the 90 s after which Go drops idle connections: the side that closes must not be ours."""
+"""Go drops idle connections after 90 s. Ours must not be the side that closes them."""
 LINGER_S = 0.5
 """How long idle connections are kept when we stop. A request may be on its way on each of them, and
-a POST that meets a closed connection is lost; so those that ask meanwhile are answered, and told
-that it is the last time, and only the quiet ones are closed."""
+a POST that meets a closed connection is lost. So requests that come meanwhile are still answered,
+with `Connection: close`; after that, connections that stayed idle are closed."""
 DISCARD_S = 2.0
-"""How long the rest of a refused request is still taken, and thrown away: to close while the client
-writes would reset the connection, and the client would not see why it was refused."""
+"""How long the rest of a refused request is still read, and thrown away. To close while the client
+writes would reset the connection, and the client would not see the error."""
 RECEIVE_S = 30.0
-"""A request that was begun must have arrived whole within this."""
+"""Within this time from its first byte, a request must have arrived whole."""
 
 
 class HTTPReply(NamedTuple):
@@ -41,7 +41,7 @@ class HTTPReply(NamedTuple):
 
 
 Handler = Callable[[bytes], HTTPReply | Awaitable[HTTPReply]]
-"""Answers at once where it can: a task of its own costs more than most answers do."""
+"""Answers at once where it can: a task costs more than most answers do."""
 
 
 class _Request(NamedTuple):
@@ -52,14 +52,14 @@ class _Request(NamedTuple):
 
     @property
     def path(self) -> bytes:
-        """Of a URL in absolute form too, which servers are to accept; raises HttpParserError."""
+        """Also of a URL in absolute form, which servers must accept. Raises HttpParserError."""
         if self.url.startswith(b"/"):
             return self.url.partition(b"?")[0]
         return httptools.parse_url(self.url).path or b"/"
 
 
 def problem(status: int, message: str) -> HTTPReply:
-    """An error that a client is told in one sentence."""
+    """An error, as one sentence for the client."""
     return HTTPReply(status, msgspec.json.encode({"error": message}))
 
 
@@ -68,8 +68,8 @@ def _not_found(_method: str, path: str) -> HTTPReply:
 
 
 class SchedulerConnections:
-    """Makes a protocol for each connection, and drains them all. `routes` are POST handlers;
-    `elsewhere` answers a method and any other path."""
+    """Makes a protocol for each connection, and drains them all. `routes` are POST handlers by
+    path; `elsewhere` answers any other path, given the method."""
 
     def __init__(
         self,
@@ -89,8 +89,8 @@ class SchedulerConnections:
         return SchedulerConnection(self)
 
     async def drain(self, seconds: float) -> None:
-        """Answer what has come and still comes, each the last on its connection; close what stays
-        idle after a moment, and the rest in the end."""
+        """Answer requests that have come or still come, each as the last on its connection. Close
+        connections that stay idle after LINGER_S, and the rest when time is up."""
         self.draining = True
         linger_s = min(LINGER_S, seconds)
         if not await self._emptied_within(linger_s):
@@ -109,7 +109,7 @@ class SchedulerConnections:
 
 
 class SchedulerConnection(asyncio.Protocol):
-    """One client's connection: requests in turn, each answered before the next is read."""
+    """One client's connection. Each request is answered before the next is read."""
 
     def __init__(self, connections: SchedulerConnections) -> None:
         self._all = connections
@@ -134,7 +134,7 @@ class SchedulerConnection(asyncio.Protocol):
     # -- asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by type
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's has another type
         self._all.open.add(self)
         self._all.emptied.clear()
         self._expect_within(IDLE_S)
@@ -149,7 +149,7 @@ class SchedulerConnection(asyncio.Protocol):
             self._answering.cancel()
 
     def pause_writing(self) -> None:
-        """The client does not read its replies: read no more of its requests."""
+        """The client does not read its replies, so read no more of its requests."""
         self._transport.pause_reading()
 
     def resume_writing(self) -> None:
@@ -203,7 +203,7 @@ class SchedulerConnection(asyncio.Protocol):
             self._body.append(body)
 
     def on_message_complete(self) -> None:
-        if self._ended or self._parser.should_upgrade():  # which is told once the parser raises
+        if self._ended or self._parser.should_upgrade():  # the parser raises after this
             return
         body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
         keep = self._parser.should_keep_alive()
@@ -216,7 +216,7 @@ class SchedulerConnection(asyncio.Protocol):
     # -- answering
 
     def _next(self) -> None:
-        """Answer what has come whole, in turn."""
+        """Answer the requests that have arrived whole, in turn."""
         while self._requests and self._answering is None and not self._closing:
             request = self._requests.popleft()
             answer = self._answer(request)
@@ -252,10 +252,10 @@ class SchedulerConnection(asyncio.Protocol):
         return handler(request.body)
 
     def _write(self, answer: HTTPReply, *, keep: bool, head_only: bool = False) -> None:
-        """`head_only`: a body would be read as the next response."""
+        """`head_only` is for HEAD, where a client would read a body as the next response."""
         keep = keep and not self._all.draining
         head, body = _head(answer, keep=keep), b"" if head_only else answer.body
-        # asyncio tries for ever to send a part that is empty (from Python 3.12 on).
+        # From Python 3.12 on, asyncio never stops trying to send an empty part.
         self._transport.writelines((head, body) if body else (head,))
         if keep:
             self._expect_within(IDLE_S)
@@ -263,7 +263,7 @@ class SchedulerConnection(asyncio.Protocol):
             self._transport.close()
 
     def _write_refusal(self, answer: HTTPReply) -> None:
-        """And close once the client has seen it, or has had the time to."""
+        """Close once the client has seen it, or has had the time to."""
         self._transport.writelines((_head(answer, keep=False), answer.body))
         self._discarding = True
         self._body.clear()
@@ -272,8 +272,8 @@ class SchedulerConnection(asyncio.Protocol):
         self._loop.call_later(DISCARD_S, self._transport.close)
 
     def _refuse(self, answer: HTTPReply) -> None:
-        """Answer before the request was read whole, and close: the rest cannot be told apart. What
-        came before it is answered first."""
+        """Answer before the request was read whole, and close, since nobody can tell where the next
+        request begins. Earlier requests are answered first."""
         if self._ended:
             return
         if self._answering is not None:
@@ -283,12 +283,12 @@ class SchedulerConnection(asyncio.Protocol):
 
     @property
     def _closing(self) -> bool:
-        """Whether nothing more can be answered."""
+        """Whether no more replies can be sent."""
         return self._discarding or self._transport.is_closing()
 
     @property
     def _ended(self) -> bool:
-        """Whether nothing that still comes is read."""
+        """Whether no more requests are read."""
         return self._refusal is not None or self._closing
 
     def _too_large_head(self) -> None:
@@ -308,19 +308,18 @@ class SchedulerConnection(asyncio.Protocol):
         self._transport.abort()
 
     def _expect_within(self, seconds: float | None) -> None:
-        """The deadline for receiving something; None: nothing is due. One timer looks after it, and
-        finds that the time was put off, which is cheaper than a new timer each time.
-        """
+        """Set the deadline for receiving something; None: nothing is due. One timer checks it and
+        starts again if it was put off, which is cheaper than a new timer for each deadline."""
         self._due_at = self._loop.time() + seconds if seconds is not None else None
         if self._timer is None and seconds is not None:
-            self._timer = self._loop.call_later(min(seconds, RECEIVE_S), self._look)
+            self._timer = self._loop.call_later(min(seconds, RECEIVE_S), self._check_deadline)
 
-    def _look(self) -> None:
+    def _check_deadline(self) -> None:
         self._timer = None
         if self._due_at is None:
             return
         if (left_s := self._due_at - self._loop.time()) > 0:
-            self._timer = self._loop.call_later(min(left_s, RECEIVE_S), self._look)
+            self._timer = self._loop.call_later(min(left_s, RECEIVE_S), self._check_deadline)
         elif self._begun:
             self._refuse(problem(408, f"the request did not arrive within {RECEIVE_S:g} s"))
         else:

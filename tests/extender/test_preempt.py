@@ -98,7 +98,7 @@ def cluster() -> Cluster:
 
 @pytest.mark.parametrize("pod", [TEMPLATE, RESOURCE], ids=["a claim", "an extended resource"])
 @pytest.mark.parametrize(("lost", "candidates"), [("a", []), ("b", ["n"])])
-async def test_the_device_that_comes_free_is_the_one_that_counts(
+async def test_a_node_is_worth_its_victims_if_the_device_that_comes_free_is_sound(
     cluster: Cluster, extender: Extender, pod: Raw, lost: str, candidates: list[str]
 ) -> None:
     """The allocator takes `a` before `b`: where it is lost all would die in vain, and where it is
@@ -118,7 +118,7 @@ async def test_the_device_that_comes_free_is_the_one_that_counts(
     ],
     ids=["all go", "one stays", "one goes elsewhere", "none of them goes"],
 )
-async def test_a_claim_is_kept_by_each_pod_that_it_is_reserved_for(
+async def test_a_device_comes_free_once_all_pods_that_reserved_its_claim_are_gone(
     cluster: Cluster, extender: Extender, victims: dict[str, list[str]], candidates: list[str]
 ) -> None:
     cluster.node("n", lost="b")
@@ -127,7 +127,7 @@ async def test_a_claim_is_kept_by_each_pod_that_it_is_reserved_for(
     assert await cluster.left_by(extender, TEMPLATE, victims) == candidates
 
 
-async def test_who_only_looks_at_a_device_leaves_nothing(
+async def test_a_victim_with_admin_access_frees_no_device(
     cluster: Cluster, extender: Extender
 ) -> None:
     cluster.node("n", lost="b")
@@ -139,7 +139,7 @@ async def test_who_only_looks_at_a_device_leaves_nothing(
 @pytest.mark.parametrize(
     ("victims", "candidates"), [(["small"], ["n"]), (["large"], []), (["small", "large"], [])]
 )
-async def test_a_share_that_comes_free_is_room_for_another(
+async def test_a_share_of_a_lost_device_that_comes_free_would_go_to_the_pod(
     cluster: Cluster, extender: Extender, victims: list[str], candidates: list[str]
 ) -> None:
     """Of the lost device `a`: the pod gets it as soon as there is room for it."""
@@ -236,7 +236,7 @@ async def test_claims_that_never_let_go_are_not_waited_for_long(cluster: Cluster
     assert await preempting.worth(b.pod(nominated("n")), ELSEWHERE) == ["m"]
 
 
-async def test_the_claims_of_a_full_cluster_are_looked_through_in_short_slices(
+async def test_the_claims_of_a_full_cluster_are_read_in_short_slices(
     cluster: Cluster, extender: Extender
 ) -> None:
     cluster.node("n", lost="b")
@@ -265,7 +265,7 @@ async def noted(cluster: Cluster, extender: Extender, **spec: Any) -> list[str]:
     return notes
 
 
-async def test_a_refused_pod_that_may_preempt_is_told_what_it_would_get_then(
+async def test_explain_says_what_a_refused_pod_would_get_by_preemption(
     cluster: Cluster, extender: Extender
 ) -> None:
     cluster.node("n", lost="b")
@@ -277,7 +277,7 @@ async def test_a_refused_pod_that_may_preempt_is_told_what_it_would_get_then(
     assert await noted(cluster, extender, priority=0) == []
 
 
-async def test_a_pod_that_would_preempt_in_vain_is_told_why_it_does_not(
+async def test_explain_says_why_a_pod_does_not_preempt_where_that_would_not_help(
     cluster: Cluster, extender: Extender
 ) -> None:
     cluster.node("n", lost="a")

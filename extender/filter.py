@@ -1,0 +1,191 @@
+"""filter: which nodes a pod may go to.
+
+Fail-open or fail-closed is decided here: Fettle allows nodes that it does not know. While it is not
+ready it answers `Error`, and `ignorable` in the scheduler's configuration decides. Refused nodes go
+into FailedAndUnresolvableNodes only, since no eviction heals a device.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection
+from typing import NamedTuple
+
+import structlog
+from cachetools import LRUCache
+
+from extender.freshness import FreshTables
+from extender.http.replies import Replies
+from extender.http.reuse import Edition, KeptReplies, NameMemory, NextPrioritize
+from extender.misconfiguration import Misconfiguration
+from extender.verbs import ANSWER_WITHIN_S, REFUSED, result_of
+from fettle.api import core
+from fettle.api import extender as wire
+from fettle.observing import ExtenderMetrics
+from fettle.scheduling import Answers, Demand, Narrowed, Table
+
+_LOG = structlog.get_logger(__name__)
+
+REMEMBERED_PODS = 2000
+
+
+class RecentPods(LRUCache[str, core.Pod]):
+    """The pods last asked about, by key, so that they can be explained before a view shows them."""
+
+    def __init__(self, most: int = REMEMBERED_PODS) -> None:
+        super().__init__(most)
+
+
+class Filtered(NamedTuple):
+    """A filter call that was answered, and what its answer was made of."""
+
+    body: bytes
+    edition: Edition
+    pod: core.Pod
+    demand: Demand
+    table: Table
+    narrowed: Narrowed
+    reply: bytes
+
+
+class Filter:
+    """`problem` says why Fettle is not ready; "" if it is."""
+
+    def __init__(
+        self,
+        answers: Answers,
+        metrics: ExtenderMetrics,
+        problem: Callable[[], str],
+        replies: Replies,
+        tables: FreshTables,
+        next_prioritize: NextPrioritize,
+        misconfiguration: Misconfiguration,
+        recent: RecentPods,
+    ) -> None:
+        self._answers = answers
+        self._metrics = metrics
+        self._problem = problem
+        self._replies = replies
+        self._tables = tables
+        self._next_prioritize = next_prioritize
+        self._misconfiguration = misconfiguration
+        self._recent = recent
+        self._kept = KeptReplies()
+        self._names = NameMemory()
+        self._warned_of_nodes = False
+
+    def answer(self, body: bytes) -> bytes | Awaitable[bytes]:
+        """ExtenderArgs → ExtenderFilterResult. Raises BadInput.
+
+        The answer is there at once if all verdicts are, else once they are.
+        """
+        edition = self._answers.edition
+        problem = self._problem()
+        if not problem and (kept := self._kept.get(body, edition)) is not None:
+            self._metrics.answered(refused=kept.refused)
+            self._metrics.decided("filter", REFUSED)
+            return kept.body
+        args = wire.decode_args(body)
+        demand = self._answers.demand_now(args.pod)
+        if demand is None:
+            return self._echo(args)
+        if problem:
+            self._misconfiguration.unasked.asked(args.pod)
+            self._metrics.decided("filter", "not_ready")
+            return wire.filter_reply(None, error=f"fettle: not ready: {problem}")
+        if args.node_names is None:
+            return self._filter_nodes(args, demand)
+        table = self._answers.at_once(demand, args.node_names)
+        if table is None:
+            return self._filter_later(args.pod, demand, args.node_names)
+        narrowed = table.narrow(args.node_names)
+        if self._tables.may_be_stale(table, narrowed):
+            return self._filter_later(args.pod, demand, args.node_names)
+        reply = self._replies.narrowed(narrowed, refusal_text(table))
+        # The rest is done once the reply is sent: the scheduler waits for nothing of it.
+        done = Filtered(body, edition, args.pod, demand, table, narrowed, reply)
+        asyncio.get_running_loop().call_soon(self._afterwards, done)
+        return reply
+
+    def _afterwards(self, done: Filtered) -> None:
+        self._conclude(done)
+        self._names.free(done.narrowed)
+
+    def _conclude(self, done: Filtered) -> None:
+        self._next_prioritize.forget()
+        self._remember(done.pod)
+        if self._count(done.table, done.narrowed) == REFUSED:
+            # Other pods go on to be bound: to keep their replies too would only drive warm memory
+            # out of the processor's caches.
+            self._kept.put(done.body, done.edition, done.reply, len(done.narrowed.names))
+            return
+        self._answers.answered(done.demand, done.pod)
+        self._next_prioritize.prepare(done.demand, done.body, done.narrowed.passed, done.edition)
+
+    async def _filter_later(self, pod: core.Pod, demand: Demand, names: list[str]) -> bytes:
+        table, narrowed = await self._narrowed(pod, demand, names)
+        return self._replies.narrowed(narrowed, refusal_text(table))
+
+    async def _filter_nodes(self, args: wire.Args, demand: Demand) -> bytes:
+        """The form for `nodeCacheCapable: false`: whole nodes in, whole nodes out."""
+        if not self._warned_of_nodes:
+            self._warned_of_nodes = True
+            _LOG.warning(
+                "the scheduler sends whole Node objects: set nodeCacheCapable: true, since with "
+                "whole Nodes it scores them as if they were empty"
+            )
+        nodes = args.nodes or []
+        names = [name for name, _ in nodes]
+        table, narrowed = await self._narrowed(args.pod, demand, names)
+        refused = set(narrowed.refused)
+        passed = [raw for name, raw in nodes if name not in refused]
+        return wire.filter_reply(None, narrowed.refused, refusal_text(table), nodes=passed)
+
+    async def _narrowed(
+        self, pod: core.Pod, demand: Demand, names: list[str]
+    ) -> tuple[Table, Narrowed]:
+        """The names once they can be narrowed, or as they can be when time is up; and by which
+        table."""
+        self._remember(pod)
+        unjudged: Collection[str] = ()
+        try:
+            async with asyncio.timeout(ANSWER_WITHIN_S + self._answers.wait_s):
+                table, narrowed = await self._tables.narrowed(pod, demand, names)
+        except TimeoutError:
+            table = self._answers.table(demand)
+            narrowed = table.narrow(names)
+            unjudged = table.open_among(narrowed.passed, self._answers.view)
+        if self._count(table, narrowed, unjudged) != REFUSED:
+            self._answers.answered(table.demand, pod)
+        return table, narrowed
+
+    def _echo(self, args: wire.Args) -> bytes:
+        self._metrics.decided("filter", "echoed")
+        if args.nodes is not None:
+            return wire.filter_reply(None, nodes=[raw for _, raw in args.nodes])
+        return wire.filter_reply(args.node_names or [])
+
+    def _count(self, table: Table, narrowed: Narrowed, unjudged: Collection[str] = ()) -> str:
+        """Count the nodes, and the decision by its result, which is returned."""
+        passed = len(narrowed.passed)
+        refused = len(narrowed.names) - passed
+        undecided = len(table.undecided.intersection(narrowed.passed)) if table.undecided else 0
+        undecided += sum(name not in table.undecided for name in unjudged)
+        rejected = len(table.rejected.intersection(narrowed.passed)) if table.rejected else 0
+        self._metrics.answered(
+            allowed=passed - undecided - rejected,
+            refused=refused,
+            undecided=undecided,
+            rejected=rejected,
+        )
+        result = result_of(passed + refused, refused)
+        self._metrics.decided("filter", result)
+        return result
+
+    def _remember(self, pod: core.Pod) -> None:
+        self._misconfiguration.asked(pod)
+        self._recent[pod.metadata.key] = pod
+
+
+def refusal_text(table: Table) -> str:
+    """The one text of all refusals. It depends on the demand alone: a text that changed between
+    tries would make the scheduler try again without pause."""
+    return f"fettle: no sound devices ({table.kinds})"

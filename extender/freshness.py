@@ -1,0 +1,154 @@
+"""Whether an answer must wait for a newer view, since kube-scheduler may know more.
+
+kube-scheduler watches the same API, and may ask within milliseconds of an event. An answer from an
+older view would give the pod whatever has just come free, also a dead device (decisions 0021 and
+0028). Two signs show that the view may be too old:
+
+- A node has devices that would be refused, though not those that the pod would get. Before such an
+  answer, all events that have arrived are put into a view; this takes no time where none have.
+- The pod fits on no node, though the scheduler asks only about nodes that passed its own filters.
+  So it knows something that the view does not show, and a newer view is waited for. If none
+  explains the question, Fettle is wrong in another way; since the scheduler asks about one pod
+  after another, such waits are then skipped for a while.
+"""
+
+import asyncio
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Protocol
+
+from fettle.api import core
+from fettle.cluster import NodeView, View
+from fettle.observing import ExtenderMetrics
+from fettle.pacing import Patience
+from fettle.scheduling import Answers, Demand, Narrowed, Table
+
+WAIT_S = 0.15
+"""On a busy machine an event may take so long from the API server to one of two who watch it."""
+LOOK_S = 0.005
+"""How often a wait checks whether an event has arrived."""
+SAME_DEMAND_S = 10.0
+"""How long a wait that brought nothing skips further ones for the same demand,"""
+SAME_NAMESPACE_S = 1.5
+"""for any pod of the same namespace,"""
+ANY_POD_S = 0.3
+"""and for any pod at all."""
+
+
+class Freshness(Protocol):
+    """What has arrived from the cluster, whether a view shows it or not."""
+
+    @property
+    def stale(self) -> bool:
+        """Whether something has arrived that no view shows yet."""
+
+    async def catch_up(self) -> None:
+        """Until a view shows it."""
+
+
+class AlwaysFresh:
+    """Of a snapshot: nothing arrives."""
+
+    stale = False
+
+    async def catch_up(self) -> None:
+        pass
+
+
+class FreshTables:
+    """Narrows the names of a request by a table that is as new as what the scheduler may know."""
+
+    def __init__(self, answers: Answers, metrics: ExtenderMetrics, freshness: Freshness) -> None:
+        self._answers = answers
+        self._metrics = metrics
+        self._freshness = freshness
+        self._patience = Patience()
+
+    def may_be_stale(self, table: Table, narrowed: Narrowed) -> bool:
+        """Whether a newer view, or what has arrived and no view shows, might change the answer."""
+        if self._is_stale(table, narrowed):
+            return True
+        return is_near_refusal(table, narrowed.passed) and self._freshness.stale
+
+    async def narrowed(
+        self, pod: core.Pod, demand: Demand, names: list[str]
+    ) -> tuple[Table, Narrowed]:
+        """The names once they can be narrowed, and by which table."""
+        table = await self._answers.judged(demand, names)
+        narrowed = table.narrow(names)
+        if self.may_be_stale(table, narrowed):
+            await self._freshness.catch_up()
+            table, narrowed = await self._narrowed_now(pod, demand, names)
+        return await self._explained(pod, table, narrowed)
+
+    async def _narrowed_now(
+        self, pod: core.Pod, demand: Demand, names: list[str]
+    ) -> tuple[Table, Narrowed]:
+        table = await self._answers.judged(self._answers.demand_now(pod) or demand, names)
+        return table, table.narrow(names)
+
+    async def _explained(
+        self, pod: core.Pod, table: Table, narrowed: Narrowed
+    ) -> tuple[Table, Narrowed]:
+        """By the first view that explains why the scheduler asks, if one comes in time."""
+        demand, names = table.demand, narrowed.names
+        pauses_s = retry_pauses_s(demand, pod)
+        until = asyncio.get_running_loop().time() + WAIT_S
+
+        async def newer(_: tuple[Table, Narrowed]) -> tuple[Table, Narrowed] | None:
+            view = self._answers.view
+            if await self._newer_view(view, until) is view:
+                return None
+            return await self._narrowed_now(pod, demand, names)
+
+        found, result = await self._patience.wait(
+            (table, narrowed), lambda found: pauses_s if self._is_stale(*found) else {}, newer
+        )
+        if result != "no_wait":
+            self._metrics.waited(in_vain=result == "in_vain")
+        return found
+
+    async def _newer_view(self, view: View, until: float) -> View:
+        """As `Publisher.newer_than`, but puts what arrives meanwhile into a view soon."""
+        now = asyncio.get_running_loop().time
+        newest = view
+        while newest is view and (at := now()) < until:
+            soon = min(at + LOOK_S, until)
+            newest = await self._answers.publisher.newer_than(view.generation, soon)
+            if newest is view and self._freshness.stale:
+                await self._freshness.catch_up()
+        return self._answers.view
+
+    def _is_stale(self, table: Table, narrowed: Narrowed) -> bool:
+        return is_table_stale(table, narrowed.passed, self._answers.view.nodes)
+
+
+def retry_pauses_s(demand: Demand, pod: core.Pod) -> Mapping[Hashable, float]:
+    """The keys of a wait for this pod, and for how many seconds each is skipped after a wait that
+    brought nothing."""
+    namespace = f"namespace {pod.metadata.namespace}"
+    return {demand: SAME_DEMAND_S, namespace: SAME_NAMESPACE_S, "any": ANY_POD_S}
+
+
+def is_near_refusal(table: Table, passed: Sequence[str]) -> bool:
+    """Whether a newer view might refuse one of these nodes."""
+    return bool(table.near_refusal) and not table.near_refusal.isdisjoint(passed)
+
+
+def is_table_stale(table: Table, passed: Iterable[str], nodes: Mapping[str, NodeView]) -> bool:
+    """Whether some nodes passed, but the table knows none among them that the pod fits on."""
+    some = False
+    for name in passed:
+        if not _is_unexplained(name, table, nodes):
+            return False
+        some = True
+    return some
+
+
+def _is_unexplained(name: str, table: Table, nodes: Mapping[str, NodeView]) -> bool:
+    """Whether the table does not say why the scheduler let this node pass."""
+    if name in table.rejected or name not in table.verdicts:
+        return True
+    if name not in table.undecided:
+        return False
+    # What stays undecided whatever comes, as by a selector, does not show that the view is old.
+    return bool(table.demand.unsettled) or any(pool.unclear for pool in nodes[name].pools)

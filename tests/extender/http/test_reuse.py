@@ -1,0 +1,98 @@
+"""What one request leaves for the next: whole replies, and the memory that names were in."""
+
+import random
+from itertools import pairwise
+
+from extender.http.reuse import HEAD_BYTES, TIDY_EVERY, KeptReplies, NameMemory
+from fettle.api import extender as wire
+from fettle.scheduling import Narrowed
+
+NOW, LATER = (1, 0), (2, 0)
+
+
+def request(pod: str, size: int = 100) -> bytes:
+    return pod.encode().ljust(size)
+
+
+def test_the_very_same_request_gets_its_reply_until_answers_change() -> None:
+    replies = KeptReplies()
+    replies.put(request("a"), NOW, b"reply", 3)
+    kept = replies.get(request("a"), NOW)
+    assert kept is not None
+    assert (kept.body, kept.refused) == (b"reply", 3)
+    assert replies.get(request("a"), LATER) is None
+    assert replies.get(request("b"), NOW) is None
+
+
+def test_a_request_that_only_begins_alike_is_another() -> None:
+    replies = KeptReplies()
+    begins = request("a", HEAD_BYTES)
+    replies.put(begins + b"n1", NOW, b"one", 0)
+    assert replies.get(begins + b"n2", NOW) is None
+    replies.put(begins + b"n2", NOW, b"two", 0)
+    assert replies.get(begins + b"n1", NOW) is None
+
+
+def test_replies_not_used_for_longest_go_first_where_there_is_no_room() -> None:
+    replies = KeptReplies(max_bytes=4 * 110)
+    for pod in "abcd":
+        replies.put(request(pod), NOW, b"0123456789", 0)
+    assert replies.get(request("a"), NOW) is not None
+    replies.put(request("e"), NOW, b"0123456789", 0)
+    left = [pod for pod in "abcde" if replies.get(request(pod), NOW) is not None]
+    assert left == ["a", "c", "d", "e"]
+
+
+def test_a_reply_that_is_replaced_takes_no_room_any_more() -> None:
+    replies = KeptReplies(max_bytes=2 * 110)
+    replies.put(request("a"), NOW, b"0123456789", 0)
+    for edition in range(10):
+        replies.put(request("b"), (edition, 0), b"0123456789", 0)
+    assert replies.get(request("a"), NOW) is not None
+
+
+def test_a_reply_that_is_larger_than_all_the_room_is_not_kept() -> None:
+    replies = KeptReplies(max_bytes=100)
+    replies.put(request("a"), NOW, b"0123456789", 0)
+    assert replies.get(request("a"), NOW) is None
+
+
+# -- memory
+
+NAMES = [f"gpu-h100-{number:05d}.zone-a.internal" for number in range(2000)]
+NEAR = 256
+
+
+def decoded() -> list[str]:
+    body = b'{"Pod":{"metadata":{}},"NodeNames":["' + '","'.join(NAMES).encode() + b'"]}'
+    names = wire.decode_args(body).node_names
+    assert names == NAMES
+    return names
+
+
+def jumps(names: list[str]) -> int:
+    """How often the next name lies somewhere else."""
+    places = [id(name) for name in names]
+    return sum(abs(a - b) > NEAR for a, b in pairwise(places))
+
+
+def test_names_that_were_scattered_come_to_lie_in_a_row_again() -> None:
+    names = decoded()
+    random.Random(7).shuffle(names)
+    del names
+    assert jumps(decoded()) > len(NAMES) / 2
+    memory = NameMemory()
+    for _ in range(2 * TIDY_EVERY):
+        names = decoded()
+        refused = set(random.Random(7).sample(names, 200))
+        narrowed = Narrowed(names, [n for n in names if n not in refused])
+        del refused
+        memory.free(narrowed)
+    assert jumps(decoded()) < len(NAMES) / 4
+
+
+def test_freed_lists_are_empty_also_where_all_names_passed() -> None:
+    names = decoded()
+    narrowed = Narrowed(names, names)
+    NameMemory().free(narrowed)
+    assert narrowed == ([], [])
