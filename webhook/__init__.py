@@ -1,26 +1,30 @@
-"""The admission webhook: one face of *watch → inventory → health → verdict → answer*.
+"""The admission webhook: one of the answers in *watch → inventory → health → verdict → answer*.
 
-`review` reads and writes AdmissionReviews, `mutating` and `validating` judge, `patches` edits raw
-objects, `app` serves. It answers from the newest view alone and asks nobody while a request waits.
-Never imports the extender, the steward or the feeds.
+`app` serves, `review` reads and writes AdmissionReviews, `mutate` and `validate` judge. Each answer
+comes from the newest view: while a request waits, nothing is fetched from the API server.
 """
 
-from webhook import fitting
-from webhook.app import last_asked, make_app
-from webhook.gates import EVERYTHING, Gates, Probe
-from webhook.metrics import EventMetrics
-from webhook.policies import StoredPolicies
-from webhook.telling import CONTROLLER, Tell
+from webhook.app import last_reviews, make_app
+from webhook.audit_events import REPORTING_CONTROLLER, EventSink
+from webhook.cluster_features import (
+    ALL_PRESERVED,
+    FieldProbe,
+    PreservedFields,
+    fit_configuration,
+    groups_to_discover,
+)
+from webhook.observing import EventMetrics, StoredPolicyRules
 
 __all__ = [
-    "CONTROLLER",
-    "EVERYTHING",
+    "ALL_PRESERVED",
+    "REPORTING_CONTROLLER",
     "EventMetrics",
-    "Gates",
-    "Probe",
-    "StoredPolicies",
-    "Tell",
-    "fitting",
-    "last_asked",
+    "EventSink",
+    "FieldProbe",
+    "PreservedFields",
+    "StoredPolicyRules",
+    "fit_configuration",
+    "groups_to_discover",
+    "last_reviews",
     "make_app",
 ]

@@ -1,10 +1,9 @@
 """The webhook as an aiohttp application: POST /mutate and POST /validate, decode → judge → encode.
 
-Here, and only here, it is decided that Fettle fails open: what cannot be judged in time, and any
-internal error, is answered as allowed, with the UID, counted and logged. Only what is not a review
-at all gets a 4xx. In audit mode everything is allowed as it is; warnings and Events say what would
-have been done. The listener is started elsewhere; it must keep idle connections longer than the 90
-s of the API server's client, or a request may meet a connection that was just closed.
+The last step of *watch → inventory → health → verdict → answer*. Here, and only here, Fettle fails
+open: a review that is not judged in time, or fails, is allowed, counted and logged. Only a body
+that is no review gets a 4xx. In audit mode everything is allowed unchanged; warnings and Events say
+what would have been done.
 """
 
 import asyncio
@@ -25,37 +24,37 @@ from fettle.model import ANNOTATION, BadInput
 from fettle.observing import LastRequests
 from fettle.pacing import Patience, in_slices
 from fettle.scheduling import Engines
-from webhook import patches
-from webhook.gates import EVERYTHING, Gates
-from webhook.metrics import Metrics
-from webhook.mutating import Means, mutate, owner_pod
-from webhook.policies import UnknownLabels
+from webhook.audit_events import EventSink, audit_event
+from webhook.cluster_features import ALL_PRESERVED, PreservedFields
+from webhook.mutate.annotations import with_configured
+from webhook.mutate.mutation import MutationContext, mutate, owner_pod
+from webhook.observing import RateLimit, ReviewMetrics, UnknownLabels
+from webhook.patches import apply
 from webhook.review import AdmissionRequest, AdmissionResponse, decode, encode
-from webhook.sparing import RateLimit
-from webhook.telling import Tell, event_of
-from webhook.validating import Grounds, validate
-from webhook.workloads import with_own
+from webhook.validate import ValidationContext, validate
 
 MAX_BODY_BYTES = 16 * 2**20
-"""The API server takes objects of 3 MiB, and a review holds up to two, escaped as JSON."""
+"""The API server accepts objects of 3 MiB; a review holds up to two, escaped as JSON."""
 
 OWNER_WAIT_S = 0.25
-"""How long a claim waits for the pod it was made for: both come from the API server, the pod a few
-milliseconds earlier."""
+"""How long the review of a claim waits for the claim's pod, which was created a moment earlier."""
 APPLIED_WAIT_S = 0.2
-"""How long the view may be behind what was created a moment ago, and is named now: a whole file is
-applied within milliseconds."""
+"""How long a review waits for objects that it names and the view lacks.
+
+A file with several objects is applied within milliseconds, so they may be on their way.
+"""
 AGAIN_S = 2.0
-"""How long a wait that brought nothing skips further ones for the same names: long to a controller
-that tries again and again, short to a person who mends a file."""
-_LONGEST_REASON = 300
+"""After a wait that brought nothing, skip further waits for the same objects for so long.
+
+That is long for a controller that retries, and short for a person who corrects a file.
+"""
+_MAX_REASON_LENGTH = 300
 
 _log = structlog.get_logger("fettle.webhook")
 
 
 class Review(NamedTuple):
-    """An answer, how it is counted, what was left undecided on the way, and the rules that found
-    something."""
+    """An answer, the result it is counted as, what is undecided, and the rules with findings."""
 
     answer: AdmissionResponse
     result: str
@@ -73,23 +72,23 @@ def make_app(
     *,
     registry: CollectorRegistry,
     linter: Linter | None = None,
-    gates: Callable[[], Gates | None] = lambda: EVERYTHING,
-    tell: Tell | None = None,
+    preserved: Callable[[], PreservedFields | None] = lambda: ALL_PRESERVED,
+    events: EventSink | None = None,
     engines: Engines | None = None,
-    unknown: Callable[[], frozenset[str]] = frozenset,
-    asked: LastRequests | None = None,
+    incomplete_kinds: Callable[[], frozenset[str]] = frozenset,
+    last: LastRequests | None = None,
 ) -> web.Application:
-    """The application; its metrics go into `registry`, which takes them once.
+    """The application; it registers its metrics in `registry`.
 
-    `linter` has all rules, and devices where it can evaluate selectors; by default it cannot.
-    `gates` says what the cluster keeps of claims and pods; None: that is not known yet. `tell`
-    takes the Events of audit mode, where there is a cluster to have them. `engines` compile what
-    DevicePolicies require. `unknown` are kinds of which there may be objects that no view shows.
-    `asked` notes each review.
+    `linter` has all rules; those about devices need an evaluator of selectors, which the default
+    has not. `preserved`: the fields of claims and pods that the cluster keeps; None: that is not
+    known yet. `events` takes the Events of audit mode; None without a cluster. `engines` compile
+    the requirements of DevicePolicies. `incomplete_kinds` are kinds of which the view may lack
+    objects. `last` notes when each webhook was called.
     """
     policies, rows = settings.all_policies(), settings.webhook.workloads
-    means = Means(policies, with_own(rows), schedulers=settings.scheduler.names)
-    grounds = Grounds(
+    mutation = MutationContext(policies, with_configured(rows), schedulers=settings.scheduler.names)
+    validation = ValidationContext(
         linter or Linter(),
         policies,
         settings.lint.levels,
@@ -100,11 +99,11 @@ def make_app(
     webhook = Webhook(
         publisher,
         settings.webhook,
-        Metrics(registry),
-        lambda: means._replace(gates=gates()),
-        lambda: grounds._replace(unknown=unknown()),
-        tell,
-        asked or last_asked(),
+        ReviewMetrics(registry),
+        lambda: mutation._replace(preserved=preserved()),
+        lambda: validation._replace(incomplete_kinds=incomplete_kinds()),
+        events,
+        last or last_reviews(),
     )
     app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[_in_words])
     app.add_routes(
@@ -113,38 +112,35 @@ def make_app(
     return app
 
 
-def last_asked() -> LastRequests:
-    """For reviews that are yet to come."""
+def last_reviews() -> LastRequests:
+    """When each webhook was last called: not yet."""
     return LastRequests("webhook", ("mutate", "validate"), "the API server has not asked yet")
 
 
 class Webhook:
-    """Both faces over one publisher: each answer comes from one view.
-
-    `means` and `grounds` say for each review what it is judged by; `tell` takes Events.
-    """
+    """The two handlers. Each answer comes from one view."""
 
     def __init__(
         self,
         publisher: Publisher,
         settings: WebhookSettings,
-        metrics: Metrics,
-        means: Callable[[], Means],
-        grounds: Callable[[], Grounds],
-        tell: Tell | None,
-        asked: LastRequests,
+        metrics: ReviewMetrics,
+        mutation: Callable[[], MutationContext],
+        validation: Callable[[], ValidationContext],
+        events: EventSink | None,
+        last: LastRequests,
     ) -> None:
         self._publisher = publisher
         self._audit = settings.mode == "audit"
         self._deadline_s = settings.deadline_seconds
         self._metrics = metrics
         self._patience = Patience()
-        self._means = means
-        self._grounds = grounds
-        self._tell = tell
-        self._asked = asked
+        self._mutation = mutation
+        self._validation = validation
+        self._events = events
+        self._last = last
         self._labels = UnknownLabels()
-        self._complaints = RateLimit()
+        self._unreadable = RateLimit()
 
     async def on_mutate(self, http: web.Request) -> web.Response:
         return await self._serve("mutate", http, self._mutate)
@@ -159,13 +155,13 @@ class Webhook:
             request = decode(body)
         except BadInput as error:
             self._metrics.reviews.labels(webhook, "bad_input").inc()
-            reason = str(error)[:_LONGEST_REASON]
-            if (held_back := self._complaints.turn()) is not None:
+            reason = str(error)[:_MAX_REASON_LENGTH]
+            if (held_back := self._unreadable.admit()) is not None:
                 _log.warning(
                     "review not readable", webhook=webhook, reason=reason, held_back=held_back
                 )
             return _problem(error.status, reason)
-        self._asked.at[webhook] = time.perf_counter()
+        self._last.at[webhook] = time.perf_counter()
         judged = await self._judged(webhook, request, judge)
         reply = encode(request.uid, judged.answer)
         self._count(webhook, judged, time.perf_counter() - began)
@@ -201,16 +197,16 @@ class Webhook:
 
     def _audited(self, request: AdmissionRequest, judged: Review) -> Review:
         judged = audited(judged)
-        event = event_of(request, judged.answer, judged.result, judged.rules)
-        if self._tell is not None and event is not None:
-            self._tell(event)
+        event = audit_event(request, judged.answer, judged.result, judged.rules)
+        if self._events is not None and event is not None:
+            self._events(event)
         return judged
 
     async def _mutate(self, request: AdmissionRequest) -> Review:
-        means = self._means()
+        context = self._mutation()
         view, mutation = await self._caught_up(
-            await self._knowing(request),
-            lambda view: mutate(request, view, means),
+            await self._view_with_owner(request),
+            lambda view: mutate(request, view, context),
             lambda mutation: mutation.unknown,
         )
         if request.in_part and mutation.patch:
@@ -218,18 +214,18 @@ class Webhook:
                 f"it nests deeper than {lenient.DEEP} levels or is not valid UTF-8, "
                 "so a patch could lose data"
             )
-        await in_slices(lambda: patches.apply(request.object, mutation.patch))
+        await in_slices(lambda: apply(request.object, mutation.patch))
         self._metrics.unknown_policies.inc(len(mutation.unknown))
         label = view.namespaces.get(request.namespace, {}).get(ANNOTATION)
         if view.synced and label is not None and label in mutation.unknown:
-            known = means.policies.names(view.policies)
-            self._labels.tell(request.namespace, label, known)
+            known = context.policies.names(view.policies)
+            self._labels.report(request.namespace, label, known)
         answer = AdmissionResponse(patch=mutation.patch, warnings=mutation.warnings)
         undecided = [mutation.undecided] if mutation.undecided else []
         return Review(answer, _result(answer, undecided), undecided)
 
-    async def _knowing(self, request: AdmissionRequest) -> View:
-        """The newest view, for a claim one that knows the pod it was made for, if that comes."""
+    async def _view_with_owner(self, request: AdmissionRequest) -> View:
+        """The newest view; for a claim, the first one with its pod, within a bound."""
         view = self._publisher.view
         made = request.kind.kind == "ResourceClaim" and request.operation == "CREATE"
         if not made or not view.synced or (owner := owner_pod(request)) is None:
@@ -269,7 +265,7 @@ class Webhook:
     async def _validate(self, request: AdmissionRequest) -> Review:
         _, found = await self._caught_up(
             self._publisher.view,
-            lambda view: validate(request, view, self._grounds()),
+            lambda view: validate(request, view, self._validation()),
             lambda found: [f for f in (*found.denied, *found.warned) if f.rule in ABSENCES],
         )
         answer = AdmissionResponse(
@@ -289,7 +285,7 @@ class Webhook:
 
 
 def audited(judged: Review) -> Review:
-    """The same, refusing and changing nothing: warnings say what was left undone."""
+    """The review for audit mode: it allows everything, and warnings say what would be done."""
     answer = judged.answer
     if not answer.allowed:
         would = [f"fettle (audit): would be refused: {answer.message}"]
@@ -315,7 +311,7 @@ def _result(answer: AdmissionResponse, undecided: Sequence[str]) -> str:
 
 
 async def _body(http: web.Request) -> bytes:
-    """The whole body; raises BadInput where it is too large or breaks off."""
+    """The whole body; raises BadInput if it is too large or ends early."""
     too_large = BadInput(
         f"the body is larger than {MAX_BODY_BYTES // 2**20} MiB, more than any review", status=413
     )
@@ -333,7 +329,7 @@ async def _body(http: web.Request) -> bytes:
 async def _in_words(
     request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
 ) -> web.StreamResponse:
-    """What is not served gets a sentence too."""
+    """Answers requests for anything else with a sentence."""
     try:
         return await handler(request)
     except (web.HTTPNotFound, web.HTTPMethodNotAllowed) as error:

@@ -1,12 +1,14 @@
-"""Minimal JSON patches (RFC 6902) on raw objects: made by intent, and tried before they are sent.
+"""Edits to raw objects: field paths, and minimal JSON patches (RFC 6902).
 
-A patch that does not fit is an internal error of the API server and refuses the object, even with
-failurePolicy Ignore; so an edit is applied the moment it is made, and the finished patch once more
-to the object as it came, which never changes: only the path to an edit is copied, and that once.
+The API server refuses an object whose patch does not fit as an internal error, even with
+failurePolicy Ignore. So each edit is applied the moment it is made, and the finished patch once
+more to the object as it came. That object never changes: only the containers on the path to an edit
+are copied, each once.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -14,6 +16,103 @@ from fettle.model import BadInput
 from fettle.pacing import pause
 
 Path = Sequence[str | int]
+_PART = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")
+
+
+# --- field paths
+
+
+class FieldPath(NamedTuple):
+    """A field of an object: `path` holds the keys and list positions that lead to it.
+
+    `name` writes the same with dots, and names list entries by their `name`, such as
+    `spec.containers[main].image`: so the field is found again if the list changes.
+    """
+
+    path: tuple[str | int, ...] = ()
+    name: str = ""
+
+    def at(self, *keys: str | int) -> "FieldPath":
+        """The field below."""
+        field = self
+        for key in keys:
+            field = field.entry(key, str(key))
+        return field
+
+    def entry(self, key: str | int, called: str) -> "FieldPath":
+        """The entry of a list, or the member of a map, that `name` shows as `called`."""
+        if isinstance(key, int) or set(key) & set(".[]/"):
+            return FieldPath((*self.path, key), f"{self.name}[{called}]")
+        return FieldPath((*self.path, key), f"{self.name}.{key}" if self.name else key)
+
+
+def fields_matching(document: Any, path: str) -> Iterator[FieldPath]:
+    """The fields that a path with dots leads to; `*` stands for every member or entry.
+
+    The last field of the path may be absent, those above it may not.
+    """
+    *above, last = path.split(".")
+    found: list[tuple[FieldPath, Any]] = [(FieldPath(), document)]
+    for key in above:
+        found = [below for field, value in found for below in _below(field, value, key)]
+    for field, value in found:
+        pause()
+        if isinstance(value, dict):
+            yield field.at(last)
+
+
+def value_at(document: Any, path: Iterable[str | int]) -> Any:
+    """The value of a field; None if it is absent."""
+    for key in path:
+        if isinstance(document, dict) and isinstance(key, str):
+            document = document.get(key)
+        elif isinstance(document, list) and isinstance(key, int) and key < len(document):
+            document = document[key]
+        else:
+            return None
+    return document
+
+
+def field_named(document: Any, name: str) -> FieldPath | None:
+    """The field with this `name`; None if a list entry on the way to it does not exist."""
+    field, value = FieldPath(), document
+    for part in (bracketed or plain for bracketed, plain in _PART.findall(name)):
+        if isinstance(value, list):
+            index = _entry_index(value, part)
+            if index is None:
+                return None
+            field, value = field.entry(index, part), value[index]
+        elif isinstance(value, dict):
+            field, value = field.at(part), value.get(part)
+        elif value is None:
+            field = field.at(part)
+        else:
+            return None
+    return field
+
+
+def _entry_index(entries: list[Any], name: str) -> int | None:
+    for index, entry in enumerate(entries):
+        if isinstance(entry, dict) and entry.get("name") == name:
+            return index
+    return int(name) if name.isdecimal() and name.isascii() and int(name) < len(entries) else None
+
+
+def _below(field: FieldPath, value: Any, key: str) -> Iterator[tuple[FieldPath, Any]]:
+    pause()
+    if key != "*":
+        if isinstance(value, dict) and isinstance(value.get(key), dict | list):
+            yield field.at(key), value[key]
+    elif isinstance(value, dict):
+        yield from ((field.at(name), member) for name, member in value.items())
+    elif isinstance(value, list):
+        for index, entry in enumerate(value):
+            pause()
+            name = entry.get("name") if isinstance(entry, dict) else None
+            yield field.entry(index, name if isinstance(name, str) else str(index)), entry
+
+
+# --- patches
 
 
 class Operation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -40,7 +139,7 @@ def parts(text: str) -> list[str]:
 
 
 def apply(document: Any, operations: Iterable[Operation]) -> Any:
-    """The document with all operations done; raises BadInput naming the one that does not fit."""
+    """The document after all operations; raises BadInput that names one that does not fit."""
     copy = _Copy(document)
     for operation in operations:
         copy.do(operation)
@@ -48,14 +147,14 @@ def apply(document: Any, operations: Iterable[Operation]) -> Any:
 
 
 class _Copy:
-    """A document to edit, which shares with the original what no edit has touched."""
+    """A document to edit, which shares with the original whatever no edit has touched."""
 
     def __init__(self, document: Any) -> None:
         self.document = document
         self._own: dict[int, Any] = {}
 
     def do(self, operation: Operation) -> None:
-        """Raises BadInput and changes nothing where the operation does not fit."""
+        """Raises BadInput, and changes nothing, if the operation does not fit."""
         pause()
         try:
             self.document = self._done(self.document, parts(operation.path), operation)
@@ -106,7 +205,7 @@ class _Copy:
         return own
 
     def _owned(self, value: Any) -> Any:
-        """The same, or a copy if it is not one that was made here."""
+        """The container itself if it is a copy already, else a copy of it."""
         if id(value) in self._own:
             return value
         copy = value.copy()
@@ -115,7 +214,7 @@ class _Copy:
 
 
 class Editing:
-    """Collects a patch on one object; `document` shows all edits so far."""
+    """Collects the patch of one object; `document` shows it with all edits so far."""
 
     def __init__(self, document: dict[str, Any]) -> None:
         self._copy = _Copy(document)
@@ -127,7 +226,7 @@ class Editing:
         return document
 
     def set(self, path: Path, value: Any) -> None:
-        """Set a member, making the objects above it; what stands there is replaced."""
+        """Set or replace a field, and create the objects above it."""
         at: Any = self.document
         for depth, key in enumerate(path[:-1]):
             at = _member(at, key)
@@ -137,7 +236,7 @@ class Editing:
         self._do(path, value)
 
     def append(self, path: Path, value: Any) -> None:
-        """Add to the end of a list, which is made where it is absent."""
+        """Add to the end of a list, which is created if it is absent."""
         at: Any = self.document
         for key in path:
             at = _member(at, key)
@@ -149,7 +248,7 @@ class Editing:
             raise BadInput(f"{pointer(path)} is a {type(at).__name__}, not a list")
 
     def remove(self, path: Path) -> None:
-        """Take away a member or entry, which must be there."""
+        """Remove a field, which must exist."""
         self._record("remove", path, msgspec.UNSET)
 
     def _do(self, path: Path, value: Any) -> None:
@@ -174,7 +273,7 @@ def _nested(path: Path, value: Any) -> Any:
 
 
 def _member(value: Any, key: str | int) -> Any:
-    """A member of an object, or None where there is none; an entry of a list, which must exist."""
+    """A member of an object, None if it is absent; or an entry of a list, which must exist."""
     if isinstance(value, dict) and isinstance(key, str):
         return value.get(key)
     if isinstance(value, list) and isinstance(key, int) and key < len(value):

@@ -1,8 +1,8 @@
-"""AdmissionReview v1, in and out: bytes → `Request`, `Answer` → bytes.
+"""AdmissionReview v1, in and out: bytes → AdmissionRequest, AdmissionResponse → bytes.
 
-What cannot be read raises BadInput with the field and what is wrong; what can be read has a UID,
-and from there on every answer echoes it. Knows the API server's rules for answers (patch and
-patchType both or neither, warnings without control characters) and nothing about devices.
+Bytes that are no review raise BadInput, which names the field and the mistake. This module knows
+the API server's rules for answers (patch and patchType together, warnings without control
+characters) and nothing about devices.
 """
 
 import base64
@@ -21,14 +21,14 @@ API_VERSION = "admission.k8s.io/v1"
 KIND = "AdmissionReview"
 
 SCHEDULER = "system:kube-scheduler"
-"""The user whose changes are neither changed nor judged."""
+"""The user whose requests are neither changed nor judged."""
 
 WARNING_LENGTH = 120
-"""What the API's documentation asks for; longer text is continued in the next warning."""
+"""The limit that the API's documentation names; longer text continues in the next warning."""
 WARNINGS_LENGTH = 4096
 """Above this total, the API server cuts each warning to 256 characters."""
 _CONTINUED = "fettle:   "
-"""Before what continues a warning: others' may stand between, and must not seem to be ours."""
+"""Begins a continued warning: those of other webhooks may stand before it."""
 _MORE = "fettle: there are more warnings than can be shown"
 _DENIED = 422
 
@@ -48,10 +48,10 @@ class UserInfo(msgspec.Struct, frozen=True):
 
 
 class AdmissionRequest(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What the API server asks about. Objects stay raw: what we do not know must survive.
+    """The object under review. Objects stay raw: fields that Fettle does not know must survive.
 
-    `request_kind` is the kind that the author sent, where the API server converted it to `kind`.
-    `in_part`: the objects hold what cannot be read, and stand here without it (`wire/lenient.py`).
+    `request_kind` is the kind that the author sent, if the API server converted it to `kind`.
+    `in_part`: some of the objects cannot be read, and is left out here.
     """
 
     uid: str
@@ -74,7 +74,7 @@ class AdmissionRequest(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
 
     @property
     def username(self) -> str:
-        """Who asked for the change."""
+        """Who makes the change."""
         return self.user_info.username
 
 

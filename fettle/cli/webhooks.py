@@ -12,7 +12,7 @@ from fettle.cli.linting.files import read
 from fettle.client import Session, served_kinds
 from fettle.config import Settings, load
 from fettle.model import SnapshotError
-from webhook import fitting
+from webhook import fit_configuration, groups_to_discover
 
 KINDS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 
@@ -37,9 +37,9 @@ async def _fitted(
     async with await Session.open(kubeconfig) as session:
         served = {
             group: await served_kinds(session, group)
-            for group in sorted(fitting.groups(configurations, workloads))
+            for group in sorted(groups_to_discover(configurations, workloads))
         }
-    return [fitting.fitted(one, served, workloads) for one in configurations]
+    return [fit_configuration(one, served, workloads) for one in configurations]
 
 
 class _Plain(yaml.SafeDumper):

@@ -53,14 +53,14 @@ from fettle.serve.secured import CertificateWarnings, Secured
 from fettle.serve.tasks import Tasks
 from fettle.steward import AllowedNodes, Steward
 from webhook import (
-    CONTROLLER,
-    EVERYTHING,
+    ALL_PRESERVED,
+    REPORTING_CONTROLLER,
     EventMetrics,
-    Gates,
-    Probe,
-    StoredPolicies,
-    Tell,
-    last_asked,
+    EventSink,
+    FieldProbe,
+    PreservedFields,
+    StoredPolicyRules,
+    last_reviews,
 )
 from webhook import make_app as make_webhook
 
@@ -172,7 +172,7 @@ class Runtime:
             await self._open_extender(addresses["extender"], connections)
         if "webhook" in plan.roles:
             self._tasks.open("webhook", self._open_webhook(addresses["webhook"], registry))
-            self._tasks.keep("stored policies", StoredPolicies(self._publisher, registry).run())
+            self._tasks.keep("stored policies", StoredPolicyRules(self._publisher, registry).run())
         if "steward" in plan.roles and self._session is None:
             _LOG.info("the steward has nothing to write to when a snapshot is served")
         elif "steward" in plan.roles and self._session is not None:
@@ -289,7 +289,7 @@ class Runtime:
         )
 
     def _webhook(self, registry: CollectorRegistry) -> web.Application:
-        gates, asked = self._gates(), last_asked()
+        gates, asked = self._gates(), last_reviews()
         self._readiness.notes.append(lambda: [asked.note()])
         lint = self._settings.lint
         linter = Linter(
@@ -302,31 +302,31 @@ class Runtime:
             self._settings,
             registry=registry,
             linter=linter,
-            gates=gates,
-            tell=self._tell(registry),
+            preserved=gates,
+            events=self._tell(registry),
             engines=Engines(self._engine),
-            unknown=lambda: self._unknown(),
-            asked=asked,
+            incomplete_kinds=lambda: self._unknown(),
+            last=asked,
         )
 
-    def _tell(self, registry: CollectorRegistry) -> Tell | None:
+    def _tell(self, registry: CollectorRegistry) -> EventSink | None:
         """Where Events of audit mode go."""
         if self._session is None or self._settings.webhook.mode != "audit":
             return None
         counted = EventMetrics(registry).count
-        recorder = EventRecorder(self._session, CONTROLLER, identity(), counted)
+        recorder = EventRecorder(self._session, REPORTING_CONTROLLER, identity(), counted)
         self._tasks.keep("events", recorder.run())
         return recorder.record
 
-    def _gates(self) -> Callable[[], Gates | None]:
+    def _gates(self) -> Callable[[], PreservedFields | None]:
         """Which injected fields the cluster preserves, checked again and again."""
         if self._session is None:
-            return lambda: EVERYTHING
-        probe = Probe(self._session, self._settings.namespace or self._session.namespace)
+            return lambda: ALL_PRESERVED
+        probe = FieldProbe(self._session, self._settings.namespace or self._session.namespace)
         self._readiness.notes.append(probe.notes)
         self._tasks.keep("probe of the cluster", probe.run())
         disabled = self._settings.scheduler.disabled
-        return lambda: probe.gates and probe.gates.without(disabled)
+        return lambda: probe.preserved and probe.preserved.without(disabled)
 
     async def _open_listener(
         self,

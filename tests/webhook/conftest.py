@@ -20,7 +20,7 @@ from fettle.observing import LastRequests
 from tests.fettle.others import WatchedPublisher
 from tests.webhook.reviews import UID, Object, encoded, review
 from webhook.app import make_app
-from webhook.gates import EVERYTHING, Gates
+from webhook.cluster_features import ALL_PRESERVED, PreservedFields
 
 
 class Served:
@@ -87,12 +87,12 @@ def serve(aiohttp_client: Any, monkeypatch: pytest.MonkeyPatch) -> Serve:
     async def start(
         known: View | None = None,
         rules: tuple[Rule, ...] = RULES,
-        gates: Gates | None = EVERYTHING,
+        preserved: PreservedFields | None = ALL_PRESERVED,
         policies: tuple[Policy, ...] = (),
-        unknown: frozenset[str] = frozenset(),
+        incomplete_kinds: frozenset[str] = frozenset(),
         lint: LintSettings | None = None,
         scheduler: SchedulerSettings | None = None,
-        asked: LastRequests | None = None,
+        last: LastRequests | None = None,
         **webhook: Any,
     ) -> Served:
         publisher, registry = WatchedPublisher(), CollectorRegistry()
@@ -108,10 +108,10 @@ def serve(aiohttp_client: Any, monkeypatch: pytest.MonkeyPatch) -> Serve:
             chosen,
             registry=registry,
             linter=Linter(rules),
-            gates=lambda: gates,
-            tell=events.append,
-            unknown=lambda: unknown,
-            asked=asked,
+            preserved=lambda: preserved,
+            events=events.append,
+            incomplete_kinds=lambda: incomplete_kinds,
+            last=last,
         )
         served = Served(await aiohttp_client(made), registry, publisher, events)
         if known is not None:

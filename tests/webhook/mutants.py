@@ -14,15 +14,15 @@ from typing import Any
 
 from fettle.lint import Linter
 from fettle.model import BadInput, policy
+from tests.webhook.mutate.test_claims import claim, either, exactly, spec, template
+from tests.webhook.mutate.test_workloads import KINDS, workload
 from tests.webhook.mutations import cluster, means, mutation
 from tests.webhook.reviews import CLAIMS, Object, encoded, job, pod, review
-from tests.webhook.test_claims import claim, either, exactly, spec, template
 from tests.webhook.test_old_versions import flat
-from tests.webhook.test_workloads import KINDS, workload
-from webhook.mutating import Mutation, mutate
+from webhook.mutate.mutation import Mutation, mutate
 from webhook.patches import apply
 from webhook.review import decode
-from webhook.validating import Grounds, validate
+from webhook.validate import ValidationContext, validate
 
 OWN = {policy.ANNOTATION: "own"}
 SPEC: Object = {
@@ -114,7 +114,7 @@ async def tried(sent: Any) -> str:
         request = decode(encoded(sent))
     except BadInput:
         return "no review"
-    found = await validate(request, KNOWN, Grounds(LINTER, BY.policies))
+    found = await validate(request, KNOWN, ValidationContext(LINTER, BY.policies))
     assert not found.denied or found.message
     try:
         done = await mutate(request, KNOWN, BY)

@@ -10,11 +10,11 @@ from fettle.api import kinds, policies
 from fettle.cluster import View, view
 from fettle.model import ANNOTATION, BUILT_IN, Policies, Policy
 from tests.webhook.reviews import Object, encoded, review, stored
-from webhook.mutating import Means, Mutation, mutate
+from webhook.mutate.mutation import Mutation, MutationContext, mutate
 from webhook.patches import apply
 from webhook.review import decode
 
-MEANS = Means(Policies())
+MEANS = MutationContext(Policies())
 TRAINING = {ANNOTATION: "training"}
 OWN = {ANNOTATION: "own"}
 
@@ -33,25 +33,27 @@ def policy_of(spec: Object, name: str = "own") -> Policy:
     return decoded.policy()
 
 
-def means(spec: Object, **more: Any) -> Means:
+def means(spec: Object, **more: Any) -> MutationContext:
     """With a policy `own` of this spec."""
-    return Means(Policies({**BUILT_IN, "own": policy_of(spec)}), **more)
+    return MutationContext(Policies({**BUILT_IN, "own": policy_of(spec)}), **more)
 
 
 async def mutation(
-    object: Object, known: View | None = None, by: Means = MEANS, **request: Any
+    object: Object, known: View | None = None, by: MutationContext = MEANS, **request: Any
 ) -> Mutation:
     return await mutate(decode(encoded(review(object, **request))), known or cluster(), by)
 
 
-async def mutated(object: Object, known: View | None = None, by: Means = MEANS) -> Object:
+async def mutated(object: Object, known: View | None = None, by: MutationContext = MEANS) -> Object:
     """The object as it is stored; a second pass over that must change nothing."""
     done: Object = stored(apply(object, (await mutation(object, known, by)).patch))
     assert (await mutation(done, known, by)).patch == ()
     return done
 
 
-async def updated(new: Object, old: Object, known: View | None = None, by: Means = MEANS) -> Object:
+async def updated(
+    new: Object, old: Object, known: View | None = None, by: MutationContext = MEANS
+) -> Object:
     """The new object as it replaces the old one; a second pass must change nothing."""
     how: Object = {"operation": "UPDATE", "oldObject": old}
     done: Object = stored(apply(new, (await mutation(new, known, by, **how)).patch))

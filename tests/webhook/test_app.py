@@ -18,7 +18,7 @@ from tests.fettle.lint.builders import pod as claiming_pod
 from tests.fettle.lint.wild import ANYTHING, spoilt
 from tests.webhook.conftest import Serve
 from tests.webhook.reviews import CLAIMS, UID, Object, encoded, job, patch_of, pod, review
-from webhook.app import MAX_BODY_BYTES
+from webhook.app import MAX_BODY_BYTES, last_reviews
 from webhook.patches import Operation, apply
 
 TRAINING = {policy.ANNOTATION: "training"}
@@ -259,3 +259,21 @@ async def test_no_json_gets_a_5xx_or_a_patch_that_does_not_fit(
         again = {**sent, "request": {**sent["request"], "object": after}}
         reply = await served.post(path, encoded(again))
         assert patch_of((await reply.json())["response"]) == []
+
+
+async def test_when_each_webhook_was_last_asked_is_told(serve: Serve) -> None:
+    last = last_reviews()
+    served = await serve(knowing(), last=last)
+    assert last.note() == "webhook: the API server has not asked yet"
+    await served.ask("/validate", pod())
+    assert last.note() == "webhook: last asked: mutate never, validate 0 s ago"
+    await served.ask("/mutate", pod())
+    assert last.note() == "webhook: last asked: mutate 0 s ago, validate 0 s ago"
+
+
+async def test_what_is_not_a_review_is_nothing_that_the_api_server_asked(serve: Serve) -> None:
+    last = last_reviews()
+    served = await serve(knowing(), last=last)
+    await served.post("/mutate", b"{}")
+    await served.post("/elsewhere", b"{}")
+    assert last.note() == "webhook: the API server has not asked yet"

@@ -8,7 +8,7 @@ from fettle.config import Settings
 from fettle.config.settings import API_SERVER_WAITS_S
 from tests.webhook.sending import BY_NAME, MUTATING, VALIDATING
 from webhook.app import make_app
-from webhook.workloads import WORKLOADS
+from webhook.mutate.annotations import WORKLOADS
 
 NAMES = sorted(BY_NAME)
 OTHER_VERSIONS = {

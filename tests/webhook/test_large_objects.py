@@ -86,7 +86,7 @@ async def test_what_a_kind_may_lack_is_not_missed(serve: Serve) -> None:
     strict = LintSettings(strict=True)
     served = await serve(knowing(), lint=strict)
     assert (await served.ask("/validate", absent))["allowed"] is False
-    served = await serve(knowing(), lint=strict, unknown=frozenset(["DeviceClass"]))
+    served = await serve(knowing(), lint=strict, incomplete_kinds=frozenset(["DeviceClass"]))
     assert (await served.ask("/validate", absent))["allowed"] is True
 
 

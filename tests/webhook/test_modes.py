@@ -13,14 +13,13 @@ from fettle.config import LintSettings
 from fettle.model import policy
 from tests.fettle.lint.builders import claim, exactly, knowing
 from tests.webhook.conftest import PATIENCE_S, Serve
+from tests.webhook.mutate.test_claims import OWN, knowing_worker, owned
+from tests.webhook.mutate.test_claims import claim as whole_claim
 from tests.webhook.mutations import cluster, policy_of
 from tests.webhook.reviews import CLAIMS, UID, job, patch_of, pod
-from tests.webhook.test_claims import OWN, knowing_worker, owned
-from tests.webhook.test_claims import claim as whole_claim
 from webhook import app
-from webhook.gates import Gates
-from webhook.metrics import EventMetrics, Metrics
-from webhook.sparing import RateLimit
+from webhook.cluster_features import PreservedFields
+from webhook.observing import EventMetrics, RateLimit, ReviewMetrics
 
 TRAINING = {policy.ANNOTATION: "training"}
 TOLERANT = policy_of({"tolerations": {"devices": [{"key": "vendor.example.com/ecc"}]}})
@@ -202,12 +201,12 @@ async def test_a_policy_of_the_cluster_applies_as_soon_as_it_is_seen(serve: Serv
     assert "/spec/podFailurePolicy" in paths
 
 
-@pytest.mark.parametrize("gates", [None, Gates()])
-async def test_what_the_cluster_may_drop_is_not_injected(serve: Serve, gates: Any) -> None:
-    served = await serve(cluster(), policies=(TOLERANT,), gates=gates)
+@pytest.mark.parametrize("preserved", [None, PreservedFields()])
+async def test_what_the_cluster_may_drop_is_not_injected(serve: Serve, preserved: Any) -> None:
+    served = await serve(cluster(), policies=(TOLERANT,), preserved=preserved)
     response = await served.ask("/mutate", whole_claim())
     assert "patch" not in response
-    assert served.undecided("mutate", "gates") == (gates is None)
+    assert served.undecided("mutate", "gates") == (preserved is None)
 
 
 # --- rubbish
@@ -230,9 +229,9 @@ async def test_a_caller_that_sends_rubbish_fills_neither_the_log_nor_the_answer(
 def test_what_was_held_back_is_counted_in_the_next_turn() -> None:
     now = 0.0
     sparing = RateLimit(10.0, lambda: now)
-    assert [sparing.turn() for _ in range(3)] == [0, None, None]
+    assert [sparing.admit() for _ in range(3)] == [0, None, None]
     now = 10.0
-    assert [sparing.turn() for _ in range(2)] == [2, None]
+    assert [sparing.admit() for _ in range(2)] == [2, None]
 
 
 # --- counting
@@ -241,7 +240,7 @@ def test_what_was_held_back_is_counted_in_the_next_turn() -> None:
 @pytest.mark.parametrize("webhook", ["mutate", "validate"])
 def test_results_worth_an_alert_are_counted_from_zero(webhook: str) -> None:
     registry = CollectorRegistry()
-    Metrics(registry)
+    ReviewMetrics(registry)
     EventMetrics(registry)
     name = "fettle_webhook_reviews_total"
     for result in ("bad_input", "failed", "undecided", "allowed"):

@@ -2,9 +2,7 @@
 
 from typing import Any
 
-from tests.webhook.mutations import mutated, mutation, updated
-from tests.webhook.reviews import Object
-from tests.webhook.test_claims import (
+from tests.webhook.mutate.test_claims import (
     BOTH,
     KEY,
     NO_EXECUTE,
@@ -16,6 +14,8 @@ from tests.webhook.test_claims import (
     requests,
     spec,
 )
+from tests.webhook.mutations import mutated, mutation, updated
+from tests.webhook.reviews import Object
 
 VERSION = "resource.k8s.io/v1beta1"
 

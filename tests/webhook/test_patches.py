@@ -9,7 +9,17 @@ from hypothesis import strategies as st
 
 from fettle.model import BadInput
 from tests.fettle.lint.wild import ANYTHING
-from webhook.patches import Editing, Operation, apply, parts, pointer
+from webhook.patches import (
+    Editing,
+    FieldPath,
+    Operation,
+    apply,
+    field_named,
+    fields_matching,
+    parts,
+    pointer,
+    value_at,
+)
 
 KEYS = st.text(max_size=5)
 
@@ -121,3 +131,64 @@ def test_entries_of_a_list_that_are_not_there_are_not_made_up() -> None:
         Editing({}).set(("containers", 0, "name"), "x")
     with pytest.raises(BadInput):
         Editing({"containers": []}).set(("containers", 0, "name"), "x")
+
+
+DOCUMENT = {
+    "spec": {
+        "jobs": [{"name": "a", "template": {"x": 1}}, {"template": {"x": 2}}, "odd"],
+        "roles": {"Master": {"template": {}}, "Odd.one": {"template": {}}, "none": None},
+    }
+}
+
+
+def test_a_star_stands_for_every_entry_called_by_its_name() -> None:
+    found = list(fields_matching(DOCUMENT, "spec.jobs.*.template.x"))
+    assert [field.path for field in found] == [
+        ("spec", "jobs", 0, "template", "x"),
+        ("spec", "jobs", 1, "template", "x"),
+    ]
+    assert [field.name for field in found] == [
+        "spec.jobs[a].template.x",
+        "spec.jobs[1].template.x",
+    ]
+
+
+def test_a_star_stands_for_every_member_too() -> None:
+    found = [field.name for field in fields_matching(DOCUMENT, "spec.roles.*.template.metadata")]
+    assert found == [
+        "spec.roles.Master.template.metadata",
+        "spec.roles[Odd.one].template.metadata",
+    ]
+
+
+def test_the_last_field_may_be_absent_what_is_above_it_not() -> None:
+    assert [field.name for field in fields_matching(DOCUMENT, "spec.new")] == ["spec.new"]
+    assert list(fields_matching(DOCUMENT, "status.new")) == []
+
+
+def test_a_field_path_is_named_by_its_fields() -> None:
+    field = FieldPath().at("metadata", "annotations", "fettle.dev/policy")
+    assert field.name == "metadata.annotations[fettle.dev/policy]"
+
+
+@pytest.mark.parametrize("path", ["spec.jobs.*.template.x", "spec.roles.*.template.metadata"])
+def test_a_field_is_found_again_by_its_name(path: str) -> None:
+    for field in fields_matching(DOCUMENT, path):
+        assert field_named(DOCUMENT, field.name) == field
+
+
+def test_an_entry_is_found_by_name_wherever_it_stands() -> None:
+    moved = {"jobs": [{"name": "b"}, {"name": "a", "x": 1}]}
+    field = field_named(moved, "jobs[a].x")
+    assert field is not None
+    assert value_at(moved, field.path) == 1
+    assert field_named(moved, "jobs[c].x") is None
+    assert field_named(moved, "jobs[7].x") is None
+
+
+@given(document=ANYTHING, name=st.text(max_size=12), path=st.text("ab.*", max_size=8))
+def test_nothing_of_any_shape_raises(document: Any, name: str, path: str) -> None:
+    for field in fields_matching(document, path):
+        value_at(document, field.path)
+    if (found := field_named(document, name)) is not None:
+        value_at(document, found.path)

@@ -19,10 +19,10 @@ from fettle.scheduling import Engines
 from tests.webhook.conftest import Serve
 from tests.webhook.mutations import cluster, policy_of
 from tests.webhook.reviews import CLAIMS, Object, encoded, job, pod, review
-from webhook import policies
-from webhook.policies import StoredPolicies
+from webhook import observing
+from webhook.observing import StoredPolicyRules
 from webhook.review import decode
-from webhook.validating import Grounds, ValidationResult, validate
+from webhook.validate import ValidationContext, ValidationResult, validate
 
 UNKNOWN = {"validation": {"rules": {"FTL999": "Deny", "FTL010": "Warn"}}}
 BROKEN = {"placement": {"requires": [{"expression": "device.driver == 'x'"}, {"expression": "x("}]}}
@@ -49,7 +49,7 @@ async def validated(
     spec: Object, engines: Engines | None = None, levels: Levels = DEFAULT_LEVELS, **request: Any
 ) -> ValidationResult:
     asked = decode(encoded(review(device_policy(spec), namespace="", **request)))
-    return await validate(asked, EMPTY, Grounds(Linter(), Policies(), levels, engines))
+    return await validate(asked, EMPTY, ValidationContext(Linter(), Policies(), levels, engines))
 
 
 async def test_a_rule_that_does_not_exist_is_a_warning_and_never_a_denial() -> None:
@@ -108,7 +108,7 @@ async def test_what_stored_policies_say_in_vain_is_logged_once_and_counted() -> 
                 await asyncio.sleep(0.01)
 
     with capture_logs() as logs:
-        running = asyncio.create_task(StoredPolicies(publisher, registry).run())
+        running = asyncio.create_task(StoredPolicyRules(publisher, registry).run())
         publish(1, own=UNKNOWN, other=UNKNOWN)
         await count_is(2)
         publish(2, own=UNKNOWN)
@@ -133,9 +133,9 @@ async def test_a_namespaces_label_that_names_no_policy_is_logged_once_and_always
     (log,) = logs
     assert log == {
         "log_level": "warning",
-        "event": "a namespace's label fettle.dev/policy names a policy that Fettle does not know, "
-        "so pods there that name none themselves are placed by the cluster's default: correct the "
-        "label, or apply the policy",
+        "event": "a namespace's label fettle.dev/policy names a policy that does not exist: "
+        "pods there that name no policy themselves get the cluster's default; correct the label, "
+        "or apply the policy",
         "namespace": "team",
         "policy": "trainig",
         "known": ["inference", "scavenger", "training"],
@@ -157,7 +157,7 @@ async def test_a_label_that_an_annotation_overrides_is_not_logged(serve: Serve) 
 async def test_labels_that_change_again_and_again_do_not_fill_the_log(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(policies, "MOST", 3)
+    monkeypatch.setattr(observing, "MAX_LOGGED_LABELS", 3)
     served = await serve()
     with capture_logs() as logs:
         for number in range(6):

@@ -11,13 +11,13 @@ import pytest
 
 from fettle.cluster import view
 from fettle.model import policy
+from tests.webhook.mutate.test_claims import claim as whole_claim
+from tests.webhook.mutate.test_claims import template
+from tests.webhook.mutate.test_workloads import KINDS, workload
 from tests.webhook.mutations import MEANS, means, mutated
 from tests.webhook.reviews import CLAIMS, Object, encoded, job, pod, review
 from tests.webhook.sending import ENTRIES, passes, sent
-from tests.webhook.test_claims import claim as whole_claim
-from tests.webhook.test_claims import template
-from tests.webhook.test_workloads import KINDS, workload
-from webhook.mutating import mutate
+from webhook.mutate.mutation import mutate
 from webhook.review import decode
 
 WALK = re.compile(r"(?:size\(([\w.]+)\) > 1000 \|\|\s*)?([\w.]+\.annotations)\.\w+\(a,")

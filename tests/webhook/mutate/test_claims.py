@@ -13,8 +13,8 @@ from fettle.model import policy
 from tests.fettle.building import pod as pod_of
 from tests.webhook.mutations import cluster, injected, means, mutated, mutation, updated
 from tests.webhook.reviews import Object, review
-from webhook.gates import Gates
-from webhook.mutating import Mutation, mutate
+from webhook.cluster_features import PreservedFields
+from webhook.mutate.mutation import Mutation, mutate
 from webhook.review import decode
 
 OWN = {policy.ANNOTATION: "own"}
@@ -200,18 +200,18 @@ async def test_a_claim_that_the_scheduler_makes_is_left_alone() -> None:
 
 
 async def test_a_cluster_that_drops_tolerations_gets_none_and_a_warning() -> None:
-    done = await mutation(claim(), by=BOTH._replace(gates=Gates()))
+    done = await mutation(claim(), by=BOTH._replace(preserved=PreservedFields()))
     assert done.patch == ()
     assert "drops device tolerations" in done.warnings[0]
 
 
 async def test_a_cluster_without_alternatives_gets_tolerations_only() -> None:
-    by = BOTH._replace(gates=Gates(tolerations=True))
+    by = BOTH._replace(preserved=PreservedFields(tolerations=True))
     assert tolerated(await mutated(claim(), by=by)) == [NO_SCHEDULE, NO_EXECUTE]
 
 
 async def test_until_it_is_known_what_is_kept_claims_are_undecided() -> None:
-    done = await mutation(claim(), by=BOTH._replace(gates=None))
+    done = await mutation(claim(), by=BOTH._replace(preserved=None))
     assert (done.patch, done.undecided) == ((), "gates")
 
 

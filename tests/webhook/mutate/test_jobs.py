@@ -14,7 +14,7 @@ from tests.webhook.mutations import (
     updated,
 )
 from tests.webhook.reviews import CLAIMS, Object, job
-from webhook.mutating import Mutation
+from webhook.mutate.mutation import Mutation
 
 RULES = [
     {"action": "Ignore", "onPodConditions": [{"type": condition, "status": "True"}]}

@@ -1,7 +1,7 @@
-"""What audit mode reports as Events, besides warnings and metrics: they also reach people who see
-no warnings because a controller creates their pods.
+"""The Events of audit mode: what the webhook would have refused or changed.
 
-An object that is being created may never exist, so its Event is recorded on its namespace.
+Warnings and metrics say it too, but an Event also reaches people who see no warnings because a
+controller creates their pods.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,20 +10,17 @@ from fettle.api.raw import mapping, text
 from fettle.client import Event, Regarding
 from webhook.review import AdmissionRequest, AdmissionResponse
 
-Tell = Callable[[Event], None]
-"""Must return at once: a review waits for it."""
+EventSink = Callable[[Event], None]
+"""Takes an Event. It must return at once: a review waits for it."""
 
-CONTROLLER = "fettle.dev/webhook"
+REPORTING_CONTROLLER = "fettle.dev/webhook"
 _REASONS = {"would_be_denied": "WouldBeRefused", "would_be_patched": "WouldBeChanged"}
 
 
-def event_of(
+def audit_event(
     request: AdmissionRequest, answer: AdmissionResponse, result: str, rules: Sequence[str]
 ) -> Event | None:
-    """What to tell of a review; None where there is nothing, or it was a dry run.
-
-    Of objects that are being created, those of one kind with the same findings are alike.
-    """
+    """The Event of a review; None if it has no warnings, or was a dry run."""
     if not answer.warnings or request.dry_run:
         return None
     reason = _REASONS.get(result, "Warned")
@@ -34,6 +31,8 @@ def event_of(
         reason=reason,
         action="Review",
         note=f"{called}: {' | '.join(answer.warnings)}",
+        # A controller that retries creates objects of many names: the same findings on one kind
+        # are one Event, which is counted.
         series_key=" ".join((request.kind.kind, *sorted(set(rules)))),
         type="Normal" if result == "would_be_patched" else "Warning",
     )
@@ -42,6 +41,7 @@ def event_of(
 def _regarding(request: AdmissionRequest) -> Regarding:
     metadata = mapping(request.object, "metadata")
     if request.operation == "CREATE" and request.namespace:
+        # The object may never exist, so the Event is recorded on its namespace.
         return Regarding("v1", "Namespace", request.namespace, request.namespace)
     return Regarding(
         request.kind.api_version,

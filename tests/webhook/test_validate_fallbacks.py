@@ -7,12 +7,11 @@ import pytest
 from fettle.lint import Linter
 from fettle.model import Policies
 from tests.fettle.lint.builders import knowing
+from tests.webhook.mutate.test_claims import claim, either, exactly, requests, spec, template
 from tests.webhook.mutations import means, mutated
 from tests.webhook.reviews import Object, encoded, review
-from tests.webhook.test_claims import claim, either, exactly, requests, spec, template
-from webhook.authored import authored
 from webhook.review import decode
-from webhook.validating import Grounds, ValidationResult, validate
+from webhook.validate import ValidationContext, ValidationResult, validate, without_fallbacks
 
 STEERED = means({"tolerations": {"devices": [{"key": "ecc"}], "degradedAsFallback": True}})
 CLAIM, TEMPLATE = ("resource.k8s.io", "ResourceClaim"), ("resource.k8s.io", "ResourceClaimTemplate")
@@ -21,7 +20,7 @@ CLAIM, TEMPLATE = ("resource.k8s.io", "ResourceClaim"), ("resource.k8s.io", "Res
 async def validation(object: Object) -> ValidationResult:
     asked = decode(encoded(review(object)))
     levels = Policies().by_name["training"].validation
-    return await validate(asked, knowing(), Grounds(Linter(), Policies(), levels))
+    return await validate(asked, knowing(), ValidationContext(Linter(), Policies(), levels))
 
 
 async def test_a_mistake_in_a_steered_claim_is_told_once_at_the_authors_field() -> None:
@@ -35,7 +34,7 @@ async def test_a_mistake_in_a_steered_claim_is_told_once_at_the_authors_field() 
 
 async def test_alternatives_of_the_author_stay() -> None:
     stored = await mutated(claim(spec(either("big", "small"), exactly("other"))), by=STEERED)
-    first, second = requests(authored(stored, CLAIM))
+    first, second = requests(without_fallbacks(stored, CLAIM))
     assert [option["name"] for option in first["firstAvailable"]] == ["big", "small"]
     assert "exactly" in second
 
@@ -43,7 +42,7 @@ async def test_alternatives_of_the_author_stay() -> None:
 async def test_the_stored_object_itself_is_not_changed() -> None:
     stored = await mutated(template(), by=STEERED)
     before = copy.deepcopy(stored)
-    assert authored(stored, TEMPLATE) != stored
+    assert without_fallbacks(stored, TEMPLATE) != stored
     assert stored == before
 
 
@@ -51,10 +50,10 @@ async def test_the_stored_object_itself_is_not_changed() -> None:
 async def test_a_forged_record_hides_no_alternative(forged: Object) -> None:
     stored = await mutated(claim(), by=STEERED)
     requests(stored)[0]["firstAvailable"][1] |= forged
-    assert authored(stored, CLAIM) == stored
+    assert without_fallbacks(stored, CLAIM) == stored
 
 
 async def test_without_a_record_everything_is_the_authors() -> None:
     stored = await mutated(claim(), by=STEERED)
     del stored["metadata"]["annotations"]["fettle.dev/injected"]
-    assert authored(stored, CLAIM) == stored
+    assert without_fallbacks(stored, CLAIM) == stored

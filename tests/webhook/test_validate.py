@@ -23,7 +23,7 @@ from tests.fettle.lint.builders import (
 )
 from tests.webhook.reviews import encoded, review
 from webhook.review import decode
-from webhook.validating import Grounds, ValidationResult, validate
+from webhook.validate import ValidationContext, ValidationResult, validate
 
 TOO_MANY = claim(exactly(count=40))
 KEYLESS = template(exactly(tolerations=[{"operator": "Equal", "value": "hot"}]))
@@ -39,7 +39,7 @@ async def validation(
     **request: Any,
 ) -> ValidationResult:
     asked = decode(encoded(review(object, **request)))
-    return await validate(asked, known, Grounds(linter or Linter(), Policies(), levels))
+    return await validate(asked, known, ValidationContext(linter or Linter(), Policies(), levels))
 
 
 async def test_each_mistake_is_denied_with_rule_field_figures_and_fix() -> None:

@@ -1,7 +1,7 @@
-"""What every injection shares: edits that leave a record of themselves on the object.
+"""Edits to one object that leave a record of themselves on it.
 
-The record is one annotation, which names the policy and every value that was injected for it, so
-that a reader of the stored object can tell Fettle's hand from the author's; and so can Fettle.
+The record is one annotation. It names the policy and every injected value, so that a reader of the
+stored object can tell Fettle's values from the author's; and so can Fettle, at the next review.
 """
 
 from collections.abc import Mapping
@@ -11,21 +11,20 @@ import msgspec
 
 from fettle.api.raw import mapping, text
 from fettle.model import INJECTED
-from webhook.patches import Editing
-from webhook.places import FieldPath, value_at
+from webhook.patches import Editing, FieldPath, value_at
 
 ANNOTATIONS = FieldPath().at("metadata", "annotations")
 
 
 class Record(msgspec.Struct, frozen=True):
-    """Injected values by the place where they were put, and the policy that asked for them."""
+    """Injected values by the name of their field, and the policy that they come from."""
 
     policy: str | None = None
     values: Mapping[str, Any] = {}
 
 
 def record_of(document: Any) -> Record:
-    """What earlier injections say; nothing where there were none, or somebody spoilt it."""
+    """The record on an object; an empty one if there is none, or it cannot be read."""
     annotation = mapping(document, "metadata", "annotations").get(INJECTED)
     try:
         return msgspec.json.decode(text(annotation), type=Record)
@@ -33,10 +32,10 @@ def record_of(document: Any) -> Record:
         return Record()
 
 
-class Injecting:
-    """Edits one object on behalf of a policy, or of none where a value needs none.
+class Injection:
+    """Edits one object for a policy; `policy` is None for values that need no policy.
 
-    It goes on from the object's own record, and that of the object it replaces.
+    It extends the object's own record and that of `old`, the object that this one replaces.
     """
 
     def __init__(
@@ -47,7 +46,7 @@ class Injecting:
         self.warnings: list[str] = []
         before, own = record_of(old), record_of(document)
         self.before = Record(own.policy or before.policy, {**before.values, **own.values})
-        # A changed object may have gone over to another policy, or to none.
+        # A changed object may name another policy by now, or none.
         self._named = policy or (own.policy if old is None else None)
         self._values = dict(self.before.values)
 
@@ -55,37 +54,37 @@ class Injecting:
     def document(self) -> dict[str, Any]:
         return self.editing.document
 
-    def set(self, place: FieldPath, value: Any) -> None:
-        self.editing.set(place.path, value)
-        self._values[place.name] = value
+    def set(self, field: FieldPath, value: Any) -> None:
+        self.editing.set(field.path, value)
+        self._values[field.name] = value
 
-    def append(self, place: FieldPath, value: Any, *, name: str, recorded: Any) -> None:
-        self.editing.append(place.path, value)
+    def append(self, field: FieldPath, value: Any, *, name: str, recorded: Any) -> None:
+        self.editing.append(field.path, value)
         self._values[name] = recorded
 
-    def remove(self, place: FieldPath) -> None:
-        self.editing.remove(place.path)
-        self.forget(place.name)
+    def remove(self, field: FieldPath) -> None:
+        self.editing.remove(field.path)
+        self.forget(field.name)
 
     def forget(self, name: str) -> None:
-        """What was edited by other means is no longer there."""
+        """Drop a value from the record that was removed by other means."""
         self._values.pop(name, None)
 
     def note(self, name: str, value: Any) -> None:
-        """Record what was edited by other means."""
+        """Record a value that was injected by other means."""
         self._values[name] = value
 
     def warn(self, warning: str) -> None:
         self.warnings.append(f"fettle: policy {self.policy}: {warning}")
 
     def record(self) -> None:
-        """Write the annotation, if anything was edited; what it said before is kept."""
+        """Write the annotation if anything was edited; what it held before is kept."""
         if not self.editing.operations:
             return
-        place = ANNOTATIONS.at(INJECTED)
+        field = ANNOTATIONS.at(INJECTED)
         if not self._values:
-            if value_at(self.document, place.path) is not None:
-                self.editing.remove(place.path)
+            if value_at(self.document, field.path) is not None:
+                self.editing.remove(field.path)
             return
         record = Record(self._named, self._values)
-        self.editing.set(place.path, msgspec.json.encode(record).decode())
+        self.editing.set(field.path, msgspec.json.encode(record).decode())

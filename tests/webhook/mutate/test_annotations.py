@@ -7,11 +7,11 @@ import pytest
 
 from fettle.model import HOLD, JOB_EXIT_CODES, WOKEN_AT, policy
 from fettle.model.annotations import KNOWN
+from tests.webhook.mutate.test_claims import claim, template
+from tests.webhook.mutate.test_workloads import JOBSET, KINDS, T, workload
 from tests.webhook.mutations import cluster, means, mutation
 from tests.webhook.reviews import Object, job, pod
-from tests.webhook.test_claims import claim, template
-from tests.webhook.test_workloads import JOBSET, KINDS, T, workload
-from webhook.mutating import Mutation
+from webhook.mutate.mutation import Mutation
 
 TRAINING = {policy.ANNOTATION: "training"}
 SCAVENGER = {policy.ANNOTATION: "scavenger"}

@@ -4,8 +4,8 @@ import pytest
 
 from tests.webhook.mutations import MEANS, OWN, TRAINING, injected, means, mutated, mutation
 from tests.webhook.reviews import CLAIMS, Object, pod
-from webhook.gates import Gates
-from webhook.mutating import Mutation
+from webhook.cluster_features import PreservedFields
+from webhook.mutate.mutation import Mutation
 
 
 async def test_a_pod_with_claims_gets_the_marker_as_limit_and_request_of_zero() -> None:
@@ -157,7 +157,9 @@ async def test_where_containers_restart_anyway_there_is_nothing_to_inject(
 
 
 async def test_a_cluster_too_old_for_restart_rules_gets_none() -> None:
-    old = RESTARTING._replace(gates=Gates(tolerations=True, alternatives=True))
+    old = RESTARTING._replace(preserved=PreservedFields(tolerations=True, alternatives=True))
     assert (await mutation(pod(OWN, restartPolicy="Never"), by=old)).patch == ()
-    unknown = await mutation(pod(OWN, restartPolicy="Never"), by=RESTARTING._replace(gates=None))
+    unknown = await mutation(
+        pod(OWN, restartPolicy="Never"), by=RESTARTING._replace(preserved=None)
+    )
     assert (unknown.patch, unknown.undecided) == ((), "gates")

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from fettle.model import policy
 from tests.webhook.mutations import TRAINING, mutated, mutation
 from tests.webhook.reviews import CLAIMS, NOT_READY, UNREACHABLE, Object, job, pod, tolerations
-from webhook.mutating import Mutation
+from webhook.mutate.mutation import Mutation
 
 
 @pytest.mark.parametrize(

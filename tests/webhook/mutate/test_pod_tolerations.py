@@ -19,7 +19,7 @@ from tests.webhook.reviews import (
     seconds,
     tolerations,
 )
-from webhook.mutating import Means, Mutation, mutate
+from webhook.mutate.mutation import Mutation, MutationContext, mutate
 from webhook.patches import apply
 from webhook.review import decode
 
@@ -100,7 +100,9 @@ async def test_a_toleration_that_does_not_match_the_taint_says_nothing_about_it(
 async def test_a_policy_that_names_the_default_or_nothing_injects_nothing() -> None:
     own = policy.Policy(name="own", tolerations=policy.Tolerations(not_ready_seconds=300))
     request = decode(encoded(review(pod({policy.ANNOTATION: "own"}))))
-    assert (await mutate(request, cluster(), Means(Policies({**BUILT_IN, "own": own})))).patch == ()
+    assert (
+        await mutate(request, cluster(), MutationContext(Policies({**BUILT_IN, "own": own})))
+    ).patch == ()
 
 
 # --- pods: which policy

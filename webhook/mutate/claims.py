@@ -1,11 +1,9 @@
-"""What is injected into claims and their templates: the device taints they tolerate, and, where the
-policy says so, degraded devices as a fallback.
+"""What is injected into ResourceClaims and their templates: tolerations and fallbacks.
 
-A claim's spec never changes once it exists, and its tolerations are copied when it is allocated;
-so this is done when it is made. Each tolerated taint becomes two entries with explicit effects:
-one without an effect is scheduled onto the device and evicted from it again. Soft steering turns a
-request into alternatives, first as it was, then tolerating Fettle's taint of degraded devices: the
-scheduler prefers nodes where the first can be had.
+Tolerations are those of the policy for device taints. A fallback is soft steering: the request
+becomes a list of alternatives, first as it was, then tolerating Fettle's taint of degraded devices,
+and the scheduler prefers nodes that have the first. Both are injected when the claim is created: a
+claim's spec never changes afterwards.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -14,54 +12,54 @@ from typing import Any, NamedTuple
 from fettle.api.raw import Raw, mapping, mappings, text
 from fettle.lint import shapes
 from fettle.model import DEGRADED_TAINT, PolicyToleration, Tolerations
-from webhook.injecting import Injecting, Record
-from webhook.places import FieldPath, value_at
+from webhook.mutate.injection import Injection, Record
+from webhook.patches import FieldPath, value_at
 
-MOST_TOLERATIONS = 16
-MOST_ALTERNATIVES = 8
+MAX_TOLERATIONS = 16
+MAX_ALTERNATIVES = 8
 SOUND, DEGRADED = "sound", "degraded"
 CLAIM_SPECS = {kind: FieldPath().at(*path) for kind, (path,) in shapes.CLAIM_SPECS.items()}
-"""Where the kinds, by API group and name, keep the spec of a claim."""
-_LONGEST_NAME = 63
-_EVERY_DEGRADED = {"key": DEGRADED_TAINT, "operator": "Exists", "effect": "NoSchedule"}
+"""Where each kind, by API group and name, keeps the spec of a claim."""
+_MAX_NAME_LENGTH = 63
+_TOLERATES_DEGRADED = {"key": DEGRADED_TAINT, "operator": "Exists", "effect": "NoSchedule"}
 
 
 class InjectedTolerations(NamedTuple):
-    """Tolerations that a request gets, and whether it gets a fallback."""
+    """The tolerations that a request gets, and whether it gets a fallback."""
 
     tolerations: tuple[Raw, ...] = ()
     fallback: bool = False
 
     @classmethod
-    def by(cls, tolerations: Tolerations) -> "InjectedTolerations":
+    def from_policy(cls, tolerations: Tolerations) -> "InjectedTolerations":
         entries = (entry for one in tolerations.devices for entry in _entries(one))
         return cls(tuple(entries), tolerations.degraded_as_fallback)
 
     @classmethod
-    def recorded(cls, record: Record, request: FieldPath) -> "InjectedTolerations":
-        """What that request got before, whatever the policy says by now."""
+    def from_record(cls, record: Record, request: FieldPath) -> "InjectedTolerations":
+        """What that request was given before, whatever the policy says by now."""
         listed = mappings(record.values.get(request.at("tolerations").name))
         entries = (entry for _, entry in listed if {"key", "effect"} <= entry.keys())
         return cls(tuple(entries), request.at("firstAvailable").name in record.values)
 
 
-def inject(
-    injecting: Injecting, spec: FieldPath, wanted_of: Callable[[FieldPath], InjectedTolerations]
+def inject_tolerations(
+    injection: Injection, spec: FieldPath, wanted_of: Callable[[FieldPath], InjectedTolerations]
 ) -> None:
-    """Into all requests of the claim spec at that place, what is wanted of each."""
-    devices = mapping(value_at(injecting.document, spec.at("devices").path))
+    """Into each request of the claim spec at that field, what `wanted_of` says for it."""
+    devices = mapping(value_at(injection.document, spec.at("devices").path))
     for index, request in mappings(devices.get("requests")):
-        place = spec.at("devices", "requests").entry(index, text(request.get("name")))
-        wanted = wanted_of(place)
+        field = spec.at("devices", "requests").entry(index, text(request.get("name")))
+        wanted = wanted_of(field)
         if options := _options(request):
-            options = _tolerate(injecting, place, options, wanted.tolerations)
+            options = _tolerate(injection, field, options, wanted.tolerations)
             if wanted.fallback and not _is_steered(options):
-                options = _fall_back(injecting, place, request, options, devices)
-            _write(injecting, place, request, options)
+                options = _fall_back(injection, field, request, options, devices)
+            _write(injection, field, request, options)
 
 
 def _options(request: Raw) -> list[Raw]:
-    """What satisfies a request, `exactly` or any of `firstAvailable`; none if it is malformed."""
+    """`exactly`, or the alternatives of `firstAvailable`; none if the request is malformed."""
     if _is_flat(request):
         options = [request]
     elif "exactly" in request:
@@ -72,7 +70,7 @@ def _options(request: Raw) -> list[Raw]:
 
 
 def _is_flat(request: Raw) -> bool:
-    """As v1beta1 has it, which is all that some clusters serve: what others have in `exactly`."""
+    """Whether it is written as in v1beta1, without `exactly`: some clusters serve only that."""
     return "deviceClassName" in request and not {"exactly", "firstAvailable"} & request.keys()
 
 
@@ -80,22 +78,22 @@ def _is_option(value: Any) -> bool:
     return isinstance(value, dict) and isinstance(value.get("tolerations") or [], list)
 
 
-def _write(injecting: Injecting, place: FieldPath, request: Raw, options: list[Raw]) -> None:
-    """Only what differs: tolerations, and alternatives that were added."""
-    edit, before = injecting.editing, _options(request)
+def _write(injection: Injection, field: FieldPath, request: Raw, options: list[Raw]) -> None:
+    """Edit only what differs: tolerations, and alternatives that were added."""
+    edit, before = injection.editing, _options(request)
     if "exactly" in request and len(options) > 1:
-        edit.remove(place.at("exactly").path)
-        edit.set(place.at("firstAvailable").path, options)
+        edit.remove(field.at("exactly").path)
+        edit.set(field.at("firstAvailable").path, options)
         return
     for index, option in enumerate(options):
         if _is_flat(request):
-            below = place
+            below = field
         elif "exactly" in request:
-            below = place.at("exactly")
+            below = field.at("exactly")
         else:
-            below = place.at("firstAvailable", index)
+            below = field.at("firstAvailable", index)
         if index >= len(before):
-            edit.append(place.at("firstAvailable").path, option)
+            edit.append(field.at("firstAvailable").path, option)
         elif option != before[index]:
             edit.set(below.at("tolerations").path, option["tolerations"])
 
@@ -104,6 +102,8 @@ def _write(injecting: Injecting, place: FieldPath, request: Raw, options: list[R
 
 
 def _entries(toleration: PolicyToleration) -> Iterator[Raw]:
+    # One entry without an effect would let the claim be scheduled onto the device and then evict
+    # its pod again, so each effect gets an entry of its own.
     one: dict[str, Any] = {"key": toleration.key, "operator": "Exists"}
     if toleration.value is not None:
         one |= {"operator": "Equal", "value": toleration.value}
@@ -113,9 +113,9 @@ def _entries(toleration: PolicyToleration) -> Iterator[Raw]:
 
 
 def _tolerate(
-    injecting: Injecting, place: FieldPath, options: list[Raw], wanted: Sequence[Raw]
+    injection: Injection, field: FieldPath, options: list[Raw], wanted: Sequence[Raw]
 ) -> list[Raw]:
-    """The options with these tolerations, as far as their author has not spoken of the taint."""
+    """The options with these tolerations, except for taints that their author mentions."""
     lacking = [
         [entry for entry in wanted if not any(_covers(own, entry) for own in _tolerations(option))]
         for option in options
@@ -124,15 +124,15 @@ def _tolerate(
         {**option, "tolerations": [*_list(option.get("tolerations")), *more]} if more else option
         for option, more in zip(options, lacking, strict=True)
     ]
-    if any(len(_list(option.get("tolerations"))) > MOST_TOLERATIONS for option in changed):
-        injecting.warn(
-            f"{place.name} would have more than {MOST_TOLERATIONS} tolerations with those of the "
+    if any(len(_list(option.get("tolerations"))) > MAX_TOLERATIONS for option in changed):
+        injection.warn(
+            f"{field.name} would have more than {MAX_TOLERATIONS} tolerations with those of the "
             "policy, so none are added"
         )
         return options
     if any(lacking):
         added = [entry for entry in wanted if any(entry in more for more in lacking)]
-        injecting.note(place.at("tolerations").name, added)
+        injection.note(field.at("tolerations").name, added)
     return changed
 
 
@@ -141,7 +141,7 @@ def _tolerations(option: Raw) -> list[Raw]:
 
 
 def _covers(own: Raw, wanted: Raw) -> bool:
-    """Whether the author has spoken of this taint and effect already."""
+    """Whether the author's entry mentions this taint and effect already."""
     if text(own.get("effect")) not in ("", wanted["effect"]):
         return False
     exists = own.get("operator") == "Exists"
@@ -156,62 +156,60 @@ def _covers(own: Raw, wanted: Raw) -> bool:
 
 
 def _is_steered(options: Sequence[Raw]) -> bool:
-    """Whether degraded devices are taken already, which is the author's word."""
+    """Whether the author wrote a toleration of degraded devices."""
     return any(
-        _covers(entry, _EVERY_DEGRADED) for option in options for entry in _tolerations(option)
+        _covers(entry, _TOLERATES_DEGRADED) for option in options for entry in _tolerations(option)
     )
 
 
 def _fall_back(
-    injecting: Injecting, place: FieldPath, request: Raw, options: list[Raw], devices: Raw
+    injection: Injection, field: FieldPath, request: Raw, options: list[Raw], devices: Raw
 ) -> list[Raw]:
-    """The options, and after them the same again, tolerating degraded devices."""
+    """The options, followed by the same options with a toleration of degraded devices."""
     exactly = "exactly" in request
     names = [] if exactly else [text(option.get("name")) for option in options]
     fallbacks = [f"{name}-{DEGRADED}" for name in names] or [DEGRADED]
-    why = _no_fallback(request, options, names, fallbacks)
-    if why := why or _referrer(request, names, devices):
-        injecting.warn(f"{place.name} gets no degraded device as a fallback: {why}")
+    why = _why_no_fallback(request, options, names, fallbacks)
+    if why := why or _why_not_by_reference(request, names, devices):
+        injection.warn(f"{field.name} gets no degraded device as a fallback: {why}")
         return options
-    injecting.note(place.at("firstAvailable").name, fallbacks)
+    injection.note(field.at("firstAvailable").name, fallbacks)
     own = [{"name": SOUND, **_without(options[0], "adminAccess")}] if exactly else options
     return [*own, *fallbacks_of(own, was_exactly=exactly)]
 
 
 def fallbacks_of(options: Sequence[Raw], *, was_exactly: bool) -> list[Raw]:
-    """The same alternatives again, tolerating degraded devices."""
+    """The same alternatives with a toleration of degraded devices."""
     return [
         {
             **_without(option, "adminAccess"),
             "name": DEGRADED if was_exactly else f"{text(option.get('name'))}-{DEGRADED}",
-            "tolerations": [*_tolerations(option), _EVERY_DEGRADED],
+            "tolerations": [*_tolerations(option), _TOLERATES_DEGRADED],
         }
         for option in options
     ]
 
 
-def _no_fallback(
+def _why_no_fallback(
     request: Raw, options: Sequence[Raw], names: Sequence[str], fallbacks: Sequence[str]
 ) -> str:
     if _is_flat(request):
         return "a v1beta1 request cannot be given alternatives"
     if any(option.get("adminAccess") for option in options):
         return "adminAccess cannot be combined with alternatives"
-    if 2 * len(options) > MOST_ALTERNATIVES:
-        return f"a request has at most {MOST_ALTERNATIVES} alternatives"
-    if any(len(_tolerations(option)) >= MOST_TOLERATIONS for option in options):
-        return f"it already has {MOST_TOLERATIONS} tolerations"
-    if {*fallbacks} & {*names} or max(map(len, fallbacks)) > _LONGEST_NAME:
+    if 2 * len(options) > MAX_ALTERNATIVES:
+        return f"a request has at most {MAX_ALTERNATIVES} alternatives"
+    if any(len(_tolerations(option)) >= MAX_TOLERATIONS for option in options):
+        return f"it already has {MAX_TOLERATIONS} tolerations"
+    if {*fallbacks} & {*names} or max(map(len, fallbacks)) > _MAX_NAME_LENGTH:
         return "no name is available for it"
     return ""
 
 
-def _referrer(request: Raw, alternatives: Sequence[str], devices: Raw) -> str:
-    """What refers to the request in a way that would not reach its fallback.
-
-    Drivers compare the names in a configuration with those of results, which then are
-    `request/alternative`; constraints take the name of the request for all of them.
-    """
+def _why_not_by_reference(request: Raw, alternatives: Sequence[str], devices: Raw) -> str:
+    """Why a configuration or constraint that names the request would miss its fallback."""
+    # Drivers compare the names in a configuration with those of results, which are
+    # `request/alternative` then. In a constraint, the name of the request stands for all of them.
     main = text(request.get("name"))
     exact = {f"{main}/{name}" for name in alternatives}
     for kind, names in (("config", {main, *exact}), ("constraints", exact)):

@@ -9,8 +9,8 @@ from fettle.config import WorkloadSettings
 from fettle.model import policy
 from tests.webhook.mutations import MEANS, cluster, injected, means, mutated, mutation, updated
 from tests.webhook.reviews import CLAIMS, Object, pod
-from webhook.mutating import Mutation
-from webhook.workloads import WORKLOADS, with_own
+from webhook.mutate.annotations import WORKLOADS, with_configured
+from webhook.mutate.mutation import Mutation
 
 TRAINING = {policy.ANNOTATION: "training"}
 JOBSET = "jobset.x-k8s.io/JobSet"
@@ -171,7 +171,7 @@ async def test_kinds_of_the_settings_come_beside_those_known() -> None:
     row = WorkloadSettings(
         group="example.com", kind="Gang", templates=("spec.members.*.pods.template",)
     )
-    by = MEANS._replace(workloads=with_own([row]))
+    by = MEANS._replace(workloads=with_configured([row]))
     gang = workload("example.com/Gang", {"members": [{"pods": {"template": T}}, {"pods": {}}]})
     done = await mutated(gang, by=by)
     assert done["spec"]["members"][0]["pods"]["template"]["metadata"]["annotations"] == TRAINING

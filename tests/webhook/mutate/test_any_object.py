@@ -13,12 +13,12 @@ from fettle.model import BUILT_IN, BadInput, Policies, Policy, policy
 from tests.fettle.lint.wild import spoilt
 from tests.webhook.conftest import Serve
 from tests.webhook.mutants import try_many
+from tests.webhook.mutate.test_claims import claim, either, exactly, spec, template
+from tests.webhook.mutate.test_workloads import KINDS, workload
 from tests.webhook.mutations import cluster, policy_of
 from tests.webhook.reviews import CLAIMS, Object, encoded, job, patch_of, pod, review, stored
-from tests.webhook.test_claims import claim, either, exactly, spec, template
-from tests.webhook.test_workloads import KINDS, workload
-from webhook.gates import EVERYTHING, Gates
-from webhook.mutating import Means, mutate
+from webhook.cluster_features import ALL_PRESERVED, PreservedFields
+from webhook.mutate.mutation import MutationContext, mutate
 from webhook.patches import Operation, apply
 from webhook.review import decode
 
@@ -72,10 +72,12 @@ def objects(draw: DrawFn) -> Object:
     return made
 
 
-GATES = st.sampled_from([EVERYTHING, Gates(), Gates(tolerations=True), None])
+GATES = st.sampled_from([ALL_PRESERVED, PreservedFields(), PreservedFields(tolerations=True), None])
 
 
-async def once(object: Object, means: Means, known: Any, **request: Any) -> tuple[Object, bool]:
+async def once(
+    object: Object, means: MutationContext, known: Any, **request: Any
+) -> tuple[Object, bool]:
     """What is stored after one pass, and whether the pass changed anything."""
     mutation = await mutate(decode(encoded(review(object, **request))), known, means)
     done = apply(object, mutation.patch)
@@ -83,11 +85,11 @@ async def once(object: Object, means: Means, known: Any, **request: Any) -> tupl
     return (stored(done) if "containers" in done.get("spec", {}) else done), bool(mutation.patch)
 
 
-@given(object=objects(), own=policies(), gates=GATES, label=st.none() | NAMES)
+@given(object=objects(), own=policies(), preserved=GATES, label=st.none() | NAMES)
 async def test_a_second_pass_changes_nothing_and_neither_does_the_original_again(
-    object: Object, own: Policy, gates: Gates | None, label: str | None
+    object: Object, own: Policy, preserved: PreservedFields | None, label: str | None
 ) -> None:
-    means = Means(Policies({**BUILT_IN, "own": own}), gates=gates)
+    means = MutationContext(Policies({**BUILT_IN, "own": own}), preserved=preserved)
     known = cluster({policy.ANNOTATION: label} if label is not None else {})
     original = copy.deepcopy(object)
     done, changed = await once(object, means, known)
@@ -104,12 +106,19 @@ async def test_a_second_pass_changes_nothing_and_neither_does_the_original_again
 
 
 @given(
-    sent=objects().flatmap(spoilt), old=objects(), own=policies(), update=st.booleans(), gates=GATES
+    sent=objects().flatmap(spoilt),
+    old=objects(),
+    own=policies(),
+    update=st.booleans(),
+    preserved=GATES,
 )
 async def test_of_spoilt_objects_every_patch_fits_and_is_the_last(
-    sent: Any, old: Object, own: Policy, update: bool, gates: Gates | None
+    sent: Any, old: Object, own: Policy, update: bool, preserved: PreservedFields | None
 ) -> None:
-    means, known = Means(Policies({**BUILT_IN, "own": own}), gates=gates), cluster()
+    means, known = (
+        MutationContext(Policies({**BUILT_IN, "own": own}), preserved=preserved),
+        cluster(),
+    )
     how: Object = {"operation": "UPDATE", "oldObject": old} if update else {}
     sent_review = review(old, **how)
     sent_review["request"]["object"] = sent

@@ -1,0 +1,266 @@
+"""What is injected into Jobs and JobSets: how failures by devices and disruptions are counted.
+
+A Job gets a podFailurePolicy and the fields that this needs, all or none. Its rules ignore failures
+by disruption and by a failed device, then fail the Job on the policy's exit codes. A JobSet gets
+the failurePolicy of its DevicePolicy. All of it is immutable once the object exists. What the
+author wrote stays.
+"""
+
+from typing import Any
+
+import msgspec
+
+from fettle.api.raw import Raw, integer, mapping, mappings, text
+from fettle.model import DEVICE_FAILED, JOB_EXIT_CODES, Failure
+from webhook.mutate.injection import Injection
+from webhook.patches import FieldPath, fields_matching, value_at
+
+DEFAULT_BACKOFF_LIMIT = 6
+DEFAULT_REPLACEMENT = "TerminatingOrFailed"
+_MAX_INT32 = 2**31 - 1
+_IGNORED = ("DisruptionTarget", DEVICE_FAILED)
+_SPEC = FieldPath().at("spec")
+_ONLY_WITH_NEVER = (
+    "podFailurePolicy",
+    "podReplacementPolicy",
+    "backoffLimitPerIndex",
+    "backoffLimit",
+)
+"""Fields that make sense only with restartPolicy Never."""
+_JOBSET_FIELD = FieldPath().at("spec", "failurePolicy")
+_JOBSET_DEFAULTS = {"maxRestarts": 0, "restartStrategy": "Recreate", "rules": []}
+"""What the API adds to an empty failurePolicy, which means the same as none."""
+
+
+# --- Jobs
+
+
+def inject_job_failure_policy(injection: Injection, failure: Failure) -> None:
+    """Into a new Job: a retry limit for each index, and a podFailurePolicy."""
+    if not _wanted(failure):
+        return
+    _remove_if_restarted(injection)
+    spec = mapping(injection.document, "spec")
+    if why := _why_not_countable(spec):
+        injection.warn(why)
+        return
+    if why := _what_is_missing(injection, _SPEC, failure):
+        injection.warn(why)
+    _limit_each_index(injection, spec, failure)
+    if failure.ignore_disruptions or failure.fail_job_on_exit_codes:
+        _inject_failure_policy(injection, failure)
+
+
+def annotate_exit_codes(injection: Injection, failure: Failure) -> None:
+    """List on the pod template the exit codes on which its containers must not restart.
+
+    The rules of the Job's podFailurePolicy act on them, and for that the pod must fail.
+    """
+    field = _SPEC.at("template", "metadata", "annotations", JOB_EXIT_CODES)
+    codes = _acted_on(mapping(injection.document, "spec"), failure)
+    if codes and value_at(injection.document, field.path) is None:
+        injection.set(field, ",".join(map(str, codes)))
+        injection.warn(_not_restarted(_SPEC, codes))
+
+
+def warn_of_job_templates(injection: Injection, failure: Failure, path: str) -> None:
+    """Warn of what the Jobs that are made from these specs would lack."""
+    for field in fields_matching(injection.document, path):
+        if codes := _acted_on(mapping(value_at(injection.document, field.path)), failure):
+            injection.warn(_not_restarted(field, codes))
+        why = _why_not_countable(mapping(value_at(injection.document, field.path)))
+        if why and _wanted(failure):
+            injection.warn(f"{field.name}: {why}")
+        elif why := _what_is_missing(injection, field, failure):
+            injection.warn(why)
+
+
+def _remove_if_restarted(injection: Injection) -> None:
+    """Remove what an earlier injection added, if the pods may restart by now.
+
+    Another webhook may have changed restartPolicy; the API server would refuse the Job.
+    """
+    spec = mapping(injection.document, "spec")
+    if text(mapping(spec, "template", "spec").get("restartPolicy")) == "Never":
+        return
+    for name in _ONLY_WITH_NEVER:
+        field = _SPEC.at(name)
+        if (value := spec.get(name)) is not None and (
+            injection.before.values.get(field.name) == value
+        ):
+            injection.remove(field)
+
+
+def _wanted(failure: Failure) -> bool:
+    return bool(
+        failure.ignore_disruptions
+        or failure.fail_job_on_exit_codes
+        or failure.backoff_limit_per_index is not None
+    )
+
+
+def _why_not_countable(spec: Raw) -> str:
+    """Why failures by devices cannot be counted apart from others; "" if they can."""
+    if spec.get("podFailurePolicy") is not None:
+        return ""
+    restart = text(mapping(spec, "template", "spec").get("restartPolicy"))
+    if restart == "Never":
+        return ""
+    return (
+        f"restartPolicy is {restart or 'not set'}, so device failures count against backoffLimit; "
+        "use Never"
+    )
+
+
+def _what_is_missing(injection: Injection, spec: FieldPath, failure: Failure) -> str:
+    """What the author's podFailurePolicy lacks; "" if there is none, or it lacks nothing."""
+    field = spec.at("podFailurePolicy")
+    own = value_at(injection.document, field.path)
+    if own is None or field.name in injection.before.values:
+        return ""
+    rules = [rule for _, rule in mappings(mapping(own).get("rules"))]
+    ignored = {
+        text(condition.get("type"))
+        for rule in rules
+        if rule.get("action") == "Ignore"
+        for _, condition in mappings(rule.get("onPodConditions"))
+    }
+    lacking = [c for c in _IGNORED if failure.ignore_disruptions and c not in ignored]
+    failed = {
+        code
+        for rule in rules
+        if rule.get("action") == "FailJob" and mapping(rule, "onExitCodes").get("operator") == "In"
+        for code in _codes(mapping(rule, "onExitCodes").get("values"))
+    }
+    missed = sorted({*failure.fail_job_on_exit_codes} - failed)
+    said = [f"does not ignore {' and '.join(lacking)}"] if lacking else []
+    said += [f"does not fail the Job on {', '.join(map(str, missed))}"] if missed else []
+    if not said:
+        return ""
+    return f"{field.name} is left as written, and {', '.join(said)}"
+
+
+def _acted_on(spec: Raw, failure: Failure) -> list[int]:
+    """The exit codes to restart on that a rule of the podFailurePolicy acts on too."""
+    restarted: set[int] = {*failure.restart_container_on_exit_codes}
+    found: set[int] = set()
+    for _, rule in mappings(mapping(spec, "podFailurePolicy").get("rules")):
+        on = mapping(rule, "onExitCodes")
+        named = restarted & _codes(on.get("values"))
+        found |= {"In": named, "NotIn": restarted - named}.get(text(on.get("operator")), set())
+    return sorted(found)
+
+
+def _not_restarted(spec: FieldPath, codes: list[int]) -> str:
+    listed = ", ".join(map(str, codes))
+    return (
+        f"{spec.at('podFailurePolicy').name} acts on exit codes that the policy restarts "
+        f"containers on, so they are not restarted on {listed}"
+    )
+
+
+def _codes(values: object) -> set[int]:
+    return {code for code in values if isinstance(code, int)} if isinstance(values, list) else set()
+
+
+def _inject_failure_policy(injection: Injection, failure: Failure) -> None:
+    spec = mapping(injection.document, "spec")
+    if spec.get("podFailurePolicy") is not None:
+        return
+    injection.set(_SPEC.at("podFailurePolicy"), {"rules": _rules(failure)})
+    # A podFailurePolicy is valid only with `Failed`; the API's default counts as not written.
+    if spec.get("podReplacementPolicy") in (None, DEFAULT_REPLACEMENT):
+        injection.set(_SPEC.at("podReplacementPolicy"), "Failed")
+    if failure.ignore_disruptions and (limit := _backoff_limit(spec)) is not None:
+        injection.set(_SPEC.at("backoffLimit"), limit)
+
+
+def _rules(failure: Failure) -> list[Raw]:
+    # The first rule that matches counts, and an evicted pod has an exit code too: so the rules for
+    # conditions come first.
+    rules = [_ignore(condition) for condition in _IGNORED if failure.ignore_disruptions]
+    if failure.fail_job_on_exit_codes:
+        values = sorted(failure.fail_job_on_exit_codes)
+        rules.append({"action": "FailJob", "onExitCodes": {"operator": "In", "values": values}})
+    return rules
+
+
+def _ignore(condition: str) -> Raw:
+    return {"action": "Ignore", "onPodConditions": [{"type": condition, "status": "True"}]}
+
+
+def _limit_each_index(injection: Injection, spec: Raw, failure: Failure) -> None:
+    """A limit for each index needs a limit for the whole Job that is never reached first."""
+    indexed = spec.get("completionMode") == "Indexed"
+    if failure.backoff_limit_per_index is None or not indexed:
+        return
+    never = mapping(spec, "template", "spec").get("restartPolicy") == "Never"
+    if spec.get("backoffLimitPerIndex") is not None or not never:
+        return
+    injection.set(_SPEC.at("backoffLimitPerIndex"), failure.backoff_limit_per_index)
+    if spec.get("backoffLimit") in (None, DEFAULT_BACKOFF_LIMIT):
+        injection.set(_SPEC.at("backoffLimit"), _MAX_INT32)
+
+
+def _backoff_limit(spec: Raw) -> int | None:
+    """The backoffLimit to set: six incidents, though each fails all pods that run at once.
+
+    A device that crashes a gang fails all its pods before anybody can mark them as failed by the
+    device. None: leave it as it is.
+    """
+    # With a limit for each index, the API's default is no longer 6.
+    written = integer(spec.get("backoffLimit"))
+    if spec.get("backoffLimitPerIndex") is not None:
+        return None
+    if spec.get("backoffLimit") is not None and written != DEFAULT_BACKOFF_LIMIT:
+        return None
+    parallelism = integer(spec.get("parallelism"))
+    parallelism = 1 if parallelism is None else parallelism
+    completions = integer(spec.get("completions"))
+    at_once = parallelism if completions is None else min(parallelism, completions)
+    limit = min(DEFAULT_BACKOFF_LIMIT * max(at_once, 1), _MAX_INT32)
+    return limit if limit != DEFAULT_BACKOFF_LIMIT else None
+
+
+# --- JobSets
+
+
+def inject_jobset_failure_policy(injection: Injection, failure: Failure) -> None:
+    """Into a new JobSet, unless its author wrote a failurePolicy that has any effect."""
+    spec = mapping(injection.document, "spec")
+    if _has_effect(spec.get("failurePolicy")) or failure.job_set is None:
+        return
+    there = {text(job.get("name")) for _, job in mappings(spec.get("replicatedJobs"))}
+    wanted: Raw = msgspec.to_builtins(failure.job_set)
+    rules = [_narrowed(injection, rule, there) for rule in wanted["rules"]]
+    wanted = _compact({**wanted, "rules": [rule for rule in rules if rule is not None]})
+    if _has_effect(wanted):
+        injection.set(_JOBSET_FIELD, wanted)
+
+
+def _narrowed(injection: Injection, rule: Raw, there: set[str]) -> Raw | None:
+    """The rule for the replicated Jobs that exist; None if none of its own do.
+
+    JobSet refuses a rule that names others, and a rule for no Jobs would apply to all.
+    """
+    targets = rule["targetReplicatedJobs"]
+    kept = [name for name in targets if name in there]
+    if len(kept) == len(targets):
+        return rule
+    absent = ", ".join(name for name in targets if name not in there)
+    outcome = f"is only for {', '.join(kept)}" if kept else "is left out"
+    injection.warn(f"there is no replicated Job {absent}, so its rule {rule['name']} {outcome}")
+    return {**rule, "targetReplicatedJobs": kept} if kept else None
+
+
+def _has_effect(written: Any) -> bool:
+    if not isinstance(written, dict):
+        return written is not None
+    return any(value not in (None, _JOBSET_DEFAULTS.get(key)) for key, value in written.items())
+
+
+def _compact(value: Any) -> Any:
+    """Without null fields, which the API's schema does not allow."""
+    if isinstance(value, dict):
+        return {key: _compact(entry) for key, entry in value.items() if entry not in (None, [], ())}
+    return [_compact(entry) for entry in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,279 @@
+"""What Fettle changes in an object: which policy applies, and which values it injects.
+
+Stands at the end of *watch → inventory → health → verdict → answer*. Only a policy that somebody
+named is injected, never the cluster's default. What the author wrote stays. A second run on its own
+result changes nothing. Pure; long work lets other requests go first.
+"""
+
+import asyncio
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from fettle.api.core import DEFAULT_SCHEDULER
+from fettle.api.raw import Raw, mapping, mappings, strings, text
+from fettle.cluster import View
+from fettle.dra import EXTENDED_RESOURCE_CLAIM
+from fettle.model import ANNOTATION, Policies, Resolved
+from fettle.pacing import in_slices
+from webhook.cluster_features import ALL_PRESERVED, PreservedFields
+from webhook.mutate import claims, jobs, pods
+from webhook.mutate.annotations import (
+    WORKLOADS,
+    Workload,
+    Workloads,
+    annotation_warnings,
+    hand_on_to_jobset,
+    merged_annotations,
+    stamp_templates,
+    template_annotations,
+    unknown_annotations,
+)
+from webhook.mutate.injection import Injection
+from webhook.mutate.updates import carried_over, update_warnings
+from webhook.patches import Operation, fields_matching, value_at
+from webhook.review import SCHEDULER, AdmissionRequest
+
+
+class MutationContext(NamedTuple):
+    """What mutation needs, beside the object and the view.
+
+    `preserved`: the injected fields that the cluster keeps; None: that is not known yet.
+    `schedulers`: the names of those that call Fettle.
+    """
+
+    policies: Policies
+    workloads: Workloads = WORKLOADS
+    preserved: PreservedFields | None = ALL_PRESERVED
+    schedulers: Collection[str] = (DEFAULT_SCHEDULER,)
+
+
+class Mutation(NamedTuple):
+    """The patch and the warnings.
+
+    `undecided`: what could not be looked up, if anything. `unknown`: names that no policy has.
+    """
+
+    patch: tuple[Operation, ...] = ()
+    warnings: tuple[str, ...] = ()
+    undecided: str = ""
+    unknown: tuple[str, ...] = ()
+
+
+async def mutate(request: AdmissionRequest, view: View, context: MutationContext) -> Mutation:
+    """The patch for a new or changed object; an empty one if Fettle has nothing to change."""
+    await asyncio.sleep(0)
+    return await in_slices(lambda: _mutation(request, view, context))
+
+
+def _mutation(request: AdmissionRequest, view: View, context: MutationContext) -> Mutation:
+    if request.object is None or request.sub_resource or request.username == SCHEDULER:
+        return Mutation()
+    new, kind = request.object, request.group_kind
+    workload = context.workloads.get(kind)
+    if request.operation == "UPDATE" and request.old_object is not None:
+        if workload is not None and workload.restamped:
+            return _workload(request, new, workload, view, context)
+        return _update(new, request.old_object, kind, workload)
+    if request.operation != "CREATE":
+        return Mutation()
+    if kind == ("", "Pod"):
+        return _pod(request, new, view, context)
+    if kind in claims.CLAIM_SPECS:
+        return _claim(request, new, view, context)
+    if workload is not None:
+        return _workload(request, new, workload, view, context)
+    return Mutation()
+
+
+# --- new objects
+
+
+def _pod(
+    request: AdmissionRequest, pod: dict[str, Any], view: View, context: MutationContext
+) -> Mutation:
+    annotations, spec = _annotations(pod), mapping(pod, "spec")
+    if pods.MIRROR in annotations:
+        return Mutation()
+    uses = pods.uses_devices(spec)
+    resolved, undecided = _resolve(request, annotations, uses, view, context)
+    injection = Injection(pod, resolved.policy.name if resolved.named else None)
+    if resolved.named:
+        pods.add_node_tolerations(injection, resolved.policy.tolerations)
+        codes = resolved.policy.failure.restart_container_on_exit_codes
+        if context.preserved is not None and context.preserved.restart_rules:
+            pods.add_restart_rules(injection, codes)
+        elif codes and context.preserved is None:
+            undecided = undecided or "gates"
+    if (text(spec.get("schedulerName")) or DEFAULT_SCHEDULER) not in context.schedulers:
+        pods.remove_marker(injection)
+    elif pods.needs_marker(spec):
+        pods.add_marker(injection)
+    return _finished(injection, resolved, undecided, unknown_annotations(pod))
+
+
+def _claim(
+    request: AdmissionRequest, claim: dict[str, Any], view: View, context: MutationContext
+) -> Mutation:
+    workload = context.workloads.get(request.group_kind, Workload(()))
+    annotations = merged_annotations(claim, workload)
+    if EXTENDED_RESOURCE_CLAIM in annotations:
+        # The scheduler makes this claim when it has chosen its devices: too late for tolerations.
+        return Mutation()
+    if (owner := owner_pod(request)) is not None and owner in view.pods:
+        annotations = {**(view.pods[owner].metadata.annotations or {}), **annotations}
+    resolved, undecided = _resolve(request, annotations, True, view, context)
+    injection = Injection(claim, resolved.policy.name if resolved.named else None)
+    stamp_templates(injection, workload)
+    if resolved.named:
+        wanted = claims.InjectedTolerations.from_policy(resolved.policy.tolerations)
+        if any(wanted) and context.preserved is None:
+            undecided = undecided or "gates"
+        elif context.preserved is not None and context.preserved.tolerations:
+            kept = wanted._replace(fallback=wanted.fallback and context.preserved.alternatives)
+            spec = claims.CLAIM_SPECS[request.group_kind]
+            claims.inject_tolerations(injection, spec, lambda _: kept)
+        elif any(wanted):
+            injection.warn("this cluster drops device tolerations, so none are injected")
+    kind = request.kind.kind
+    warnings = (
+        *_too_early(resolved, kind),
+        *annotation_warnings(injection.document, kind, workload),
+    )
+    below = _template_policies(injection, workload, view, context)
+    return _finished(injection, resolved, undecided, warnings, below)
+
+
+def _workload(
+    request: AdmissionRequest,
+    object: dict[str, Any],
+    workload: Workload,
+    view: View,
+    context: MutationContext,
+) -> Mutation:
+    """A new workload, or a changed one whose templates follow its annotations."""
+    if _is_controlled(object) and not workload.stamped_if_controlled:
+        return Mutation()
+    annotations = merged_annotations(object, workload)
+    uses = _uses_devices(object, workload)
+    resolved, undecided = _resolve(request, annotations, uses, view, context)
+    named = resolved.policy.name if resolved.named else None
+    injection = Injection(object, named, request.old_object)
+    stamp_templates(injection, workload)
+    if (kind := request.kind.kind) == "TrainJob":
+        hand_on_to_jobset(injection)
+    if resolved.named:
+        failure = resolved.policy.failure
+        if kind == "Job":
+            jobs.inject_job_failure_policy(injection, failure)
+            if context.preserved is None or context.preserved.restart_rules:
+                jobs.annotate_exit_codes(injection, failure)
+        elif kind == "JobSet":
+            jobs.inject_jobset_failure_policy(injection, failure)
+        for path in workload.jobs:
+            jobs.warn_of_job_templates(injection, failure, path)
+    early = () if workload.restamped else _too_early(resolved, kind)
+    warnings = (*early, *annotation_warnings(injection.document, kind, workload))
+    below = _template_policies(injection, workload, view, context)
+    return _finished(injection, resolved, undecided, warnings, below)
+
+
+def _too_early(resolved: Resolved, kind: str) -> tuple[str, ...]:
+    """What to do about a policy that does not exist (yet: another file may create it)."""
+    if not resolved.unknown:
+        return ()
+    return (
+        f"fettle: a policy takes effect only when the {kind} is created: apply the DevicePolicy "
+        f"first, then delete and recreate the {kind}",
+    )
+
+
+def _uses_devices(object: Raw, workload: Workload) -> bool:
+    """Whether the workload's pods use devices."""
+    templates = (
+        mapping(value_at(object, metadata.path[:-1]))
+        for path in workload.annotated
+        for metadata in fields_matching(object, path)
+    )
+    return any(pods.uses_devices(mapping(template, "spec")) for template in templates)
+
+
+def owner_pod(request: AdmissionRequest) -> str | None:
+    """`namespace/name` of the pod that a claim was made for, if any."""
+    metadata = mapping(request.object, "metadata")
+    for _, owner in mappings(metadata.get("ownerReferences")):
+        if owner.get("kind") == "Pod" and owner.get("controller") is True:
+            return f"{request.namespace}/{text(owner.get('name'))}"
+    return None
+
+
+# --- changed objects
+
+
+def _update(
+    new: dict[str, Any], old: dict[str, Any], kind: tuple[str, str], workload: Workload | None
+) -> Mutation:
+    """The patch that puts injected values back into an object that may not change."""
+    if workload is None and kind not in claims.CLAIM_SPECS:
+        return Mutation()
+    warnings = update_warnings(new, old, kind[1], workload or Workload(()))
+    return Mutation(tuple(carried_over(new, old, kind).operations), warnings)
+
+
+# --- for all of them
+
+
+def _resolve(
+    request: AdmissionRequest,
+    annotations: Mapping[str, str],
+    uses: bool,
+    view: View,
+    context: MutationContext,
+) -> tuple[Resolved, str]:
+    """The policy, and what could not be looked up.
+
+    An annotation counts for every object, a namespace's label only for those that use devices.
+    """
+    installed, quarantined = view.policies, view.quarantined
+    if not uses:
+        return context.policies.resolve(annotations, None, installed, quarantined), ""
+    labels = view.namespaces.get(request.namespace) if view.synced else None
+    resolved = context.policies.resolve(annotations, labels, installed, quarantined)
+    by_annotation = resolved.named and annotations.get(ANNOTATION) == resolved.policy.name
+    return resolved, "namespace" if labels is None and not by_annotation else ""
+
+
+def _template_policies(
+    injection: Injection, workload: Workload, view: View, context: MutationContext
+) -> tuple[Resolved, ...]:
+    """The policies that the annotations of its templates name.
+
+    Once a controller makes objects of the templates, warnings about them reach nobody.
+    """
+    return tuple(
+        context.policies.resolve(annotations, None, view.policies, view.quarantined)
+        for annotations in template_annotations(injection.document, workload)
+    )
+
+
+def _finished(
+    injection: Injection,
+    resolved: Resolved,
+    undecided: str,
+    warnings: Iterable[str],
+    below: Sequence[Resolved] = (),
+) -> Mutation:
+    injection.record()
+    ignored = (warning for each in (resolved, *below) for warning in each.warnings)
+    each_once = dict.fromkeys((*ignored, *warnings, *injection.warnings))
+    others = dict.fromkeys(name for each in below for name in each.unknown)
+    unknown = (*resolved.unknown, *(name for name in others if name not in resolved.unknown))
+    return Mutation(tuple(injection.editing.operations), tuple(each_once), undecided, unknown)
+
+
+def _annotations(object: Raw) -> dict[str, str]:
+    return strings(mapping(object, "metadata").get("annotations"))
+
+
+def _is_controlled(object: Raw) -> bool:
+    owners = mapping(object, "metadata").get("ownerReferences")
+    return any(owner.get("controller") is True for _, owner in mappings(owners))

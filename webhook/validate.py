@@ -1,0 +1,177 @@
+"""What Fettle refuses: the lint rules, applied to an object that is about to be stored.
+
+Stands at the end of *watch → inventory → health → verdict → answer*. The rules see the object as
+its author wrote it: without the alternatives that mutation added as a fallback, so that a mistake
+is reported once, at the field that the author knows.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from fettle.api.raw import Raw, mappings, text
+from fettle.cluster import View
+from fettle.config import HealthSettings
+from fettle.lint import (
+    DEFAULT_LEVELS,
+    POD_TEMPLATES,
+    Finding,
+    Linter,
+    Manifest,
+    Severity,
+    Table,
+    in_vain,
+    levels_for,
+    requirements,
+)
+from fettle.model import Policies
+from fettle.model import Validation as Levels
+from fettle.scheduling import Engines
+from webhook.mutate.claims import CLAIM_SPECS, SOUND, fallbacks_of
+from webhook.mutate.injection import record_of
+from webhook.patches import value_at
+from webhook.review import SCHEDULER, AdmissionRequest
+
+Object = dict[str, Any]
+
+_MAX_SHOWN = 10
+
+
+class ValidationContext(NamedTuple):
+    """What validation needs, beside the object and the view.
+
+    `levels` is the cluster-wide severity of findings. `engines` compile the requirements of
+    DevicePolicies; without them, requirements are not judged. `templates` says where each kind
+    keeps its pod templates. `incomplete_kinds` are kinds of which the view may lack objects.
+    `thresholds` says which score is degraded.
+    """
+
+    linter: Linter
+    policies: Policies
+    levels: Levels = DEFAULT_LEVELS
+    engines: Engines | None = None
+    templates: Table = POD_TEMPLATES
+    incomplete_kinds: frozenset[str] = frozenset()
+    thresholds: HealthSettings = HealthSettings()
+
+
+class ValidationResult(NamedTuple):
+    """Findings by severity; `undecided` are rules that could not judge."""
+
+    denied: tuple[Finding, ...] = ()
+    warned: tuple[Finding, ...] = ()
+    undecided: tuple[Finding, ...] = ()
+
+    @property
+    def message(self) -> str:
+        """Why the object is refused, for its author; "" if it is not."""
+        shown = [str(finding) for finding in self.denied[:_MAX_SHOWN]]
+        if (more := len(self.denied) - _MAX_SHOWN) > 0:
+            shown.append(f"and {more} more")
+        return " | ".join(shown)
+
+
+async def validate(
+    request: AdmissionRequest, view: View, context: ValidationContext
+) -> ValidationResult:
+    """The rules' findings on a new object, or on one whose spec changed; else none.
+
+    The policy of the object's namespace may change the severities that `context` gives.
+    """
+    await asyncio.sleep(0)
+    new, old = request.object, request.old_object
+    if new is None or request.operation not in ("CREATE", "UPDATE") or request.sub_resource:
+        return ValidationResult()
+    if request.username == SCHEDULER:
+        return ValidationResult()
+    changed = request.operation == "UPDATE" and old is not None
+    if changed and old is not None and old.get("spec") == new.get("spec"):
+        return ValidationResult()
+    manifest = _manifest(request, new, context.templates)
+    if context.engines is not None:
+        await context.engines.evaluate(requirements(manifest))
+    if without_effect := tuple(in_vain(manifest, context.engines, context.thresholds)):
+        return ValidationResult(warned=without_effect)
+    levels = levels_for(manifest, view, context.policies, context.levels)
+    linter, incomplete = context.linter, context.incomplete_kinds
+    found = await linter.lint(manifest, view, levels, unknown=incomplete)
+    if changed and old is not None and any(f.severity is Severity.DENY for f in found):
+        # A mistake that the stored object has already only warns: a rule that became stricter must
+        # not stall changes to what was accepted long ago.
+        before = _manifest(request, old, context.templates)
+        known = set(await linter.lint(before, view, levels, unknown=incomplete))
+        found = [_demoted(f) if f in known else f for f in found]
+    return ValidationResult(
+        denied=_of(Severity.DENY, found),
+        warned=_of(Severity.WARN, found),
+        undecided=_of(Severity.UNDECIDED, found),
+    )
+
+
+def _of(severity: Severity, findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    return tuple(finding for finding in findings if finding.severity is severity)
+
+
+def _demoted(finding: Finding) -> Finding:
+    if finding.severity is not Severity.DENY:
+        return finding
+    return msgspec.structs.replace(finding, severity=Severity.WARN)
+
+
+def _manifest(request: AdmissionRequest, object: Object, templates: Table) -> Manifest:
+    """The object as its author wrote it, of the kind that the request names."""
+    object = without_fallbacks(object, request.group_kind)
+    typed = {**object, "apiVersion": request.kind.api_version, "kind": request.kind.kind}
+    sent_as = request.request_kind.api_version if request.request_kind is not None else ""
+    return Manifest(typed, request.namespace or "default", sent_as, templates)
+
+
+# --- the object as its author wrote it
+
+
+def without_fallbacks(object: Object, kind: tuple[str, str]) -> Object:
+    """The object, or a copy without injected alternatives; `kind` is its API group and kind.
+
+    An alternative is removed only if the record names it and it equals the one that it stands in
+    for. So a forged record hides nothing from the rules.
+    """
+    spec = CLAIM_SPECS.get(kind)
+    record = record_of(object)
+    if spec is None or not record.values:
+        return object
+    field = spec.at("devices", "requests")
+    requests = value_at(object, field.path)
+    restored = {
+        index: _request_without_fallbacks(request)
+        for index, request in mappings(requests)
+        if field.entry(index, text(request.get("name"))).at("firstAvailable").name in record.values
+    }
+    if not restored:
+        return object
+    whole = [restored.get(index, request) for index, request in enumerate(requests)]
+    return _with(object, field.path, whole)
+
+
+def _request_without_fallbacks(request: Raw) -> Raw:
+    """The request with the first half of its alternatives, if the second only repeats it."""
+    options = [option for _, option in mappings(request.get("firstAvailable"))]
+    half = len(options) // 2
+    own, added = options[:half], options[half:]
+    if not own or len(options) != len(request["firstAvailable"]):
+        return request
+    if own[0].get("name") == SOUND and added == fallbacks_of(own, was_exactly=True):
+        exactly = {key: value for key, value in own[0].items() if key != "name"}
+        bare = {key: value for key, value in request.items() if key != "firstAvailable"}
+        return {**bare, "exactly": exactly}
+    if added == fallbacks_of(own, was_exactly=False):
+        return {**request, "firstAvailable": own}
+    return request
+
+
+def _with(object: Object, path: Sequence[str | int], value: object) -> Object:
+    """A copy of the object, along the path of members, with that value at its end."""
+    member, *below = path
+    key = str(member)
+    return {**object, key: _with(object[key], below, value) if below else value}
