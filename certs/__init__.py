@@ -1,28 +1,22 @@
-"""Certificates of the listeners: issuing, rotating, and swapping them while connections are open.
+"""Certificates of the listeners: signed, rotated, and swapped while connections are open.
 
-Beside the flow *watch → inventory → health → verdict → answer*. Only `secrets` talks to the API
-server; everything else reads and writes the Secret through a `Store` that is passed in, and knows
-of Fettle just its errors, settings and key files. Nothing writes a key to disk.
+Beside the flow *watch → inventory → health → verdict → answer*. `modes` picks the certificate of
+each listener. Only `secrets` and `modes` talk to the API server. No key is written to disk, except
+for a moment to load it.
 """
 
-from certs import authority, issuing, validity
-from certs.files import FromFiles, client_authority
-from certs.rotating import POLL_S, Lifetimes, LongLived, Rotation, SelfSigning
-from certs.secrets import Bundles, SecretStore
-from certs.serving import Serving
+from certs import authority, issuing
+from certs.modes import extender_tls, signs_extender_certificate, webhook_tls
+from certs.secrets import SecretStore
+from certs.serving import CertificateWarnings, ListenerTLS
 
 __all__ = [
-    "POLL_S",
-    "Bundles",
-    "FromFiles",
-    "Lifetimes",
-    "LongLived",
-    "Rotation",
+    "CertificateWarnings",
+    "ListenerTLS",
     "SecretStore",
-    "SelfSigning",
-    "Serving",
     "authority",
-    "client_authority",
+    "extender_tls",
     "issuing",
-    "validity",
+    "signs_extender_certificate",
+    "webhook_tls",
 ]

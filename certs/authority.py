@@ -1,10 +1,10 @@
-"""The certificate authority that is kept in a Secret, and the steps by which it is replaced.
+"""A certificate authority in a Secret, and the steps of its rotation.
 
-The Secret holds `ca.crt` (the signing certificate, after it perhaps the one before), `ca.key`, and
-during a replacement `next.crt`, `next.key`. Where the bundle can be changed, each step waits for
-the one before to have taken effect everywhere: the next authority is written → the bundle holds
-both → 60 s later it signs → when all leaves of the old one have expired, that is dropped. Where
-people hand the certificate to its readers, the next one is written long before it signs. Pure: the
+The Secret holds `ca.crt` (the signing certificate, perhaps followed by the one before), `ca.key`,
+and during a rotation `next.crt` and `next.key`. The webhook's authority takes these steps, each
+once the one before has taken effect everywhere: the next authority is written → the bundle holds
+both → 60 s later the next one signs → once all leaves of the old one have expired, it is dropped.
+The extender's next authority is written long before it signs, for people to hand it out. Pure: the
 clock is an argument.
 """
 
@@ -19,22 +19,23 @@ from fettle.model import AuthorityError, CertificateError
 CERTIFICATE, KEY = "ca.crt", "ca.key"
 NEXT_CERTIFICATE, NEXT_KEY = "next.crt", "next.key"
 PROMOTED_AT = "promoted"
-"""Unix seconds since when the signing authority signs, as text; only while an old one is kept."""
+"""When the signing authority began to sign, Unix seconds as text; only while an old one is kept."""
 
 PUBLISH_S = 60.0
-"""How long API servers may take to see a new bundle."""
+"""How long API servers may take to load a new bundle."""
 DROP_SLACK_S = 3600.0
-"""How long a replica may go on signing with the old authority after another one took over."""
+"""How long a replica may keep signing with the old authority after another one switched."""
 ANNOUNCE_AT_SHARE = 0.9
-"""Share of the lifetime of an authority that callers read only at startup: a year before its ten
-years end, the next one is available to be given to them.
+"""Share of its lifetime after which an authority that callers read only at startup gets a next one.
+
+It lives ten years, so people have a year to give callers the next one.
 """
 
 Secret = Mapping[str, bytes]
 
 
 class Authority(NamedTuple):
-    """What a Secret says: who signs, what callers must trust, who comes next."""
+    """The content of a Secret: who signs, what callers must trust, who signs next."""
 
     signing: Pair
     bundle: bytes
@@ -44,15 +45,15 @@ class Authority(NamedTuple):
 
 
 class RotationStep(NamedTuple):
-    """What the Secret should hold now (the same content: nothing to write), and why."""
+    """What the Secret should hold now, and why; the same object means that nothing is to write."""
 
     secret: Secret
     why: str
 
 
 @contextmanager
-def kept_in(where: str) -> Iterator[None]:
-    """Errors about an authority name its Secret, and say what to do about it."""
+def errors_naming(where: str) -> Iterator[None]:
+    """Makes errors about an authority name its Secret, and say what to do."""
     try:
         yield
     except CertificateError as error:
@@ -61,7 +62,7 @@ def kept_in(where: str) -> Iterator[None]:
         ) from error
 
 
-def new(common_name: str, *, now_s: float, lifetime_s: float) -> dict[str, bytes]:
+def new_secret(common_name: str, *, now_s: float, lifetime_s: float) -> dict[str, bytes]:
     """The content of a Secret with a new authority."""
     made = issuing.root(common_name, now_s=now_s, lifetime_s=lifetime_s)
     return {CERTIFICATE: made.certificate, KEY: made.key}
@@ -70,23 +71,23 @@ def new(common_name: str, *, now_s: float, lifetime_s: float) -> dict[str, bytes
 def renewed(
     secret: Secret, common_name: str, *, now_s: float, lifetime_s: float
 ) -> dict[str, bytes]:
-    """Replaces an authority that can no longer be trusted: by its next one, else by a new one."""
+    """The content with the next authority if there is one, else with a new one."""
     following = read(secret).next if secret else None
     if following is None or now_s >= issuing.expires_at(following.certificate):
-        return new(common_name, now_s=now_s, lifetime_s=lifetime_s)
+        return new_secret(common_name, now_s=now_s, lifetime_s=lifetime_s)
     return {CERTIFICATE: following.certificate, KEY: following.key}
 
 
-def present(
+def ensured(
     secret: Secret | None, common_name: str, *, now_s: float, lifetime_s: float
 ) -> RotationStep:
-    """A Secret with an authority that can sign: the one that is there, or another one.
+    """A Secret whose authority can sign: the present one, or another if it is absent or expired.
 
-    Raises CertificateError if the Secret cannot be read. One without content is one that was
-    installed empty, to be filled.
+    A Secret may have been installed empty, to be filled. Raises CertificateError if it cannot be
+    read.
     """
     if not secret:
-        made = new(common_name, now_s=now_s, lifetime_s=lifetime_s)
+        made = new_secret(common_name, now_s=now_s, lifetime_s=lifetime_s)
         return RotationStep(made, "there was none")
     if now_s >= issuing.expires_at(read(secret).signing.certificate):
         made = renewed(secret, common_name, now_s=now_s, lifetime_s=lifetime_s)
@@ -94,8 +95,8 @@ def present(
     return RotationStep(secret, "nothing to do")
 
 
-def announced(secret: Secret, common_name: str, *, now_s: float, lifetime_s: float) -> RotationStep:
-    """Near the end of its authority, a Secret with the next one too."""
+def with_next(secret: Secret, common_name: str, *, now_s: float, lifetime_s: float) -> RotationStep:
+    """A Secret that also holds the next authority, if the present one is near its end."""
     authority = read(secret)
     due_at = issuing.renew_at(authority.signing.certificate, ANNOUNCE_AT_SHARE)
     if authority.next is not None or now_s < due_at:
@@ -107,7 +108,7 @@ def announced(secret: Secret, common_name: str, *, now_s: float, lifetime_s: flo
 
 
 def read(secret: Secret) -> Authority:
-    """Raises CertificateError that says what is wrong with the content."""
+    """The authority in a Secret; raises CertificateError that says what is wrong with it."""
     roots = issuing.certificates(_entry(secret, CERTIFICATE), CERTIFICATE)
     own, *older = [issuing.pem(root) for root in roots]
     signing = Pair(own, _entry(secret, KEY))
@@ -122,7 +123,7 @@ def read(secret: Secret) -> Authority:
     return Authority(signing, issuing.bundled(*trusted), following, old, promoted_at)
 
 
-def step(
+def next_step(
     secret: Secret,
     *,
     now_s: float,
@@ -131,8 +132,9 @@ def step(
     lifetime_s: float,
     leaf_lifetime_s: float,
 ) -> RotationStep:
-    """The next step; `published_at`: since when the bundle in force holds all of ours, if it does.
+    """The next step of the rotation.
 
+    `published_at`: since when caBundle has held all that callers must trust; None: it does not.
     Raises CertificateError if the Secret cannot be read.
     """
     authority = read(secret)
@@ -170,7 +172,7 @@ def _promoted(authority: Authority, following: Pair, now_s: float) -> Secret:
 
 
 def _droppable_at(authority: Authority, leaf_lifetime_s: float) -> float:
-    """When everything that the old authority signed has expired."""
+    """When every leaf of the old authority has expired."""
     assert authority.old is not None
     expired_at = issuing.expires_at(authority.old)
     if authority.promoted_at is None:

@@ -1,20 +1,167 @@
-"""Mode `files`: the certificate, key and client CA are files that somebody else renews. The client
-CA is one in mode `self` too.
+"""TLS mode `files`: somebody else renews the certificate, key and client CA, such as cert-manager.
 
-Changes are recognised by content, not by timestamps: kubelets and cert-manager swap symbolic links.
+The client CA comes from a file in mode `self` too. A change is recognised by content, not by
+timestamp: kubelets and cert-manager swap symbolic links.
 """
 
+import asyncio
 import hashlib
+import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from certs.issuing import Pair
-from certs.serving import Serving
+import structlog
+
+from certs.issuing import Pair, longest_validity
+from certs.serving import ListenerTLS, ServingCertificate
 from fettle.config import TLSSettings
 from fettle.model import CertificateError
 
+FILES_POLL_S = 10.0
 
-class _Material(NamedTuple):
+_LOG = structlog.get_logger("fettle.certs")
+
+
+class FileReloader:
+    """Reads files again and again.
+
+    `trouble` is why their present content cannot be used, "" if it can. It may pass: one of the
+    files may have been replaced a moment before the others.
+    """
+
+    def __init__(self, reload: Callable[[], Awaitable[None]]) -> None:
+        self._reload = reload
+        self.trouble = ""
+
+    async def keep(self) -> None:
+        """Until cancelled."""
+        while True:
+            await asyncio.sleep(FILES_POLL_S)
+            await self.reload()
+
+    async def reload(self) -> None:
+        try:
+            await self._reload()
+            self.trouble = ""
+        except CertificateError as error:
+            self.trouble = str(error)
+
+    def notes(self, what: str) -> list[str]:
+        """That `what` was not reloaded, and why."""
+        if not self.trouble:
+            return []
+        return [f"{what} not reloaded, the old one stays: {self.trouble}"]
+
+
+class ClientCA:
+    """The client CA's validity, in sentences: once it has expired, every caller is rejected."""
+
+    def __init__(
+        self,
+        listener: str,
+        file: str | None,
+        serving: ServingCertificate,
+        clock: Callable[[], float],
+    ) -> None:
+        self._what = f"{listener}: the client CA in {file}"
+        self._serving = serving
+        self._clock = clock
+
+    def problem(self) -> str:
+        now_s = self._clock()
+        longest = longest_validity(self._serving.client_ca_validities, now_s)
+        if longest is None or not (lapse := longest.lapse(now_s)):
+            return ""
+        return (
+            f"{self._what} {lapse}, so every caller is rejected: put another one into that file, "
+            f"which takes effect within {FILES_POLL_S:g} s, and give kube-scheduler a certificate "
+            "that it signed; or set this machine's clock if that is wrong"
+        )
+
+    def notes(self) -> list[str]:
+        now_s = self._clock()
+        longest = longest_validity(self._serving.client_ca_validities, now_s)
+        if longest is None or not (ending := longest.ending(now_s)):
+            return []
+        return [
+            f"{self._what} {ending}: before then, put the next one beside it into that file, and "
+            "give kube-scheduler a certificate that it signed"
+        ]
+
+
+class FileCertificate:
+    """A certificate and client CA that are reloaded from files.
+
+    Raises CertificateError if a file is missing, or if certificate and key do not match.
+    """
+
+    def __init__(
+        self, listener: str, tls: TLSSettings, *, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._listener = listener
+        self._file = tls.certificate_file
+        self._clock = clock
+        self._content = CertificateFiles(tls)
+        self._serving = self._content.serving
+        self._reloader = FileReloader(self._reload)
+        self._clients = ClientCA(listener, tls.client_ca_file, self._serving, clock)
+
+    def tls(self) -> ListenerTLS:
+        return ListenerTLS(self._serving, self._reloader.keep, self._problem, self._notes)
+
+    async def reload(self) -> None:
+        """Serve the present content of the files, if it can be used."""
+        await self._reloader.reload()
+
+    async def _reload(self) -> None:
+        if await asyncio.to_thread(self._content.reload):
+            _LOG.info("certificate reloaded", of=self._listener, file=self._file)
+
+    def _problem(self) -> str:
+        lapse = self._serving.validity.lapse(self._clock())
+        if not lapse:
+            return self._clients.problem()
+        return (
+            f"{self._what} {lapse}, so callers reject it: replace it and its key, which takes "
+            f"effect within {FILES_POLL_S:g} s, or set this machine's clock if that is wrong"
+        )
+
+    def _notes(self) -> list[str]:
+        ending = self._serving.validity.ending(self._clock())
+        soon = [f"{self._what} {ending}: replace it and its key before then"] if ending else []
+        stale = self._reloader.notes(f"{self._listener}: certificate")
+        return [*stale, *soon, *self._clients.notes()]
+
+    @property
+    def _what(self) -> str:
+        return f"{self._listener}: the certificate in {self._file}"
+
+
+class CertificateFiles:
+    """Serves the content of the files. `reload` reads them, so call it in a thread."""
+
+    def __init__(self, settings: TLSSettings) -> None:
+        self._settings = settings
+        content = _read(settings)
+        self._digest = content.digest
+        self.serving = ServingCertificate(content.pair, content.client_ca)
+
+    def reload(self) -> bool:
+        """Serve the files' new content; False if it has not changed.
+
+        Raises CertificateError, and serves the old content, while a file is missing or they do not
+        match, as happens for a moment if they are replaced one by one.
+        """
+        content = _read(self._settings)
+        if content.digest == self._digest:
+            return False
+        self.serving.swap(content.pair, content.client_ca)
+        self._digest = content.digest
+        return True
+
+
+class _Content(NamedTuple):
     pair: Pair
     client_ca: bytes | None
 
@@ -26,45 +173,22 @@ class _Material(NamedTuple):
         return digest.digest()
 
 
-class FromFiles:
-    """Serves what the files hold. `reload` does blocking reads: call it in a thread, every 10 s."""
-
-    def __init__(self, settings: TLSSettings) -> None:
-        self._settings = settings
-        material = _read(settings)
-        self._digest = material.digest
-        self.serving = Serving(material.pair, material.client_ca)
-
-    def reload(self) -> bool:
-        """Serve the files' new content; False if it is the old one.
-
-        Raises CertificateError, and serves the old one, while a file is missing or they do not
-        fit together, as they do for a moment when they are not replaced at once.
-        """
-        material = _read(self._settings)
-        if material.digest == self._digest:
-            return False
-        self.serving.swap(material.pair, material.client_ca)
-        self._digest = material.digest
-        return True
+def read_client_ca(settings: TLSSettings) -> bytes:
+    """The CA of those who may call, PEM; raises CertificateError. Reads a file, so blocks."""
+    return _file_content(settings.client_ca_file, "clientCaFile")
 
 
-def client_authority(settings: TLSSettings) -> bytes:
-    """Whose clients may call, PEM; raises CertificateError. Does a blocking read."""
-    return _content(settings.client_ca_file, "clientCaFile")
-
-
-def _read(settings: TLSSettings) -> _Material:
-    certificate = _content(settings.certificate_file, "certificateFile")
-    key = _content(settings.key_file, "keyFile")
+def _read(settings: TLSSettings) -> _Content:
+    certificate = _file_content(settings.certificate_file, "certificateFile")
+    key = _file_content(settings.key_file, "keyFile")
     client_ca = settings.client_ca_file
-    return _Material(
+    return _Content(
         Pair(certificate, key),
-        _content(client_ca, "clientCaFile") if client_ca is not None else None,
+        _file_content(client_ca, "clientCaFile") if client_ca is not None else None,
     )
 
 
-def _content(file: str | None, field: str) -> bytes:
+def _file_content(file: str | None, field: str) -> bytes:
     if not file:
         raise CertificateError(f"tls.{field} is not set")
     try:

@@ -1,11 +1,12 @@
-"""Roots and leaves: made, read and checked. Pure: the clock is an argument, in Unix seconds.
+"""Certificates: root and leaf, created, read and checked; and how long they are valid.
 
-There are two kinds of root. The webhook's lives a year and rotates, because its bundle is in an
-object that can be changed. The extender's lives ten, because kube-scheduler reads it only at start.
+Pure: the clock is an argument, in Unix seconds. There are two kinds of root. The webhook's lives a
+year and rotates, since its readers take it from objects that Fettle can change. The extender's
+lives ten years, since kube-scheduler reads it only when it starts.
 """
 
 import ipaddress
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from enum import Enum
 from typing import NamedTuple, cast
@@ -24,7 +25,7 @@ WEBHOOK_ROOT_S = 365 * DAY_S
 EXTENDER_ROOT_S = 3650 * DAY_S
 LEAF_S = 7 * DAY_S
 CLOCK_SKEW_S = 3600.0
-"""Certificates are valid from an hour before they are made: other machines' clocks may be slow."""
+"""A certificate is valid from an hour before it is created: other machines' clocks may be slow."""
 RENEW_AT_SHARE = 2 / 3
 
 _COMMON_NAME_LENGTH = 64
@@ -65,11 +66,10 @@ def leaf(
     lifetime_s: float = LEAF_S,
     usage: Usage = Usage.SERVER,
 ) -> Pair:
-    """A certificate for these DNS names and IP addresses; it never outlives its issuer.
-
-    A server's has no subject, so its names must be critical. A client's has the first name as
-    its common name, for whoever reads that, and then names must not be critical (RFC 5280).
-    """
+    """A certificate for these DNS names and IP addresses; it never outlives its issuer."""
+    # RFC 5280: names are critical if there is no subject, as in a server's certificate, and must
+    # not be if there is one. A client's has the first name as its common name, since some servers
+    # read only that.
     common_name = names[0] if usage is Usage.CLIENT else ""
     authority, authority_key = certificates(issuer.certificate)[0], private_key(issuer.key)
     until_s = min(now_s + lifetime_s, expires_at(issuer.certificate))
@@ -95,7 +95,7 @@ def leaf(
 
 
 def _identifier(authority: x509.Certificate) -> x509.SubjectKeyIdentifier:
-    """What leaves name their issuer by; it is in each root of ours."""
+    """The identifier by which leaves name their issuer; every root of ours has one."""
     try:
         return authority.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
     except (ValueError, x509.ExtensionNotFound, x509.DuplicateExtension) as error:
@@ -143,9 +143,9 @@ def check_pair(pair: Pair, what: str) -> None:
 def rejection(
     certificate: bytes, bundle: bytes, name: str, *, now_s: float, usage: Usage = Usage.SERVER
 ) -> str:
-    """Why a peer with this bundle would reject the leaf under that name; "" if it accepts it.
+    """Why a peer that trusts this bundle would reject the leaf; "" if it would accept it.
 
-    The name of a client is not checked.
+    `name` is the one that it connects to; the name of a client is not checked.
     """
     try:
         chain = certificates(certificate)
@@ -162,7 +162,7 @@ def rejection(
 
 
 def starts_at(certificate: bytes) -> float:
-    """When it was made, Unix seconds; its validity begins `CLOCK_SKEW_S` before."""
+    """When it was created, Unix seconds; its validity begins `CLOCK_SKEW_S` earlier."""
     return certificates(certificate)[0].not_valid_before_utc.timestamp() + CLOCK_SKEW_S
 
 
@@ -171,13 +171,13 @@ def expires_at(certificate: bytes) -> float:
 
 
 def renew_at(certificate: bytes, share: float = RENEW_AT_SHARE) -> float:
-    """When that share of its life is over."""
+    """When that share of its lifetime is over."""
     start = starts_at(certificate)
     return start + share * (expires_at(certificate) - start)
 
 
 def bundled(*pems: bytes) -> bytes:
-    """All certificates in these PEM texts, in order, each once."""
+    """All certificates of these PEM texts in one, in order, each once."""
     found = dict.fromkeys(c for pem in pems if pem for c in certificates(pem))
     return b"".join(pem(certificate) for certificate in found)
 
@@ -241,3 +241,53 @@ def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
         serialization.PrivateFormat.PKCS8,
         serialization.NoEncryption(),
     )
+
+
+# --- validity
+
+SOON_S = 7 * DAY_S
+SOON_SHARE = 0.1
+"""Of its lifetime. Those who renew certificates do so much earlier, mostly with a third left."""
+
+
+class Validity(NamedTuple):
+    """From when to when a certificate is valid, Unix seconds."""
+
+    starts_at: float
+    ends_at: float
+
+    def lapse(self, now_s: float) -> str:
+        """Why callers reject it, such as "expired on 2026-08-01 12:00 UTC"; "" if it is valid."""
+        if now_s > self.ends_at:
+            return f"expired on {_in_words(self.ends_at)}"
+        if now_s < self.starts_at:
+            return f"is not valid before {_in_words(self.starts_at)}"
+        return ""
+
+    def ending(self, now_s: float) -> str:
+        """Such as "expires on 2026-08-01 12:00 UTC" if that is soon; "" if it is not."""
+        soon_s = min(SOON_S, SOON_SHARE * (self.ends_at - self.starts_at))
+        soon = self.ends_at - soon_s <= now_s <= self.ends_at
+        return f"expires on {_in_words(self.ends_at)}" if soon else ""
+
+
+def validity_of(certificate: bytes) -> Validity:
+    """That of the first certificate in PEM text, the server's own; raises CertificateError."""
+    try:
+        own = x509.load_pem_x509_certificate(certificate)
+        starts, ends = own.not_valid_before_utc, own.not_valid_after_utc
+    except ValueError as error:
+        raise CertificateError(f"not a readable PEM certificate: {error}") from error
+    return Validity(starts.timestamp(), ends.timestamp())
+
+
+def longest_validity(validities: Iterable[Validity], now_s: float) -> Validity | None:
+    """The one that lasts longest of those that hold now, else the last to end.
+
+    If callers may be signed by any of several authorities, one valid authority is enough.
+    """
+    return max(validities, key=lambda v: (not v.lapse(now_s), v.ends_at), default=None)
+
+
+def _in_words(unix_s: float) -> str:
+    return f"{datetime.fromtimestamp(unix_s, UTC):%Y-%m-%d %H:%M} UTC"

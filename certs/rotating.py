@@ -1,11 +1,9 @@
-"""Mode `self`: an authority in a Secret, of which every replica signs its own leaf in memory.
+"""Mode `self`: signs leaves under a certificate authority in a Secret, and rotates the authority.
 
-`SelfSigning` runs in every replica: it makes the Secret if it is the first, reads it again and
-again, and signs a new leaf at two thirds of its life or when another authority signs. What replaces
-the authority depends on who trusts it. The webhook's is replaced by `Rotation`, the leader's part,
-step by step. The extender's is `LongLived`: people give it to kube-scheduler, so nobody leads, and
-the next one is announced long before it signs. If two write at once, one of them gets a Conflict
-and adopts what the other wrote.
+Every replica runs a `LeafSigner`. It creates the Secret if there is none, reads it again and again,
+and keeps its leaf in memory. The leader rotates the webhook's authority, step by step, with
+`Rotation`. The extender's needs no leader: `LongLivedSigner` announces its successor long before
+that signs. If two replicas write at once, one gets a Conflict and adopts what the other wrote.
 """
 
 import asyncio
@@ -20,15 +18,17 @@ from certs.issuing import Pair
 from fettle.model import AuthorityError, CertificateError, ClusterError, Conflict
 
 POLL_S = 30.0
-"""Shorter than `authority.PUBLISH_S`, so that each replica has the next bundle before it counts."""
+"""Shorter than `authority.PUBLISH_S`: each replica has the next bundle before it must be in use."""
 _ATTEMPTS = 5
 
 _log = structlog.get_logger("fettle.certs")
 
 
 class AuthorityStore(Protocol):
-    """One Secret, whose full name is such as "Secret fettle-system/fettle-webhook-ca". `create` and
-    `replace` raise Conflict when somebody else wrote first."""
+    """One Secret. `create` and `replace` raise Conflict if somebody else wrote first.
+
+    `full_name` is such as "Secret fettle-system/fettle-webhook-ca".
+    """
 
     @property
     def full_name(self) -> str: ...
@@ -47,11 +47,11 @@ class Lifetimes(NamedTuple):
     leaf_s: float = issuing.LEAF_S
 
 
-class SelfSigning:
-    """Signs leaves for `names` under the authority in the store, which it makes if there is none.
+class LeafSigner:
+    """Signs leaves for `names` under the authority in the store, and creates that if it is absent.
 
-    `leaf` and `authority` are what was last seen; None before the first `refresh`. `trouble` is why
-    they cannot be kept fresh at present; "" if they can.
+    `leaf` and `authority` are the latest ones; None before the first `refresh`. `trouble` says why
+    they cannot be refreshed now; "" if they can.
     """
 
     def __init__(
@@ -77,10 +77,10 @@ class SelfSigning:
         return self.authority.bundle if self.authority is not None else None
 
     async def refresh(self) -> Pair | None:
-        """A new leaf if it is time for one, else None.
+        """A new leaf at two thirds of the old one's life, or if another authority signs; else None.
 
-        Raises ClusterError where the store cannot be used, AuthorityError where what it holds
-        is no authority; the leaf so far stays good until it expires.
+        Raises ClusterError if the store cannot be used, and AuthorityError if it holds no
+        authority. The old leaf then stays in use until it expires.
         """
         self.authority = await self._ensured()
         now_s = self._clock()
@@ -91,7 +91,7 @@ class SelfSigning:
             and now_s < issuing.renew_at(self.leaf.certificate)
         ):
             return None
-        with authority.kept_in(self._store.full_name):
+        with authority.errors_naming(self._store.full_name):
             self.leaf = issuing.leaf(
                 signer, self._names, now_s=now_s, lifetime_s=self._lifetimes.leaf_s
             )
@@ -104,14 +104,14 @@ class SelfSigning:
         *,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """Renew for ever; after `trouble` it tries again."""
+        """Renew again and again, until cancelled."""
         pause_s = min(POLL_S, self._lifetimes.leaf_s / 10)
         while True:
             await sleep(pause_s)
             await self.renew(swap)
 
     async def renew(self, swap: Callable[[Pair], None]) -> None:
-        """Refresh now, and hand a new leaf to `swap`; sets `trouble` instead of raising."""
+        """Refresh now, and give a new leaf to `swap`; sets `trouble` instead of raising."""
         try:
             if (leaf := await self.refresh()) is not None:
                 swap(leaf)
@@ -131,14 +131,14 @@ class SelfSigning:
         )
 
     async def _ensured(self) -> Authority:
-        """The authority in the store, made by us or by whoever was first.
+        """The authority in the store, created by this replica or another.
 
-        One that has expired is replaced by whoever notices: nobody could trust it any more, and
-        to wait for a leader would keep replicas from starting.
+        Whoever notices that it has expired replaces it: nobody can trust it any more, and replicas
+        could not start if they had to wait for a leader.
         """
         for _ in range(_ATTEMPTS):
             content = await self._store.read()
-            with authority.kept_in(self._store.full_name):
+            with authority.errors_naming(self._store.full_name):
                 wanted = self._wanted(content, self._clock())
             if wanted.secret is content:
                 return authority.read(wanted.secret)
@@ -147,15 +147,15 @@ class SelfSigning:
                 await write(dict(wanted.secret))
             except Conflict:
                 continue
-            say = _log.info if self.authority is None else _log.warning
-            say("certificate authority written", of=self._names[0], why=wanted.why)
+            log = _log.info if self.authority is None else _log.warning
+            log("certificate authority written", of=self._names[0], why=wanted.why)
         raise AuthorityError(
             f"{self._store.full_name} keeps being overwritten; make sure that only Fettle writes it"
         )
 
     def _wanted(self, content: Secret | None, now_s: float) -> RotationStep:
-        """What the store should hold; the same content: nothing to write."""
-        return authority.present(
+        """What the store should hold; if that is `content` itself, there is nothing to write."""
+        return authority.ensured(
             content, self.common_name, now_s=now_s, lifetime_s=self._lifetimes.root_s
         )
 
@@ -164,20 +164,20 @@ class SelfSigning:
 
     @property
     def common_name(self) -> str:
-        """What an authority made by us is called."""
+        """The name of an authority that this replica creates."""
         return f"fettle CA for {self._names[0]}"
 
 
-class LongLived(SelfSigning):
-    """Under an authority that callers read only when they start, as kube-scheduler does.
+class LongLivedSigner(LeafSigner):
+    """For an authority that callers read only when they start, as kube-scheduler does.
 
-    Near its end the next one is written beside it, and signs from when the old one could not sign
-    a whole leaf any more. Whoever calls must trust both by then.
+    Near its end, the next one is written beside it. That signs as soon as the old one would outlive
+    no whole leaf any more. By then callers must trust both.
     """
 
     @property
     def handover_at(self) -> float | None:
-        """Unix seconds at which the next authority signs; None while there is none to come."""
+        """When the next authority begins to sign, Unix seconds; None if there is no next one."""
         if self.authority is None or self.authority.next is None:
             return None
         return issuing.expires_at(self.authority.signing.certificate) - self._lifetimes.leaf_s
@@ -186,7 +186,7 @@ class LongLived(SelfSigning):
         wanted = super()._wanted(content, now_s)
         if wanted.secret is not content:
             return wanted
-        return authority.announced(
+        return authority.with_next(
             content, self.common_name, now_s=now_s, lifetime_s=self._lifetimes.root_s
         )
 
@@ -196,8 +196,10 @@ class LongLived(SelfSigning):
 
 
 class Rotation:
-    """The leader's part. It knows since when the bundle in force has been complete; a new leader
-    begins that wait again."""
+    """What the leader does: it advances the authority in the store, one step at a time.
+
+    It remembers since when caBundle has been complete. A new leader starts that wait anew.
+    """
 
     def __init__(
         self,
@@ -213,17 +215,17 @@ class Rotation:
         self._lifetimes = lifetimes
         self._published: tuple[bytes, float] | None = None
 
-    async def turn(self, live_bundle: bytes | None) -> bytes | None:
-        """One step, to be called every `POLL_S`; what caBundle must hold, None: no Secret yet.
+    async def advance(self, live_bundle: bytes | None) -> bytes | None:
+        """Take one step, and return what caBundle must hold; None: there is no Secret yet.
 
-        `live_bundle` is caBundle as it was read from the API server just now.
+        Call it every `POLL_S`. `live_bundle` is caBundle as just read from the API server.
         """
         if not (content := await self._store.read()):
             return None
         now_s = self._clock()
-        with authority.kept_in(self._store.full_name):
+        with authority.errors_naming(self._store.full_name):
             before = authority.read(content)
-        done = authority.step(
+        done = authority.next_step(
             content,
             now_s=now_s,
             published_at=self._published_at(before.bundle, live_bundle, now_s),
@@ -236,7 +238,7 @@ class Rotation:
         try:
             await self._store.replace(dict(done.secret))
         except Conflict:
-            return before.bundle  # the next turn sees what was written instead
+            return before.bundle  # the next step sees what was written instead
         _log.info("certificate authority", step=done.why)
         return authority.read(done.secret).bundle
 

@@ -1,7 +1,7 @@
-"""Where mode `self` keeps its authority: a Secret; and the caBundle that the API server trusts.
+"""What mode `self` keeps in the cluster: the authority in a Secret, and caBundle for API servers.
 
-`SecretStore` is the `Store` of `rotating`; `Bundles` reads and writes caBundle in the webhook
-configurations, whose other fields it leaves as they are.
+`SecretStore` implements `AuthorityStore`. `CABundles` reads and writes caBundle in the webhook
+configurations and leaves their other fields as they are. Nothing here is written to disk.
 """
 
 import asyncio
@@ -27,14 +27,14 @@ class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class _Secret(msgspec.Struct, frozen=True):
-    """Without a resourceVersion it is not a Secret: it would be overwritten as if it were empty."""
+    # An answer without a resourceVersion is no Secret; it must not be overwritten as an empty one.
 
     metadata: _Metadata
     data: dict[str, bytes] | None = None
 
 
 class SecretStore:
-    """One Secret of type Opaque; writes carry the resourceVersion that was read last."""
+    """One Secret of type Opaque; a write names the resourceVersion that was read last."""
 
     def __init__(self, session: Session, namespace: str, name: str) -> None:
         self._session = session
@@ -51,7 +51,7 @@ class SecretStore:
         return f"/api/v1/namespaces/{self._namespace}/secrets"
 
     async def read(self) -> dict[str, bytes] | None:
-        """The Secret's content, None where it does not exist; raises ClusterError."""
+        """The Secret's content, None if it does not exist; raises ClusterError."""
         try:
             raw = await self._session.get(f"{self._collection}/{self.name}")
         except NotFound:
@@ -61,11 +61,11 @@ class SecretStore:
         return secret.data or {}
 
     async def create(self, content: dict[str, bytes]) -> None:
-        """Raises Conflict where somebody else was first."""
+        """Raises Conflict if it exists already."""
         await self._session.create(self._collection, self._manifest(content, version=""))
 
     async def replace(self, content: dict[str, bytes]) -> None:
-        """Raises Conflict where somebody else wrote since `read`."""
+        """Raises Conflict if it was written since `read`."""
         path = f"{self._collection}/{self.name}"
         await self._session.replace(path, self._manifest(content, version=self._version))
 
@@ -82,11 +82,11 @@ class SecretStore:
         }
 
 
-class Bundles:
-    """The caBundle of all webhooks in the two configurations of one name.
+class CABundles:
+    """The caBundle of all webhooks in the two configurations with one name.
 
-    While `follow` runs they are watched; without a right to that, or while the watch is broken,
-    they are read whenever they are asked for. `turned` is set at the next change that is seen.
+    While `follow` runs, they are watched. If the watch is forbidden or broken, they are read when
+    they are needed. `changed` is set at the next change that the watch reports.
     """
 
     def __init__(self, session: Session, name: str) -> None:
@@ -95,19 +95,19 @@ class Bundles:
         self._seen: dict[Kind, WebhookConfiguration | None] = {}
         self._listed: set[Kind] = set()
         self._lost: dict[Kind, str] = {}
-        self.turned = asyncio.Event()
+        self.changed = asyncio.Event()
 
     async def follow(self) -> None:
-        """Never returns."""
+        """Watch the configurations, until cancelled."""
         await ClusterFeed(self._session, self._kinds).run(self)
 
     async def live(self) -> list[bytes]:
-        """The caBundle (PEM) of each webhook entry; none where no configuration is installed."""
+        """The caBundle (PEM) of each webhook entry; none if no configuration is installed."""
         found = [await self._read(kind) for kind in self._kinds]
         return [_bundle(entry) for one in found if one for entry in one.webhooks or ()]
 
     async def publish(self, bundle: bytes) -> int:
-        """Write it wherever it is not there yet; how many configurations were changed."""
+        """Write the bundle where it is missing; how many configurations were changed."""
         changed = 0
         for kind in self._kinds:
             found = await self._read(kind)
@@ -122,12 +122,12 @@ class Bundles:
         return changed
 
     async def send(self, changes: list[Change]) -> None:
-        """As the sink of the watches."""
+        """Take changes from the watches."""
         for change in changes:
             self._take(change)
             if isinstance(change, Put | Gone | ListEnded):
-                self.turned.set()
-                self.turned = asyncio.Event()
+                self.changed.set()
+                self.changed = asyncio.Event()
 
     def _take(self, change: Change) -> None:
         kind = change.kind

@@ -1,57 +1,66 @@
-"""A server's TLS context whose certificate can be swapped while connections are open.
+"""What a listener needs for TLS: a certificate that can be swapped while connections are open.
 
-The listener gets one outer context for good. At each handshake its `sni_callback` (called with and
-without SNI) puts the current inner context in place, so established connections never notice a
-swap. A pair that does not fit is refused before the swap; loading it into a live context instead
-would break that context for every client.
+The listener keeps one outer context for good. At each handshake, its `sni_callback` (called with
+and without SNI) replaces it by the current inner context, so a swap never disturbs an established
+connection.
 """
 
+import asyncio
 import math
 import ssl
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
 
-from certs import validity
-from certs.issuing import Pair
-from certs.validity import Validity
+import structlog
+
+from certs.issuing import Pair, Validity, validity_of
 from fettle.client import key_file
 from fettle.model import CertificateError
 
+WARNINGS_POLL_S = 5.0
+LOGGED_AFTER_CHECKS = 2
+"""A text that is gone sooner, as while one file of a pair is being replaced, is no warning."""
 
-class Serving:
-    """`context` is what a listener is started with; `swap` changes what it serves from then on.
+_LOG = structlog.get_logger("fettle.certs")
 
-    With a `client_ca` (PEM), callers must present a certificate signed by it. Whether they must is
-    settled at the start; which authority it is can be swapped too. `validity` is that of the
-    certificate that is served, `client_ca_validities` those of the client CA's certificates.
+
+class ServingCertificate:
+    """A listener starts with `context`; `swap` changes the certificate that it serves.
+
+    With a `client_ca` (PEM), callers must present a certificate that it signed. Whether they must
+    is settled at the start; the client CA itself can be swapped. `validity` is that of the served
+    certificate, `client_ca_validities` those of the certificates in the client CA.
     """
 
     def __init__(self, pair: Pair, client_ca: bytes | None = None) -> None:
         self._mutual = client_ca is not None
         self._current = _context(pair, client_ca)
-        self.validity = validity.read(pair.certificate)
-        self.client_ca_validities = _authorities(self._current)
+        self.validity = validity_of(pair.certificate)
+        self.client_ca_validities = _client_ca_validities(self._current)
         self.pair = pair
         self.client_ca = client_ca
         self.context = _blank(self._mutual)
-        self.context.sslobject_class = _Greeting
+        self.context.sslobject_class = _AlertingSSLObject
         self.context.sni_callback = self._choose
 
     def swap(self, pair: Pair, client_ca: bytes | None = None) -> None:
-        """Serve another pair; raises CertificateError, and keeps serving the old one, if it is
-        unusable.
+        """Serve another pair; without a `client_ca`, the present one stays.
 
-        Without a `client_ca` the present one stays.
+        Raises CertificateError if the new ones are unusable, and keeps serving the old ones.
         """
+        # They are loaded into a new context: to load a bad pair into a live context would break it
+        # for every caller.
         if client_ca is not None and not self._mutual:
             raise CertificateError("client certificates cannot be required after startup")
         client_ca = client_ca if client_ca is not None else self.client_ca
-        context, valid = _context(pair, client_ca), validity.read(pair.certificate)
+        context, valid = _context(pair, client_ca), validity_of(pair.certificate)
         self._current, self.validity = context, valid
-        self.client_ca_validities = _authorities(context)
+        self.client_ca_validities = _client_ca_validities(context)
         self.pair, self.client_ca = pair, client_ca
 
     @property
     def client_ca_ends_at(self) -> float:
-        """When the last of them expires, Unix seconds; NaN if none is an authority's."""
+        """When the last certificate of the client CA expires, Unix seconds; NaN if it has none."""
         return max((each.ends_at for each in self.client_ca_validities), default=math.nan)
 
     def _choose(
@@ -60,14 +69,54 @@ class Serving:
         connection.context = self._current
 
 
-_TURNED_AWAY = ("PEER_DID_NOT_RETURN_A_CERTIFICATE", "CERTIFICATE_VERIFY_FAILED")
+class ListenerTLS(NamedTuple):
+    """The certificate of one listener, and what keeps it fresh.
+
+    `keep` runs for as long as the listener does. `problem` says why the listener is not ready, ""
+    if it is; `notes` says what else operators should know.
+    """
+
+    certificate: ServingCertificate | None
+    keep: Callable[[], Awaitable[None]] | None = None
+    problem: Callable[[], str] = str
+    notes: Callable[[], list[str]] = list
+
+    @property
+    def context(self) -> ssl.SSLContext | None:
+        """None: plain HTTP."""
+        return self.certificate.context if self.certificate is not None else None
 
 
-class _Greeting(ssl.SSLObject):
-    """Makes sure that a rejected caller is told why.
+class CertificateWarnings:
+    """Logs a certificate's problem and notes if they last, each once until it is gone."""
 
-    Event loops drop a connection whose handshake failed without sending the alert that OpenSSL
-    made for it, and kube-scheduler then logs only "EOF". Asked to wait for more, they send first.
+    def __init__(self, tls: ListenerTLS) -> None:
+        self._tls = tls
+        self._checks: dict[str, int] = {}
+
+    async def keep(self) -> None:
+        """Check again and again, until cancelled."""
+        while True:
+            self.check()
+            await asyncio.sleep(WARNINGS_POLL_S)
+
+    def check(self) -> None:
+        found = [text for text in (self._tls.problem(), *self._tls.notes()) if text]
+        self._checks = {text: self._checks.get(text, 0) + 1 for text in found}
+        for text, checks in self._checks.items():
+            if checks == LOGGED_AFTER_CHECKS:
+                _LOG.warning(text)
+
+
+_REJECTED_CALLER = ("PEER_DID_NOT_RETURN_A_CERTIFICATE", "CERTIFICATE_VERIFY_FAILED")
+
+
+class _AlertingSSLObject(ssl.SSLObject):
+    """Sends the TLS alert to a caller whose certificate is rejected.
+
+    When a handshake fails, event loops drop the connection without sending the alert that OpenSSL
+    made for it, and kube-scheduler logs only "EOF". If the object asks for more data instead, they
+    send the alert first.
     """
 
     _failed = False
@@ -76,7 +125,7 @@ class _Greeting(ssl.SSLObject):
         try:
             super().do_handshake()
         except ssl.SSLError as error:
-            if self._failed or error.reason not in _TURNED_AWAY:
+            if self._failed or error.reason not in _REJECTED_CALLER:
                 raise
             self._failed = True
             raise ssl.SSLWantReadError(str(error)) from error
@@ -85,7 +134,7 @@ class _Greeting(ssl.SSLObject):
 def _blank(mutual: bool) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    # A resumed session would skip the check against the authority that is in force by then.
+    # A resumed session would skip the check against the client CA that is in force by then.
     context.options |= ssl.OP_NO_TICKET
     context.num_tickets = 0
     if mutual:  # OpenSSL takes the mode from the outer context, the authority from the inner one
@@ -112,7 +161,7 @@ def _context(pair: Pair, client_ca: bytes | None) -> ssl.SSLContext:
     return context
 
 
-def _authorities(context: ssl.SSLContext) -> list[Validity]:
+def _client_ca_validities(context: ssl.SSLContext) -> list[Validity]:
     to_s = ssl.cert_time_to_seconds
     return [
         Validity(to_s(str(found["notBefore"])), to_s(str(found["notAfter"])))

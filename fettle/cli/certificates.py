@@ -29,5 +29,5 @@ async def _bundle(kubeconfig: Path | None, settings: Settings, namespace: str | 
             "extender that runs with extender.certificates: self and extender.tls.clientCaFile; if "
             "Fettle runs in another namespace, pass --namespace"
         )
-    with authority.kept_in(store.full_name):
+    with authority.errors_naming(store.full_name):
         return authority.read(content).bundle

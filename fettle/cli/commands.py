@@ -68,12 +68,12 @@ def serve(
     """
     # Process 1 of a container is deaf to a signal that it does not handle.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    from fettle.serve import serving
+    from fettle.serve import ServeOptions, run
 
     if kubeconfig is not None and snapshot is not None:
         raise click.UsageError("--kubeconfig and --snapshot are mutually exclusive.")
-    serving.run(
-        serving.ServeOptions(
+    run(
+        ServeOptions(
             roles=frozenset(roles or ROLES),
             kubeconfig=kubeconfig,
             snapshot=snapshot,

@@ -1,6 +1,7 @@
 """The settings: what an operator can change, and the file that says so."""
 
 from fettle.config import own_yaml
+from fettle.config.addresses import ListenAddress
 from fettle.config.files import load
 from fettle.config.settings import (
     BreakerSettings,
@@ -19,6 +20,7 @@ __all__ = [
     "ExtenderSettings",
     "HealthSettings",
     "LintSettings",
+    "ListenAddress",
     "Settings",
     "StewardSettings",
     "TLSSettings",

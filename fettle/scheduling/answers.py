@@ -73,8 +73,7 @@ class Answers:
         self._now = now
         self._demands = DemandCache(self._demand_of)
         self._unseen = InFlight()
-        self.on_answered: Callable[[Demand, core.Pod], None] = lambda demand, pod: None
-        """Hears of each pod that was told of nodes that suit it."""
+        self._on_answered: list[Callable[[Demand, core.Pod], None]] = []
         self._tables: OrderedDict[Demand, Table] = OrderedDict()
         self._behind: set[Demand] = set()
         self._fell_behind = asyncio.Event()
@@ -125,11 +124,16 @@ class Answers:
         in_flight = self._unseen.number(demand, pod, self.view, self._clock())
         return msgspec.structs.replace(demand, in_flight=in_flight) if in_flight else demand
 
+    def on_answered(self, hear: Callable[[Demand, core.Pod], None]) -> None:
+        """Register who hears of each pod for which suitable nodes were named."""
+        self._on_answered.append(hear)
+
     def answered(self, demand: Demand, pod: core.Pod) -> None:
         """The pod was told of nodes that suit it, so it may be placed any moment."""
         self._unseen.note(demand, pod, self._clock())
         self._breakers.alarms.placed_by(demand.policy)
-        self.on_answered(demand, pod)
+        for hear in self._on_answered:
+            hear(demand, pod)
         if (table := self._tables.get(demand)) is not None:
             table.pods += 1
             if table.pods == SHARED and table.needs_completion(self.view):

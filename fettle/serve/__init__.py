@@ -1,7 +1,5 @@
-"""`fettle serve`: puts the parts of one process together, runs them, and ends them in order."""
+"""`fettle serve`: makes the parts of one process, runs them, and stops them in order."""
 
-from fettle.serve import serving
+from fettle.serve.serving import ServeOptions, run
 
-__all__ = [
-    "serving",
-]
+__all__ = ["ServeOptions", "run"]

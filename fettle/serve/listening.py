@@ -1,78 +1,41 @@
-"""Listeners: where to listen, and what may be served there without TLS."""
+"""The listeners of the process: each opens once it has a certificate, and is drained at the end."""
 
 import asyncio
-import ipaddress
 import logging
 import os
 import socket
 import ssl
 from abc import ABC, abstractmethod
-from typing import NamedTuple
+from collections.abc import Awaitable, Callable
 
 import structlog
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
+from certs import CertificateWarnings, ListenerTLS
 from extender import LINGER_S, SchedulerConnections
-from fettle.model import SettingsError
+from fettle.config import ListenAddress
+from fettle.model import AuthorityError, ClusterError, SettingsError
+from fettle.observing import CertificateMetrics
+from fettle.serve.readiness import Readiness
+from fettle.serve.tasks import Tasks
 
 _LOG = structlog.get_logger(__name__)
 
 KEEPALIVE_S = 120.0
-"""Above the 90 s after which Go drops idle connections: the side that closes must not be ours."""
+"""Above the 90 s after which Go closes idle connections: if Fettle closed first, a request could
+meet a connection that was just closed."""
 DRAIN_S = 3.0
-_LOOK_S = 0.02
+RETRY_S = 2.0
+"""How soon a certificate that could not be obtained is tried again."""
+_DRAIN_POLL_S = 0.02
 BACKLOG = 1024
 UNPACED = b"reno"
-"""A congestion control that every Linux has and everybody may choose."""
-
-
-_ALL = ipaddress.IPv6Address("::")
-
-
-class ListenAddress(NamedTuple):
-    """Host and port; IPv6 hosts without brackets. `::` means all interfaces, also of IPv4."""
-
-    host: str
-    port: int
-
-    @property
-    def loopback(self) -> bool:
-        return self.host == "localhost" or (self._ip is not None and self._ip.is_loopback)
-
-    @property
-    def unspecified(self) -> bool:
-        return self._ip is not None and self._ip.is_unspecified
-
-    @property
-    def bound(self) -> str | None:
-        """What to listen on; None: event loops then bind a socket for IPv4 and one for IPv6, each
-        where the kernel has it. One socket for both would show IPv4 callers as `::ffff:…`.
-        """
-        return None if self._ip == _ALL else self.host
-
-    @property
-    def _ip(self) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-        try:
-            return ipaddress.ip_address(self.host)
-        except ValueError:
-            return None
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-
-def parse(text: str, flag: str) -> ListenAddress:
-    """`HOST:PORT`, `[V6]:PORT` or `:PORT` (the same as `[::]:PORT`); raises SettingsError."""
-    host, colon, port = text.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]") or str(_ALL)
-    if not colon or not port.isdecimal() or int(port) > 65535:
-        raise SettingsError(f"{flag} {text!r}: write HOST:PORT, such as 127.0.0.1:8088")
-    return ListenAddress(host, int(port))
+"""A congestion control that every Linux has and every process may choose."""
 
 
 class Listener(ABC):
-    """Something that serves on one address until it is stopped. `context` None: plain HTTP."""
+    """Serves on one address until it is stopped; a `context` of None means plain HTTP."""
 
     def __init__(self, name: str, address: ListenAddress, context: ssl.SSLContext | None) -> None:
         self.name = name
@@ -80,7 +43,7 @@ class Listener(ABC):
         self.context = context
 
     async def start(self) -> None:
-        """Listen; raises SettingsError where the address cannot be used."""
+        """Listen; raises SettingsError if the address cannot be used."""
         try:
             bound = await self._open()
         except OSError as error:
@@ -95,17 +58,15 @@ class Listener(ABC):
 
     @abstractmethod
     async def stop(self) -> None:
-        """Take no new connections, let those under way finish."""
+        """Accept no new connections, and let requests in progress finish."""
 
     @abstractmethod
     async def _open(self) -> list[ListenAddress]:
-        """That of each socket; raises OSError where the address cannot be used."""
+        """The address of each socket; raises OSError if it cannot be used."""
 
 
 class _NotMalformed(logging.Filter):
-    """Input that is not HTTP is the sender's mistake, and answered as such: it gets no
-    traceback.
-    """
+    """Drops tracebacks about input that is not HTTP: the sender gets an answer that says so."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         error = record.exc_info[1] if record.exc_info else None
@@ -127,8 +88,8 @@ class AppListener(Listener):
     ) -> None:
         super().__init__(name, address, context)
         self._stopping = False
-        app.on_response_prepare.append(self._say_if_last)
-        # aiohttp waits as long twice: for a handler, and for it to end once it is cancelled.
+        app.on_response_prepare.append(self._close_if_last)
+        # aiohttp waits twice for so long: for a handler to end, and again once it is cancelled.
         self._runner = web.AppRunner(
             app, keepalive_timeout=KEEPALIVE_S, access_log=None, shutdown_timeout=DRAIN_S / 2
         )
@@ -137,7 +98,7 @@ class AppListener(Listener):
         await self._runner.setup()
         await web.TCPSite(
             self._runner,
-            self.address.bound,
+            self.address.bind_host,
             self.address.port,
             ssl_context=self.context,
             backlog=BACKLOG,
@@ -148,20 +109,20 @@ class AppListener(Listener):
         self._stopping = True
         for site in list(self._runner.sites):
             await site.stop()
-        for _ in range(round(LINGER_S / _LOOK_S)):
+        for _ in range(round(LINGER_S / _DRAIN_POLL_S)):
             if self._runner.server is None or not self._runner.server.connections:
                 break
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_DRAIN_POLL_S)
         await self._runner.cleanup()
 
-    async def _say_if_last(self, _request: web.Request, response: web.StreamResponse) -> None:
+    async def _close_if_last(self, _request: web.Request, response: web.StreamResponse) -> None:
         if self._stopping:
             response.force_close()
             response.headers["Connection"] = "close"
 
 
 class ExtenderListener(Listener):
-    """The extender's own connections."""
+    """The extender's connections, which do without aiohttp for speed."""
 
     def __init__(
         self,
@@ -177,7 +138,7 @@ class ExtenderListener(Listener):
     async def _open(self) -> list[ListenAddress]:
         self._server = await asyncio.get_running_loop().create_server(
             self._connections,
-            self.address.bound,
+            self.address.bind_host,
             self.address.port,
             ssl=self.context,
             backlog=BACKLOG,
@@ -194,17 +155,74 @@ class ExtenderListener(Listener):
 
 
 def _reason(error: OSError) -> str:
-    """Without the address, which event loops repeat; that of a name that does not resolve is no
-    errno."""
-    if error.errno is None or isinstance(error, socket.gaierror):
+    """The error without the address, which event loops repeat."""
+    if error.errno is None or isinstance(error, socket.gaierror):  # whose number is no errno
         return error.strerror or str(error)
     return os.strerror(error.errno)
 
 
 def _unpaced(listening: socket.socket) -> None:
-    """Where the host's congestion control is BBR, it spreads a large reply over 10 ms and more even
-    on loopback, where nothing is congested (`docs/decisions/0007`). Connections inherit this."""
+    """Choose a congestion control without pacing; connections inherit it.
+
+    BBR, the default of some hosts, spreads a large reply over 10 ms and more even on loopback,
+    where nothing is congested (decision 0007).
+    """
     try:
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, UNPACED)
     except (AttributeError, OSError) as error:  # not Linux, or forbidden: slower, nothing else
         _LOG.debug("congestion control stays the host's", reason=str(error))
+
+
+class Listeners:
+    """Opens the listeners, keeps their certificates fresh, and drains all of them at the end."""
+
+    def __init__(self, tasks: Tasks, readiness: Readiness, metrics: CertificateMetrics) -> None:
+        self._tasks = tasks
+        self._readiness = readiness
+        self._metrics = metrics
+        self._listeners: list[Listener] = []
+
+    async def open(self, listener: Listener, tls: ListenerTLS) -> None:
+        """Raises SettingsError if the address cannot be used."""
+        self._listeners.append(listener)  # before it is open: it may have to stop meanwhile
+        await listener.start()
+        self._readiness.problems.append(tls.problem)
+        self._readiness.notes.append(tls.notes)
+        if (certificate := tls.certificate) is not None:
+            self._metrics.serves(listener.name, lambda: certificate.validity.ends_at)
+            if certificate.client_ca is not None:
+                self._metrics.trusts(listener.name, lambda: certificate.client_ca_ends_at)
+        if tls.keep is not None:
+            name = f"certificates of the {listener.name}"
+            self._tasks.keep(name, tls.keep(), early=True)
+            warnings = CertificateWarnings(tls)
+            self._tasks.keep(f"warnings about {name}", warnings.keep(), early=True)
+
+    async def open_with_certificate(
+        self,
+        name: str,
+        obtain: Callable[[], Awaitable[ListenerTLS]],
+        make: Callable[[ssl.SSLContext | None], Listener],
+    ) -> None:
+        """Open a listener as soon as its certificate can be obtained.
+
+        That may have to wait for the API server, or for somebody to repair a Secret.
+        """
+        waits_for = f"{name}: no certificate yet"
+        self._readiness.problems.append(lambda: waits_for)
+        while True:
+            try:
+                tls = await obtain()
+            except (ClusterError, AuthorityError) as error:
+                before, waits_for = waits_for, f"{name}: no certificate yet: {error}"
+                if waits_for != before:
+                    _LOG.warning("no certificate yet", of=name, reason=str(error))
+                await asyncio.sleep(RETRY_S)
+            else:
+                break
+        await self.open(make(tls.context), tls)
+        waits_for = ""
+
+    async def drain(self) -> None:
+        """Stop all listeners at once; none may be opened any more."""
+        await asyncio.gather(*(listener.stop() for listener in self._listeners))

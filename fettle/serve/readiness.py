@@ -1,4 +1,4 @@
-"""Whether the process is ready, and what else `/readyz?verbose` shows of it."""
+"""Whether the process is ready, and what else `/readyz?verbose` shows."""
 
 import time
 from collections.abc import Callable
@@ -9,8 +9,11 @@ PROBLEM_HOLDS_S = 0.02
 
 
 class Readiness:
-    """The parts of the process add to it: `problems` give a sentence, or "" while there is none;
-    `notes` give sentences. `opening` says what the start still waits for."""
+    """Collects what the parts of the process report.
+
+    They add to `problems`, which give a sentence or "", and to `notes`, which give sentences.
+    `opening` says what the start waits for; "" once it is over.
+    """
 
     def __init__(self, publisher: Publisher, silent_after_s: float) -> None:
         self._publisher = publisher
@@ -22,25 +25,26 @@ class Readiness:
         self._problem_until = 0.0
 
     def current_problems(self) -> list[str]:
-        """Those of the parts that have one; what sources lack is not among them."""
+        """Why the process is not ready; those of sources are reported elsewhere."""
         return [why for problem in self.problems if (why := problem())]
 
     def current_notes(self) -> list[str]:
         return [note for notes in self.notes for note in notes()]
 
     def problem(self) -> str:
-        """Why the extender must not refuse anything now; "" if it may. Looked at often."""
+        """Why the extender must not refuse anything now; "" if it may."""
+        # Each request asks, so the result is kept for a moment.
         now = time.monotonic()
         if now >= self._problem_until:
-            self._problem_now = self._look()
+            self._problem_now = self._find_problem()
             self._problem_until = now + PROBLEM_HOLDS_S
         return self._problem_now
 
-    def _look(self) -> str:
+    def _find_problem(self) -> str:
         sources = self._publisher.sources.values()
         found = readiness.problems(sources, time.monotonic(), self._silent_after_s, notes=False)
         return found[0] if found else self._no_view()
 
     def _no_view(self) -> str:
-        """Every source may be synced a moment before there is a view of them."""
+        # All sources may be synced a moment before a view shows them.
         return "" if self._publisher.view.synced else "the first view is being built"

@@ -1,36 +1,39 @@
-"""`fettle serve`: puts the parts together, runs them on one loop, and takes them down in order."""
+"""`fettle serve`: makes the parts of one process, runs them on one loop, and stops them in order.
+
+The composition root. It holds no logic of *watch → inventory → health → verdict → answer*, it only
+connects the rooms that do.
+"""
 
 import asyncio
 import signal
-import ssl
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine
+from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import structlog
 import uvloop
 from aiohttp import web
-from prometheus_client import CollectorRegistry
 
+from certs import ListenerTLS, extender_tls, signs_extender_certificate, webhook_tls
 from extender import (
     AlwaysFresh,
     Browse,
     Freshness,
     Misconfiguration,
     RecentPods,
-    SchedulerConnections,
     make_connections,
 )
-from fettle.api import core
 from fettle.api.kinds import WireObject, read_with
 from fettle.cel import SelectorEngine
 from fettle.client import EventRecorder, Session, follow_server_version, identity
 from fettle.cluster import Inventory, Publisher
 from fettle.cluster.feeds import ClusterFeed, FeedFreshness, SnapshotFeed, Writer
-from fettle.config import Settings, load
+from fettle.config import ListenAddress, Settings, load
 from fettle.health import HealthBook, rules
 from fettle.lint import Linter, check_settings, configured_drivers
-from fettle.model import AuthorityError, ClusterError, NoCluster
+from fettle.model import NoCluster
 from fettle.observing import (
     BreakerMetrics,
     CertificateMetrics,
@@ -46,10 +49,8 @@ from fettle.observing import (
     make_registry,
 )
 from fettle.scheduling import Answers, Engines, Predictions
-from fettle.serve import securing
-from fettle.serve.listening import AppListener, ExtenderListener, ListenAddress, Listener, parse
+from fettle.serve.listening import AppListener, ExtenderListener, Listeners
 from fettle.serve.readiness import Readiness
-from fettle.serve.secured import CertificateWarnings, Secured
 from fettle.serve.tasks import Tasks
 from fettle.steward import AllowedNodes, Steward
 from webhook import (
@@ -64,15 +65,14 @@ from webhook import (
 )
 from webhook import make_app as make_webhook
 
-_LOG = structlog.get_logger(__name__)
-
-RETRY_S = 2.0
 SLOW_S = 2.0
-"""If credentials are not read by then, it is logged."""
+"""If the credentials are not read by then, that is logged."""
+
+_LOG = structlog.get_logger(__name__)
 
 
 class ServeOptions(NamedTuple):
-    """What the command line asks for."""
+    """The options of the command line."""
 
     roles: frozenset[str]
     kubeconfig: Path | None
@@ -84,99 +84,98 @@ class ServeOptions(NamedTuple):
     log_level: str
 
 
-def run(plan: ServeOptions) -> None:
+def run(options: ServeOptions) -> None:
     """Serve until SIGTERM or SIGINT; raises FettleError if serving cannot start or continue."""
-    logs.configure(plan.log_level)
-    settings = load(plan.settings)
+    logs.configure(options.log_level)
+    settings = load(options.settings)
     check_settings(settings)
     for remark in settings.remarks():
         _LOG.warning(remark)
-    uvloop.run(_serve(plan, settings))
+    uvloop.run(_serve(options, settings))
 
 
-async def _serve(plan: ServeOptions, settings: Settings) -> None:
+async def _serve(options: ServeOptions, settings: Settings) -> None:
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-    house = Runtime(plan, settings)
+    runtime = Runtime(options, settings)
     try:
-        if await _until(stopped, house.open()):
-            await house.stay(stopped)
+        if await _until(stopped, runtime.open()):
+            await runtime.stay(stopped)
     finally:
-        await house.close()
+        await runtime.close()
     _LOG.info("stopped")
 
 
-class Runtime:
-    """All parts of one process, and the tasks that keep them going."""
+class _Source(NamedTuple):
+    """Where objects come from: a cluster, or a snapshot if `session` is None."""
 
-    def __init__(self, plan: ServeOptions, settings: Settings) -> None:
-        self._plan = plan
+    session: Session | None
+    feed: Callable[[Writer], Awaitable[None]]
+    incomplete_kinds: Callable[[], frozenset[str]] = frozenset
+    """Kinds of which it may lack objects."""
+
+
+class _Callers(NamedTuple):
+    """What is seen of the schedulers that call the extender."""
+
+    metrics: ExtenderMetrics
+    misconfiguration: Misconfiguration
+    recent: RecentPods
+
+
+class Runtime:
+    """One process. `open` makes its parts, each from those that it needs, and starts them.
+
+    What `close` must stop is noted as soon as it is made: `open` may be cancelled at any time.
+    """
+
+    def __init__(self, options: ServeOptions, settings: Settings) -> None:
+        self._options = options
         self._settings = settings
-        self._publisher = Publisher()
-        self._kinds = read_with(settings.lint.watch)
-        self._engine = SelectorEngine()
         self._registry = make_registry()
-        self._expirations = CertificateMetrics(self._registry)
-        self._answers = Answers(
-            self._publisher,
-            self._engine,
-            settings,
-            on_breaker=BreakerMetrics(self._registry).changed,
-        )
-        self._session: Session | None = None
-        self._listeners: list[Listener] = []
-        self._tasks = Tasks()
+        self._publisher = Publisher()
         self._readiness = Readiness(self._publisher, settings.sources.silent_after_seconds)
-        self._unknown: Callable[[], frozenset[str]] = frozenset
-        self._on_put: list[Callable[[WireObject], None]] = []
+        self._tasks = Tasks()
+        certificates = CertificateMetrics(self._registry)
+        self._listeners = Listeners(self._tasks, self._readiness, certificates)
+        self._resources = AsyncExitStack()
 
     async def open(self) -> None:
         """Start everything; raises FettleError."""
-        plan, settings = self._plan, self._settings
-        addresses = {
-            "extender": parse(plan.extender_listen, "--extender-listen"),
-            "webhook": parse(plan.webhook_listen, "--webhook-listen"),
-            "browse": parse(plan.browse_listen, "--browse-listen"),
-        }
-        table = rules.load(settings.health.rules_file)
+        options, settings = self._options, self._settings
+        extender_at = ListenAddress.parse(options.extender_listen, "--extender-listen")
+        webhook_at = ListenAddress.parse(options.webhook_listen, "--webhook-listen")
+        browse_at = ListenAddress.parse(options.browse_listen, "--browse-listen")
+        rule_table = rules.load(settings.health.rules_file)
+
+        engine = SelectorEngine()
+        answers, predictions = self._make_answers(engine)
         recent = RecentPods()
-        extender = self._extender() if "extender" in plan.roles else None
-        await self._open_browse(addresses["browse"], recent)
-        if plan.snapshot is None:
-            self._session = await self._open_session()
-        predictions = Predictions(self._answers, PredictionMetrics(self._registry).count_result)
-        self._answers.on_answered = predictions.answered
-        self._on_put.append(predictions.put)
-        writer = Writer(
-            Inventory(HealthBook(settings.health, table), table, self._answers.profile.features),
-            self._publisher,
-            watched=self._kinds,
-            on_put=self._on_put,
-            on_view=(log_health_changes,),
-        )
-        self._readiness.notes += [self._answers.follows, self._answers.open_breakers]
-        await self._engine.start()
-        self._tasks.keep("writer", writer.run())
-        self._tasks.keep("feed", self._feed(writer))
-        if self._session is not None:
-            self._tasks.keep("version", follow_server_version(self._session, self._answers.follow))
-        self._tasks.keep("selectors", self._answers.keep_ready())
-        self._tasks.keep("verdicts", self._answers.keep_complete())
-        registry = self._registry
-        registry.register(ViewMetrics(self._publisher))
-        registry.register(SelectorMetrics(lambda: self._engine.worker_starts))
-        registry.register(PolicyMetrics(self._answers.ignored_requirements))
-        if extender is not None:
-            connections = self._connections(*extender, writer, recent)
-            await self._open_extender(addresses["extender"], connections)
-        if "webhook" in plan.roles:
-            self._tasks.open("webhook", self._open_webhook(addresses["webhook"], registry))
-            self._tasks.keep("stored policies", StoredPolicyRules(self._publisher, registry).run())
-        if "steward" in plan.roles and self._session is None:
-            _LOG.info("the steward has nothing to write to when a snapshot is served")
-        elif "steward" in plan.roles and self._session is not None:
-            self._tasks.keep("steward", self._steward(self._session).run(), early=True)
+        callers = self._make_callers(recent) if "extender" in options.roles else None
+        # Browse listens first: it answers probes while the rest starts.
+        await self._open_browse(browse_at, answers, recent)
+
+        source = await self._open_source()
+        on_put = [callers.misconfiguration.unasked.put] if callers is not None else []
+        on_put.append(predictions.put)
+        book = HealthBook(settings.health, rule_table)
+        inventory = Inventory(book, rule_table, answers.profile.features)
+        writer = self._make_writer(inventory, on_put)
+        self._resources.push_async_callback(engine.close)
+        await engine.start()
+        self._keep_answers_current(source, writer, answers)
+        self._register_metrics(engine, answers)
+
+        if callers is not None:
+            await self._open_extender(extender_at, answers, callers, source, writer)
+        if "webhook" in options.roles:
+            opening = self._open_webhook(webhook_at, source, engine)
+            self._tasks.open("webhook", opening)
+            stored = StoredPolicyRules(self._publisher, self._registry)
+            self._tasks.keep("stored policies", stored.run())
+        if "steward" in options.roles:
+            self._start_steward(source, answers)
         self._readiness.opening = ""
 
     async def stay(self, stopped: asyncio.Event) -> None:
@@ -184,45 +183,78 @@ class Runtime:
         await _until(stopped, self._tasks.watch())
 
     async def close(self) -> None:
-        """Drain the listeners once no other can open, and release leases meanwhile; then stop the
-        rest.
-        """
-        await self._tasks.end_openings()
-        draining = (listener.stop() for listener in self._listeners)
-        await asyncio.gather(self._tasks.end_early(), *draining)
+        """Drain the listeners and meanwhile release leases; then stop the rest."""
+        await self._tasks.end_openings()  # from here on, no listener opens
+        await asyncio.gather(self._tasks.end_early(), self._listeners.drain())
         await self._tasks.end()
-        await self._engine.close()
-        if self._session is not None:
-            await self._session.close()
+        await self._resources.aclose()
 
-    def _feed(self, writer: Writer) -> Awaitable[None]:
-        if self._session is not None:
-            return ClusterFeed(self._session, kinds=self._kinds).run(writer)
-        assert self._plan.snapshot is not None
-        feed = SnapshotFeed(self._plan.snapshot, kinds=self._kinds)
+    # --- what all roles need
+
+    def _make_answers(self, engine: SelectorEngine) -> tuple[Answers, Predictions]:
+        on_breaker = BreakerMetrics(self._registry).changed
+        answers = Answers(self._publisher, engine, self._settings, on_breaker=on_breaker)
+        predictions = Predictions(answers, PredictionMetrics(self._registry).count_result)
+        answers.on_answered(predictions.answered)
+        self._readiness.notes += [answers.follows, answers.open_breakers]
+        return answers, predictions
+
+    async def _open_source(self) -> _Source:
+        kinds = read_with(self._settings.lint.watch)
+        if self._options.snapshot is None:
+            session = await self._open_session()
+            return _Source(session, ClusterFeed(session, kinds=kinds).run)
+        feed = SnapshotFeed(self._options.snapshot, kinds=kinds)
         self._readiness.notes.append(
             lambda: [f"snapshot: {text}" for text in (*feed.problems.values(), *feed.clashes)]
         )
-        self._unknown = lambda: feed.unknown
-        return feed.run(writer)
+        return _Source(None, feed.run, lambda: feed.unknown)
 
     async def _open_session(self) -> Session:
-        """Reads the credentials, which may take a credential plugin of the kubeconfig a while."""
+        """Read the credentials, which takes a while if the kubeconfig names a slow plugin."""
         readiness, reading = self._readiness, "the credentials for the cluster are being read"
         before, readiness.opening = readiness.opening, reading
         slow = asyncio.get_running_loop().call_later(SLOW_S, _LOG.warning, reading)
         try:
-            return await Session.open(self._plan.kubeconfig)
+            session = await Session.open(self._options.kubeconfig)
         except NoCluster as error:
             raise NoCluster(f"{error}, or --snapshot DIR to run without a cluster") from error
         finally:
             slow.cancel()
             readiness.opening = before
+        self._resources.push_async_callback(session.close)
+        return session
 
-    async def _open_browse(self, address: ListenAddress, recent: Mapping[str, core.Pod]) -> None:
-        """First of all: probes are answered while the rest begins."""
+    def _make_writer(
+        self, inventory: Inventory, on_put: Collection[Callable[[WireObject], None]]
+    ) -> Writer:
+        return Writer(
+            inventory,
+            self._publisher,
+            watched=read_with(self._settings.lint.watch),
+            on_put=on_put,
+            on_view=(log_health_changes,),
+        )
+
+    def _keep_answers_current(self, source: _Source, writer: Writer, answers: Answers) -> None:
+        tasks = self._tasks
+        tasks.keep("writer", writer.run())
+        tasks.keep("feed", source.feed(writer))
+        if source.session is not None:
+            tasks.keep("version", follow_server_version(source.session, answers.follow))
+        tasks.keep("selectors", answers.keep_ready())
+        tasks.keep("verdicts", answers.keep_complete())
+
+    def _register_metrics(self, engine: SelectorEngine, answers: Answers) -> None:
+        self._registry.register(ViewMetrics(self._publisher))
+        self._registry.register(SelectorMetrics(lambda: engine.worker_starts))
+        self._registry.register(PolicyMetrics(answers.ignored_requirements))
+
+    async def _open_browse(
+        self, address: ListenAddress, answers: Answers, recent: RecentPods
+    ) -> None:
         browse = Browse(
-            self._answers,
+            answers,
             self._registry,
             recent,
             self._settings.sources.silent_after_seconds,
@@ -230,157 +262,123 @@ class Runtime:
             self._readiness.current_notes,
             schedulers=self._settings.scheduler.names,
         )
-        await self._listen(AppListener("browse", address, None, browse.make_app()), Secured(None))
+        listener = AppListener("browse", address, None, browse.make_app())
+        await self._listeners.open(listener, ListenerTLS(None))
 
-    def _extender(self) -> tuple[ExtenderMetrics, Misconfiguration]:
-        """What is counted and noticed of the schedulers that ask."""
+    # --- the extender
+
+    def _make_callers(self, recent: RecentPods) -> _Callers:
         metrics = ExtenderMetrics(self._registry)
         misconfiguration = Misconfiguration(metrics, self._settings.scheduler.names)
         self._readiness.notes.append(misconfiguration.notes)
-        self._on_put.append(misconfiguration.unasked.put)
         self._registry.register(OverlookedMetrics(misconfiguration.unasked.found))
-        return metrics, misconfiguration
-
-    def _connections(
-        self,
-        metrics: ExtenderMetrics,
-        misconfiguration: Misconfiguration,
-        writer: Writer,
-        recent: RecentPods,
-    ) -> SchedulerConnections:
-        """What answers the schedulers."""
-        freshness: Freshness = AlwaysFresh()
-        if self._session is not None:
-            freshness = FeedFreshness(self._session.streams, writer)
-        return make_connections(
-            self._answers,
-            self._settings.extender,
-            metrics,
-            self._readiness.problem,
-            freshness=freshness,
-            misconfiguration=misconfiguration,
-            recent=recent,
-        )
+        return _Callers(metrics, misconfiguration, recent)
 
     async def _open_extender(
-        self, address: ListenAddress, connections: SchedulerConnections
+        self,
+        address: ListenAddress,
+        answers: Answers,
+        callers: _Callers,
+        source: _Source,
+        writer: Writer,
     ) -> None:
-        async def secured() -> Secured:
-            return await securing.extender(address, self._settings, self._session)
-
-        opening = self._open_listener(
+        freshness: Freshness = AlwaysFresh()
+        if source.session is not None:
+            freshness = FeedFreshness(source.session.streams, writer)
+        connections = make_connections(
+            answers,
+            self._settings.extender,
+            callers.metrics,
+            self._readiness.problem,
+            freshness=freshness,
+            misconfiguration=callers.misconfiguration,
+            recent=callers.recent,
+        )
+        opening = self._listeners.open_with_certificate(
             "extender",
-            secured,
+            partial(extender_tls, address, self._settings, source.session),
             lambda context: ExtenderListener("extender", address, context, connections),
         )
-        if securing.signs_for_extender(self._settings.extender):
+        if signs_extender_certificate(
+            self._settings.extender
+        ):  # it may have to wait for the API server
             self._tasks.open("extender", opening)
         else:
             await opening
 
-    async def _open_webhook(self, address: ListenAddress, registry: CollectorRegistry) -> None:
-        async def secured() -> Secured:
-            return await securing.webhook(address, self._settings, self._session)
+    # --- the webhook
 
-        await self._open_listener(
+    async def _open_webhook(
+        self, address: ListenAddress, source: _Source, engine: SelectorEngine
+    ) -> None:
+        await self._listeners.open_with_certificate(
             "webhook",
-            secured,
-            lambda context: AppListener("webhook", address, context, self._webhook(registry)),
+            partial(webhook_tls, address, self._settings, source.session),
+            lambda context: AppListener(
+                "webhook", address, context, self._make_webhook(source, engine)
+            ),
         )
 
-    def _webhook(self, registry: CollectorRegistry) -> web.Application:
-        gates, asked = self._gates(), last_reviews()
-        self._readiness.notes.append(lambda: [asked.note()])
-        lint = self._settings.lint
+    def _make_webhook(self, source: _Source, engine: SelectorEngine) -> web.Application:
+        settings, last = self._settings, last_reviews()
+        self._readiness.notes.append(lambda: [last.note()])
         linter = Linter(
-            evaluator=self._engine,
-            drivers=configured_drivers(lint),
-            disabled=self._settings.disabled_features,
+            evaluator=engine,
+            drivers=configured_drivers(settings.lint),
+            disabled=settings.disabled_features,
         )
         return make_webhook(
             self._publisher,
-            self._settings,
-            registry=registry,
+            settings,
+            registry=self._registry,
             linter=linter,
-            preserved=gates,
-            events=self._tell(registry),
-            engines=Engines(self._engine),
-            incomplete_kinds=lambda: self._unknown(),
-            last=asked,
+            preserved=self._probe_fields(source.session),
+            events=self._start_events(source.session),
+            engines=Engines(engine),
+            incomplete_kinds=source.incomplete_kinds,
+            last=last,
         )
 
-    def _tell(self, registry: CollectorRegistry) -> EventSink | None:
-        """Where Events of audit mode go."""
-        if self._session is None or self._settings.webhook.mode != "audit":
-            return None
-        counted = EventMetrics(registry).count
-        recorder = EventRecorder(self._session, REPORTING_CONTROLLER, identity(), counted)
-        self._tasks.keep("events", recorder.run())
-        return recorder.record
-
-    def _gates(self) -> Callable[[], PreservedFields | None]:
-        """Which injected fields the cluster preserves, checked again and again."""
-        if self._session is None:
+    def _probe_fields(self, session: Session | None) -> Callable[[], PreservedFields | None]:
+        """Which injected fields the cluster preserves; it is probed again and again."""
+        if session is None:
             return lambda: ALL_PRESERVED
-        probe = FieldProbe(self._session, self._settings.namespace or self._session.namespace)
+        probe = FieldProbe(session, self._settings.namespace or session.namespace)
         self._readiness.notes.append(probe.notes)
         self._tasks.keep("probe of the cluster", probe.run())
         disabled = self._settings.scheduler.disabled
         return lambda: probe.preserved and probe.preserved.without(disabled)
 
-    async def _open_listener(
-        self,
-        name: str,
-        secured: Callable[[], Awaitable[Secured]],
-        make: Callable[[ssl.SSLContext | None], Listener],
-    ) -> None:
-        """Listen as soon as there is a certificate, which may wait for the API server, or for
-        somebody to mend a Secret."""
-        waits_for = f"{name}: no certificate yet"
-        self._readiness.problems.append(lambda: waits_for)
-        while True:
-            try:
-                made = await secured()
-            except (ClusterError, AuthorityError) as error:
-                before, waits_for = waits_for, f"{name}: no certificate yet: {error}"
-                if waits_for != before:
-                    _LOG.warning("no certificate yet", of=name, reason=str(error))
-                await asyncio.sleep(RETRY_S)
-            else:
-                break
-        await self._listen(make(made.context), made)
-        waits_for = ""
+    def _start_events(self, session: Session | None) -> EventSink | None:
+        """The sink for the Events of audit mode."""
+        if session is None or self._settings.webhook.mode != "audit":
+            return None
+        counted = EventMetrics(self._registry).count
+        recorder = EventRecorder(session, REPORTING_CONTROLLER, identity(), counted)
+        self._tasks.keep("events", recorder.run())
+        return recorder.record
 
-    async def _listen(self, listener: Listener, secured: Secured) -> None:
-        self._listeners.append(listener)  # before it is open: it may be stopped meanwhile
-        await listener.start()
-        self._readiness.problems.append(secured.problem)
-        self._readiness.notes.append(secured.notes)
-        if (serving := secured.serving) is not None:
-            self._expirations.serves(listener.name, lambda: serving.validity.ends_at)
-            if serving.client_ca is not None:
-                self._expirations.trusts(listener.name, lambda: serving.client_ca_ends_at)
-        if secured.keep is not None:
-            name = f"certificates of the {listener.name}"
-            self._tasks.keep(name, secured.keep(), early=True)
-            self._tasks.keep(
-                f"warnings about {name}", CertificateWarnings(secured).keep(), early=True
-            )
+    # --- the steward
 
-    def _steward(self, session: Session) -> Steward:
-        return Steward(
+    def _start_steward(self, source: _Source, answers: Answers) -> None:
+        session = source.session
+        if session is None:
+            _LOG.info("the steward has nothing to write to when a snapshot is served")
+            return
+        steward = Steward(
             session,
             self._publisher,
-            AllowedNodes(self._answers).find,
+            AllowedNodes(answers).find,
             namespace=self._settings.namespace or session.namespace,
             identity=identity(),
             settings=self._settings.steward,
             metrics=StewardMetrics(self._registry),
         )
+        self._tasks.keep("steward", steward.run(), early=True)
 
 
 async def _until(stopped: asyncio.Event, work: Coroutine[None, None, None]) -> bool:
-    """Whether the work came to its end before it was to stop; else it is given up."""
+    """Whether the work ended before `stopped` was set; if not, it is cancelled."""
     waiting, working = asyncio.create_task(stopped.wait()), asyncio.create_task(work)
     await asyncio.wait((waiting, working), return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()

@@ -1,4 +1,4 @@
-"""The tasks of one process: the failure of any of them is noticed, however late it started."""
+"""The tasks of the process: if any of them fails, the process ends."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -8,7 +8,7 @@ from fettle.model import FettleError
 
 
 class Tasks:
-    """To be made on the loop that runs them."""
+    """Make it on the event loop that runs the tasks."""
 
     def __init__(self) -> None:
         self._openings: list[asyncio.Task[None]] = []
@@ -17,35 +17,34 @@ class Tasks:
         self._failure: asyncio.Future[FettleError] = asyncio.get_running_loop().create_future()
 
     def open(self, name: str, opening: Awaitable[None]) -> None:
-        """Run a task that may finish, and that may start further ones before it does."""
+        """Run a task that may finish, and that may start other tasks before it does."""
         task = _begun(name, opening)
         self._openings.append(task)
         task.add_done_callback(lambda task: self._note(_failure(task)))
 
     def keep(self, name: str, work: Awaitable[None], *, early: bool = False) -> None:
-        """Run a task that never finishes by itself. `early`: no answer needs it, so it need not be
-        kept until the last one is given.
+        """Run a task that never finishes by itself.
+
+        `early`: no answer needs it, so it is cancelled while the last answers are given.
         """
         task = _begun(name, work)
         (self._early if early else self._kept).append(task)
         task.add_done_callback(lambda task: self._note(_failure(task) or _end(task)))
 
     async def watch(self) -> NoReturn:
-        """Wait until a task fails, or finishes though it should not; raises FettleError with the
-        cause.
-        """
+        """Raise FettleError as soon as a task fails, or ends though it should not."""
         raise await asyncio.shield(self._failure)
 
     async def end_openings(self) -> None:
-        """After this, no task starts another one."""
+        """Cancel the tasks that may start others."""
         await _cancelled(self._openings)
 
     async def end_early(self) -> None:
-        """Cancel what no answer needs, and wait until it has tidied up."""
+        """Cancel the tasks that no answer needs, and wait until they have cleaned up."""
         await _cancelled(self._early)
 
     async def end(self) -> None:
-        """The same with all."""
+        """Cancel all tasks, and wait until they have cleaned up."""
         await _cancelled([*self._openings, *self._early, *self._kept])
 
     def _note(self, failure: FettleError | None) -> None:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping
 
 from certs.issuing import DAY_S
-from certs.rotating import Lifetimes, Rotation, SelfSigning
+from certs.rotating import LeafSigner, Lifetimes, Rotation
 from fettle.model import ClusterError, Conflict
 
 NAME = "fettle-webhook.fettle-system.svc"
@@ -63,8 +63,8 @@ class Shared:
         self.version += 1
 
 
-def replica(shared: Shared, clock: Clock) -> SelfSigning:
-    return SelfSigning(MemoryStore(shared), [NAME], clock=clock, lifetimes=LIFETIMES)
+def replica(shared: Shared, clock: Clock) -> LeafSigner:
+    return LeafSigner(MemoryStore(shared), [NAME], clock=clock, lifetimes=LIFETIMES)
 
 
 def leader(shared: Shared, clock: Clock) -> Rotation:

@@ -1,6 +1,7 @@
 """Roots, leaves and the checks on them."""
 
 import ssl
+from datetime import UTC, datetime
 
 import pytest
 from cryptography import x509
@@ -10,7 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from certs import issuing
-from certs.issuing import DAY_S, LEAF_S, WEBHOOK_ROOT_S, Pair, Usage
+from certs.issuing import (
+    CLOCK_SKEW_S,
+    DAY_S,
+    LEAF_S,
+    WEBHOOK_ROOT_S,
+    Pair,
+    Usage,
+    Validity,
+    longest_validity,
+    validity_of,
+)
 from fettle.model import CertificateError
 
 NOW = 1_800_000_000.0
@@ -149,3 +160,53 @@ def test_garbage_is_a_certificate_error(garbage: bytes) -> None:
     with pytest.raises(CertificateError):
         issuing.private_key(garbage)
     assert issuing.rejection(garbage, garbage, NAME, now_s=NOW)
+
+
+NOON_S = datetime(2026, 8, 1, 12, 0, tzinfo=UTC).timestamp()
+HOUR_S = 3600.0
+
+
+def lasting(seconds: float) -> Validity:
+    return Validity(NOON_S, NOON_S + seconds)
+
+
+def test_it_is_read_from_the_first_certificate() -> None:
+    root = issuing.root("test CA", now_s=NOON_S, lifetime_s=365 * DAY_S)
+    leaf = issuing.leaf(root, ["localhost"], now_s=NOON_S, lifetime_s=DAY_S)
+    chain = leaf.certificate + root.certificate
+    assert validity_of(chain) == Validity(NOON_S - CLOCK_SKEW_S, NOON_S + DAY_S)
+
+
+def test_what_is_no_certificate_is_refused() -> None:
+    with pytest.raises(CertificateError, match="not a readable PEM certificate"):
+        validity_of(b"nothing")
+
+
+def test_callers_are_said_to_reject_it_before_its_first_and_after_its_last_second() -> None:
+    day = lasting(DAY_S)
+    assert day.lapse(NOON_S - 1) == "is not valid before 2026-08-01 12:00 UTC"
+    assert day.lapse(NOON_S) == day.lapse(NOON_S + DAY_S) == ""
+    assert day.lapse(NOON_S + DAY_S + 1) == "expired on 2026-08-02 12:00 UTC"
+
+
+@pytest.mark.parametrize(
+    ("lifetime_s", "soon_s"),
+    [(365 * DAY_S, 7 * DAY_S), (70 * DAY_S, 7 * DAY_S), (10 * DAY_S, DAY_S), (HOUR_S, 360.0)],
+)
+def test_its_end_is_told_in_its_last_seven_days_or_tenth(lifetime_s: float, soon_s: float) -> None:
+    some, ends_at = lasting(lifetime_s), NOON_S + lifetime_s
+    assert some.ending(ends_at - soon_s - 1) == ""
+    assert some.ending(ends_at - soon_s + 1).startswith("expires on 202")
+    assert some.ending(ends_at) != ""
+
+
+def test_of_several_the_longest_that_holds_counts_else_the_last_to_hold() -> None:
+    short, long, later = lasting(HOUR_S), lasting(DAY_S), Validity(NOON_S + HOUR_S, NOON_S + 9e9)
+    assert longest_validity([long, short], NOON_S) == long
+    assert longest_validity([later, short], NOON_S) == short
+    assert longest_validity([short, long], NOON_S + 2 * DAY_S) == long
+    assert longest_validity([], NOON_S) is None
+
+
+def test_an_end_that_has_come_is_no_longer_told_as_one_to_come() -> None:
+    assert lasting(DAY_S).ending(NOON_S + DAY_S + 1) == ""

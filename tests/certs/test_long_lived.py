@@ -6,7 +6,7 @@ import pytest
 
 from certs import issuing
 from certs.issuing import DAY_S, Pair
-from certs.rotating import Lifetimes, LongLived
+from certs.rotating import Lifetimes, LongLivedSigner
 from tests.certs.replicas import (
     NAME,
     Clock,
@@ -18,9 +18,9 @@ from tests.certs.replicas import (
 ROOT_S, LEAF_S = 1000 * DAY_S, 7 * DAY_S
 
 
-def long_lived(shared: Shared, clock: Clock) -> LongLived:
+def long_lived(shared: Shared, clock: Clock) -> LongLivedSigner:
     lifetimes = Lifetimes(root_s=ROOT_S, leaf_s=LEAF_S)
-    return LongLived(MemoryStore(shared), [NAME], clock=clock, lifetimes=lifetimes)
+    return LongLivedSigner(MemoryStore(shared), [NAME], clock=clock, lifetimes=lifetimes)
 
 
 async def test_a_long_lived_authority_is_left_alone_until_nine_tenths_of_its_life_are_over(
@@ -90,7 +90,7 @@ async def test_a_long_lived_authority_that_is_deleted_is_made_anew(
 async def test_short_lived_leaves_are_looked_after_more_often(shared: Shared, clock: Clock) -> None:
     """At a life of 10 s, the next leaf is there before the last one has expired."""
     lifetimes = Lifetimes(root_s=ROOT_S, leaf_s=10)
-    one = LongLived(MemoryStore(shared), [NAME], clock=clock, lifetimes=lifetimes)
+    one = LongLivedSigner(MemoryStore(shared), [NAME], clock=clock, lifetimes=lifetimes)
     await one.refresh()
     served: list[Pair] = []
 

@@ -30,7 +30,7 @@ class Cluster:
         self.clock.now_s += seconds
         for one in self.replicas:
             await one.refresh()
-        self.live = await self.leader.turn(self.live)
+        self.live = await self.leader.advance(self.live)
 
     def rejections(self) -> list[str]:
         assert self.live is not None
@@ -62,16 +62,16 @@ async def test_a_new_leader_begins_the_wait_again(shared: Shared, clock: Clock) 
     await replica(shared, clock).refresh()
     clock.now_s += 250 * DAY_S
     first = leader(shared, clock)
-    live = await first.turn(None)
-    await first.turn(live)
+    live = await first.advance(None)
+    await first.advance(live)
     clock.now_s += PUBLISH_S - 1
-    await first.turn(live)
+    await first.advance(live)
     second = leader(shared, clock)
     clock.now_s += 2
-    await second.turn(live)
+    await second.advance(live)
     assert "next.crt" in content(shared)
     clock.now_s += PUBLISH_S
-    await second.turn(live)
+    await second.advance(live)
     assert "next.crt" not in content(shared)
 
 
@@ -81,12 +81,12 @@ async def test_nothing_is_promoted_while_the_live_bundle_lacks_the_next_authorit
     await replica(shared, clock).refresh()
     clock.now_s += 250 * DAY_S
     lead, overwritten = leader(shared, clock), content(shared)["ca.crt"]
-    wanted = await lead.turn(overwritten)
+    wanted = await lead.advance(overwritten)
     assert len(issuing.certificates(wanted or b"")) == 2
     for live in (overwritten, b"garbage", None):
         for _ in range(3):
             clock.now_s += PUBLISH_S
-            assert await lead.turn(live) == wanted
+            assert await lead.advance(live) == wanted
     assert "next.crt" in content(shared)
 
 
@@ -95,7 +95,7 @@ async def test_a_leader_that_is_overtaken_adopts_what_the_other_wrote(
 ) -> None:
     await replica(shared, clock).refresh()
     clock.now_s += 250 * DAY_S
-    bundles = await asyncio.gather(*(leader(shared, clock).turn(None) for _ in range(2)))
+    bundles = await asyncio.gather(*(leader(shared, clock).advance(None) for _ in range(2)))
     assert shared.version == 2
     assert content(shared)["next.crt"] in (max(bundles, key=lambda b: len(b or b"")) or b"")
 
@@ -103,7 +103,7 @@ async def test_a_leader_that_is_overtaken_adopts_what_the_other_wrote(
 async def test_without_a_secret_the_leader_has_nothing_to_publish(
     shared: Shared, clock: Clock
 ) -> None:
-    assert await leader(shared, clock).turn(None) is None
+    assert await leader(shared, clock).advance(None) is None
 
 
 async def test_a_replica_replaces_an_authority_that_has_expired_without_waiting_for_a_leader(
@@ -122,7 +122,7 @@ async def test_a_leader_replaces_an_authority_that_has_expired_at_once(
 ) -> None:
     await replica(shared, clock).refresh()
     clock.now_s += 400 * DAY_S
-    live = await leader(shared, clock).turn(None)
+    live = await leader(shared, clock).advance(None)
     late = replica(shared, clock)
     await late.refresh()
     assert live is not None
@@ -134,7 +134,7 @@ async def test_instead_of_an_expired_authority_its_next_one_signs(
 ) -> None:
     await replica(shared, clock).refresh()
     clock.now_s += 364 * DAY_S
-    await leader(shared, clock).turn(None)
+    await leader(shared, clock).advance(None)
     following = content(shared)["next.crt"]
     clock.now_s += 2 * DAY_S
     await replica(shared, clock).refresh()
@@ -145,7 +145,7 @@ async def test_instead_of_an_expired_authority_its_next_one_signs(
 def step(
     secret: authority.Secret, now_s: float, published_at: float | None
 ) -> authority.RotationStep:
-    return authority.step(
+    return authority.next_step(
         secret,
         now_s=now_s,
         published_at=published_at,
@@ -157,7 +157,9 @@ def step(
 
 def test_the_old_authority_is_kept_until_the_last_of_its_leaves_has_expired() -> None:
     start = 1_800_000_000.0
-    secret: authority.Secret = authority.new("test CA", now_s=start, lifetime_s=LIFETIMES.root_s)
+    secret: authority.Secret = authority.new_secret(
+        "test CA", now_s=start, lifetime_s=LIFETIMES.root_s
+    )
     due = issuing.renew_at(secret["ca.crt"])
     assert step(secret, due - 1, None).secret is secret
     secret = step(secret, due, None).secret

@@ -11,7 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from certs import issuing
-from certs.secrets import Bundles, SecretStore
+from certs.secrets import CABundles, SecretStore
 from fettle.api.kinds import WEBHOOK_CONFIGURATIONS
 from fettle.client import Session
 from fettle.model import ClusterError
@@ -71,9 +71,9 @@ async def test_what_is_no_base64_is_no_secret(api: FakeApi, store: SecretStore) 
 async def test_a_proxys_page_is_no_webhook_configuration(api: FakeApi, session: Session) -> None:
     api.pages.add("fettle")
     with pytest.raises(ClusterError, match=f"not a valid {HOOKS} fettle.*proxy"):
-        await Bundles(session, "fettle").live()
+        await CABundles(session, "fettle").live()
     with pytest.raises(ClusterError, match=f"not a valid {HOOKS} fettle.*proxy"):
-        await Bundles(session, "fettle").publish(b"")
+        await CABundles(session, "fettle").publish(b"")
 
 
 def configured(api: FakeApi, *bundles: bytes | None) -> None:
@@ -106,7 +106,7 @@ async def test_a_bundle_that_is_not_ours_is_replaced_in_every_entry(
     api: FakeApi, session: Session, found: tuple[bytes | None, ...]
 ) -> None:
     configured(api, *found)
-    bundles = Bundles(session, "fettle")
+    bundles = CABundles(session, "fettle")
     assert await bundles.publish(OURS) == len(PLURALS)
     assert await bundles.live() == [OURS] * len(found) * len(PLURALS)
     (entry, *_) = api.objects[PLURALS[0]]["fettle"]["webhooks"]
@@ -115,12 +115,12 @@ async def test_a_bundle_that_is_not_ours_is_replaced_in_every_entry(
 
 async def test_a_bundle_that_is_ours_is_not_written_again(api: FakeApi, session: Session) -> None:
     configured(api, b"# a comment\n" + OURS, OURS)
-    assert await Bundles(session, "fettle").publish(OURS) == 0
+    assert await CABundles(session, "fettle").publish(OURS) == 0
     assert "patch" not in api.verbs(PLURALS[0])
 
 
 @contextlib.asynccontextmanager
-async def followed(bundles: Bundles) -> AsyncIterator[None]:
+async def followed(bundles: CABundles) -> AsyncIterator[None]:
     task = asyncio.create_task(bundles.follow())
     try:
         yield
@@ -130,25 +130,25 @@ async def followed(bundles: Bundles) -> AsyncIterator[None]:
         await asyncio.wait([task])
 
 
-async def until_live(bundles: Bundles, expected: list[bytes]) -> None:
+async def until_live(bundles: CABundles, expected: list[bytes]) -> None:
     async with asyncio.timeout(20):
         while await bundles.live() != expected:
             await asyncio.sleep(0.01)
 
 
-async def reads(api: FakeApi, bundles: Bundles) -> bool:
+async def reads(api: FakeApi, bundles: CABundles) -> bool:
     before = len(api.asked)
     await bundles.live()
     return any(asked.verb == "get" for asked in api.asked[before:])
 
 
-async def until_reads(api: FakeApi, bundles: Bundles, expected: bool) -> None:
+async def until_reads(api: FakeApi, bundles: CABundles, expected: bool) -> None:
     async with asyncio.timeout(20):
         while await reads(api, bundles) is not expected:
             await asyncio.sleep(0.01)
 
 
-async def until_unknown(bundles: Bundles) -> None:
+async def until_unknown(bundles: CABundles) -> None:
     async with asyncio.timeout(20):
         with contextlib.suppress(ClusterError):
             while True:
@@ -162,13 +162,13 @@ async def test_what_is_watched_by_name_need_not_be_read(
 ) -> None:
     api.watch_list = watch_list
     configured(api, FOREIGN)
-    bundles = Bundles(session, "fettle")
+    bundles = CABundles(session, "fettle")
     async with followed(bundles):
         await until_reads(api, bundles, False)
         assert await bundles.live() == [FOREIGN] * len(PLURALS)
         asked = [a.query["fieldSelector"] for a in api.asked if a.verb in ("list", "watch")]
         assert set(asked) == {"metadata.name=fettle"}
-        turned = bundles.turned
+        turned = bundles.changed
         configured(api, OURS)
         await asyncio.wait_for(turned.wait(), 20)
         await until_live(bundles, [OURS] * len(PLURALS))
@@ -181,7 +181,7 @@ async def test_what_was_just_written_is_not_written_again_before_the_watch_shows
     api: FakeApi, session: Session
 ) -> None:
     configured(api, None)
-    bundles = Bundles(session, "fettle")
+    bundles = CABundles(session, "fettle")
     async with followed(bundles):
         await until_reads(api, bundles, False)
         api.silent = True
@@ -193,7 +193,7 @@ async def test_while_it_cannot_be_watched_it_is_read_each_time(
     api: FakeApi, session: Session
 ) -> None:
     configured(api, FOREIGN)
-    bundles = Bundles(session, "fettle")
+    bundles = CABundles(session, "fettle")
     async with followed(bundles):
         await until_reads(api, bundles, False)
         await api.stop()
@@ -207,7 +207,7 @@ async def test_without_the_right_to_watch_what_to_grant_is_said_once(
 ) -> None:
     api.forbidden = {("watch", plural) for plural in PLURALS}
     configured(api, FOREIGN)
-    bundles = Bundles(session, "fettle")
+    bundles = CABundles(session, "fettle")
     with capture_logs() as logs:
         async with followed(bundles), asyncio.timeout(20):
             while api.verbs(PLURALS[0]).count("watch") < 4:

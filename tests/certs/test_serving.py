@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import serialization
 
 from certs import issuing
 from certs.issuing import DAY_S, Pair, Usage
-from certs.serving import Serving
+from certs.serving import ServingCertificate
 from fettle.model import CertificateError
 
 NAME = "localhost"
@@ -30,7 +30,7 @@ def make_leaf(root: Pair, usage: Usage = Usage.SERVER) -> Pair:
 
 
 @asynccontextmanager
-async def echoing(serving: Serving) -> AsyncIterator[int]:
+async def echoing(serving: ServingCertificate) -> AsyncIterator[int]:
     """A server that sends each line back; its port."""
 
     async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -75,7 +75,7 @@ def own(pair: Pair) -> x509.Certificate:
 async def test_a_swap_changes_what_new_connections_see_and_leaves_open_ones_alone() -> None:
     root = make_root()
     before, after = make_leaf(root), make_leaf(root)
-    serving = Serving(before)
+    serving = ServingCertificate(before)
     async with echoing(serving) as port:
         old = await connect(port, root.certificate)
         assert served(old) == own(before)
@@ -91,7 +91,7 @@ async def test_a_swap_changes_what_new_connections_see_and_leaves_open_ones_alon
 async def test_many_swaps_under_load_fail_no_handshake() -> None:
     root = make_root()
     leaves = [make_leaf(root) for _ in range(4)]
-    serving = Serving(leaves[0])
+    serving = ServingCertificate(leaves[0])
     async with echoing(serving) as port:
 
         async def visit() -> None:
@@ -113,7 +113,7 @@ async def test_many_swaps_under_load_fail_no_handshake() -> None:
 async def test_a_pair_that_does_not_match_is_refused_and_the_old_one_keeps_serving() -> None:
     root = make_root()
     good, other = make_leaf(root), make_leaf(root)
-    serving = Serving(good)
+    serving = ServingCertificate(good)
     async with echoing(serving) as port:
         with pytest.raises(CertificateError, match="do not match"):
             serving.swap(Pair(other.certificate, good.key))
@@ -125,7 +125,7 @@ async def test_a_pair_that_does_not_match_is_refused_and_the_old_one_keeps_servi
 
 async def test_a_connection_without_a_server_name_is_served_the_current_certificate() -> None:
     root = make_root()
-    serving = Serving(make_leaf(root))
+    serving = ServingCertificate(make_leaf(root))
     after = make_leaf(root)
     serving.swap(after)
     nameless = ssl.create_default_context(cadata=root.certificate.decode())
@@ -138,13 +138,13 @@ async def test_a_connection_without_a_server_name_is_served_the_current_certific
 
 async def test_tls_1_2_is_spoken_and_1_1_is_not() -> None:
     root = make_root()
-    async with echoing(Serving(make_leaf(root))) as port:
+    async with echoing(ServingCertificate(make_leaf(root))) as port:
         modern = ssl.create_default_context(cadata=root.certificate.decode())
         modern.maximum_version = ssl.TLSVersion.TLSv1_2
         streams = await connect(port, b"", modern)
         assert streams[1].get_extra_info("ssl_object").version() == "TLSv1.2"
         await close(streams)
-    assert Serving(make_leaf(root)).context.minimum_version == ssl.TLSVersion.TLSv1_2
+    assert ServingCertificate(make_leaf(root)).context.minimum_version == ssl.TLSVersion.TLSv1_2
 
 
 AsClient = Callable[[Pair | None], ssl.SSLContext]
@@ -186,7 +186,7 @@ async def test_with_a_client_ca_only_its_own_clients_are_served(
     server_root: Pair, as_client: AsClient, version: ssl.TLSVersion
 ) -> None:
     clients, strangers = make_root("clients"), make_root("strangers")
-    async with echoing(Serving(make_leaf(server_root), clients.certificate)) as port:
+    async with echoing(ServingCertificate(make_leaf(server_root), clients.certificate)) as port:
         for issuer, expected in ((clients, True), (strangers, False), (None, False)):
             context = as_client(issuer)
             context.maximum_version = version
@@ -214,7 +214,7 @@ def test_who_is_turned_away_is_told_why(
     context.maximum_version = version
 
     async def visit() -> None:
-        serving = Serving(make_leaf(server_root), make_root("clients").certificate)
+        serving = ServingCertificate(make_leaf(server_root), make_root("clients").certificate)
         async with echoing(serving) as port:
             with pytest.raises(ssl.SSLError, match=WHY[version, who]):
                 await echoes(await connect(port, b"", context))
@@ -230,7 +230,7 @@ async def test_a_servers_certificate_does_not_make_a_client(
     (tmp_path / "server.pem").write_bytes(pair.key + pair.certificate)
     context = as_client(None)
     context.load_cert_chain(tmp_path / "server.pem")
-    async with echoing(Serving(make_leaf(server_root), server_root.certificate)) as port:
+    async with echoing(ServingCertificate(make_leaf(server_root), server_root.certificate)) as port:
         assert not await is_served(port, context)
 
 
@@ -238,7 +238,7 @@ async def test_the_client_ca_can_be_swapped_but_not_forgotten(
     server_root: Pair, as_client: AsClient
 ) -> None:
     before, after = make_root("before"), make_root("after")
-    serving = Serving(make_leaf(server_root), before.certificate)
+    serving = ServingCertificate(make_leaf(server_root), before.certificate)
     async with echoing(serving) as port:
         old, new = as_client(before), as_client(after)
         serving.swap(make_leaf(server_root))
@@ -250,7 +250,7 @@ async def test_the_client_ca_can_be_swapped_but_not_forgotten(
 
 
 def test_client_certificates_cannot_be_required_after_the_start(server_root: Pair) -> None:
-    serving = Serving(make_leaf(server_root))
+    serving = ServingCertificate(make_leaf(server_root))
     with pytest.raises(CertificateError, match="after startup"):
         serving.swap(make_leaf(server_root), server_root.certificate)
 
@@ -258,7 +258,7 @@ def test_client_certificates_cannot_be_required_after_the_start(server_root: Pai
 @pytest.mark.parametrize("client_ca", [b"", b"garbage", "ä".encode()])
 def test_a_client_ca_that_is_none_is_refused(server_root: Pair, client_ca: bytes) -> None:
     with pytest.raises(CertificateError, match="client CA"):
-        Serving(make_leaf(server_root), client_ca)
+        ServingCertificate(make_leaf(server_root), client_ca)
 
 
 def test_an_encrypted_key_is_refused_without_asking_for_a_password(server_root: Pair) -> None:
@@ -269,11 +269,11 @@ def test_an_encrypted_key_is_refused_without_asking_for_a_password(server_root: 
         serialization.BestAvailableEncryption(b"secret"),
     )
     with pytest.raises(CertificateError, match="encrypted"):
-        Serving(Pair(pair.certificate, encrypted))
+        ServingCertificate(Pair(pair.certificate, encrypted))
 
 
 def test_keys_leave_no_open_file_behind(server_root: Pair) -> None:
-    serving = Serving(make_leaf(server_root))
+    serving = ServingCertificate(make_leaf(server_root))
     descriptors = len(list(Path("/proc/self/fd").iterdir()))
     for _ in range(5):
         serving.swap(make_leaf(server_root))

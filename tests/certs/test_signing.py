@@ -93,7 +93,7 @@ async def test_a_spoilt_secret_is_named_and_not_overwritten(
     with pytest.raises(CertificateError, match=said):
         await replica(shared, clock).refresh()
     with pytest.raises(CertificateError, match=said):
-        await leader(shared, clock).turn(None)
+        await leader(shared, clock).advance(None)
     assert content(shared) == before
 
 
@@ -106,7 +106,7 @@ async def test_a_spoilt_secret_that_is_deleted_is_made_anew(shared: Shared, cloc
     assert one.leaf == first, "what is served stays"
     shared.content = None
     assert await one.refresh() is not None
-    assert one.rejection(await leader(shared, clock).turn(None) or b"") == ""
+    assert one.rejection(await leader(shared, clock).advance(None) or b"") == ""
 
 
 async def test_a_secret_that_somebody_else_keeps_empty_is_named(clock: Clock) -> None:

@@ -29,7 +29,7 @@ class Cluster:
         self.answers = Answers(self.publisher, SelectorEngine(), Settings())
         self.told: list[Result] = []
         self.predictions = Predictions(self.answers, self.told.append)
-        self.answers.on_answered = self.predictions.answered
+        self.answers.on_answered(self.predictions.answered)
         self.show(b.node("n", pools=(b.pool(*devices),)))
 
     def show(self, *nodes: NodeView) -> None:

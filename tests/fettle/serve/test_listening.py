@@ -16,9 +16,10 @@ from structlog.testing import capture_logs
 
 from extender import SchedulerConnections
 from extender.http.connections import HTTPReply, SchedulerConnection
+from fettle.config import ListenAddress
 from fettle.model import SettingsError
 from fettle.serve import listening
-from fettle.serve.listening import AppListener, ExtenderListener, ListenAddress, Listener, parse
+from fettle.serve.listening import AppListener, ExtenderListener, Listener
 from tests.controlplane.processes import free_port
 from tests.fettle.others import time_taken
 
@@ -113,7 +114,7 @@ def test_a_port_without_a_host_is_listened_on_by_ipv4_and_ipv6(
 ) -> None:
     async def reached() -> set[str]:
         port = free_port()
-        listener = make(parse(f"{host}:{port}", "--flag"))
+        listener = make(ListenAddress.parse(f"{host}:{port}", "--flag"))
         await listener.start()
         try:
             return {host for host in ("127.0.0.1", "::1") if await _answers(host, port)}
@@ -130,13 +131,13 @@ def test_where_any_port_will_do_the_one_that_was_taken_is_said(
     make: Callable[[ListenAddress], Listener], host: str, loop: ModuleType
 ) -> None:
     async def urls() -> list[str]:
-        listener = make(parse(f"{host}:0", "--flag"))
+        listener = make(ListenAddress.parse(f"{host}:0", "--flag"))
         with capture_logs() as logs:
             await listener.start()
         try:
             said: list[str] = [entry["url"] for entry in logs if entry["event"] == "listening"]
             for url in said:
-                address = parse(url.removeprefix("http://"), "--flag")
+                address = ListenAddress.parse(url.removeprefix("http://"), "--flag")
                 assert await _answers(address.host, address.port), url
             return said
         finally:
@@ -147,7 +148,7 @@ def test_where_any_port_will_do_the_one_that_was_taken_is_said(
 
 async def test_a_caller_over_ipv4_is_seen_by_its_ipv4_address() -> None:
     """By which the browse listener tells who is on this host."""
-    address = parse(f":{free_port()}", "--flag")
+    address = ListenAddress.parse(f":{free_port()}", "--flag")
     listener = _webhook(address)
     await listener.start()
     try:
@@ -166,7 +167,7 @@ async def test_a_caller_over_ipv4_is_seen_by_its_ipv4_address() -> None:
     + [(host, False) for host in ("", "[::]", "0.0.0.0", "192.0.2.7", "fettle.example")],
 )
 def test_only_what_this_host_alone_reaches_is_loopback(host: str, loopback: bool) -> None:
-    assert parse(f"{host}:8088", "--flag").loopback is loopback
+    assert ListenAddress.parse(f"{host}:8088", "--flag").loopback is loopback
 
 
 @pytest.mark.parametrize(

@@ -17,11 +17,11 @@ from structlog.typing import EventDict
 from certs import issuing, rotating
 from certs.issuing import DAY_S
 from fettle.config import Settings
-from fettle.serve import serving
+from fettle.serve import listening
 from fettle.serve.serving import Runtime
 from tests.controlplane.processes import free_port
 from tests.fettle.client.fake_api import FakeApi, fake_api
-from tests.fettle.serve.houses import is_open, planned
+from tests.fettle.serve.runtimes import is_open, serve_options
 
 WEBHOOK, EXTENDER = "fettle-webhook-ca", "fettle-extender-ca"
 OUT = "delete the Secret and Fettle will create a new one"
@@ -29,7 +29,7 @@ OUT = "delete the Secret and Fettle will create a new one"
 
 @pytest.fixture
 async def api(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FakeApi]:
-    monkeypatch.setattr(serving, "RETRY_S", 0.02)
+    monkeypatch.setattr(listening, "RETRY_S", 0.02)
     monkeypatch.setattr(rotating, "POLL_S", 0.02)
     async with fake_api() as server:
         yield server
@@ -59,19 +59,20 @@ class Opened:
 async def opened(api: FakeApi, folder: Path, settings: Settings) -> AsyncIterator[Opened]:
     ports = Opened(free_port(), free_port(), browse := free_port())
     kubeconfig = api.kubeconfig(folder)
-    house = Runtime(
-        planned(kubeconfig, extender=ports.extender, webhook=ports.webhook, browse=browse), settings
+    runtime = Runtime(
+        serve_options(kubeconfig, extender=ports.extender, webhook=ports.webhook, browse=browse),
+        settings,
     )
     staying = None
     try:
-        await house.open()
-        staying = asyncio.create_task(house.stay(asyncio.Event()))
+        await runtime.open()
+        staying = asyncio.create_task(runtime.stay(asyncio.Event()))
         yield ports
         assert not staying.done()
     finally:
         if staying is not None:
             staying.cancel()
-        await house.close()
+        await runtime.close()
 
 
 def spoil(api: FakeApi, name: str) -> None:
@@ -160,7 +161,7 @@ async def test_when_each_certificate_expires_is_a_metric(api: FakeApi, tmp_path:
 async def test_an_expired_certificate_from_a_file_is_served_and_told(
     api: FakeApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fettle.serve.secured.TOLD_POLL_S", 0.02)
+    monkeypatch.setattr("certs.serving.WARNINGS_POLL_S", 0.02)
     now_s = time.time()
     root = issuing.root("test CA", now_s=now_s - 9 * DAY_S, lifetime_s=99 * DAY_S)
     old = issuing.leaf(root, ["localhost"], now_s=now_s - 2 * DAY_S, lifetime_s=DAY_S)

@@ -10,7 +10,7 @@ from fettle.config import Settings
 from fettle.serve.serving import Runtime
 from tests.controlplane.processes import free_port
 from tests.fettle.client.fake_api import FakeApi
-from tests.fettle.serve.houses import planned
+from tests.fettle.serve.runtimes import serve_options
 
 GPU, MIG = "nvidia.com/gpu", "nvidia.com/mig-1g.12gb"
 
@@ -25,10 +25,10 @@ async def test_a_pod_that_is_placed_without_asking_is_told_by_readyz_and_a_metri
     api: FakeApi, tmp_path: Path
 ) -> None:
     extender, browse = free_port(), free_port()
-    plan = planned(api.kubeconfig(tmp_path), "extender", extender=extender, browse=browse)
-    house = Runtime(plan, Settings())
+    options = serve_options(api.kubeconfig(tmp_path), "extender", extender=extender, browse=browse)
+    runtime = Runtime(options, Settings())
     try:
-        await house.open()
+        await runtime.open()
         async with aiohttp.ClientSession() as client:
 
             async def until(said: str) -> str:
@@ -49,7 +49,7 @@ async def test_a_pod_that_is_placed_without_asking_is_told_by_readyz_and_a_metri
             async with client.get(f"http://127.0.0.1:{browse}/metrics") as reply:
                 metrics = await reply.text()
     finally:
-        await house.close()
+        await runtime.close()
     (line,) = [line for line in text.splitlines() if MIG in line]
     assert "managedResources" in line
     assert "ml/mig" in line

@@ -11,12 +11,12 @@ import pytest
 
 from fettle.client import leader_election
 from fettle.config import Settings
-from fettle.serve import listening, serving
+from fettle.serve import listening
 from fettle.serve.serving import Runtime
 from tests.controlplane.processes import free_port
 from tests.fettle.client.fake_api import FakeApi
 from tests.fettle.others import time_taken
-from tests.fettle.serve.houses import is_open, planned
+from tests.fettle.serve.runtimes import is_open, serve_options
 
 REPOSITORY = Path(__file__).parents[3]
 
@@ -24,17 +24,17 @@ REPOSITORY = Path(__file__).parents[3]
 async def test_no_listener_opens_while_the_others_are_drained(
     api: FakeApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serving, "RETRY_S", 0.01)
+    monkeypatch.setattr(listening, "RETRY_S", 0.01)
     monkeypatch.setattr(listening, "DRAIN_S", 600.0)
     api.forbidden.add(("get", "secrets"))
     extender, webhook = free_port(), free_port()
-    plan = planned(api.kubeconfig(tmp_path), extender=extender, webhook=webhook)
-    house = Runtime(plan, Settings())
-    await house.open()
+    options = serve_options(api.kubeconfig(tmp_path), extender=extender, webhook=webhook)
+    runtime = Runtime(options, Settings())
+    await runtime.open()
     _, caller = await asyncio.open_connection("127.0.0.1", extender)
     caller.write(b"POST /filter HTTP/1.1\r\nContent-Length: 9\r\n\r\n")
     await asyncio.sleep(0.1)
-    closing = asyncio.create_task(house.close())
+    closing = asyncio.create_task(runtime.close())
     await asyncio.sleep(0.1)
     api.forbidden.clear()  # the webhook's certificate can be had from now on
     await asyncio.sleep(0.5)
@@ -66,9 +66,9 @@ async def test_a_leader_stops_in_time_though_the_api_server_hangs_and_a_request_
     monkeypatch.setattr(listening, "DRAIN_S", 1.0)
     monkeypatch.setattr(leader_election, "RELEASE_S", 1.0)
     extender = free_port()
-    plan = planned(api.kubeconfig(tmp_path), extender=extender, webhook=free_port())
-    house = Runtime(plan, msgspec.convert({"steward": {"leaseSeconds": 60}}, Settings))
-    await house.open()
+    options = serve_options(api.kubeconfig(tmp_path), extender=extender, webhook=free_port())
+    runtime = Runtime(options, msgspec.convert({"steward": {"leaseSeconds": 60}}, Settings))
+    await runtime.open()
     async with asyncio.timeout(20):
         while len(api.objects.get("leases", {})) < 2:
             await asyncio.sleep(0.05)
@@ -76,6 +76,6 @@ async def test_a_leader_stops_in_time_though_the_api_server_hangs_and_a_request_
     caller.write(b"POST /filter HTTP/1.1\r\nContent-Length: 9\r\n\r\n")
     await asyncio.sleep(0.1)
     api.answers_nothing = True
-    _, seconds = await time_taken(house.close())
+    _, seconds = await time_taken(runtime.close())
     assert seconds < 5
     caller.close()

@@ -11,7 +11,7 @@ import msgspec
 from fettle.config import Settings
 from fettle.serve.serving import Runtime
 from tests.fettle.client.fake_api import FakeApi
-from tests.fettle.serve.houses import planned
+from tests.fettle.serve.runtimes import serve_options
 
 GPU = "nvidia.com/gpu"
 OFTEN = msgspec.convert({"steward": {"wakeIntervalSeconds": 0.02}}, Settings)
@@ -19,13 +19,13 @@ OFTEN = msgspec.convert({"steward": {"wakeIntervalSeconds": 0.02}}, Settings)
 
 @asynccontextmanager
 async def steward(api: FakeApi, folder: Path) -> AsyncIterator[None]:
-    house = Runtime(planned(api.kubeconfig(folder), "steward"), OFTEN)
+    runtime = Runtime(serve_options(api.kubeconfig(folder), "steward"), OFTEN)
     try:
-        await house.open()
+        await runtime.open()
         await until(lambda: "leases" in api.objects)
         yield
     finally:
-        await house.close()
+        await runtime.close()
 
 
 async def until(true: Any) -> None:

@@ -8,7 +8,7 @@ from fettle.cli.commands import ROLES
 from fettle.serve.serving import ServeOptions
 
 
-def planned(
+def serve_options(
     kubeconfig: Path,
     *roles: str,
     extender: int = 0,

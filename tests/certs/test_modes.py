@@ -11,22 +11,23 @@ import msgspec
 import pytest
 from cryptography import x509
 
-from certs import issuing, rotating
+from certs import files, issuing, rotating
+from certs.modes import extender_tls, self_signed_extender, self_signed_webhook, webhook_tls
+from certs.serving import ListenerTLS
 from fettle.api.kinds import WEBHOOK_CONFIGURATIONS
 from fettle.cli import certificates
 from fettle.client import Session
-from fettle.config import Settings
+from fettle.config import ListenAddress, Settings
 from fettle.model import CertificateError, ClusterError, SettingsError
-from fettle.serve import secured, securing
-from fettle.serve.listening import ListenAddress, parse
-from fettle.serve.secured import Secured
-from fettle.serve.self_signed import SelfSignedExtender, SelfSignedWebhook
 from tests.certs.replicas import Clock
 from tests.fettle.client.fake_api import FakeApi
 
 SECRET = "fettle-system/fettle-extender-ca"
 PLURALS = [kind.plural for kind in WEBHOOK_CONFIGURATIONS]
-ANYWHERE, LOOPBACK = parse(":8088", "--extender-listen"), parse("127.0.0.1:8088", "")
+ANYWHERE, LOOPBACK = (
+    ListenAddress.parse(":8088", "--extender-listen"),
+    ListenAddress.parse("127.0.0.1:8088", ""),
+)
 
 
 @pytest.fixture
@@ -45,13 +46,13 @@ def self_signed(clients: Path, **more: Any) -> Settings:
     return settings(tls={"clientCaFile": str(clients)}, **more)
 
 
-def leaf(served: Secured) -> bytes:
-    assert served.serving is not None
-    return served.serving.pair.certificate
+def leaf(served: ListenerTLS) -> bytes:
+    assert served.certificate is not None
+    return served.certificate.pair.certificate
 
 
 @contextlib.asynccontextmanager
-async def kept(served: Secured) -> AsyncIterator[None]:
+async def kept(served: ListenerTLS) -> AsyncIterator[None]:
     assert served.keep is not None
     task = asyncio.ensure_future(served.keep())
     try:
@@ -64,25 +65,25 @@ async def kept(served: Secured) -> AsyncIterator[None]:
 
 
 async def test_plain_http_is_served_on_loopback_where_nothing_else_was_said() -> None:
-    assert (await securing.extender(LOOPBACK, Settings(), None)).context is None
+    assert (await extender_tls(LOOPBACK, Settings(), None)).context is None
 
 
 @pytest.mark.parametrize("more", [{}, {"certificates": "files"}])
 async def test_off_loopback_a_client_authority_is_asked_for(more: dict[str, str]) -> None:
     with pytest.raises(SettingsError, match=r"extender\.tls\.clientCaFile"):
-        await securing.extender(ANYWHERE, settings(**more), None)
+        await extender_tls(ANYWHERE, settings(**more), None)
 
 
 async def test_without_a_cluster_there_is_no_authority_of_our_own(clients: Path) -> None:
     with pytest.raises(SettingsError, match='use "files"'):
-        await securing.extender(ANYWHERE, self_signed(clients), None)
+        await extender_tls(ANYWHERE, self_signed(clients), None)
 
 
 async def test_a_client_authority_that_cannot_be_read_is_named(
     session: Session, tmp_path: Path
 ) -> None:
     with pytest.raises(CertificateError, match=r"clientCaFile: .*absent"):
-        await securing.extender(ANYWHERE, self_signed(tmp_path / "absent"), session)
+        await extender_tls(ANYWHERE, self_signed(tmp_path / "absent"), session)
 
 
 async def test_replicas_sign_for_the_service_under_one_authority_that_people_can_print(
@@ -93,7 +94,7 @@ async def test_replicas_sign_for_the_service_under_one_authority_that_people_can
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     own = self_signed(clients, extraNames=["10.0.0.7"])
-    replicas = [await securing.extender(ANYWHERE, own, session) for _ in range(2)]
+    replicas = [await extender_tls(ANYWHERE, own, session) for _ in range(2)]
     assert list(api.objects["secrets"]) == [SECRET]
     await asyncio.to_thread(certificates.extender_ca, api.kubeconfig(tmp_path), None, None)
     printed = capsys.readouterr().out.encode()
@@ -112,8 +113,8 @@ async def test_replicas_sign_for_the_service_under_one_authority_that_people_can
 async def test_an_address_that_is_listened_on_is_a_name_too(
     session: Session, api: FakeApi, clients: Path
 ) -> None:
-    address = parse("192.0.2.7:8088", "--extender-listen")
-    served = await securing.extender(address, self_signed(clients), session)
+    address = ListenAddress.parse("192.0.2.7:8088", "--extender-listen")
+    served = await extender_tls(address, self_signed(clients), session)
     root = issuing.certificates(leaf(served))[0]
     alternatives = root.extensions.get_extension_for_class(x509.SubjectAlternativeName)
     assert "192.0.2.7" in str(alternatives.value)
@@ -132,7 +133,7 @@ async def test_an_authority_that_is_spoilt_is_named(
     api.objects["secrets"][SECRET]["data"] = {"ca.key": ""}
     said = f"^Secret {SECRET}: no ca.crt; delete the Secret"
     with pytest.raises(CertificateError, match=said):
-        await securing.extender(ANYWHERE, self_signed(clients), session)
+        await extender_tls(ANYWHERE, self_signed(clients), session)
     with pytest.raises(CertificateError, match=said):
         await asyncio.to_thread(certificates.extender_ca, api.kubeconfig(tmp_path), None, None)
 
@@ -142,15 +143,15 @@ async def test_without_the_right_to_read_the_secret_it_waits(
 ) -> None:
     api.forbidden.add(("get", "secrets"))
     with pytest.raises(ClusterError, match="secrets"):
-        await securing.extender(ANYWHERE, self_signed(clients), session)
+        await extender_tls(ANYWHERE, self_signed(clients), session)
 
 
 async def test_a_new_client_authority_is_read_and_a_broken_one_is_not(
     session: Session, clients: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(secured, "FILES_POLL_S", 0.01)
-    served = await securing.extender(ANYWHERE, self_signed(clients), session)
-    assert served.serving is not None
+    monkeypatch.setattr(files, "FILES_POLL_S", 0.01)
+    served = await extender_tls(ANYWHERE, self_signed(clients), session)
+    assert served.certificate is not None
     before = leaf(served)
     other = issuing.root("other", now_s=time.time(), lifetime_s=3600).certificate
     async with kept(served):
@@ -160,10 +161,10 @@ async def test_a_new_client_authority_is_read_and_a_broken_one_is_not(
                 await asyncio.sleep(0.01)
         (note,) = served.notes()
         assert note.startswith("extender: client CA not reloaded, the old one stays: the client CA")
-        assert served.serving.client_ca not in (b"broken", other)
+        assert served.certificate.client_ca not in (b"broken", other)
         clients.write_bytes(other)
         async with asyncio.timeout(20):
-            while served.serving.client_ca != other:
+            while served.certificate.client_ca != other:
                 await asyncio.sleep(0.01)
     assert served.notes() == []
     assert leaf(served) == before
@@ -175,9 +176,7 @@ async def test_a_client_authority_that_expires_keeps_the_extender_from_being_rea
     clock = Clock()
     made = issuing.root("clients", now_s=clock.now_s, lifetime_s=3600)
     clients.write_bytes(made.certificate)
-    served = await SelfSignedExtender(
-        ANYWHERE, self_signed(clients), session, clock=clock
-    ).secured()
+    served = await self_signed_extender(ANYWHERE, self_signed(clients), session, clock=clock)
     assert served.problem() == ""
     clock.now_s += 3500
     (note,) = served.notes()
@@ -187,16 +186,16 @@ async def test_a_client_authority_that_expires_keeps_the_extender_from_being_rea
     assert served.problem().startswith(f"extender: the client CA in {clients} expired on ")
 
 
-@pytest.mark.parametrize("secure", [securing.extender, securing.webhook])
+@pytest.mark.parametrize("secure", [extender_tls, webhook_tls])
 async def test_certificates_are_kept_fresh_after_a_proxy_answered_for_a_while(
     api: FakeApi,
     session: Session,
     clients: Path,
     monkeypatch: pytest.MonkeyPatch,
-    secure: Callable[[ListenAddress, Settings, Session], Awaitable[Secured]],
+    secure: Callable[[ListenAddress, Settings, Session], Awaitable[ListenerTLS]],
 ) -> None:
     monkeypatch.setattr(rotating, "POLL_S", 0.01)
-    monkeypatch.setattr("fettle.serve.self_signed.BUNDLE_POLL_S", 0.01)
+    monkeypatch.setattr("certs.modes.BUNDLE_POLL_S", 0.01)
     served = await secure(ANYWHERE, self_signed(clients), session)
     before = leaf(served)
     (secret,) = api.objects["secrets"]
@@ -224,14 +223,14 @@ def register(api: FakeApi) -> None:
 async def test_who_writes_the_ca_bundle_is_accepted_from_then_on(
     api: FakeApi, session: Session, clients: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fettle.serve.self_signed.BUNDLE_POLL_S", 3600)
+    monkeypatch.setattr("certs.modes.BUNDLE_POLL_S", 3600)
     register(api)
 
     def trusted() -> bool:
         entries = [api.objects[kind]["fettle"]["webhooks"][0] for kind in PLURALS]
         return all("caBundle" in entry["clientConfig"] for entry in entries)
 
-    served = await securing.webhook(ANYWHERE, self_signed(clients), session)
+    served = await webhook_tls(ANYWHERE, self_signed(clients), session)
     async with kept(served), asyncio.timeout(20):
         while not trusted() or served.problem():
             await asyncio.sleep(0.01)
@@ -241,32 +240,32 @@ async def test_replicas_follow_an_authority_that_took_anothers_place_as_soon_as_
     api: FakeApi, session: Session, clients: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As after the Secret was deleted. Until then the API server would go on without them."""
-    monkeypatch.setattr("fettle.serve.self_signed.BUNDLE_POLL_S", 0.05)
+    monkeypatch.setattr("certs.modes.BUNDLE_POLL_S", 0.05)
     register(api)
-    served = await securing.webhook(ANYWHERE, self_signed(clients), session)
+    served = await webhook_tls(ANYWHERE, self_signed(clients), session)
     before = leaf(served)
     (secret,) = api.objects["secrets"]
     api.remove("secrets", secret)
-    await securing.webhook(ANYWHERE, self_signed(clients), session)  # a further one makes it anew
+    await webhook_tls(ANYWHERE, self_signed(clients), session)  # a further one makes it anew
     async with kept(served), asyncio.timeout(rotating.POLL_S / 3):
         while leaf(served) == before or served.problem():
             await asyncio.sleep(0.01)
 
 
-@pytest.mark.parametrize("kind", [SelfSignedExtender, SelfSignedWebhook])
+@pytest.mark.parametrize("secure", [self_signed_extender, self_signed_webhook])
 async def test_a_certificate_that_expires_since_it_cannot_be_renewed_is_told_with_the_reason(
     api: FakeApi,
     session: Session,
     clients: Path,
     monkeypatch: pytest.MonkeyPatch,
-    kind: type[SelfSignedExtender | SelfSignedWebhook],
+    secure: Callable[..., Awaitable[ListenerTLS]],
 ) -> None:
     monkeypatch.setattr(rotating, "POLL_S", 0.01)
     clock = Clock()
-    served = await kind(ANYWHERE, self_signed(clients), session, clock=clock).secured()
+    served = await secure(ANYWHERE, self_signed(clients), session, clock=clock)
     assert served.problem() == ""
     api.forbidden.add(("get", "secrets"))
-    listener = "extender" if kind is SelfSignedExtender else "webhook"
+    listener = "extender" if secure is self_signed_extender else "webhook"
     async with kept(served):
         clock.now_s += 8 * issuing.DAY_S
         async with asyncio.timeout(20):

@@ -1,0 +1,305 @@
+"""The TLS modes of the two listeners: which certificate each is served with.
+
+`files`: somebody else renews it. `self`: each replica signs its own leaf, under a certificate
+authority in a Secret. The leader rotates the webhook's authority, since its readers are the webhook
+configurations, which it can write. People give the extender's authority to kube-scheduler, so it
+lasts ten years. Beside the flow *watch → inventory → health → verdict → answer*.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+import structlog
+
+from certs import issuing
+from certs.files import ClientCA, FileCertificate, FileReloader, read_client_ca
+from certs.rotating import POLL_S, LeafSigner, Lifetimes, LongLivedSigner, Rotation
+from certs.secrets import CABundles, SecretStore
+from certs.serving import ListenerTLS, ServingCertificate
+from fettle.client import Session, identity, lead
+from fettle.config import ExtenderSettings, ListenAddress, Settings, TLSSettings
+from fettle.model import CertificateError, ClusterError, SettingsError
+
+BUNDLE_POLL_S = 2.0
+"""How soon a failed step is tried again; and, if webhook configurations cannot be watched, how soon
+one that was just applied gets its caBundle."""
+LEASE = "fettle-certificates"
+
+_LOG = structlog.get_logger("fettle.certs")
+
+
+def signs_extender_certificate(settings: ExtenderSettings) -> bool:
+    """Whether the extender's certificate is signed by an authority in a Secret."""
+    return settings.certificates == "self" and settings.tls.client_ca_file is not None
+
+
+async def extender_tls(
+    address: ListenAddress, settings: Settings, session: Session | None
+) -> ListenerTLS:
+    """As `extender.certificates` says; plain HTTP on loopback if no client CA is set.
+
+    Raises SettingsError, CertificateError, and ClusterError if the API server does not answer.
+    """
+    tls = settings.extender.tls
+    if tls.client_ca_file is None and not address.loopback:
+        raise SettingsError(
+            f"--extender-listen {address} is not loopback: set extender.tls.clientCaFile, since "
+            "the scheduler's client certificate is the only proof of its identity, or listen on "
+            "127.0.0.1"
+        )
+    if settings.extender.certificates == "files":
+        return FileCertificate("extender", tls).tls()
+    if not signs_extender_certificate(settings.extender):
+        return ListenerTLS(None)
+    if session is None:
+        raise SettingsError(
+            'without a cluster there is no Secret for extender.certificates "self": use "files", '
+            "or leave extender.tls.clientCaFile out and listen on 127.0.0.1"
+        )
+    return await self_signed_extender(address, settings, session)
+
+
+async def webhook_tls(
+    address: ListenAddress, settings: Settings, session: Session | None
+) -> ListenerTLS:
+    """As `webhook.certificates` says; plain HTTP on loopback if there is no cluster.
+
+    Raises SettingsError, CertificateError, and ClusterError if the API server does not answer.
+    """
+    if settings.webhook.certificates == "files":
+        return FileCertificate("webhook", settings.webhook.tls).tls()
+    if session is None:
+        if not address.loopback:
+            raise SettingsError(
+                f"--webhook-listen {address} is not loopback, and without a cluster there is no "
+                'Secret for webhook.certificates "self": use "files", or listen on 127.0.0.1'
+            )
+        return ListenerTLS(None)
+    return await self_signed_webhook(address, settings, session)
+
+
+async def self_signed_extender(
+    address: ListenAddress,
+    settings: Settings,
+    session: Session,
+    *,
+    clock: Callable[[], float] = time.time,
+) -> ListenerTLS:
+    """Mode `self` of the extender, with its first leaf signed."""
+    namespace, own = settings.namespace or session.namespace, settings.extender
+    signing = LongLivedSigner(
+        SecretStore(session, namespace, own.secret),
+        _names(own.service, namespace, own.extra_names, address),
+        clock=clock,
+        lifetimes=Lifetimes(issuing.EXTENDER_ROOT_S, own.certificate_lifetime_seconds),
+    )
+    client_ca = await asyncio.to_thread(read_client_ca, own.tls)
+    leaf = await signing.refresh()
+    assert leaf is not None
+    return _SelfSignedExtender(own.tls, signing, ServingCertificate(leaf, client_ca), clock).tls
+
+
+class _SelfSignedExtender:
+    """People give its certificate authority to kube-scheduler."""
+
+    def __init__(
+        self,
+        tls: TLSSettings,
+        signing: LongLivedSigner,
+        serving: ServingCertificate,
+        clock: Callable[[], float],
+    ) -> None:
+        self._settings = tls
+        self._signing = signing
+        self._serving = serving
+        self._clock = clock
+        self._reloader = FileReloader(self._reload_client_ca)
+        self._clients = ClientCA("extender", tls.client_ca_file, serving, clock)
+
+    @property
+    def tls(self) -> ListenerTLS:
+        return ListenerTLS(self._serving, self._keep, self._problem, self._notes)
+
+    async def _keep(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._signing.keep(self._serving.swap))
+            tasks.create_task(self._reloader.keep())
+
+    async def _reload_client_ca(self) -> None:
+        client_ca = await asyncio.to_thread(read_client_ca, self._settings)
+        if client_ca != self._serving.client_ca:
+            self._serving.swap(self._serving.pair, client_ca)
+            _LOG.info("client CA reloaded", file=self._settings.client_ca_file)
+
+    def _problem(self) -> str:
+        if lapsed := _lapsed("extender", self._serving, self._signing, self._clock()):
+            return lapsed
+        rejection = self._signing.rejection(self._signing.bundle or b"")
+        return f"extender: {rejection}" if rejection else self._clients.problem()
+
+    def _notes(self) -> list[str]:
+        stale = [*_stale("extender", self._signing), *self._reloader.notes("extender: client CA")]
+        return [*stale, *self._clients.notes(), *self._handover()]
+
+    def _handover(self) -> list[str]:
+        if (at := self._signing.handover_at) is None:
+            return []
+        day = datetime.fromtimestamp(at, UTC).date().isoformat()
+        return [
+            f"extender: a new certificate authority signs from {day} on: before then, give each "
+            "kube-scheduler the output of `fettle certificates extender-ca` as its caFile, and "
+            "restart it"
+        ]
+
+
+async def self_signed_webhook(
+    address: ListenAddress,
+    settings: Settings,
+    session: Session,
+    *,
+    clock: Callable[[], float] = time.time,
+) -> ListenerTLS:
+    """Mode `self` of the webhook, with its first leaf signed."""
+    namespace, own = settings.namespace or session.namespace, settings.webhook
+    store = SecretStore(session, namespace, own.secret)
+    names = _names(own.service, namespace, own.extra_names, address)
+    signing = LeafSigner(store, names, clock=clock)
+    bundles = CABundles(session, own.configuration)
+    leaf = await signing.refresh()
+    assert leaf is not None
+
+    def new_rotation() -> Rotation:
+        # Its store is its own: each remembers the resourceVersion that it read last.
+        own_store = SecretStore(session, namespace, own.secret)
+        return Rotation(own_store, signing.common_name, clock=clock)
+
+    leading = partial(lead, session, namespace, LEASE, identity(), duration_s=15.0)
+    return _SelfSignedWebhook(
+        signing, ServingCertificate(leaf), bundles, new_rotation, leading, clock
+    ).tls
+
+
+class _SelfSignedWebhook:
+    """The leader rotates its certificate authority, and keeps caBundle up to date."""
+
+    def __init__(
+        self,
+        signing: LeafSigner,
+        serving: ServingCertificate,
+        bundles: CABundles,
+        new_rotation: Callable[[], Rotation],
+        leading: Callable[..., Coroutine[Any, Any, None]],
+        clock: Callable[[], float],
+    ) -> None:
+        self._signing = signing
+        self._serving = serving
+        self._bundles = bundles
+        self._new_rotation = new_rotation
+        self._leading = leading
+        self._clock = clock
+        self._rejection = ""
+
+    @property
+    def tls(self) -> ListenerTLS:
+        notes = partial(_stale, "webhook", self._signing)
+        return ListenerTLS(self._serving, self._keep, self._problem, notes)
+
+    async def _keep(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._signing.keep(self._serving.swap))
+            tasks.create_task(self._bundles.follow())
+            tasks.create_task(self._keep_checking())
+            tasks.create_task(self._leading(work=self._maintain))
+
+    def _problem(self) -> str:
+        return _lapsed("webhook", self._serving, self._signing, self._clock()) or self._rejection
+
+    async def _maintain(self) -> None:
+        """What the leader does, until cancelled."""
+        # A new one for each time that we lead: it must not rely on what it saw before.
+        rotation = self._new_rotation()
+        advanced_at = float("-inf")
+        bundle: bytes | None = None
+        logged = ""
+        while True:
+            changed = self._bundles.changed
+            try:
+                if time.monotonic() - advanced_at >= POLL_S or bundle is None:
+                    live = set(await self._bundles.live())
+                    bundle = await rotation.advance(live.pop() if len(live) == 1 else None)
+                    advanced_at = time.monotonic()
+                if bundle is not None and await self._bundles.publish(bundle):
+                    _LOG.info("caBundle written")
+                    await self._check()
+                logged = ""
+            except (ClusterError, CertificateError) as error:
+                if str(error) != logged:
+                    _LOG.warning("caBundle not maintained", reason=str(error))
+                logged = str(error)
+            await _set_or_timeout(changed)
+
+    async def _keep_checking(self) -> None:
+        while True:
+            changed = self._bundles.changed
+            await self._check()
+            await _set_or_timeout(changed)
+
+    async def _check(self) -> None:
+        """Whether the API server would accept the served certificate; if not, sign a new one.
+
+        Another authority may have replaced ours, as happens after its Secret is deleted.
+        """
+        live = await self._live()
+        if self._rejected_by(live):
+            await self._signing.renew(self._serving.swap)
+        why = self._rejected_by(live)
+        self._rejection = f"webhook: the API server rejects its certificate: {why}" if why else ""
+
+    async def _live(self) -> list[bytes]:
+        try:
+            return await self._bundles.live()
+        except ClusterError:
+            return []  # unknown, but the API server cannot call us now either
+
+    def _rejected_by(self, bundles: Sequence[bytes]) -> str:
+        """The first reason; "" if there is none."""
+        return next((why for each in bundles if (why := self._signing.rejection(each))), "")
+
+
+async def _set_or_timeout(changed: asyncio.Event) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(BUNDLE_POLL_S):
+            await changed.wait()
+
+
+def _lapsed(listener: str, serving: ServingCertificate, signing: LeafSigner, now_s: float) -> str:
+    """A sentence if the certificate has expired, as when its Secret is unreadable for days."""
+    lapse = serving.validity.lapse(now_s)
+    if not lapse:
+        return ""
+    why = f"it cannot be renewed: {signing.trouble}" if signing.trouble else "it is being renewed"
+    return f"{listener}: the certificate {lapse}, so callers reject it, and {why}"
+
+
+def _stale(listener: str, signing: LeafSigner) -> list[str]:
+    """A sentence if the certificate cannot be renewed; it may still be valid."""
+    trouble = signing.trouble
+    return [f"{listener}: certificate not refreshed: {trouble}"] if trouble else []
+
+
+def _names(service: str, namespace: str, extra: Sequence[str], address: ListenAddress) -> list[str]:
+    """The names and addresses in the certificate.
+
+    If the listener is bound to all interfaces, their addresses are unknown and left out.
+    """
+    names = issuing.service_names(service, namespace, extra)
+    if address.loopback:
+        names.append("localhost")
+    if not address.unspecified:
+        names.append(address.host)
+    return list(dict.fromkeys(names))
