@@ -1,4 +1,4 @@
-"""What a rotation happens to."""
+"""The store and the clock of a rotation."""
 
 import pytest
 

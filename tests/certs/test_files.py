@@ -107,7 +107,7 @@ def test_a_setting_left_out_is_named() -> None:
         CertificateFiles(TLSSettings())
 
 
-def test_a_client_authority_can_be_had_alone(root: Pair, tmp_path: Path) -> None:
+def test_the_client_ca_can_be_read_alone(root: Pair, tmp_path: Path) -> None:
     file = tmp_path / "clients.crt"
     settings = TLSSettings(client_ca_file=str(file))
     with pytest.raises(CertificateError, match=r"clientCaFile: .*clients\.crt: No such file"):
@@ -171,7 +171,7 @@ def warnings(told: CertificateWarnings) -> list[str]:
     return [entry["event"] for entry in logged if entry["log_level"] == "warning"]
 
 
-def test_of_a_valid_certificate_nothing_is_said(kept: Kept) -> None:
+def test_a_valid_certificate_gives_no_problem_and_no_note(kept: Kept) -> None:
     secured = kept.opened().tls()
     assert secured.problem() == ""
     assert secured.notes() == []
@@ -179,7 +179,7 @@ def test_of_a_valid_certificate_nothing_is_said(kept: Kept) -> None:
 
 
 @pytest.mark.parametrize("listener", ["webhook", "extender"])
-def test_one_that_expired_before_the_start_keeps_its_listener_from_being_ready(
+def test_a_certificate_that_expired_before_the_start_makes_its_listener_unready(
     kept: Kept, listener: str
 ) -> None:
     kept.put(made_s=-DAY_S - HOUR_S, lifetime_s=DAY_S)
@@ -190,7 +190,7 @@ def test_one_that_expired_before_the_start_keeps_its_listener_from_being_ready(
     assert warnings(CertificateWarnings(secured)) == [said]
 
 
-def test_one_that_is_not_valid_yet_does_so_too_until_it_is(kept: Kept) -> None:
+def test_a_certificate_that_is_not_valid_yet_makes_its_listener_unready(kept: Kept) -> None:
     kept.put(made_s=3 * HOUR_S, lifetime_s=DAY_S)
     secured = kept.opened().tls()
     assert f"webhook: the certificate in {kept.file} is not valid before" in secured.problem()
@@ -198,7 +198,7 @@ def test_one_that_is_not_valid_yet_does_so_too_until_it_is(kept: Kept) -> None:
     assert secured.problem() == ""
 
 
-async def test_one_that_expires_while_it_is_served_is_told_until_another_one_is_there(
+async def test_a_certificate_that_expires_while_served_is_a_problem_until_it_is_replaced(
     kept: Kept,
 ) -> None:
     files = kept.opened()
@@ -211,7 +211,7 @@ async def test_one_that_expires_while_it_is_served_is_told_until_another_one_is_
     assert secured.problem() == ""
 
 
-async def test_an_expired_one_that_replaces_a_valid_one_is_told(kept: Kept) -> None:
+async def test_an_expired_certificate_that_replaces_a_valid_one_is_a_problem(kept: Kept) -> None:
     files = kept.opened()
     secured = files.tls()
     kept.put(made_s=-DAY_S - HOUR_S, lifetime_s=DAY_S)
@@ -219,7 +219,7 @@ async def test_an_expired_one_that_replaces_a_valid_one_is_told(kept: Kept) -> N
     assert "expired" in secured.problem()
 
 
-def test_one_that_expires_soon_is_noted_and_serves_on(kept: Kept) -> None:
+def test_a_certificate_that_expires_soon_gives_a_note_and_is_still_served(kept: Kept) -> None:
     secured = kept.opened().tls()
     kept.clock.now_s += 84 * DAY_S
     assert secured.problem() == ""
@@ -230,7 +230,7 @@ def test_one_that_expires_soon_is_noted_and_serves_on(kept: Kept) -> None:
     assert secured.problem() != ""
 
 
-async def test_the_end_of_a_client_authority_is_noted_before_and_a_problem_after(
+async def test_the_end_of_a_client_ca_is_noted_before_and_a_problem_after(
     kept: Kept,
 ) -> None:
     kept.put_clients(DAY_S, 30 * DAY_S)
@@ -273,7 +273,7 @@ async def test_files_that_cannot_be_served_are_noted_for_as_long_as_they_are_the
     assert secured.notes() == []
 
 
-async def test_each_is_logged_once_and_again_after_it_was_mended(kept: Kept) -> None:
+async def test_a_warning_is_logged_once_and_again_after_a_recovery(kept: Kept) -> None:
     files = kept.opened()
     secured = files.tls()
     told = CertificateWarnings(secured)

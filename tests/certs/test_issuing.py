@@ -1,4 +1,4 @@
-"""Roots, leaves and the checks on them."""
+"""Roots and leaves, the checks on them, and how long they are valid."""
 
 import ssl
 from datetime import UTC, datetime
@@ -60,7 +60,7 @@ def test_a_leaf_verifies_for_a_peer_whose_clock_is_slow(root: Pair) -> None:
     ],
     ids=["another name", "expired", "not valid yet", "a server's leaf shown by a client"],
 )
-def test_a_leaf_is_rejected_for(root: Pair, name: str, at: float, usage: Usage) -> None:
+def test_a_leaf_is_rejected_with_a_reason(root: Pair, name: str, at: float, usage: Usage) -> None:
     leaf = issuing.leaf(root, [NAME], now_s=NOW)
     assert issuing.rejection(leaf.certificate, root.certificate, name, now_s=at, usage=usage)
 
@@ -88,7 +88,7 @@ def test_a_client_leaf_verifies_as_a_client_only(root: Pair) -> None:
     assert issuing.rejection(leaf.certificate, bundle, "kube-scheduler", now_s=NOW)
 
 
-def test_a_leaf_carries_what_the_design_asks_for(root: Pair) -> None:
+def test_a_leaf_has_the_extensions_that_peers_require(root: Pair) -> None:
     leaf, authority = parsed(issuing.leaf(root, [NAME, "127.0.0.1"], now_s=NOW)), parsed(root)
     alternatives = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName)
     assert alternatives.critical
@@ -136,7 +136,7 @@ def test_a_long_service_name_still_gives_a_certificate(root: Pair) -> None:
     assert issuing.rejection(leaf.certificate, root.certificate, name, now_s=NOW) == ""
 
 
-def test_the_key_of_another_certificate_is_found_out(root: Pair) -> None:
+def test_the_key_of_another_certificate_is_detected(root: Pair) -> None:
     other = issuing.root("other", now_s=NOW, lifetime_s=DAY_S)
     issuing.check_pair(root, "it")
     with pytest.raises(CertificateError, match="does not belong"):
@@ -170,7 +170,7 @@ def lasting(seconds: float) -> Validity:
     return Validity(NOON_S, NOON_S + seconds)
 
 
-def test_it_is_read_from_the_first_certificate() -> None:
+def test_the_validity_is_that_of_the_first_certificate() -> None:
     root = issuing.root("test CA", now_s=NOON_S, lifetime_s=365 * DAY_S)
     leaf = issuing.leaf(root, ["localhost"], now_s=NOON_S, lifetime_s=DAY_S)
     chain = leaf.certificate + root.certificate
@@ -182,7 +182,7 @@ def test_what_is_no_certificate_is_refused() -> None:
         validity_of(b"nothing")
 
 
-def test_callers_are_said_to_reject_it_before_its_first_and_after_its_last_second() -> None:
+def test_a_certificate_is_lapsed_before_its_first_and_after_its_last_second() -> None:
     day = lasting(DAY_S)
     assert day.lapse(NOON_S - 1) == "is not valid before 2026-08-01 12:00 UTC"
     assert day.lapse(NOON_S) == day.lapse(NOON_S + DAY_S) == ""
@@ -193,14 +193,16 @@ def test_callers_are_said_to_reject_it_before_its_first_and_after_its_last_secon
     ("lifetime_s", "soon_s"),
     [(365 * DAY_S, 7 * DAY_S), (70 * DAY_S, 7 * DAY_S), (10 * DAY_S, DAY_S), (HOUR_S, 360.0)],
 )
-def test_its_end_is_told_in_its_last_seven_days_or_tenth(lifetime_s: float, soon_s: float) -> None:
+def test_a_certificate_expires_soon_in_its_last_seven_days_or_tenth(
+    lifetime_s: float, soon_s: float
+) -> None:
     some, ends_at = lasting(lifetime_s), NOON_S + lifetime_s
     assert some.ending(ends_at - soon_s - 1) == ""
     assert some.ending(ends_at - soon_s + 1).startswith("expires on 202")
     assert some.ending(ends_at) != ""
 
 
-def test_of_several_the_longest_that_holds_counts_else_the_last_to_hold() -> None:
+def test_of_several_validities_the_longest_that_holds_now_counts() -> None:
     short, long, later = lasting(HOUR_S), lasting(DAY_S), Validity(NOON_S + HOUR_S, NOON_S + 9e9)
     assert longest_validity([long, short], NOON_S) == long
     assert longest_validity([later, short], NOON_S) == short
@@ -208,5 +210,5 @@ def test_of_several_the_longest_that_holds_counts_else_the_last_to_hold() -> Non
     assert longest_validity([], NOON_S) is None
 
 
-def test_an_end_that_has_come_is_no_longer_told_as_one_to_come() -> None:
+def test_an_expired_certificate_no_longer_counts_as_expiring_soon() -> None:
     assert lasting(DAY_S).ending(NOON_S + DAY_S + 1) == ""

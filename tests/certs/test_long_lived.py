@@ -1,4 +1,4 @@
-"""An authority whose callers read it only when they start: announced long before it signs."""
+"""An authority that callers read only when they start: its successor is announced early."""
 
 import asyncio
 
@@ -74,7 +74,7 @@ async def test_callers_given_both_authorities_in_time_accept_every_leaf_from_the
     assert one.handover_at is None
 
 
-async def test_a_long_lived_authority_that_is_deleted_is_made_anew(
+async def test_a_long_lived_authority_that_is_deleted_is_created_again(
     shared: Shared, clock: Clock
 ) -> None:
     one = long_lived(shared, clock)
@@ -87,7 +87,7 @@ async def test_a_long_lived_authority_that_is_deleted_is_made_anew(
     assert one.rejection(content(shared)["ca.crt"]) == ""
 
 
-async def test_short_lived_leaves_are_looked_after_more_often(shared: Shared, clock: Clock) -> None:
+async def test_short_lived_leaves_are_refreshed_more_often(shared: Shared, clock: Clock) -> None:
     """At a life of 10 s, the next leaf is there before the last one has expired."""
     lifetimes = Lifetimes(root_s=ROOT_S, leaf_s=10)
     one = LongLivedSigner(MemoryStore(shared), [NAME], clock=clock, lifetimes=lifetimes)

@@ -1,4 +1,4 @@
-"""Which certificates the extender is served with, and what it is not served without."""
+"""Which certificate each listener is served with, and when it is not served at all."""
 
 import asyncio
 import contextlib
@@ -64,24 +64,22 @@ async def kept(served: ListenerTLS) -> AsyncIterator[None]:
             await task
 
 
-async def test_plain_http_is_served_on_loopback_where_nothing_else_was_said() -> None:
+async def test_plain_http_is_served_on_loopback_by_default() -> None:
     assert (await extender_tls(LOOPBACK, Settings(), None)).context is None
 
 
 @pytest.mark.parametrize("more", [{}, {"certificates": "files"}])
-async def test_off_loopback_a_client_authority_is_asked_for(more: dict[str, str]) -> None:
+async def test_off_loopback_the_extender_requires_a_client_ca(more: dict[str, str]) -> None:
     with pytest.raises(SettingsError, match=r"extender\.tls\.clientCaFile"):
         await extender_tls(ANYWHERE, settings(**more), None)
 
 
-async def test_without_a_cluster_there_is_no_authority_of_our_own(clients: Path) -> None:
+async def test_without_a_cluster_mode_self_is_refused(clients: Path) -> None:
     with pytest.raises(SettingsError, match='use "files"'):
         await extender_tls(ANYWHERE, self_signed(clients), None)
 
 
-async def test_a_client_authority_that_cannot_be_read_is_named(
-    session: Session, tmp_path: Path
-) -> None:
+async def test_a_client_ca_that_cannot_be_read_is_named(session: Session, tmp_path: Path) -> None:
     with pytest.raises(CertificateError, match=r"clientCaFile: .*absent"):
         await extender_tls(ANYWHERE, self_signed(tmp_path / "absent"), session)
 
@@ -126,7 +124,7 @@ async def test_without_an_authority_there_is_nothing_to_print(api: FakeApi, tmp_
         await asyncio.to_thread(certificates.extender_ca, api.kubeconfig(tmp_path), None, "other")
 
 
-async def test_an_authority_that_is_spoilt_is_named(
+async def test_an_unreadable_authority_is_named(
     api: FakeApi, session: Session, clients: Path, tmp_path: Path
 ) -> None:
     api.put("secrets", {"metadata": {"name": "fettle-extender-ca", "namespace": "fettle-system"}})
@@ -146,7 +144,7 @@ async def test_without_the_right_to_read_the_secret_it_waits(
         await extender_tls(ANYWHERE, self_signed(clients), session)
 
 
-async def test_a_new_client_authority_is_read_and_a_broken_one_is_not(
+async def test_a_new_client_ca_is_reloaded_and_a_broken_one_is_not(
     session: Session, clients: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(files, "FILES_POLL_S", 0.01)
@@ -170,7 +168,7 @@ async def test_a_new_client_authority_is_read_and_a_broken_one_is_not(
     assert leaf(served) == before
 
 
-async def test_a_client_authority_that_expires_keeps_the_extender_from_being_ready(
+async def test_an_expired_client_ca_makes_the_extender_unready(
     session: Session, clients: Path
 ) -> None:
     clock = Clock()
@@ -253,7 +251,7 @@ async def test_replicas_follow_an_authority_that_took_anothers_place_as_soon_as_
 
 
 @pytest.mark.parametrize("secure", [self_signed_extender, self_signed_webhook])
-async def test_a_certificate_that_expires_since_it_cannot_be_renewed_is_told_with_the_reason(
+async def test_a_certificate_that_expires_unrenewed_is_a_problem_that_names_the_reason(
     api: FakeApi,
     session: Session,
     clients: Path,

@@ -1,4 +1,4 @@
-"""An authority takes another's place, by one leader, while replicas sign and callers trust."""
+"""One leader rotates an authority, while replicas sign and callers trust."""
 
 import asyncio
 

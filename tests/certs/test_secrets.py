@@ -1,4 +1,4 @@
-"""The Secret and the webhook configurations, as an API server has them."""
+"""The Secret and the webhook configurations, on an API server."""
 
 import asyncio
 import base64
@@ -31,7 +31,7 @@ def put(api: FakeApi, **more: Any) -> None:
     api.put("secrets", {"metadata": {"name": NAME, "namespace": "fettle-system"}, **more})
 
 
-async def test_what_was_written_is_read(store: SecretStore) -> None:
+async def test_a_written_secret_can_be_read(store: SecretStore) -> None:
     assert await store.read() is None
     await store.create({"a": b"\x00one"})
     assert await store.read() == {"a": b"\x00one"}
@@ -47,13 +47,15 @@ async def test_a_secret_may_be_empty(
     assert await store.read() == {}
 
 
-async def test_a_proxys_page_is_no_secret(api: FakeApi, store: SecretStore) -> None:
+async def test_the_page_of_a_proxy_is_not_taken_for_a_secret(
+    api: FakeApi, store: SecretStore
+) -> None:
     api.pages.add(NAME)
     with pytest.raises(ClusterError, match=f"not a valid Secret fettle-system/{NAME}.*proxy"):
         await store.read()
 
 
-async def test_an_answer_at_no_version_is_not_taken_for_an_empty_secret(
+async def test_a_response_without_resource_version_is_not_taken_for_an_empty_secret(
     api: FakeApi, store: SecretStore
 ) -> None:
     put(api)
@@ -68,7 +70,9 @@ async def test_what_is_no_base64_is_no_secret(api: FakeApi, store: SecretStore) 
         await store.read()
 
 
-async def test_a_proxys_page_is_no_webhook_configuration(api: FakeApi, session: Session) -> None:
+async def test_the_page_of_a_proxy_is_not_taken_for_a_webhook_configuration(
+    api: FakeApi, session: Session
+) -> None:
     api.pages.add("fettle")
     with pytest.raises(ClusterError, match=f"not a valid {HOOKS} fettle.*proxy"):
         await CABundles(session, "fettle").live()
@@ -157,7 +161,7 @@ async def until_unknown(bundles: CABundles) -> None:
 
 
 @pytest.mark.parametrize("watch_list", [True, False])
-async def test_what_is_watched_by_name_need_not_be_read(
+async def test_a_watched_configuration_is_not_read_again(
     api: FakeApi, session: Session, watch_list: bool
 ) -> None:
     api.watch_list = watch_list
@@ -189,7 +193,7 @@ async def test_what_was_just_written_is_not_written_again_before_the_watch_shows
         assert await bundles.publish(OURS) == 0
 
 
-async def test_while_it_cannot_be_watched_it_is_read_each_time(
+async def test_a_configuration_that_cannot_be_watched_is_read_each_time(
     api: FakeApi, session: Session
 ) -> None:
     configured(api, FOREIGN)
@@ -202,9 +206,7 @@ async def test_while_it_cannot_be_watched_it_is_read_each_time(
         await until_reads(api, bundles, False)
 
 
-async def test_without_the_right_to_watch_what_to_grant_is_said_once(
-    api: FakeApi, session: Session
-) -> None:
+async def test_a_missing_right_to_watch_is_logged_once(api: FakeApi, session: Session) -> None:
     api.forbidden = {("watch", plural) for plural in PLURALS}
     configured(api, FOREIGN)
     bundles = CABundles(session, "fettle")

@@ -1,4 +1,4 @@
-"""TLS on real sockets: who is served what, before and after a swap."""
+"""TLS on real sockets: which certificate callers see, before and after a swap."""
 
 import asyncio
 import ssl
@@ -203,7 +203,7 @@ WHY = {
 
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
 @pytest.mark.parametrize(("version", "who"), WHY)
-def test_who_is_turned_away_is_told_why(
+def test_a_rejected_caller_gets_a_tls_alert(
     server_root: Pair,
     as_client: AsClient,
     loop: Callable[[], asyncio.AbstractEventLoop],

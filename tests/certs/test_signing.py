@@ -1,4 +1,4 @@
-"""A replica that signs its own certificate, with an authority that all replicas share."""
+"""A replica signs its own certificate, under an authority that all replicas share."""
 
 import asyncio
 from collections.abc import Mapping
@@ -51,7 +51,7 @@ async def test_a_secret_that_was_installed_empty_is_filled(clock: Clock) -> None
     assert "ca.key" in content(shared)
 
 
-async def test_a_leaf_is_signed_anew_when_two_thirds_of_its_life_are_over(
+async def test_a_new_leaf_is_signed_after_two_thirds_of_the_old_ones_life(
     shared: Shared, clock: Clock
 ) -> None:
     one = replica(shared, clock)
@@ -83,7 +83,7 @@ async def test_a_replica_says_why_it_would_not_be_accepted(shared: Shared, clock
         ({"next.crt": b"garbage"}, r"no next\.key"),
     ],
 )
-async def test_a_spoilt_secret_is_named_and_not_overwritten(
+async def test_an_unreadable_secret_is_named_and_not_overwritten(
     shared: Shared, clock: Clock, spoilt: dict[str, bytes], reason: str
 ) -> None:
     await replica(shared, clock).refresh()
@@ -97,7 +97,9 @@ async def test_a_spoilt_secret_is_named_and_not_overwritten(
     assert content(shared) == before
 
 
-async def test_a_spoilt_secret_that_is_deleted_is_made_anew(shared: Shared, clock: Clock) -> None:
+async def test_an_unreadable_secret_that_is_deleted_is_created_again(
+    shared: Shared, clock: Clock
+) -> None:
     one = replica(shared, clock)
     first = await one.refresh()
     shared.write({**content(shared), "ca.crt": b"garbage"})
@@ -118,7 +120,7 @@ async def test_a_secret_that_somebody_else_keeps_empty_is_named(clock: Clock) ->
         await replica(Emptied({}), clock).refresh()
 
 
-async def test_a_key_that_is_not_the_authoritys_is_found_out(shared: Shared, clock: Clock) -> None:
+async def test_a_key_of_another_authority_is_detected(shared: Shared, clock: Clock) -> None:
     await replica(shared, clock).refresh()
     other = issuing.root("other", now_s=clock.now_s, lifetime_s=DAY_S)
     shared.write({**content(shared), "ca.key": other.key})
@@ -126,7 +128,7 @@ async def test_a_key_that_is_not_the_authoritys_is_found_out(shared: Shared, clo
         await replica(shared, clock).refresh()
 
 
-async def test_an_authority_that_names_no_key_of_its_own_is_said_to_be_of_no_use(
+async def test_an_authority_without_a_key_identifier_cannot_sign(
     clock: Clock,
 ) -> None:
     key = ec.generate_private_key(ec.SECP256R1())
@@ -149,7 +151,9 @@ async def test_an_authority_that_names_no_key_of_its_own_is_said_to_be_of_no_use
         await replica(shared, clock).refresh()
 
 
-async def test_trouble_is_told_for_as_long_as_it_lasts(shared: Shared, clock: Clock) -> None:
+async def test_a_failing_refresh_is_reported_for_as_long_as_it_lasts(
+    shared: Shared, clock: Clock
+) -> None:
     one = replica(shared, clock)
     told: list[str] = []
 
@@ -165,9 +169,7 @@ async def test_trouble_is_told_for_as_long_as_it_lasts(shared: Shared, clock: Cl
     assert told == ["", "no answer", ""]
 
 
-async def test_keeping_hands_over_new_leaves_and_survives_trouble(
-    shared: Shared, clock: Clock
-) -> None:
+async def test_keep_swaps_in_new_leaves_and_survives_failures(shared: Shared, clock: Clock) -> None:
     one = replica(shared, clock)
     served: list[Pair] = []
     naps = 0

@@ -1,4 +1,4 @@
-"""The served application, as the API server asks it."""
+"""The served application, called as the API server calls it."""
 
 import io
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""Mutating objects as the API server has it done: once, stored with defaults, and once more."""
+"""Mutates objects as the API server does: once, stores them with defaults, and once more."""
 
 import json
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The served application, asked over HTTP as the API server asks."""
+"""The served application over HTTP, called as the API server calls it."""
 
 import io
 from collections.abc import Iterator
@@ -137,7 +137,7 @@ class Broken(Rule):
         raise ZeroDivisionError("a bug")
 
 
-async def test_an_error_of_ours_is_an_allowed_answer_with_the_uid(serve: Serve) -> None:
+async def test_an_internal_error_allows_the_object_and_echoes_the_uid(serve: Serve) -> None:
     served = await serve(knowing(), rules=(Broken(), *RULES))
     response = await served.ask("/validate", TOO_MANY)
     assert response["allowed"] is True
@@ -261,7 +261,7 @@ async def test_no_json_gets_a_5xx_or_a_patch_that_does_not_fit(
         assert patch_of((await reply.json())["response"]) == []
 
 
-async def test_when_each_webhook_was_last_asked_is_told(serve: Serve) -> None:
+async def test_a_note_says_when_each_webhook_was_last_called(serve: Serve) -> None:
     last = last_reviews()
     served = await serve(knowing(), last=last)
     assert last.note() == "webhook: the API server has not asked yet"
@@ -271,7 +271,7 @@ async def test_when_each_webhook_was_last_asked_is_told(serve: Serve) -> None:
     assert last.note() == "webhook: last asked: mutate 0 s ago, validate 0 s ago"
 
 
-async def test_what_is_not_a_review_is_nothing_that_the_api_server_asked(serve: Serve) -> None:
+async def test_a_malformed_request_does_not_count_as_a_call_of_the_api_server(serve: Serve) -> None:
     last = last_reviews()
     served = await serve(knowing(), last=last)
     await served.post("/mutate", b"{}")

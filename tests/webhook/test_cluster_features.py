@@ -1,4 +1,6 @@
-"""What the cluster serves and preserves: configurations are fitted to it, and it is probed."""
+"""Webhook configurations are fitted to what a cluster serves, and it is probed for the fields that
+it preserves.
+"""
 
 import asyncio
 import json
@@ -109,7 +111,7 @@ async def probe(api: ApiServer, aiohttp_server: Any, tmp_path: Path) -> AsyncIte
         yield FieldProbe(session, "fettle-system")
 
 
-async def test_a_cluster_that_keeps_everything(api: ApiServer, probe: FieldProbe) -> None:
+async def test_a_cluster_may_preserve_every_field(api: ApiServer, probe: FieldProbe) -> None:
     assert await probe.discover() == PreservedFields(True, True, True)
     assert {asked["dryRun"] for asked in api.asked} == {"All"}
     assert {"fettle-system" in asked["path"] for asked in api.asked} == {True}
@@ -123,7 +125,7 @@ async def test_a_cluster_that_keeps_everything(api: ApiServer, probe: FieldProbe
         ({"tolerations", "alternatives"}, PreservedFields(False, False, True)),
     ],
 )
-async def test_features_that_are_off_are_seen(
+async def test_fields_of_disabled_features_are_not_preserved(
     api: ApiServer, probe: FieldProbe, off: set[str], preserved: PreservedFields
 ) -> None:
     api.off = off
@@ -131,7 +133,7 @@ async def test_features_that_are_off_are_seen(
 
 
 @pytest.mark.parametrize("versions", [["v1beta2", "v1beta1"], ["v1beta1"]])
-async def test_where_v1_is_not_served_the_best_version_is_asked(
+async def test_the_best_served_version_is_probed(
     api: ApiServer, probe: FieldProbe, versions: list[str]
 ) -> None:
     api.versions = dict.fromkeys(versions, "resourceclaims")
@@ -139,7 +141,7 @@ async def test_where_v1_is_not_served_the_best_version_is_asked(
     assert {asked["path"].split("/")[3] for asked in api.asked} == {versions[0]}
 
 
-async def test_a_version_that_serves_other_kinds_only_is_not_asked_about_claims(
+async def test_a_version_that_serves_no_claims_is_not_probed(
     api: ApiServer, probe: FieldProbe
 ) -> None:
     api.versions = {"v1beta2": "devicetaintrules", "v1beta1": "resourceclaims"}
@@ -147,7 +149,7 @@ async def test_a_version_that_serves_other_kinds_only_is_not_asked_about_claims(
     assert {asked["path"].split("/")[3] for asked in api.asked} == {"v1beta1"}
 
 
-async def test_a_cluster_without_these_claims_keeps_nothing(
+async def test_a_cluster_that_serves_no_claims_preserves_none_of_their_fields(
     api: ApiServer, probe: FieldProbe
 ) -> None:
     api.serves = False
@@ -165,25 +167,27 @@ async def test_restart_rules_come_with_1_35(
     assert (await probe.discover()).restart_rules is kept
 
 
-async def test_an_answer_that_is_no_claim_is_no_answer(api: ApiServer, probe: FieldProbe) -> None:
+async def test_a_response_that_is_no_claim_is_an_error(api: ApiServer, probe: FieldProbe) -> None:
     api.answers_nothing = True
     with pytest.raises(ClusterError, match="a valid dry-run claim"):
         await probe.discover()
 
 
-async def test_a_proxys_page_is_no_answer(api: ApiServer, probe: FieldProbe) -> None:
+async def test_the_page_of_a_proxy_is_an_error(api: ApiServer, probe: FieldProbe) -> None:
     api.page = True
     with pytest.raises(ClusterError, match=r"not a valid version.*proxy"):
         await probe.discover()
 
 
-async def test_a_request_of_another_shape_is_no_claim(api: ApiServer, probe: FieldProbe) -> None:
+async def test_a_claim_with_a_malformed_request_is_an_error(
+    api: ApiServer, probe: FieldProbe
+) -> None:
     api.answers_oddly = True
     with pytest.raises(ClusterError, match="a valid dry-run claim"):
         await probe.discover()
 
 
-async def test_the_latest_answer_is_kept(api: ApiServer, probe: FieldProbe) -> None:
+async def test_the_latest_result_is_kept(api: ApiServer, probe: FieldProbe) -> None:
     running = asyncio.create_task(probe.run())
     try:
         async with asyncio.timeout(20):
@@ -194,7 +198,7 @@ async def test_the_latest_answer_is_kept(api: ApiServer, probe: FieldProbe) -> N
     assert latest == PreservedFields(True, True, True)
 
 
-def test_what_the_scheduler_would_not_heed_is_not_injected() -> None:
+def test_fields_that_the_scheduler_ignores_are_not_injected() -> None:
     assert PreservedFields(True, True, True).without({"DRAPrioritizedList"}) == PreservedFields(
         True, False, True
     )
@@ -218,7 +222,7 @@ async def test_a_refusal_that_stays_the_same_is_logged_once(
     assert probe.preserved is None
 
 
-async def test_while_there_is_no_answer_a_note_says_why_and_what_it_means(
+async def test_while_the_probe_fails_a_note_says_why_and_what_follows(
     api: ApiServer, probe: FieldProbe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("webhook.cluster_features.RETRY_S", 0.0)
@@ -238,7 +242,7 @@ async def test_while_there_is_no_answer_a_note_says_why_and_what_it_means(
     running.cancel()
 
 
-async def test_an_answer_of_before_counts_until_there_is_another(
+async def test_the_last_result_is_used_until_a_new_probe_succeeds(
     api: ApiServer, probe: FieldProbe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("webhook.cluster_features.RETRY_S", 0.0)
@@ -301,7 +305,7 @@ def rules_of(done: Object) -> list[list[Any]]:
         (["v1alpha3", "v1beta1"], "v1beta1"),
     ],
 )
-def test_claims_are_asked_for_in_the_best_version_that_is_served(
+def test_rules_for_claims_name_the_best_version_that_is_served(
     versions: list[str], best: str
 ) -> None:
     shipped = configuration(entry("claims", rule("resource.k8s.io", "v1", "resourceclaims")))
@@ -311,7 +315,7 @@ def test_claims_are_asked_for_in_the_best_version_that_is_served(
     ]
 
 
-def test_what_is_not_served_is_left_out_and_all_else_stays_as_it_is() -> None:
+def test_resources_that_are_not_served_are_left_out_of_rules() -> None:
     many = rule("ray.io", "v1", "rayjobs", "rayclusters", scope="Namespaced")
     many["apiGroups"] = ["ray.io", "kubeflow.org"]
     shipped = configuration(

@@ -1,4 +1,4 @@
-"""The shipped webhook configurations: what they promise."""
+"""What the shipped webhook configurations promise."""
 
 import pytest
 from prometheus_client import CollectorRegistry

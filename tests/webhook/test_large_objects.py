@@ -1,4 +1,4 @@
-"""Objects with thousands of entries: each is answered in time, and so is everybody else."""
+"""Objects with thousands of entries are answered in time, and so are others meanwhile."""
 
 import asyncio
 import gc

@@ -1,5 +1,6 @@
-"""What the served webhook does beyond one review: audit, claims that wait for their pod, names
-that no policy has, features the cluster lacks, and callers that send rubbish."""
+"""The served webhook beyond one review: audit mode, claims that wait for their pod, unknown
+policies, fields that the cluster drops, and callers that send garbage.
+"""
 
 import asyncio
 from typing import Any
@@ -202,7 +203,9 @@ async def test_a_policy_of_the_cluster_applies_as_soon_as_it_is_seen(serve: Serv
 
 
 @pytest.mark.parametrize("preserved", [None, PreservedFields()])
-async def test_what_the_cluster_may_drop_is_not_injected(serve: Serve, preserved: Any) -> None:
+async def test_fields_that_the_cluster_may_drop_are_not_injected(
+    serve: Serve, preserved: Any
+) -> None:
     served = await serve(cluster(), policies=(TOLERANT,), preserved=preserved)
     response = await served.ask("/mutate", whole_claim())
     assert "patch" not in response

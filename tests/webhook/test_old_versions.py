@@ -1,4 +1,4 @@
-"""Claims of resource.k8s.io/v1beta1, where a cluster serves nothing newer: requests are flat."""
+"""Claims of resource.k8s.io/v1beta1, whose requests are flat: some clusters serve nothing newer."""
 
 from typing import Any
 
@@ -52,13 +52,13 @@ async def test_alternatives_are_what_they_are_in_newer_versions() -> None:
     assert [option["name"] for option in request["firstAvailable"]] == ["a", "a-degraded"]
 
 
-async def test_to_apply_the_original_again_changes_nothing() -> None:
+async def test_applying_the_original_again_changes_nothing() -> None:
     original = old(flat())
     stored = await mutated(original, by=TOLERANT)
     bare = {**original, "metadata": {**original["metadata"], "annotations": dict(OWN)}}
     assert await updated(bare, stored, by=TOLERANT) == stored
 
 
-async def test_a_request_that_is_both_is_for_the_api_server_to_refuse() -> None:
+async def test_a_request_with_exactly_and_alternatives_is_left_to_the_api_server() -> None:
     both = {**flat(), "firstAvailable": []}
     assert (await mutation(old(both), by=BOTH)).patch == ()

@@ -1,4 +1,4 @@
-"""RFC 6902, as much as is needed here."""
+"""Field paths, and the part of RFC 6902 that patches need."""
 
 import copy
 from typing import Any
@@ -107,7 +107,7 @@ def test_an_edit_fits_the_object_or_is_refused_when_it_is_made(
     assert document == before
 
 
-def test_objects_on_the_way_are_made_in_one_step() -> None:
+def test_missing_parent_objects_are_created_in_one_operation() -> None:
     editing = Editing({"metadata": {}})
     editing.set(("metadata", "annotations", "a/b"), "1")
     editing.set(("metadata", "annotations", "c"), "2")
@@ -119,14 +119,14 @@ def test_objects_on_the_way_are_made_in_one_step() -> None:
 
 
 @pytest.mark.parametrize("absent", [{}, {"list": None}])
-def test_a_list_is_made_where_it_is_absent_and_then_added_to(absent: dict[str, Any]) -> None:
+def test_an_absent_list_is_created_and_then_appended_to(absent: dict[str, Any]) -> None:
     editing = Editing(absent)
     editing.append(("list",), 1)
     editing.append(("list",), 2)
     assert editing.document == {"list": [1, 2]}
 
 
-def test_entries_of_a_list_that_are_not_there_are_not_made_up() -> None:
+def test_absent_list_entries_are_not_created() -> None:
     with pytest.raises(BadInput):
         Editing({}).set(("containers", 0, "name"), "x")
     with pytest.raises(BadInput):
@@ -141,7 +141,7 @@ DOCUMENT = {
 }
 
 
-def test_a_star_stands_for_every_entry_called_by_its_name() -> None:
+def test_a_star_matches_every_list_entry_by_name() -> None:
     found = list(fields_matching(DOCUMENT, "spec.jobs.*.template.x"))
     assert [field.path for field in found] == [
         ("spec", "jobs", 0, "template", "x"),
@@ -153,7 +153,7 @@ def test_a_star_stands_for_every_entry_called_by_its_name() -> None:
     ]
 
 
-def test_a_star_stands_for_every_member_too() -> None:
+def test_a_star_matches_every_member_of_a_map() -> None:
     found = [field.name for field in fields_matching(DOCUMENT, "spec.roles.*.template.metadata")]
     assert found == [
         "spec.roles.Master.template.metadata",
@@ -161,7 +161,7 @@ def test_a_star_stands_for_every_member_too() -> None:
     ]
 
 
-def test_the_last_field_may_be_absent_what_is_above_it_not() -> None:
+def test_only_the_last_field_of_a_path_may_be_absent() -> None:
     assert [field.name for field in fields_matching(DOCUMENT, "spec.new")] == ["spec.new"]
     assert list(fields_matching(DOCUMENT, "status.new")) == []
 
@@ -187,7 +187,7 @@ def test_an_entry_is_found_by_name_wherever_it_stands() -> None:
 
 
 @given(document=ANYTHING, name=st.text(max_size=12), path=st.text("ab.*", max_size=8))
-def test_nothing_of_any_shape_raises(document: Any, name: str, path: str) -> None:
+def test_no_document_of_any_shape_raises(document: Any, name: str, path: str) -> None:
     for field in fields_matching(document, path):
         value_at(document, field.path)
     if (found := field_named(document, name)) is not None:

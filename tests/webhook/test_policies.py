@@ -1,5 +1,6 @@
-"""DevicePolicies that say something in vain: a warning when they are written, and a count. Labels
-of namespaces that name no policy: a line in the log."""
+"""DevicePolicies with parts that have no effect: a warning when they are written, and a metric. And
+namespace labels that name no policy: a line in the log.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator

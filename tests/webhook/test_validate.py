@@ -1,4 +1,4 @@
-"""What is refused, what is warned of, and what is left undecided."""
+"""What is denied, what is warned of, and what stays undecided."""
 
 from collections.abc import Iterator
 from typing import Any

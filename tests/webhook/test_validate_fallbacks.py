@@ -1,4 +1,4 @@
-"""Claims are judged as their author wrote them, without what was injected."""
+"""Claims are judged as their author wrote them, without injected fallbacks."""
 
 import copy
 

@@ -1,5 +1,6 @@
-"""What the conditions of the shipped webhook configurations let through is all that Fettle would
-change or refuse, and no pod without policy and devices."""
+"""The shipped conditions let through all that Fettle would change or refuse, and no pod without
+policy and devices.
+"""
 
 import copy
 import re

@@ -1,4 +1,4 @@
-"""A process's parts on the test's own loop, before an API server that the test has in hand."""
+"""Runs a process's parts on the test's own loop."""
 
 import asyncio
 import contextlib

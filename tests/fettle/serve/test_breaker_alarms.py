@@ -1,4 +1,4 @@
-"""What a served Fettle says of its breakers, and to what."""
+"""Breakers of a served Fettle, in explanations, metrics, `/readyz` and the log."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""What keeps one listener from opening keeps no other part from its work."""
+"""A listener that cannot open keeps no other part from its work."""
 
 import asyncio
 import time
@@ -98,7 +98,7 @@ def settings(folder: Path) -> Settings:
 
 
 @pytest.mark.parametrize("name", [WEBHOOK, EXTENDER])
-async def test_a_spoilt_secret_keeps_only_its_own_listener_from_opening_until_it_is_deleted(
+async def test_an_unreadable_secret_keeps_only_its_own_listener_from_opening(
     api: FakeApi, tmp_path: Path, name: str
 ) -> None:
     spoil(api, name)
@@ -122,7 +122,7 @@ async def test_a_spoilt_secret_keeps_only_its_own_listener_from_opening_until_it
 
 
 @pytest.mark.parametrize("name", [WEBHOOK, EXTENDER])
-async def test_a_secret_that_is_spoilt_meanwhile_is_noted_while_the_old_certificate_serves(
+async def test_a_secret_that_becomes_unreadable_is_noted_while_the_old_certificate_serves(
     api: FakeApi, tmp_path: Path, name: str
 ) -> None:
     async with opened(api, tmp_path, settings(tmp_path)) as ports:
@@ -158,7 +158,7 @@ async def test_when_each_certificate_expires_is_a_metric(api: FakeApi, tmp_path:
         assert at == pytest.approx(time.time() + 7 * DAY_S, abs=60)
 
 
-async def test_an_expired_certificate_from_a_file_is_served_and_told(
+async def test_an_expired_certificate_from_a_file_is_served_and_reported(
     api: FakeApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("certs.serving.WARNINGS_POLL_S", 0.02)

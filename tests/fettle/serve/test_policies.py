@@ -1,4 +1,4 @@
-"""`fettle explain policy`, and that a DevicePolicy in a snapshot is one in a cluster."""
+"""`fettle explain policy`, and DevicePolicies in a snapshot."""
 
 import subprocess
 import time

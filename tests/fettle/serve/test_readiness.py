@@ -1,4 +1,4 @@
-"""What keeps the process from being ready, whatever becomes of the wall clock."""
+"""What makes the process unready, whatever the wall clock does."""
 
 import asyncio
 import shutil

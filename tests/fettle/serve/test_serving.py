@@ -1,4 +1,4 @@
-"""`fettle serve`, from outside: how it starts, what it says when it cannot, how it stops."""
+"""`fettle serve` from outside: how it starts, how it fails to start, how it stops."""
 
 import asyncio
 import json
@@ -79,7 +79,7 @@ async def test_it_stops_with_0_within_five_seconds_of_being_asked(
     assert seconds < 5
 
 
-async def test_credentials_that_take_long_keep_neither_the_probes_nor_the_end_waiting(
+async def test_slow_credentials_delay_neither_probes_nor_the_stop(
     tmp_path: Path,
 ) -> None:
     child = tmp_path / "child"
@@ -165,7 +165,7 @@ def test_what_keeps_it_from_starting_is_one_sentence(arguments: tuple[str, ...],
     assert "Traceback" not in ended.stderr
 
 
-def test_a_port_in_use_is_said(snapshot: Path) -> None:
+def test_a_port_in_use_is_reported(snapshot: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -227,7 +227,9 @@ def test_a_file_that_cannot_be_read_costs_nothing_but_itself(
     assert "hgx-01" in {n["node"] for n in found["nodes"]}
 
 
-def test_what_is_no_http_leaves_no_traceback_in_the_log(served: Served, tmp_path: Path) -> None:
+def test_input_that_is_not_http_leaves_no_traceback_in_the_log(
+    served: Served, tmp_path: Path
+) -> None:
     for url in (served.browse, served.webhook, served.extender):
         host, _, port = url.removeprefix("http://").partition(":")
         with socket.create_connection((host, int(port)), timeout=30) as client:
@@ -291,7 +293,9 @@ def test_a_question_that_has_no_answer_gets_a_sentence(
     assert says in told.stderr
 
 
-def test_what_the_settings_hardly_mean_is_logged_at_start(snapshot: Path, tmp_path: Path) -> None:
+def test_settings_that_are_probably_mistakes_are_logged_at_start(
+    snapshot: Path, tmp_path: Path
+) -> None:
     settings = tmp_path / "settings.yaml"
     settings.write_text("policies: [{name: a, placement: {minScore: 0.95, degraded: Prefer}}]\n")
     process = started(snapshot, "--settings", str(settings))

@@ -1,4 +1,4 @@
-"""What happens to listeners while a process is asked to stop."""
+"""What happens to listeners when the process is asked to stop."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""The tasks of a process: whichever ends is heard of."""
+"""The tasks of a process: the failure or end of any of them is raised."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -34,7 +34,7 @@ async def watched(tasks: Tasks) -> None:
         await tasks.watch()
 
 
-async def test_a_task_that_begins_late_is_heard_of_too(tasks: Tasks) -> None:
+async def test_the_failure_of_a_late_task_is_raised_too(tasks: Tasks) -> None:
     tasks.keep("feed", for_ever())
 
     async def begin_another() -> None:
@@ -46,27 +46,27 @@ async def test_a_task_that_begins_late_is_heard_of_too(tasks: Tasks) -> None:
     assert isinstance(caught.value.__cause__, ValueError)
 
 
-async def test_a_task_that_failed_before_anybody_watched_is_heard_of(tasks: Tasks) -> None:
+async def test_a_failure_before_the_watch_is_raised_by_the_watch(tasks: Tasks) -> None:
     tasks.keep("feed", failing(ClusterError("it is gone")))
     await asyncio.sleep(0.01)
     with pytest.raises(ClusterError, match=r"^it is gone$"):
         await watched(tasks)
 
 
-async def test_a_task_that_comes_to_its_end_is_heard_of(tasks: Tasks) -> None:
+async def test_a_kept_task_that_ends_by_itself_is_a_failure(tasks: Tasks) -> None:
     tasks.keep("feed", briefly())
     with pytest.raises(FettleError, match="the feed stopped unexpectedly"):
         await watched(tasks)
 
 
-async def test_what_opens_may_come_to_its_end_but_not_fail(tasks: Tasks) -> None:
+async def test_an_opening_task_may_end_but_not_fail(tasks: Tasks) -> None:
     tasks.open("extender", briefly())
     tasks.open("webhook", failing(ClusterError("no port"), after_s=0.02))
     with pytest.raises(ClusterError, match="no port"):
         await watched(tasks)
 
 
-async def test_the_first_failure_is_told(tasks: Tasks) -> None:
+async def test_the_first_failure_is_raised(tasks: Tasks) -> None:
     for why in ("first", "second"):
         tasks.keep(why, failing(ClusterError(why)))
     await asyncio.sleep(0.01)
@@ -74,7 +74,7 @@ async def test_the_first_failure_is_told(tasks: Tasks) -> None:
         await watched(tasks)
 
 
-async def test_ending_waits_for_the_last_of_them(tasks: Tasks) -> None:
+async def test_the_end_waits_for_the_last_task(tasks: Tasks) -> None:
     ended = []
 
     async def tidy(name: str) -> None:
@@ -93,7 +93,7 @@ async def test_ending_waits_for_the_last_of_them(tasks: Tasks) -> None:
     assert ended == ["webhook", "feed"]
 
 
-async def test_what_no_answer_needs_is_ended_first(tasks: Tasks) -> None:
+async def test_early_tasks_are_cancelled_first(tasks: Tasks) -> None:
     ended = []
 
     async def tidy(name: str) -> None:
@@ -111,7 +111,7 @@ async def test_what_no_answer_needs_is_ended_first(tasks: Tasks) -> None:
     assert ended == ["steward", "feed"]
 
 
-async def test_what_no_answer_needs_is_heard_of_too(tasks: Tasks) -> None:
+async def test_the_failure_of_an_early_task_is_raised_too(tasks: Tasks) -> None:
     tasks.keep("steward", failing(ClusterError("no right")), early=True)
     with pytest.raises(ClusterError, match="no right"):
         await watched(tasks)

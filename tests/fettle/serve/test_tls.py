@@ -1,4 +1,4 @@
-"""The extender off plain HTTP: the scheduler's client certificate is the proof of who calls."""
+"""The extender with TLS: the scheduler's client certificate proves who calls."""
 
 import json
 import ssl

@@ -1,4 +1,4 @@
-"""Which nodes the steward of a process takes for a gain of a waiting pod."""
+"""When the steward of a process wakes a waiting pod."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -57,7 +57,7 @@ def wakes(api: FakeApi) -> int:
     return sum(a.verb == "patch" and a.target.name == "fettle-wake-up" for a in api.asked)
 
 
-async def test_a_node_that_does_not_fit_the_pod_is_no_gain_and_one_that_recovers_is(
+async def test_a_pod_is_woken_by_a_node_that_recovers_and_not_by_one_that_never_fits(
     api: FakeApi, tmp_path: Path
 ) -> None:
     api.put("nodes", node("gpu-1", gpus=8, hold="disk"))
@@ -83,9 +83,7 @@ def running(name: str, node: str, gpus: int, priority: int = 0) -> dict[str, Any
     }
 
 
-async def test_a_node_whose_units_are_taken_is_no_gain_until_one_is_free(
-    api: FakeApi, tmp_path: Path
-) -> None:
+async def test_a_pod_is_woken_once_a_taken_unit_is_free(api: FakeApi, tmp_path: Path) -> None:
     api.put("nodes", node("gpu-1", gpus=8))
     api.put("pods", running("most", "gpu-1", 7))
     last = api.put("pods", running("last", "gpu-1", 1))

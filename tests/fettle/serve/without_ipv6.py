@@ -1,4 +1,4 @@
-"""A process as on a kernel that was started with `ipv6.disable=1`."""
+"""A process as on a kernel that was booted with `ipv6.disable=1`."""
 
 import ctypes
 import platform

@@ -1,5 +1,4 @@
-"""Annotations of Fettle's that have no effect, or not the one that their author may expect: said
-where the object is written."""
+"""Warnings about annotations that have no effect, or not the one that their author may expect."""
 
 from typing import Any
 
@@ -56,7 +55,7 @@ async def test_an_annotation_that_fettle_does_not_have_is_a_warning(object: Obje
     assert await mutation(object) == Mutation(warnings=(SAID,))
 
 
-async def test_one_in_a_template_is_told_with_its_place() -> None:
+async def test_an_unknown_annotation_in_a_template_is_reported_with_its_path() -> None:
     for made in (
         with_template(job(), TYPO),
         templated("apps/Deployment", TYPO, NONE),
@@ -70,7 +69,7 @@ async def test_one_in_a_template_is_told_with_its_place() -> None:
     assert "fettle.dev/polcy in spec.jobTemplate.metadata: " in warning
 
 
-async def test_one_in_several_templates_is_told_once() -> None:
+async def test_an_unknown_annotation_in_several_templates_is_reported_once() -> None:
     jobs = [
         {"name": name, "template": {"spec": {"template": {"metadata": {"annotations": TYPO}}}}}
         for name in "ab"
@@ -90,7 +89,7 @@ async def test_where_none_is_near_those_that_there_are_are_named() -> None:
     )
 
 
-async def test_very_many_are_told_in_few_words() -> None:
+async def test_very_many_unknown_annotations_give_a_short_warning() -> None:
     many = {f"fettle.dev/{number}{'x' * 5000}": "" for number in range(30)}
     warnings = (await mutation(pod(many))).warnings
     assert len(warnings) == 6
@@ -104,7 +103,7 @@ async def test_what_fettle_writes_or_reads_itself_is_known() -> None:
     assert await mutation(pod({**plain, "example.com/polcy": "x"})) == Mutation()
 
 
-async def test_on_what_stays_as_it_was_made_only_a_new_one_is_told() -> None:
+async def test_on_an_immutable_object_only_a_new_unknown_annotation_is_reported() -> None:
     how: Object = {"operation": "UPDATE", "oldObject": job()}
     assert (await mutation(job(TYPO), **how)).warnings == (SAID,)
     how["oldObject"] = job(TYPO)
@@ -143,7 +142,9 @@ async def test_a_workload_whose_template_overrules_it_is_told_that_it_has_no_eff
         (policy.ON_DEVICE_FAILURE_ANNOTATION, "None", "Mark"),
     ],
 )
-async def test_single_values_that_differ_are_told_too(key: str, own: str, theirs: str) -> None:
+async def test_a_single_value_that_a_template_overrules_is_reported_too(
+    key: str, own: str, theirs: str
+) -> None:
     for made in (
         with_template(job({key: own}), {key: theirs}),
         templated("apps/StatefulSet", {key: theirs}, {key: own}),
@@ -172,7 +173,7 @@ async def test_templates_that_say_the_same_or_nothing_are_no_reason_to_warn() ->
     assert (await mutation(with_template(job(TRAINING), more))).warnings == ()
 
 
-async def test_the_jobset_itself_and_its_pods_are_told_apart() -> None:
+async def test_a_warning_tells_a_jobset_from_its_pods() -> None:
     jobs = [
         {"name": name, "template": {"spec": {"template": {**T, "metadata": {"annotations": said}}}}}
         for name, said in (("a", SCAVENGER), ("b", {}), ("c", SCAVENGER))
@@ -187,7 +188,7 @@ async def test_the_jobset_itself_and_its_pods_are_told_apart() -> None:
 
 
 @pytest.mark.parametrize("on_pods", [SCAVENGER, {}])
-async def test_the_jobs_of_a_cron_job_may_be_told_apart_from_their_pods(on_pods: Object) -> None:
+async def test_a_warning_tells_the_jobs_of_a_cron_job_from_their_pods(on_pods: Object) -> None:
     """Where the pods say nothing, they get what the CronJob says."""
     jobs = {
         "metadata": {"annotations": TRAINING},
@@ -202,7 +203,7 @@ async def test_the_jobs_of_a_cron_job_may_be_told_apart_from_their_pods(on_pods:
     )
 
 
-async def test_a_claim_template_and_its_claims_are_told_apart() -> None:
+async def test_a_warning_tells_a_claim_template_from_its_claims() -> None:
     made = template(annotations=TRAINING)
     made["spec"]["metadata"] = {"annotations": SCAVENGER}
     (warning,) = (await mutation(made)).warnings

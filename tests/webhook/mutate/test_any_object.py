@@ -1,5 +1,6 @@
-"""Built objects of every kind, whole and spoilt: every patch fits, a second pass changes nothing,
-and where nobody named a policy nothing is injected."""
+"""Generated objects of every kind, sound and malformed: each patch fits, a second pass changes
+nothing, and without a named policy nothing is injected.
+"""
 
 import copy
 from typing import Any
@@ -112,7 +113,7 @@ async def test_a_second_pass_changes_nothing_and_neither_does_the_original_again
     update=st.booleans(),
     preserved=GATES,
 )
-async def test_of_spoilt_objects_every_patch_fits_and_is_the_last(
+async def test_patches_of_malformed_objects_fit_and_a_second_pass_adds_nothing(
     sent: Any, old: Object, own: Policy, update: bool, preserved: PreservedFields | None
 ) -> None:
     means, known = (
@@ -153,7 +154,7 @@ async def test_no_review_of_any_kind_gets_a_5xx_or_a_patch_that_does_not_fit(
 
 
 @pytest.mark.long
-async def test_of_thousands_of_spoilt_reviews_each_is_answered_and_each_patch_is_the_last() -> None:
+async def test_thousands_of_malformed_reviews_are_answered_with_patches_that_fit() -> None:
     results = await try_many(5000, seed=2)
     assert results["changed"] > 500
     assert results["unchanged"] > 500

@@ -1,5 +1,4 @@
-"""What is injected into claims and templates: tolerations of devices, and degraded ones as a
-fallback; and that to apply the original again keeps it."""
+"""What is injected into claims and templates, and that applying the original again keeps it."""
 
 from typing import Any
 
@@ -81,7 +80,7 @@ def tolerated(object: Object) -> list[Object]:
 # --- tolerations
 
 
-async def test_each_taint_is_tolerated_with_both_effects_said() -> None:
+async def test_each_taint_gets_a_toleration_for_each_effect() -> None:
     done = await mutated(claim(), by=TOLERANT)
     assert tolerated(done) == [NO_SCHEDULE, {**NO_EXECUTE, "tolerationSeconds": 60}]
     assert injected(done) == {
@@ -90,7 +89,7 @@ async def test_each_taint_is_tolerated_with_both_effects_said() -> None:
     }
 
 
-async def test_a_value_of_the_policy_is_tolerated_alone() -> None:
+async def test_a_toleration_with_a_value_is_for_that_value_only() -> None:
     by = means({"tolerations": {"devices": [{"key": KEY, "value": "mild"}]}})
     done = await mutated(claim(), by=by)
     assert tolerated(done) == [
@@ -99,7 +98,7 @@ async def test_a_value_of_the_policy_is_tolerated_alone() -> None:
     ]
 
 
-async def test_every_request_and_alternative_gets_them() -> None:
+async def test_every_request_and_alternative_gets_the_tolerations() -> None:
     done = await mutated(claim(spec(exactly("a"), either("b", "c"))), by=TOLERANT)
     first, second = requests(done)
     options = [first["exactly"], *second["firstAvailable"]]
@@ -129,7 +128,7 @@ async def test_the_patch_writes_only_the_tolerations() -> None:
         ({}, ["NoSchedule", "NoExecute"]),
     ],
 )
-async def test_of_a_taint_that_the_author_speaks_of_nothing_more_is_said(
+async def test_a_taint_that_the_author_mentions_gets_no_further_toleration(
     own: Object, added: list[str]
 ) -> None:
     done = await mutated(claim(spec(exactly(tolerations=[own]))), by=TOLERANT)
@@ -151,7 +150,7 @@ async def test_without_a_named_policy_nothing_is_injected() -> None:
     assert await mutation(claim(annotations={"other": "x"}), by=TOLERANT) == Mutation()
 
 
-async def test_the_namespaces_label_speaks_for_claims() -> None:
+async def test_the_namespaces_label_applies_to_claims() -> None:
     done = await mutated(claim(annotations={"other": "x"}), cluster(OWN), TOLERANT)
     assert len(tolerated(done)) == 2
 
@@ -179,7 +178,7 @@ async def test_what_a_claim_says_itself_comes_before_its_pod() -> None:
     assert (await mutation(own, knowing_worker(**OWN), TOLERANT)).patch == ()
 
 
-async def test_a_template_gets_them_and_names_the_policy_to_its_claims() -> None:
+async def test_a_claim_template_gets_tolerations_and_hands_on_the_policy() -> None:
     done = await mutated(template(), by=TOLERANT)
     assert len(tolerated(done)) == 2
     assert done["spec"]["metadata"]["annotations"] == OWN
@@ -210,7 +209,7 @@ async def test_a_cluster_without_alternatives_gets_tolerations_only() -> None:
     assert tolerated(await mutated(claim(), by=by)) == [NO_SCHEDULE, NO_EXECUTE]
 
 
-async def test_until_it_is_known_what_is_kept_claims_are_undecided() -> None:
+async def test_claims_are_undecided_until_the_first_probe_succeeds() -> None:
     done = await mutation(claim(), by=BOTH._replace(preserved=None))
     assert (done.patch, done.undecided) == ((), "gates")
 
@@ -240,7 +239,7 @@ async def test_tolerations_of_the_policy_are_in_both() -> None:
     assert degraded["tolerations"] == [NO_SCHEDULE, NO_EXECUTE, DEGRADED]
 
 
-async def test_alternatives_of_the_author_come_first_then_the_same_again() -> None:
+async def test_the_authors_alternatives_come_before_the_fallbacks() -> None:
     (request,) = requests(await mutated(claim(spec(either("big", "small"))), by=STEERED))
     assert [option["name"] for option in request["firstAvailable"]] == [
         "big",
@@ -309,7 +308,7 @@ async def test_a_request_that_takes_degraded_devices_already_needs_no_fallback(
 
 @pytest.mark.parametrize("make", [claim, template])
 @pytest.mark.parametrize("by", [TOLERANT, STEERED, BOTH])
-async def test_to_apply_the_original_again_changes_nothing_in_what_is_stored(
+async def test_applying_the_original_again_changes_nothing_that_is_stored(
     make: Any, by: Any
 ) -> None:
     original = make(spec(exactly("a"), exactly("b", tolerations=[NO_SCHEDULE])))
@@ -321,14 +320,14 @@ async def test_to_apply_the_original_again_changes_nothing_in_what_is_stored(
     assert done["metadata"]["labels"] == {"new": "x"}
 
 
-async def test_it_is_the_stored_record_that_counts_not_what_the_policy_says_by_now() -> None:
+async def test_an_update_follows_the_stored_record_and_not_the_present_policy() -> None:
     original = claim()
     old = await mutated(original, by=TOLERANT)
     for by in (means({}), STEERED, BOTH):
         assert (await updated(original, old, by=by))["spec"] == old["spec"]
 
 
-async def test_a_spoilt_record_brings_back_nothing() -> None:
+async def test_an_unreadable_record_restores_nothing() -> None:
     name = "spec.devices.requests[gpu].tolerations"
     spoilt: list[Object] = [{name: [{}]}, {name: "x"}, {name: [{"key": 1, "effect": 2}]}, {"s": 1}]
     for values in spoilt:
@@ -338,11 +337,11 @@ async def test_a_spoilt_record_brings_back_nothing() -> None:
 
 
 @pytest.mark.parametrize("odd", [True, "x", {"key": KEY}, 7])
-async def test_tolerations_that_are_no_list_are_for_the_api_server_to_refuse(odd: Any) -> None:
+async def test_tolerations_that_are_no_list_are_left_to_the_api_server(odd: Any) -> None:
     assert (await mutation(claim(spec(exactly(tolerations=odd))), by=BOTH)).patch == ()
 
 
-async def test_another_spec_is_for_the_api_server_to_refuse() -> None:
+async def test_an_update_to_another_claim_spec_is_left_to_the_api_server() -> None:
     old = await mutated(claim(), by=TOLERANT)
     other = claim(spec(exactly(count=2)))
     done = await mutation(other, by=TOLERANT, operation="UPDATE", oldObject=old)

@@ -1,4 +1,4 @@
-"""What is injected into Jobs, and what is left as its author wrote it."""
+"""What is injected into Jobs and JobSets, and what stays as its author wrote it."""
 
 import pytest
 
@@ -22,7 +22,7 @@ RULES = [
 ]
 
 
-async def test_a_training_job_gets_the_transaction_and_its_pods_the_policy() -> None:
+async def test_a_training_job_gets_a_pod_failure_policy_and_its_pods_the_annotation() -> None:
     done = await mutated(job(TRAINING, parallelism=8, completions=8))
     assert done["spec"]["podFailurePolicy"] == {"rules": RULES}
     assert done["spec"]["podReplacementPolicy"] == "Failed"
@@ -53,7 +53,7 @@ async def test_a_training_job_gets_the_transaction_and_its_pods_the_policy() -> 
         ({"backoffLimit": 2**31 - 1, "backoffLimitPerIndex": 1}, 2**31 - 1),
     ],
 )
-async def test_the_backoff_limit_is_six_for_each_pod_at_a_time_unless_it_was_written(
+async def test_the_backoff_limit_is_six_for_each_parallel_pod_unless_it_was_written(
     spec: Object, limit: int
 ) -> None:
     assert (await mutated(job(TRAINING, **spec)))["spec"]["backoffLimit"] == limit
@@ -64,7 +64,7 @@ async def test_a_replacement_policy_that_is_right_already_is_not_touched() -> No
     assert "/spec/podReplacementPolicy" not in [operation.path for operation in patch]
 
 
-async def test_a_job_whose_pods_another_webhook_lets_restart_loses_what_forbids_that() -> None:
+async def test_a_job_whose_pods_may_restart_by_now_loses_the_injected_failure_policy() -> None:
     """The API server asks again after the other one changed the Job, and takes a podFailurePolicy
     and a backoffLimitPerIndex only with restartPolicy Never."""
     by = means({"failure": {"ignoreDisruptions": True, "backoffLimitPerIndex": 1}})
@@ -106,7 +106,7 @@ FAILS = {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [1, 42
         ([*IGNORES, FAILS], []),
     ],
 )
-async def test_a_pod_failure_policy_of_its_own_is_told_what_it_does_without(
+async def test_a_warning_names_what_the_authors_pod_failure_policy_lacks(
     rules: list[Object], says: list[str]
 ) -> None:
     by = means({"failure": {"ignoreDisruptions": True, "failJobOnExitCodes": [42]}})
@@ -123,7 +123,7 @@ async def test_a_pod_failure_policy_that_was_injected_is_no_reason_to_warn() -> 
 
 
 @pytest.mark.parametrize("restart", ["OnFailure", None])
-async def test_another_restart_policy_is_a_warning_and_no_transaction(
+async def test_a_job_that_restarts_its_pods_gets_a_warning_and_no_failure_policy(
     restart: str | None,
 ) -> None:
     before = job(TRAINING, template={"restartPolicy": restart})
@@ -158,7 +158,7 @@ async def test_a_policy_named_only_on_the_template_is_the_jobs_too() -> None:
     assert "podFailurePolicy" in (await mutated(before))["spec"]
 
 
-async def test_the_namespaces_label_speaks_for_jobs_that_use_devices() -> None:
+async def test_the_namespaces_label_applies_to_jobs_that_use_devices() -> None:
     labelled = cluster({policy.ANNOTATION: "training"})
     done = await mutated(job(template={"resourceClaims": CLAIMS}), labelled)
     assert "podFailurePolicy" in done["spec"]
@@ -169,7 +169,7 @@ async def test_the_namespaces_label_speaks_for_jobs_that_use_devices() -> None:
 FAILING = means({"failure": {"ignoreDisruptions": True, "failJobOnExitCodes": [42, 3]}})
 
 
-async def test_exit_codes_come_after_disruptions_since_an_evicted_pod_has_one_too() -> None:
+async def test_rules_for_exit_codes_come_after_those_for_disruptions() -> None:
     done = await mutated(job(OWN), by=FAILING)
     codes = {"operator": "In", "values": [3, 42]}
     assert done["spec"]["podFailurePolicy"]["rules"] == [
@@ -178,7 +178,7 @@ async def test_exit_codes_come_after_disruptions_since_an_evicted_pod_has_one_to
     ]
 
 
-async def test_exit_codes_alone_are_a_transaction_without_more_tries() -> None:
+async def test_a_failure_policy_for_exit_codes_alone_leaves_the_backoff_limit() -> None:
     by = means({"failure": {"failJobOnExitCodes": [42]}})
     done = await mutated(job(OWN, parallelism=8, completions=8), by=by)
     (rule,) = done["spec"]["podFailurePolicy"]["rules"]
@@ -199,7 +199,7 @@ PER_INDEX = means({"failure": {"backoffLimitPerIndex": 2}})
         ({"completionMode": "NonIndexed"}, None, 6),
     ],
 )
-async def test_each_index_gets_its_own_limit_where_there_are_indexes(
+async def test_an_indexed_job_gets_a_backoff_limit_per_index(
     spec: Object, per_index: int | None, limit: int
 ) -> None:
     done = await mutated(job(OWN, **spec), by=PER_INDEX)
@@ -207,7 +207,7 @@ async def test_each_index_gets_its_own_limit_where_there_are_indexes(
     assert done["spec"]["backoffLimit"] == limit
 
 
-async def test_a_limit_per_index_leaves_the_tries_of_the_whole_job_unlimited() -> None:
+async def test_a_limit_per_index_comes_with_no_effective_limit_for_the_whole_job() -> None:
     by = means({"failure": {"ignoreDisruptions": True, "backoffLimitPerIndex": 2}})
     done = await mutated(job(OWN, completionMode="Indexed", parallelism=4, completions=4), by=by)
     assert done["spec"]["backoffLimit"] == 2**31 - 1
@@ -254,7 +254,7 @@ async def test_containers_restart_on_no_exit_code_that_the_jobs_own_rules_act_on
     assert all(f"not restarted on {', '.join(map(str, spared))}" in text for text in warnings)
 
 
-async def test_to_apply_a_job_again_keeps_what_its_pods_were_told_of_its_exit_codes() -> None:
+async def test_applying_a_job_again_keeps_the_exit_codes_annotation_of_its_pods() -> None:
     original = job(OWN, podFailurePolicy={"rules": [own_rule("FailJob", "In", 75)]})
     old = await mutated(original, by=RESTARTING)
     changed = {**original, "spec": {**original["spec"], "suspend": True}}
@@ -263,7 +263,7 @@ async def test_to_apply_a_job_again_keeps_what_its_pods_were_told_of_its_exit_co
     ]
 
 
-async def test_to_apply_the_original_job_again_keeps_what_was_injected() -> None:
+async def test_applying_the_original_job_again_keeps_the_injected_values() -> None:
     original = job(TRAINING, parallelism=8, completions=8)
     old = await mutated(original)
     changed = job(TRAINING, parallelism=8, completions=8, suspend=True)

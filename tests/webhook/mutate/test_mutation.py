@@ -1,4 +1,4 @@
-"""What is not ours to change is left alone, and a second pass changes nothing."""
+"""What Fettle does not change, and that a second pass changes nothing."""
 
 import pytest
 from hypothesis import given
@@ -22,7 +22,7 @@ from webhook.mutate.mutation import Mutation
         (job(TRAINING), {"userInfo": {"username": "system:kube-scheduler"}}),
     ],
 )
-async def test_what_is_not_ours_to_change_is_left_alone(
+async def test_objects_that_fettle_does_not_change_get_no_patch(
     object: Object, request_fields: Object
 ) -> None:
     operation = request_fields.pop("operation", "CREATE")

@@ -118,7 +118,7 @@ async def test_an_earlier_record_is_added_to() -> None:
     assert len(injected(second)["values"]) == 4
 
 
-async def test_a_record_that_somebody_spoilt_is_replaced() -> None:
+async def test_an_unreadable_record_is_replaced() -> None:
     done = await mutated(pod({**TRAINING, "fettle.dev/injected": "[1"}))
     assert injected(done)["policy"] == "training"
 

@@ -77,7 +77,7 @@ async def test_what_the_author_wrote_wins(written: Object) -> None:
     assert done["spec"]["tolerations"] == [written, {**other, "tolerationSeconds": 60}]
 
 
-async def test_a_toleration_of_everything_is_the_authors_word_too() -> None:
+async def test_a_toleration_of_every_taint_counts_as_the_authors() -> None:
     everything = {"operator": "Exists"}
     assert (await mutation(pod(TRAINING, tolerations=[everything]))).patch == ()
 
@@ -113,7 +113,7 @@ async def test_without_a_named_policy_nothing_is_injected() -> None:
     assert await mutation(pod(containers=[{"name": "main", "resources": GPU}])) == Mutation()
 
 
-async def test_the_namespaces_label_speaks_for_pods_that_use_devices() -> None:
+async def test_the_namespaces_label_applies_to_pods_that_use_devices() -> None:
     labelled = cluster({policy.ANNOTATION: "inference"})
     done = await mutated(pod(containers=[{"name": "main", "resources": GPU}]), labelled)
     assert seconds(done) == {NOT_READY: 30, UNREACHABLE: 30}

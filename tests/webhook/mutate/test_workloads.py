@@ -1,4 +1,4 @@
-"""Policies reach pods through what makes them: each kind's templates carry the workload's word."""
+"""The policy reaches pods through the templates of each kind of workload."""
 
 import copy
 from typing import Any
@@ -230,7 +230,7 @@ async def test_a_stamp_goes_when_the_workloads_annotation_does() -> None:
     assert "fettle.dev/injected" not in done["metadata"]["annotations"]
 
 
-async def test_to_replace_a_workload_by_its_original_rolls_nothing_out() -> None:
+async def test_replacing_a_workload_by_its_original_starts_no_rollout() -> None:
     original = workload("apps/Deployment", {"template": T, "replicas": 2})
     old = await mutated(original)
     done = await updated({**original, "spec": {**original["spec"], "replicas": 3}}, old)
@@ -251,7 +251,7 @@ async def test_a_workload_that_names_a_policy_later_is_stamped_then() -> None:
     assert done["spec"]["template"]["metadata"]["annotations"] == TRAINING
 
 
-async def test_a_forged_record_brings_back_nothing_that_is_not_ours() -> None:
+async def test_a_forged_record_restores_only_fields_that_fettle_injects() -> None:
     """As when an author wants to keep what an administrator takes away."""
     kind = "kubeflow.org/PyTorchJob"
     spec, _ = KINDS[kind]
@@ -291,7 +291,7 @@ async def test_a_jobset_gets_the_policys_failure_policy_and_nothing_else_in_it()
         ({"maxRestarts": 0, "rules": [{"name": "x", "action": "FailJobSet"}]}, False),
     ],
 )
-async def test_a_failure_policy_that_says_what_none_would_say_counts_as_not_written(
+async def test_a_failure_policy_of_default_values_counts_as_not_written(
     written: Object | None, replaced: bool
 ) -> None:
     spec = {**KINDS[JOBSET][0], "failurePolicy": written}
@@ -312,7 +312,7 @@ ON = {"name": "of_some", "action": "FailJobSet"}
         (["workers"], None, "its rule of_some is left out"),
     ],
 )
-async def test_a_rule_is_for_the_replicated_jobs_that_are_there_and_left_out_where_none_is(
+async def test_a_jobset_rule_names_only_jobs_that_exist_and_is_dropped_without_any(
     targets: list[str], kept: list[str] | None, says: str
 ) -> None:
     """JobSet refuses other names, and takes an empty list for all of its Jobs."""
@@ -326,7 +326,7 @@ async def test_a_rule_is_for_the_replicated_jobs_that_are_there_and_left_out_whe
     assert [says in warning for warning in warnings] == [True] * bool(says)
 
 
-async def test_a_failure_policy_of_rules_for_other_jobs_alone_is_none() -> None:
+async def test_a_failure_policy_whose_rules_are_all_for_absent_jobs_is_not_injected() -> None:
     rules = [{**ON, "targetReplicatedJobs": ["workers"]}]
     by = means({"failure": {"jobSet": {"rules": rules}}})
     done = await mutated(workload(JOBSET, KINDS[JOBSET][0], OWN), by=by)
@@ -339,7 +339,7 @@ async def test_a_policy_that_asks_for_what_is_the_default_injects_nothing() -> N
     assert "failurePolicy" not in done["spec"]
 
 
-async def test_the_namespaces_label_speaks_for_jobsets_that_use_devices() -> None:
+async def test_the_namespaces_label_applies_to_jobsets_that_use_devices() -> None:
     template = pod_template(resourceClaims=CLAIMS, restartPolicy="Never")
     jobs = [{"name": "a", "template": {"spec": {"template": template}}}]
     done = await mutated(
@@ -359,7 +359,7 @@ async def test_jobs_that_restart_their_containers_are_warned_of_where_they_are_w
     assert "spec.jobTemplate.spec" in warning
 
 
-async def test_to_apply_the_original_jobset_again_keeps_what_was_injected() -> None:
+async def test_applying_the_original_jobset_again_keeps_the_injected_values() -> None:
     original = workload(JOBSET, KINDS[JOBSET][0], OWN)
     old = await mutated(original, by=RESTARTED)
     old["spec"]["failurePolicy"]["restartStrategy"] = "Recreate"  # as the API's defaulting adds

@@ -1,4 +1,4 @@
-"""A process that is asked about some pods sees that others are placed without it."""
+"""Pods that a scheduler places without calling the extender show in `/readyz` and a metric."""
 
 import asyncio
 from pathlib import Path
@@ -21,7 +21,7 @@ def pod(name: str, resource: str, node: str = "") -> dict[str, Any]:
     return {"metadata": {"name": name, "namespace": "ml", "uid": name}, "spec": spec}
 
 
-async def test_a_pod_that_is_placed_without_asking_is_told_by_readyz_and_a_metric(
+async def test_a_pod_that_a_scheduler_places_without_asking_shows_in_readyz_and_a_metric(
     api: FakeApi, tmp_path: Path
 ) -> None:
     extender, browse = free_port(), free_port()
