@@ -115,7 +115,7 @@ class LeafSigner:
         try:
             if (leaf := await self.refresh()) is not None:
                 swap(leaf)
-                _log.info("new leaf", expires_at=issuing.expires_at(leaf.certificate))
+                _log.info("certificate renewed", expires_at=issuing.expires_at(leaf.certificate))
             self.trouble = ""
         except (ClusterError, CertificateError) as error:
             self.trouble = str(error)

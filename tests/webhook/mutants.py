@@ -16,7 +16,7 @@ from fettle.lint import Linter
 from fettle.model import BadInput, policy
 from tests.webhook.mutate.test_claims import claim, either, exactly, spec, template
 from tests.webhook.mutate.test_workloads import KINDS, workload
-from tests.webhook.mutations import cluster, means, mutation
+from tests.webhook.mutations import cluster, context_of, mutation
 from tests.webhook.reviews import CLAIMS, Object, encoded, job, pod, review
 from tests.webhook.test_old_versions import flat
 from webhook.mutate.mutation import Mutation, mutate
@@ -41,7 +41,7 @@ SPEC: Object = {
     },
 }
 """A policy of every kind of injection."""
-BY = means(SPEC)
+BY = context_of(SPEC)
 KNOWN = cluster()
 LINTER = Linter()
 SOUND: list[Object] = [

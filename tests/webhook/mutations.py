@@ -14,7 +14,7 @@ from webhook.mutate.mutation import Mutation, MutationContext, mutate
 from webhook.patches import apply
 from webhook.review import decode
 
-MEANS = MutationContext(Policies())
+CONTEXT = MutationContext(Policies())
 TRAINING = {ANNOTATION: "training"}
 OWN = {ANNOTATION: "own"}
 
@@ -33,18 +33,20 @@ def policy_of(spec: Object, name: str = "own") -> Policy:
     return decoded.policy()
 
 
-def means(spec: Object, **more: Any) -> MutationContext:
+def context_of(spec: Object, **more: Any) -> MutationContext:
     """With a policy `own` of this spec."""
     return MutationContext(Policies({**BUILT_IN, "own": policy_of(spec)}), **more)
 
 
 async def mutation(
-    object: Object, known: View | None = None, by: MutationContext = MEANS, **request: Any
+    object: Object, known: View | None = None, by: MutationContext = CONTEXT, **request: Any
 ) -> Mutation:
     return await mutate(decode(encoded(review(object, **request))), known or cluster(), by)
 
 
-async def mutated(object: Object, known: View | None = None, by: MutationContext = MEANS) -> Object:
+async def mutated(
+    object: Object, known: View | None = None, by: MutationContext = CONTEXT
+) -> Object:
     """The object as it is stored; a second pass over that must change nothing."""
     done: Object = stored(apply(object, (await mutation(object, known, by)).patch))
     assert (await mutation(done, known, by)).patch == ()
@@ -52,7 +54,7 @@ async def mutated(object: Object, known: View | None = None, by: MutationContext
 
 
 async def updated(
-    new: Object, old: Object, known: View | None = None, by: MutationContext = MEANS
+    new: Object, old: Object, known: View | None = None, by: MutationContext = CONTEXT
 ) -> Object:
     """The new object as it replaces the old one; a second pass must change nothing."""
     how: Object = {"operation": "UPDATE", "oldObject": old}

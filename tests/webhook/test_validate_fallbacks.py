@@ -8,12 +8,12 @@ from fettle.lint import Linter
 from fettle.model import Policies
 from tests.fettle.lint.builders import knowing
 from tests.webhook.mutate.test_claims import claim, either, exactly, requests, spec, template
-from tests.webhook.mutations import means, mutated
+from tests.webhook.mutations import context_of, mutated
 from tests.webhook.reviews import Object, encoded, review
 from webhook.review import decode
 from webhook.validate import ValidationContext, ValidationResult, validate, without_fallbacks
 
-STEERED = means({"tolerations": {"devices": [{"key": "ecc"}], "degradedAsFallback": True}})
+STEERED = context_of({"tolerations": {"devices": [{"key": "ecc"}], "degradedAsFallback": True}})
 CLAIM, TEMPLATE = ("resource.k8s.io", "ResourceClaim"), ("resource.k8s.io", "ResourceClaimTemplate")
 
 

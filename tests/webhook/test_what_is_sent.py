@@ -15,7 +15,7 @@ from fettle.model import policy
 from tests.webhook.mutate.test_claims import claim as whole_claim
 from tests.webhook.mutate.test_claims import template
 from tests.webhook.mutate.test_workloads import KINDS, workload
-from tests.webhook.mutations import MEANS, means, mutated
+from tests.webhook.mutations import CONTEXT, context_of, mutated
 from tests.webhook.reviews import CLAIMS, Object, encoded, job, pod, review
 from tests.webhook.sending import ENTRIES, passes, sent
 from webhook.mutate.mutation import mutate
@@ -52,7 +52,7 @@ async def is_answered(object: Object, *, labelled: bool) -> bool:
     """Whether it would be changed, or its author warned."""
     labels = {policy.ANNOTATION: "training"} if labelled else {}
     known = msgspec.structs.replace(view.EMPTY, synced=True, namespaces={"team": labels})
-    done = await mutate(decode(encoded(review(object))), known, MEANS)
+    done = await mutate(decode(encoded(review(object))), known, CONTEXT)
     return bool(done.patch or done.warnings)
 
 
@@ -124,7 +124,7 @@ def test_the_clusters_own_claims_are_not_sent() -> None:
 # --- mutated claims
 
 OWN = {policy.ANNOTATION: "own"}
-TOLERANT = means({"tolerations": {"devices": [{"key": "x"}]}})
+TOLERANT = context_of({"tolerations": {"devices": [{"key": "x"}]}})
 SCHEDULER = "system:kube-scheduler"
 
 

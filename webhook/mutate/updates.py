@@ -69,10 +69,10 @@ def _carry(editing: Editing, old: Object, name: str, value: Any) -> None:
     field, kept = field_named(editing.document, name), field_named(old, name)
     if field is None or kept is None:
         return
-    stands = value_at(old, kept.path)
+    stored = value_at(old, kept.path)
     written = value_at(editing.document, field.path)
-    if _holds(stands, value) and written in (None, _DEFAULTS.get(name)) and stands != written:
-        editing.set(field.path, stands)
+    if _holds(stored, value) and written in (None, _DEFAULTS.get(name)) and stored != written:
+        editing.set(field.path, stored)
 
 
 def _holds(stored: Any, value: Any) -> bool:

@@ -8,7 +8,7 @@ from fettle.model import HOLD, JOB_EXIT_CODES, WOKEN_AT, policy
 from fettle.model.annotations import KNOWN
 from tests.webhook.mutate.test_claims import claim, template
 from tests.webhook.mutate.test_workloads import JOBSET, KINDS, T, workload
-from tests.webhook.mutations import cluster, means, mutation
+from tests.webhook.mutations import cluster, context_of, mutation
 from tests.webhook.reviews import Object, job, pod
 from webhook.mutate.mutation import Mutation
 
@@ -212,7 +212,7 @@ async def test_a_warning_tells_a_claim_template_from_its_claims() -> None:
 
 
 async def test_an_overruled_name_that_is_very_long_is_cut() -> None:
-    by = means({})
+    by = context_of({})
     long = {policy.ANNOTATION: "x" * 5000}
     warnings = (await mutation(with_template(job(long), dict(SCAVENGER)), by=by)).warnings
     assert all(len(text) < 700 for text in warnings if " but " in text)

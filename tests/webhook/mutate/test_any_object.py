@@ -73,36 +73,38 @@ def objects(draw: DrawFn) -> Object:
     return made
 
 
-GATES = st.sampled_from([ALL_PRESERVED, PreservedFields(), PreservedFields(tolerations=True), None])
+PRESERVED = st.sampled_from(
+    [ALL_PRESERVED, PreservedFields(), PreservedFields(tolerations=True), None]
+)
 
 
 async def once(
-    object: Object, means: MutationContext, known: Any, **request: Any
+    object: Object, context: MutationContext, known: Any, **request: Any
 ) -> tuple[Object, bool]:
     """What is stored after one pass, and whether the pass changed anything."""
-    mutation = await mutate(decode(encoded(review(object, **request))), known, means)
+    mutation = await mutate(decode(encoded(review(object, **request))), known, context)
     done = apply(object, mutation.patch)
     assert (done != object) is bool(mutation.patch)
     return (stored(done) if "containers" in done.get("spec", {}) else done), bool(mutation.patch)
 
 
-@given(object=objects(), own=policies(), preserved=GATES, label=st.none() | NAMES)
+@given(object=objects(), own=policies(), preserved=PRESERVED, label=st.none() | NAMES)
 async def test_a_second_pass_changes_nothing_and_neither_does_the_original_again(
     object: Object, own: Policy, preserved: PreservedFields | None, label: str | None
 ) -> None:
-    means = MutationContext(Policies({**BUILT_IN, "own": own}), preserved=preserved)
+    context = MutationContext(Policies({**BUILT_IN, "own": own}), preserved=preserved)
     known = cluster({policy.ANNOTATION: label} if label is not None else {})
     original = copy.deepcopy(object)
-    done, changed = await once(object, means, known)
+    done, changed = await once(object, context, known)
     assert object == original
-    assert await once(done, means, known) == (done, False)
+    assert await once(done, context, known) == (done, False)
     named = {*(object["metadata"].get("annotations") or {}).values(), label} & {*BUILT_IN, "own"}
     marked = object["kind"] == "Pod" and "resourceClaims" in object["spec"]
     stamped = policy.ANNOTATION in (object["metadata"].get("annotations") or {})
     assert not changed or named or marked or stamped
     if object["kind"] != "Pod":
         again: Object = {"operation": "UPDATE", "oldObject": done}
-        carried, _ = await once(object, means, known, **again)
+        carried, _ = await once(object, context, known, **again)
         assert carried["spec"] == done["spec"]
 
 
@@ -111,12 +113,12 @@ async def test_a_second_pass_changes_nothing_and_neither_does_the_original_again
     old=objects(),
     own=policies(),
     update=st.booleans(),
-    preserved=GATES,
+    preserved=PRESERVED,
 )
 async def test_patches_of_malformed_objects_fit_and_a_second_pass_adds_nothing(
     sent: Any, old: Object, own: Policy, update: bool, preserved: PreservedFields | None
 ) -> None:
-    means, known = (
+    context, known = (
         MutationContext(Policies({**BUILT_IN, "own": own}), preserved=preserved),
         cluster(),
     )
@@ -125,12 +127,12 @@ async def test_patches_of_malformed_objects_fit_and_a_second_pass_adds_nothing(
     sent_review["request"]["object"] = sent
     try:
         request = decode(encoded(sent_review))
-        mutation = await mutate(request, known, means)
+        mutation = await mutate(request, known, context)
     except BadInput:
         return  # answered as allowed, without a patch
     done = apply(request.object, mutation.patch)
     sent_review["request"]["object"] = done
-    assert (await mutate(decode(encoded(sent_review)), known, means)).patch == ()
+    assert (await mutate(decode(encoded(sent_review)), known, context)).patch == ()
 
 
 @given(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from fettle.cluster import View
 from fettle.model import policy
 from tests.fettle.building import pod as pod_of
-from tests.webhook.mutations import cluster, injected, means, mutated, mutation, updated
+from tests.webhook.mutations import cluster, context_of, injected, mutated, mutation, updated
 from tests.webhook.reviews import Object, review
 from webhook.cluster_features import PreservedFields
 from webhook.mutate.mutation import Mutation, mutate
@@ -18,9 +18,9 @@ from webhook.review import decode
 
 OWN = {policy.ANNOTATION: "own"}
 KEY = "vendor.example.com/ecc"
-TOLERANT = means({"tolerations": {"devices": [{"key": KEY, "seconds": 60}]}})
-STEERED = means({"tolerations": {"degradedAsFallback": True}})
-BOTH = means({"tolerations": {"devices": [{"key": KEY}], "degradedAsFallback": True}})
+TOLERANT = context_of({"tolerations": {"devices": [{"key": KEY, "seconds": 60}]}})
+STEERED = context_of({"tolerations": {"degradedAsFallback": True}})
+BOTH = context_of({"tolerations": {"devices": [{"key": KEY}], "degradedAsFallback": True}})
 NO_SCHEDULE = {"key": KEY, "operator": "Exists", "effect": "NoSchedule"}
 NO_EXECUTE = {"key": KEY, "operator": "Exists", "effect": "NoExecute"}
 DEGRADED = {"key": "fettle.dev/degraded", "operator": "Exists", "effect": "NoSchedule"}
@@ -90,7 +90,7 @@ async def test_each_taint_gets_a_toleration_for_each_effect() -> None:
 
 
 async def test_a_toleration_with_a_value_is_for_that_value_only() -> None:
-    by = means({"tolerations": {"devices": [{"key": KEY, "value": "mild"}]}})
+    by = context_of({"tolerations": {"devices": [{"key": KEY, "value": "mild"}]}})
     done = await mutated(claim(), by=by)
     assert tolerated(done) == [
         {"key": KEY, "operator": "Equal", "value": "mild", "effect": effect}
@@ -323,7 +323,7 @@ async def test_applying_the_original_again_changes_nothing_that_is_stored(
 async def test_an_update_follows_the_stored_record_and_not_the_present_policy() -> None:
     original = claim()
     old = await mutated(original, by=TOLERANT)
-    for by in (means({}), STEERED, BOTH):
+    for by in (context_of({}), STEERED, BOTH):
         assert (await updated(original, old, by=by))["spec"] == old["spec"]
 
 

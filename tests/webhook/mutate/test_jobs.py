@@ -7,8 +7,8 @@ from tests.webhook.mutations import (
     OWN,
     TRAINING,
     cluster,
+    context_of,
     injected,
-    means,
     mutated,
     mutation,
     updated,
@@ -67,7 +67,7 @@ async def test_a_replacement_policy_that_is_right_already_is_not_touched() -> No
 async def test_a_job_whose_pods_may_restart_by_now_loses_the_injected_failure_policy() -> None:
     """The API server asks again after the other one changed the Job, and takes a podFailurePolicy
     and a backoffLimitPerIndex only with restartPolicy Never."""
-    by = means({"failure": {"ignoreDisruptions": True, "backoffLimitPerIndex": 1}})
+    by = context_of({"failure": {"ignoreDisruptions": True, "backoffLimitPerIndex": 1}})
     before = job(OWN, completionMode="Indexed", parallelism=8, completions=8)
     done = await mutated(before, by=by)
     assert {"podFailurePolicy", "backoffLimitPerIndex"} <= done["spec"].keys()
@@ -109,7 +109,7 @@ FAILS = {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [1, 42
 async def test_a_warning_names_what_the_authors_pod_failure_policy_lacks(
     rules: list[Object], says: list[str]
 ) -> None:
-    by = means({"failure": {"ignoreDisruptions": True, "failJobOnExitCodes": [42]}})
+    by = context_of({"failure": {"ignoreDisruptions": True, "failJobOnExitCodes": [42]}})
     own = job({policy.ANNOTATION: "own"}, podFailurePolicy={"rules": rules})
     warnings = (await mutation(own, by=by)).warnings
     assert len(warnings) == bool(says)
@@ -166,7 +166,7 @@ async def test_the_namespaces_label_applies_to_jobs_that_use_devices() -> None:
     assert await mutation(job(), labelled) == Mutation()
 
 
-FAILING = means({"failure": {"ignoreDisruptions": True, "failJobOnExitCodes": [42, 3]}})
+FAILING = context_of({"failure": {"ignoreDisruptions": True, "failJobOnExitCodes": [42, 3]}})
 
 
 async def test_rules_for_exit_codes_come_after_those_for_disruptions() -> None:
@@ -179,7 +179,7 @@ async def test_rules_for_exit_codes_come_after_those_for_disruptions() -> None:
 
 
 async def test_a_failure_policy_for_exit_codes_alone_leaves_the_backoff_limit() -> None:
-    by = means({"failure": {"failJobOnExitCodes": [42]}})
+    by = context_of({"failure": {"failJobOnExitCodes": [42]}})
     done = await mutated(job(OWN, parallelism=8, completions=8), by=by)
     (rule,) = done["spec"]["podFailurePolicy"]["rules"]
     assert rule["action"] == "FailJob"
@@ -187,7 +187,7 @@ async def test_a_failure_policy_for_exit_codes_alone_leaves_the_backoff_limit() 
     assert done["spec"]["backoffLimit"] == 6
 
 
-PER_INDEX = means({"failure": {"backoffLimitPerIndex": 2}})
+PER_INDEX = context_of({"failure": {"backoffLimitPerIndex": 2}})
 
 
 @pytest.mark.parametrize(
@@ -208,13 +208,13 @@ async def test_an_indexed_job_gets_a_backoff_limit_per_index(
 
 
 async def test_a_limit_per_index_comes_with_no_effective_limit_for_the_whole_job() -> None:
-    by = means({"failure": {"ignoreDisruptions": True, "backoffLimitPerIndex": 2}})
+    by = context_of({"failure": {"ignoreDisruptions": True, "backoffLimitPerIndex": 2}})
     done = await mutated(job(OWN, completionMode="Indexed", parallelism=4, completions=4), by=by)
     assert done["spec"]["backoffLimit"] == 2**31 - 1
     assert done["spec"]["podFailurePolicy"] == {"rules": RULES}
 
 
-RESTARTING = means({"failure": {"restartContainerOnExitCodes": [75, 76]}})
+RESTARTING = context_of({"failure": {"restartContainerOnExitCodes": [75, 76]}})
 
 
 def own_rule(action: str, operator: str, *codes: int) -> Object:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.webhook.mutations import MEANS, OWN, TRAINING, injected, means, mutated, mutation
+from tests.webhook.mutations import CONTEXT, OWN, TRAINING, context_of, injected, mutated, mutation
 from tests.webhook.reviews import CLAIMS, Object, pod
 from webhook.cluster_features import PreservedFields
 from webhook.mutate.mutation import Mutation
@@ -71,8 +71,8 @@ async def test_a_pod_of_a_scheduler_that_does_not_ask_fettle_gets_no_marker() ->
     assert await mutation(theirs) == Mutation()
     ours = pod(resourceClaims=CLAIMS, schedulerName="default-scheduler")
     assert (await mutation(ours)).patch != ()
-    assert (await mutation(theirs, by=MEANS._replace(schedulers=("a", "second")))).patch != ()
-    assert await mutation(ours, by=MEANS._replace(schedulers=())) == Mutation()
+    assert (await mutation(theirs, by=CONTEXT._replace(schedulers=("a", "second")))).patch != ()
+    assert await mutation(ours, by=CONTEXT._replace(schedulers=())) == Mutation()
 
 
 async def test_a_pod_of_a_scheduler_that_does_not_ask_fettle_gets_its_policys_tolerations() -> None:
@@ -130,7 +130,7 @@ async def test_a_static_pods_mirror_is_left_alone() -> None:
 
 # --- pods: containers that start again
 
-RESTARTING = means({"failure": {"restartContainerOnExitCodes": [42, 3]}})
+RESTARTING = context_of({"failure": {"restartContainerOnExitCodes": [42, 3]}})
 
 
 async def test_containers_of_a_pod_that_never_restarts_start_again_on_the_policys_codes() -> None:

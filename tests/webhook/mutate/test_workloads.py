@@ -7,7 +7,15 @@ import pytest
 
 from fettle.config import WorkloadSettings
 from fettle.model import policy
-from tests.webhook.mutations import MEANS, cluster, injected, means, mutated, mutation, updated
+from tests.webhook.mutations import (
+    CONTEXT,
+    cluster,
+    context_of,
+    injected,
+    mutated,
+    mutation,
+    updated,
+)
 from tests.webhook.reviews import CLAIMS, Object, pod
 from webhook.mutate.annotations import WORKLOADS, with_configured
 from webhook.mutate.mutation import Mutation
@@ -171,7 +179,7 @@ async def test_kinds_of_the_settings_come_beside_those_known() -> None:
     row = WorkloadSettings(
         group="example.com", kind="Gang", templates=("spec.members.*.pods.template",)
     )
-    by = MEANS._replace(workloads=with_configured([row]))
+    by = CONTEXT._replace(workloads=with_configured([row]))
     gang = workload("example.com/Gang", {"members": [{"pods": {"template": T}}, {"pods": {}}]})
     done = await mutated(gang, by=by)
     assert done["spec"]["members"][0]["pods"]["template"]["metadata"]["annotations"] == TRAINING
@@ -269,7 +277,7 @@ RULE = {
     "action": "RestartJobSetAndIgnoreMaxRestarts",
     "onJobFailureReasons": ["PodFailurePolicy"],
 }
-RESTARTED = means({"failure": {"jobSet": {"maxRestarts": 3, "rules": [RULE]}}})
+RESTARTED = context_of({"failure": {"jobSet": {"maxRestarts": 3, "rules": [RULE]}}})
 OWN = {policy.ANNOTATION: "own"}
 
 
@@ -317,7 +325,7 @@ async def test_a_jobset_rule_names_only_jobs_that_exist_and_is_dropped_without_a
 ) -> None:
     """JobSet refuses other names, and takes an empty list for all of its Jobs."""
     rules = [{**ON, "targetReplicatedJobs": targets}, RULE]
-    by = means({"failure": {"jobSet": {"maxRestarts": 3, "rules": rules}}})
+    by = context_of({"failure": {"jobSet": {"maxRestarts": 3, "rules": rules}}})
     before = workload(JOBSET, KINDS[JOBSET][0], OWN)
     done = await mutated(before, by=by)
     expected = [] if kept is None else [{**ON, "targetReplicatedJobs": kept}]
@@ -328,13 +336,13 @@ async def test_a_jobset_rule_names_only_jobs_that_exist_and_is_dropped_without_a
 
 async def test_a_failure_policy_whose_rules_are_all_for_absent_jobs_is_not_injected() -> None:
     rules = [{**ON, "targetReplicatedJobs": ["workers"]}]
-    by = means({"failure": {"jobSet": {"rules": rules}}})
+    by = context_of({"failure": {"jobSet": {"rules": rules}}})
     done = await mutated(workload(JOBSET, KINDS[JOBSET][0], OWN), by=by)
     assert "failurePolicy" not in done["spec"]
 
 
 async def test_a_policy_that_asks_for_what_is_the_default_injects_nothing() -> None:
-    by = means({"failure": {"jobSet": {"maxRestarts": 0}}})
+    by = context_of({"failure": {"jobSet": {"maxRestarts": 0}}})
     done = await mutated(workload(JOBSET, KINDS[JOBSET][0], OWN), by=by)
     assert "failurePolicy" not in done["spec"]
 
