@@ -31,7 +31,7 @@ from fettle.client import EventRecorder, Session, follow_server_version, identit
 from fettle.cluster import Inventory, Publisher
 from fettle.cluster.feeds import ClusterFeed, FeedFreshness, SnapshotFeed, Writer
 from fettle.config import ListenAddress, Settings, load
-from fettle.health import HealthBook, rules
+from fettle.health import HealthBook, SignalRules, rules
 from fettle.lint import Linter, check_settings, configured_drivers
 from fettle.model import NoCluster
 from fettle.observing import (
@@ -159,9 +159,7 @@ class Runtime:
         source = await self._open_source()
         on_put = [callers.misconfiguration.unasked.put] if callers is not None else []
         on_put.append(predictions.put)
-        book = HealthBook(settings.health, rule_table)
-        inventory = Inventory(book, rule_table, answers.profile.features)
-        writer = self._make_writer(inventory, on_put)
+        writer = self._make_writer(rule_table, answers, on_put)
         self._resources.push_async_callback(engine.close)
         await engine.start()
         self._keep_answers_current(source, writer, answers)
@@ -196,7 +194,6 @@ class Runtime:
         answers = Answers(self._publisher, engine, self._settings, on_breaker=on_breaker)
         predictions = Predictions(answers, PredictionMetrics(self._registry).count_result)
         answers.on_answered(predictions.answered)
-        self._readiness.notes += [answers.follows, answers.open_breakers]
         return answers, predictions
 
     async def _open_source(self) -> _Source:
@@ -226,10 +223,14 @@ class Runtime:
         return session
 
     def _make_writer(
-        self, inventory: Inventory, on_put: Collection[Callable[[WireObject], None]]
+        self,
+        rule_table: SignalRules,
+        answers: Answers,
+        on_put: Collection[Callable[[WireObject], None]],
     ) -> Writer:
+        book = HealthBook(self._settings.health, rule_table)
         return Writer(
-            inventory,
+            Inventory(book, rule_table, answers.profile.features),
             self._publisher,
             watched=read_with(self._settings.lint.watch),
             on_put=on_put,
@@ -237,6 +238,7 @@ class Runtime:
         )
 
     def _keep_answers_current(self, source: _Source, writer: Writer, answers: Answers) -> None:
+        self._readiness.notes += [answers.follows, answers.open_breakers]
         tasks = self._tasks
         tasks.keep("writer", writer.run())
         tasks.keep("feed", source.feed(writer))
