@@ -337,6 +337,8 @@ _CHECKS: dict[type[Expr], Callable[[_Checker, Any], Type]] = {
 }
 
 
+# Type parameters
+
 _PARAMETRIC = ("list", "map", OPTIONAL)
 
 _Bound = dict[Type, Type]
@@ -472,6 +474,8 @@ def _occurs_not(bound: _Bound, parameter: Type, within: Type) -> bool:
         return known is None or _occurs_not(bound, parameter, known)
     return all(_occurs_not(bound, parameter, inner) for inner in within.of)
 
+
+# Literals
 
 _FORMATTED = "format"
 _SIMPLE = (INT, UINT, DOUBLE, BOOL, STRING, TIMESTAMP, BYTES, DURATION, NULL)

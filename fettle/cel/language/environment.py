@@ -91,6 +91,9 @@ NODE = Environment(variable="node")
 """For what policies require of nodes: DRA's functions, with a node instead of a device."""
 
 
+# Operators
+
+
 def _built_in(*_arguments: Value) -> Value:
     raise CelError(NO_OVERLOAD)
 
@@ -104,7 +107,7 @@ def _applied(apply: Apply, *overloads: Overload) -> tuple[Overload, ...]:
     return tuple(overload._replace(apply=apply) for overload in overloads)
 
 
-def _beside(number: Type) -> tuple[Type, ...]:
+def _compared_with(number: Type) -> tuple[Type, ...]:
     """The types of numbers that a number is compared with, its own first."""
     return (number, *(other for other in (DOUBLE, INT, UINT) if other != number))
 
@@ -114,7 +117,7 @@ _ORDERED = tuple(
     _operator(left, right, BOOL)
     for left, right in (
         (BOOL, BOOL),
-        *((left, right) for left in (INT, UINT, DOUBLE) for right in _beside(left)),
+        *((left, right) for left in (INT, UINT, DOUBLE) for right in _compared_with(left)),
         *((type_, type_) for type_ in (STRING, BYTES, TIMESTAMP, DURATION)),
     )
 )
@@ -171,6 +174,9 @@ _OPERATORS: Functions = {
 }
 
 
+# Optionals
+
+
 def _value(_frame: Frame, optional: Optional) -> Value:
     if not optional.values:
         raise CelError("optional.none() dereference")
@@ -204,29 +210,32 @@ _OPTIONALS: Functions = {
 }
 
 
-def _asking(owner: str, *takes: Type, gives: str | Type) -> Overload:
+# Authorization
+
+
+def _authorizer(owner: str, *takes: Type, gives: str | Type) -> Overload:
     result = AUTHORIZERS[gives] if isinstance(gives, str) else gives
     return method((AUTHORIZERS[owner], *takes), result, _built_in)
 
 
 _AUTHORIZATION: Functions = {
-    "path": (_asking("Authorizer", STRING, gives="PathCheck"),),
-    "group": (_asking("Authorizer", STRING, gives="GroupCheck"),),
-    "serviceAccount": (_asking("Authorizer", STRING, STRING, gives="Authorizer"),),
-    "resource": (_asking("GroupCheck", STRING, gives="ResourceCheck"),),
-    "subresource": (_asking("ResourceCheck", STRING, gives="ResourceCheck"),),
-    "namespace": (_asking("ResourceCheck", STRING, gives="ResourceCheck"),),
-    "name": (_asking("ResourceCheck", STRING, gives="ResourceCheck"),),
-    "fieldSelector": (_asking("ResourceCheck", STRING, gives="ResourceCheck"),),
-    "labelSelector": (_asking("ResourceCheck", STRING, gives="ResourceCheck"),),
+    "path": (_authorizer("Authorizer", STRING, gives="PathCheck"),),
+    "group": (_authorizer("Authorizer", STRING, gives="GroupCheck"),),
+    "serviceAccount": (_authorizer("Authorizer", STRING, STRING, gives="Authorizer"),),
+    "resource": (_authorizer("GroupCheck", STRING, gives="ResourceCheck"),),
+    "subresource": (_authorizer("ResourceCheck", STRING, gives="ResourceCheck"),),
+    "namespace": (_authorizer("ResourceCheck", STRING, gives="ResourceCheck"),),
+    "name": (_authorizer("ResourceCheck", STRING, gives="ResourceCheck"),),
+    "fieldSelector": (_authorizer("ResourceCheck", STRING, gives="ResourceCheck"),),
+    "labelSelector": (_authorizer("ResourceCheck", STRING, gives="ResourceCheck"),),
     "check": (
-        _asking("PathCheck", STRING, gives="Decision"),
-        _asking("ResourceCheck", STRING, gives="Decision"),
+        _authorizer("PathCheck", STRING, gives="Decision"),
+        _authorizer("ResourceCheck", STRING, gives="Decision"),
     ),
-    "errored": (_asking("Decision", gives=BOOL),),
-    "error": (_asking("Decision", gives=STRING),),
-    "allowed": (_asking("Decision", gives=BOOL),),
-    "reason": (_asking("Decision", gives=STRING),),
+    "errored": (_authorizer("Decision", gives=BOOL),),
+    "error": (_authorizer("Decision", gives=STRING),),
+    "allowed": (_authorizer("Decision", gives=BOOL),),
+    "reason": (_authorizer("Decision", gives=STRING),),
 }
 """No value has these functions; they only decide what compiles."""
 

@@ -43,6 +43,9 @@ _CONTAINERS = (list, *MAPS)
 _MISSING = object()
 
 
+# Literals, containers and messages
+
+
 def constant(value: Value) -> Run:
     return lambda _frame: value
 
@@ -104,10 +107,14 @@ def _entry_values(value: Value) -> tuple[Value, ...]:
     return value.values
 
 
+# Operators
+
+
 def logical(terms: Sequence[Run], *, decisive: bool) -> Run:
     """`||` (decided by a true) or `&&` (decided by a false); once decided, errors do not count."""
 
     def run(frame: Frame) -> Value:
+        # As in Kubernetes, an error counts only if no other term decides.
         failure: CelError | None = None
         for term in terms:
             try:
@@ -153,6 +160,7 @@ def equality(left: Run, right: Run, *, negated: bool) -> Run:
     def run(frame: Frame) -> Value:
         first, second = left(frame), right(frame)
         compare_sizes(frame, first, second)
+        # Most selectors compare texts: this saves them the way through `operators`.
         if type(first) is type(second) is str:
             return (first == second) is not negated
         return compare(first, second)
@@ -231,6 +239,9 @@ def alternative(first: Run, second: Run, *, unwrapped: bool) -> Run:
     return run
 
 
+# Variables
+
+
 class LazyBinding:
     """What a variable of `cel.bind` holds until its first use evaluates it."""
 
@@ -247,6 +258,7 @@ def bind(value: Run, slot: int, body: Run) -> Run:
     def run(frame: Frame) -> Value:
         frame.slots[slot] = unread
         result = body(frame)
+        # Only the variable's list grows in place; what leaves its scope is an ordinary list.
         return list(result) if type(result) is Growing else result
 
     return run
@@ -270,6 +282,9 @@ def _evaluated(run: Run, frame: Frame) -> Value:
     except (CelError, Ended, Undecidable) as error:
         return error
     return Growing() if isinstance(value, list) and not value else value
+
+
+# Calls
 
 
 def applied(apply: Apply, runs: Sequence[Run]) -> Run:
@@ -334,6 +349,9 @@ def inserted(frame: Frame, made: Map, key: Value, value: Value) -> None:
         raise CelError(f"insert failed: key {conversions.key_text(key)} already exists")
     frame.spend(1)
     made.put(key, value)
+
+
+# Fields and indices
 
 
 class Qualifier(NamedTuple):
@@ -442,6 +460,9 @@ def _checked_key(key: Value) -> Value:
     if type(key) not in KEYS:
         raise CelError(f"invalid qualifier type: {type_name(key)}")
     return key
+
+
+# Macros
 
 
 def _iterations(slots: tuple[int, ...], cost: int) -> Callable[[Frame, Value], Iterator[None]]:

@@ -28,6 +28,8 @@ from fettle.cel.library.values import Uint, number_of
 MAX_BYTES = 10 * 1024
 """The API server refuses longer expressions."""
 
+# Tokens
+
 _ESCAPE = r"\\(?:[abfnrtv\"'`?\\]|[xX][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[0-3][0-7]{2})"
 _STRING = rf'''
         [rR](?:"""(?:[^"]|"(?!""))*+"""|\'\'\'(?:[^']|'(?!\'\'))*+\'\'\'
@@ -87,6 +89,8 @@ def tokens(source: str) -> list[Token]:
     return found
 
 
+# The values of literals
+
 _CONTROL = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 _ANY_ESCAPE = re.compile(_ESCAPE)
 
@@ -143,6 +147,8 @@ def _code_point(match: re.Match[str]) -> int | None:
         return int(code[1:], 16)
     return int(code, 8) if len(code) == 3 else None
 
+
+# The grammar
 
 MAX_NESTING = 250
 _RESERVED = frozenset(

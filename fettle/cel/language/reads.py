@@ -21,7 +21,8 @@ from fettle.cel.language.syntax import (
 from fettle.cel.runtime.rows import LABELS, AttributeRead, Equation, Field, Reads
 
 _SCALARS = ("driver", "allowMultipleAllocations")
-_LONGEST = 4
+_ENDS = tuple((scalar,) for scalar in _SCALARS)  # no path goes on behind these
+_LONGEST = 4  # the path to a value
 
 Path = tuple[str, ...]
 Names = dict[str, Path | None]
@@ -133,9 +134,6 @@ def path(node: Expr, names: Names) -> Path | None:
     if not name or owner is None or len(owner) >= _LONGEST or owner[1:2] in _ENDS:
         return None
     return (*owner, name)
-
-
-_ENDS = tuple((scalar,) for scalar in _SCALARS)
 
 
 def _string(node: Expr) -> str:

@@ -35,6 +35,9 @@ _BITS = re.compile("0|[1-9][0-9]{0,2}")
 _Ip = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
+# IP addresses and networks
+
+
 def _parse_ip(text: str) -> _Ip:
     try:
         if not text.isascii() or "%" in text:
@@ -63,7 +66,7 @@ def _network(frame: Frame, text: str) -> Network:
     return Network(ip, int(bits))
 
 
-def _whether(parse: Apply) -> Apply:
+def _parses(parse: Apply) -> Apply:
     def apply(frame: Frame, text: str) -> bool:
         try:
             parse(frame, text)
@@ -91,7 +94,7 @@ def _is_global_unicast(ip: _Ip) -> bool:
     return not broadcast and not special
 
 
-def _asked(test: Apply) -> Apply:
+def _of_ip(test: Apply) -> Apply:
     return lambda _frame, address: test(address.ip)
 
 
@@ -99,23 +102,23 @@ def _shifted(ip: _Ip, bits: int) -> int:
     return int(ip) >> (ip.max_prefixlen - bits)
 
 
-def _holds(_frame: Frame, network: Network, address: Address) -> bool:
+def _contains_ip(_frame: Frame, network: Network, address: Address) -> bool:
     ip = address.ip
     return ip.version == network.address.version and _shifted(ip, network.bits) == _shifted(
         network.address, network.bits
     )
 
 
-def _holds_text(frame: Frame, network: Network, text: str) -> bool:
-    return _holds(frame, network, _address(frame, text))
+def _contains_ip_text(frame: Frame, network: Network, text: str) -> bool:
+    return _contains_ip(frame, network, _address(frame, text))
 
 
-def _covers(frame: Frame, network: Network, other: Network) -> bool:
-    return network.bits <= other.bits and _holds(frame, network, Address(other.address))
+def _contains_cidr(frame: Frame, network: Network, other: Network) -> bool:
+    return network.bits <= other.bits and _contains_ip(frame, network, Address(other.address))
 
 
-def _covers_text(frame: Frame, network: Network, text: str) -> bool:
-    return _covers(frame, network, _network(frame, text))
+def _contains_cidr_text(frame: Frame, network: Network, text: str) -> bool:
+    return _contains_cidr(frame, network, _network(frame, text))
 
 
 def _masked(_frame: Frame, network: Network) -> Network:
@@ -123,11 +126,11 @@ def _masked(_frame: Frame, network: Network) -> Network:
     return Network(type(network.address)(int(network.address) >> rest << rest), network.bits)
 
 
-def address_text(_frame: Frame, address: Address) -> str:
+def _ip_text(_frame: Frame, address: Address) -> str:
     return str(address.ip)
 
 
-def network_text(_frame: Frame, network: Network) -> str:
+def _cidr_text(_frame: Frame, network: Network) -> str:
     return f"{network.address}/{network.bits}"
 
 
@@ -139,6 +142,8 @@ _TESTS: dict[str, Apply] = {
     "isGlobalUnicast": _is_global_unicast,
 }
 
+
+# URLs
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _USER = re.compile(r"[A-Za-z0-9\-._:~!$&'()*+,;=%@]*")
@@ -294,25 +299,25 @@ FUNCTIONS: Functions = {
         function((STRING,), IP, _address),
         method((CIDR,), IP, lambda _frame, network: Address(network.address)),
     ),
-    "isIP": (function((STRING,), BOOL, _whether(_address)),),
+    "isIP": (function((STRING,), BOOL, _parses(_address)),),
     "ip.isCanonical": (function((STRING,), BOOL, _is_canonical),),
     "family": (method((IP,), INT, lambda _frame, address: address.ip.version),),
-    **{name: (method((IP,), BOOL, _asked(test)),) for name, test in _TESTS.items()},
+    **{name: (method((IP,), BOOL, _of_ip(test)),) for name, test in _TESTS.items()},
     "cidr": (function((STRING,), CIDR, _network),),
-    "isCIDR": (function((STRING,), BOOL, _whether(_network)),),
+    "isCIDR": (function((STRING,), BOOL, _parses(_network)),),
     "containsIP": (
-        method((CIDR, STRING), BOOL, _holds_text),
-        method((CIDR, IP), BOOL, _holds),
+        method((CIDR, STRING), BOOL, _contains_ip_text),
+        method((CIDR, IP), BOOL, _contains_ip),
     ),
     "containsCIDR": (
-        method((CIDR, STRING), BOOL, _covers_text),
-        method((CIDR, CIDR), BOOL, _covers),
+        method((CIDR, STRING), BOOL, _contains_cidr_text),
+        method((CIDR, CIDR), BOOL, _contains_cidr),
     ),
     "prefixLength": (method((CIDR,), INT, lambda _frame, network: network.bits),),
     "masked": (method((CIDR,), CIDR, _masked),),
     "string": (
-        function((IP,), STRING, address_text),
-        function((CIDR,), STRING, network_text),
+        function((IP,), STRING, _ip_text),
+        function((CIDR,), STRING, _cidr_text),
     ),
     "url": (function((STRING,), URL, _url),),
     "isURL": (function((STRING,), BOOL, _is_url),),

@@ -41,7 +41,7 @@ _BASE64 = r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=|[A-Za-z
 Problems = Callable[[str], list[str]]
 
 
-def _unlike(rule: str, pattern: str, *examples: str) -> str:
+def _mismatch(rule: str, pattern: str, *examples: str) -> str:
     """The words of Kubernetes for a text that does not match a pattern."""
     shown = " or ".join(f"'{example}', " for example in examples)
     return f"{rule} (e.g. {shown}regex used for validation is '{pattern}')"
@@ -52,18 +52,18 @@ def _too_long(text: str, longest: int, unit: str) -> list[str]:
     return [f"must be no more than {longest} {unit}"] if len(text.encode()) > longest else []
 
 
-def _of(pattern: str, longest: int, unit: str, reason: str) -> Problems:
+def _pattern(pattern: str, longest: int, unit: str, reason: str) -> Problems:
     """Reasons: one for more bytes than allowed, and one for the wrong characters."""
     compiled = re.compile(pattern)
 
     def problems(text: str) -> list[str]:
-        unlike = [] if compiled.fullmatch(text) else [reason]
-        return _too_long(text, longest, unit) + unlike
+        mismatch = [] if compiled.fullmatch(text) else [reason]
+        return _too_long(text, longest, unit) + mismatch
 
     return problems
 
 
-def _only(reason: str, is_of: Callable[[str], bool]) -> Problems:
+def _one_reason(reason: str, is_of: Callable[[str], bool]) -> Problems:
     return lambda text: [] if is_of(text) else [reason]
 
 
@@ -72,11 +72,11 @@ def _prefix(problems: Problems) -> Problems:
     return lambda text: problems(text[:-2] + "a" if len(text) > 1 and text[-1] == "-" else text)
 
 
-_label_1123 = _of(
+_label_1123 = _pattern(
     _LABEL,
     63,
     "characters",
-    _unlike(
+    _mismatch(
         "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', "
         + _START_AND_END,
         _LABEL,
@@ -84,11 +84,11 @@ _label_1123 = _of(
         "123-abc",
     ),
 )
-_label_1035 = _of(
+_label_1035 = _pattern(
     _LABEL_1035,
     63,
     "characters",
-    _unlike(
+    _mismatch(
         "a DNS-1035 label must consist of lower case alphanumeric characters or '-', "
         "start with an alphabetic character, and end with an alphanumeric character",
         _LABEL_1035,
@@ -96,27 +96,27 @@ _label_1035 = _of(
         "abc-123",
     ),
 )
-_UNLIKE_SUBDOMAIN = _unlike(
+_NO_SUBDOMAIN = _mismatch(
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, "
     f"'-' or '.', {_START_AND_END}",
     _SUBDOMAIN,
     "example.com",
 )
-_subdomain = _of(_SUBDOMAIN, 253, "characters", _UNLIKE_SUBDOMAIN)
-_prefix_part = _of(_SUBDOMAIN, 253, "bytes", _UNLIKE_SUBDOMAIN)
-_UNLIKE_NAME = _unlike(
+_subdomain = _pattern(_SUBDOMAIN, 253, "characters", _NO_SUBDOMAIN)
+_prefix_part = _pattern(_SUBDOMAIN, 253, "bytes", _NO_SUBDOMAIN)
+_NO_NAME = _mismatch(
     f"must consist of alphanumeric characters, '-', '_' or '.', {_START_AND_END}",
     _NAME,
     "MyName",
     "my.name",
     "123-abc",
 )
-_name_part = _of(_NAME, 63, "bytes", _UNLIKE_NAME)
-_label_value = _of(
+_name_part = _pattern(_NAME, 63, "bytes", _NO_NAME)
+_label_value = _pattern(
     _LABEL_VALUE,
     63,
     "bytes",
-    _unlike(
+    _mismatch(
         "a valid label must be an empty string or consist of alphanumeric characters, "
         f"'-', '_' or '.', {_START_AND_END}",
         _LABEL_VALUE,
@@ -137,7 +137,7 @@ def _qualified_name(text: str) -> list[str]:
     prefix, slash, name = text.rpartition("/")
     if "/" in prefix:
         return [
-            f"a valid label key {_UNLIKE_NAME} with an optional DNS subdomain prefix and '/' "
+            f"a valid label key {_NO_NAME} with an optional DNS subdomain prefix and '/' "
             "(e.g. 'example.com/MyName')"
         ]
     empty = ["must be non-empty"]
@@ -175,7 +175,7 @@ def _is_datetime(text: str) -> bool:
     return match[1] <= "23" and match[2] <= "59" and match[3] <= "59"
 
 
-def _is_like(pattern: str) -> Callable[[str], bool]:
+def _matches(pattern: str) -> Callable[[str], bool]:
     compiled = re.compile(pattern)
     return lambda text: compiled.fullmatch(text) is not None
 
@@ -190,10 +190,10 @@ _FORMATS: dict[str, tuple[str, Problems]] = {
     "dns1035LabelPrefix": ("DNS1035LabelPrefix", _prefix(_label_1035)),
     "labelValue": ("LabelValue", _label_value),
     "uri": ("URI", _uri),
-    "uuid": ("uuid", _only("does not match the UUID format", _is_like(_UUID))),
-    "byte": ("byte", _only("invalid base64", _is_like(_BASE64))),
-    "date": ("date", _only("invalid date", _is_date)),
-    "datetime": ("datetime", _only("invalid datetime", _is_datetime)),
+    "uuid": ("uuid", _one_reason("does not match the UUID format", _matches(_UUID))),
+    "byte": ("byte", _one_reason("invalid base64", _matches(_BASE64))),
+    "date": ("date", _one_reason("invalid date", _is_date)),
+    "datetime": ("datetime", _one_reason("invalid datetime", _is_datetime)),
 }
 FORMATS = {name: Format(*parts) for name, parts in _FORMATS.items()}
 

@@ -36,6 +36,9 @@ _ALONE = (MutableQuantity, Version, Address, Network, Url, Format)
 _MIN, _MAX = -(2**63), 2**63 - 1
 
 
+# Equality
+
+
 def equal(left: Value, right: Value) -> bool:
     """`==`; raises CelError if Kubernetes refuses to compare the types."""
     if left is None or right is None:
@@ -132,6 +135,9 @@ def equal_or_error(left: Value, right: Value) -> bool:
         return False
 
 
+# Order
+
+
 def compare_numbers(left: float, right: float) -> int:
     """-1, 0 or 1, or 2 for NaN. As in Go, an int is rounded to a double to compare it with one."""
     if left != left or right != right:
@@ -171,6 +177,9 @@ def order(left: Value, right: Value) -> int:
 _INT64 = range(-(2**63), 2**63)
 _UINT64 = range(2**64)
 _INTEGERS = (int, Uint)
+
+
+# Arithmetic
 
 
 def _in_64_bits(number: int, kind: type = int) -> int:

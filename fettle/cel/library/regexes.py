@@ -106,6 +106,8 @@ def _search(frame: Frame, text: str, pattern: str, start: int) -> Any:
     return compiled(pattern).search(text, start)
 
 
+# How deep Go's tree of a pattern is
+
 _MAX_HEIGHT = 1000
 """Go's `maxHeight`: the deepest tree that it accepts."""
 _SHORTEST = 500

@@ -30,6 +30,8 @@ from fettle.cel.library.values import (
     ordered,
 )
 
+# Quoting
+
 ESCAPES = str.maketrans(
     {
         "\a": "\\a",
@@ -60,6 +62,8 @@ def quoted(text: str) -> str | None:
 def _escaped(code: int) -> str:
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
+
+# Formatting
 
 _CLAUSE = re.compile(r"%(?:\.([0-9]*))?(.?)", re.DOTALL)
 _MOST_DIGITS = 30
@@ -190,7 +194,7 @@ def _format_fixed(value: Value, clause: Clause) -> str:
     number = _number(value)
     if not math.isfinite(number):
         return _not_finite(number)
-    _modest(number, clause)
+    _require_few_digits(number, clause)
     return f"{number:,.{clause.precision}f}"
 
 
@@ -208,7 +212,7 @@ def _not_finite(number: float) -> str:
     return "∞" if number > 0 else "-∞"
 
 
-def _modest(number: float, clause: Clause) -> None:
+def _require_few_digits(number: float, clause: Clause) -> None:
     if clause.precision > _MOST_DIGITS or abs(number) >= 1e15:
         raise Undecidable("a double written with very many digits")
 
@@ -249,6 +253,8 @@ _VERBS: dict[str, Callable[[Value, Clause], str]] = {
 }
 
 
+# The other functions
+
 _TWO = (STRING, STRING)
 _LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 _UPPER = {code: code - 32 for code in range(ord("a"), ord("z") + 1)}
@@ -258,24 +264,24 @@ _SPACES = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(
 
 
 def _starts_with(frame: Frame, text: Value, part: Value) -> bool:
-    _strings(text, part)
+    _require_strings(text, part)
     frame.read(part)
     return bool(text.startswith(part))
 
 
 def _ends_with(frame: Frame, text: Value, part: Value) -> bool:
-    _strings(text, part)
+    _require_strings(text, part)
     frame.read(part)
     return bool(text.endswith(part))
 
 
 def _contains(frame: Frame, text: Value, part: Value) -> bool:
-    _strings(text, part)
+    _require_strings(text, part)
     frame.spend(1 + len(text) * len(part) // 40)
     return part in text
 
 
-def _strings(*texts: Value) -> None:
+def _require_strings(*texts: Value) -> None:
     if any(type(text) is not str for text in texts):
         raise CelError("no such overload")
 

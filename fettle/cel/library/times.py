@@ -104,11 +104,11 @@ def of_seconds(seconds: int) -> Timestamp:
 
 def duration_text(duration: Duration) -> str:
     """The seconds as the nearest double, without an exponent."""
-    number = _in(_SECOND, duration.nanos)
+    number = _in_unit(_SECOND, duration.nanos)
     return f"{Decimal(repr(number)):f}".removesuffix(".0") + "s"
 
 
-def _in(unit: int, nanos: int) -> float:
+def _in_unit(unit: int, nanos: int) -> float:
     """As Go's Duration.Seconds, Minutes and Hours, which lose a small rest of a long duration."""
     seconds = _quotient(nanos, unit)
     return float(seconds) + float(nanos - seconds * unit) / unit
@@ -204,7 +204,7 @@ def _offset(name: str) -> int:
     if hours not in _INT64 or minutes not in _INT64:
         raise CelError(f"the time zone {name[:40]!r} does not fit 64 bits")
     offset = _wrapped(hours * 60 + (-minutes if name.startswith("-") else minutes))
-    return int(_in(_SECOND, _wrapped(offset * 60 * _SECOND)))
+    return int(_in_unit(_SECOND, _wrapped(offset * 60 * _SECOND)))
 
 
 def _wrapped(number: int) -> int:
@@ -246,9 +246,9 @@ _PARTS: dict[str, Apply] = {
     "getMilliseconds": lambda _at, stamp: stamp.nanos % _SECOND // 10**6,
 }
 _SPANS: dict[str, Callable[[int], int]] = {
-    "getHours": lambda nanos: int(_in(3600 * _SECOND, nanos)),
-    "getMinutes": lambda nanos: int(_in(60 * _SECOND, nanos)),
-    "getSeconds": lambda nanos: int(_in(_SECOND, nanos)),
+    "getHours": lambda nanos: int(_in_unit(3600 * _SECOND, nanos)),
+    "getMinutes": lambda nanos: int(_in_unit(60 * _SECOND, nanos)),
+    "getSeconds": lambda nanos: int(_in_unit(_SECOND, nanos)),
     "getMilliseconds": lambda nanos: _quotient(nanos, 10**6),
 }
 

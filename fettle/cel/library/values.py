@@ -10,6 +10,8 @@ import ipaddress
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, NoReturn
 
+# Types
+
 
 class Type(NamedTuple):
     """A type of CEL; `dyn` fits everything.
@@ -86,6 +88,8 @@ def type_of(value: Type) -> Type:
     return Type("type", (value,))
 
 
+# Signatures
+
 Apply = Callable[..., Any]
 
 
@@ -131,6 +135,8 @@ def merged(*libraries: Functions) -> Functions:
     return found
 
 
+# Errors and limits
+
 Value = Any
 
 MAX_SIZE = 20_000
@@ -162,6 +168,9 @@ def number_of(digits: str, base: int = 10) -> int:
 
 _LONG = 30
 NO_OVERLOAD = "no such overload"
+
+
+# Values
 
 
 class Uint(int):
@@ -238,6 +247,9 @@ class Format(NamedTuple):
     problems: Callable[[str], list[str]]
 
 
+# Evaluation
+
+
 class Frame:
     """One evaluation: the device, the variables of macros, and the cost so far."""
 
@@ -270,6 +282,8 @@ class Frame:
 Run = Callable[[Frame], Value]
 """A compiled part of an expression."""
 
+
+# Lists and maps
 
 _MISSING = object()
 _KEYS = (bool, int, Uint, float, str, type(None), Duration, Address, Network)
@@ -447,6 +461,8 @@ def pairs(value: Value) -> Any:
         return list(enumerate(ordered(value)))
     return [(key, value.get(key)) for key in value]
 
+
+# Costs
 
 _SINGLE = frozenset({bool, int, Uint, float, type(None)})
 _BRIEF = 64

@@ -151,6 +151,9 @@ def _place(to: tuple[str, ...] | None) -> AttributeRead | None:
     return None
 
 
+# Evaluation on a device
+
+
 class Parts:
     """The parts of an expression, each compiled when it is first needed."""
 

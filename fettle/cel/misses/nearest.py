@@ -26,7 +26,7 @@ from fettle.cel.runtime.rows import RowFingerprint
 
 _MOST_ITEMS = 64
 _LONGEST_TEXT = 128
-_ASK_FOR_LIKE = {"==", "starts with", "ends with", "contains"}
+_SIMILAR = {"==", "starts with", "ends with", "contains"}
 """Relations that are closer to being true the more similar two texts are."""
 
 
@@ -84,12 +84,12 @@ def _between(left: Value, relation: str, right: Value) -> Distance:
         return Distance(numbers=float(abs(left - right)))
     if type(left) is not type(right):
         return Distance()
-    if isinstance(left, str) and relation in _ASK_FOR_LIKE:
-        return Distance(texts=_unlike(left, right))
+    if isinstance(left, str) and relation in _SIMILAR:
+        return Distance(texts=_difference(left, right))
     return Distance(others=0.0)
 
 
-def _unlike(text: str, other: str) -> float:
+def _difference(text: str, other: str) -> float:
     one, two = (each[:_LONGEST_TEXT].lower() for each in (text, other))
     return 1 - SequenceMatcher(None, one, two).ratio()
 
@@ -168,7 +168,7 @@ class _Misses:
         conditions = [(term, trials[parts]) for term, parts in self._terms[:_MOST_TERMS]]
         kinds = [trial.outcome(term).kind for term, trial in conditions]
         judged = list(zip(conditions, kinds, strict=True))
-        failing = [condition for condition, kind in judged if kind is not OutcomeKind.MATCH]
+        failed = [condition for condition, kind in judged if kind is not OutcomeKind.MATCH]
         named = [
             each for each, kind in judged if kind in (OutcomeKind.NO_MATCH, OutcomeKind.WOULD_ABORT)
         ]
@@ -176,12 +176,13 @@ class _Misses:
             return
         best = self._nearest
         if best is not None:
+            # Distances are comparable for the same condition only.
             is_same = named[0][0] is best.named[0][0]
-            if len(failing) > best.failing or (len(failing) == best.failing and not is_same):
+            if len(failed) > best.failing or (len(failed) == best.failing and not is_same):
                 return
         apart = distance(*named[0])
-        if best is None or (len(failing), apart) < (best.failing, best.distance):
-            self._nearest = _Miss(len(failing), named, apart)
+        if best is None or (len(failed), apart) < (best.failing, best.distance):
+            self._nearest = _Miss(len(failed), named, apart)
 
     def words(self) -> str:
         """What the nearest miss lacks; "" if there is none."""

@@ -226,6 +226,8 @@ def _bounded(texts: list[str], most: int = _MOST_ALTERNATIVES) -> list[str]:
     return texts if len(texts) <= most else [*texts[:most], "…"]
 
 
+# The words for values and parts
+
 _LONGEST = 80
 _LISTS = (list, Growing, Concatenated)
 _UNIT = 10**9

@@ -42,6 +42,8 @@ from fettle.cel.runtime.rows import Equation, Reads, RowFingerprint, Variable
 from fettle.cel.runtime.supervisor import COMMAND, Worker, WorkerDied, WorkerUnready
 from fettle.model import WorkerError
 
+# The order in which questions reach the worker
+
 
 class WorkerQueue:
     """A lock that goes to the waiter with the least priority; among equals, to the first."""
@@ -336,6 +338,7 @@ class SelectorEngine:
             work.entry = self._memory.add(work.expression)
             work.entry.forgive(self._clock())
         entry = work.entry
+        # Between two questions, other calls run: all that is known here may have changed.
         if entry is None or self._memory.find(work.expression) is not entry:
             return False  # the memory forgot it meanwhile
         if entry.default is not None:
@@ -367,6 +370,7 @@ class SelectorEngine:
 
     async def _judge(self, work: Work, entry: ExpressionEntry) -> None:
         async with self._queue.turn(work.priority()):
+            # Choose the rows only now: other calls may have asked about some meanwhile.
             batch = work.batch()
             if not batch:
                 return
@@ -382,6 +386,7 @@ class SelectorEngine:
             assert isinstance(judged, EvaluateReply)
             entry.learn(batch, judged, self._clock())
             work.spent_s += judged.spent_s
+            # The worker may answer only the first rows, to let others have their turn.
             for _ in judged.outcomes:
                 work.fingerprints.popleft()
 

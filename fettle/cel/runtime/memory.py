@@ -180,6 +180,7 @@ class ExpressionEntry:
                 self.rows[row] = outcome
         self.judged += len(judged.outcomes)
         self.spent_s += judged.spent_s
+        # Many cheap rows may cost as much in sum: only a costly expression is given up.
         if self.costly and self.spent_s > BUDGET_S:
             self.give_up(TOO_SLOW, now)
 
@@ -214,6 +215,7 @@ class Memory:
 
     def add(self, expression: str) -> ExpressionEntry:
         """Its entry; a new one if there is none."""
+        # New entries join the segment that is forgotten first, whoever asks for them.
         if (entry := self.find(expression)) is None:
             entry = self._entries[expression] = ExpressionEntry(self._once, self._clock())
             self._once[expression] = entry

@@ -81,6 +81,7 @@ class Worker:
     async def _to_its_end(self, work: Coroutine[Any, Any, T]) -> T:
         """Do this work to its end, even if nobody waits for it any more."""
         task = asyncio.ensure_future(work)
+        # The event loop holds tasks weakly, and `close` must find them.
         self._under_way.add(task)
         task.add_done_callback(self._discard)
         return await asyncio.shield(task)
@@ -157,6 +158,7 @@ class Worker:
     async def _end_and_explain(self) -> WorkerDied:
         """Kill the process if it still runs; the error says how it ended."""
         status = await self._kill()
+        # The worker lets the kernel send it this signal at its own deadline.
         slow = status == -signal.SIGPROF
         _LOG.warning("selectors' worker ended, the next question starts another", status=status)
         if not slow:

@@ -69,6 +69,7 @@ def answer(request: Request) -> Reply:
             started = time.process_time()
             outcomes: list[Outcome] = []
             for row in rows:
+                # The interrupt comes first; the kernel ends what cannot be interrupted.
                 _deadline(ROW_END_S)
                 outcomes.append(_judged(prepared, row))
                 if time.process_time() - started > _TURN_S:
@@ -115,6 +116,7 @@ def main() -> None:
     limit()
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library prints must not get among the replies
+    # Load and freeze everything now, so that no question pays for it, and no collection visits it.
     prepare("true")
     gc.collect()
     gc.freeze()
