@@ -19,7 +19,7 @@ from prometheus_client import CollectorRegistry
 from fettle.api import lenient
 from fettle.cluster import Publisher, View
 from fettle.config import Settings, WebhookSettings
-from fettle.lint import ABSENCES, Linter, shapes
+from fettle.lint import ABSENCES, Linter, workload_kinds
 from fettle.model import ANNOTATION, BadInput
 from fettle.observing import LastRequests
 from fettle.pacing import Patience, in_slices
@@ -93,7 +93,7 @@ def make_app(
         policies,
         settings.lint.levels,
         engines,
-        shapes.with_own(rows),
+        workload_kinds.with_settings(rows),
         thresholds=settings.health,
     )
     webhook = Webhook(

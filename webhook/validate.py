@@ -16,15 +16,14 @@ from fettle.cluster import View
 from fettle.config import HealthSettings
 from fettle.lint import (
     DEFAULT_LEVELS,
-    POD_TEMPLATES,
     Finding,
     Linter,
     Manifest,
     Severity,
-    Table,
-    in_vain,
+    ineffective_settings,
     levels_for,
-    requirements,
+    policy_requirements,
+    workload_kinds,
 )
 from fettle.model import Policies
 from fettle.model import Validation as Levels
@@ -52,7 +51,7 @@ class ValidationContext(NamedTuple):
     policies: Policies
     levels: Levels = DEFAULT_LEVELS
     engines: Engines | None = None
-    templates: Table = POD_TEMPLATES
+    templates: workload_kinds.Table = workload_kinds.POD_TEMPLATES
     incomplete_kinds: frozenset[str] = frozenset()
     thresholds: HealthSettings = HealthSettings()
 
@@ -91,8 +90,8 @@ async def validate(
         return ValidationResult()
     manifest = _manifest(request, new, context.templates)
     if context.engines is not None:
-        await context.engines.evaluate(requirements(manifest))
-    if without_effect := tuple(in_vain(manifest, context.engines, context.thresholds)):
+        await context.engines.evaluate(policy_requirements(manifest))
+    if without_effect := tuple(ineffective_settings(manifest, context.engines, context.thresholds)):
         return ValidationResult(warned=without_effect)
     levels = levels_for(manifest, view, context.policies, context.levels)
     linter, incomplete = context.linter, context.incomplete_kinds
@@ -120,7 +119,9 @@ def _demoted(finding: Finding) -> Finding:
     return msgspec.structs.replace(finding, severity=Severity.WARN)
 
 
-def _manifest(request: AdmissionRequest, object: Object, templates: Table) -> Manifest:
+def _manifest(
+    request: AdmissionRequest, object: Object, templates: workload_kinds.Table
+) -> Manifest:
     """The object as its author wrote it, of the kind that the request names."""
     object = without_fallbacks(object, request.group_kind)
     typed = {**object, "apiVersion": request.kind.api_version, "kind": request.kind.kind}

@@ -10,11 +10,12 @@ import sys
 import urllib.error
 import urllib.parse
 import urllib.request
-from typing import Any
-
-from rich.console import Console
+from typing import TYPE_CHECKING, Any
 
 from fettle.model import FettleError
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 SECONDS = 30.0
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -74,8 +75,26 @@ def call_json(url: str, body: Any = None, *, seconds: float = SECONDS) -> Any:
         raise FettleError(f"{url} did not return JSON: is it a Fettle server?") from error
 
 
-def console() -> Console:
+def fetch(server: str, path: str, query: dict[str, str] | None = None) -> Any:
+    """The JSON that a running Fettle answers; raises FettleError with what it says is wrong."""
+    url = f"{server.rstrip('/')}{path}"
+    if query:
+        url += "?" + urllib.parse.urlencode(query)
+    try:
+        return call_json(url)
+    except Answered:
+        raise
+    except FettleError as error:
+        raise FettleError(
+            f"{error}; is `fettle serve` running there? (set the address with --server or "
+            "FETTLE_SERVER)"
+        ) from error
+
+
+def console() -> "Console":
     """For tables: as wide as the terminal, and not wrapped at all in a pipe."""
+    from rich.console import Console
+
     return Console(highlight=False, width=None if sys.stdout.isatty() else 1000)
 
 

@@ -142,9 +142,9 @@ def _pod_or_policy(given: str, namespace: str) -> str:
 @_OUTPUT
 def pod(name: str, namespace: str, server: str, output: str) -> None:
     """A pod's verdicts, node by node, each with its reasons."""
-    from fettle.cli import asking
+    from fettle.cli import printing
 
-    asking.explain_pod(server, _pod_name(name, namespace), output)
+    printing.explain_pod(server, _pod_name(name, namespace), output)
 
 
 @explain.command()
@@ -154,9 +154,9 @@ def pod(name: str, namespace: str, server: str, output: str) -> None:
 @_OUTPUT
 def policy(name: str, namespace: str, server: str, output: str) -> None:
     """The policy that applies to a pod, or one by name: each value, and where it comes from."""
-    from fettle.cli import asking
+    from fettle.cli import printing
 
-    asking.explain_policy(server, _pod_or_policy(name, namespace), output)
+    printing.explain_policy(server, _pod_or_policy(name, namespace), output)
 
 
 @main.command()
@@ -165,9 +165,9 @@ def policy(name: str, namespace: str, server: str, output: str) -> None:
 @_OUTPUT
 def devices(everything: bool, server: str, output: str) -> None:
     """Devices that are not Healthy or that there is evidence about, the worst first, with why."""
-    from fettle.cli import asking
+    from fettle.cli import printing
 
-    asking.devices(server, output, everything=everything)
+    printing.list_devices(server, output, everything=everything)
 
 
 @main.command()

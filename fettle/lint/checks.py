@@ -1,31 +1,43 @@
-"""What is reported besides the rules: about what the API server refuses anyway, and about
-DevicePolicies.
+"""What is reported besides the rules: values of wrong types, selectors that do not compile, and
+what has no effect in DevicePolicies and in objects that refer to them.
 
-Not about claims and workloads that can never work, so these have no row in the table of mistakes;
-`fettle lint` says all of them, the webhook only what the API server cannot know.
+The table of rules holds only claims and workloads that can never work. `fettle lint` reports all
+of these checks, the webhook only those that the API server cannot make.
 """
 
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
-from fettle.lint.fields import Field
-from fettle.lint.findings import Finding, Severity
-from fettle.lint.rules.catalog import RULES
+import msgspec
 
+from fettle.api import DevicePolicy, kinds
+from fettle.api.resource import Device
+from fettle.config import HealthSettings
+from fettle.lint import workload_kinds
+from fettle.lint.findings import Check, Finding, Severity
+from fettle.lint.manifests import Field, Manifest, expressions, objects_at
+from fettle.lint.names import nearest
+from fettle.lint.rules import RULES
+from fettle.lint.wrong_types import WRONG_TYPE, mismatches
+from fettle.model import (
+    ANNOTATION,
+    ANNOTATIONS,
+    HOLD,
+    NO_EFFECT_YET,
+    BadInput,
+    OnDeviceFailure,
+    Policies,
+    Policy,
+    Requirement,
+    Resolved,
+    RuleSeverity,
+    Validation,
+    is_unknown,
+    prefers_in_vain,
+)
 
-class Check(NamedTuple):
-    """As a rule is described; see `fettle.lint.findings.Rule`."""
-
-    id: str
-    name: str
-    severity: Severity
-    mistake: str
-    today: str
-
-    def finding(self, field: Field, message: str, fix: str = "") -> Finding:
-        return Finding(
-            rule=self.id, severity=self.severity, field=field.path, message=message, fix=fix
-        )
-
+if TYPE_CHECKING:
+    from fettle.scheduling import Engines
 
 IGNORED = Check(
     "FTL101",
@@ -79,13 +91,6 @@ PREFERS_IN_VAIN = Check(
     "They are refused instead of preferred; the webhook warns when the policy is written, and "
     "never refuses it.",
 )
-WRONG_TYPE = Check(
-    "FTL106",
-    "wrong-type",
-    Severity.DENY,
-    "A value of the wrong type, such as a quoted number.",
-    "The API server cannot decode the object and refuses it.",
-)
 UNKNOWN_ANNOTATION = Check(
     "FTL109",
     "unknown-annotation",
@@ -106,3 +111,220 @@ CHECKS = (
 )
 IDS = frozenset({*(rule.id for rule in RULES), *(check.id for check in CHECKS)})
 """All that a policy and the settings can name."""
+
+_THRESHOLDS = HealthSettings()
+_DOES_NOT_COMPILE = "it does not compile"
+_ANY_DEVICE = ("driver.example.com", Device(name="device"))
+
+
+# --- all checks of one object
+
+
+def run_checks(
+    manifest: Manifest,
+    known: Policies,
+    installed: Mapping[str, Policy],
+    engines: "Engines | None",
+    levels: Validation,
+    thresholds: HealthSettings,
+) -> Iterator[Finding]:
+    """The findings, as severe as `levels` say; without `engines`, which know the expressions, none
+    about these."""
+    for finding in _found(manifest, known, installed, engines, thresholds):
+        level = levels.rules.get(finding.rule)
+        if level is None:
+            yield finding
+        elif level is not RuleSeverity.OFF:
+            yield msgspec.structs.replace(finding, severity=Severity(level.value))
+
+
+def _found(
+    manifest: Manifest,
+    known: Policies,
+    installed: Mapping[str, Policy],
+    engines: "Engines | None",
+    thresholds: HealthSettings,
+) -> Iterator[Finding]:
+    yield from mismatches(manifest)
+    yield from ignored_references(manifest, known, installed)
+    yield from unknown_annotations(manifest)
+    yield from invalid_policy(manifest)
+    yield from ineffective_settings(manifest, engines, thresholds)
+    if engines is None:
+        return
+    for field in selector_fields(manifest):
+        outcome = engines.devices.outcome(field.value, *_ANY_DEVICE)
+        if outcome is not None and outcome.reason.startswith(_DOES_NOT_COMPILE):
+            yield INVALID_EXPRESSION.finding(field, outcome.reason)
+
+
+def selector_fields(manifest: Manifest) -> Iterator[Field]:
+    """The CEL expressions of claims and classes."""
+    for option in manifest.options:
+        yield from option.selectors
+    for spec in manifest.device_classes:
+        yield from expressions(spec)
+
+
+def has_expressions(manifest: Manifest) -> bool:
+    return any(True for _ in selector_fields(manifest)) or bool(policy_requirements(manifest))
+
+
+async def compile_expressions(manifests: Iterable[Manifest], engines: "Engines") -> None:
+    """Have the engines know all their expressions."""
+    manifests = tuple(manifests)
+    texts = [field.value for manifest in manifests for field in selector_fields(manifest)]
+    await engines.devices.evaluate(texts, [_ANY_DEVICE])
+    for manifest in manifests:
+        await engines.evaluate(policy_requirements(manifest))
+
+
+# --- DevicePolicies
+
+
+def policy_requirements(manifest: Manifest) -> tuple[Requirement, ...]:
+    """What a DevicePolicy requires; nothing of another object, or one that cannot be read."""
+    policy, _ = _read(manifest)
+    return policy.placement.requires if policy is not None else ()
+
+
+def invalid_policy(manifest: Manifest) -> Iterator[Finding]:
+    """What the API server refuses in a DevicePolicy."""
+    _, reason = _read(manifest)
+    if reason:
+        yield INVALID_POLICY.finding(manifest.root.at("spec"), reason)
+
+
+def ineffective_settings(
+    manifest: Manifest, engines: "Engines | None", thresholds: HealthSettings = _THRESHOLDS
+) -> Iterator[Finding]:
+    """What has no effect in a DevicePolicy and the API server cannot check.
+
+    `engines` have compiled its requirements; without them, these are not judged. `thresholds` say
+    from which score on a device is degraded.
+    """
+    policy, _ = _read(manifest)
+    if policy is None:
+        return
+    rules = manifest.root.at("spec", "validation", "rules")
+    for name in unknown_rules(policy):
+        near = nearest(name, IDS)
+        fix = f"write {near} if that is meant; " if near else ""
+        yield UNKNOWN_RULE.finding(
+            rules.at(name), f"unknown rule {name}", f"{fix}docs/rules.md lists them"
+        )
+    if policy.failure.on_device_failure is OnDeviceFailure.EVICT:
+        failure = manifest.root.at("spec", "failure", "onDeviceFailure")
+        yield NO_EFFECT.finding(failure, f"Evict {NO_EFFECT_YET}")
+    below = thresholds.degraded_below
+    if vain := prefers_in_vain(policy.placement, below):
+        minimum = manifest.root.at("spec", "placement", "minScore")
+        yield PREFERS_IN_VAIN.finding(
+            minimum, vain, f"write less than {below:g}, or degraded: Allow"
+        )
+    if engines is None:
+        return
+    stand = manifest.root.entries("spec", "placement", "requires")
+    for field, requirement in zip(stand, policy.placement.requires, strict=True):
+        if why := engines.refusal(requirement):
+            yield IGNORED_REQUIREMENT.finding(field.at("expression"), why)
+
+
+def unknown_rules(policy: Policy) -> list[str]:
+    """Ids that no rule has."""
+    return sorted(policy.validation.rules.keys() - IDS)
+
+
+def _read(manifest: Manifest) -> tuple[Policy | None, str]:
+    """The policy, or why it cannot be read; neither if it is not a DevicePolicy."""
+    if (manifest.api_version, manifest.kind) != (kinds.POLICY.api_version, kinds.POLICY.name):
+        return None, ""
+    try:
+        decoded = kinds.POLICY.decode(msgspec.json.encode(manifest.object))
+    except (BadInput, TypeError, ValueError, OverflowError, RecursionError) as error:
+        return None, str(error)
+    assert isinstance(decoded, DevicePolicy)
+    return decoded.policy(), ""
+
+
+# --- what names a policy
+
+
+def ignored_references(
+    manifest: Manifest, policies: Policies, installed: Mapping[str, Policy]
+) -> Iterator[Finding]:
+    """Annotations and labels that name no existing policy, have an invalid value, or are where
+    the other is read."""
+    if (manifest.group, manifest.kind) == ("", "Namespace"):
+        labels = manifest.root.at("metadata", "labels")
+        if (name := labels.strings().get(ANNOTATION)) is not None:
+            resolved = policies.resolve(None, {ANNOTATION: name}, installed)
+            yield from _told(labels.at(ANNOTATION), resolved, policies.names(installed))
+    for annotations in _annotations(manifest):
+        given = annotations.strings()
+        for key in ANNOTATIONS:
+            if key in given:
+                resolved = policies.resolve({key: given[key]}, None, installed)
+                yield from _told(annotations.at(key), resolved, policies.names(installed))
+    yield from _misplaced(manifest)
+
+
+ANNOTATION_IGNORED = "Fettle has no such annotation, so it is ignored"
+
+
+def unknown_annotations(manifest: Manifest) -> Iterator[Finding]:
+    """Annotations that look like Fettle's and are none."""
+    for annotations in _annotations(manifest):
+        for key in filter(is_unknown, annotations.strings()):
+            yield UNKNOWN_ANNOTATION.finding(
+                annotations.at(key), ANNOTATION_IGNORED, suggest_annotation(key)
+            )
+
+
+def suggest_annotation(key: str) -> str:
+    """What to write instead of an annotation that there is not."""
+    if near := nearest(key, ANNOTATIONS):
+        return f"write {near} if that is meant"
+    *others, last = ANNOTATIONS
+    return f"for this, Fettle reads {', '.join(others)} and {last}"
+
+
+def _told(field: Field, resolved: Resolved, names: Iterable[str]) -> Iterator[Finding]:
+    fix = ""
+    for name in resolved.unknown:
+        near = nearest(name, names)
+        other = "name one that exists, or lint this together with its DevicePolicy"
+        fix = f"write {near}" if near else other
+    for warning in resolved.warnings:
+        yield IGNORED.finding(field, warning.removeprefix("fettle: "), fix)
+
+
+def _misplaced(manifest: Manifest) -> Iterator[Finding]:
+    """Labels where annotations count, and the other way round."""
+    of_namespace = (manifest.group, manifest.kind) == ("", "Namespace")
+    for metadata in _metadata(manifest):
+        labels, annotations = metadata.at("labels"), metadata.at("annotations")
+        if of_namespace:
+            if ANNOTATION in annotations.strings() and ANNOTATION not in labels.strings():
+                why = "a namespace names its policy by a label, so this is ignored"
+                fix = f"write it under {labels.path}"
+                yield IGNORED.finding(annotations.at(ANNOTATION), why, fix)
+            continue
+        for key in (*ANNOTATIONS, HOLD):
+            if key in labels.strings() and key not in annotations.strings():
+                why = "Fettle reads no such label, so it is ignored"
+                yield IGNORED.finding(labels.at(key), why, f"write it under {annotations.path}")
+
+
+def _annotations(manifest: Manifest) -> Iterator[Field]:
+    """Those of the object, and of what is made from the templates in it."""
+    return (metadata.at("annotations") for metadata in _metadata(manifest))
+
+
+def _metadata(manifest: Manifest) -> Iterator[Field]:
+    found = {"metadata": manifest.root.at("metadata")}
+    specs = (*manifest.paths(workload_kinds.CLAIM_SPECS), *manifest.paths(workload_kinds.JOB_SPECS))
+    for path in (*specs, *manifest.pod_specs):
+        beside = (*path[:-1], "metadata")
+        found |= {field.path: field for field in objects_at(manifest.root, beside)}
+    yield from found.values()

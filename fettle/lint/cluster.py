@@ -14,8 +14,14 @@ from fettle.api.raw import text
 from fettle.cel import AttributeRead, Equation
 from fettle.cluster import EMPTY, NodeView, View
 from fettle.lint.drivers import NO_DRIVERS, Drivers
-from fettle.lint.fields import Field
-from fettle.lint.manifests import Manifest, ManifestClaim, ManifestOption, ManifestPod, expressions
+from fettle.lint.manifests import (
+    Field,
+    Manifest,
+    ManifestClaim,
+    ManifestOption,
+    ManifestPod,
+    expressions,
+)
 from fettle.lint.survey.fleet import Fleet
 from fettle.lint.survey.surveys import Catalogue, Selection, Survey
 from fettle.pacing import pause

@@ -3,13 +3,12 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from enum import StrEnum
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import msgspec
 
 from fettle.lint.cluster import Cluster
-from fettle.lint.fields import Field
-from fettle.lint.manifests import Manifest
+from fettle.lint.manifests import Field, Manifest
 
 
 class Severity(StrEnum):
@@ -88,4 +87,19 @@ class Rule(ABC):
             message=message,
             fix=fix,
             possible=possible,
+        )
+
+
+class Check(NamedTuple):
+    """As a rule is described; see `fettle.lint.findings.Rule`."""
+
+    id: str
+    name: str
+    severity: Severity
+    mistake: str
+    today: str
+
+    def finding(self, field: Field, message: str, fix: str = "") -> Finding:
+        return Finding(
+            rule=self.id, severity=self.severity, field=field.path, message=message, fix=fix
         )

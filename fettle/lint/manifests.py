@@ -1,17 +1,107 @@
-"""One object as rules read it: which claims, requests, pods and Jobs it holds, and where.
+"""One object as rules read it: its claims, requests, pods and Jobs, each with its path.
 
-Raw JSON underneath, as the author wrote it or the API server sent it.
+Rules read raw JSON, as the author wrote it or the API server sent it, because an object may hold
+anything. A value that is missing or has a wrong type reads as empty: the API server refuses it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
+from typing import Any, NamedTuple
 
-from fettle.api.raw import Raw, mapping, strings, text
+from fettle.api.raw import Raw, integer, mapping, strings, text
 from fettle.api.resource import POD_CLAIM_NAME
-from fettle.lint import shapes
-from fettle.lint.fields import Field
+from fettle.lint import workload_kinds
+from fettle.pacing import pause
 
 DEFAULT_NAMESPACE = "default"
+_MARKS = frozenset(".[]/ ")
+
+
+class Field(NamedTuple):
+    """`spec.devices.requests[0]` and what stands there."""
+
+    path: str
+    value: Any
+
+    def at(self, *keys: str) -> "Field":
+        """The field below, by keys; its value is None where there is none."""
+        pause()
+        value, path = self.value, self.path
+        for key in keys:
+            value = value.get(key) if isinstance(value, dict) else None
+            path = below(path, key)
+        return Field(path, value)
+
+    def each(self, *keys: str) -> Iterator["Field"]:
+        """The entries of a list below that are objects."""
+        return (entry for entry in self.entries(*keys) if isinstance(entry.value, dict))
+
+    def entries(self, *keys: str) -> Iterator["Field"]:
+        """All entries of a list below."""
+        field = self.at(*keys)
+        if isinstance(field.value, list):
+            for index, entry in enumerate(field.value):
+                pause()
+                yield Field(f"{field.path}[{index}]", entry)
+
+    def members(self, *keys: str) -> Iterator[tuple[str, "Field"]]:
+        """The members of an object below, by name."""
+        field = self.at(*keys)
+        for key, value in mapping(field.value).items():
+            pause()
+            name = str(key)  # in YAML a key may be a number
+            yield name, Field(below(field.path, name), value)
+
+    def text(self, *keys: str) -> str:
+        return text(self.at(*keys).value)
+
+    def integer(self, *keys: str) -> int | None:
+        return integer(self.at(*keys).value)
+
+    def raw(self, *keys: str) -> Raw:
+        return mapping(self.at(*keys).value)
+
+    def strings(self, *keys: str) -> Mapping[str, str]:
+        return strings(self.at(*keys).value)
+
+    @property
+    def exists(self) -> bool:
+        return self.value is not None
+
+
+def below(path: str, key: str) -> str:
+    """A key that a dot would break is written in brackets."""
+    if not key or not _MARKS.isdisjoint(key):
+        return f"{path}[{key}]"
+    return f"{path}.{key}" if path else key
+
+
+def specs(object: Raw, table: workload_kinds.Table) -> Iterator[Field]:
+    """The specs that the table locates in an object of its kind; an absent one reads as empty."""
+    group, slash, _ = text(object.get("apiVersion")).partition("/")
+    for path in table.get((group if slash else "", text(object.get("kind"))), ()):
+        yield from objects_at(Field("", object), path)
+
+
+def objects_at(field: Field, path: workload_kinds.Path) -> Iterator[Field]:
+    """The objects at the end of a path; an absent one reads as empty."""
+    for there in values_at(field, path):
+        if isinstance(there.value, dict | None):
+            yield Field(there.path, there.value or {})
+
+
+def values_at(field: Field, path: workload_kinds.Path) -> Iterator[Field]:
+    """Whatever stands at the end of a path; `*` in it is each entry of a list or object."""
+    if not path:
+        yield field
+    elif path[0] != "*":
+        yield from values_at(field.at(path[0]), path[1:])
+    elif isinstance(field.value, dict):
+        for _, member in field.members():
+            yield from values_at(member, path[1:])
+    else:
+        for entry in field.entries():
+            yield from values_at(entry, path[1:])
 
 
 class ManifestOption:
@@ -147,7 +237,7 @@ class Manifest:
         object: Raw,
         namespace: str = DEFAULT_NAMESPACE,
         written_as: str = "",
-        templates: shapes.Table = shapes.POD_TEMPLATES,
+        templates: workload_kinds.Table = workload_kinds.POD_TEMPLATES,
     ) -> None:
         """`namespace` is that of an object which does not name its own, `written_as` the
         apiVersion in which its author sent it, where the API server has converted it;
@@ -159,7 +249,7 @@ class Manifest:
         self.written_as = written_as or self.api_version
         group, slash, _ = self.api_version.partition("/")
         self.group = group if slash else ""
-        self.pod_specs = shapes.pod_specs(self.group, self.kind, templates)
+        self.pod_specs = workload_kinds.pod_specs(self.group, self.kind, templates)
         metadata = mapping(object, "metadata")
         self.namespace = text(metadata.get("namespace")) or namespace
         self.name = text(metadata.get("name")) or text(metadata.get("generateName"))
@@ -173,23 +263,23 @@ class Manifest:
     @cached_property
     def claims(self) -> tuple[ManifestClaim, ...]:
         return tuple(
-            ManifestClaim(field) for field in shapes.specs(self.object, shapes.CLAIM_SPECS)
+            ManifestClaim(field) for field in specs(self.object, workload_kinds.CLAIM_SPECS)
         )
 
     @cached_property
     def pods(self) -> tuple[ManifestPod, ...]:
-        found = (spec for path in self.pod_specs for spec in shapes.walk(self.root, path))
+        found = (spec for path in self.pod_specs for spec in objects_at(self.root, path))
         return tuple(ManifestPod(field) for field in found if field.value)
 
     @cached_property
     def jobs(self) -> tuple[Field, ...]:
-        return tuple(shapes.specs(self.object, shapes.JOB_SPECS))
+        return tuple(specs(self.object, workload_kinds.JOB_SPECS))
 
     @cached_property
     def device_classes(self) -> tuple[Field, ...]:
-        return tuple(shapes.specs(self.object, shapes.CLASS_SPECS))
+        return tuple(specs(self.object, workload_kinds.CLASS_SPECS))
 
-    def paths(self, table: shapes.Table) -> tuple[shapes.Path, ...]:
+    def paths(self, table: workload_kinds.Table) -> tuple[workload_kinds.Path, ...]:
         """What the table says of objects of this kind."""
         return table.get((self.group, self.kind), ())
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from fettle.cli.demo import ending
+from fettle.cli.demo.served import ended_by_signals
 from tests.controlplane import building, objects, shipped, waiting
 from tests.controlplane.api import Api
 from tests.controlplane.control_plane import ControlPlane
@@ -146,5 +146,5 @@ async def heal(api: Api) -> bool:
 
 
 if __name__ == "__main__":
-    with ending.in_order():
+    with ended_by_signals():
         sys.exit(asyncio.run(main()))

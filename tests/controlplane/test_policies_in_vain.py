@@ -8,7 +8,7 @@ from tests.controlplane.definitions import define_policies
 from tests.controlplane.installed import start_registered
 from tests.controlplane.test_policies import policy
 from tests.controlplane.waiting import wait_until
-from tests.fettle.lint.test_decoding import WRONG
+from tests.fettle.lint.test_wrong_types import WRONG
 
 VAIN: Object = {
     "validation": {"rules": {"FTL999": "Deny"}},

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 from extender.browse import Browse
 from fettle.api import core
 from fettle.cel import SelectorEngine
-from fettle.cli import asking
+from fettle.cli import printing
 from fettle.cluster import Publisher, SourceStatus
 from fettle.config import Settings
 from fettle.scheduling import Answers
@@ -175,7 +175,7 @@ async def test_answers_before_fettle_is_ready_say_that_they_may_be_incomplete(
     why = "Fettle is not ready: Node is not synced: connection refused"
     _, devices = await asked_early("/devices", {})
     assert devices["problems"] == [why]
-    asking.print_devices(devices, everything=False)
+    printing.print_devices(devices, everything=False)
     assert capsys.readouterr().out.split() == why.split()
     _, explained = await asked_early("/explain?pod=default/p", {"default/p": b.pod(b.gpu_pod())})
     assert why in explained["notes"]
@@ -188,7 +188,7 @@ async def test_devices_say_that_all_are_sound_once_the_cluster_is_known(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     known: dict[str, Any] = {"problems": [], "nodes": [], "network": [], "quarantined": {}}
-    asking.print_devices(known, everything=False)
+    printing.print_devices(known, everything=False)
     assert capsys.readouterr().out == "no evidence concerns any device: all are sound\n"
 
 

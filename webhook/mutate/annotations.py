@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from fettle.api.raw import Raw, mapping, mappings, strings
 from fettle.config import WorkloadSettings
-from fettle.lint import UNKNOWN, correction, listed, shapes
+from fettle.lint import ANNOTATION_IGNORED, listed, suggest_annotation, workload_kinds
 from fettle.model import ANNOTATION, ANNOTATIONS, is_unknown, shown
 from fettle.pacing import pause
 from webhook.mutate.injection import Injection, record_of
@@ -49,10 +49,12 @@ _NEVER_ANNOTATED = {("", "PodTemplate")}
 """No pod is made of them, so the API server never sends them; `fettle lint` judges them."""
 
 
-def _of_templates(kind: tuple[str, str], paths: Iterable[shapes.Path]) -> Workload:
+def _of_templates(kind: tuple[str, str], paths: Iterable[workload_kinds.Path]) -> Workload:
     return Workload(
         annotated=tuple(".".join((*path, "metadata")) for path in paths),
-        jobs=tuple(".".join((*path, "spec")) for path in shapes.JOB_TEMPLATES.get(kind, ())),
+        jobs=tuple(
+            ".".join((*path, "spec")) for path in workload_kinds.JOB_TEMPLATES.get(kind, ())
+        ),
         restamped=kind in _RESTAMPED,
         stamped_if_controlled=kind in _STAMPED_IF_CONTROLLED,
     )
@@ -61,7 +63,7 @@ def _of_templates(kind: tuple[str, str], paths: Iterable[shapes.Path]) -> Worklo
 WORKLOADS: Workloads = {
     **{
         kind: _of_templates(kind, paths)
-        for kind, paths in shapes.POD_TEMPLATES.items()
+        for kind, paths in workload_kinds.POD_TEMPLATES.items()
         if kind not in _NEVER_ANNOTATED
     },
     ("trainer.kubeflow.org", "TrainJob"): Workload(()),
@@ -72,7 +74,7 @@ WORKLOADS: Workloads = {
 def with_configured(rows: Sequence[WorkloadSettings]) -> Workloads:
     """WORKLOADS with the rows of the settings, which replace those of the same kind."""
     kinds = [(row.group, row.kind) for row in rows]
-    templates = shapes.with_own(rows)
+    templates = workload_kinds.with_settings(rows)
     return {**WORKLOADS, **{kind: _of_templates(kind, templates[kind]) for kind in kinds}}
 
 
@@ -175,7 +177,9 @@ def unknown_annotations(document: Any, workload: Workload = _NO_TEMPLATES) -> It
             found.setdefault(key, []).append(metadata.name)
     for key in sorted(found)[:_MAX_UNKNOWN]:
         where = "" if "metadata" in found[key] else f" in {listed(found[key])}"
-        yield (f"fettle: annotation {key[:_MAX_KEY_LENGTH]}{where}: {UNKNOWN}; {correction(key)}")
+        yield (
+            f"fettle: annotation {key[:_MAX_KEY_LENGTH]}{where}: {ANNOTATION_IGNORED}; {suggest_annotation(key)}"
+        )
     if (more := len(found) - _MAX_UNKNOWN) > 0:
         yield f"fettle: {more} more annotations that Fettle does not have are ignored"
 

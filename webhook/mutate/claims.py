@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from fettle.api.raw import Raw, mapping, mappings, text
-from fettle.lint import shapes
+from fettle.lint import workload_kinds
 from fettle.model import DEGRADED_TAINT, PolicyToleration, Tolerations
 from webhook.mutate.injection import Injection, Record
 from webhook.patches import FieldPath, value_at
@@ -18,7 +18,7 @@ from webhook.patches import FieldPath, value_at
 MAX_TOLERATIONS = 16
 MAX_ALTERNATIVES = 8
 SOUND, DEGRADED = "sound", "degraded"
-CLAIM_SPECS = {kind: FieldPath().at(*path) for kind, (path,) in shapes.CLAIM_SPECS.items()}
+CLAIM_SPECS = {kind: FieldPath().at(*path) for kind, (path,) in workload_kinds.CLAIM_SPECS.items()}
 """Where each kind, by API group and name, keeps the spec of a claim."""
 _MAX_NAME_LENGTH = 63
 _TOLERATES_DEGRADED = {"key": DEGRADED_TAINT, "operator": "Exists", "effect": "NoSchedule"}

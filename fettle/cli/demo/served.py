@@ -1,22 +1,31 @@
-"""A Fettle of the demo's own, in a process of its own, and the calls a scheduler would make."""
+"""The demo's own Fettle in a process of its own: how it starts, is called, and ends.
 
+`python -m fettle.cli.demo.served PARENT …` is that process: `fettle …` that ends with the process
+PARENT.
+"""
+
+import ctypes
 import os
+import signal
 import socket
 import subprocess
 import sys
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from fettle.cli.calling import call, call_json
+from fettle.cli.commands import main
 from fettle.model import FettleError
 
 READY_WITHIN_S = 30.0
 STOPS_WITHIN_S = 5.0
+# Long enough that every call is decided, even on a slow or busy machine.
 SETTINGS = "extender: {waitSeconds: 10}\n"
-"""What it is asked is to be decided, also on a machine that is slow or has much to do."""
+_PR_SET_PDEATHSIG = 1
 
 
 class Served:
@@ -30,7 +39,7 @@ class Served:
         self._log = log
         self._settings = log.with_suffix(".settings.yaml")
         self._command = [
-            *(sys.executable, "-m", "fettle.cli.demo.server", str(os.getpid())),
+            *(sys.executable, "-m", "fettle.cli.demo.served", str(os.getpid())),
             *("serve", "extender", "webhook"),
             *("--snapshot", str(snapshot), "--settings", str(self._settings)),
             *("--extender-listen", f"127.0.0.1:{extender}"),
@@ -107,3 +116,39 @@ def _free_ports(count: int) -> list[int]:
         for probe in bound:
             probe.bind(("127.0.0.1", 0))
         return [int(probe.getsockname()[1]) for probe in bound]
+
+
+@contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """SIGTERM and SIGHUP unwind the stack as Ctrl-C does.
+
+    The process then exits with 128 + the signal's number, as shells do. A signal that is ignored,
+    as by nohup, stays ignored.
+    """
+    numbers = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) != signal.SIG_IGN]
+    before = {number: signal.signal(number, _exit) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _exit(number: int, _frame: object) -> None:
+    sys.exit(128 + number)
+
+
+def _serve_for(parent: int) -> None:
+    """Run `fettle` until the parent process ends, even if it is killed.
+
+    Only Linux can signal a child when its parent ends, and only if the parent has not ended yet.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != parent:
+        sys.exit("fettle: the demo has ended")
+    main(prog_name="fettle")
+
+
+if __name__ == "__main__":
+    _serve_for(int(sys.argv.pop(1)))

@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from fettle.cli.asking import fetch
-from fettle.cli.demo import asks, ending, fleet
-from fettle.cli.demo.served import Served
+from fettle.cli.calling import fetch
+from fettle.cli.demo import fleet
+from fettle.cli.demo.served import Served, ended_by_signals
 from fettle.explain import pods as explain
 from fettle.model import FettleError
 
@@ -32,7 +32,7 @@ class Scene(NamedTuple):
 def tell(*, stay: bool) -> int:
     """Tell the story; the process exit code: 0 if Fettle did what it is for."""
     console = Console(highlight=False, width=WIDTH, soft_wrap=False)
-    with ending.in_order(), tempfile.TemporaryDirectory(prefix="fettle-demo-") as scratch:
+    with ended_by_signals(), tempfile.TemporaryDirectory(prefix="fettle-demo-") as scratch:
         snapshot = Path(scratch, "snapshot")
         snapshot.mkdir()
         fleet.write(snapshot, datetime.now(UTC))
@@ -53,13 +53,13 @@ def _scenes(console: Console, served: Served, snapshot: Path) -> list[str]:
     dra = [n for n in nodes if n.startswith("dra-")]
 
     _title(console, "1", "Device plugin: training asks for 4 GPUs, the others for 1")
-    first = _ask(served, plugin, lambda p: asks.plugin_pod(p, 4 if p == "training" else 1))
+    first = _ask(served, plugin, lambda p: fleet.plugin_pod(p, 4 if p == "training" else 1))
     _show(console, first, plugin)
     _expect(failures, first, "training", refuses={"hgx-03", "hgx-04", "hgx-05"})
     _expect(failures, first, "inference", refuses={"hgx-04"})
 
     _title(console, "2", "DRA: each asks for one GPU; Fettle foresees which one it would get")
-    second = _ask(served, dra, asks.claim_pod)
+    second = _ask(served, dra, fleet.claim_pod)
     _show(console, second, dra)
     _expect(failures, second, "training", refuses={"dra-02", "dra-04"})
 
@@ -72,7 +72,7 @@ def _scenes(console: Console, served: Served, snapshot: Path) -> list[str]:
     _expect(failures, third, "training", refuses={BREAKING})
 
     _title(console, "4", "A claim that can never be satisfied is refused when it is written")
-    answer = served.validate(asks.oversized_claim())
+    answer = served.validate(fleet.oversized_claim())
     console.print(escape(answer.get("status", {}).get("message", "(allowed)")))
     if answer["allowed"]:
         failures.append("the webhook allowed a claim of 40 devices")
@@ -83,7 +83,7 @@ def _scenes(console: Console, served: Served, snapshot: Path) -> list[str]:
 def _ask(served: Served, nodes: list[str], pod_of: Callable[[str], dict[str, Any]]) -> Scene:
     verdicts: dict[str, dict[str, int | None]] = {}
     reasons: dict[str, str] = {}
-    for policy in asks.POLICIES:
+    for policy in fleet.POLICIES:
         pod = pod_of(policy)
         refused = served.filter(pod, nodes)
         scores = served.prioritize(pod, [n for n in nodes if n not in refused])
@@ -99,7 +99,7 @@ def _ask(served: Served, nodes: list[str], pod_of: Callable[[str], dict[str, Any
 def _until_refused(served: Served, nodes: list[str]) -> Scene:
     until = time.monotonic() + TURNS_WITHIN_S
     while True:
-        scene = _ask(served, nodes, lambda p: asks.plugin_pod(p, 4 if p == "training" else 1))
+        scene = _ask(served, nodes, lambda p: fleet.plugin_pod(p, 4 if p == "training" else 1))
         if scene.verdicts["training"][BREAKING] is None or time.monotonic() > until:
             return scene
         time.sleep(0.05)
@@ -108,11 +108,11 @@ def _until_refused(served: Served, nodes: list[str]) -> Scene:
 def _show(console: Console, scene: Scene, nodes: list[str]) -> None:
     table = Table(box=None, pad_edge=False, width=WIDTH)
     table.add_column("NODE", no_wrap=True)
-    for policy in asks.POLICIES:
+    for policy in fleet.POLICIES:
         table.add_column(policy.upper(), justify="right", no_wrap=True)
     table.add_column("WHY", ratio=1, overflow="fold")
     for node in nodes:
-        cells = [_cell(scene.verdicts[policy][node]) for policy in asks.POLICIES]
+        cells = [_cell(scene.verdicts[policy][node]) for policy in fleet.POLICIES]
         table.add_row(node, *cells, escape(scene.reasons[node]) or "[dim]sound[/]")
     console.print(table)
 

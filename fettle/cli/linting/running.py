@@ -9,9 +9,8 @@ from typing import NamedTuple
 
 import click
 
-from fettle.cli.linting import checks, reports, surroundings
-from fettle.cli.linting.files import Document, read
-from fettle.cli.linting.positions import line_of
+from fettle.cli.linting import known_objects, reports
+from fettle.cli.linting.files import Document, line_of, read
 from fettle.cli.linting.reports import LintReport
 from fettle.config import Settings, load
 from fettle.lint import (
@@ -21,7 +20,8 @@ from fettle.lint import (
     check_settings,
     configured_drivers,
     levels_for,
-    shapes,
+    run_checks,
+    workload_kinds,
 )
 from fettle.model import Validation
 from fettle.pacing import in_slices
@@ -75,10 +75,10 @@ async def _lint(
     plan: LintOptions, settings: Settings, documents: Sequence[Document]
 ) -> tuple[list[LintReport], tuple[str, ...], list[str]]:
     """What was found, notes about what is known of the cluster, and problems with objects."""
-    templates = shapes.with_own(settings.webhook.workloads)
+    templates = workload_kinds.with_settings(settings.webhook.workloads)
     manifests = [Manifest(d.object, plan.namespace, templates=templates) for d in documents]
     policies = settings.all_policies()
-    async with surroundings.known(plan.snapshot, plan.kubeconfig, settings, manifests) as around:
+    async with known_objects.known(plan.snapshot, plan.kubeconfig, settings, manifests) as around:
         view = around.view_with(manifests)
         linter = Linter(
             evaluator=around.evaluator,
@@ -93,7 +93,7 @@ async def _lint(
         for document, manifest in zip(documents, manifests, strict=True):
             levels = levels_for(manifest, view, policies, wide)
             known, engines = view.policies, around.engines
-            checking = checks.check(manifest, policies, known, engines, levels, settings.health)
+            checking = run_checks(manifest, policies, known, engines, levels, settings.health)
             try:
                 async with asyncio.timeout(DEADLINE_S):
                     findings = await linter.lint(

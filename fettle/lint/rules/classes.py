@@ -1,11 +1,13 @@
-"""Rules about device classes: those that claims name, and what their selectors match."""
+"""Rules about DeviceClasses: whether they exist, what they match, and which extended resources
+stand for them.
+"""
 
 from collections.abc import Iterator
 
+from fettle.dra import IMPLICIT_CLASS_PREFIX
 from fettle.lint.cluster import Cluster, class_selection
-from fettle.lint.fields import Field
 from fettle.lint.findings import Finding, Rule, Severity
-from fettle.lint.manifests import Manifest, ManifestOption
+from fettle.lint.manifests import Field, Manifest, ManifestOption
 from fettle.lint.names import listed, nearest
 from fettle.lint.survey.surveys import Selection
 
@@ -128,3 +130,53 @@ class UnguardedClass(Rule):
                     'begin with device.driver == "…" &&, so that it never reads other drivers\' '
                     "devices",
                 )
+
+
+class AskedForTwice(Rule):
+    """A pod requests a class's devices both by a claim and as an extended resource."""
+
+    id = "FTL041"
+    seen = True
+    name = "asked-for-twice"
+    severity = Severity.WARN
+    inventory = True
+    today = "Both are allocated: the pod holds twice the devices."
+
+    def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
+        for pod in manifest.pods:
+            claims = cluster.claims_of(pod, manifest.namespace)
+            classes = {option.class_name for claim in claims for option in claim.options}
+            for name in classes:
+                found = cluster.device_class(name)
+                own_name = found.extended_resource_name if found is not None else None
+                extended = {f"{IMPLICIT_CLASS_PREFIX}{name}", own_name}
+                for resource, field in pod.resources.items():
+                    if resource in extended:
+                        yield self.finding(
+                            field,
+                            f"{resource} stands for DeviceClass {name}, whose devices a claim of "
+                            "this pod requests too",
+                            "request them once: by the claim or by the extended resource",
+                        )
+
+
+class SharedResourceName(Rule):
+    """Two DeviceClasses with the same extendedResourceName."""
+
+    id = "FTL042"
+    seen = True
+    name = "shared-resource-name"
+    severity = Severity.WARN
+    inventory = True
+    today = "The newest class wins; the other one's devices are no longer found by that name."
+
+    def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
+        for spec in manifest.device_classes:
+            name = spec.text("extendedResourceName")
+            for other, found in cluster.view.classes.items():
+                if name and found.extended_resource_name == name and other != manifest.name:
+                    yield self.finding(
+                        spec.at("extendedResourceName"),
+                        f"DeviceClass {other} has the same name; the newest of the two wins",
+                        "use another name, or widen the selectors of one class",
+                    )

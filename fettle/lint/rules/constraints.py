@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator
 from fettle.api.resource import DeviceAttribute
 from fettle.dra import DeviceView, constraints
 from fettle.lint.cluster import Cluster
-from fettle.lint.fields import Field
 from fettle.lint.findings import Finding, Rule, Severity
-from fettle.lint.manifests import Manifest, ManifestClaim, ManifestOption
+from fettle.lint.manifests import Field, Manifest, ManifestClaim, ManifestOption
 from fettle.lint.names import listed, nearest
 from fettle.lint.survey.surveys import Selection, Survey
 
 Wanted = list[tuple[ManifestOption, Survey]]
+Needed = dict[Selection, tuple[Survey, int]]
 
 
 class UnpublishedAttribute(Rule):
@@ -146,9 +146,6 @@ def _published(wanted: Wanted, attribute: str) -> bool:
 
 def _has(survey: Survey, attribute: str) -> bool:
     return any(_values(attribute, survey.looks.values()))
-
-
-Needed = dict[Selection, tuple[Survey, int]]
 
 
 def _needed(wanted: Wanted) -> Needed:

@@ -1,18 +1,18 @@
-"""Rules about how Jobs treat pods that fail.
+"""Rules about failing pods: how Jobs count them, and which containers restart instead.
 
-What the API refuses in a Job (rows of `_ERRORS`, a port of batch/validation) it accepts inside a
-JobSet, whose child Jobs then cannot be created.
+The API server refuses some mistakes in a Job (`_errors`, a port of batch/validation), but accepts
+them inside a JobSet, whose child Jobs then cannot be created.
 """
 
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from fettle.api.raw import integer
 from fettle.lint.cluster import Cluster
-from fettle.lint.fields import Field
 from fettle.lint.findings import Finding, Rule, Severity
-from fettle.lint.manifests import Manifest
-from fettle.lint.names import nearest
+from fettle.lint.manifests import Field, Manifest
+from fettle.lint.names import listed, nearest
 from fettle.model import DEVICE_FAILED, INJECTED
 
 EVICTED = 143
@@ -31,6 +31,7 @@ _CONDITIONS = (
     "PodScheduled",
     "Ready",
 )
+_VERSION = re.compile(r"v(\d{1,3})\.(\d{1,3})")
 
 
 class FailurePolicyNeedsNever(Rule):
@@ -230,3 +231,73 @@ def _fails_evicted(rule: Field) -> bool:
 def _ignores_disruption(rule: Field) -> bool:
     conditions = (condition.text("type") for condition in rule.each("onPodConditions"))
     return rule.text("action") == "Ignore" and "DisruptionTarget" in conditions
+
+
+class DeadExitCode(Rule):
+    """A rule on an exit code after which the container is restarted in its pod."""
+
+    id = "FTL052"
+    name = "dead-exit-code"
+    on_node = True
+    severity = Severity.WARN
+    today = "The pod does not fail, so the Job's rule never sees the code."
+
+    def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
+        for job in manifest.jobs:
+            restarted = _restarted(job)
+            for rule in job.each("podFailurePolicy", "rules"):
+                for entry in rule.entries("onExitCodes", "values"):
+                    if (code := integer(entry.value)) is None:
+                        continue
+                    container = rule.text("onExitCodes", "containerName")
+                    by = restarted.get((container or None, code))
+                    if by is not None and rule.text("onExitCodes", "operator") == "In":
+                        yield self.finding(
+                            entry,
+                            f"{by} restarts the container on {code}, so the pod does not fail",
+                            "keep the code in one of the two",
+                        )
+
+
+class UnknownRestart(Rule):
+    """RestartAllContainers, where some kubelets are too old for it."""
+
+    id = "FTL053"
+    name = "restart-not-supported"
+    on_node = True
+    severity = Severity.WARN
+    inventory = True
+    today = "Kubelets before 1.36 ignore the rule, and the pod fails as it does without it."
+
+    def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
+        old = {version: n for version, n in cluster.kubelets.items() if _before_1_36(version)}
+        if not old:
+            return
+        for pod in manifest.pods:
+            for container in pod.containers:
+                for rule in container.each("restartPolicyRules"):
+                    if rule.text("action") == "RestartAllContainers":
+                        yield self.finding(
+                            rule.at("action"),
+                            f"{sum(old.values())} of {sum(cluster.kubelets.values())} nodes run a "
+                            f"kubelet that ignores it ({listed(old)})",
+                            "update these nodes, or keep the pods off them",
+                        )
+
+
+def _before_1_36(version: str) -> bool:
+    match = _VERSION.match(version)
+    return match is not None and (int(match[1]), int(match[2])) < (1, 36)
+
+
+def _restarted(job: Field) -> dict[tuple[str | None, int | None], str]:
+    """(container, exit code) → path of the rule that restarts the container on it; for None, any
+    container."""
+    found: dict[tuple[str | None, int | None], str] = {}
+    for container in job.each("template", "spec", "containers"):
+        for rule in container.each("restartPolicyRules"):
+            if rule.text("action") == "Restart" and rule.text("exitCodes", "operator") == "In":
+                for entry in rule.entries("exitCodes", "values"):
+                    for name in (container.text("name"), None):
+                        found.setdefault((name, integer(entry.value)), rule.path)
+    return found

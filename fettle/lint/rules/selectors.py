@@ -1,4 +1,4 @@
-"""Rules about what a request's CEL selectors make of the devices there are."""
+"""Rules about what the CEL selectors of a request match."""
 
 from collections.abc import Collection, Iterator, Sequence
 

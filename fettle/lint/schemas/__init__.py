@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import re2  # type: ignore[import-untyped]
 
-from fettle.lint.fields import Field
+from fettle.lint.manifests import Field
 
 _TYPES: Mapping[str, tuple[type, ...]] = {
     "object": (dict,),

@@ -152,7 +152,7 @@ def test_a_server_whose_demo_ended_before_it_began_ends_at_once(tmp_path: Path) 
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
     serve = ("serve", "--snapshot", str(tmp_path), "--browse-listen", "127.0.0.1:0")
-    command = [sys.executable, "-m", "fettle.cli.demo.server", str(gone.pid), *serve]
+    command = [sys.executable, "-m", "fettle.cli.demo.served", str(gone.pid), *serve]
     told = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert told.returncode == 1
     assert told.stderr == "fettle: the demo has ended\n"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fettle.api import kinds
-from fettle.cli.linting import surroundings
+from fettle.cli.linting import known_objects
 from fettle.config import LintSettings, Settings
 from fettle.model import ClusterError
 from tests.fettle.client.fake_api import FakeApi, fake_api
@@ -15,7 +15,7 @@ from tests.fettle.client.fake_api import FakeApi, fake_api
 
 @pytest.fixture
 async def api(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FakeApi]:
-    monkeypatch.setattr(surroundings, "_PATIENCE_S", 0.3)
+    monkeypatch.setattr(known_objects, "_PATIENCE_S", 0.3)
     async with fake_api() as server:
         yield server
 
@@ -25,7 +25,7 @@ async def reading(api: FakeApi, folder: Path, settings: Settings | None = None) 
     given = settings or Settings()
     async with (
         asyncio.timeout(20),
-        surroundings.known(None, api.kubeconfig(folder), given, ()) as known,
+        known_objects.known(None, api.kubeconfig(folder), given, ()) as known,
     ):
         return known.notes
 

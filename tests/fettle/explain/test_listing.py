@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from fettle.cli.asking import MOST_UNHEARD, print_devices
+from fettle.cli.printing import MOST_UNHEARD, print_devices
 from fettle.cluster import NodeView, PluginView, UnitView
 from fettle.explain import listing
 from fettle.model import SOUND, Unheard

@@ -6,7 +6,7 @@ import pytest
 
 from fettle.api import kinds
 from fettle.cel.runtime.outcomes import MATCH
-from fettle.cli import asking
+from fettle.cli import printing
 from fettle.dra import Alternative, Claim, Request, run
 from fettle.dra.allocator.shortfalls import shortfall
 from fettle.explain import listing
@@ -156,7 +156,7 @@ def test_a_device_that_some_nodes_can_take_is_listed_for_those_alone(fleet: Flee
 def test_the_table_says_first_why_a_device_cannot_be_taken(fleet: Fleet) -> None:
     own(fleet, slice_("s", BAD, GOOD, count=2))
     data = {"nodes": listing.of_nodes(fleet.view), "network": listing.of_network(fleet.view)}
-    table = asking.device_table(data, everything=True)
+    table = printing.device_table(data, everything=True)
     devices, why = (list(column.cells) for column in (table.columns[1], table.columns[-1]))
     said = dict(zip(devices, why, strict=True))
     assert said[f"{b.DRIVER}/n/bad"] == (

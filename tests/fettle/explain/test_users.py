@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from fettle.api import resource
-from fettle.cli.asking import print_devices
+from fettle.cli.printing import print_devices
 from fettle.cluster import NodeView, View
 from fettle.explain import listing
 from fettle.explain.users import Users

@@ -17,7 +17,7 @@ from fettle.health import HealthBook
 from fettle.health import rules as evidence_rules
 from fettle.lint.drivers import NO_DRIVERS, Drivers
 from fettle.lint.findings import Finding
-from fettle.lint.linting import DEFAULT_LEVELS, Linter
+from fettle.lint.linter import DEFAULT_LEVELS, Linter
 from fettle.lint.manifests import Manifest
 from fettle.model import Validation
 from tests.fettle.lint.builders import Object

@@ -8,8 +8,8 @@ import pytest
 
 from fettle.lint import drivers
 from fettle.lint.drivers import Drivers, read, shipped
-from fettle.lint.fields import Field
 from fettle.lint.findings import Severity
+from fettle.lint.manifests import Field
 from fettle.lint.schemas import Schema
 from fettle.model import SettingsError
 from tests.fettle.lint.clusters import lint

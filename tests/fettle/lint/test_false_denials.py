@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from fettle.cluster.feeds import objects_of_yaml
-from fettle.lint.decoding import mismatches
 from fettle.lint.drivers import Drivers
 from fettle.lint.findings import Finding, Severity
 from fettle.lint.manifests import Manifest
+from fettle.lint.wrong_types import mismatches
 from fettle.model import Validation
 from tests.controlplane import objects as api
 from tests.fettle.lint.builders import Object

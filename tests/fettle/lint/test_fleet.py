@@ -11,7 +11,7 @@ from fettle.cel import SelectorEngine
 from fettle.cluster import View
 from fettle.lint.cluster import Cluster
 from fettle.lint.findings import Severity
-from fettle.lint.linting import Linter
+from fettle.lint.linter import Linter
 from fettle.lint.manifests import Manifest
 from fettle.lint.survey.fleet import FRESH_S, STALE_S, Fleet
 from fettle.lint.survey.surveys import Selection, Survey

@@ -9,7 +9,7 @@ import pytest
 from fettle.lint.cluster import Cluster
 from fettle.lint.findings import Rule
 from fettle.lint.manifests import Manifest
-from fettle.lint.rules.catalog import RULES
+from fettle.lint.rules import RULES
 from tests.fettle.lint.builders import Object, claim, exactly, knowing, pod, template
 
 SMALL, LARGE = 60, 240

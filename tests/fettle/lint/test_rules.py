@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from fettle.cluster import EMPTY
 from fettle.lint.drivers import Drivers
 from fettle.lint.findings import Severity
-from fettle.lint.linting import Linter
+from fettle.lint.linter import Linter
 from fettle.lint.manifests import Manifest
-from fettle.lint.rules.catalog import RULES
+from fettle.lint.rules import RULES
 from tests.fettle.lint.builders import Object
 from tests.fettle.lint.clusters import InProcess, view_of
 from tests.fettle.lint.tables.case import FLEET, claim, exactly, template

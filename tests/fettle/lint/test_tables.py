@@ -7,7 +7,7 @@ import pytest
 
 from fettle.lint.drivers import Drivers
 from fettle.lint.findings import Severity
-from fettle.lint.rules.catalog import RULES
+from fettle.lint.rules import RULES
 from fettle.model import Validation
 from tests.fettle.lint.clusters import lint
 from tests.fettle.lint.tables import configs, counts, selectors, tolerations, workloads

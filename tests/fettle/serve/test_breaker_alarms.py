@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from fettle.cli.asking import fetch
-from fettle.cli.calling import call
+from fettle.cli.calling import call, fetch
 from fettle.cli.demo.served import Served
 from tests.fettle.cluster.feeds.manifests import write
 

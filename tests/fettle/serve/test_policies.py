@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from fettle.cli.asking import fetch
+from fettle.cli.calling import fetch
 from fettle.cli.commands import main
 from fettle.cli.demo.served import Served
 from tests.fettle.cli.linted import called

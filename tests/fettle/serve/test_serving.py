@@ -14,9 +14,8 @@ from typing import Any
 
 import pytest
 
-from fettle.cli.asking import fetch
-from fettle.cli.calling import call, call_json
-from fettle.cli.demo import asks, fleet
+from fettle.cli.calling import call, call_json, fetch
+from fettle.cli.demo import fleet
 from fettle.cli.demo.served import Served
 from fettle.model import FettleError
 from tests.controlplane.processes import free_port
@@ -199,7 +198,7 @@ def test_where_the_kernel_has_no_ipv6_all_interfaces_are_those_of_ipv4(snapshot:
 def test_a_changed_file_turns_verdicts_as_a_change_in_a_cluster_does(
     served: Served, snapshot: Path
 ) -> None:
-    pod = asks.plugin_pod("training", 1)
+    pod = fleet.plugin_pod("training", 1)
     assert served.filter(pod, ["hgx-01"]) == {}
     nodes = snapshot / "nodes.yaml"
     held = 'name: hgx-01\n    annotations: {"fettle.dev/hold": "taken out"}\n'
@@ -239,13 +238,13 @@ def test_input_that_is_not_http_leaves_no_traceback_in_the_log(
 
 
 def test_the_webhook_answers_from_the_same_snapshot(serving: Served) -> None:
-    answer = serving.validate(asks.oversized_claim())
+    answer = serving.validate(fleet.oversized_claim())
     assert not answer["allowed"]
     assert "FTL010" in answer["status"]["message"]
 
 
 def test_explaining_says_which_node_gives_what_and_why(serving: Served) -> None:
-    pod = asks.claim_pod("training")
+    pod = fleet.claim_pod("training")
     serving.filter(pod, ["dra-01"])
     told = called("explain", "pod", "ml/training-dra", "--server", serving.browse)
     assert told.returncode == 0, told.stderr
@@ -259,7 +258,7 @@ def test_explaining_says_which_node_gives_what_and_why(serving: Served) -> None:
 def test_what_the_verdicts_leave_out_is_said_to_people_where_a_node_fits(
     serving: Served, gpus: int, fit: bool
 ) -> None:
-    serving.filter(asks.plugin_pod("inference", gpus), ["hgx-01"])
+    serving.filter(fleet.plugin_pod("inference", gpus), ["hgx-01"])
     ask = ("explain", "pod", "ml/inference-plugin", "--server", serving.browse)
     told, data = called(*ask), called(*ask, "--output", "json")
     said = [line for line in told.stdout.splitlines() if "are not looked at" in line]
@@ -324,8 +323,8 @@ def test_probes_tell_the_truth(serving: Served) -> None:
 
 
 def test_the_served_webhook_mutates(serving: Served) -> None:
-    review = asks.oversized_claim()
-    pod = asks.claim_pod("training")
+    review = fleet.oversized_claim()
+    pod = fleet.claim_pod("training")
     review["request"] |= {
         "kind": {"group": "", "version": "v1", "kind": "Pod"},
         "resource": {"group": "", "version": "v1", "resource": "pods"},

@@ -1,13 +1,11 @@
-"""Where claim specs, pod specs and Job specs are in the kinds of object that hold them: a table.
+"""Which kinds of object hold claims, pods and Jobs, and where: tables of paths.
 
-The webhook's mutations go by it too, so that what names a policy is also what is judged.
+The webhook's mutations read the same tables, so every pod that gets a policy is also checked.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
-from fettle.api.raw import Raw, text
 from fettle.config import WorkloadSettings
-from fettle.lint.fields import Field
 
 Path = tuple[str, ...]
 Table = Mapping[tuple[str, str], tuple[Path, ...]]
@@ -59,41 +57,13 @@ POD_TEMPLATES: Table = {
 }
 
 
-def with_own(rows: Iterable[WorkloadSettings]) -> Table:
-    """Pod templates with those of the settings' rows, which replace those of the same kind."""
+def with_settings(rows: Iterable[WorkloadSettings]) -> Table:
+    """The table of pod templates with rows from the settings, which replace those of their kind."""
     return {**POD_TEMPLATES, **{(row.group, row.kind): _paths(*row.templates) for row in rows}}
 
 
 def pod_specs(group: str, kind: str, templates: Table) -> tuple[Path, ...]:
-    """Where such an object has specs of pods: its own, or those in its templates."""
+    """Paths of the pod specs in an object of this kind: its own, or those of its templates."""
     if (group, kind) == ("", "Pod"):
         return _paths("spec")
     return tuple((*path, "spec") for path in templates.get((group, kind), ()))
-
-
-def specs(object: Raw, table: Table) -> Iterator[Field]:
-    """The specs that the table says are in such an object; an absent one reads as empty."""
-    group, slash, _ = text(object.get("apiVersion")).partition("/")
-    for path in table.get((group if slash else "", text(object.get("kind"))), ()):
-        yield from walk(Field("", object), path)
-
-
-def walk(field: Field, path: Path) -> Iterator[Field]:
-    """The objects to which a path leads."""
-    for there in found(field, path):
-        if isinstance(there.value, dict | None):
-            yield Field(there.path, there.value or {})
-
-
-def found(field: Field, path: Path) -> Iterator[Field]:
-    """Whatever stands where a path leads."""
-    if not path:
-        yield field
-    elif path[0] != "*":
-        yield from found(field.at(path[0]), path[1:])
-    elif isinstance(field.value, dict):
-        for _, member in field.members():
-            yield from found(member, path[1:])
-    else:
-        for entry in field.entries():
-            yield from found(entry, path[1:])

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from fettle.config import WorkloadSettings
-from fettle.lint import shapes
-from fettle.lint.decoding import mismatches
+from fettle.lint import workload_kinds
+from fettle.lint.checks import ignored_references
 from fettle.lint.findings import Finding, Severity
 from fettle.lint.manifests import Manifest
-from fettle.lint.policies import ignored
+from fettle.lint.wrong_types import mismatches
 from fettle.model import Policies, Validation
 from tests.controlplane import objects as api
 from tests.fettle.lint.builders import Object
@@ -77,7 +77,7 @@ async def test_pods_of_other_projects_kinds_are_counted(object: Object, pods: in
     assert found.message.startswith(f"up to {pods} pods")
 
 
-def with_template(path: shapes.Path, template: Object) -> Object:
+def with_template(path: workload_kinds.Path, template: Object) -> Object:
     """An object in which this path leads to a template; `*` is one entry."""
     below: Any = template
     for step in reversed(path):
@@ -87,7 +87,7 @@ def with_template(path: shapes.Path, template: Object) -> Object:
 
 
 OWN = WorkloadSettings(group="example.com", kind="Gang", templates=("spec.parts.*.pods",))
-TEMPLATES = shapes.with_own([OWN])
+TEMPLATES = workload_kinds.with_settings([OWN])
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ TEMPLATES = shapes.with_own([OWN])
     ids=lambda value: ".".join(value) if isinstance(value, tuple) else value,
 )
 def test_every_pod_template_of_every_kind_is_judged(
-    group: str, kind: str, path: shapes.Path
+    group: str, kind: str, path: workload_kinds.Path
 ) -> None:
     metadata = {"annotations": {"fettle.dev/policy": "none"}}
     object = with_template(path, {"metadata": metadata, "spec": {"containers": [{"name": 5}]}})
@@ -106,7 +106,7 @@ def test_every_pod_template_of_every_kind_is_judged(
     (pod,) = manifest.pods
     assert pod.field.path == f"{where}.spec"
     assert f"{where}.spec.containers[0].name" in [found.field for found in mismatches(manifest)]
-    named = [found.field for found in ignored(manifest, Policies(), {})]
+    named = [found.field for found in ignored_references(manifest, Policies(), {})]
     assert named == [f"{where}.metadata.annotations[fettle.dev/policy]"]
 
 

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from fettle.lint.cluster import Cluster
 from fettle.lint.findings import Finding, Rule, Severity
-from fettle.lint.linting import Linter
+from fettle.lint.linter import Linter
 from fettle.lint.manifests import Manifest
 from fettle.model import Validation
 from tests.controlplane import objects as api

@@ -3,17 +3,14 @@
 from collections.abc import Iterator, Mapping
 
 from fettle.lint.cluster import Cluster
-from fettle.lint.fields import Field
 from fettle.lint.findings import Finding, Rule, Severity
-from fettle.lint.manifests import Manifest, ManifestOption
+from fettle.lint.manifests import Field, Manifest, ManifestOption
 
 REMOVED: Mapping[str, str] = {"v1beta1": "1.38", "v1beta2": "1.39"}
 """Versions of resource.k8s.io, and the Kubernetes in which they are no longer served."""
 _GONE = ("v1alpha2", "v1alpha3")
 _KINDS = ("DeviceClass", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice")
 """Kinds that alpha versions had once; others are still served in them."""
-
-
 _ALTERNATIVES = "DRAPrioritizedList"
 _OF_OPTIONS: Mapping[str, str] = {
     "DRADeviceTaints": "tolerations",

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from fettle.cli import asking
-from fettle.cli.grouping import FEW
+from fettle.cli import printing
+from fettle.cli.printing import FEW
 from fettle.model import State
 
 TRACE = "was until recently: not allocatable: nvidia.com/gpu 8 of 8"
@@ -31,7 +31,7 @@ def device_rows(
 ) -> list[list[str]]:
     listed = [{"node": n, "resources": [], "devices": [], **told} for n, told in nodes.items()]
     used = [{"device": name, **told} for name, told in network.items()]
-    table = asking.device_table({"nodes": listed, "network": used}, everything=everything)
+    table = printing.device_table({"nodes": listed, "network": used}, everything=everything)
     return [list(row) for row in zip(*(column.cells for column in table.columns), strict=True)]
 
 
@@ -98,7 +98,7 @@ def verdict(score: int, own: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 
 def verdict_rows(nodes: dict[str, Any]) -> list[list[str]]:
-    table = asking.verdict_table(nodes)
+    table = printing.verdict_table(nodes)
     return [list(row) for row in zip(*(column.cells for column in table.columns), strict=True)]
 
 
@@ -211,7 +211,7 @@ def test_evidence_that_is_the_same_of_many_nodes_is_printed_once(
     nodes = {f"n{i:02}": verdict(9, told) for i, told in enumerate(upgraded(57).values())}
     nodes["n57"] = verdict(0, health(0.1, State.UNHEALTHY, "XID 79"), allowed=False, refusals=["x"])
     out = Printed()
-    asking.print_evidence(out, nodes)
+    printing.print_evidence(out, nodes)
     assert out == [
         "\nn57: Unhealthy 0.10",
         "  -0.90  1970-01-01 00:00:00Z  XID 79  \\[driver, allocatable, Node n]",

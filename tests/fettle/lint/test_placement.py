@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from fettle.lint.findings import Finding, Severity
-from fettle.lint.rules.tolerations import TolerationWithoutKey
+from fettle.lint.rules.placement import TolerationWithoutKey
 from tests.fettle.lint import builders
 from tests.fettle.lint.builders import (
     Object,

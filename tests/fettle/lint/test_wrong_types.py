@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fettle.lint.decoding import mismatches
 from fettle.lint.manifests import Manifest
+from fettle.lint.wrong_types import mismatches
 from tests.controlplane import objects as api
 from tests.fettle.lint.builders import Object
 from tests.fettle.lint.tables.case import claim, exactly, template

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fettle.config import Settings, load
-from fettle.lint.configured import check_settings
+from fettle.lint.linter import check_settings
 from fettle.model import SettingsError
 
 OWN = """{"driver": "own.example.com", "apiVersions": ["own.example.com/v1"],

@@ -16,10 +16,9 @@ from fettle.api import DevicePolicy, Put, kinds, read
 from fettle.api.core import Namespace, ResourceQuota
 from fettle.api.nvidia import ComputeDomain
 from fettle.api.resource import DeviceClass
-from fettle.cli.linting import checks
 from fettle.cluster import EMPTY, Publisher, SourceStatus, View
 from fettle.config import Settings
-from fettle.lint import Evaluator, Manifest
+from fettle.lint import Evaluator, Manifest, compile_expressions, has_expressions
 from fettle.model import BadInput, ClusterError, SnapshotError
 
 if TYPE_CHECKING:
@@ -114,7 +113,7 @@ async def known(
 ) -> AsyncIterator[Surroundings]:
     """Around these manifests; raises FettleError where a snapshot or a cluster cannot be read."""
     against_nothing = snapshot is None and kubeconfig is None
-    if against_nothing and not any(map(checks.has_expressions, manifests)):
+    if against_nothing and not any(map(has_expressions, manifests)):
         yield Surroundings(EMPTY, None, complete=False)
         return
     from fettle.cel import SelectorEngine
@@ -130,7 +129,7 @@ async def known(
     await engine.start()
     try:
         around.engines = Engines(engine)
-        await checks.compile_all(manifests, around.engines)
+        await compile_expressions(manifests, around.engines)
         yield around
     finally:
         await engine.close()

@@ -4,7 +4,7 @@ import pytest
 
 from fettle.lint.cluster import Cluster
 from fettle.lint.findings import Finding, Severity
-from fettle.lint.rules.containers import UnknownRequest
+from fettle.lint.rules.references import UnknownRequest
 from tests.fettle.lint import builders
 from tests.fettle.lint.builders import (
     Object,

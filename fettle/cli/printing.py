@@ -1,35 +1,23 @@
-"""`fettle explain pod` and `fettle devices`: ask a running Fettle, print for people."""
+"""Prints for people what a running Fettle answers: `fettle explain` and `fettle devices`.
+
+The worst comes first. Many rows that are healthy and say the same become one row.
+"""
 
 import json
 import re
-import urllib.parse
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from typing import Any, NamedTuple, TypeVar
 
 import click
 
-from fettle.cli.calling import Answered, call_json, console
-from fettle.cli.grouping import badness, is_well, span, speaks, together
+from fettle.cli.calling import console, fetch
 from fettle.explain import pods as explain
-from fettle.model import FettleError
 
+FEW = 5
+"""So many that say the same are still told by name."""
+_STATES = ("Unhealthy", "Degraded", "Unknown", "Healthy")
 
-def fetch(server: str, path: str, query: dict[str, str] | None = None) -> Any:
-    """The JSON that a running Fettle answers; raises FettleError with what it says is wrong."""
-    url = f"{server.rstrip('/')}{path}"
-    if query:
-        url += "?" + urllib.parse.urlencode(query)
-    try:
-        return call_json(url)
-    except Answered:
-        raise
-    except FettleError as error:
-        raise FettleError(
-            f"{error}; is `fettle serve` running there? (set the address with --server or "
-            "FETTLE_SERVER)"
-        ) from error
-
-
+_AnyRow = TypeVar("_AnyRow")
 LEFT_OUT = (
     "node selectors, taints, cpu and memory are not looked at: the scheduler goes by them too"
 )
@@ -218,7 +206,7 @@ def _witness(one: dict[str, Any]) -> str:
     return f"; reported only by {witness}: lowers the score, refuses nothing" if witness else ""
 
 
-def devices(server: str, output: str, *, everything: bool) -> None:
+def list_devices(server: str, output: str, *, everything: bool) -> None:
     """Print devices with scores, states and reasons."""
     data = fetch(server, "/devices", {} if everything else {"unsound": "true"})
     if output == "json":
@@ -339,3 +327,42 @@ def _rows(node: dict[str, Any], *, everything: bool) -> Iterator[_Row]:
     for device in node["devices"]:
         if everything or speaks(device):
             yield _Row(name, device["device"], device["device"].split("/")[0], device)
+
+
+# --- rows of a table
+
+
+def badness(health: dict[str, Any]) -> tuple[int, float]:
+    """Sorts the worst first: by state, then by score as it is shown."""
+    return _STATES.index(health["state"]), round(health["score"], 2)
+
+
+def speaks(health: dict[str, Any]) -> bool:
+    """Whether there is anything to say of it: a state may outlive all evidence."""
+    return bool(health["evidence"]) or not is_well(health)
+
+
+def is_well(health: dict[str, Any]) -> bool:
+    return bool(health["state"] == "Healthy")
+
+
+def together(
+    rows: Iterable[_AnyRow], alike: Callable[[_AnyRow], Hashable | None]
+) -> list[list[_AnyRow]]:
+    """Rows in groups, in the order of the first of each; by themselves those that are like none
+    (None), or like only a few."""
+    groups: dict[Hashable, list[_AnyRow]] = {}
+    for at, row in enumerate(rows):
+        key = alike(row)
+        groups.setdefault((at,) if key is None else ("alike", key), []).append(row)
+    return [
+        part
+        for group in groups.values()
+        for part in ([group] if len(group) > FEW else [[row] for row in group])
+    ]
+
+
+def span(shown: Iterable[str]) -> str:
+    """Scores as they are shown, the lowest first: one, or from the first to the last."""
+    values = list(shown)
+    return values[0] if values[0] == values[-1] else f"{values[0]}–{values[-1]}"

@@ -1,13 +1,20 @@
-"""Rules about how many devices a claim asks for."""
+"""Rules about how much a claim asks for: devices, capacity of a device, and quotas.
 
-from collections.abc import Iterator
+Quotas are known where `lint.watch` in the settings names ResourceQuota, in a snapshot, and where
+they are among the files of `fettle lint`.
+"""
 
-from fettle.api.resource import MAX_RESULTS
+from collections.abc import Iterable, Iterator
+
+from fettle.api.resource import MAX_RESULTS, Quantity
+from fettle.dra import UNIT, Offer, Unreadable, nano, offers
 from fettle.lint.cluster import Cluster
-from fettle.lint.fields import Field
 from fettle.lint.findings import Finding, Rule, Severity
-from fettle.lint.manifests import Manifest, ManifestClaim, ManifestOption, ManifestRequest
+from fettle.lint.manifests import Field, Manifest, ManifestClaim, ManifestOption, ManifestRequest
+from fettle.lint.names import listed, nearest
 from fettle.lint.survey.surveys import Survey
+
+_PER_CLASS = ".deviceclass.resource.k8s.io/devices"
 
 
 class CountAboveNode(Rule):
@@ -187,3 +194,146 @@ class NoRequests(Rule):
                     "the claim asks for no device, so its containers start without one",
                     "add a request with a deviceClassName",
                 )
+
+
+class UnknownCapacity(Rule):
+    """A request names a capacity that its devices do not publish under that name."""
+
+    id = "FTL016"
+    seen = True
+    name = "unknown-capacity"
+    severity = Severity.WARN
+    strict = True
+    inventory = True
+    today = (
+        "No device is ever eligible, and nothing says so: the name must be spelled as in the "
+        "ResourceSlice, with its domain only if it has one there."
+    )
+
+    def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
+        for option in manifest.options:
+            survey = cluster.survey(option)
+            if survey is None or not survey.decided or not survey.matched:
+                continue
+            names = {name for d in survey.looks.values() for name in d.device.capacity or ()}
+            for name, field in option.field.members("capacity", "requests"):
+                if name not in names:
+                    has = (
+                        f"they publish: {listed(names)}" if names else "they publish no capacities"
+                    )
+                    bare = name.rpartition("/")[2]
+                    near = bare if bare in names else nearest(name, names)
+                    yield self.finding(
+                        field,
+                        f"none of the {survey.matched} matching devices has a capacity {name!r} "
+                        f"({has})",
+                        f"write {near}" if near else "ask for a capacity that they publish",
+                    )
+
+
+class CapacityTooLarge(Rule):
+    """A request asks for more of a capacity than any device has or can give."""
+
+    id = "FTL017"
+    seen = True
+    name = "capacity-too-large"
+    severity = Severity.WARN
+    strict = True
+    inventory = True
+    today = "No device is ever eligible: the pod stays Pending."
+
+    def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
+        for option in manifest.options:
+            survey = cluster.survey(option)
+            if survey is None or not survey.decided or not survey.matched:
+                continue
+            for name, field in option.field.members("capacity", "requests"):
+                given, wanted = _offers(survey, name), field.value
+                if not isinstance(wanted, str | int) or not given or _may_give(given, wanted):
+                    continue
+                problem = f"no matching device can give {wanted} of {name}"
+                if most := offers.most(given):
+                    yield self.finding(
+                        field,
+                        f"{problem}: the largest amount available is {most}",
+                        f"ask for at most {most}, in the steps of its requestPolicy",
+                    )
+                else:
+                    fix = "ask for less: the steps of its requestPolicy round it up"
+                    yield self.finding(field, problem, fix)
+
+
+def _offers(survey: Survey, name: str) -> list[Offer]:
+    """This capacity of all devices that have it; [] where one of them cannot be read."""
+    devices = [device.published for device in survey.looks.values()]
+    if any(device.unclear for device in devices):
+        return []
+    return [found for device in devices if (found := offers.offer(device, name)) is not None]
+
+
+def _may_give(given: Iterable[Offer], wanted: Quantity) -> bool:
+    """Whether a device that is not shared with others gives this much, or it cannot be read."""
+    asked = offers.read(wanted)
+    return asked is None or any(offer.gives(asked) for offer in given)
+
+
+def _limits(namespace: str, cluster: Cluster) -> dict[str, int]:
+    """The smallest hard limit on devices by resource."""
+    found: dict[str, int] = {}
+    for quota in cluster.quotas(namespace):
+        hard = quota.spec.hard if quota.spec is not None else None
+        for name, quantity in (hard or {}).items():
+            if name.endswith(_PER_CLASS) and (most := _whole(quantity)) is not None:
+                found[name] = min(most, found.get(name, most))
+    return found
+
+
+def _whole(quantity: str | int) -> int | None:
+    try:
+        return nano(quantity) // UNIT
+    except Unreadable:
+        return None
+
+
+class QuotaTooSmall(Rule):
+    """A claim counts for more devices than a quota in its namespace ever allows."""
+
+    id = "FTL055"
+    name = "quota-too-small"
+    seen = True
+    severity = Severity.WARN
+    today = (
+        "A claim is refused (`exceeded quota`); from a template none is created, and its pods stay "
+        "Pending with the event `FailedResourceClaimCreation`. `All` counts as 32 devices, "
+        "alternatives as the largest of them."
+    )
+
+    def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
+        limits = _limits(manifest.namespace, cluster) if manifest.claims else {}
+        for claim in manifest.claims if limits else ():
+            for class_name, count in _charged(claim).items():
+                most = limits.get(f"{class_name}{_PER_CLASS}")
+                if most is not None and count > most:
+                    fewer = f"ask for at most {most}, or raise the quota"
+                    yield self.finding(
+                        claim.field.at("devices", "requests"),
+                        f"counts for {count} devices of {class_name}, but a ResourceQuota in "
+                        f"namespace {manifest.namespace} allows {most}",
+                        fewer if most else "raise the quota, or use another class",
+                    )
+
+
+def _charged(claim: ManifestClaim) -> dict[str, int]:
+    """Devices by class, as the quota counts them: the worst case of each request."""
+    total: dict[str, int] = {}
+    for request in claim.requests:
+        worst: dict[str, int] = {}
+        for option in request.options:
+            worst[option.class_name] = max(worst.get(option.class_name, 0), _devices(option))
+        for name, count in worst.items():
+            total[name] = total.get(name, 0) + count
+    return total
+
+
+def _devices(option: ManifestOption) -> int:
+    return MAX_RESULTS if option.everything else option.count or 0

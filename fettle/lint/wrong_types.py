@@ -10,14 +10,19 @@ from typing import Any
 
 from msgspec import inspect
 
-from fettle.api import kinds, meta, resource
-from fettle.lint import shapes
-from fettle.lint.checks import WRONG_TYPE
-from fettle.lint.fields import Field
-from fettle.lint.findings import Finding
-from fettle.lint.manifests import Manifest
-from fettle.lint.specs import JobSpec, LintPodSpec, Replicated
+from fettle.api import core, kinds, meta, resource
+from fettle.api.meta import Wire
+from fettle.lint import workload_kinds
+from fettle.lint.findings import Check, Finding, Severity
+from fettle.lint.manifests import Field, Manifest, values_at
 
+WRONG_TYPE = Check(
+    "FTL106",
+    "wrong-type",
+    Severity.DENY,
+    "A value of the wrong type, such as a quoted number.",
+    "The API server cannot decode the object and refuses it.",
+)
 _WHOLE_NUMBER = "a whole number"
 _INT64 = range(-(2**63), 2**63)
 _MOST_DIGITS = 19
@@ -34,6 +39,77 @@ _TEXT = "text"
 _SHOWN = 40
 _REPLICATED = ("apps", "leaderworkerset.x-k8s.io")
 _WHOLE = (kinds.SLICE, kinds.TAINT_RULE)
+
+
+# --- fields of pods and their owners that rules read and `fettle.api` does not have
+
+
+class RestartRule(Wire, frozen=True, kw_only=True):
+    action: str | None = None
+    exit_codes: "OnExitCodes | None" = None
+
+
+class LintContainer(core.Container, frozen=True, kw_only=True):
+    restart_policy_rules: tuple[RestartRule, ...] | None = None
+
+
+class Toleration(Wire, frozen=True, kw_only=True):
+    key: str | None = None
+    operator: str | None = None
+    value: str | None = None
+    effect: str | None = None
+    toleration_seconds: int | None = None
+
+
+class LintPodSpec(core.PodSpec, frozen=True, kw_only=True):
+    containers: tuple[LintContainer, ...] | None = None
+    init_containers: tuple[LintContainer, ...] | None = None
+    node_selector: dict[str, str] | None = None
+    priority: int | None = None
+    scheduler_name: str | None = None
+    restart_policy: str | None = None
+    tolerations: tuple[Toleration, ...] | None = None
+
+
+class Replicated(Wire, frozen=True, kw_only=True):
+    replicas: int | None = None
+
+
+class OnExitCodes(Wire, frozen=True, kw_only=True):
+    container_name: str | None = None
+    operator: str | None = None
+    values: tuple[int, ...] | None = None
+
+
+class OnPodCondition(Wire, frozen=True, kw_only=True):
+    type: str | None = None
+    status: str | None = None
+
+
+class FailureRule(Wire, frozen=True, kw_only=True):
+    action: str | None = None
+    on_exit_codes: OnExitCodes | None = None
+    on_pod_conditions: tuple[OnPodCondition, ...] | None = None
+
+
+class FailurePolicy(Wire, frozen=True, kw_only=True):
+    rules: tuple[FailureRule, ...] | None = None
+
+
+class JobSpec(Wire, frozen=True, kw_only=True):
+    parallelism: int | None = None
+    completions: int | None = None
+    active_deadline_seconds: int | None = None
+    backoff_limit: int | None = None
+    backoff_limit_per_index: int | None = None
+    max_failed_indexes: int | None = None
+    completion_mode: str | None = None
+    pod_replacement_policy: str | None = None
+    suspend: bool | None = None
+    pod_failure_policy: FailurePolicy | None = None
+
+
+# --- values against types
 
 
 def mismatches(manifest: Manifest) -> Iterator[Finding]:
@@ -54,17 +130,17 @@ def _typed(manifest: Manifest) -> Iterator[tuple[Field, Any]]:
     if manifest.group in _REPLICATED:
         yield manifest.root.at("spec"), Replicated
     for path, struct in _specs(manifest):
-        yield from ((spec, struct) for spec in shapes.found(manifest.root, path))
+        yield from ((spec, struct) for spec in values_at(manifest.root, path))
         if len(path) > 1:
             beside = (*path[:-1], "metadata")
-            yield from ((each, meta.ObjectMeta) for each in shapes.found(manifest.root, beside))
+            yield from ((each, meta.ObjectMeta) for each in values_at(manifest.root, beside))
 
 
-def _specs(manifest: Manifest) -> Iterator[tuple[shapes.Path, Any]]:
-    yield from ((p, resource.ResourceClaimSpec) for p in manifest.paths(shapes.CLAIM_SPECS))
-    yield from ((p, resource.DeviceClassSpec) for p in manifest.paths(shapes.CLASS_SPECS))
+def _specs(manifest: Manifest) -> Iterator[tuple[workload_kinds.Path, Any]]:
+    yield from ((p, resource.ResourceClaimSpec) for p in manifest.paths(workload_kinds.CLAIM_SPECS))
+    yield from ((p, resource.DeviceClassSpec) for p in manifest.paths(workload_kinds.CLASS_SPECS))
     yield from ((p, LintPodSpec) for p in manifest.pod_specs)
-    yield from ((p, JobSpec) for p in manifest.paths(shapes.JOB_SPECS))
+    yield from ((p, JobSpec) for p in manifest.paths(workload_kinds.JOB_SPECS))
 
 
 @cache
