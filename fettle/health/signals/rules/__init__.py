@@ -5,6 +5,7 @@ the same name, and new rows are tried before shipped ones.
 """
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any, cast
@@ -47,11 +48,7 @@ _SHIPPED = (
 
 def load(path: str | Path | None = None) -> SignalRules:
     """The shipped rules, with those of an operator's file; SettingsError says file, row, field."""
-    tables: dict[str, dict[str, RuleRow]] = {table: {} for table in _TABLES}
-    for name in _SHIPPED:
-        text = resources.files(__name__).joinpath(name).read_text(encoding="utf-8")
-        for table, row in _rows(text, f"rules file {name}"):
-            tables[table][row.name] = row
+    tables = dict(_shipped())
     if path is not None:
         where = f"rules file {path}"
         own: dict[str, dict[str, RuleRow]] = {table: {} for table in _TABLES}
@@ -65,6 +62,16 @@ def load(path: str | Path | None = None) -> SignalRules:
     conditions = tables["conditions"].values()
     tables["conditions"] = {r.name: r for r in sorted(conditions, key=_breadth)}
     return SignalRules(**cast(dict[str, Any], tables))
+
+
+@cache
+def _shipped() -> Mapping[str, dict[str, RuleRow]]:
+    tables: dict[str, dict[str, RuleRow]] = {table: {} for table in _TABLES}
+    for name in _SHIPPED:
+        text = resources.files(__name__).joinpath(name).read_text(encoding="utf-8")
+        for table, row in _rows(text, f"rules file {name}"):
+            tables[table][row.name] = row
+    return tables
 
 
 def _over(own: dict[str, RuleRow], shipped: dict[str, RuleRow]) -> dict[str, RuleRow]:
