@@ -110,7 +110,7 @@ CHECKS = (
     UNKNOWN_ANNOTATION,
 )
 IDS = frozenset({*(rule.id for rule in RULES), *(check.id for check in CHECKS)})
-"""All that a policy and the settings can name."""
+"""Ids of rules and checks, which policies and the settings can name."""
 
 _THRESHOLDS = HealthSettings()
 _DOES_NOT_COMPILE = "it does not compile"
@@ -128,8 +128,12 @@ def run_checks(
     levels: Validation,
     thresholds: HealthSettings,
 ) -> Iterator[Finding]:
-    """The findings, as severe as `levels` say; without `engines`, which know the expressions, none
-    about these."""
+    """The findings of all checks, with the severities that `levels` set.
+
+    `known` are the policies of the settings, `installed` those of the cluster. `engines` have
+    compiled the expressions; without them, expressions are not checked. `thresholds` define from
+    which score on a device is degraded.
+    """
     for finding in _found(manifest, known, installed, engines, thresholds):
         level = levels.rules.get(finding.rule)
         if level is None:
@@ -159,7 +163,7 @@ def _found(
 
 
 def selector_fields(manifest: Manifest) -> Iterator[Field]:
-    """The CEL expressions of claims and classes."""
+    """The CEL expressions in the selectors of claims and classes."""
     for option in manifest.options:
         yield from option.selectors
     for spec in manifest.device_classes:
@@ -171,7 +175,7 @@ def has_expressions(manifest: Manifest) -> bool:
 
 
 async def compile_expressions(manifests: Iterable[Manifest], engines: "Engines") -> None:
-    """Have the engines know all their expressions."""
+    """Compile all expressions of these objects."""
     manifests = tuple(manifests)
     texts = [field.value for manifest in manifests for field in selector_fields(manifest)]
     await engines.devices.evaluate(texts, [_ANY_DEVICE])
@@ -179,17 +183,17 @@ async def compile_expressions(manifests: Iterable[Manifest], engines: "Engines")
         await engines.evaluate(policy_requirements(manifest))
 
 
-# --- DevicePolicies
+# --- checks of DevicePolicies
 
 
 def policy_requirements(manifest: Manifest) -> tuple[Requirement, ...]:
-    """What a DevicePolicy requires; nothing of another object, or one that cannot be read."""
+    """The requirements of a DevicePolicy; none if it cannot be read or is another object."""
     policy, _ = _read(manifest)
     return policy.placement.requires if policy is not None else ()
 
 
 def invalid_policy(manifest: Manifest) -> Iterator[Finding]:
-    """What the API server refuses in a DevicePolicy."""
+    """Values in a DevicePolicy that the API server refuses."""
     _, reason = _read(manifest)
     if reason:
         yield INVALID_POLICY.finding(manifest.root.at("spec"), reason)
@@ -198,10 +202,10 @@ def invalid_policy(manifest: Manifest) -> Iterator[Finding]:
 def ineffective_settings(
     manifest: Manifest, engines: "Engines | None", thresholds: HealthSettings = _THRESHOLDS
 ) -> Iterator[Finding]:
-    """What has no effect in a DevicePolicy and the API server cannot check.
+    """Settings in a DevicePolicy that have no effect, and that the API server cannot check.
 
-    `engines` have compiled its requirements; without them, these are not judged. `thresholds` say
-    from which score on a device is degraded.
+    `engines` have compiled its requirements; without them, requirements are not checked.
+    `thresholds` define from which score on a device is degraded.
     """
     policy, _ = _read(manifest)
     if policy is None:
@@ -224,19 +228,19 @@ def ineffective_settings(
         )
     if engines is None:
         return
-    stand = manifest.root.entries("spec", "placement", "requires")
-    for field, requirement in zip(stand, policy.placement.requires, strict=True):
+    fields = manifest.root.entries("spec", "placement", "requires")
+    for field, requirement in zip(fields, policy.placement.requires, strict=True):
         if why := engines.refusal(requirement):
             yield IGNORED_REQUIREMENT.finding(field.at("expression"), why)
 
 
 def unknown_rules(policy: Policy) -> list[str]:
-    """Ids that no rule has."""
+    """Ids in `validation.rules` that no rule or check has."""
     return sorted(policy.validation.rules.keys() - IDS)
 
 
 def _read(manifest: Manifest) -> tuple[Policy | None, str]:
-    """The policy, or why it cannot be read; neither if it is not a DevicePolicy."""
+    """The policy, or why it cannot be read; neither for an object of another kind."""
     if (manifest.api_version, manifest.kind) != (kinds.POLICY.api_version, kinds.POLICY.name):
         return None, ""
     try:
@@ -247,25 +251,25 @@ def _read(manifest: Manifest) -> tuple[Policy | None, str]:
     return decoded.policy(), ""
 
 
-# --- what names a policy
+# --- checks of references to policies
 
 
 def ignored_references(
     manifest: Manifest, policies: Policies, installed: Mapping[str, Policy]
 ) -> Iterator[Finding]:
-    """Annotations and labels that name no existing policy, have an invalid value, or are where
-    the other is read."""
+    """Annotations and labels that are ignored: they name no existing policy, have an invalid value,
+    or are labels where annotations are read, or the other way round."""
     if (manifest.group, manifest.kind) == ("", "Namespace"):
         labels = manifest.root.at("metadata", "labels")
         if (name := labels.strings().get(ANNOTATION)) is not None:
             resolved = policies.resolve(None, {ANNOTATION: name}, installed)
-            yield from _told(labels.at(ANNOTATION), resolved, policies.names(installed))
+            yield from _warnings(labels.at(ANNOTATION), resolved, policies.names(installed))
     for annotations in _annotations(manifest):
         given = annotations.strings()
         for key in ANNOTATIONS:
             if key in given:
                 resolved = policies.resolve({key: given[key]}, None, installed)
-                yield from _told(annotations.at(key), resolved, policies.names(installed))
+                yield from _warnings(annotations.at(key), resolved, policies.names(installed))
     yield from _misplaced(manifest)
 
 
@@ -273,7 +277,7 @@ ANNOTATION_IGNORED = "Fettle has no such annotation, so it is ignored"
 
 
 def unknown_annotations(manifest: Manifest) -> Iterator[Finding]:
-    """Annotations that look like Fettle's and are none."""
+    """Annotations `fettle.dev/...` that Fettle does not have."""
     for annotations in _annotations(manifest):
         for key in filter(is_unknown, annotations.strings()):
             yield UNKNOWN_ANNOTATION.finding(
@@ -282,14 +286,14 @@ def unknown_annotations(manifest: Manifest) -> Iterator[Finding]:
 
 
 def suggest_annotation(key: str) -> str:
-    """What to write instead of an annotation that there is not."""
+    """What to write instead of an annotation that Fettle does not have."""
     if near := nearest(key, ANNOTATIONS):
         return f"write {near} if that is meant"
     *others, last = ANNOTATIONS
     return f"for this, Fettle reads {', '.join(others)} and {last}"
 
 
-def _told(field: Field, resolved: Resolved, names: Iterable[str]) -> Iterator[Finding]:
+def _warnings(field: Field, resolved: Resolved, names: Iterable[str]) -> Iterator[Finding]:
     fix = ""
     for name in resolved.unknown:
         near = nearest(name, names)
@@ -300,7 +304,7 @@ def _told(field: Field, resolved: Resolved, names: Iterable[str]) -> Iterator[Fi
 
 
 def _misplaced(manifest: Manifest) -> Iterator[Finding]:
-    """Labels where annotations count, and the other way round."""
+    """Labels where annotations are read, and annotations where labels are."""
     of_namespace = (manifest.group, manifest.kind) == ("", "Namespace")
     for metadata in _metadata(manifest):
         labels, annotations = metadata.at("labels"), metadata.at("annotations")
@@ -317,7 +321,7 @@ def _misplaced(manifest: Manifest) -> Iterator[Finding]:
 
 
 def _annotations(manifest: Manifest) -> Iterator[Field]:
-    """Those of the object, and of what is made from the templates in it."""
+    """The annotations of the object, and those in its templates."""
     return (metadata.at("annotations") for metadata in _metadata(manifest))
 
 

@@ -1,7 +1,6 @@
-"""What a rule may ask about the cluster, about one view of it.
+"""What rules may ask about the cluster, as one view has it: objects, nodes, surveys of devices.
 
-Answers from what is known now: None means that something does not exist *or* is not known, and
-only where `complete` is true does it mean the former.
+None means that an object does not exist or is not known; `knows` tells the two apart.
 """
 
 from collections.abc import Iterator, Mapping
@@ -28,7 +27,7 @@ from fettle.pacing import pause
 
 
 class Cluster:
-    """Holds a view, surveys of its devices, and what is configured of drivers and features."""
+    """A view, surveys of its devices, and the configured drivers and feature gates."""
 
     def __init__(
         self,
@@ -42,10 +41,9 @@ class Cluster:
     ) -> None:
         """`disabled` are feature gates of Kubernetes that are known to be off.
 
-        Of a view that is not synced nothing is known. `complete` false: it holds some objects of
-        a cluster, and what is not there may exist all the same; so it is with the kinds that are
-        `unknown`, in one that is complete otherwise, and with those of which an object cannot be
-        read.
+        `complete` false: the view holds some objects of the cluster, so an object that is not in
+        it may exist. The same holds for the kinds in `unknown`, and for every kind that has an
+        object which cannot be read. Nothing is known of a view that is not synced.
         """
         self.view = view if view.synced else EMPTY
         self.complete = complete and view.synced
@@ -56,7 +54,7 @@ class Cluster:
         self._specs: dict[str, ManifestClaim] = {}
 
     def knows(self, kind: str) -> bool:
-        """Whether an object of this kind that is not here does not exist."""
+        """Whether all objects of this kind are in the view."""
         return self.complete and kind not in self.unknown
 
     # -- objects by name
@@ -71,7 +69,7 @@ class Cluster:
         return self.view.templates.get(f"{namespace}/{name}")
 
     def claim_of(self, entry: Field, namespace: str) -> tuple[str, ManifestClaim | None]:
-        """What an entry of a pod's `resourceClaims` names, in words, and its spec if known."""
+        """The object that an entry of a pod's `resourceClaims` names, and its spec if known."""
         if name := entry.text("resourceClaimName"):
             claim, where = self.claim(namespace, name), f"ResourceClaim {namespace}/{name}"
             return where, self._spec(where, claim.spec) if claim else None
@@ -82,19 +80,19 @@ class Cluster:
         return "", None
 
     def _spec(self, where: str, spec: resource.ResourceClaimSpec) -> ManifestClaim:
-        """Thousands of pods may name the same claim."""
+        # Cached because thousands of pods may name the same claim.
         if (known := self._specs.get(where)) is None:
             known = self._specs[where] = _claim(spec)
         return known
 
-    # -- what is known where the settings ask for it
+    # -- known only if `lint.watch` in the settings names the kind
 
     def quotas(self, namespace: str) -> tuple[core.ResourceQuota, ...]:
         return (self.view.quotas or {}).get(namespace, ())
 
     @property
     def compute_domains(self) -> Mapping[str, nvidia.ComputeDomain] | None:
-        """By UID; None where none are read."""
+        """By UID; None if they are not watched."""
         return self.view.compute_domains
 
     # -- nodes
@@ -105,19 +103,19 @@ class Cluster:
 
     @property
     def node_taints(self) -> frozenset[str]:
-        """The keys of taints of nodes."""
+        """The keys of all taints on nodes."""
         return self._fleet.catalogue.node_taints if self._fleet is not None else frozenset()
 
     @property
     def kubelets(self) -> Mapping[str, int]:
-        """How many nodes run which version."""
+        """How many nodes run each kubelet version."""
         return self._fleet.catalogue.kubelets if self._fleet is not None else {}
 
     # -- devices
 
     @property
     def catalogue(self) -> Catalogue | None:
-        """What drivers publish; None where that is not known."""
+        """What drivers publish; None if it is not known."""
         if self._fleet is None or not (self.knows("Node") and self.knows("ResourceSlice")):
             return None
         if not self._fleet.catalogue.looks:
@@ -125,17 +123,19 @@ class Cluster:
         return self._fleet.catalogue
 
     def survey(self, option: ManifestOption) -> Survey | None:
-        """What a request's selectors match, by class and by itself; None: not known. It may be some
-        seconds older than the view, so that nodes in it are gone."""
+        """What the selectors of an option and of its class match; None if it is not known.
+
+        A survey may be some seconds older than the view and name nodes that are gone.
+        """
         selection = self.selection(option)
         return self.survey_of(selection) if selection is not None else None
 
     def reads(self, expression: str) -> tuple[AttributeRead, ...]:
-        """What an expression is known to look at in devices."""
+        """What an expression reads of devices, as far as it is known."""
         return self._fleet.reads(expression) if self._fleet is not None else ()
 
     def equations(self, expression: str) -> tuple[Equation, ...]:
-        """Which attributes an expression is known to compare, and with what."""
+        """Which attributes an expression compares, and with what, as far as it is known."""
         return self._fleet.equations(expression) if self._fleet is not None else ()
 
     def survey_of(self, selection: Selection) -> Survey | None:
@@ -143,9 +143,11 @@ class Cluster:
             return None
         return self._fleet.known(selection)
 
-    def left_open(self, selection: Selection) -> str:
-        """Why it is not known whether a selection matches anything, though it should be; "" if it
-        is."""
+    def why_undecided(self, selection: Selection) -> str:
+        """Why it is not known whether a selection matches anything; "" if it is known.
+
+        Also "" if devices are not known at all: then rules on inventory are silent.
+        """
         if self._fleet is None or not (self.knows("Node") and self.knows("ResourceSlice")):
             return ""
         survey = self._fleet.known(selection)
@@ -158,7 +160,7 @@ class Cluster:
         return "; ".join((*survey.left_open, f"and {more} more like these")[: None if more else -1])
 
     def selection(self, option: ManifestOption) -> Selection | None:
-        """The selectors that choose an option's devices; None where its class is not known."""
+        """The selectors that choose an option's devices; None if its class is not known."""
         pause()
         device_class = self.device_class(option.class_name)
         if device_class is None:
@@ -169,7 +171,7 @@ class Cluster:
         )
 
     def selections(self, manifest: Manifest) -> Iterator[Selection]:
-        """All that the rules may ask for of this object, and that must be surveyed before."""
+        """Every selection that rules may ask about for this object, to be surveyed beforehand."""
         for field in manifest.device_classes:
             yield class_selection(field)
         claims = list(manifest.claims)
@@ -181,11 +183,11 @@ class Cluster:
                     yield selection
                     yield Selection(selection.of_class)
 
-    def spec_of(self, claim: resource.ResourceClaim) -> ManifestClaim:
+    def claim_spec(self, claim: resource.ResourceClaim) -> ManifestClaim:
         return _claim(claim.spec)
 
     def claims_of(self, pod: ManifestPod, namespace: str) -> list[ManifestClaim]:
-        """The specs of a pod's claims, as far as they are known."""
+        """The specs of a pod's claims, those that are known."""
         found = (self.claim_of(entry, namespace)[1] for entry in pod.claims)
         return [claim for claim in found if claim is not None]
 
@@ -194,7 +196,7 @@ NOTHING_KNOWN = Cluster()
 
 
 def class_selection(spec: Field) -> Selection:
-    """The selectors of a DeviceClass's spec."""
+    """The selectors in the spec of a DeviceClass."""
     return Selection(tuple(text(expression.value) for expression in expressions(spec)))
 
 

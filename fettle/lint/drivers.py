@@ -1,9 +1,9 @@
-"""What is known of the opaque configurations of drivers: JSON Schemas, feature gates, validators.
+"""The opaque configurations of drivers: JSON Schemas, feature gates, validators.
 
-A driver's file in `schemas/` names its API versions and kinds, each with a schema, the features
-that some values need, and the kinds of device it applies to. What a schema cannot say is checked
-by a function that an installed package offers under the entry point `fettle.drivers`. Schemas are
-data, and may come from an operator; code may not.
+A driver's file in `schemas/` lists its API versions and kinds. Each kind has a schema, the features
+that some values need, and the types of device it applies to. A function checks what a schema cannot
+say: ours, or one that an installed package offers under the entry point `fettle.drivers`. Schemas
+are data and may come from an operator; code may not.
 """
 
 import re
@@ -43,7 +43,7 @@ class DriverGate(
 class KindOfConfig(
     msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
 ):
-    """One kind: `devices` are the values of the devices' attribute `type` that it applies to."""
+    """One kind of configuration. `devices` are the values of the attribute `type` it applies to."""
 
     kind: str
     schema: dict[str, Any]
@@ -51,13 +51,13 @@ class KindOfConfig(
     devices: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        Schema(self.schema)  # a file with a wrong schema is refused when it is read
+        Schema(self.schema)  # refuses a wrong schema when the file is read
 
 
 class Driver(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """A driver's configurations; `features` says which of its feature gates are on by default.
+    """A driver's configurations. `features` are its feature gates, true if on by default.
 
-    `classes` are the DeviceClasses that come with the driver, and the `type` of their devices.
+    `classes` are the DeviceClasses that come with the driver, each with the `type` of its devices.
     """
 
     driver: str
@@ -72,7 +72,7 @@ class Driver(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_u
 
 
 class Missing(NamedTuple):
-    """A feature that a value needs and that is off, by the operator's word or by default."""
+    """A feature that a value needs and that is off; `declared` if the settings say so."""
 
     feature: str
     field: Field
@@ -80,9 +80,9 @@ class Missing(NamedTuple):
 
 
 class ConfigValidation(NamedTuple):
-    """What is wrong with a configuration, the features it needs, and its kind if that is known.
+    """What is wrong with a configuration, which features it lacks, and its kind if that is known.
 
-    `undecided` is why it could not be judged in full, "" if it was.
+    `undecided` is why it could not be checked in full, "" if it was.
     """
 
     problems: tuple[Problem, ...]
@@ -92,7 +92,7 @@ class ConfigValidation(NamedTuple):
 
 
 class Drivers:
-    """The drivers whose configurations are known, shipped and given, and their feature gates.
+    """The drivers whose configurations are known: shipped ones, and `given` ones that replace them.
 
     `features` overrides, by driver, which feature gates are on.
     """
@@ -108,8 +108,8 @@ class Drivers:
     def get(self, name: str) -> Driver | None:
         return self._given.get(name) or shipped().get(name)
 
-    def judge(self, driver: Driver, parameters: Field) -> ConfigValidation:
-        """What the driver would refuse about these parameters when it prepares the claim."""
+    def validate(self, driver: Driver, parameters: Field) -> ConfigValidation:
+        """What the driver would refuse in these parameters when it prepares the claim."""
         api_version, name = parameters.text("apiVersion"), parameters.text("kind")
         kind = driver.kind(api_version, name)
         if kind is None:
@@ -125,7 +125,7 @@ class Drivers:
         if not problems and (validate := validators().get(driver.driver)) is not None:
             try:
                 problems += validate(name, parameters)
-            except Exception as error:  # somebody else's code must not end the other rules
+            except Exception as error:  # code of another package must not stop the other rules
                 undecided = f"the check of {driver.driver} failed: {error!r}"
         missing = (self._missing(driver, gate, parameters) for gate in kind.gates)
         known = tuple(m for m in missing if m is not None)
@@ -144,15 +144,15 @@ NO_DRIVERS = Drivers()
 
 @cache
 def shipped() -> Mapping[str, Driver]:
-    """The drivers whose files come with Fettle, by name."""
+    """The drivers whose files are shipped with Fettle, by name."""
     folder = files("fettle.lint") / "schemas"
     found = [f for f in folder.iterdir() if f.name.endswith(".json")]
-    drivers = [read(f.read_bytes(), f.name) for f in sorted(found, key=lambda f: f.name)]
+    drivers = [read_driver(f.read_bytes(), f.name) for f in sorted(found, key=lambda f: f.name)]
     return {driver.driver: driver for driver in drivers}
 
 
-def read(content: bytes, where: str) -> Driver:
-    """A driver's file; raises SettingsError with the file and what is wrong."""
+def read_driver(content: bytes, where: str) -> Driver:
+    """Decode a driver's file; raises SettingsError with the file and what is wrong."""
     try:
         return msgspec.json.decode(content, type=Driver)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -161,13 +161,13 @@ def read(content: bytes, where: str) -> Driver:
 
 @cache
 def validators() -> Mapping[str, Validator]:
-    """What is checked beyond schemas, by driver: our own, then those of installed packages."""
+    """Validators by driver: our own, replaced by those of installed packages."""
     found = {point.name: _loaded(point) for point in metadata.entry_points(group=ENTRY_POINT)}
     return {**VALIDATORS, **found}
 
 
 def _loaded(point: metadata.EntryPoint) -> Validator:
-    """The function; where it cannot be imported, one that says so when it is asked."""
+    """The function; if it cannot be imported, one that raises the reason when it is called."""
     try:
         validator: Validator = point.load()
     except Exception as error:
@@ -185,7 +185,9 @@ def parameters_of(config: Field) -> tuple[str, Field]:
     return text(opaque.raw().get("driver")), opaque.at("parameters")
 
 
-# --- what a schema cannot say, by driver
+# --- our own validators, after the drivers' code:
+# NVIDIA: GetTimeSlicingConfig, GetMpsConfig and the limits of MpsPerDevicePinnedMemoryLimit in its
+# resource API; the example driver: GpuConfig.Validate
 
 _MEBIBYTE = 2**20
 _BY_STRATEGY = {
@@ -226,7 +228,7 @@ VALIDATORS: Mapping[str, Callable[[str, Field], Iterator[Problem]]] = {
 
 
 def _one_strategy(sharing: Field) -> Iterator[Problem]:
-    """The settings of one strategy cannot stand beside those of another."""
+    """The settings of one strategy exclude those of another."""
     strategy = sharing.text("strategy")
     own, others = _BY_STRATEGY.get(strategy, ("", ()))
     for other in others:

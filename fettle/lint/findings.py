@@ -1,4 +1,4 @@
-"""What a rule is, and what it finds."""
+"""What a rule is, and what it finds: a finding with a severity, a field and a fix."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from fettle.lint.manifests import Field, Manifest
 
 
 class Severity(StrEnum):
-    """What follows from a finding. Undecided says that a rule could not judge; it never denies."""
+    """What follows from a finding. Undecided: the rule could not decide, which never denies."""
 
     DENY = "Deny"
     WARN = "Warn"
@@ -22,7 +22,7 @@ class Severity(StrEnum):
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """One mistake: `field` is its path, `message` what is wrong, `fix` what to write instead.
 
-    `possible`: it may work all the same, even with the present inventory; strict mode lets it be.
+    `possible`: it may work with the present inventory, so strict mode does not deny it.
     """
 
     rule: str
@@ -38,15 +38,16 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rule(ABC):
-    """Finds one kind of mistake in any object; in those it has nothing to say about, nothing.
+    """Finds one kind of mistake in any object; finds nothing in objects that it is not about.
 
-    The docstring's first line says what the mistake is and `today` what Kubernetes does with it;
-    both go into docs/rules.md. `strict`: denies only in strict mode; `denies_if`: denies only in
-    this case. `denies_pods`: worth denying
-    even a pod, whose workload was accepted before. `inventory`: rests on what the cluster has, and
-    says nothing without. `absence`: it misses an object by its name, which may have been created a
-    moment ago. `seen`: `tests/controlplane/test_rules.py` shows it on the real thing.
-    `on_node`: a driver or a kubelet does it, which no control plane can show.
+    The first line of the docstring says what the mistake is, `today` what Kubernetes does with it;
+    both go into docs/rules.md.
+
+    `strict`: denies only in strict mode. `denies_if`: denies only in this case. `denies_pods`:
+    denies even a pod whose workload was accepted. `inventory`: depends on what the cluster has, and
+    is silent without it. `absence`: reports a missing object, which may have been created a moment
+    ago. `reproduced`: `tests/controlplane/test_rules.py` shows it on a real control plane. `on_node`: a
+    driver or a kubelet fails, which no control plane can show.
     """
 
     id: ClassVar[str]
@@ -58,17 +59,17 @@ class Rule(ABC):
     denies_pods: ClassVar[bool] = False
     inventory: ClassVar[bool] = False
     absence: ClassVar[bool] = False
-    seen: ClassVar[bool] = False
+    reproduced: ClassVar[bool] = False
     on_node: ClassVar[bool] = False
 
     @property
     def mistake(self) -> str:
-        """One sentence: the first line of the docstring."""
+        """One sentence, the first line of the docstring."""
         return (self.__doc__ or "").partition("\n")[0]
 
     @abstractmethod
     def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding | None]:
-        """The mistakes, and None wherever others may have their turn between two long steps."""
+        """The mistakes; None is a point between two long steps where other work may run."""
 
     def finding(
         self,
@@ -79,7 +80,7 @@ class Rule(ABC):
         *,
         possible: bool = False,
     ) -> Finding:
-        """A finding of this rule, of its own severity unless another one is given."""
+        """A finding of this rule, with the rule's severity unless another is given."""
         return Finding(
             rule=self.id,
             severity=severity or self.severity,
@@ -91,7 +92,7 @@ class Rule(ABC):
 
 
 class Check(NamedTuple):
-    """As a rule is described; see `fettle.lint.findings.Rule`."""
+    """A mistake that is reported besides the rules; its fields are described as those of a rule."""
 
     id: str
     name: str

@@ -1,7 +1,8 @@
-"""Runs the rules on one object: the devices it asks for are surveyed first, then each rule looks.
+"""Runs the rules on one object: surveys the devices it asks for, then applies each rule.
 
-An object that differs from one judged a moment ago in nothing but its name gets the same findings
-from memory: templates make the same claim over and over.
+Findings are cached: templates make the same claim over and over, and an object that differs from a
+recent one only by its name gets the same findings. The rules, drivers and features that the
+settings name are checked here too.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,7 +15,7 @@ from fettle.cluster import View
 from fettle.config import LintSettings, Settings
 from fettle.lint.checks import IDS
 from fettle.lint.cluster import Cluster
-from fettle.lint.drivers import NO_DRIVERS, Driver, Drivers, read, shipped
+from fettle.lint.drivers import NO_DRIVERS, Driver, Drivers, read_driver, shipped
 from fettle.lint.findings import Finding, Rule, Severity
 from fettle.lint.manifests import Manifest
 from fettle.lint.rules import RULES
@@ -25,16 +26,18 @@ from fettle.model import Policies, RuleSeverity, SettingsError, Validation
 from fettle.pacing import in_slices, pause
 
 SURVEY_WAIT_S = 0.3
-"""How long an object waits for its selectors; then rules on inventory have nothing to say."""
-_REMEMBERED = 512
-_LONGEST_REMEMBERED = 16 * 1024
+"""How long an object waits for its surveys; after that, rules on inventory are silent."""
+_MAX_CACHED = 512
+_MAX_KEY_BYTES = 16 * 1024
 
 DEFAULT_LEVELS = Validation()
 
 
 class _Epoch(NamedTuple):
-    """What findings about a claim rest on, beside the claim. Parts of a view are the same while
-    nothing in them changes."""
+    """What findings about a claim depend on, besides the claim.
+
+    Parts of a view stay the same object while nothing in them changes.
+    """
 
     devices: int = 0
     unknown: frozenset[str] = frozenset()
@@ -42,13 +45,13 @@ class _Epoch(NamedTuple):
     quotas: object = None
     compute_domains: object = None
 
-    def is_that_of(self, other: "_Epoch") -> bool:
+    def is_same(self, other: "_Epoch") -> bool:
         held = zip(self[2:], other[2:], strict=True)
         return self[:2] == other[:2] and all(one is two for one, two in held)
 
 
 class Linter:
-    """Long-lived where objects come one after another: it keeps what it learned of the fleet."""
+    """Runs rules on objects; keeps its surveys of the fleet from one object to the next."""
 
     def __init__(
         self,
@@ -64,7 +67,7 @@ class Linter:
         self._drivers = drivers
         self._disabled = disabled
         self._survey_wait_s = survey_wait_s
-        self._memory: dict[bytes, tuple[Finding, ...]] = {}
+        self._cache: dict[bytes, tuple[Finding, ...]] = {}
         self._epoch = _Epoch()
 
     async def lint(
@@ -78,8 +81,8 @@ class Linter:
     ) -> list[Finding]:
         """What is wrong with the object, in the order of the rules.
 
-        `complete` false: the view holds some objects of a cluster, not all; `unknown` are kinds
-        of which a complete one holds none, though there may be some.
+        `complete` false: the view holds some objects of the cluster, not all. `unknown` are kinds
+        that are not in the view, though the cluster may have such objects.
         """
         cluster = Cluster(
             view,
@@ -97,24 +100,24 @@ class Linter:
         return [
             said
             for finding in found
-            if (said := _weighed(finding, rules[finding.rule], manifest, levels)) is not None
+            if (said := _at_level(finding, rules[finding.rule], manifest, levels)) is not None
         ]
 
     async def _found(self, manifest: Manifest, cluster: Cluster) -> tuple[Finding, ...]:
         key = self._key(manifest, cluster)
-        if key is not None and (remembered := self._memory.get(key)) is not None:
-            return remembered
+        if key is not None and (cached := self._cache.get(key)) is not None:
+            return cached
         epoch = self._epoch
-        found = await in_slices(lambda: tuple(self._looked(manifest, cluster)))
+        found = await in_slices(lambda: tuple(self._run_rules(manifest, cluster)))
         if epoch is not self._epoch:
-            return found  # meanwhile another object was judged by a newer view
+            return found  # meanwhile another object was checked against a newer view
         if key is not None and not any(f.severity is Severity.UNDECIDED for f in found):
-            if len(self._memory) >= _REMEMBERED:
-                self._memory.clear()
-            self._memory[key] = found
+            if len(self._cache) >= _MAX_CACHED:
+                self._cache.clear()
+            self._cache[key] = found
         return found
 
-    def _looked(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
+    def _run_rules(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
         for rule in self._rules:
             for finding in rule.check(manifest, cluster):
                 pause()
@@ -123,28 +126,28 @@ class Linter:
             pause()
 
     def _key(self, manifest: Manifest, cluster: Cluster) -> bytes | None:
-        """Claims and templates by all that rules read of them; None for other objects."""
+        """All that rules read of a claim or template; None for other objects."""
         if not manifest.claims or not cluster.complete:
             return None
         view = cluster.view
         known = (view.classes, view.quotas, view.compute_domains)
         epoch = _Epoch(self._fleet.version, cluster.unknown, *known)
-        if not epoch.is_that_of(self._epoch):
-            self._memory.clear()
+        if not epoch.is_same(self._epoch):
+            self._cache.clear()
             self._epoch = epoch
         spec = manifest.object.get("spec")
         said = (manifest.written_as, manifest.kind, manifest.namespace, spec)
         try:
             key = msgspec.json.encode(said)
         except (TypeError, ValueError, OverflowError, RecursionError):
-            return None  # YAML can say more than JSON
-        return key if len(key) <= _LONGEST_REMEMBERED else None
+            return None  # YAML has values that JSON does not have
+        return key if len(key) <= _MAX_KEY_BYTES else None
 
 
 def levels_for(
     manifest: Manifest, view: View, policies: Policies, cluster_wide: Validation
 ) -> Validation:
-    """How severe findings are: as said cluster-wide, then by the policy that applies."""
+    """How severe findings are: set cluster-wide, and overridden by the policy that applies."""
     labels = view.namespaces.get(manifest.namespace) if view.synced else None
     policy = policies.resolve(manifest.annotations, labels, view.policies).policy
     return Validation(
@@ -153,10 +156,10 @@ def levels_for(
     )
 
 
-def _weighed(
+def _at_level(
     finding: Finding, rule: Rule, manifest: Manifest, levels: Validation
 ) -> Finding | None:
-    """The finding as severe as it is for this object, in this namespace; None: switched off."""
+    """The finding with its severity for this object and namespace; None if it is switched off."""
     level = levels.rules.get(rule.id)
     if level is RuleSeverity.OFF:
         return None
@@ -178,27 +181,30 @@ def _weighed(
 
 
 def configured_drivers(settings: LintSettings) -> Drivers:
-    """The shipped drivers with those of the settings; raises SettingsError with the file."""
-    return Drivers(_given(settings), settings.driver_features)
+    """The shipped drivers and those of the settings; raises SettingsError with the file."""
+    return Drivers(_drivers_of(settings), settings.driver_features)
 
 
-def _given(settings: LintSettings) -> dict[str, Driver]:
-    given: dict[str, Driver] = {}
+def _drivers_of(settings: LintSettings) -> dict[str, Driver]:
+    found: dict[str, Driver] = {}
     if settings.driver_schemas is not None:
         folder = Path(settings.driver_schemas)
         if not folder.is_dir():
             raise SettingsError(f"lint.driverSchemas: {folder} is not a folder")
         for path in sorted(folder.glob("*.json")):
             try:
-                driver = read(path.read_bytes(), path.name)
+                driver = read_driver(path.read_bytes(), path.name)
             except OSError as error:
                 raise SettingsError(f"driver schema {path}: {error.strerror}") from error
-            given[driver.driver] = driver
-    return given
+            found[driver.driver] = driver
+    return found
 
 
 def check_settings(settings: Settings) -> None:
-    """Raises SettingsError for an unknown rule, feature gate or driver feature."""
+    """Raises SettingsError for an unknown rule, feature gate or driver feature.
+
+    A mistyped name would silently do nothing.
+    """
     _check_rules("lint.rules", settings.lint.rules)
     for index, policy in enumerate(settings.policies):
         _check_rules(f"policies[{index}].validation.rules", policy.validation.rules)
@@ -217,7 +223,7 @@ def _check_rules(field: str, named: Iterable[str]) -> None:
 
 
 def _check_features(settings: LintSettings) -> None:
-    known = {**shipped(), **_given(settings)}
+    known = {**shipped(), **_drivers_of(settings)}
     for name, features in settings.driver_features.items():
         _check_known("lint.driverFeatures", "no schema is known for the driver", name, known)
         driver = known[name]

@@ -18,14 +18,14 @@ _MARKS = frozenset(".[]/ ")
 
 
 class Field(NamedTuple):
-    """`spec.devices.requests[0]` and what stands there."""
+    """A value and the path that leads to it, such as `spec.devices.requests[0]`."""
 
     path: str
     value: Any
 
     def at(self, *keys: str) -> "Field":
-        """The field below, by keys; its value is None where there is none."""
-        pause()
+        """The field below, by keys; its value is None if there is none."""
+        pause()  # reading yields to other work, so that no rule has to
         value, path = self.value, self.path
         for key in keys:
             value = value.get(key) if isinstance(value, dict) else None
@@ -70,7 +70,7 @@ class Field(NamedTuple):
 
 
 def below(path: str, key: str) -> str:
-    """A key that a dot would break is written in brackets."""
+    """The path of a key; a key that contains a dot is written in brackets."""
     if not key or not _MARKS.isdisjoint(key):
         return f"{path}[{key}]"
     return f"{path}.{key}" if path else key
@@ -105,9 +105,9 @@ def values_at(field: Field, path: workload_kinds.Path) -> Iterator[Field]:
 
 
 class ManifestOption:
-    """What one request may be satisfied by: its `exactly`, or one of its `firstAvailable`.
+    """One way to satisfy a request: its `exactly`, or one entry of its `firstAvailable`.
 
-    `name` is as constraints and configurations refer to it, `main` or `main/sub`.
+    `name` is how constraints and configurations refer to it: `main` or `main/sub`.
     """
 
     def __init__(self, name: str, field: Field) -> None:
@@ -122,7 +122,7 @@ class ManifestOption:
 
     @property
     def count(self) -> int | None:
-        """How many devices it takes, of `All` the fewest that satisfy it; None: cannot be told."""
+        """How many devices it takes; of `All`, the fewest that satisfy it. None if unknown."""
         if self.everything:
             return 1
         if self.mode != "ExactCount":
@@ -132,7 +132,7 @@ class ManifestOption:
 
     @property
     def selectors(self) -> tuple[Field, ...]:
-        """The CEL expressions of its own selectors, each a text."""
+        """The CEL expressions of its own selectors, each a string."""
         return tuple(expressions(self.field))
 
     @property
@@ -141,7 +141,7 @@ class ManifestOption:
 
 
 class ManifestRequest:
-    """One request of a claim: options in the order in which the allocator tries them."""
+    """One request of a claim, with its options in the order in which the allocator tries them."""
 
     def __init__(self, field: Field) -> None:
         self.field = field
@@ -151,7 +151,7 @@ class ManifestRequest:
                 ManifestOption(self.name, field.at("exactly")),
             )
             self.alternatives = False
-        elif field.text("deviceClassName"):  # as v1beta1 has it
+        elif field.text("deviceClassName"):  # v1beta1 has no `exactly`
             self.options = (ManifestOption(self.name, field),)
             self.alternatives = False
         else:
@@ -163,7 +163,7 @@ class ManifestRequest:
 
 
 class ManifestClaim:
-    """The spec of a ResourceClaim, written as such or in a template."""
+    """The spec of a ResourceClaim, or of the claims that a template makes."""
 
     def __init__(self, field: Field) -> None:
         self.field = field
@@ -182,7 +182,7 @@ class ManifestClaim:
         return self.field.each("devices", "config")
 
     def named(self, name: str) -> tuple[ManifestOption, ...]:
-        """The options that a reference means: `main` all of a request's, `main/sub` one."""
+        """The options that a reference means: `main` is all of a request, `main/sub` is one."""
         return self._by_name.get(name, ())
 
     @cached_property
@@ -203,7 +203,7 @@ class ManifestClaim:
 
 
 class ManifestPod:
-    """The spec of a pod, its own or in the template of a workload."""
+    """The spec of a pod, or of the pods that a workload makes."""
 
     def __init__(self, field: Field) -> None:
         self.field = field
@@ -220,7 +220,7 @@ class ManifestPod:
 
     @cached_property
     def resources(self) -> dict[str, Field]:
-        """Names of resources that containers ask for, and where each first stands."""
+        """The resources that containers request, each with its first field."""
         found: dict[str, Field] = {}
         for container in self.containers:
             for part in ("limits", "requests"):
@@ -230,7 +230,7 @@ class ManifestPod:
 
 
 class Manifest:
-    """An object, what it says of itself, and the parts of it that rules are about."""
+    """An object: its names and annotations, and the parts that rules are about."""
 
     def __init__(
         self,
@@ -239,9 +239,11 @@ class Manifest:
         written_as: str = "",
         templates: workload_kinds.Table = workload_kinds.POD_TEMPLATES,
     ) -> None:
-        """`namespace` is that of an object which does not name its own, `written_as` the
-        apiVersion in which its author sent it, where the API server has converted it;
-        `templates` say where kinds keep those of their pods."""
+        """`namespace` is for an object that names none.
+
+        `written_as` is the apiVersion that the author sent, if the API server converted the object.
+        `templates` say where each kind has its pod templates.
+        """
         self.object = object
         self.root = Field("", object)
         self.kind = text(object.get("kind"))
@@ -257,7 +259,7 @@ class Manifest:
 
     @property
     def namespaced(self) -> bool:
-        """False for the kinds that rules read and that belong to no namespace."""
+        """False for cluster-scoped kinds that rules read."""
         return self.kind not in ("DeviceClass", "DevicePolicy", "DeviceTaintRule", "Namespace")
 
     @cached_property
@@ -280,7 +282,7 @@ class Manifest:
         return tuple(specs(self.object, workload_kinds.CLASS_SPECS))
 
     def paths(self, table: workload_kinds.Table) -> tuple[workload_kinds.Path, ...]:
-        """What the table says of objects of this kind."""
+        """The paths that the table has for objects of this kind."""
         return table.get((self.group, self.kind), ())
 
     @property
@@ -289,12 +291,12 @@ class Manifest:
 
     @property
     def late(self) -> bool:
-        """Made after its workload was accepted: refusing it here would reach no author."""
+        """Made by a controller from an accepted workload: no author would see a refusal."""
         return (self.group, self.kind) == ("", "Pod") or POD_CLAIM_NAME in self.annotations
 
 
 def expressions(field: Field) -> Iterator[Field]:
-    """The CEL expressions in the `selectors` of a request or class, each a text."""
+    """The CEL expressions in the `selectors` of a request or class, each a string."""
     for selector in field.each("selectors"):
         expression = selector.at("cel", "expression")
         if isinstance(expression.value, str):

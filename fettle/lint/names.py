@@ -1,7 +1,7 @@
-"""Saying which of several names was probably meant.
+"""Which name an author probably meant, and lists of names, for the texts of findings.
 
-Only slips of the keyboard count: a name that differs by a word or a number means something else,
-and to write it instead would do harm.
+Only typing errors count: a name that differs by a word or a number means something else, and
+suggesting it would do harm.
 """
 
 import re
@@ -11,22 +11,22 @@ from fettle.pacing import pause
 
 _LONGEST, _MOST = 128, 100  # the comparison is quadratic in length and linear in candidates
 _WORD = re.compile(r"\d+|[A-Z]?[a-z]+|[A-Z]+|[^\W\da-zA-Z_]+")
-_LETTERS_A_SLIP = 4
-"""A word may have one slip in so many letters, and two at most."""
+_LETTERS_PER_TYPO = 4
+"""A word may have one typing error for this many letters, and two at most."""
 
 
 def nearest(name: str, candidates: Iterable[str]) -> str:
-    """The candidate that a name which is not among them was meant to be; "" if none is."""
+    """The candidate that was probably meant by a name that is none of them; "" if none was."""
     pause()
     if len(name) > _LONGEST:
         return ""
     some = sorted(c for c in set(candidates) if len(c) <= _LONGEST)[:_MOST]
-    near = ((slips, c) for c in some if (slips := _slips(name, c)) is not None)
+    near = ((typos, c) for c in some if (typos := _typos(name, c)) is not None)
     return min(near, default=(0, ""))[1]
 
 
-def _slips(name: str, other: str) -> int | None:
-    """How many slips lead from one name to the other; None where they are different words."""
+def _typos(name: str, other: str) -> int | None:
+    """How many typing errors lead from one name to the other; None if they are different words."""
     words, others = _WORD.findall(name), _WORD.findall(other)
     if "".join(words).lower() == "".join(others).lower():
         return 0 if words else None
@@ -36,23 +36,25 @@ def _slips(name: str, other: str) -> int | None:
     if len(pairs) != 1:
         return None
     word, meant = pairs[0]
-    return None if word.isdigit() or meant.isdigit() else _of_word(word.lower(), meant.lower())
+    return (
+        None if word.isdigit() or meant.isdigit() else _typos_in_word(word.lower(), meant.lower())
+    )
 
 
-def _of_word(word: str, meant: str) -> int | None:
+def _typos_in_word(word: str, meant: str) -> int | None:
     shorter = min(len(word), len(meant))
-    most = max(1, min(2, shorter // _LETTERS_A_SLIP))
+    most = max(1, min(2, shorter // _LETTERS_PER_TYPO))
     if abs(len(word) - len(meant)) > most:
         return None
     # In a short word another letter makes another word: gpu, tpu, npu.
-    if shorter < _LETTERS_A_SLIP and len(word) == len(meant) and sorted(word) != sorted(meant):
+    if shorter < _LETTERS_PER_TYPO and len(word) == len(meant) and sorted(word) != sorted(meant):
         return None
     found = _distance(word, meant)
     return found if found <= most else None
 
 
 def _distance(word: str, meant: str) -> int:
-    """Letters to add, leave out, replace, or exchange with the next one."""
+    """How many letters to add, remove, replace, or swap with the next one."""
     before: list[int] = []
     last = list(range(len(meant) + 1))
     for i, letter in enumerate(word):

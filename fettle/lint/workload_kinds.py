@@ -9,7 +9,7 @@ from fettle.config import WorkloadSettings
 
 Path = tuple[str, ...]
 Table = Mapping[tuple[str, str], tuple[Path, ...]]
-"""(API group, kind) → paths; `*` in one stands for each entry of a list or object."""
+"""(API group, kind) → paths; `*` in a path stands for each entry of a list or object."""
 
 
 def _paths(*dotted: str) -> tuple[Path, ...]:

@@ -1,7 +1,7 @@
-"""Values of another type than their field has, which the API server cannot decode.
+"""Values of a wrong type, which the API server cannot decode.
 
-Types are those of the wire structs, which have the fields that Fettle reads; a field that they do
-not have is not looked at. What is absent or null is not of a wrong type.
+The types are those of the structs in `fettle.api`, which have only the fields that Fettle reads;
+other fields are not checked. A value that is absent or null is never wrong.
 """
 
 from collections.abc import Iterator
@@ -122,7 +122,7 @@ def mismatches(manifest: Manifest) -> Iterator[Finding]:
 
 
 def _typed(manifest: Manifest) -> Iterator[tuple[Field, Any]]:
-    """Parts of the object, and the struct that each must fit."""
+    """Parts of the object, each with the struct that describes it."""
     yield manifest.root.at("metadata"), meta.ObjectMeta
     for kind in _WHOLE:
         if manifest.kind == kind.name and manifest.api_version in kind.api_versions:
@@ -149,7 +149,7 @@ def _type(struct: Any) -> inspect.Type:
 
 
 def _wrong(field: Field, wanted: inspect.Type) -> Iterator[tuple[Field, str]]:
-    """The values at and below a field that are of a wrong type, and what they should be."""
+    """The values at and below a field that have a wrong type, and what they should be."""
     value = field.value
     if value is None:
         return
@@ -173,7 +173,7 @@ def _wrong_of_any(field: Field, wanted: inspect.UnionType) -> Iterator[tuple[Fie
     types = [one for one in wanted.types if not isinstance(one, inspect.NoneType)]
     if len(types) == 1:
         yield from _wrong(field, types[0])
-    elif isinstance(field.value, bool | dict | list):  # quantities: numbers, or numbers as text
+    elif isinstance(field.value, bool | dict | list):  # a quantity is a number or a string
         yield field, "a quantity"
 
 
@@ -190,14 +190,14 @@ def _fits(value: object, wanted: inspect.Type) -> bool:
         case inspect.AnyType() | inspect.RawType():
             return True
         case inspect.StructType() | inspect.DictType():
-            return False  # it is no object
+            return False  # an object was matched before
         case inspect.ListType() | inspect.VarTupleType():
             return False
     return isinstance(value, str)
 
 
 def _is_number(text: str) -> bool:
-    """Whether it would be taken without its quotes."""
+    """Whether the API server would accept it without quotes."""
     digits = text.removeprefix("-")
     short = digits.isascii() and digits.isdecimal() and len(digits) <= _MOST_DIGITS
     return short and int(text) in _INT64
@@ -217,7 +217,7 @@ def _shown(value: object) -> str:
 
 
 def _fix(word: str, value: object) -> str:
-    """Quotes are what is most often too many, or missing."""
+    """Most often, quotes are missing or should not be there."""
     if word == _TEXT and isinstance(value, bool | int | float):
         return f'write "{_shown(value)}", in quotes'
     if word == _TEXT or not isinstance(value, str):

@@ -83,7 +83,7 @@ def _row(rule: Rule) -> str:
 def _marks(rule: Rule) -> Iterator[str]:
     if rule.inventory:
         yield "◇"
-    if rule.seen:
+    if rule.reproduced:
         yield "✓"
     if rule.on_node:
         yield "†"

@@ -21,7 +21,7 @@ class CountAboveNode(Rule):
     """A request asks for more devices than match on any one node."""
 
     id = "FTL009"
-    seen = True
+    reproduced = True
     name = "count-above-node"
     severity = Severity.WARN
     inventory = True
@@ -51,12 +51,12 @@ def _too_few(option: ManifestOption, survey: Survey) -> bool:
 class ClaimTooLarge(Rule):
     """The requests of one claim need more than 32 devices together.
 
-    What counts is the least a claim can get: of alternatives the smallest, of `All` one device,
-    since a node without any does not satisfy it.
+    The fewest devices that satisfy the claim count: of alternatives the smallest, of `All` one,
+    because a node without any does not satisfy it.
     """
 
     id = "FTL010"
-    seen = True
+    reproduced = True
     name = "claim-too-large"
     severity = Severity.DENY
     today = (
@@ -92,7 +92,7 @@ class ClaimTooLarge(Rule):
 
 
 def _least(request: ManifestRequest) -> tuple[Field, int | None]:
-    """The field that decides, and the fewest devices that satisfy it; None: cannot be told."""
+    """The field that decides, and the fewest devices that satisfy it; None if unknown."""
     if not request.alternatives:
         (option,) = request.options
         known = "allocationMode" if option.everything or option.count is None else "count"
@@ -104,10 +104,10 @@ def _least(request: ManifestRequest) -> tuple[Field, int | None]:
 
 
 class AllOfTooMany(Rule):
-    """allocationMode All where every node has more than 32 matches, or some that are taken."""
+    """allocationMode All where every node has more than 32 matches, or some already allocated."""
 
     id = "FTL011"
-    seen = True
+    reproduced = True
     name = "all-of-too-many"
     severity = Severity.WARN
     inventory = True
@@ -138,7 +138,7 @@ class DisjointRequests(Rule):
     """The requests of one claim can each be satisfied, but not on the same node."""
 
     id = "FTL012"
-    seen = True
+    reproduced = True
     name = "disjoint-requests"
     severity = Severity.WARN
     inventory = True
@@ -153,7 +153,7 @@ class DisjointRequests(Rule):
                 nodes = nodes_for(request, cluster)
                 yield None
                 if not nodes:
-                    break  # not known, or for another rule
+                    break  # not known, or a mistake that another rule finds
                 if common is not None and not common & nodes:
                     yield self.finding(
                         request.field,
@@ -166,7 +166,7 @@ class DisjointRequests(Rule):
 
 
 def nodes_for(request: ManifestRequest, cluster: Cluster) -> frozenset[str]:
-    """The nodes with enough matches for a request; empty where that is not known."""
+    """The nodes with enough matches for a request; empty if they are not known."""
     nodes: frozenset[str] = frozenset()
     for option in request.options:
         survey = cluster.survey(option)
@@ -180,7 +180,7 @@ class NoRequests(Rule):
     """A claim without any request."""
 
     id = "FTL033"
-    seen = True
+    reproduced = True
     name = "no-requests"
     severity = Severity.WARN
     today = "Nothing is allocated, and the container starts without a device."
@@ -200,7 +200,7 @@ class UnknownCapacity(Rule):
     """A request names a capacity that its devices do not publish under that name."""
 
     id = "FTL016"
-    seen = True
+    reproduced = True
     name = "unknown-capacity"
     severity = Severity.WARN
     strict = True
@@ -235,7 +235,7 @@ class CapacityTooLarge(Rule):
     """A request asks for more of a capacity than any device has or can give."""
 
     id = "FTL017"
-    seen = True
+    reproduced = True
     name = "capacity-too-large"
     severity = Severity.WARN
     strict = True
@@ -264,7 +264,7 @@ class CapacityTooLarge(Rule):
 
 
 def _offers(survey: Survey, name: str) -> list[Offer]:
-    """This capacity of all devices that have it; [] where one of them cannot be read."""
+    """This capacity of all devices that have it; [] if one of them cannot be read."""
     devices = [device.published for device in survey.looks.values()]
     if any(device.unclear for device in devices):
         return []
@@ -272,13 +272,13 @@ def _offers(survey: Survey, name: str) -> list[Offer]:
 
 
 def _may_give(given: Iterable[Offer], wanted: Quantity) -> bool:
-    """Whether a device that is not shared with others gives this much, or it cannot be read."""
+    """Whether an unshared device can give this much; True if the quantity cannot be read."""
     asked = offers.read(wanted)
     return asked is None or any(offer.gives(asked) for offer in given)
 
 
 def _limits(namespace: str, cluster: Cluster) -> dict[str, int]:
-    """The smallest hard limit on devices by resource."""
+    """The smallest hard limit on devices, by resource."""
     found: dict[str, int] = {}
     for quota in cluster.quotas(namespace):
         hard = quota.spec.hard if quota.spec is not None else None
@@ -300,7 +300,7 @@ class QuotaTooSmall(Rule):
 
     id = "FTL055"
     name = "quota-too-small"
-    seen = True
+    reproduced = True
     severity = Severity.WARN
     today = (
         "A claim is refused (`exceeded quota`); from a template none is created, and its pods stay "

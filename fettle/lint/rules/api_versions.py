@@ -1,4 +1,4 @@
-"""Rules about versions of the API, and features that are switched off."""
+"""Rules about old versions of the API, and fields whose feature gate is off."""
 
 from collections.abc import Iterator, Mapping
 
@@ -7,10 +7,10 @@ from fettle.lint.findings import Finding, Rule, Severity
 from fettle.lint.manifests import Field, Manifest, ManifestOption
 
 REMOVED: Mapping[str, str] = {"v1beta1": "1.38", "v1beta2": "1.39"}
-"""Versions of resource.k8s.io, and the Kubernetes in which they are no longer served."""
+"""Versions of resource.k8s.io, each with the Kubernetes release that stops serving it."""
 _GONE = ("v1alpha2", "v1alpha3")
 _KINDS = ("DeviceClass", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice")
-"""Kinds that alpha versions had once; others are still served in them."""
+"""Kinds that alpha versions no longer have; other kinds are still served in them."""
 _ALTERNATIVES = "DRAPrioritizedList"
 _OF_OPTIONS: Mapping[str, str] = {
     "DRADeviceTaints": "tolerations",
@@ -18,7 +18,7 @@ _OF_OPTIONS: Mapping[str, str] = {
     "DRAAdminAccess": "adminAccess",
 }
 GATES: tuple[str, ...] = (_ALTERNATIVES, *_OF_OPTIONS)
-"""The feature gates of Kubernetes that a rule asks about."""
+"""The feature gates of Kubernetes that a rule depends on."""
 
 
 class FeatureDisabled(Rule):
@@ -26,7 +26,7 @@ class FeatureDisabled(Rule):
 
     id = "FTL032"
     name = "feature-disabled"
-    seen = True
+    reproduced = True
     severity = Severity.WARN
     today = "The API server silently drops the field and stores a different claim."
 
@@ -55,7 +55,7 @@ class OldVersion(Rule):
     """A version of resource.k8s.io that Kubernetes does not serve, or will stop serving."""
 
     id = "FTL034"
-    seen = True
+    reproduced = True
     name = "old-version"
     severity = Severity.WARN
     today = (
@@ -69,7 +69,7 @@ class OldVersion(Rule):
             return
         message = ""
         if cluster.view.served.get(manifest.kind) is False:
-            return  # there is no other version to write it in
+            return  # this cluster serves no other version of it
         if version in REMOVED:
             message = f"is no longer served as of Kubernetes {REMOVED[version]}"
         elif version in _GONE and manifest.kind in _KINDS:

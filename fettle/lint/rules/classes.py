@@ -16,7 +16,7 @@ class UnknownClass(Rule):
     """A request names a DeviceClass that does not exist."""
 
     id = "FTL001"
-    seen = True
+    reproduced = True
     name = "unknown-class"
     severity = Severity.WARN
     strict = True
@@ -35,7 +35,7 @@ class UnknownClassAmongAlternatives(Rule):
     """One alternative of firstAvailable names a DeviceClass that does not exist."""
 
     id = "FTL002"
-    seen = True
+    reproduced = True
     name = "unknown-class-among-alternatives"
     severity = Severity.WARN
     strict = True
@@ -73,7 +73,7 @@ class ClassMatchesNothing(Rule):
     """The selectors of a DeviceClass match no device."""
 
     id = "FTL003"
-    seen = True
+    reproduced = True
     name = "class-matches-nothing"
     severity = Severity.WARN
     inventory = True
@@ -83,7 +83,7 @@ class ClassMatchesNothing(Rule):
         for spec in manifest.device_classes:
             field, of_class = spec.at("selectors"), class_selection(spec)
             yield from self._judge(field, of_class, "this", cluster)
-            if why := cluster.left_open(of_class):
+            if why := cluster.why_undecided(of_class):
                 yield self.finding(field, why, severity=Severity.UNDECIDED)
         for option in manifest.options:
             if (selection := cluster.selection(option)) is not None:
@@ -108,7 +108,7 @@ class UnguardedClass(Rule):
     """A DeviceClass's selector fails on devices of other drivers."""
 
     id = "FTL008"
-    seen = True
+    reproduced = True
     name = "unguarded-class"
     severity = Severity.WARN
     strict = True
@@ -136,7 +136,7 @@ class AskedForTwice(Rule):
     """A pod requests a class's devices both by a claim and as an extended resource."""
 
     id = "FTL041"
-    seen = True
+    reproduced = True
     name = "asked-for-twice"
     severity = Severity.WARN
     inventory = True
@@ -164,7 +164,7 @@ class SharedResourceName(Rule):
     """Two DeviceClasses with the same extendedResourceName."""
 
     id = "FTL042"
-    seen = True
+    reproduced = True
     name = "shared-resource-name"
     severity = Severity.WARN
     inventory = True

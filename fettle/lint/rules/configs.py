@@ -30,7 +30,7 @@ def _configs(manifest: Manifest) -> Iterator[Field]:
 def _known(config: Field, cluster: Cluster) -> tuple[Driver, Field] | None:
     name, parameters = parameters_of(config)
     driver = cluster.drivers.get(name)
-    written = isinstance(parameters.value, dict)  # or it is for the API server to refuse
+    written = isinstance(parameters.value, dict)  # else the API server refuses it
     return (driver, parameters) if driver is not None and written else None
 
 
@@ -52,7 +52,7 @@ class ConfigOfOtherDriver(Rule):
                 for option in claim.meant(config.at("requests")):
                     survey = cluster.survey(option)
                     if survey is None or not survey.drivers:
-                        break  # not known: it may be that driver's
+                        break  # not known: the devices may belong to that driver
                     candidates |= survey.drivers
                 else:
                     if driver and candidates and driver not in candidates:
@@ -80,11 +80,11 @@ class BadConfig(Rule):
     def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
         for config in _configs(manifest):
             if known := _known(config, cluster):
-                judged = cluster.drivers.judge(*known)
-                for problem in judged.problems:
+                validation = cluster.drivers.validate(*known)
+                for problem in validation.problems:
                     yield self.finding(problem.field, problem.message)
-                if judged.undecided:
-                    yield self.finding(known[1], judged.undecided, severity=Severity.UNDECIDED)
+                if validation.undecided:
+                    yield self.finding(known[1], validation.undecided, severity=Severity.UNDECIDED)
 
 
 class FeatureOff(Rule):
@@ -101,7 +101,7 @@ class FeatureOff(Rule):
         for config in _configs(manifest):
             if known := _known(config, cluster):
                 driver = known[0].driver
-                for missing in cluster.drivers.judge(*known).missing:
+                for missing in cluster.drivers.validate(*known).missing:
                     where = "here" if missing.declared else "by default"
                     yield self.finding(
                         missing.field,
@@ -127,9 +127,9 @@ class ConfigOfOtherKind(Rule):
             for config in claim.configs:
                 requests = config.at("requests")
                 if not requests.value or (known := _known(config, cluster)) is None:
-                    continue  # one for all requests is left out where it does not apply
+                    continue  # drivers ignore one for all requests where it does not apply
                 driver, parameters = known
-                kind = cluster.drivers.judge(driver, parameters).kind
+                kind = cluster.drivers.validate(driver, parameters).kind
                 for option in claim.meant(requests):
                     types = _types(option, driver, cluster)
                     if kind and kind.devices and types and not types & set(kind.devices):
@@ -144,7 +144,7 @@ class ConfigOfOtherKind(Rule):
 
 
 def _types(option: ManifestOption, driver: Driver, cluster: Cluster) -> set[str]:
-    """The attribute `type` of an option's devices, or what its class stands for."""
+    """The attribute `type` of an option's devices, or the type that its class stands for."""
     survey = cluster.survey(option)
     if survey is not None and survey.decided and survey.looks:
         of_driver = [d for look, d in survey.looks.items() if look.driver == driver.driver]
@@ -155,7 +155,7 @@ def _types(option: ManifestOption, driver: Driver, cluster: Cluster) -> set[str]
 
 
 def _shipped(option: ManifestOption, driver: Driver) -> set[str]:
-    """The type that a class stands for which comes with the driver, whatever there is now."""
+    """The device type of a class that comes with the driver, whatever devices exist now."""
     known = driver.classes.get(option.class_name)
     return {known} if known else set()
 
@@ -217,8 +217,8 @@ def _concerns(claim: ManifestClaim, config: Field) -> set[str]:
 
 
 def _replaced(claim: ManifestClaim) -> list[tuple[Field, set[str]]]:
-    """Configurations whose requests all have later ones of the same driver and kind, and these
-    requests; others live side by side."""
+    """Configurations that later ones of the same driver and kind replace for all their requests,
+    with these requests. Configurations of other kinds apply side by side."""
     found: list[tuple[Field, set[str]]] = []
     covered: dict[tuple[str, str], set[str]] = {}
     for config in reversed(list(claim.configs)):
@@ -268,7 +268,7 @@ class UnknownComputeDomain(Rule):
                     )
 
     def _unknown(self, field: Field, uid: str, cluster: Cluster) -> Iterator[Finding]:
-        """A name is a mistake even where there may be further ComputeDomains."""
+        """A name in place of a UID is a mistake even if not all ComputeDomains are known."""
         if (domain := _named(uid, cluster.compute_domains or {})) is not None:
             yield self.finding(
                 field,

@@ -19,7 +19,7 @@ class UnpublishedAttribute(Rule):
     """A constraint on an attribute that no matching device publishes."""
 
     id = "FTL013"
-    seen = True
+    reproduced = True
     name = "unpublished-attribute"
     severity = Severity.WARN
     strict = True
@@ -57,7 +57,7 @@ class NoCommonValue(Rule):
     """matchAttribute where no node has enough devices with the same value."""
 
     id = "FTL014"
-    seen = True
+    reproduced = True
     name = "no-common-value"
     severity = Severity.WARN
     inventory = True
@@ -87,7 +87,7 @@ class TooFewDistinctValues(Rule):
     """distinctAttribute where no node has that many different values."""
 
     id = "FTL015"
-    seen = True
+    reproduced = True
     name = "too-few-distinct-values"
     severity = Severity.WARN
     inventory = True
@@ -118,7 +118,7 @@ class TooFewDistinctValues(Rule):
 
 
 def _attributes(claim: ManifestClaim, *kinds: str) -> Iterator[tuple[Field, Field, str]]:
-    """A constraint, and the attribute it is on with where that stands."""
+    """Each constraint, the field of its attribute, and the attribute."""
     for constraint in claim.constraints:
         for kind in kinds:
             if attribute := constraint.text(kind):
@@ -126,9 +126,9 @@ def _attributes(claim: ManifestClaim, *kinds: str) -> Iterator[tuple[Field, Fiel
 
 
 def _surveyed(claim: ManifestClaim, constraint: Field, cluster: Cluster) -> Wanted | None:
-    """The options that a constraint is about, surveyed; None where anything is not known.
+    """The options that a constraint is about, with their surveys; None if one is not known.
 
-    Alternatives are left to the allocator: any of them may do.
+    None for alternatives too: any of them may satisfy the constraint.
     """
     wanted: Wanted = []
     for option in claim.meant(constraint.at("requests")):
@@ -140,7 +140,7 @@ def _surveyed(claim: ManifestClaim, constraint: Field, cluster: Cluster) -> Want
 
 
 def _published(wanted: Wanted, attribute: str) -> bool:
-    """Whether each request has a match with the attribute; if not, that is another mistake."""
+    """Whether each request has a match with the attribute; if not, another rule reports it."""
     return all(_has(survey, attribute) for _, survey in wanted)
 
 
@@ -149,7 +149,7 @@ def _has(survey: Survey, attribute: str) -> bool:
 
 
 def _needed(wanted: Wanted) -> Needed:
-    """Devices needed by selection: requests with equal selectors share their candidates."""
+    """How many devices each selection needs: requests with equal selectors share candidates."""
     needed: Needed = {}
     for option, survey in wanted:
         _, before = needed.get(survey.selection, (survey, 0))

@@ -16,7 +16,7 @@ from fettle.lint.names import listed, nearest
 from fettle.model import DEVICE_FAILED, INJECTED
 
 EVICTED = 143
-"""The exit code of a container that ends by SIGTERM, as an evicted one does."""
+"""The exit code of a container that SIGTERM ends, as an eviction does."""
 _CONDITIONS = (
     "DisruptionTarget",
     DEVICE_FAILED,
@@ -38,7 +38,7 @@ class FailurePolicyNeedsNever(Rule):
     """A JobSet's Job with a podFailurePolicy whose restartPolicy is not Never."""
 
     id = "FTL046"
-    seen = True
+    reproduced = True
     name = "failure-policy-needs-never"
     severity = Severity.DENY
     today = (
@@ -62,7 +62,7 @@ class InvalidFailurePolicy(Rule):
     """A JobSet's Job with a podFailurePolicy that the API refuses in a Job."""
 
     id = "FTL047"
-    seen = True
+    reproduced = True
     name = "invalid-failure-policy"
     severity = Severity.DENY
     today = (
@@ -114,7 +114,7 @@ class ExitCodeBeforeDisruption(Rule):
     """A rule on exit codes fails the Job before any rule that ignores disruptions is reached."""
 
     id = "FTL048"
-    seen = True
+    reproduced = True
     name = "exit-code-before-disruption"
     severity = Severity.WARN
     today = "The first rule that matches wins: an evicted pod, which ends with 143, fails the Job."
@@ -141,7 +141,7 @@ class EndlessRetries(Rule):
 
     id = "FTL049"
     name = "endless-retries"
-    seen = True
+    reproduced = True
     severity = Severity.WARN
     today = (
         "A Job whose pods are always disrupted starts new ones forever. What a policy injects is "
@@ -168,7 +168,7 @@ class UnknownCondition(Rule):
     """A rule on a pod condition whose type is almost, but not quite, one that exists."""
 
     id = "FTL050"
-    seen = True
+    reproduced = True
     name = "unknown-condition"
     severity = Severity.WARN
     today = "Any qualified name is accepted; the rule never matches."
@@ -188,7 +188,7 @@ class ImpossibleExitCode(Rule):
 
     id = "FTL051"
     name = "impossible-exit-code"
-    seen = True
+    reproduced = True
     severity = Severity.WARN
     today = "Accepted, but never matches: an exit code has eight bits."
 
@@ -291,8 +291,10 @@ def _before_1_36(version: str) -> bool:
 
 
 def _restarted(job: Field) -> dict[tuple[str | None, int | None], str]:
-    """(container, exit code) → path of the rule that restarts the container on it; for None, any
-    container."""
+    """(container, exit code) → path of the rule that restarts the container on it.
+
+    The container None stands for any container.
+    """
     found: dict[tuple[str | None, int | None], str] = {}
     for container in job.each("template", "spec", "containers"):
         for rule in container.each("restartPolicyRules"):

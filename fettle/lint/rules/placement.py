@@ -38,7 +38,7 @@ class UnknownTaint(Rule):
     """A toleration's key is almost, but not quite, that of a taint in use."""
 
     id = "FTL025"
-    seen = True
+    reproduced = True
     name = "unknown-taint"
     severity = Severity.WARN
     inventory = True
@@ -61,12 +61,12 @@ class UnknownTaint(Rule):
 class TolerationWithoutKey(Rule):
     """An empty key with operator Equal, the default, in a device toleration.
 
-    The documentation of the API says that such a toleration matches everything; the allocator
-    compares the value only, so `{}` tolerates just the taints without a value.
+    The documentation of the API says that such a toleration matches every taint. But the allocator
+    compares the value, so `{}` tolerates only taints without a value.
     """
 
     id = "FTL026"
-    seen = True
+    reproduced = True
     name = "toleration-without-key"
     severity = Severity.DENY
     today = (
@@ -88,7 +88,7 @@ class TolerationWithoutKey(Rule):
 
 
 def _is_keyless(toleration: Field) -> bool:
-    """A key or operator of a wrong type is for the API server to refuse, not for this rule."""
+    """False for a key or operator of a wrong type, which the API server refuses."""
     key, operator = toleration.at("key").value, toleration.at("operator").value
     return (key or "") == "" and (operator or "") in ("", "Equal")
 
@@ -98,7 +98,7 @@ class SecondsIgnored(Rule):
 
     id = "FTL027"
     name = "toleration-seconds-ignored"
-    seen = True
+    reproduced = True
     severity = Severity.WARN
     today = "The seconds are accepted and ignored."
 
@@ -117,7 +117,7 @@ class TolerationWithoutEffect(Rule):
     """A device toleration without an effect."""
 
     id = "FTL028"
-    seen = True
+    reproduced = True
     name = "toleration-without-effect"
     severity = Severity.WARN
     today = (
@@ -142,7 +142,7 @@ class HalfTolerated(Rule):
     """One effect of a device's taint is tolerated and the other is not."""
 
     id = "FTL029"
-    seen = True
+    reproduced = True
     name = "half-tolerated"
     severity = Severity.WARN
     inventory = True
@@ -177,7 +177,7 @@ class AllTainted(Rule):
     """Every device that matches has a taint that is not tolerated."""
 
     id = "FTL030"
-    seen = True
+    reproduced = True
     name = "all-tainted"
     severity = Severity.WARN
     inventory = True
@@ -198,7 +198,7 @@ class AllTainted(Rule):
 
 
 def _blocking(option: ManifestOption, cluster: Cluster) -> set[str]:
-    """Keys of the taints that keep all of an option's matches from it; empty if some are free."""
+    """Keys of the taints that block all matches of an option; empty if some are not blocked."""
     survey = cluster.survey(option)
     if survey is None or not survey.decided or not survey.matched:
         return set()
@@ -221,7 +221,7 @@ def _read(option: ManifestOption) -> Iterator[DeviceToleration]:
         try:
             yield msgspec.convert(toleration.value, DeviceToleration)
         except msgspec.ValidationError:
-            continue  # for the API server to refuse
+            continue  # the API server refuses it
 
 
 class TooManyTolerations(Rule):
@@ -229,7 +229,7 @@ class TooManyTolerations(Rule):
 
     id = "FTL031"
     name = "too-many-tolerations"
-    seen = True
+    reproduced = True
     severity = Severity.WARN
     today = "Documented as the limit, but accepted."
 
@@ -248,7 +248,7 @@ class NotEvicted(Rule):
     """A DeviceTaintRule with NoExecute where pods use devices as extended resources."""
 
     id = "FTL043"
-    seen = True
+    reproduced = True
     name = "extended-resources-not-evicted"
     severity = Severity.WARN
     inventory = True
@@ -272,7 +272,7 @@ class BypassedScheduler(Rule):
     """nodeName is set on a pod with claims that are not allocated yet."""
 
     id = "FTL044"
-    seen = True
+    reproduced = True
     name = "bypassed-scheduler"
     severity = Severity.WARN
     strict = True
@@ -303,20 +303,20 @@ class ExcludedNodes(Rule):
 
     id = "FTL045"
     name = "excluded-nodes"
-    seen = True
+    reproduced = True
     severity = Severity.WARN
     inventory = True
     today = "The pod stays Pending."
 
     def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding | None]:
         for pod in manifest.pods:
-            wanted = _Wanted(pod)
+            restrictions = _NodeRestrictions(pod)
             for claim in cluster.claims_of(pod, manifest.namespace):
                 for request in claim.requests:
                     excluded: Counter[str] = Counter()
                     names = nodes_for(request, cluster)
                     for node in filter(None, map(cluster.nodes.get, names)):
-                        if not (path := wanted.excludes(node)):
+                        if not (path := restrictions.excludes(node)):
                             break
                         excluded[path] += 1
                         yield None
@@ -338,8 +338,8 @@ class ExcludedNodes(Rule):
         return self.finding(pod.field.at(*path.split(".")), message, fix)
 
 
-class _Wanted:
-    """The nodes a pod restricts itself to; what cannot be read excludes nothing."""
+class _NodeRestrictions:
+    """What a pod restricts its nodes to; a field that cannot be read excludes no node."""
 
     def __init__(self, pod: ManifestPod) -> None:
         required = pod.field.at(*_AFFINITY.split("."))
@@ -356,30 +356,30 @@ class _Wanted:
                 self._selector = None
 
     def excludes(self, node: NodeView) -> str:
-        """The path of what excludes a node; "" if nothing does."""
+        """The path of the field that excludes a node; "" if none does."""
         if any(node.labels.get(key) != value for key, value in self._labels.items()):
             return "nodeSelector"
-        place = NodeTarget(node.name, node.labels)
-        if self._selector is not None and not self._selector.matches(place):
+        target = NodeTarget(node.name, node.labels)
+        if self._selector is not None and not self._selector.matches(target):
             return _AFFINITY
         return "" if all(map(self._tolerates, node.taints)) else _TAINTS
 
     def _tolerates(self, taint: Taint) -> bool:
-        """Taints of Kubernetes' own come and go with the state of the node."""
+        # Kubernetes' own taints come and go with the state of the node.
         if taint.effect not in ("NoSchedule", "NoExecute"):
             return True
         if taint.key.startswith("node.kubernetes.io/"):
             return True
         if (known := self._tolerated.get(taint)) is not None:
             return known
-        alike = DeviceTaint(key=taint.key, value=taint.value, effect=taint.effect)
-        tolerated = any(tolerates(toleration, alike) for toleration in self._tolerations)
+        as_device_taint = DeviceTaint(key=taint.key, value=taint.value, effect=taint.effect)
+        tolerated = any(tolerates(toleration, as_device_taint) for toleration in self._tolerations)
         self._tolerated[taint] = tolerated
         return tolerated
 
 
 def _toleration(field: Field) -> DeviceToleration | None:
-    """A node toleration; they match as those of devices do."""
+    """A node toleration; it matches taints as a device toleration does."""
     try:
         return msgspec.convert(field.value, DeviceToleration)
     except msgspec.ValidationError:
@@ -391,7 +391,7 @@ class UnknownNodeTaint(Rule):
 
     id = "FTL054"
     name = "unknown-node-taint"
-    seen = True
+    reproduced = True
     severity = Severity.WARN
     today = (
         "The toleration is accepted and tolerates nothing: the pod stays Pending, or is evicted."

@@ -11,21 +11,21 @@ from fettle.lint.findings import Finding, Rule, Severity
 from fettle.lint.manifests import Field, Manifest, ManifestClaim, ManifestPod, objects_at
 from fettle.lint.names import nearest
 
-_MOST_LOOKED_THROUGH = 2000
+_MAX_SEARCHED = 2000
 _TEMPLATE = ".template.spec"
 _GROUPS: workload_kinds.Table = {
     ("kubeflow.org", "PyTorchJob"): (("spec", "pytorchReplicaSpecs", "*"),),
     ("ray.io", "RayCluster"): (("spec", "workerGroupSpecs", "*"),),
     ("ray.io", "RayJob"): (("spec", "rayClusterSpec", "workerGroupSpecs", "*"),),
 }
-"""Where kinds with several pod templates say how many pods each of them makes."""
+"""Kinds with several pod templates: the objects that hold a template and its replicas."""
 
 
 class AbsentClaim(Rule):
     """A pod names a ResourceClaim that does not exist, or is being deleted."""
 
     id = "FTL037"
-    seen = True
+    reproduced = True
     name = "absent-claim"
     severity = Severity.WARN
     inventory = True
@@ -52,7 +52,7 @@ class AbsentTemplate(Rule):
     """A pod names a ResourceClaimTemplate that does not exist."""
 
     id = "FTL038"
-    seen = True
+    reproduced = True
     name = "absent-template"
     severity = Severity.WARN
     inventory = True
@@ -83,8 +83,8 @@ def _named(manifest: Manifest, key: str) -> Iterator[tuple[Field, str]]:
 
 
 def _names(known: Mapping[str, object], namespace: str) -> set[str]:
-    """The names in a namespace; none where there are too many objects to look through."""
-    if len(known) > _MOST_LOOKED_THROUGH:
+    """The names in a namespace; none if there are too many objects to go through."""
+    if len(known) > _MAX_SEARCHED:
         return set()
     prefix = f"{namespace}/"
     return {key.removeprefix(prefix) for key in known if key.startswith(prefix)}
@@ -94,7 +94,7 @@ class TooManyConsumers(Rule):
     """More than 256 pods share one claim by name."""
 
     id = "FTL039"
-    seen = True
+    reproduced = True
     name = "too-many-consumers"
     severity = Severity.DENY
     today = "The 257th pod and all after it stay Pending: a claim can be reserved for 256 pods."
@@ -114,7 +114,7 @@ class PinnedReplicas(Rule):
     """Several pods share a claim whose devices are local to one node."""
 
     id = "FTL040"
-    seen = True
+    reproduced = True
     name = "pinned-replicas"
     severity = Severity.WARN
     inventory = True
@@ -125,7 +125,7 @@ class PinnedReplicas(Rule):
             claim = cluster.claim(manifest.namespace, name)
             if count < 2 or claim is None:
                 continue
-            options = list(cluster.spec_of(claim).options)
+            options = list(cluster.claim_spec(claim).options)
             surveys = [cluster.survey(option) for option in options]
             if any(s is not None and s.matched and s.local for s in surveys):
                 yield self.finding(
@@ -140,7 +140,7 @@ class RepeatedClaim(Rule):
     """A pod names one ResourceClaim in two entries."""
 
     id = "FTL056"
-    seen = True
+    reproduced = True
     name = "repeated-claim"
     severity = Severity.WARN
     strict = True
@@ -164,9 +164,9 @@ class RepeatedClaim(Rule):
 
 
 def _shared(manifest: Manifest) -> Iterator[tuple[Field, str, int]]:
-    """Claims that a workload's pods name, and how many of these pods there are at a time.
+    """Claims that a workload's pods name, and how many of these pods run at a time.
 
-    Pods of a PodGroup may hold a claim together, as one consumer; those are left out.
+    Pods of a PodGroup are left out: together, they may hold a claim as one consumer.
     """
     found: dict[str, tuple[Field, int]] = {}
     counts = _counts(manifest)
@@ -183,7 +183,7 @@ def _shared(manifest: Manifest) -> Iterator[tuple[Field, str, int]]:
 
 
 def _pods_at_a_time(manifest: Manifest, pod_path: str, counts: Mapping[str, int]) -> int:
-    """Replicas of a workload, or the parallelism of a Job; 1 where it is a pod or not known."""
+    """Replicas of a workload, or the parallelism of a Job; 1 for a pod, or if unknown."""
     if (count := counts.get(pod_path.removesuffix(_TEMPLATE))) is not None:
         return count
     if manifest.paths(_GROUPS):
@@ -192,7 +192,7 @@ def _pods_at_a_time(manifest: Manifest, pod_path: str, counts: Mapping[str, int]
 
 
 def _counts(manifest: Manifest) -> dict[str, int]:
-    """Pods at a time by the path of the Job or group whose template makes them."""
+    """Pods at a time, by the path of the Job or group whose template makes them."""
     entries = manifest.root.each("spec", "replicatedJobs")
     replicas = {entry.path: _number(entry.at("replicas")) for entry in entries}
     counts = {
@@ -216,7 +216,7 @@ def _in_group(group: Field) -> int:
 
 
 def _in_each_replica(manifest: Manifest, pod_path: str) -> int:
-    """Workers of a LeaderWorkerSet's group: the leader is one of them unless it differs."""
+    """Workers in a group of a LeaderWorkerSet; with a leader template, one less than its size."""
     groups = manifest.root.at("spec", "leaderWorkerTemplate")
     if pod_path.startswith(f"{groups.path}.leaderTemplate."):
         return 1
@@ -230,7 +230,7 @@ def _number(field: Field) -> int:
 
 
 class _Use(NamedTuple):
-    """A container's use of one request: where it stands, and the pod's claim entry it names."""
+    """A container's use of one request: its field, and the entry of the pod's claims it names."""
 
     field: Field
     request: str
@@ -241,12 +241,12 @@ class UnknownRequest(Rule):
     """A container names a request that its claim does not have.
 
     The kubelet compares with the names of main requests, so `main/sub` matches nothing either.
-    That is a warning: it is the library most drivers are built on, not the kubelet, that strips
-    the names of alternatives.
+    That only warns: the library of most drivers, not the kubelet, removes the names of
+    alternatives.
     """
 
     id = "FTL035"
-    seen = True
+    reproduced = True
     name = "unknown-request"
     severity = Severity.DENY
     denies_pods = True
@@ -283,7 +283,7 @@ class UnknownRequest(Rule):
 
 
 def _uses(pod: ManifestPod) -> Iterator[_Use]:
-    """Uses that name a request; a claim the pod does not list is for the API server to refuse."""
+    """Uses that name a request, without those of unlisted claims, which the API server refuses."""
     entries = {entry.text("name"): entry for entry in pod.claims}
     for container in pod.containers:
         for use in container.each("resources", "claims"):
@@ -296,7 +296,7 @@ class UnusedClaim(Rule):
     """A pod lists a claim that none of its containers uses."""
 
     id = "FTL036"
-    seen = True
+    reproduced = True
     name = "unused-claim"
     severity = Severity.WARN
     today = "The devices are allocated to the pod and stay idle."

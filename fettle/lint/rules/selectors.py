@@ -25,8 +25,8 @@ _KINDS = {
     "kubernetes.Semver": "version",
     "list": "list",
 }
-"""What a value of a type in CEL can be equal to, as `kind_of` calls that; other types do not come
-up where one is compared with an attribute."""
+"""What a value of a CEL type can be equal to, in the words of `comparable_type`; attributes are
+compared with no other types."""
 _LACKING = (
     "first test for what a device may lack: has(device.attributes[…].name) && …, or use optional "
     "chaining: .?name.orValue(…)"
@@ -34,10 +34,10 @@ _LACKING = (
 
 
 class SelectorMatchesNothing(Rule):
-    """The selectors of a request match no device of its class; told is what the nearest lacks."""
+    """The selectors of a request match no device of its class; says what the nearest one lacks."""
 
     id = "FTL004"
-    seen = True
+    reproduced = True
     name = "selector-matches-nothing"
     severity = Severity.WARN
     strict = True
@@ -49,8 +49,10 @@ class SelectorMatchesNothing(Rule):
             for request in claim.requests:
                 if any(s is not None and s.matched for s in map(cluster.survey, request.options)):
                     continue
-                left_open = ((o, why) for o in request.options if (why := _left_open(o, cluster)))
-                if (unknown := next(left_open, None)) is not None:
+                open_options = (
+                    (o, why) for o in request.options if (why := _why_undecided(o, cluster))
+                )
+                if (unknown := next(open_options, None)) is not None:
                     option, why = unknown
                     yield self.finding(option.field, why, severity=Severity.UNDECIDED)
                 elif survey := _unmatched(request, cluster):
@@ -62,21 +64,21 @@ class SelectorMatchesNothing(Rule):
                     )
 
 
-def _left_open(option: ManifestOption, cluster: Cluster) -> str:
-    """Why it is not known whether an option matches anything, though it should be."""
+def _why_undecided(option: ManifestOption, cluster: Cluster) -> str:
+    """Why it is not known whether an option matches anything; "" if it is known."""
     selection = cluster.selection(option)
-    return cluster.left_open(selection) if selection is not None else ""
+    return cluster.why_undecided(selection) if selection is not None else ""
 
 
 def _unmatched(request: ManifestRequest, cluster: Cluster) -> Survey | None:
-    """The best survey of a request whose every option matches nothing, though its class does."""
+    """The best survey of a request none of whose options matches, though their classes do."""
     best: Survey | None = None
     for option in request.options:
         survey = cluster.survey(option)
         if survey is None or not survey.decided or survey.matched:
             return None
         if survey.aborted and not survey.missed:
-            return None  # they fail wherever they are evaluated
+            return None  # the selectors fail on every device
         if survey.of_class and (best is None or survey.of_class > best.of_class):
             best = survey
     return best
@@ -93,12 +95,12 @@ def _counted(survey: Survey) -> str:
 class SelectorFails(Rule):
     """A selector fails on a device that the scheduler evaluates.
 
-    Where it fails on every device, nothing can be allocated before other devices come; where it
-    fails on some, it depends on what else is on the node.
+    If it fails on every device, nothing can be allocated until other devices come. If it fails on
+    some, it depends on what else is on the node.
     """
 
     id = "FTL005"
-    seen = True
+    reproduced = True
     name = "selector-fails"
     severity = Severity.WARN
     strict = True
@@ -154,7 +156,7 @@ class WrongType(Rule):
     """A selector compares an attribute with a value of another type."""
 
     id = "FTL006"
-    seen = True
+    reproduced = True
     name = "attribute-of-another-type"
     severity = Severity.WARN
     strict = True
@@ -186,15 +188,18 @@ class WrongType(Rule):
 
 
 def _mistyped(survey: Survey, expressions: Collection[str]) -> Abort | None:
-    """Where one of these fails over a type, and nothing matches."""
+    """The first failure of one of these expressions over a type; None if anything matches."""
     own = (abort for abort in survey.aborts if abort.expression in expressions)
     over_types = (abort for abort in own if _NO_OVERLOAD in abort.reason)
     return next(over_types, None) if not survey.matched else None
 
 
 def _never_equal(equations: Sequence[Equation], catalogue: Catalogue) -> Iterator[str]:
-    """Comparisons of an attribute with a value that no device's can equal; but for those where the
-    same value is written in the right type, too: whoever does so knows of both."""
+    """Comparisons of an attribute with a value that no device's attribute can equal.
+
+    Left out if the expression compares it with the same value in the right type too: then the
+    author knows of both types.
+    """
     for equation in equations:
         whose = equation.read.domain, equation.read.name
         published = catalogue.kinds(*whose)
@@ -217,7 +222,7 @@ class UnknownAttributeDomain(Rule):
     """A selector reads from a domain that no device has, or mistypes an attribute's name."""
 
     id = "FTL007"
-    seen = True
+    reproduced = True
     name = "unknown-attribute"
     severity = Severity.WARN
     inventory = True
@@ -246,10 +251,9 @@ class UnknownAttributeDomain(Rule):
 def _unknown(
     read: AttributeRead, catalogue: Catalogue, *, may_lack: bool
 ) -> tuple[str, str] | None:
-    """What is wrong with a read, and what it should probably be.
+    """What is wrong with a read, and the name that was probably meant.
 
-    `may_lack`: the selector asks itself whether there is such a domain, which is only wrong where
-    it is a typo.
+    `may_lack`: the selector tests whether the domain exists, so only a typo is a mistake.
     """
     domains = catalogue.domains(read.field)
     if read.domain not in domains | catalogue.drivers:

@@ -1,8 +1,8 @@
-"""The keywords of JSON Schema that structural schemas of Kubernetes use, and what breaks them.
+"""Checks values against JSON Schemas; the files beside this one are those of shipped drivers.
 
-`type, properties, required, additionalProperties, items, enum, minimum, maximum, pattern` (RE2).
-Any other keyword is refused, so that a schema never says less than its author thinks. The files
-beside this one are those of drivers that Fettle knows.
+Supports the keywords that structural schemas of Kubernetes use: `type, properties, required,
+additionalProperties, items, enum, minimum, maximum, pattern` (RE2). Any other keyword is refused,
+so that no schema checks less than its author thinks.
 """
 
 from collections.abc import Iterator, Mapping
@@ -38,14 +38,14 @@ class Problem(NamedTuple):
 
 
 class Schema:
-    """One schema; raises ValueError where it uses what is not supported."""
+    """One schema; raises ValueError if it uses an unsupported keyword."""
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
         _check(schema, "schema")
         self._schema = schema
 
     def problems(self, field: Field, skip: tuple[str, ...] = ()) -> Iterator[Problem]:
-        """What breaks the schema; `skip` are members of the root that it does not speak of."""
+        """What does not fit the schema; `skip` are members of the root that it does not cover."""
         return _problems(self._schema, field, skip)
 
 
@@ -81,7 +81,7 @@ def _problems(
         yield Problem(field, f"must be of type {wanted}, not {_shown(value)}")
         return
     if "enum" in schema and value not in schema["enum"]:
-        # "" is to leave the field out, which nobody needs to write.
+        # "" means that the field is left out; nobody needs to write it.
         allowed = ", ".join(str(one) for one in schema["enum"] if one != "")
         yield Problem(field, f"must be one of {allowed}, not {_shown(value)}")
     if isinstance(value, int | float):
@@ -109,7 +109,7 @@ def _members(schema: Mapping[str, Any], field: Field, skip: tuple[str, ...]) -> 
         if name in skip:
             continue
         if name in properties:
-            if member.exists:  # null counts as not written, as in the API
+            if member.exists:  # null counts as absent, as in the API
                 yield from _problems(properties[name], member)
         elif others is False:
             known = f"; known: {', '.join(properties)}" if properties else ""

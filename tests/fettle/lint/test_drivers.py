@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fettle.lint import drivers
-from fettle.lint.drivers import Drivers, read, shipped
+from fettle.lint.drivers import Drivers, read_driver, shipped
 from fettle.lint.findings import Severity
 from fettle.lint.manifests import Field
 from fettle.lint.schemas import Schema
@@ -121,7 +121,7 @@ INVALID: list[tuple[str, str, dict[str, Any], str]] = [
 def problems(driver: str, kind: str, config: dict[str, Any]) -> list[str]:
     parameters = Field("p", {"apiVersion": VERSIONS[driver], "kind": kind, **config})
     known = shipped()[driver]
-    judged = Drivers(features=ALL_ON).judge(known, parameters)
+    judged = Drivers(features=ALL_ON).validate(known, parameters)
     assert judged.missing == ()
     return [f"{problem.field.path}: {problem.message}" for problem in judged.problems]
 
@@ -141,7 +141,7 @@ def test_what_the_driver_refuses_is_found(
 
 def test_another_version_of_a_known_kind_is_refused() -> None:
     parameters = Field("p", {"apiVersion": "resource.nvidia.com/v1", "kind": "GpuConfig"})
-    (problem,) = Drivers().judge(shipped()[GPU], parameters).problems
+    (problem,) = Drivers().validate(shipped()[GPU], parameters).problems
     assert "does not know resource.nvidia.com/v1 GpuConfig" in problem.message
 
 
@@ -150,14 +150,14 @@ def test_an_operator_adds_drivers_and_replaces_shipped_ones() -> None:
         "kinds": [{"kind": "TpuConfig", "schema": {"type": "object", "required": ["mesh"],
             "properties": {"mesh": {"type": "array", "items": {"type": "integer"}}},
             "additionalProperties": false}}]}"""
-    given = Drivers({"tpu.example.com": read(content, "tpu.json")})
+    given = Drivers({"tpu.example.com": read_driver(content, "tpu.json")})
     known = given.get("tpu.example.com")
     assert known is not None
     for mesh, wrong in (([2, 2], []), ([2, "2"], ["p.mesh[1]"])):
         parameters = Field(
             "p", {"apiVersion": "tpu.example.com/v1", "kind": "TpuConfig", "mesh": mesh}
         )
-        found = given.judge(known, parameters).problems
+        found = given.validate(known, parameters).problems
         assert [problem.field.path for problem in found] == wrong
 
 
@@ -181,7 +181,7 @@ def test_an_operator_adds_drivers_and_replaces_shipped_ones() -> None:
 )
 def test_a_wrong_driver_file_is_refused_with_its_name_and_reason(content: bytes, says: str) -> None:
     with pytest.raises(SettingsError, match=r"driver schema x\.json") as refusal:
-        read(content, "x.json")
+        read_driver(content, "x.json")
     assert says in str(refusal.value)
 
 
