@@ -1,6 +1,6 @@
-"""HTTP calls of the command line: JSON in and out, one sentence for each way it can fail.
+"""HTTP calls of the command line: JSON in and out, one sentence for each way a call can fail.
 
-Proxies from the environment are not used for addresses on this host.
+Proxies from the environment are not used for addresses of this host.
 """
 
 import http.client
@@ -23,16 +23,16 @@ _USUAL = urllib.request.build_opener()
 
 
 class Answered(FettleError):
-    """The server answered, but not with 2xx; `text` is what it said."""
+    """The server answered, but not with 2xx; `text` is the body."""
 
     def __init__(self, url: str, status: int, text: str) -> None:
-        super().__init__(_told(text) or f"{url} returned {status}: {text.strip()[:500]}")
+        super().__init__(_error_in(text) or f"{url} returned {status}: {text.strip()[:500]}")
         self.status = status
         self.text = text
 
 
 def call(url: str, body: Any = None, *, seconds: float = SECONDS) -> bytes:
-    """GET, or POST with a JSON body; raises Answered, or FettleError if there is no answer."""
+    """GET, or POST if there is a body; raises Answered, or FettleError if there is no answer."""
     if not is_url(url):
         raise FettleError(f"{url!r} is not a URL such as http://127.0.0.1:8090")
     data = json.dumps(body).encode() if body is not None else None
@@ -51,12 +51,12 @@ def call(url: str, body: Any = None, *, seconds: float = SECONDS) -> bytes:
     except http.client.HTTPException as error:
         said = " ".join(str(error).split()) or type(error).__name__
         raise FettleError(f"{url} did not answer in HTTP: {said}") from error
-    except ValueError as error:  # what no name or path can be sent as
+    except ValueError as error:  # the host or path cannot be encoded
         raise FettleError(f"{url!r} cannot be asked: {error}") from error
 
 
 def is_url(text: str) -> bool:
-    """Whether it is of a server, as far as can be told without asking it."""
+    """Whether this can be the URL of a server; nothing is sent."""
     if any(letter.isspace() or not letter.isprintable() for letter in text):
         return False
     try:
@@ -67,7 +67,7 @@ def is_url(text: str) -> bool:
 
 
 def call_json(url: str, body: Any = None, *, seconds: float = SECONDS) -> Any:
-    """As `call`, decoded."""
+    """Like `call`, and decodes the JSON of the answer."""
     answer = call(url, body, seconds=seconds)
     try:
         return json.loads(answer)
@@ -76,7 +76,7 @@ def call_json(url: str, body: Any = None, *, seconds: float = SECONDS) -> Any:
 
 
 def fetch(server: str, path: str, query: dict[str, str] | None = None) -> Any:
-    """The JSON that a running Fettle answers; raises FettleError with what it says is wrong."""
+    """The JSON that a running Fettle answers; raises FettleError with the reason if it does not."""
     url = f"{server.rstrip('/')}{path}"
     if query:
         url += "?" + urllib.parse.urlencode(query)
@@ -92,13 +92,14 @@ def fetch(server: str, path: str, query: dict[str, str] | None = None) -> Any:
 
 
 def console() -> "Console":
-    """For tables: as wide as the terminal, and not wrapped at all in a pipe."""
+    """For tables: as wide as the terminal; in a pipe, lines are not wrapped."""
     from rich.console import Console
 
     return Console(highlight=False, width=None if sys.stdout.isatty() else 1000)
 
 
-def _told(text: str) -> str:
+def _error_in(text: str) -> str:
+    """The `error` of a JSON body; "" if it has none."""
     try:
         return str(json.loads(text)["error"])
     except (ValueError, KeyError, TypeError):

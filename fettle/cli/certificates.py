@@ -1,4 +1,4 @@
-"""`fettle certificates`: what the programs that call Fettle must be given."""
+"""`fettle certificates`: certificates that the programs calling Fettle need."""
 
 import asyncio
 from pathlib import Path
@@ -12,7 +12,7 @@ from fettle.model import CertificateError
 
 
 def extender_ca(kubeconfig: Path | None, settings: Path | None, namespace: str | None) -> None:
-    """Print what kube-scheduler must trust, PEM; near a change the next authority too."""
+    """Print the CA that kube-scheduler must trust, PEM; near a rotation the next one too."""
     bundle = asyncio.run(_bundle(kubeconfig, load(settings), namespace))
     click.echo(bundle, nl=False)
 

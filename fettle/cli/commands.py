@@ -1,4 +1,4 @@
-"""The commands and their flags; each one's work is in a module of its own, imported when called."""
+"""The commands and their flags. Each command imports its module when called, to start fast."""
 
 import signal
 import sys
@@ -14,14 +14,14 @@ DEFAULT_SERVER = "http://127.0.0.1:8090"
 
 
 class _Group(click.Group):
-    """Fettle's own errors are one sentence for the user, not a traceback."""
+    """Prints Fettle's own errors as one sentence, without a traceback."""
 
     def invoke(self, ctx: click.Context) -> object:
         try:
             return super().invoke(ctx)
         except FettleError as error:
             click.echo(f"fettle: {error}", err=True)
-        except OSError as error:  # such as a full disk under standard output
+        except OSError as error:  # such as a full disk behind standard output
             click.echo(f"fettle: {error.filename or 'output'}: {error.strerror}", err=True)
         sys.exit(1)
 
@@ -66,7 +66,7 @@ def serve(
 
     Plain HTTP is served on loopback only; elsewhere the settings must name certificates.
     """
-    # Process 1 of a container is deaf to a signal that it does not handle.
+    # Process 1 of a container ignores signals that it does not handle.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     from fettle.serve import ServeOptions, run
 
@@ -214,12 +214,12 @@ def lint(
 
     if kubeconfig is not None and snapshot is not None:
         raise click.UsageError("--kubeconfig and --snapshot are mutually exclusive.")
-    plan = running.LintOptions(
+    options = running.LintOptions(
         files, snapshot, kubeconfig, settings, namespace, strict, output, fail_on
     )
     logs.configure("error")
     try:
-        code = running.run(plan)
+        code = running.run(options)
     except FettleError as error:
         click.echo(f"fettle: {error}", err=True)
         code = 2
@@ -275,4 +275,4 @@ def demo(stay: bool) -> None:
     """Fettle on an embedded fleet with real faults: no cluster, no network."""
     from fettle.cli.demo import story
 
-    sys.exit(story.tell(stay=stay))
+    sys.exit(story.run(stay=stay))

@@ -14,7 +14,7 @@ from fettle.cli.calling import console, fetch
 from fettle.explain import pods as explain
 
 FEW = 5
-"""So many that say the same are still told by name."""
+"""Up to this many rows that say the same are listed one by one."""
 _STATES = ("Unhealthy", "Degraded", "Unknown", "Healthy")
 
 _AnyRow = TypeVar("_AnyRow")
@@ -75,17 +75,17 @@ def explain_policy(server: str, name: str, output: str) -> None:
 
 
 MOST_NAMED = 3
-"""Nodes that are named of those that say the same, and pods that use a device."""
+"""How many nodes of a joined row are named, and how many pods that use a device."""
 MOST_UNHEARD = 10
-"""Conditions that are told of though no rule names them."""
+"""How many conditions that no rule names are listed."""
 _COLOURS = {"refused": "red", "no fit": "magenta", "undecided": "yellow", "fits": "green"}
 
 
 def verdict_table(nodes: dict[str, Any]) -> Any:
-    """Nodes with score, verdict and reason: the refused first, then by score, the lowest first.
+    """Nodes with score, verdict and reason: refused nodes first, then the lowest scores first.
 
-    Many that say the same, but for the names of their own devices, are one row; of those that fit,
-    only nodes that are well.
+    Many nodes that say the same, but for the names of their own devices, are one row. Nodes that
+    fit are joined only if they are Healthy.
     """
     from rich.markup import escape
     from rich.table import Table
@@ -97,11 +97,11 @@ def verdict_table(nodes: dict[str, Any]) -> Any:
     rows = [(name, explain.word(v), v, explain.reason(v)) for name, v in nodes.items()]
     rows.sort(key=lambda row: (ranks.index(row[1]), row[2]["score"], row[0]))
 
-    def alike(row: tuple[str, str, dict[str, Any], str]) -> tuple[str, str] | None:
+    def key(row: tuple[str, str, dict[str, Any], str]) -> tuple[str, str] | None:
         name, word, v, reason = row
         return (word, _unnamed(reason, name, v)) if word != "fits" or is_well(v["health"]) else None
 
-    for group in together(rows, alike):
+    for group in grouped(rows, key):
         name, word, v, reason = group[0]
         where = name
         if len(group) > 1:
@@ -115,23 +115,23 @@ def verdict_table(nodes: dict[str, Any]) -> Any:
 
 
 def _unnamed(reason: str, name: str, v: dict[str, Any]) -> str:
-    """A node's reason without the names of its own devices and pools."""
+    """The reason without the names of the node's own devices and pools."""
     for pool in {device["device"].rpartition("/")[0] for device in v["devices"]}:
         one = f"a device of {pool.split('/')[0]}"
         reason = re.sub(rf"(?<![\w./-]){re.escape(pool)}/[a-z0-9-]+", one, reason)
     reason = re.sub(rf"/{re.escape(name)}(?![\w.-])", "/…", reason)
-    return _SEVERAL.sub(lambda found: _counted(found.group(), found["one"]), reason)
+    return _SEVERAL.sub(lambda found: _several(found.group(), found["one"]), reason)
 
 
 _SEVERAL = re.compile(r"(?P<one>a device of [\w.-]+)(, (?P=one)(?![\w.-]))+")
 
 
-def _counted(listed: str, one: str) -> str:
+def _several(listed: str, one: str) -> str:
     return f"{listed.count(one)} devices {one.removeprefix('a device ')}"
 
 
-class _Told(NamedTuple):
-    """What is said of a node, or of a unit or device of it."""
+class _Described(NamedTuple):
+    """A node, or a unit or device of it, with its health and the lines of its evidence."""
 
     what: str
     health: dict[str, Any]
@@ -140,14 +140,15 @@ class _Told(NamedTuple):
 
 
 def print_evidence(out: Any, nodes: dict[str, Any]) -> None:
-    """The evidence about each node, and about its units and devices, the worst first. A device that
-    several nodes can use is shown once.
+    """The evidence about each node, its units and its devices, the worst first.
+
+    A device that several nodes can use is shown once.
     """
     from rich.markup import escape
 
-    told = [one for one in _evidence(nodes) if one.lines or one.health.get("kept")]
-    told.sort(key=lambda one: badness(one.health))
-    for group in together(told, _said):
+    shown = [one for one in _evidence(nodes) if one.lines or one.health.get("kept")]
+    shown.sort(key=lambda one: badness(one.health))
+    for group in grouped(shown, _evidence_texts):
         first = group[0]
         what, lines = first.what, first.lines
         if len(group) > 1:
@@ -162,28 +163,28 @@ def print_evidence(out: Any, nodes: dict[str, Any]) -> None:
             out.print("  " + escape(line))
 
 
-def _said(one: _Told) -> tuple[str, ...] | None:
-    """What a node that is well says, but for times and who says it."""
+def _evidence_texts(one: _Described) -> tuple[str, ...] | None:
+    """The texts of a Healthy node's evidence, without times and sources; None for others."""
     if not one.is_node or not is_well(one.health):
         return None
     return tuple(e["text"] for e in one.health["evidence"])
 
 
-def _evidence(nodes: dict[str, Any]) -> Iterator[_Told]:
+def _evidence(nodes: dict[str, Any]) -> Iterator[_Described]:
     devices: set[str] = set()
     for name, v in nodes.items():
         own = evidence_lines(v["health"]["evidence"])
-        yield _Told(name, v["health"], own, is_node=True)
+        yield _Described(name, v["health"], own, is_node=True)
         for unit in v.get("units", ()):
             about = f" ({unit['about']})" if unit.get("about") else ""
-            yield _Told(
+            yield _Described(
                 f"{unit['resource']} {unit['unit']} on {name}{about}", unit, _beside(own, unit)
             )
         for device in v["devices"]:
             lines = _beside(own, device)
             if device["device"] not in devices and (lines or device.get("kept")):
                 devices.add(device["device"])
-                yield _Told(f"{device['device']} on {name}", device, lines)
+                yield _Described(f"{device['device']} on {name}", device, lines)
 
 
 def _beside(own: list[str], health: dict[str, Any]) -> list[str]:
@@ -191,7 +192,7 @@ def _beside(own: list[str], health: dict[str, Any]) -> list[str]:
 
 
 def evidence_lines(evidence: list[dict[str, Any]]) -> list[str]:
-    """One line per piece of evidence: weight, time, text, source and the object that says it."""
+    """One line per piece of evidence: weight, time, text, source and the reporting object."""
     from datetime import UTC, datetime
 
     return [
@@ -207,7 +208,7 @@ def _witness(one: dict[str, Any]) -> str:
 
 
 def list_devices(server: str, output: str, *, everything: bool) -> None:
-    """Print devices with scores, states and reasons."""
+    """Print devices with their scores, states and reasons."""
     data = fetch(server, "/devices", {} if everything else {"unsound": "true"})
     if output == "json":
         click.echo(json.dumps(data, indent=2))
@@ -216,7 +217,7 @@ def list_devices(server: str, output: str, *, everything: bool) -> None:
 
 
 def print_devices(data: dict[str, Any], *, everything: bool) -> None:
-    """What `/devices` answers, as a table."""
+    """Print the answer of `/devices` as a table."""
     from rich.markup import escape
 
     table = device_table(data, everything=everything)
@@ -236,16 +237,18 @@ def print_devices(data: dict[str, Any], *, everything: bool) -> None:
 
 
 def _unheard(condition: dict[str, Any]) -> str:
-    """The status that the fewest nodes have comes first: that may be the fault."""
-    told = []
+    # Statuses come with the rarest first: that one may be the fault.
+    statuses = []
     for one in condition["statuses"]:
         more = one["nodes"] - 1
-        told.append(f"{one['status']} on {one['first']}" + (f" and {more} more" if more else ""))
-    return f"{condition['condition']}: {', '.join(told)}"
+        statuses.append(
+            f"{one['status']} on {one['first']}" + (f" and {more} more" if more else "")
+        )
+    return f"{condition['condition']}: {', '.join(statuses)}"
 
 
 class _Row(NamedTuple):
-    """`kind` is what it is counted as where many say the same; "" where it is always named."""
+    """`kind` is the word for many of them in a joined row; "" if it is never joined."""
 
     where: str
     what: str
@@ -268,10 +271,9 @@ _NODE = "(node)"
 
 
 def device_table(data: dict[str, Any], *, everything: bool) -> Any:
-    """Nodes, units and devices, the worst first, with who uses each, what is special of it and its
-    evidence.
+    """Nodes, units and devices, the worst first, with their users, notes and evidence.
 
-    Unless everything is asked for, those that are Healthy and say the same are one row.
+    Healthy ones that say the same are one row, unless everything is shown.
     """
     from rich.markup import escape
     from rich.table import Table
@@ -285,11 +287,11 @@ def device_table(data: dict[str, Any], *, everything: bool) -> Any:
     for column in ("NODE", "DEVICE", "SCORE", "STATE", *(["USED BY"] if in_use else []), "WHY"):
         table.add_column(column, overflow="fold", justify="right" if column == "SCORE" else "left")
 
-    def alike(row: _Row) -> tuple[str, str] | None:
+    def key(row: _Row) -> tuple[str, str] | None:
         counted = row.kind and is_well(row.health) and not everything
         return (row.kind, row.why) if counted else None
 
-    for group in together(rows, alike):
+    for group in grouped(rows, key):
         first = group[0]
         where, what = first.where, first.what
         if len(group) > 1:
@@ -304,7 +306,7 @@ def device_table(data: dict[str, Any], *, everything: bool) -> Any:
 
 
 def _some(names: list[str]) -> str:
-    """The first few of them."""
+    """The first few names, one a line."""
     return "\n".join(_first(names, MOST_NAMED))
 
 
@@ -319,13 +321,13 @@ def _used_by(nodes: list[str]) -> str:
 
 def _rows(node: dict[str, Any], *, everything: bool) -> Iterator[_Row]:
     name = node["node"]
-    if speaks(node) or (everything and not node["devices"]):
+    if has_news(node) or (everything and not node["devices"]):
         yield _Row(name, _NODE, _NODE, node)
     for resource in node["resources"]:
         kind = resource["resource"]
         yield from (_Row(name, f"{kind} {u['unit']}", kind, u) for u in resource["units"])
     for device in node["devices"]:
-        if everything or speaks(device):
+        if everything or has_news(device):
             yield _Row(name, device["device"], device["device"].split("/")[0], device)
 
 
@@ -337,8 +339,8 @@ def badness(health: dict[str, Any]) -> tuple[int, float]:
     return _STATES.index(health["state"]), round(health["score"], 2)
 
 
-def speaks(health: dict[str, Any]) -> bool:
-    """Whether there is anything to say of it: a state may outlive all evidence."""
+def has_news(health: dict[str, Any]) -> bool:
+    """Whether there is anything to report; a state may outlast all evidence."""
     return bool(health["evidence"]) or not is_well(health)
 
 
@@ -346,15 +348,17 @@ def is_well(health: dict[str, Any]) -> bool:
     return bool(health["state"] == "Healthy")
 
 
-def together(
-    rows: Iterable[_AnyRow], alike: Callable[[_AnyRow], Hashable | None]
+def grouped(
+    rows: Iterable[_AnyRow], key_of: Callable[[_AnyRow], Hashable | None]
 ) -> list[list[_AnyRow]]:
-    """Rows in groups, in the order of the first of each; by themselves those that are like none
-    (None), or like only a few."""
+    """Rows in groups of equal keys, ordered by the first row of each group.
+
+    A row whose key is None, or is shared by few rows, is a group of its own.
+    """
     groups: dict[Hashable, list[_AnyRow]] = {}
     for at, row in enumerate(rows):
-        key = alike(row)
-        groups.setdefault((at,) if key is None else ("alike", key), []).append(row)
+        key = key_of(row)
+        groups.setdefault((at,) if key is None else ("key", key), []).append(row)
     return [
         part
         for group in groups.values()
@@ -363,6 +367,6 @@ def together(
 
 
 def span(shown: Iterable[str]) -> str:
-    """Scores as they are shown, the lowest first: one, or from the first to the last."""
+    """One score, or the first and the last of several; `shown` has the lowest first."""
     values = list(shown)
     return values[0] if values[0] == values[-1] else f"{values[0]}–{values[-1]}"

@@ -1,4 +1,4 @@
-"""`fettle webhooks`: the shipped webhook configurations as one cluster needs them."""
+"""`fettle webhooks`: webhook configurations with rules for what one cluster serves."""
 
 import asyncio
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ KINDS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 
 
 def fit(names: Sequence[str], kubeconfig: Path | None, settings: Path | None) -> None:
-    """Print the configurations in these files, as YAML; raises FettleError."""
+    """Print the configurations in these files, fitted to the cluster, as YAML."""
     documents, problems, _ = read(names)
     if problems:
         raise SnapshotError("; ".join(problems))
@@ -43,7 +43,7 @@ async def _fitted(
 
 
 class _Plain(yaml.SafeDumper):
-    """Without anchors, which have no place in the result."""
+    """Writes no anchors, which would be hard to read in the result."""
 
     def ignore_aliases(self, data: object) -> bool:
         return True

@@ -46,8 +46,8 @@ class Rule(ABC):
     `strict`: denies only in strict mode. `denies_if`: denies only in this case. `denies_pods`:
     denies even a pod whose workload was accepted. `inventory`: depends on what the cluster has, and
     is silent without it. `absence`: reports a missing object, which may have been created a moment
-    ago. `reproduced`: `tests/controlplane/test_rules.py` shows it on a real control plane. `on_node`: a
-    driver or a kubelet fails, which no control plane can show.
+    ago. `reproduced`: `tests/controlplane/test_rules.py` shows the failure on a real control plane.
+    `on_node`: a driver or a kubelet fails, which no control plane can show.
     """
 
     id: ClassVar[str]

@@ -1,1 +1,1 @@
-"""`fettle demo`: the main job on an embedded fleet, told by asking a served Fettle over HTTP."""
+"""`fettle demo`: shows on an embedded fleet what Fettle does, by calling a Fettle over HTTP."""

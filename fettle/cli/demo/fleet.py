@@ -1,4 +1,4 @@
-"""The demo's snapshot folder: the embedded fleet with its times moved to now, and how it breaks."""
+"""The demo's fleet as a snapshot folder, a fault in it, and the pods and claim that are sent."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -9,12 +9,12 @@ from typing import Any
 import yaml
 
 RECORDED_AT = datetime(2026, 11, 21, tzinfo=UTC)
-"""The moment that the embedded files were taken at."""
+"""When the embedded files were recorded."""
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
 
 def write(folder: Path, now: datetime) -> None:
-    """Write the fleet as if it had been recorded just now: evidence fades with age."""
+    """Write the fleet as if it was recorded now, because old evidence weighs less."""
     shift = now - RECORDED_AT
     for file in resources.files(__package__).joinpath("snapshot").iterdir():
         text = _TIME.sub(lambda m: _shifted(m[0], shift), file.read_text(encoding="utf-8"))
@@ -59,22 +59,22 @@ def _edit_conditions(folder: Path, node: str, condition: dict[str, Any]) -> None
     text = yaml.safe_dump(listed, sort_keys=False)
     draft = path.with_suffix(".tmp")
     draft.write_text(text, encoding="utf-8")
-    draft.replace(path)  # whole or not at all: the folder is being watched
+    draft.replace(path)  # at once: the folder is watched
 
 
-# --- what the demo asks
+# --- what the demo sends
 
 POLICIES = ("training", "inference", "scavenger")
 
 
 def plugin_pod(policy: str, gpus: int) -> dict[str, Any]:
-    """A pod that asks a device plugin for GPUs."""
+    """A pod that requests GPUs of a device plugin."""
     limits = {"nvidia.com/gpu": str(gpus)}
     return _pod(f"{policy}-plugin", policy, resources={"limits": limits, "requests": limits})
 
 
 def claim_pod(policy: str) -> dict[str, Any]:
-    """A pod that asks for one GPU by DRA, through a ResourceClaimTemplate."""
+    """A pod that requests one GPU by DRA, through a ResourceClaimTemplate."""
     pod = _pod(f"{policy}-dra", policy, resources={"claims": [{"name": "gpu"}]})
     pod["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": "one-gpu"}]
     return pod

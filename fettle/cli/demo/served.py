@@ -29,7 +29,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 class Served:
-    """`fettle serve` on a snapshot folder, from entering the context to leaving it."""
+    """`fettle serve` on a snapshot folder; it runs while the context is entered."""
 
     def __init__(self, snapshot: Path, log: Path) -> None:
         extender, webhook, browse = _free_ports(3)
@@ -73,11 +73,11 @@ class Served:
             self._process.wait()
 
     def wait(self) -> None:
-        """Until the process ends."""
+        """Wait until the process ends."""
         self._process.wait()
 
     def filter(self, pod: dict[str, Any], names: list[str]) -> dict[str, str]:
-        """The refused nodes with the text the scheduler would show."""
+        """The refused nodes, each with the text that the scheduler would show."""
         reply = call_json(f"{self.extender}/filter", {"Pod": pod, "NodeNames": names})
         if reply["Error"]:
             raise FettleError(f"the extender answers: {reply['Error']}")
@@ -110,7 +110,7 @@ class Served:
 
 
 def _free_ports(count: int) -> list[int]:
-    """All of them different: the kernel may give a port again once it is closed."""
+    # All are bound at once: the kernel may return a port again after it is closed.
     with ExitStack() as probes:
         bound = [probes.enter_context(socket.socket()) for _ in range(count)]
         for probe in bound:

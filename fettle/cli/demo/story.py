@@ -1,4 +1,4 @@
-"""The demo's story: a fleet with faults, three workloads, a GPU that breaks, a claim refused."""
+"""The steps of the demo: a fleet with faults, three workloads, a GPU that fails, a bad claim."""
 
 import tempfile
 import time
@@ -18,7 +18,7 @@ from fettle.explain import pods as explain
 from fettle.model import FettleError
 
 WIDTH = 100
-TURNS_WITHIN_S = 10.0
+REFUSED_WITHIN_S = 10.0
 BREAKING = "hgx-01"
 
 
@@ -29,8 +29,8 @@ class Scene(NamedTuple):
     reasons: dict[str, str]
 
 
-def tell(*, stay: bool) -> int:
-    """Tell the story; the process exit code: 0 if Fettle did what it is for."""
+def run(*, stay: bool) -> int:
+    """Run the demo; returns the exit code, 0 if Fettle did what it should."""
     console = Console(highlight=False, width=WIDTH, soft_wrap=False)
     with ended_by_signals(), tempfile.TemporaryDirectory(prefix="fettle-demo-") as scratch:
         snapshot = Path(scratch, "snapshot")
@@ -53,13 +53,13 @@ def _scenes(console: Console, served: Served, snapshot: Path) -> list[str]:
     dra = [n for n in nodes if n.startswith("dra-")]
 
     _title(console, "1", "Device plugin: training asks for 4 GPUs, the others for 1")
-    first = _ask(served, plugin, lambda p: fleet.plugin_pod(p, 4 if p == "training" else 1))
+    first = _scene(served, plugin, lambda p: fleet.plugin_pod(p, 4 if p == "training" else 1))
     _show(console, first, plugin)
     _expect(failures, first, "training", refuses={"hgx-03", "hgx-04", "hgx-05"})
     _expect(failures, first, "inference", refuses={"hgx-04"})
 
     _title(console, "2", "DRA: each asks for one GPU; Fettle foresees which one it would get")
-    second = _ask(served, dra, fleet.claim_pod)
+    second = _scene(served, dra, fleet.claim_pod)
     _show(console, second, dra)
     _expect(failures, second, "training", refuses={"dra-02", "dra-04"})
 
@@ -80,7 +80,7 @@ def _scenes(console: Console, served: Served, snapshot: Path) -> list[str]:
     return failures
 
 
-def _ask(served: Served, nodes: list[str], pod_of: Callable[[str], dict[str, Any]]) -> Scene:
+def _scene(served: Served, nodes: list[str], pod_of: Callable[[str], dict[str, Any]]) -> Scene:
     verdicts: dict[str, dict[str, int | None]] = {}
     reasons: dict[str, str] = {}
     for policy in fleet.POLICIES:
@@ -97,9 +97,9 @@ def _ask(served: Served, nodes: list[str], pod_of: Callable[[str], dict[str, Any
 
 
 def _until_refused(served: Served, nodes: list[str]) -> Scene:
-    until = time.monotonic() + TURNS_WITHIN_S
+    until = time.monotonic() + REFUSED_WITHIN_S
     while True:
-        scene = _ask(served, nodes, lambda p: fleet.plugin_pod(p, 4 if p == "training" else 1))
+        scene = _scene(served, nodes, lambda p: fleet.plugin_pod(p, 4 if p == "training" else 1))
         if scene.verdicts["training"][BREAKING] is None or time.monotonic() > until:
             return scene
         time.sleep(0.05)
@@ -134,8 +134,7 @@ def _expect(failures: list[str], scene: Scene, policy: str, *, refuses: set[str]
 
 
 def _stay(console: Console, served: Served, snapshot: Path) -> None:
-    """Ctrl-C ends it from the moment that the invitation says so, so that is in the `try` too."""
-    try:
+    try:  # the invitation says that Ctrl-C ends it, so Ctrl-C must work from there on
         _invite(console, served, snapshot)
         served.wait()
     except KeyboardInterrupt:

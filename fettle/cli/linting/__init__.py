@@ -1,1 +1,1 @@
-"""`fettle lint`: the rules of the webhook over files, before they are applied."""
+"""`fettle lint`: checks files with the rules of the webhook, before they are applied."""

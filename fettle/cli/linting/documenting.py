@@ -1,4 +1,4 @@
-"""Writes docs/rules.md from the rules.
+"""Generates docs/rules.md from the rules.
 
 `python -m fettle.cli.linting.documenting > docs/rules.md`
 """
@@ -66,7 +66,7 @@ def document(rules: Iterable[Rule] = RULES) -> str:
 
 
 def _subject(rule: Rule) -> str:
-    """From the first sentence of the rule's module: "Rules about ..."."""
+    """The subject in the first sentence of the rule's module, "Rules about ..."."""
     said = " ".join((sys.modules[type(rule).__module__].__doc__ or "").split())
     subject = said.removeprefix("Rules about ").partition(".")[0].partition(":")[0]
     return subject[:1].upper() + subject[1:]

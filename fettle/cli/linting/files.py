@@ -1,7 +1,7 @@
-"""Manifests from files, folders and standard input, each with where it stands.
+"""Reads manifests from files, folders and standard input, and finds the line of each field.
 
-Refuses what is too large before reading it, and goes on with the next file; nesting and aliases
-are bounded by `fettle.cluster.feeds.documents`.
+A file that is too large or cannot be read is skipped with a sentence. `fettle.cluster.feeds` bounds
+nesting and aliases.
 """
 
 import os
@@ -31,7 +31,7 @@ _SUFFIXES = (".yaml", ".yml", ".json")
 
 
 class Document(NamedTuple):
-    """One object: `where` as `documents.Found` has it, `text` the whole file it stands in."""
+    """One object: `where` is the place as `LocatedObject` has it, `text` the whole file."""
 
     file: str
     where: str
@@ -40,7 +40,7 @@ class Document(NamedTuple):
 
 
 class ReadManifests(NamedTuple):
-    """`problems` are sentences about files that cannot be read, `notes` about what was skipped."""
+    """`problems` are sentences about files that cannot be read, `notes` about skipped ones."""
 
     documents: list[Document]
     problems: list[str]
@@ -50,11 +50,11 @@ class ReadManifests(NamedTuple):
 def read(names: Iterable[str]) -> ReadManifests:
     """All Kubernetes objects in these files.
 
-    Of a folder, all YAML and JSON files in it; `-` is standard input. A file that is named twice is
-    read once. What has no kind is not an object and is skipped, such as a Helm chart's values; so
-    are the chart's templates, which only Helm can read.
+    Of a folder, all YAML and JSON files in it are read; `-` is standard input. A file that is named
+    twice is read once. A document without a kind is skipped, such as a Helm chart's values. So are
+    the chart's templates, which only Helm can read.
     """
-    done = ReadManifests([], [], [])
+    into = ReadManifests([], [], [])
     templates: Counter[str] = Counter()
     seen: set[str] = set()
     for name in _files(names):
@@ -66,19 +66,19 @@ def read(names: Iterable[str]) -> ReadManifests:
             templates[chart] += 1
             continue
         try:
-            _read_file(name, done)
+            _read_file(name, into)
         except SnapshotError as error:
-            done.problems.append(str(error))
+            into.problems.append(str(error))
     for chart, count in templates.items():
-        done.notes.append(
+        into.notes.append(
             f"{chart}: {count} Helm chart templates are skipped; to lint their output: "
             f"helm template {chart} | fettle lint -"
         )
-    return done
+    return into
 
 
 def _chart(name: str) -> str:
-    """The Helm chart of which a file is a template; "" if it is none."""
+    """The Helm chart whose template a file is; "" if it is none."""
     for folder in Path(name).absolute().parents:
         if folder.name == "templates" and (folder.parent / "Chart.yaml").is_file():
             chart = str(folder.parent)
@@ -106,15 +106,15 @@ def _read_file(name: str, into: ReadManifests) -> None:
     except OSError as error:
         raise SnapshotError(f"{file}: {error.strerror}") from error
     for each in found:
-        if strange := _strange(each.value):
-            said = f"{file}: {each.where}: {strange}"
-            into.notes.append(f"skipped, since it is not a Kubernetes object: {said}")
+        if not_object := _why_no_object(each.value):
+            place = f"{file}: {each.where}: {not_object}"
+            into.notes.append(f"skipped, since it is not a Kubernetes object: {place}")
         elif isinstance(each.value.get("kind"), str):
             into.documents.append(Document(file, each.where, text, each.value))
 
 
-def _strange(value: Any) -> str:
-    """What a value is that cannot be an object, in words; "" for one that can."""
+def _why_no_object(value: Any) -> str:
+    """What a value is that cannot be an object; "" if it can."""
     if isinstance(value, list):
         return "a list"
     if not isinstance(value, dict):
@@ -136,7 +136,7 @@ def _text(name: str) -> bytes:
 
 
 def _objects(text: bytes) -> list[LocatedObject]:
-    if all(_says_nothing(line) for line in text.splitlines()):
+    if all(_is_empty(line) for line in text.splitlines()):
         return []
     try:
         return _parsed(text)
@@ -147,8 +147,8 @@ def _objects(text: bytes) -> list[LocatedObject]:
         raise
 
 
-def _says_nothing(line: bytes) -> bool:
-    """Whether it is blank, a comment, or a mark between documents."""
+def _is_empty(line: bytes) -> bool:
+    """Whether it is blank, a comment, or a document separator."""
     said = line.partition(b"#")[0].strip()
     return said in (b"", b"---", b"...")
 
@@ -158,18 +158,18 @@ def _parsed(text: bytes) -> list[LocatedObject]:
         try:
             return objects_of_json(text)
         except SnapshotError:
-            return objects_of_yaml(text)  # flow style looks alike
+            return objects_of_yaml(text)  # YAML in flow style begins like JSON
     return objects_of_yaml(text)
 
 
-# --- the line of a field
+# --- the line of a field, from the YAML events of its file; JSON is YAML too
 
 _WHERE = re.compile(r"line (\d+)((?:, item \d+)*)")
 _ITEM = re.compile(r"item (\d+)")
 
 
 def line_of(document: Document, path: str) -> int:
-    """The line of the field, or of what is nearest above it where the field is absent."""
+    """The line of the field; if it is absent, that of the nearest field above it."""
     match = _WHERE.fullmatch(document.where)
     if match is None:
         return 1
@@ -191,8 +191,10 @@ def _above(path: str) -> str:
 
 
 class _Lines(NamedTuple):
-    """`of`: lines by path, which begins with the number of the document (`#0.spec`). `roots`: the
-    path of the first mapping that begins on a line."""
+    """`of`: line by path, which begins with the number of the document (`#0.spec`).
+
+    `roots`: by line, the path of the first mapping that begins on it.
+    """
 
     of: dict[str, int]
     roots: dict[int, str]
@@ -219,12 +221,12 @@ def _lines(text: bytes) -> _Lines:
                     if not is_list:
                         lines.roots.setdefault(line, path)
     except (yaml.YAMLError, RecursionError):
-        pass  # it was read before; a line less is no reason to fail
+        pass  # the file was read before; a finding without its line is still useful
     return lines
 
 
 class _Level:
-    """One document, mapping or sequence that is open."""
+    """A document, mapping or sequence whose end has not come yet."""
 
     def __init__(self, path: str, *, is_list: bool | None = None) -> None:
         self._path = path
@@ -233,7 +235,7 @@ class _Level:
         self._key: str | None = None
 
     def take(self, event: yaml.NodeEvent, line: int, lines: dict[str, int]) -> str | None:
-        """The path of a value, whose line is noted; None for a key."""
+        """Note the line of a key or value; returns the path of a value, None for a key."""
         if self._is_list is None:  # the document itself
             path = self._path
         elif self._is_list:

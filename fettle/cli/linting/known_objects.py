@@ -1,5 +1,6 @@
-"""What is known around the manifests: nothing, a snapshot folder, or a cluster; and the manifests
-themselves, since a template often stands beside the workload that uses it.
+"""The objects that `fettle lint` knows: those of a snapshot folder, of a cluster, or none.
+
+The linted manifests count too: a template is often linted together with the workload that uses it.
 """
 
 import asyncio
@@ -25,13 +26,13 @@ if TYPE_CHECKING:
     from fettle.scheduling import Engines
 
 CLUSTER_WAIT_S = 60.0
-_LOOK_S = 0.02
+_POLL_S = 0.02
 _PATIENCE_S = 5.0
-_TOLD = 5
-"""Objects that cannot be read which are named each."""
+_MAX_NAMED = 5
+"""How many objects that cannot be read are named one by one."""
 _NEEDED = (kinds.NODE, kinds.SLICE, kinds.CLASS, kinds.CLAIM, kinds.TEMPLATE)
-"""Kinds that rules look for in a snapshot."""
-_LOOKED_UP = {
+"""Kinds that a snapshot should have for the rules."""
+_VIEW_FIELDS = {
     kinds.CLASS.name: "classes",
     kinds.CLAIM.name: "claims",
     kinds.TEMPLATE.name: "templates",
@@ -42,10 +43,11 @@ _LOOKED_UP = {
 }
 
 
-class Surroundings:
-    """`complete`: what is not in the view does not exist, unless its kind is `unknown`; otherwise
-    it may exist anyway. `notes` are sentences about what was skipped, `problems` about what could
-    not be read as it should.
+class KnownObjects:
+    """The known objects as a view, and what evaluates selectors.
+
+    `complete`: an object that is not in the view does not exist, unless its kind is `unknown`.
+    `notes` are sentences about what was skipped, `problems` about what cannot be read.
     """
 
     def __init__(
@@ -69,39 +71,39 @@ class Surroundings:
     def view_with(self, manifests: Iterable[Manifest]) -> View:
         """The view as it would be with these objects applied."""
         fields: dict[str, dict[str, Any]] = {
-            field: dict(getattr(self._view, field) or {}) for field in _LOOKED_UP.values()
+            field: dict(getattr(self._view, field) or {}) for field in _VIEW_FIELDS.values()
         }
         for manifest in manifests:
-            field = _LOOKED_UP.get(manifest.kind)
+            field = _VIEW_FIELDS.get(manifest.kind)
             if field is None or manifest.api_version != kinds.BY_NAME[manifest.kind].api_version:
                 continue
             try:
                 decoded = kinds.BY_NAME[manifest.kind].decode(msgspec.json.encode(manifest.object))
             except (BadInput, TypeError, ValueError, OverflowError):
-                continue  # the API server will say what is wrong with it
+                continue  # a check or the API server says what is wrong with it
             _add(fields[field], manifest.namespace, decoded)
         return msgspec.structs.replace(self._view, synced=True, **fields)
 
 
-def _add(shown: dict[str, Any], namespace: str, decoded: kinds.WireObject) -> None:
-    """An object, as views hold those of its kind."""
+def _add(held: dict[str, Any], namespace: str, decoded: kinds.WireObject) -> None:
+    """Add an object as views hold those of its kind."""
     metadata = decoded.metadata
     match decoded:
         case DevicePolicy():
-            shown[metadata.name] = decoded.policy()
+            held[metadata.name] = decoded.policy()
         case Namespace():
-            shown[metadata.name] = metadata.labels or {}
+            held[metadata.name] = metadata.labels or {}
         case DeviceClass():
-            shown[metadata.name] = decoded
+            held[metadata.name] = decoded
         case ResourceQuota():
-            others = (q for q in shown.get(namespace, ()) if q.metadata.name != metadata.name)
-            shown[namespace] = (*others, decoded)
+            others = (q for q in held.get(namespace, ()) if q.metadata.name != metadata.name)
+            held[namespace] = (*others, decoded)
         case ComputeDomain():
             placed = msgspec.structs.replace(metadata, namespace=namespace)
-            of = metadata.uid or f"{namespace}/{metadata.name}"  # one that is yet to be made
-            shown[of] = msgspec.structs.replace(decoded, metadata=placed)
+            uid = metadata.uid or f"{namespace}/{metadata.name}"  # it may not exist yet
+            held[uid] = msgspec.structs.replace(decoded, metadata=placed)
         case _:
-            shown[f"{namespace}/{metadata.name}"] = decoded
+            held[f"{namespace}/{metadata.name}"] = decoded
 
 
 @asynccontextmanager
@@ -110,32 +112,32 @@ async def known(
     kubeconfig: Path | None,
     settings: Settings,
     manifests: Sequence[Manifest],
-) -> AsyncIterator[Surroundings]:
-    """Around these manifests; raises FettleError where a snapshot or a cluster cannot be read."""
+) -> AsyncIterator[KnownObjects]:
+    """What is known besides these manifests; raises FettleError if it cannot be read."""
     against_nothing = snapshot is None and kubeconfig is None
     if against_nothing and not any(map(has_expressions, manifests)):
-        yield Surroundings(EMPTY, None, complete=False)
+        yield KnownObjects(EMPTY, None, complete=False)
         return
     from fettle.cel import SelectorEngine
     from fettle.scheduling import Engines
 
     engine = SelectorEngine()
     if snapshot is not None:
-        around = _of_folder(snapshot, settings, engine)
+        found = _of_folder(snapshot, settings, engine)
     elif kubeconfig is not None:
-        around = await _of_cluster(kubeconfig, settings, engine)
+        found = await _of_cluster(kubeconfig, settings, engine)
     else:
-        around = Surroundings(EMPTY, engine, complete=False)
+        found = KnownObjects(EMPTY, engine, complete=False)
     await engine.start()
     try:
-        around.engines = Engines(engine)
-        await compile_expressions(manifests, around.engines)
-        yield around
+        found.engines = Engines(engine)
+        await compile_expressions(manifests, found.engines)
+        yield found
     finally:
         await engine.close()
 
 
-def _of_folder(path: Path, settings: Settings, evaluator: Evaluator) -> Surroundings:
+def _of_folder(path: Path, settings: Settings, evaluator: Evaluator) -> KnownObjects:
     from fettle.cluster.feeds import SnapshotFolder
 
     folder = SnapshotFolder(path)
@@ -169,7 +171,7 @@ def _of_folder(path: Path, settings: Settings, evaluator: Evaluator) -> Surround
     if absent:
         notes.append(f"the snapshot has no {', '.join(absent)}: rules that need them are skipped")
     on_demand = {kind.name for kind in kinds.ON_DEMAND}
-    return Surroundings(
+    return KnownObjects(
         inventory.view(EMPTY, synced=True, served=dict.fromkeys(on_demand & held, True)) or EMPTY,
         evaluator,
         complete=not folder.problems,
@@ -179,7 +181,7 @@ def _of_folder(path: Path, settings: Settings, evaluator: Evaluator) -> Surround
     )
 
 
-async def _of_cluster(kubeconfig: Path, settings: Settings, evaluator: Evaluator) -> Surroundings:
+async def _of_cluster(kubeconfig: Path, settings: Settings, evaluator: Evaluator) -> KnownObjects:
     from fettle.client import Session
     from fettle.cluster.feeds import ClusterFeed, Writer
 
@@ -207,10 +209,10 @@ async def _of_cluster(kubeconfig: Path, settings: Settings, evaluator: Evaluator
 
 
 async def _synced(publisher: Publisher) -> View:
-    """The first view that has all kinds, but for those without need that cannot be read.
+    """The first view that has all kinds, except optional ones that cannot be read.
 
-    Raises ClusterError where a kind that is needed cannot be. The API server refuses a kind for a
-    moment that was just defined.
+    Raises ClusterError if a needed kind cannot be read, but only after some seconds: the API server
+    refuses a new kind for a moment.
     """
     patient_until = time.monotonic() + _PATIENCE_S
     while True:
@@ -220,13 +222,13 @@ async def _synced(publisher: Publisher) -> View:
             return view
         if not patient:
             _check(sources)
-        await asyncio.sleep(_LOOK_S)
+        await asyncio.sleep(_POLL_S)
 
 
 def _check(sources: Iterable[SourceStatus]) -> None:
-    """Raises ClusterError with what keeps kinds from being read, in the first one's words."""
-    told = [source.note for source in sources if source.needed and not source.synced]
-    first, *others = dict.fromkeys(filter(None, told)) or [""]
+    """Raises ClusterError if kinds cannot be read: why the first, and how many others."""
+    notes = [source.note for source in sources if source.needed and not source.synced]
+    first, *others = dict.fromkeys(filter(None, notes)) or [""]
     if first:
         more = f"; other kinds that cannot be read: {len(others)}" if others else ""
         raise ClusterError(f"{first}{more}")
@@ -238,22 +240,24 @@ def _settled(source: SourceStatus, view: View, *, patient: bool) -> bool:
     return view.served.get(source.name) is source.served
 
 
-def _known_of(view: View, publisher: Publisher, evaluator: Evaluator) -> Surroundings:
+def _known_of(view: View, publisher: Publisher, evaluator: Evaluator) -> KnownObjects:
     unread = [kind.name for kind in kinds.ON_DEMAND if not view.served.get(kind.name)]
-    told = [source.note for name in unread if (source := publisher.sources.get(name)) is not None]
-    notes = [f"{note}; rules that need it are skipped" for note in told]
+    reasons = [
+        source.note for name in unread if (source := publisher.sources.get(name)) is not None
+    ]
+    notes = [f"{note}; rules that need it are skipped" for note in reasons]
     if view.quarantined:
-        notes += islice(view.quarantined.values(), _TOLD)
-        if (more := len(view.quarantined) - _TOLD) > 0:
+        notes += islice(view.quarantined.values(), _MAX_NAMED)
+        if (more := len(view.quarantined) - _MAX_NAMED) > 0:
             notes.append(f"{more} more objects cannot be read")
         notes.append(_skipped({key.partition(" ")[0] for key in view.quarantined}))
-    return Surroundings(
+    return KnownObjects(
         view, evaluator, complete=True, unknown=frozenset(unread), notes=tuple(notes)
     )
 
 
 def _skipped(unread: Collection[str]) -> str:
-    """What follows from objects of these kinds that cannot be read."""
+    """The note for kinds some of whose objects cannot be read."""
     named = ", ".join(sorted(unread))
     return f"not every {named} can be read: rules that need all of them are skipped"
 

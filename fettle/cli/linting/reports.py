@@ -1,4 +1,4 @@
-"""Findings as text for people, as JSON, as SARIF, and as GitHub's annotations."""
+"""Formats findings: text for people, JSON, SARIF, annotations of GitHub."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +16,7 @@ _GITHUB = {**_SARIF, Severity.UNDECIDED: "notice"}
 
 
 class LintReport(NamedTuple):
-    """One finding, and where it stands: `path` is the field's, `line` counts from 1."""
+    """One finding with its object and place: `path` is that of the field, `line` counts from 1."""
 
     rule: str
     severity: Severity
@@ -36,12 +36,12 @@ def text(reports: Sequence[LintReport]) -> str:
 
 def _lines(report: LintReport) -> str:
     who = f"{report.kind} {report.namespace}/{report.name}".removesuffix("/")
-    said = [
+    lines = [
         f"{report.file}:{report.line}: {report.severity} {report.rule} "
         f"{_NAMES.get(report.rule, '')}: {who}",
         f"    {report.path}: {report.message}",
     ]
-    return "\n".join([*said, f"    fix: {report.fix}"] if report.fix else said)
+    return "\n".join([*lines, f"    fix: {report.fix}"] if report.fix else lines)
 
 
 def as_json(reports: Sequence[LintReport]) -> str:
@@ -49,7 +49,7 @@ def as_json(reports: Sequence[LintReport]) -> str:
 
 
 def github(reports: Sequence[LintReport]) -> str:
-    """Workflow commands, which GitHub shows beside the lines of a pull request."""
+    """Workflow commands; GitHub shows them beside the lines of a pull request."""
     return "\n".join(
         f"::{_GITHUB[report.severity]} "
         f"file={_property(report.file)},line={report.line},"

@@ -1,4 +1,4 @@
-"""Puts `fettle lint` together: the files, what is known of a cluster, the rules, a report."""
+"""Runs `fettle lint`: reads files and the known objects, checks each manifest, prints findings."""
 
 import asyncio
 from collections import Counter
@@ -32,14 +32,14 @@ FAILING = {
     "warn": {Severity.DENY, Severity.WARN},
     "undecided": set(Severity),
 }
-"""What `--fail-on` takes, and the severities that it means."""
+"""The values of `--fail-on`, and the severities that each means."""
 DEADLINE_S = 60.0
-"""How long one object is judged."""
+"""How long checking one object may take."""
 _SURVEY_WAIT_S = 30.0
 
 
 class LintOptions(NamedTuple):
-    """What the command line asks for."""
+    """The flags and arguments of `fettle lint`."""
 
     files: tuple[str, ...]
     snapshot: Path | None
@@ -51,58 +51,64 @@ class LintOptions(NamedTuple):
     fail_on: str
 
 
-def run(plan: LintOptions) -> int:
-    """Print what the rules find; returns the exit code. Raises FettleError for unusable input
-    around the files; one that cannot be read itself does not hide the findings in others."""
-    settings = load(plan.settings)
+def run(options: LintOptions) -> int:
+    """Print what the rules find; returns the exit code.
+
+    Raises FettleError if the settings, the snapshot or the cluster cannot be read. A file that
+    cannot be read does not hide the findings in others.
+    """
+    settings = load(options.settings)
     check_settings(settings)
-    documents, problems, notes = read(plan.files)
-    found, more, unjudged = asyncio.run(_lint(plan, settings, documents))
-    problems += unjudged
-    if found or plan.output != "text":
-        click.echo(reports.FORMATS[plan.output](found))
+    documents, problems, notes = read(options.files)
+    found, more, unchecked = asyncio.run(_lint(options, settings, documents))
+    problems += unchecked
+    if found or options.output != "text":
+        click.echo(reports.FORMATS[options.output](found))
     for sentence in (*notes, *more, *problems):
         click.echo(f"fettle: {sentence}", err=True)
-    if plan.output == "text":
+    if options.output == "text":
         click.echo(_summary(found, documents), err=True)
     if problems:
         return UNUSABLE
-    failing = FAILING[plan.fail_on]
+    failing = FAILING[options.fail_on]
     return FOUND if any(report.severity in failing for report in found) else CLEAN
 
 
 async def _lint(
-    plan: LintOptions, settings: Settings, documents: Sequence[Document]
+    options: LintOptions, settings: Settings, documents: Sequence[Document]
 ) -> tuple[list[LintReport], tuple[str, ...], list[str]]:
-    """What was found, notes about what is known of the cluster, and problems with objects."""
+    """The findings, notes about what is known of the cluster, and problems with objects."""
     templates = workload_kinds.with_settings(settings.webhook.workloads)
-    manifests = [Manifest(d.object, plan.namespace, templates=templates) for d in documents]
+    manifests = [Manifest(d.object, options.namespace, templates=templates) for d in documents]
     policies = settings.all_policies()
-    async with known_objects.known(plan.snapshot, plan.kubeconfig, settings, manifests) as around:
-        view = around.view_with(manifests)
+    async with known_objects.known(
+        options.snapshot, options.kubeconfig, settings, manifests
+    ) as known:
+        view = known.view_with(manifests)
         linter = Linter(
-            evaluator=around.evaluator,
+            evaluator=known.evaluator,
             drivers=configured_drivers(settings.lint),
             disabled=settings.disabled_features,
             survey_wait_s=_SURVEY_WAIT_S,
         )
         wide = settings.lint.levels
-        wide = Validation(strict=plan.strict or wide.strict, rules=wide.rules)
+        wide = Validation(strict=options.strict or wide.strict, rules=wide.rules)
         found: list[LintReport] = []
-        unjudged: list[str] = []
+        unchecked: list[str] = []
         for document, manifest in zip(documents, manifests, strict=True):
             levels = levels_for(manifest, view, policies, wide)
-            known, engines = view.policies, around.engines
-            checking = run_checks(manifest, policies, known, engines, levels, settings.health)
+            checking = run_checks(
+                manifest, policies, view.policies, known.engines, levels, settings.health
+            )
             try:
                 async with asyncio.timeout(DEADLINE_S):
                     findings = await linter.lint(
-                        manifest, view, levels, complete=around.complete, unknown=around.unknown
+                        manifest, view, levels, complete=known.complete, unknown=known.unknown
                     )
                     findings += await in_slices(partial(list, checking))
             except TimeoutError:
                 who = f"{manifest.kind} {manifest.name}"
-                unjudged.append(f"{document.file}: {who} was not checked within {DEADLINE_S:g} s")
+                unchecked.append(f"{document.file}: {who} was not checked within {DEADLINE_S:g} s")
                 continue
             found += [
                 LintReport(
@@ -119,7 +125,7 @@ async def _lint(
                 )
                 for finding in findings
             ]
-    return found, around.notes, [*around.problems, *unjudged]
+    return found, known.notes, [*known.problems, *unchecked]
 
 
 def _summary(found: Sequence[LintReport], documents: Sequence[Document]) -> str:

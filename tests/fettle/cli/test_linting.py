@@ -151,8 +151,8 @@ def test_an_object_that_is_not_judged_in_time_is_told_and_the_others_are_judged(
     (folder / "large.json").write_text(json.dumps(large))
     monkeypatch.setattr(running, "DEADLINE_S", 2.0)
     names = (str(folder / "large.json"), str(folder / "claim.yaml"))
-    plan = running.LintOptions(names, None, None, None, "default", False, "text", "deny")
-    assert running.run(plan) == running.UNUSABLE
+    options = running.LintOptions(names, None, None, None, "default", False, "text", "deny")
+    assert running.run(options) == running.UNUSABLE
     told = capsys.readouterr()
     assert "FTL010" in told.out
     assert "JobSet large was not checked within 2 s" in told.err
