@@ -1,4 +1,4 @@
-"""What the command line says of servers that cannot be asked."""
+"""What the command line says of servers that cannot be called."""
 
 import socket
 import threading
@@ -39,12 +39,12 @@ def test_a_server_that_is_no_url_is_a_usage_error(command: tuple[str, ...], url:
 @pytest.mark.parametrize(
     "url", [*NO_URLS, "http://127.0.0.1:9/\u00e9", "http://a..b/", f"http://{'a' * 70}.b/"]
 )
-def test_what_cannot_be_asked_is_said_in_one_sentence(url: str) -> None:
+def test_an_address_that_cannot_be_called_is_one_sentence(url: str) -> None:
     with pytest.raises(FettleError):
         call(url, seconds=2)
 
 
-def test_a_server_that_speaks_something_else_is_said_to() -> None:
+def test_a_server_that_does_not_speak_http_is_reported() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def answer() -> None:
@@ -81,7 +81,7 @@ def test_a_namespace_may_be_given_as_to_kubectl(command: tuple[str, ...], asked:
     assert f"http://127.0.0.1:1{asked} did not answer" in ended.output
 
 
-def test_a_namespace_that_is_given_twice_is_not_taken() -> None:
+def test_a_namespace_given_twice_is_a_usage_error() -> None:
     ended = CliRunner().invoke(main, ["explain", "pod", "ml/p", "-n", "other"])
     assert ended.exit_code == 2
     told = " ".join(ended.output.split())

@@ -105,7 +105,7 @@ def are_gone(pids: list[int]) -> bool:
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGINT, 0), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 )
-def test_a_demo_that_is_ended_takes_its_server_and_its_files_along(
+def test_a_demo_that_is_ended_ends_its_server_and_removes_its_files(
     start: Start, tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
     demo = start("--serve")

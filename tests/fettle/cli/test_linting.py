@@ -33,7 +33,7 @@ def test_a_finding_has_file_line_object_field_and_fix(folder: Path) -> None:
     }
 
 
-def test_a_folder_is_read_whole_and_templates_beside_workloads_are_known(folder: Path) -> None:
+def test_a_folder_is_read_whole_and_its_templates_are_known(folder: Path) -> None:
     found = [(f["rule"], Path(f["file"]).name, f["line"]) for f in findings(str(folder))]
     assert found == [("FTL010", "claim.yaml", 13), ("FTL035", "list.yaml", 12)]
 
@@ -43,7 +43,7 @@ def test_standard_input_holds_several_documents() -> None:
     assert [(f["file"], f["line"]) for f in found] == [("<stdin>", 13 + 14)]
 
 
-def test_json_is_read_and_its_lines_are_told() -> None:
+def test_findings_in_json_have_their_lines() -> None:
     claim = {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaim",
@@ -87,7 +87,7 @@ def test_bad_usage_exits_with_2_and_says_what_is_wrong(
     assert "Traceback" not in ran.stderr
 
 
-def test_text_is_for_people_and_its_summary_apart(folder: Path) -> None:
+def test_text_output_has_its_summary_on_standard_error(folder: Path) -> None:
     ran = fettle(str(folder / "claim.yaml"))
     first, where, fix = ran.stdout.splitlines()
     assert first.endswith("claim.yaml:13: Deny FTL010 claim-too-large: ResourceClaim default/big")
@@ -137,7 +137,7 @@ def test_the_pre_commit_hook_calls_a_command_that_exists() -> None:
 
 
 @pytest.mark.long
-def test_an_object_that_is_not_judged_in_time_is_told_and_the_others_are_judged(
+def test_an_object_that_takes_too_long_is_reported_and_the_others_are_checked(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     spec = {"containers": [], "resourceClaims": [{"name": "g", "resourceClaimName": "shared"}]}

@@ -1,4 +1,4 @@
-"""What `fettle lint` says beside the rules."""
+"""What `fettle lint` reports besides the rules."""
 
 import json
 from pathlib import Path
@@ -33,7 +33,7 @@ def test_a_quoted_number_is_found_where_it_stands() -> None:
     assert found["fix"] == "write 40, without quotes"
 
 
-def test_what_a_policy_says_in_vain_is_found() -> None:
+def test_settings_of_a_policy_that_have_no_effect_are_found() -> None:
     rule, requirement = findings("-", stdin=POLICY)
     assert (rule["rule"], rule["severity"], rule["line"]) == ("FTL104", "Warn", 13)
     assert (requirement["rule"], requirement["severity"], requirement["line"]) == (
@@ -51,7 +51,7 @@ def test_what_a_policy_says_in_vain_is_found() -> None:
         ("{FTL105: Off}", [("FTL104", "Warn")]),
     ],
 )
-def test_they_are_turned_as_rules_are(
+def test_settings_change_the_severity_of_checks_as_of_rules(
     tmp_path: Path, rules: str, severities: list[tuple[str, str]]
 ) -> None:
     settings = tmp_path / "settings.yaml"
@@ -60,7 +60,7 @@ def test_they_are_turned_as_rules_are(
     assert [(one["rule"], one["severity"]) for one in found] == severities
 
 
-def test_an_unknown_policy_may_be_nothing_to_tell_of_where_policies_are_elsewhere(
+def test_the_check_of_unknown_policies_can_be_switched_off(
     tmp_path: Path,
 ) -> None:
     settings = tmp_path / "settings.yaml"
@@ -70,13 +70,13 @@ def test_an_unknown_policy_may_be_nothing_to_tell_of_where_policies_are_elsewher
     assert findings("-", "--settings", str(settings), stdin=claim) == []
 
 
-def test_a_policy_turns_them_for_its_own_namespace(tmp_path: Path) -> None:
+def test_a_policy_changes_the_severity_of_checks_for_its_objects(tmp_path: Path) -> None:
     policy = POLICY.replace("FTL999: Deny", 'FTL106: "Off"').replace("devices.d", "device.d")
     claim = QUOTED.replace("name: big", "name: big\n  annotations: {fettle.dev/policy: own}")
     assert findings("-", stdin=f"{policy}---\n{claim}") == []
 
 
-def test_a_value_that_has_no_effect_yet_is_told() -> None:
+def test_a_value_that_has_no_effect_yet_is_found() -> None:
     policy = POLICY.partition("  placement:")[0] + "  failure: {onDeviceFailure: Evict}\n"
     (found,) = findings("-", stdin=policy)
     assert (found["rule"], found["severity"], found["line"]) == ("FTL107", "Warn", 5)
@@ -85,7 +85,7 @@ def test_a_value_that_has_no_effect_yet_is_told() -> None:
     assert findings("-", stdin=policy.replace("Evict", "Mark")) == []
 
 
-def test_a_policy_that_refuses_what_it_prefers_is_told_by_the_settings_thresholds(
+def test_a_policy_that_refuses_what_it_prefers_is_found_by_the_settings_thresholds(
     tmp_path: Path,
 ) -> None:
     policy = POLICY.partition("    requires:")[0] + "    minScore: 0.95\n    degraded: Prefer\n"
@@ -99,14 +99,14 @@ def test_a_policy_that_refuses_what_it_prefers_is_told_by_the_settings_threshold
     assert findings("-", "--settings", str(settings), stdin=policy) == []
 
 
-def test_every_one_of_them_is_told_in_sarif() -> None:
+def test_sarif_lists_every_check() -> None:
     ran = fettle("-", "--output", "sarif", stdin=f"{POLICY}---\n{QUOTED}")
     (run,) = json.loads(ran.stdout)["runs"]
     ids = [rule["id"] for rule in run["tool"]["driver"]["rules"]]
     assert ids == ["FTL104", "FTL105", "FTL106"]
 
 
-def test_an_annotation_that_fettle_does_not_have_is_told_on_objects_and_their_templates() -> None:
+def test_unknown_fettle_annotations_are_found_on_objects_and_their_templates() -> None:
     job = """\
 apiVersion: batch/v1
 kind: Job
@@ -139,7 +139,7 @@ metadata: {name: n, annotations: {fettle.dev/hold: "a look"}}
     assert findings("-", stdin=held) == []
 
 
-def test_a_label_where_an_annotation_counts_is_told_and_an_annotation_where_a_label_does() -> None:
+def test_a_label_in_place_of_an_annotation_is_found_and_the_other_way_round() -> None:
     """Only a Namespace names its policy by a label, and nothing else says that a label is vain."""
     mistaken = """\
 apiVersion: batch/v1
@@ -182,7 +182,7 @@ metadata:
     assert [f["line"] for f in findings("-", stdin=both)] == [11, 16, 22]
 
 
-def test_a_namespaces_policy_in_a_label_and_an_annotation_is_told_nothing_of() -> None:
+def test_a_namespace_may_have_its_policy_in_a_label_and_an_annotation() -> None:
     namespace = """\
 apiVersion: v1
 kind: Namespace

@@ -1,4 +1,4 @@
-"""Which files `fettle lint` reads, and what it says of those it cannot read."""
+"""Which files `fettle lint` reads, and how it reports those it cannot read."""
 
 import time
 from pathlib import Path
@@ -33,7 +33,7 @@ def test_files_that_cannot_be_read_do_not_hide_what_is_in_others(folder: Path) -
         assert "b.yaml: line " in ran.stderr
 
 
-def test_templates_of_a_chart_are_passed_over_in_one_line(tmp_path: Path) -> None:
+def test_templates_of_a_helm_chart_are_skipped_with_one_line(tmp_path: Path) -> None:
     templates = tmp_path / "chart" / "templates" / "gpu"
     templates.mkdir(parents=True)
     (tmp_path / "chart" / "Chart.yaml").write_text("apiVersion: v2\nname: chart\n")
@@ -49,7 +49,7 @@ def test_templates_of_a_chart_are_passed_over_in_one_line(tmp_path: Path) -> Non
     assert (within.returncode, "../..: 1 Helm chart templates" in within.stderr) == (0, True)
 
 
-def test_a_template_elsewhere_is_called_one(tmp_path: Path) -> None:
+def test_a_template_without_a_chart_is_recognized(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("{{- if .Values.gpu }}\n")
     ran = fettle(str(tmp_path))
     assert (ran.returncode, "it looks like a template" in ran.stderr) == (2, True), ran.stderr
@@ -77,13 +77,13 @@ def test_a_file_given_twice_is_read_once(folder: Path) -> None:
         ("{apiVersion: v1, kind: List, items: [5]}\n", "<stdin>: line 1: 5"),
     ],
 )
-def test_what_is_no_object_is_told(text: str, says: str) -> None:
+def test_documents_that_are_no_objects_are_skipped_with_a_note(text: str, says: str) -> None:
     ran = fettle("-", stdin=f"{text}---\n{GOOD}")
     assert ran.returncode == 0
     assert f"skipped, since it is not a Kubernetes object: {says}" in ran.stderr
 
 
-def test_an_alias_bomb_is_refused_in_short_time() -> None:
+def test_an_alias_bomb_is_refused_quickly() -> None:
     levels = [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 12)]
     bomb = "\n".join(["a0: &a0 lollollollol", *levels, "kind: Pod"])
     before_s = time.process_time()

@@ -1,11 +1,18 @@
-"""What `fettle lint` takes into account: policies, snapshots, settings, and what stands beside."""
+"""What `fettle lint` knows besides its files: policies, snapshots, settings, clusters."""
 
+import asyncio
 import json
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
+from fettle.api import kinds
+from fettle.cli.linting import known_objects
+from fettle.config import LintSettings, Settings
+from fettle.model import ClusterError
 from tests.fettle.cli.linted import CLAIM, GOOD, LIST, fettle, findings
+from tests.fettle.client.fake_api import FakeApi, fake_api
 
 JOB = """\
 apiVersion: batch/v1
@@ -40,7 +47,7 @@ LABELLED = (
 )
 
 
-def test_what_a_policy_annotation_gets_wrong_is_told() -> None:
+def test_mistakes_in_policy_annotations_are_found() -> None:
     found = findings("-", stdin=JOB)
     assert [(f["rule"], f["severity"], f["line"]) for f in found] == [
         ("FTL101", "Warn", 7),
@@ -68,7 +75,7 @@ def test_policies_and_namespaces_among_the_files_count() -> None:
     assert (warned["rule"], warned["severity"]) == ("FTL033", "Warn")
 
 
-def test_a_policy_that_the_api_refuses_is_told() -> None:
+def test_a_policy_that_the_api_refuses_is_found() -> None:
     wrong = POLICY.replace("validation: {rules: {FTL033: Deny}}", "placement: {minScore: 7}")
     (found,) = findings("-", stdin=wrong)
     assert (found["rule"], found["severity"], found["name"]) == ("FTL102", "Deny", "trainin")
@@ -76,7 +83,7 @@ def test_a_policy_that_the_api_refuses_is_told() -> None:
     assert "minScore must be between 0 and 1" in found["message"]
 
 
-def test_an_expression_that_does_not_compile_is_told_without_a_cluster() -> None:
+def test_an_expression_that_does_not_compile_is_found_without_a_cluster() -> None:
     for expression in ("device.driver == ", "device.drivr == 'a'"):
         claim = GOOD + f'        selectors: [{{cel: {{expression: "{expression}"}}}}]\n'
         (found,) = findings("-", stdin=claim)
@@ -86,7 +93,7 @@ def test_an_expression_that_does_not_compile_is_told_without_a_cluster() -> None
     assert findings("-", stdin=sound) == []
 
 
-def test_what_cannot_be_read_in_a_snapshot_is_passed_over_and_told(tmp_path: Path) -> None:
+def test_an_object_of_a_snapshot_that_cannot_be_read_is_skipped_with_a_note(tmp_path: Path) -> None:
     (tmp_path / "policies.yaml").write_text(
         POLICY.replace("validation: {rules: {FTL033: Deny}}", "placement: {minScore: 7}")
     )
@@ -137,7 +144,7 @@ def fleet(folder: Path, *, slices: int = 1) -> None:
     )
 
 
-def test_a_snapshot_makes_inventory_rules_speak(tmp_path: Path) -> None:
+def test_rules_on_inventory_need_a_snapshot(tmp_path: Path) -> None:
     fleet(tmp_path)
     assert findings("-", stdin=H100) == []
     (found,) = findings("-", "--snapshot", str(tmp_path), stdin=H100)
@@ -149,7 +156,9 @@ def test_a_snapshot_makes_inventory_rules_speak(tmp_path: Path) -> None:
     assert unknown["rule"] == "FTL001"
 
 
-def test_what_the_cluster_leaves_open_is_told_and_fails_if_asked_to(tmp_path: Path) -> None:
+def test_undecided_findings_are_reported_and_fail_only_with_fail_on_undecided(
+    tmp_path: Path,
+) -> None:
     fleet(tmp_path, slices=2)
     ran = fettle("-", "--snapshot", str(tmp_path), stdin=H100)
     assert ran.returncode == 0
@@ -189,7 +198,7 @@ def test_settings_say_how_severe_rules_are(tmp_path: Path) -> None:
     assert (ran.returncode, "is not a rule id such as FTL010" in ran.stderr) == (2, True)
 
 
-def test_kinds_of_the_settings_are_judged(tmp_path: Path) -> None:
+def test_workload_kinds_of_the_settings_are_checked(tmp_path: Path) -> None:
     settings = tmp_path / "settings.yaml"
     settings.write_text(
         "webhook: {workloads: [{group: example.com, kind: Gang, templates: [spec.a.*.b]}]}\n"
@@ -234,7 +243,7 @@ def test_a_folder_of_schemas_makes_more_drivers_known(tmp_path: Path) -> None:
     assert (ran.returncode, "/nonexistent is not a folder" in ran.stderr) == (2, True)
 
 
-def test_a_quota_beside_a_template_is_known() -> None:
+def test_a_quota_among_the_files_is_known() -> None:
     quota = (
         "apiVersion: v1\nkind: ResourceQuota\nmetadata: {name: q}\n"
         "spec: {hard: {gpu.nvidia.com.deviceclass.resource.k8s.io/devices: 2}}\n"
@@ -257,9 +266,7 @@ ODD = """\
 
 
 @pytest.mark.parametrize("known", [False, True], ids=["against nothing", "against a snapshot"])
-def test_keys_and_values_that_json_does_not_have_are_no_trouble(
-    known: bool, tmp_path: Path
-) -> None:
+def test_keys_and_values_that_json_does_not_have_are_read(known: bool, tmp_path: Path) -> None:
     (tmp_path / "node.yaml").write_text("apiVersion: v1\nkind: Node\nmetadata: {name: n}\n")
     snapshot = ["--snapshot", str(tmp_path)] if known else []
     found = findings("-", *snapshot, stdin=ODD)
@@ -289,7 +296,7 @@ spec:
 """
 
 
-def test_a_compute_domain_that_stands_beside_is_known() -> None:
+def test_a_compute_domain_among_the_files_is_known() -> None:
     def rules(uid: str, domain: str = DOMAIN) -> list[str]:
         stdin = f"{domain}---\n{CHANNEL.replace('UID', uid)}"
         return [finding["rule"] for finding in findings("-", stdin=stdin)]
@@ -314,7 +321,7 @@ def test_a_snapshot_knows_its_compute_domains_and_quotas(tmp_path: Path) -> None
     assert [finding["rule"] for finding in found] == ["FTL055"]
 
 
-def test_a_snapshot_without_what_the_settings_ask_for_is_told(tmp_path: Path) -> None:
+def test_a_snapshot_without_a_kind_that_the_settings_watch_is_noted(tmp_path: Path) -> None:
     settings = tmp_path / "settings.yaml"
     settings.write_text("lint: {watch: [ComputeDomain]}\n")
     snapshot = tmp_path / "snapshot"
@@ -322,3 +329,54 @@ def test_a_snapshot_without_what_the_settings_ask_for_is_told(tmp_path: Path) ->
     ran = fettle("-", "--snapshot", str(snapshot), "--settings", str(settings), stdin=GOOD)
     assert "the snapshot has no" in ran.stderr
     assert "ComputeDomain" in ran.stderr
+
+
+@pytest.fixture
+async def api(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FakeApi]:
+    monkeypatch.setattr(known_objects, "_PATIENCE_S", 0.3)
+    async with fake_api() as server:
+        yield server
+
+
+async def reading(api: FakeApi, folder: Path, settings: Settings | None = None) -> tuple[str, ...]:
+    """Notes about what was skipped; raises ClusterError."""
+    given = settings or Settings()
+    async with (
+        asyncio.timeout(20),
+        known_objects.known(None, api.kubeconfig(folder), given, ()) as known,
+    ):
+        return known.notes
+
+
+async def test_the_right_that_is_missing_is_named(api: FakeApi, tmp_path: Path) -> None:
+    api.forbidden = {("watch", "pods"), ("list", "pods")}
+    with pytest.raises(ClusterError, match='"list" and "watch" on the resource "pods"') as said:
+        await reading(api, tmp_path)
+    assert "other kinds" not in str(said.value)
+
+
+async def test_one_of_many_rights_that_are_missing_is_named_and_the_others_are_counted(
+    api: FakeApi, tmp_path: Path
+) -> None:
+    for kind in kinds.KINDS:
+        api.forbidden |= {("watch", kind.plural), ("list", kind.plural)}
+    with pytest.raises(ClusterError, match='"list" and "watch" on the resource') as said:
+        await reading(api, tmp_path)
+    assert str(said.value).endswith(f"; other kinds that cannot be read: {len(kinds.KINDS) - 1}")
+
+
+async def test_an_unreachable_cluster_is_reported_once(api: FakeApi, tmp_path: Path) -> None:
+    await api.stop()
+    with pytest.raises(ClusterError, match="cannot be reached") as said:
+        await reading(api, tmp_path)
+    assert str(said.value).count("cannot be reached") == 1
+
+
+async def test_an_optional_kind_that_cannot_be_read_is_only_noted(
+    api: FakeApi, tmp_path: Path
+) -> None:
+    api.unserved = {kinds.POLICY.plural, kinds.TAINT_RULE.plural}
+    api.forbidden = {("watch", kinds.QUOTA.plural), ("list", kinds.QUOTA.plural)}
+    wanted = Settings(lint=LintSettings(watch=("ResourceQuota",)))
+    notes = await reading(api, tmp_path, wanted)
+    assert any("resourcequotas" in n and "rules that need it are skipped" in n for n in notes)

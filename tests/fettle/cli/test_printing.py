@@ -1,4 +1,4 @@
-"""What people read of many nodes: the worst first, and those that say the same as one."""
+"""Tables of many nodes: the worst first, and nodes that say the same in one row."""
 
 from typing import Any
 
@@ -39,7 +39,7 @@ def upgraded(count: int, score: float = 0.97) -> dict[str, dict[str, Any]]:
     return {f"n{i:02}": health(score, State.HEALTHY, TRACE) for i in range(count)}
 
 
-def test_after_an_upgrade_the_one_bad_node_stands_before_the_others_which_are_one_row() -> None:
+def test_after_an_upgrade_the_bad_node_comes_first_and_the_others_are_one_row() -> None:
     bad = {"n30": health(0.2, State.UNHEALTHY, "XID 79")}
     slower = {"n31": health(0.95, State.HEALTHY, TRACE)}
     assert device_rows(upgraded(58) | bad | slower) == [
@@ -48,7 +48,7 @@ def test_after_an_upgrade_the_one_bad_node_stands_before_the_others_which_are_on
     ]
 
 
-def test_the_worst_stands_first_by_state_and_then_by_score() -> None:
+def test_the_worst_comes_first_by_state_and_then_by_score() -> None:
     nodes = {
         "a": health(0.97, State.HEALTHY, "x"),
         "b": health(0.75, State.UNKNOWN, "x"),
@@ -61,17 +61,17 @@ def test_the_worst_stands_first_by_state_and_then_by_score() -> None:
     assert shown == ["d", "(2 nodes)", "e", "c", "b", "a"]
 
 
-def test_a_few_that_say_the_same_are_told_by_name() -> None:
+def test_a_few_nodes_that_say_the_same_are_listed_by_name() -> None:
     assert [row[0] for row in device_rows(upgraded(FEW))] == list(upgraded(FEW))
     assert [row[0] for row in device_rows(upgraded(FEW + 1))] == [f"{FEW + 1} nodes"]
 
 
-def test_what_is_not_healthy_is_told_by_name_however_many_say_the_same() -> None:
+def test_unhealthy_nodes_are_listed_by_name_however_many_say_the_same() -> None:
     ill = {f"n{i}": health(0.2, State.UNHEALTHY, "x") for i in range(9)}
     assert [row[0] for row in device_rows(ill)] == list(ill)
 
 
-def test_whoever_asks_for_everything_gets_every_name() -> None:
+def test_all_lists_every_node_by_name() -> None:
     assert len(device_rows(upgraded(30), everything=True)) == 30
 
 
@@ -102,7 +102,7 @@ def verdict_rows(nodes: dict[str, Any]) -> list[list[str]]:
     return [list(row) for row in zip(*(column.cells for column in table.columns), strict=True)]
 
 
-def test_of_a_pods_verdicts_the_worst_stand_first_and_those_alike_are_one_row() -> None:
+def test_the_worst_verdicts_come_first_and_equal_ones_are_one_row() -> None:
     nodes = {f"n{i:02}": verdict(9, told) for i, told in enumerate(upgraded(57).values())}
     nodes["n57"] = verdict(0, health(0.1, State.UNHEALTHY, "XID 79"), allowed=False, refusals=["x"])
     nodes["n58"] = verdict(3, health(0.75, State.UNKNOWN), undecided=["y"])
@@ -136,7 +136,7 @@ def fitting(name: str, *numbers: int) -> dict[str, Any]:
     return verdict(10, health(1.0), devices=own_devices(name, *numbers))
 
 
-def test_nodes_that_fit_alike_are_one_row_whatever_their_devices_are_called() -> None:
+def test_nodes_that_fit_equally_are_one_row_whatever_their_device_names() -> None:
     one = {name: fitting(name, i % 2) for i, name in enumerate(NODES)}
     assert [[row[0], row[3]] for row in verdict_rows(one)] == [
         [ALL_OF_THEM, "would get a device of gpu.example.com"]
@@ -149,7 +149,7 @@ def test_nodes_that_fit_alike_are_one_row_whatever_their_devices_are_called() ->
     ]
 
 
-def test_devices_of_other_drivers_and_other_numbers_of_them_are_told_apart() -> None:
+def test_devices_of_other_drivers_and_other_numbers_of_them_are_separate_rows() -> None:
     nodes = {name: fitting(name, *range(1 + i // 150)) for i, name in enumerate(NODES)}
     assert [row[3] for row in verdict_rows(nodes)] == [
         "would get a device of gpu.example.com",

@@ -1,4 +1,4 @@
-"""`fettle webhooks`, as far as it needs no cluster: `tests/controlplane` shows the rest."""
+"""`fettle webhooks` without a cluster; `tests/controlplane` tests the rest."""
 
 import subprocess
 from pathlib import Path
@@ -10,14 +10,14 @@ def webhooks(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return called("webhooks", *map(str, arguments))
 
 
-def test_files_without_a_configuration_are_told(tmp_path: Path) -> None:
+def test_files_without_a_configuration_are_an_error(tmp_path: Path) -> None:
     (tmp_path / "claim.yaml").write_text(GOOD)
     ran = webhooks(tmp_path)
     assert (ran.returncode, ran.stdout) == (1, "")
     assert ran.stderr.startswith("fettle: no MutatingWebhookConfiguration or Validating")
 
 
-def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
     ran = webhooks(tmp_path / "absent.yaml")
     assert ran.returncode == 1
     assert "absent.yaml: No such file or directory" in ran.stderr

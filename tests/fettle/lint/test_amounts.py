@@ -1,11 +1,15 @@
-"""FTL010: more devices than one claim can hold."""
+"""How many devices a claim may hold (FTL010), and capacities that no device can give (FTL017)."""
 
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fettle.lint.findings import Finding, Severity
 from fettle.lint.rules.amounts import ClaimTooLarge
+from tests.controlplane import objects as api
+from tests.fettle.dra.allocator import cases
 from tests.fettle.lint import builders
 from tests.fettle.lint.builders import (
     Object,
@@ -15,6 +19,8 @@ from tests.fettle.lint.builders import (
     exactly,
     template,
 )
+from tests.fettle.lint.clusters import lint
+from tests.fettle.lint.tables import case
 
 
 def findings(object: Object) -> list[Finding]:
@@ -34,7 +40,7 @@ def findings(object: Object) -> list[Finding]:
         [],
     ],
 )
-def test_what_can_be_allocated_passes(requests: list[Object]) -> None:
+def test_claims_that_can_be_allocated_pass(requests: list[Object]) -> None:
     assert findings(claim(*requests)) == []
     assert findings(template(*requests)) == []
 
@@ -92,3 +98,36 @@ def test_beside_an_undecided_request_the_others_can_still_be_too_many() -> None:
 @pytest.mark.parametrize("count", ["40", 40.5, True, [40], {}, -40])
 def test_a_count_of_a_wrong_type_is_for_the_api_server_to_refuse(count: Any) -> None:
     assert findings(claim(exactly(count=count))) == []
+
+
+QUANTITIES = st.sampled_from(["0", "500m", "700m", "1", "1200m", "1500m", "2", "2500m", "3", "7"])
+RANGES = st.fixed_dictionaries(
+    {"min": QUANTITIES}, optional={"max": QUANTITIES, "step": QUANTITIES.filter(lambda q: q != "0")}
+)
+POLICIES = st.fixed_dictionaries({"default": QUANTITIES, "validRange": RANGES}) | (
+    st.fixed_dictionaries({"default": QUANTITIES, "validValues": st.lists(QUANTITIES, min_size=1)})
+)
+CAPACITIES = st.fixed_dictionaries({"value": QUANTITIES}, optional={"requestPolicy": POLICIES})
+
+
+@given(CAPACITIES, QUANTITIES)
+async def test_a_capacity_is_called_too_large_if_and_only_if_the_allocator_does_not_give_it(
+    capacity: dict[str, Any], wanted: str
+) -> None:
+    shared: dict[str, Any] = {"allowMultipleAllocations": True, "capacity": {"memory": capacity}}
+    asked = {"requests": {"memory": wanted}}
+    known = (
+        api.node("n"),
+        api.resource_slice("n", [{"name": "a", **shared}], driver=cases.DRIVER),
+        api.device_class("any", driver=cases.DRIVER),
+    )
+    found = await lint(case.claim(case.exactly(device_class="any", capacity=asked)), known)
+    slices = [cases.slice_(cases.device("a", **shared))]
+    claims = [cases.claim(cases.request(capacity=asked))]
+    fractional = [*cases.DEFAULT_GATES, "DRAFractionalCapacityRange"]
+    said = {
+        cases.asked(claims, slices).kind,
+        cases.asked(claims, slices, features=fractional).kind,
+    }
+    called_too_large = any(finding.rule == "FTL017" for finding in found)
+    assert called_too_large == (not said & {"allocated", "undecided"})

@@ -232,7 +232,7 @@ def test_an_installed_package_checks_what_a_schema_cannot() -> None:
     ],
     ids=["a check that fails", "a check that cannot be imported"],
 )
-async def test_a_broken_check_leaves_it_undecided(
+async def test_a_validator_that_fails_leaves_the_configuration_undecided(
     driver: str, kind: str, config: dict[str, Any]
 ) -> None:
     parameters = {"apiVersion": VERSIONS[driver], "kind": kind, **config}

@@ -1,4 +1,4 @@
-"""What is known of devices: surveyed once, kept while pools do not change, a moment old at most."""
+"""Surveys of the fleet's devices: what they count, and when they are made, kept and dropped."""
 
 import asyncio
 from collections.abc import Iterable
@@ -28,7 +28,7 @@ NIC = "nic.example.com"
 
 
 class Counting(InProcess):
-    """Counts the devices that it is asked to evaluate, and can be slow."""
+    """Counts the devices that it evaluates, and can be made to wait."""
 
     def __init__(self) -> None:
         self.evaluated = 0
@@ -62,7 +62,7 @@ async def surveyed(known: Fleet, view: View, selection: Selection) -> Survey:
 
 
 async def settled() -> None:
-    """Until what goes on behind is done."""
+    """Until work in the background is done."""
     for _ in range(100):
         await asyncio.sleep(0)
 
@@ -147,7 +147,7 @@ async def test_a_pool_that_nodes_see_differently_counts_with_all_that_any_can_us
     assert everything.matched == sum(everything.taints.values()) == 4
 
 
-async def test_slices_that_contradict_each_other_leave_it_undecided() -> None:
+async def test_slices_that_contradict_each_other_leave_the_survey_undecided() -> None:
     slices = [api.resource_slice("gpu-a", [gpu(n)], driver=GPU, slices=2 + n) for n in (0, 1)]
     slices[1]["metadata"]["name"] = "other"
     survey = await surveyed(Fleet(InProcess()), view_of([api.node("gpu-a"), *slices]), ALL_GPUS)
@@ -186,7 +186,7 @@ async def test_the_nearest_miss_is_one_device_for_all_selectors_of_a_request() -
         assert survey.nearest == nearest
 
 
-async def test_a_pool_that_waits_for_slices_leaves_it_undecided() -> None:
+async def test_an_incomplete_pool_leaves_the_survey_undecided() -> None:
     half = api.resource_slice("gpu-a", 2, driver=GPU, slices=2)
     survey = await surveyed(Fleet(InProcess()), view_of([api.node("gpu-a"), half]), ALL_GPUS)
     assert not survey.decided
@@ -201,7 +201,7 @@ OF_OTHERS = {
 
 
 @pytest.mark.parametrize("theirs", OF_OTHERS.values(), ids=OF_OTHERS)
-async def test_what_is_open_about_another_drivers_devices_leaves_it_decided(
+async def test_undecided_devices_of_another_driver_leave_the_survey_decided(
     theirs: list[Object],
 ) -> None:
     """Where the first selector asks for a driver, as those of classes do."""
@@ -230,7 +230,7 @@ async def test_a_device_that_no_selector_can_read_would_abort_as_upstream_does()
     assert (everything.matched, everything.fatal) == (2, 0)
 
 
-async def test_a_device_whose_place_cannot_be_told_aborts_where_selectors_match_it() -> None:
+async def test_a_device_with_an_invalid_node_selector_aborts_if_selectors_match_it() -> None:
     term = {"matchExpressions": [{"key": "zone", "operator": "Between", "values": ["a"]}]}
     placed = gpu(0) | {"nodeSelector": {"nodeSelectorTerms": [term]}}
     slice_ = api.resource_slice("gpu-a", [gpu(1) | {"allNodes": True}, placed], driver=GPU)
@@ -243,13 +243,13 @@ async def test_a_device_whose_place_cannot_be_told_aborts_where_selectors_match_
     assert (survey.matched, survey.fatal, len(survey.missed)) == (0, 0, 2)
 
 
-async def test_devices_that_look_alike_are_evaluated_once() -> None:
+async def test_devices_with_equal_fingerprints_are_evaluated_once() -> None:
     counting = Counting()
     await surveyed(Fleet(counting), view_of(fleet()), ONLY_H100)
     assert counting.evaluated == 2 + 2  # drivers, then models
 
 
-async def test_only_pools_that_changed_are_looked_at_again() -> None:
+async def test_a_survey_of_a_newer_view_has_the_pools_that_changed() -> None:
     clock, first = Clock(), view_of(fleet())
     known = Fleet(InProcess(), clock)
     await surveyed(known, first, ONLY_H100)
@@ -267,7 +267,9 @@ async def test_only_pools_that_changed_are_looked_at_again() -> None:
     assert (survey.matched, set(survey.on)) == (5, {"gpu-a", "gpu-d"})
 
 
-async def test_a_newer_view_is_answered_from_memory_and_taken_in_behind() -> None:
+async def test_a_newer_view_is_answered_from_the_last_survey_and_surveyed_in_the_background() -> (
+    None
+):
     clock, counting = Clock(), Counting()
     known, first = Fleet(counting, clock), view_of(fleet())
     await surveyed(known, first, ALL_GPUS)
@@ -282,7 +284,7 @@ async def test_a_newer_view_is_answered_from_memory_and_taken_in_behind() -> Non
     assert (await surveyed(known, smaller, ALL_GPUS)).matched == 4
 
 
-async def test_what_nobody_asked_about_for_a_while_is_looked_at_before_it_is_answered() -> None:
+async def test_a_selection_not_asked_about_for_a_while_is_surveyed_before_the_answer() -> None:
     clock, first = Clock(), view_of(fleet())
     known = Fleet(InProcess(), clock)
     await surveyed(known, first, ALL_GPUS)
@@ -291,7 +293,7 @@ async def test_what_nobody_asked_about_for_a_while_is_looked_at_before_it_is_ans
     assert (await surveyed(known, smaller, ALL_GPUS)).matched == 4
 
 
-async def test_what_was_just_asked_about_is_brought_up_to_date_behind_without_another_ask() -> None:
+async def test_recently_used_surveys_are_updated_in_the_background() -> None:
     clock, first = Clock(), view_of(fleet())
     known = Fleet(InProcess(), clock)
     await surveyed(known, first, ALL_GPUS)
@@ -304,7 +306,7 @@ async def test_what_was_just_asked_about_is_brought_up_to_date_behind_without_an
     assert survey.matched == 4
 
 
-async def test_a_view_that_follows_closely_is_not_looked_at() -> None:
+async def test_a_view_that_follows_within_a_moment_is_skipped() -> None:
     clock, first = Clock(), view_of(fleet())
     known = Fleet(InProcess(), clock)
     await surveyed(known, first, ALL_GPUS)
@@ -314,7 +316,7 @@ async def test_a_view_that_follows_closely_is_not_looked_at() -> None:
     assert known.catalogue.drivers == {GPU, "net.example.com"}
 
 
-async def test_a_survey_that_nobody_asks_for_is_forgotten_when_the_cluster_changes() -> None:
+async def test_an_unused_survey_is_dropped_when_the_cluster_changes() -> None:
     clock, first = Clock(), view_of(fleet())
     known = Fleet(InProcess(), clock)
     await known.prepare(first, [ALL_GPUS, ONLY_H100], 10)
@@ -327,7 +329,7 @@ async def test_a_survey_that_nobody_asks_for_is_forgotten_when_the_cluster_chang
     assert known.known(ONLY_H100) is None
 
 
-async def test_what_takes_too_long_is_undecided_and_known_later() -> None:
+async def test_a_survey_that_takes_too_long_is_undecided_now_and_decided_later() -> None:
     counting = Counting()
     linter = Linter(evaluator=counting, survey_wait_s=0.02)
     view = view_of(fleet())
@@ -343,7 +345,7 @@ async def test_what_takes_too_long_is_undecided_and_known_later() -> None:
     ]
 
 
-async def test_an_object_alike_but_for_its_name_gets_the_same_findings() -> None:
+async def test_an_object_that_differs_only_by_name_gets_the_same_findings() -> None:
     linter, view = Linter(evaluator=InProcess()), view_of(fleet())
     first = await linter.lint(Manifest(claim(exactly(count=5), name="a")), view)
     again = await linter.lint(Manifest(claim(exactly(count=5), name="b")), view)
@@ -352,7 +354,7 @@ async def test_an_object_alike_but_for_its_name_gets_the_same_findings() -> None
     assert (again, other) == (first, [])
 
 
-async def test_findings_from_memory_are_dropped_when_classes_change() -> None:
+async def test_cached_findings_are_dropped_when_classes_change() -> None:
     linter, view = Linter(evaluator=InProcess()), view_of(fleet())
     wanted = Manifest(claim(exactly(device_class="later")))
     assert [f.rule for f in await linter.lint(wanted, view)] == ["FTL001"]
@@ -360,7 +362,7 @@ async def test_findings_from_memory_are_dropped_when_classes_change() -> None:
     assert await linter.lint(wanted, later) == []
 
 
-async def test_nodes_that_went_away_since_their_devices_were_surveyed_are_passed_over() -> None:
+async def test_nodes_that_are_gone_since_the_survey_are_skipped() -> None:
     """What was asked about a moment ago is answered from surveys of an older view."""
     linter, template = Linter(evaluator=InProcess()), api.claim_template("t")
     elsewhere = Manifest(api.pod("p", templates={"gpu": "t"}, node_selector={"zone": "c"}))

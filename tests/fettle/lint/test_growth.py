@@ -1,4 +1,4 @@
-"""What a rule costs grows as the object does, and no faster."""
+"""The cost of a rule grows linearly with the object."""
 
 import sys
 from collections.abc import Callable

@@ -1,15 +1,18 @@
-"""Findings that are remembered: they hold for the cluster that they were found in."""
+"""Findings hold for the view they were found in; settings that name nothing known are refused."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
+import pytest
 from msgspec.structs import replace
 
+from fettle.config import Settings, load
 from fettle.lint.cluster import Cluster
 from fettle.lint.findings import Finding, Rule, Severity
-from fettle.lint.linter import Linter
+from fettle.lint.linter import Linter, check_settings
 from fettle.lint.manifests import Manifest
-from fettle.model import Validation
+from fettle.model import SettingsError, Validation
 from tests.controlplane import objects as api
 from tests.fettle.lint.builders import Object
 from tests.fettle.lint.clusters import lint, view_of
@@ -37,7 +40,7 @@ class Thorough(Rule):
             yield self.finding(manifest.root, "the class is missing")
 
 
-async def test_what_was_found_in_an_older_cluster_is_not_remembered_for_a_newer_one() -> None:
+async def test_findings_about_an_older_view_are_not_cached_for_a_newer_one() -> None:
     rule = Thorough()
     linter = Linter([rule])
     without, with_class = view_of([api.node("n")]), view_of([api.device_class(GPU)])
@@ -67,7 +70,7 @@ async def undecided(object: Object, known: Sequence[Object]) -> list[str]:
     return [f"{f.rule} {f.message}" for f in found if f.severity is Severity.UNDECIDED]
 
 
-async def test_what_leaves_it_open_whether_anything_matches_is_told() -> None:
+async def test_the_reason_why_a_match_is_undecided_is_reported() -> None:
     known = (*FLEET, api.node("gpu-c"), WAITING)
     why = f"FTL004 pool {GPU}/gpu-c is incomplete: 1 of 2 slices"
     assert await undecided(claim(exactly(selectors=[NONE])), known) == [why]
@@ -78,20 +81,20 @@ async def test_what_leaves_it_open_whether_anything_matches_is_told() -> None:
     assert await undecided(of_class, known) == [why.replace("004", "003")]
 
 
-async def test_a_pool_of_another_driver_that_waits_for_slices_leaves_nothing_open() -> None:
+async def test_an_incomplete_pool_of_another_driver_leaves_nothing_undecided() -> None:
     known = (*FLEET, api.resource_slice("gpu-a", 1, driver="net.example.com", slices=2))
     found = await lint(claim(exactly(selectors=[NONE])), known)
     assert [(f.rule, f.severity) for f in found] == [("FTL004", Severity.WARN)]
 
 
-async def test_nothing_is_open_where_something_matches() -> None:
+async def test_nothing_is_undecided_if_something_matches() -> None:
     known = (*FLEET, api.node("gpu-c"), WAITING)
     assert await undecided(claim(exactly()), known) == []
     either = first("gpu", option("a", selectors=[NONE]), option("b"))
     assert await undecided(claim(either), known) == []
 
 
-async def test_of_many_reasons_three_are_told() -> None:
+async def test_three_of_many_reasons_are_reported() -> None:
     many = [
         each
         for n in range(5)
@@ -102,7 +105,7 @@ async def test_of_many_reasons_three_are_told() -> None:
     assert why.count("is incomplete: 1 of 2 slices") == 3
 
 
-async def test_a_device_that_fails_every_claim_is_told_and_denies_none() -> None:
+async def test_a_device_that_fails_every_claim_is_reported_and_denies_none() -> None:
     empty = {"name": "gpu-0", "attributes": {"model": {}}}
     broken = api.resource_slice("gpu-c", [empty], driver="nic.example.com")
     known = (*FLEET, api.node("gpu-c"), broken)
@@ -114,10 +117,66 @@ async def test_a_device_that_fails_every_claim_is_told_and_denies_none() -> None
     assert not [f for f in await lint(guarded, known) if f.rule == "FTL008"]
 
 
-async def test_of_a_selector_that_does_not_compile_only_the_classes_own_is_told() -> None:
+async def test_only_a_class_selector_that_does_not_compile_is_reported() -> None:
     """The API server takes neither; one of a class may be there from a time when it compiled."""
     of_class = (*FLEET, api.device_class("broken", selectors=["device.nosuch"]))
     (found,) = await lint(claim(exactly(device_class="broken")), of_class)
     assert (found.rule, found.fix) == ("FTL005", "correct the selector of the class")
     assert "it does not compile" in found.message
     assert await lint(claim(exactly(selectors=["device.nosuch"])), FLEET) == []
+
+
+OWN = """{"driver": "own.example.com", "apiVersions": ["own.example.com/v1"],
+ "features": {"Turbo": false}, "kinds": []}"""
+
+
+def settings(tmp_path: Path, text: str) -> Settings:
+    path = tmp_path / "settings.yaml"
+    path.write_text(text)
+    return load(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("lint: {rules: {FTL999: Deny}}", "lint.rules: unknown rule 'FTL999'"),
+        (
+            "policies: [{name: a}, {name: b, validation: {rules: {FTL999: Deny}}}]",
+            "policies[1].validation.rules: unknown rule 'FTL999'",
+        ),
+        (
+            "lint: {driverFeatures: {gpu.nvidia.com: {TimeSlicingSetings: true}}}",
+            "lint.driverFeatures.gpu.nvidia.com: nothing in its configurations needs the feature "
+            "'TimeSlicingSetings'; known: DynamicMIG, MPSSupport, PassthroughSupport, "
+            "TimeSlicingSettings",
+        ),
+        ("lint: {driverFeatures: {gpu.nvidia.con: {}}}", "the driver 'gpu.nvidia.con'"),
+        (
+            "lint: {disabledFeatures: [Nonsense]}",
+            "'Nonsense'; known: DRAPrioritizedList, DRADeviceTaints",
+        ),
+    ],
+)
+def test_an_unknown_name_is_refused_with_its_field(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(SettingsError) as error:
+        check_settings(settings(tmp_path, text))
+    assert says in str(error.value)
+
+
+def test_known_names_pass(tmp_path: Path) -> None:
+    schemas = tmp_path / "schemas"
+    schemas.mkdir()
+    (schemas / "own.json").write_text(OWN)
+    check_settings(
+        settings(
+            tmp_path,
+            "lint:\n"
+            "  rules: {FTL010: Warn}\n"
+            f"  driverSchemas: {schemas}\n"
+            "  driverFeatures:\n"
+            "    gpu.nvidia.com: {MPSSupport: true}\n"
+            "    own.example.com: {Turbo: true}\n"
+            "  disabledFeatures: [DRADeviceTaints]\n",
+        )
+    )
+    check_settings(Settings())

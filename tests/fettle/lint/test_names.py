@@ -1,4 +1,4 @@
-"""Which name was probably meant."""
+"""Which of several names an author probably meant."""
 
 import pytest
 
@@ -24,7 +24,7 @@ TAINTS = ("node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready")
         ("node.kubernetes.io/notready", TAINTS, TAINTS[1]),
     ],
 )
-def test_a_slip_of_the_keyboard_is_told(name: str, candidates: list[str], meant: str) -> None:
+def test_a_typing_error_is_recognized(name: str, candidates: list[str], meant: str) -> None:
     assert nearest(name, candidates) == meant
 
 
@@ -44,5 +44,5 @@ def test_a_slip_of_the_keyboard_is_told(name: str, candidates: list[str], meant:
         ("", "a"),
     ],
 )
-def test_another_word_is_no_slip(name: str, other: str) -> None:
+def test_another_word_is_no_typing_error(name: str, other: str) -> None:
     assert nearest(name, [other]) == nearest(other, [name]) == ""

@@ -1,5 +1,5 @@
 """Objects that the suite on the real control plane does not create: kinds of other projects, old
-versions of the API, and what its objects cannot say."""
+versions of the API, and special cases."""
 
 from typing import Any
 
@@ -95,7 +95,7 @@ TEMPLATES = workload_kinds.with_settings([OWN])
     [(*kind, path) for kind, paths in TEMPLATES.items() for path in paths],
     ids=lambda value: ".".join(value) if isinstance(value, tuple) else value,
 )
-def test_every_pod_template_of_every_kind_is_judged(
+def test_every_pod_template_of_every_kind_is_checked(
     group: str, kind: str, path: workload_kinds.Path
 ) -> None:
     metadata = {"annotations": {"fettle.dev/policy": "none"}}
@@ -154,12 +154,12 @@ async def test_taint_rules_are_still_served_in_v1alpha3() -> None:
         {key: value for key, value in api.claim("c").items() if key != "spec"},
     ],
 )
-async def test_a_claim_that_says_nothing_asks_for_no_device(object: Object) -> None:
+async def test_a_claim_with_an_empty_spec_requests_no_device(object: Object) -> None:
     (found,) = await of_rule("FTL033", object)
     assert "asks for no device" in found.message
 
 
-async def test_a_quota_of_none_is_no_number_to_ask_for() -> None:
+async def test_a_quota_of_zero_is_not_suggested_as_a_count() -> None:
     known = (*FLEET, api.device_class("limited.example.com", driver=GPU), quota(0))
     (found,) = await of_rule("FTL055", limited(exactly(device_class="limited.example.com")), known)
     assert (found.message[-8:], found.fix) == ("allows 0", "raise the quota, or use another class")
@@ -181,7 +181,7 @@ async def test_a_selector_that_a_new_node_may_satisfy_is_denied_in_strict_mode_o
     assert await severities("FTL005", somewhere, strict=True) == [Severity.WARN]
 
 
-async def test_kinds_of_device_that_only_the_inventory_tells_do_not_deny() -> None:
+async def test_device_types_known_only_from_the_inventory_do_not_deny() -> None:
     config = opaque(GPU, nvidia("MigDeviceConfig"), "gpu")
     known = (*FLEET, api.device_class("own", driver=GPU))
     for name, severity in ((GPU, Severity.DENY), ("own", Severity.WARN)):

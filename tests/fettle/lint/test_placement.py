@@ -68,5 +68,5 @@ def test_each_place_that_holds_tolerations_is_read() -> None:
     assert found == [f"spec.spec.devices.requests{path}" for path in paths]
 
 
-def test_the_tolerations_of_pods_are_another_matter() -> None:
+def test_tolerations_of_pods_are_left_to_other_rules() -> None:
     assert findings(pod({"tolerations": [{"operator": "Equal"}]})) == []

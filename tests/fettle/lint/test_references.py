@@ -41,7 +41,7 @@ def findings(object: Object, known: Cluster) -> list[Finding]:
         pod_spec(TYPO, claims=[{"name": "gpus"}]),
     ],
 )
-def test_what_gets_its_devices_passes(spec: Object) -> None:
+def test_containers_that_get_their_devices_pass(spec: Object) -> None:
     known = cluster(template(exactly("gpu")), claim(exactly("gpu")))
     assert findings(pod(spec), known) == []
 

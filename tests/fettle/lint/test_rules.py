@@ -39,7 +39,7 @@ def test_every_rule_has_a_name_that_can_be_typed() -> None:
 @pytest.mark.long
 @settings(max_examples=400)
 @given(OBJECTS.flatmap(spoilt), st.booleans())
-def test_spoilt_objects_are_judged_without_a_crash(spoiled: Any, known: bool) -> None:
+def test_no_spoilt_object_makes_a_rule_crash(spoiled: Any, known: bool) -> None:
     if not isinstance(spoiled, dict):
         return
     manifest = Manifest(spoiled)
@@ -50,7 +50,7 @@ def test_spoilt_objects_are_judged_without_a_crash(spoiled: Any, known: bool) ->
 
 
 @given(st.dictionaries(st.text(), ANYTHING))
-def test_an_object_of_no_kind_is_not_judged(value: Object) -> None:
+def test_an_object_without_a_kind_has_no_findings(value: Object) -> None:
     assert asyncio.run(LINTER.lint(Manifest(value), KNOWN)) == []
 
 

@@ -1,4 +1,4 @@
-"""Attributes that are compared with what they never equal."""
+"""FTL006: attributes compared with values that they never equal."""
 
 from typing import Any
 
@@ -28,24 +28,24 @@ NEVER = (
 )
 
 
-async def test_one_alternative_that_is_never_true_is_told_though_others_are() -> None:
+async def test_a_comparison_that_is_never_true_is_reported_beside_others_that_are() -> None:
     selector = f"{device('index')} == '3' || {device('index')} == 2"
     assert await said(selector) == [(Severity.WARN, NEVER)]
 
 
-async def test_what_matches_devices_all_the_same_is_not_denied_in_strict_mode() -> None:
+async def test_a_selector_that_still_matches_devices_is_not_denied_in_strict_mode() -> None:
     selector = f"{device('index')} == '3' || {device('index')} == 2"
     assert await said(selector, strict=True) == [(Severity.WARN, NEVER)]
     assert await said(f"{device('index')} == '3'", strict=True) == [(Severity.DENY, NEVER)]
     assert await said(f"{device('index')} != '3'", strict=True) == [(Severity.WARN, NEVER)]
 
 
-async def test_each_comparison_is_told_once() -> None:
+async def test_each_comparison_is_reported_once() -> None:
     selector = f"{device('index')} == '3' || '3' == {device('index')} || {device('index')} == '4'"
     assert await said(selector) == [(Severity.WARN, NEVER)]
 
 
-async def test_an_attribute_that_some_devices_publish_in_the_type_is_not_told() -> None:
+async def test_an_attribute_that_some_devices_publish_in_that_type_is_not_reported() -> None:
     other = api.device("gpu-9", {"index": "3"})
     known = (*FLEET, api.node("n"), api.resource_slice("n", [other], driver=GPU))
     assert await said(f"{device('index')} == '4' || {device('index')} == 2", known=known) == []

@@ -1,4 +1,4 @@
-"""A survey is what selectors say of each device, though of pools and devices alike one is asked."""
+"""A survey equals what each device's evaluation says, though equal devices are evaluated once."""
 
 from collections import Counter
 

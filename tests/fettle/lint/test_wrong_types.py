@@ -1,4 +1,4 @@
-"""Values of a wrong type: told with field and fix, and nothing that the API server takes."""
+"""FTL106: values of a wrong type, with field and fix; what the API server accepts passes."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ from tests.fettle.lint.wild import spoilt
 OBJECTS = st.sampled_from(sorted((case.object for case in CASES), key=str))
 
 
-def told(object: Object) -> list[tuple[str, str, str]]:
+def wrong(object: Object) -> list[tuple[str, str, str]]:
     return [(f.field, f.message, f.fix) for f in mismatches(Manifest(object))]
 
 
@@ -94,23 +94,23 @@ WRONG: list[tuple[Object, str, str, str]] = [
 
 
 @pytest.mark.parametrize(("object", "field", "must_be", "fix"), WRONG, ids=lambda v: str(v)[:50])
-def test_a_value_of_a_wrong_type_is_told(
+def test_a_value_of_a_wrong_type_is_found(
     object: Object, field: str, must_be: str, fix: str
 ) -> None:
-    ((where, message, how),) = told(object)
+    ((where, message, how),) = wrong(object)
     assert where == field
     assert message.startswith(f"must be {must_be}, and is ")
     assert how == fix
 
 
-def test_a_number_of_any_length_is_told_in_short() -> None:
-    ((_, message, _),) = told(claim(exactly(count=10**10_000)))
+def test_a_very_long_number_is_reported_in_short() -> None:
+    ((_, message, _),) = wrong(claim(exactly(count=10**10_000)))
     assert message == "must be a whole number, and is one larger than 64 bits"
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_what_the_api_server_accepts_has_no_wrong_types(case: Any) -> None:
-    assert told(case.object) == []
+    assert wrong(case.object) == []
 
 
 @pytest.mark.parametrize(
@@ -123,10 +123,10 @@ def test_what_the_api_server_accepts_has_no_wrong_types(case: Any) -> None:
     ],
 )
 def test_null_quantities_as_numbers_and_unknown_kinds_are_not_wrong(object: Object) -> None:
-    assert told(object) == []
+    assert wrong(object) == []
 
 
 @given(OBJECTS.flatmap(spoilt))
-def test_any_object_is_looked_at_without_a_crash(spoiled: Any) -> None:
+def test_no_object_makes_the_check_crash(spoiled: Any) -> None:
     if isinstance(spoiled, dict):
-        assert all(field and message for field, message, _ in told(spoiled))
+        assert all(field and message for field, message, _ in wrong(spoiled))
