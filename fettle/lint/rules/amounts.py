@@ -14,7 +14,7 @@ from fettle.lint.manifests import Field, Manifest, ManifestClaim, ManifestOption
 from fettle.lint.names import listed, nearest
 from fettle.lint.survey.surveys import Survey
 
-_PER_CLASS = ".deviceclass.resource.k8s.io/devices"
+_QUOTA_SUFFIX = ".deviceclass.resource.k8s.io/devices"
 
 
 class CountAboveNode(Rule):
@@ -72,7 +72,7 @@ class ClaimTooLarge(Rule):
         before = 0
         undecided: list[Finding] = []
         for request in claim.requests:
-            field, least = _least(request)
+            field, least = _fewest_devices(request)
             if least is None:
                 message = "unknown allocationMode, so its devices cannot be counted"
                 undecided.append(self.finding(field, message, severity=Severity.UNDECIDED))
@@ -91,7 +91,7 @@ class ClaimTooLarge(Rule):
         yield from undecided
 
 
-def _least(request: ManifestRequest) -> tuple[Field, int | None]:
+def _fewest_devices(request: ManifestRequest) -> tuple[Field, int | None]:
     """The field that decides, and the fewest devices that satisfy it; None if unknown."""
     if not request.alternatives:
         (option,) = request.options
@@ -249,7 +249,7 @@ class CapacityTooLarge(Rule):
                 continue
             for name, field in option.field.members("capacity", "requests"):
                 given, wanted = _offers(survey, name), field.value
-                if not isinstance(wanted, str | int) or not given or _may_give(given, wanted):
+                if not isinstance(wanted, str | int) or not given or _may_be_given(given, wanted):
                     continue
                 problem = f"no matching device can give {wanted} of {name}"
                 if most := offers.most(given):
@@ -271,24 +271,24 @@ def _offers(survey: Survey, name: str) -> list[Offer]:
     return [found for device in devices if (found := offers.offer(device, name)) is not None]
 
 
-def _may_give(given: Iterable[Offer], wanted: Quantity) -> bool:
+def _may_be_given(given: Iterable[Offer], wanted: Quantity) -> bool:
     """Whether an unshared device can give this much; True if the quantity cannot be read."""
     asked = offers.read(wanted)
     return asked is None or any(offer.gives(asked) for offer in given)
 
 
-def _limits(namespace: str, cluster: Cluster) -> dict[str, int]:
+def _quota_limits(namespace: str, cluster: Cluster) -> dict[str, int]:
     """The smallest hard limit on devices, by resource."""
     found: dict[str, int] = {}
     for quota in cluster.quotas(namespace):
         hard = quota.spec.hard if quota.spec is not None else None
         for name, quantity in (hard or {}).items():
-            if name.endswith(_PER_CLASS) and (most := _whole(quantity)) is not None:
+            if name.endswith(_QUOTA_SUFFIX) and (most := _device_count(quantity)) is not None:
                 found[name] = min(most, found.get(name, most))
     return found
 
 
-def _whole(quantity: str | int) -> int | None:
+def _device_count(quantity: str | int) -> int | None:
     try:
         return nano(quantity) // UNIT
     except Unreadable:
@@ -309,10 +309,10 @@ class QuotaTooSmall(Rule):
     )
 
     def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
-        limits = _limits(manifest.namespace, cluster) if manifest.claims else {}
+        limits = _quota_limits(manifest.namespace, cluster) if manifest.claims else {}
         for claim in manifest.claims if limits else ():
-            for class_name, count in _charged(claim).items():
-                most = limits.get(f"{class_name}{_PER_CLASS}")
+            for class_name, count in _charged_to_claim(claim).items():
+                most = limits.get(f"{class_name}{_QUOTA_SUFFIX}")
                 if most is not None and count > most:
                     fewer = f"ask for at most {most}, or raise the quota"
                     yield self.finding(
@@ -323,17 +323,19 @@ class QuotaTooSmall(Rule):
                     )
 
 
-def _charged(claim: ManifestClaim) -> dict[str, int]:
+def _charged_to_claim(claim: ManifestClaim) -> dict[str, int]:
     """Devices by class, as the quota counts them: the worst case of each request."""
     total: dict[str, int] = {}
     for request in claim.requests:
         worst: dict[str, int] = {}
         for option in request.options:
-            worst[option.class_name] = max(worst.get(option.class_name, 0), _devices(option))
+            worst[option.class_name] = max(
+                worst.get(option.class_name, 0), _charged_to_option(option)
+            )
         for name, count in worst.items():
             total[name] = total.get(name, 0) + count
     return total
 
 
-def _devices(option: ManifestOption) -> int:
+def _charged_to_option(option: ManifestOption) -> int:
     return MAX_RESULTS if option.everything else option.count or 0

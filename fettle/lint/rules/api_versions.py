@@ -8,16 +8,16 @@ from fettle.lint.manifests import Field, Manifest, ManifestOption
 
 REMOVED: Mapping[str, str] = {"v1beta1": "1.38", "v1beta2": "1.39"}
 """Versions of resource.k8s.io, each with the Kubernetes release that stops serving it."""
-_GONE = ("v1alpha2", "v1alpha3")
-_KINDS = ("DeviceClass", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice")
+_ALPHA_VERSIONS = ("v1alpha2", "v1alpha3")
+_MOVED_KINDS = ("DeviceClass", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice")
 """Kinds that alpha versions no longer have; other kinds are still served in them."""
-_ALTERNATIVES = "DRAPrioritizedList"
-_OF_OPTIONS: Mapping[str, str] = {
+_ALTERNATIVES_GATE = "DRAPrioritizedList"
+_OPTION_GATES: Mapping[str, str] = {
     "DRADeviceTaints": "tolerations",
     "DRAConsumableCapacity": "capacity",
     "DRAAdminAccess": "adminAccess",
 }
-GATES: tuple[str, ...] = (_ALTERNATIVES, *_OF_OPTIONS)
+GATES: tuple[str, ...] = (_ALTERNATIVES_GATE, *_OPTION_GATES)
 """The feature gates of Kubernetes that a rule depends on."""
 
 
@@ -35,7 +35,7 @@ class FeatureDisabled(Rule):
             return
         for claim in manifest.claims:
             for request in claim.requests:
-                for gate, field in _gated(request.field, request.options):
+                for gate, field in _gated_fields(request.field, request.options):
                     if gate in cluster.disabled and field.value:
                         yield self.finding(
                             field,
@@ -44,10 +44,12 @@ class FeatureDisabled(Rule):
                         )
 
 
-def _gated(request: Field, options: tuple[ManifestOption, ...]) -> Iterator[tuple[str, Field]]:
-    yield _ALTERNATIVES, request.at("firstAvailable")
+def _gated_fields(
+    request: Field, options: tuple[ManifestOption, ...]
+) -> Iterator[tuple[str, Field]]:
+    yield _ALTERNATIVES_GATE, request.at("firstAvailable")
     for option in options:
-        for gate, field in _OF_OPTIONS.items():
+        for gate, field in _OPTION_GATES.items():
             yield gate, option.field.at(field)
 
 
@@ -72,7 +74,7 @@ class OldVersion(Rule):
             return  # this cluster serves no other version of it
         if version in REMOVED:
             message = f"is no longer served as of Kubernetes {REMOVED[version]}"
-        elif version in _GONE and manifest.kind in _KINDS:
+        elif version in _ALPHA_VERSIONS and manifest.kind in _MOVED_KINDS:
             message = f"no longer has the kind {manifest.kind}, and is not served for it"
         if message:
             field = manifest.root.at("apiVersion")

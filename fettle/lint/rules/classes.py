@@ -28,7 +28,7 @@ class UnknownClass(Rule):
         for claim in manifest.claims:
             for request in claim.requests:
                 if not request.alternatives:
-                    yield from _missing(self, request.options, cluster, "")
+                    yield from _unknown_classes(self, request.options, cluster, "")
 
 
 class UnknownClassAmongAlternatives(Rule):
@@ -50,10 +50,10 @@ class UnknownClassAmongAlternatives(Rule):
             for request in claim.requests:
                 if request.alternatives:
                     why = ", which blocks the other alternatives too"
-                    yield from _missing(self, request.options, cluster, why)
+                    yield from _unknown_classes(self, request.options, cluster, why)
 
 
-def _missing(
+def _unknown_classes(
     rule: Rule, options: tuple[ManifestOption, ...], cluster: Cluster, why: str
 ) -> Iterator[Finding]:
     if not cluster.knows("DeviceClass"):

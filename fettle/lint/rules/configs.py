@@ -15,11 +15,11 @@ from fettle.lint.manifests import Field, Manifest, ManifestClaim, ManifestOption
 from fettle.lint.names import listed, nearest
 from fettle.pacing import pause
 
-_DRIVER = "compute-domain.nvidia.com"
+_COMPUTE_DOMAIN_DRIVER = "compute-domain.nvidia.com"
 _CHANNEL = "ComputeDomainChannelConfig"
 
 
-def _configs(manifest: Manifest) -> Iterator[Field]:
+def _all_configs(manifest: Manifest) -> Iterator[Field]:
     """The configurations of claims and classes."""
     for claim in manifest.claims:
         yield from claim.configs
@@ -27,7 +27,7 @@ def _configs(manifest: Manifest) -> Iterator[Field]:
         yield from spec.each("config")
 
 
-def _known(config: Field, cluster: Cluster) -> tuple[Driver, Field] | None:
+def _known_driver(config: Field, cluster: Cluster) -> tuple[Driver, Field] | None:
     name, parameters = parameters_of(config)
     driver = cluster.drivers.get(name)
     written = isinstance(parameters.value, dict)  # else the API server refuses it
@@ -78,8 +78,8 @@ class BadConfig(Rule):
     )
 
     def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
-        for config in _configs(manifest):
-            if known := _known(config, cluster):
+        for config in _all_configs(manifest):
+            if known := _known_driver(config, cluster):
                 validation = cluster.drivers.validate(*known)
                 for problem in validation.problems:
                     yield self.finding(problem.field, problem.message)
@@ -98,8 +98,8 @@ class FeatureOff(Rule):
     today = "As for a bad configuration: the driver refuses to prepare the device."
 
     def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
-        for config in _configs(manifest):
-            if known := _known(config, cluster):
+        for config in _all_configs(manifest):
+            if known := _known_driver(config, cluster):
                 driver = known[0].driver
                 for missing in cluster.drivers.validate(*known).missing:
                     where = "here" if missing.declared else "by default"
@@ -126,24 +126,26 @@ class ConfigOfOtherKind(Rule):
         for claim in manifest.claims:
             for config in claim.configs:
                 requests = config.at("requests")
-                if not requests.value or (known := _known(config, cluster)) is None:
+                if not requests.value or (known := _known_driver(config, cluster)) is None:
                     continue  # drivers ignore one for all requests where it does not apply
                 driver, parameters = known
                 kind = cluster.drivers.validate(driver, parameters).kind
                 for option in claim.meant(requests):
-                    types = _types(option, driver, cluster)
+                    types = _device_types(option, driver, cluster)
                     if kind and kind.devices and types and not types & set(kind.devices):
                         yield self.finding(
                             parameters.at("kind"),
                             f"{kind.kind} is for devices of type {listed(kind.devices)}, and "
                             f"request {option.name!r} gets type {listed(types)}",
-                            _fitting(driver, types),
-                            Severity.DENY if types == _shipped(option, driver) else Severity.WARN,
+                            _suggest_kind(driver, types),
+                            Severity.DENY
+                            if types == _shipped_type(option, driver)
+                            else Severity.WARN,
                         )
                         break
 
 
-def _types(option: ManifestOption, driver: Driver, cluster: Cluster) -> set[str]:
+def _device_types(option: ManifestOption, driver: Driver, cluster: Cluster) -> set[str]:
     """The attribute `type` of an option's devices, or the type that its class stands for."""
     survey = cluster.survey(option)
     if survey is not None and survey.decided and survey.looks:
@@ -151,16 +153,16 @@ def _types(option: ManifestOption, driver: Driver, cluster: Cluster) -> set[str]
         values = [(d.device.attributes or {}).get("type") for d in of_driver]
         if all(value is not None and value.string for value in values):
             return {value.string for value in values if value is not None and value.string}
-    return _shipped(option, driver)
+    return _shipped_type(option, driver)
 
 
-def _shipped(option: ManifestOption, driver: Driver) -> set[str]:
+def _shipped_type(option: ManifestOption, driver: Driver) -> set[str]:
     """The device type of a class that comes with the driver, whatever devices exist now."""
     known = driver.classes.get(option.class_name)
     return {known} if known else set()
 
 
-def _fitting(driver: Driver, types: set[str]) -> str:
+def _suggest_kind(driver: Driver, types: set[str]) -> str:
     kinds = [kind.kind for kind in driver.kinds if types & set(kind.devices)]
     return f"write kind: {kinds[0]}" if kinds else ""
 
@@ -212,7 +214,7 @@ class ConfigNeverApplies(Rule):
                 )
 
 
-def _concerns(claim: ManifestClaim, config: Field) -> set[str]:
+def _option_names(claim: ManifestClaim, config: Field) -> set[str]:
     return {option.name for option in claim.meant(config.at("requests"))}
 
 
@@ -224,7 +226,7 @@ def _replaced(claim: ManifestClaim) -> list[tuple[Field, set[str]]]:
     for config in reversed(list(claim.configs)):
         driver, parameters = parameters_of(config)
         later = covered.setdefault((driver, parameters.text("kind")), set())
-        concerned = _concerns(claim, config)
+        concerned = _option_names(claim, config)
         if concerned and concerned <= later:
             found.append((config, concerned))
         later |= concerned
@@ -252,7 +254,7 @@ class UnknownComputeDomain(Rule):
             for config in claim.configs:
                 driver, parameters = parameters_of(config)
                 field = parameters.at("domainID")
-                if driver != _DRIVER or not (uid := parameters.text("domainID")):
+                if driver != _COMPUTE_DOMAIN_DRIVER or not (uid := parameters.text("domainID")):
                     continue
                 if (domain := (domains or {}).get(uid)) is None:
                     yield from self._unknown(field, uid, cluster)
@@ -269,7 +271,7 @@ class UnknownComputeDomain(Rule):
 
     def _unknown(self, field: Field, uid: str, cluster: Cluster) -> Iterator[Finding]:
         """A name in place of a UID is a mistake even if not all ComputeDomains are known."""
-        if (domain := _named(uid, cluster.compute_domains or {})) is not None:
+        if (domain := _domain_named(uid, cluster.compute_domains or {})) is not None:
             yield self.finding(
                 field,
                 "is the name of a ComputeDomain, but must be its UID",
@@ -285,5 +287,5 @@ class UnknownComputeDomain(Rule):
             )
 
 
-def _named(name: str, domains: Mapping[str, ComputeDomain]) -> ComputeDomain | None:
+def _domain_named(name: str, domains: Mapping[str, ComputeDomain]) -> ComputeDomain | None:
     return next((domain for domain in domains.values() if domain.metadata.name == name), None)

@@ -11,8 +11,8 @@ from fettle.lint.manifests import Field, Manifest, ManifestClaim, ManifestOption
 from fettle.lint.names import listed, nearest
 from fettle.lint.survey.surveys import Selection, Survey
 
-Wanted = list[tuple[ManifestOption, Survey]]
-Needed = dict[Selection, tuple[Survey, int]]
+SurveyedOptions = list[tuple[ManifestOption, Survey]]
+NeededDevices = dict[Selection, tuple[Survey, int]]
 
 
 class UnpublishedAttribute(Rule):
@@ -28,11 +28,11 @@ class UnpublishedAttribute(Rule):
 
     def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
         for claim in manifest.claims:
-            for constraint, field, attribute in _attributes(
+            for constraint, field, attribute in _constrained_attributes(
                 claim, "matchAttribute", "distinctAttribute"
             ):
                 for option, survey in _surveyed(claim, constraint, cluster) or ():
-                    if survey.looks and not _has(survey, attribute):
+                    if survey.looks and not _has_attribute(survey, attribute):
                         yield self._unpublished(field, attribute, option, survey)
                         break
 
@@ -65,13 +65,13 @@ class NoCommonValue(Rule):
 
     def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding | None]:
         for claim in manifest.claims:
-            for constraint, field, attribute in _attributes(claim, "matchAttribute"):
+            for constraint, field, attribute in _constrained_attributes(claim, "matchAttribute"):
                 wanted = _surveyed(claim, constraint, cluster)
-                if not wanted or not _published(wanted, attribute):
+                if not wanted or not _all_publish(wanted, attribute):
                     continue
-                needed = _needed(wanted)
-                for node in _nodes(wanted):
-                    if _common(needed, attribute, node):
+                needed = _needed_devices(wanted)
+                for node in _nodes_with_all(wanted):
+                    if _share_a_value(needed, attribute, node):
                         break
                     yield None
                 else:
@@ -95,15 +95,15 @@ class TooFewDistinctValues(Rule):
 
     def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding | None]:
         for claim in manifest.claims:
-            for constraint, field, attribute in _attributes(claim, "distinctAttribute"):
+            for constraint, field, attribute in _constrained_attributes(claim, "distinctAttribute"):
                 wanted = _surveyed(claim, constraint, cluster)
-                if not wanted or not _published(wanted, attribute):
+                if not wanted or not _all_publish(wanted, attribute):
                     continue
-                needed = _needed(wanted)
+                needed = _needed_devices(wanted)
                 count = sum(count for _, count in needed.values())
                 most = 0
-                for node in _nodes(wanted):
-                    most = max(most, _distinct(needed, attribute, node))
+                for node in _nodes_with_all(wanted):
+                    most = max(most, _count_values(needed, attribute, node))
                     if most >= count:
                         break
                     yield None
@@ -117,7 +117,9 @@ class TooFewDistinctValues(Rule):
                     )
 
 
-def _attributes(claim: ManifestClaim, *kinds: str) -> Iterator[tuple[Field, Field, str]]:
+def _constrained_attributes(
+    claim: ManifestClaim, *kinds: str
+) -> Iterator[tuple[Field, Field, str]]:
     """Each constraint, the field of its attribute, and the attribute."""
     for constraint in claim.constraints:
         for kind in kinds:
@@ -125,12 +127,12 @@ def _attributes(claim: ManifestClaim, *kinds: str) -> Iterator[tuple[Field, Fiel
                 yield constraint, constraint.at(kind), attribute
 
 
-def _surveyed(claim: ManifestClaim, constraint: Field, cluster: Cluster) -> Wanted | None:
+def _surveyed(claim: ManifestClaim, constraint: Field, cluster: Cluster) -> SurveyedOptions | None:
     """The options that a constraint is about, with their surveys; None if one is not known.
 
     None for alternatives too: any of them may satisfy the constraint.
     """
-    wanted: Wanted = []
+    wanted: SurveyedOptions = []
     for option in claim.meant(constraint.at("requests")):
         survey = cluster.survey(option)
         if survey is None or not survey.decided or option.count is None or "/" in option.name:
@@ -139,44 +141,44 @@ def _surveyed(claim: ManifestClaim, constraint: Field, cluster: Cluster) -> Want
     return wanted
 
 
-def _published(wanted: Wanted, attribute: str) -> bool:
+def _all_publish(wanted: SurveyedOptions, attribute: str) -> bool:
     """Whether each request has a match with the attribute; if not, another rule reports it."""
-    return all(_has(survey, attribute) for _, survey in wanted)
+    return all(_has_attribute(survey, attribute) for _, survey in wanted)
 
 
-def _has(survey: Survey, attribute: str) -> bool:
-    return any(_values(attribute, survey.looks.values()))
+def _has_attribute(survey: Survey, attribute: str) -> bool:
+    return any(_attribute_values(attribute, survey.looks.values()))
 
 
-def _needed(wanted: Wanted) -> Needed:
+def _needed_devices(wanted: SurveyedOptions) -> NeededDevices:
     """How many devices each selection needs: requests with equal selectors share candidates."""
-    needed: Needed = {}
+    needed: NeededDevices = {}
     for option, survey in wanted:
         _, before = needed.get(survey.selection, (survey, 0))
         needed[survey.selection] = (survey, before + (option.count or 0))
     return needed
 
 
-def _nodes(wanted: Wanted) -> Iterator[str]:
+def _nodes_with_all(wanted: SurveyedOptions) -> Iterator[str]:
     first, *others = (survey.on for _, survey in wanted)
     return (node for node in first if all(node in on for on in others))
 
 
-def _common(needed: Needed, attribute: str, node: str) -> bool:
+def _share_a_value(needed: NeededDevices, attribute: str, node: str) -> bool:
     counted = []
     for survey, count in needed.values():
-        counts = Counter(_values(attribute, survey.on[node]))
+        counts = Counter(_attribute_values(attribute, survey.on[node]))
         counted.append({one for one, found in counts.items() if found >= count})
     return bool(set.intersection(*counted))
 
 
-def _distinct(needed: Needed, attribute: str, node: str) -> int:
+def _count_values(needed: NeededDevices, attribute: str, node: str) -> int:
     values: set[DeviceAttribute] = set()
     for survey, _ in needed.values():
-        values.update(_values(attribute, survey.on[node]))
+        values.update(_attribute_values(attribute, survey.on[node]))
     return len(values)
 
 
-def _values(attribute: str, devices: Iterable[DeviceView]) -> Iterator[DeviceAttribute]:
+def _attribute_values(attribute: str, devices: Iterable[DeviceView]) -> Iterator[DeviceAttribute]:
     found = (constraints.attribute(attribute, device) for device in devices)
     return (value for value in found if value is not None)

@@ -1,7 +1,7 @@
 """Rules about failing pods: how Jobs count them, and which containers restart instead.
 
-The API server refuses some mistakes in a Job (`_errors`, a port of batch/validation), but accepts
-them inside a JobSet, whose child Jobs then cannot be created.
+The API server refuses some mistakes in a Job (`_job_errors`, a port of batch/validation), but not
+inside a JobSet, whose child Jobs then cannot be created.
 """
 
 import re
@@ -31,7 +31,7 @@ _CONDITIONS = (
     "PodScheduled",
     "Ready",
 )
-_VERSION = re.compile(r"v(\d{1,3})\.(\d{1,3})")
+_KUBELET_VERSION = re.compile(r"v(\d{1,3})\.(\d{1,3})")
 
 
 class FailurePolicyNeedsNever(Rule):
@@ -71,7 +71,7 @@ class InvalidFailurePolicy(Rule):
 
     def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
         for job in _jobs_of_job_set(manifest):
-            for field, message in _errors(job):
+            for field, message in _job_errors(job):
                 yield self.finding(field, message)
 
 
@@ -79,7 +79,7 @@ def _jobs_of_job_set(manifest: Manifest) -> tuple[Field, ...]:
     return manifest.jobs if manifest.kind == "JobSet" else ()
 
 
-def _errors(job: Field) -> Iterator[tuple[Field, str]]:
+def _job_errors(job: Field) -> Iterator[tuple[Field, str]]:
     indexed = job.text("completionMode") == "Indexed"
     per_index = job.at("backoffLimitPerIndex")
     if per_index.exists and not indexed:
@@ -89,17 +89,17 @@ def _errors(job: Field) -> Iterator[tuple[Field, str]]:
     replacement = job.at("podReplacementPolicy")
     if job.raw("podFailurePolicy") and replacement.value not in (None, "Failed"):
         yield replacement, "must be Failed with a podFailurePolicy"
-    for rule in _rules(job):
+    for rule in _failure_rules(job):
         if rule.text("action") == "FailIndex" and not per_index.exists:
             yield rule.at("action"), "FailIndex needs backoffLimitPerIndex"
         codes, conditions = rule.at("onExitCodes"), rule.at("onPodConditions")
         if bool(codes.value) == bool(conditions.value):
             yield rule, "needs exactly one of onExitCodes and onPodConditions"
         elif codes.value:
-            yield from _wrong_codes(codes)
+            yield from _exit_code_errors(codes)
 
 
-def _wrong_codes(codes: Field) -> Iterator[tuple[Field, str]]:
+def _exit_code_errors(codes: Field) -> Iterator[tuple[Field, str]]:
     field = codes.at("values")
     values = [n for entry in field.entries() if (n := integer(entry.value)) is not None]
     if not 1 <= len(values) <= 255:
@@ -121,7 +121,7 @@ class ExitCodeBeforeDisruption(Rule):
 
     def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
         for job in manifest.jobs:
-            rules = _rules(job)
+            rules = _failure_rules(job)
             ignoring = next((rule for rule in rules if _ignores_disruption(rule)), None)
             failing = next((rule for rule in rules if _fails_evicted(rule)), None)
             if failing is None or (ignoring and rules.index(ignoring) < rules.index(failing)):
@@ -154,7 +154,7 @@ class EndlessRetries(Rule):
             ours = f'"{job.path}.podFailurePolicy"' in injected
             if ours or job.at("activeDeadlineSeconds").exists:
                 continue
-            for rule in _rules(job):
+            for rule in _failure_rules(job):
                 if _ignores_disruption(rule):
                     yield self.finding(
                         rule,
@@ -175,7 +175,7 @@ class UnknownCondition(Rule):
 
     def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
         for job in manifest.jobs:
-            for rule in _rules(job):
+            for rule in _failure_rules(job):
                 for condition in rule.each("onPodConditions"):
                     name = condition.text("type")
                     if name not in _CONDITIONS and (near := nearest(name, _CONDITIONS)):
@@ -194,7 +194,7 @@ class ImpossibleExitCode(Rule):
 
     def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
         for job in manifest.jobs:
-            for rule in _rules(job):
+            for rule in _failure_rules(job):
                 for entry in rule.entries("onExitCodes", "values"):
                     code = integer(entry.value)
                     if code is not None and code > 255:
@@ -205,7 +205,7 @@ class ImpossibleExitCode(Rule):
                         )
 
 
-class _Codes(NamedTuple):
+class _ExitCodes(NamedTuple):
     operator: str
     values: tuple[int, ...]
 
@@ -215,17 +215,19 @@ class _Codes(NamedTuple):
         return self.operator == "NotIn" and code not in self.values
 
 
-def _codes(rule: Field) -> _Codes:
+def _exit_codes(rule: Field) -> _ExitCodes:
     values = (integer(entry.value) for entry in rule.entries("onExitCodes", "values"))
-    return _Codes(rule.text("onExitCodes", "operator"), tuple(n for n in values if n is not None))
+    return _ExitCodes(
+        rule.text("onExitCodes", "operator"), tuple(n for n in values if n is not None)
+    )
 
 
-def _rules(job: Field) -> list[Field]:
+def _failure_rules(job: Field) -> list[Field]:
     return list(job.each("podFailurePolicy", "rules"))
 
 
 def _fails_evicted(rule: Field) -> bool:
-    return rule.text("action") == "FailJob" and _codes(rule).matches(EVICTED)
+    return rule.text("action") == "FailJob" and _exit_codes(rule).matches(EVICTED)
 
 
 def _ignores_disruption(rule: Field) -> bool:
@@ -244,7 +246,7 @@ class DeadExitCode(Rule):
 
     def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
         for job in manifest.jobs:
-            restarted = _restarted(job)
+            restarted = _restarting_rules(job)
             for rule in job.each("podFailurePolicy", "rules"):
                 for entry in rule.entries("onExitCodes", "values"):
                     if (code := integer(entry.value)) is None:
@@ -286,11 +288,11 @@ class UnknownRestart(Rule):
 
 
 def _before_1_36(version: str) -> bool:
-    match = _VERSION.match(version)
+    match = _KUBELET_VERSION.match(version)
     return match is not None and (int(match[1]), int(match[2])) < (1, 36)
 
 
-def _restarted(job: Field) -> dict[tuple[str | None, int | None], str]:
+def _restarting_rules(job: Field) -> dict[tuple[str | None, int | None], str]:
     """(container, exit code) → path of the rule that restarts the container on it.
 
     The container None stands for any container.

@@ -16,8 +16,8 @@ from fettle.lint.names import nearest
 from fettle.lint.rules.amounts import nodes_for
 from fettle.lint.survey.surveys import Survey
 
-MOST = 16
-_BLOCKING = ("NoSchedule", "NoExecute")
+MAX_TOLERATIONS = 16
+_BLOCKING_EFFECTS = ("NoSchedule", "NoExecute")
 WELL_KNOWN_TAINTS = (
     "node.kubernetes.io/not-ready",
     "node.kubernetes.io/unreachable",
@@ -30,8 +30,8 @@ WELL_KNOWN_TAINTS = (
     "node-role.kubernetes.io/control-plane",
     "node.cloudprovider.kubernetes.io/uninitialized",
 )
-_TAINTS = "tolerations"
-_AFFINITY = "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"
+_TOLERATIONS_PATH = "tolerations"
+_AFFINITY_PATH = "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"
 
 
 class UnknownTaint(Rule):
@@ -153,8 +153,8 @@ class HalfTolerated(Rule):
             survey = cluster.survey(option)
             if survey is None:
                 continue
-            tolerations = list(_read(option))
-            for taint, count in _half(tolerations, survey):
+            tolerations = list(_tolerations_of(option))
+            for taint, count in _half_tolerated(tolerations, survey):
                 yield self.finding(
                     option.field.at("tolerations"),
                     f"{count} matching devices have the taint {taint.key} with effect "
@@ -164,11 +164,13 @@ class HalfTolerated(Rule):
                 break
 
 
-def _half(tolerations: list[DeviceToleration], survey: Survey) -> Iterator[tuple[DeviceTaint, int]]:
+def _half_tolerated(
+    tolerations: list[DeviceToleration], survey: Survey
+) -> Iterator[tuple[DeviceTaint, int]]:
     for taints, count in survey.taints.items():
         kept = {t.key for t in taints if any(tolerates(one, t) for one in tolerations)}
         for taint in taints:
-            blocking = taint.effect in _BLOCKING and taint.key in kept
+            blocking = taint.effect in _BLOCKING_EFFECTS and taint.key in kept
             if blocking and not any(tolerates(one, taint) for one in tolerations):
                 yield taint, count
 
@@ -186,7 +188,7 @@ class AllTainted(Rule):
     def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
         for claim in manifest.claims:
             for request in claim.requests:
-                blocked = [_blocking(option, cluster) for option in request.options]
+                blocked = [_blocking_keys(option, cluster) for option in request.options]
                 if blocked and all(blocked):
                     keys = sorted({key for found in blocked for key in found})
                     yield self.finding(
@@ -197,18 +199,19 @@ class AllTainted(Rule):
                     )
 
 
-def _blocking(option: ManifestOption, cluster: Cluster) -> set[str]:
+def _blocking_keys(option: ManifestOption, cluster: Cluster) -> set[str]:
     """Keys of the taints that block all matches of an option; empty if some are not blocked."""
     survey = cluster.survey(option)
     if survey is None or not survey.decided or not survey.matched:
         return set()
-    tolerations = list(_read(option))
+    tolerations = list(_tolerations_of(option))
     keys: set[str] = set()
     for taints in survey.taints:
         untolerated = {
             taint.key
             for taint in taints
-            if taint.effect in _BLOCKING and not any(tolerates(t, taint) for t in tolerations)
+            if taint.effect in _BLOCKING_EFFECTS
+            and not any(tolerates(t, taint) for t in tolerations)
         }
         if not untolerated:
             return set()
@@ -216,7 +219,7 @@ def _blocking(option: ManifestOption, cluster: Cluster) -> set[str]:
     return keys
 
 
-def _read(option: ManifestOption) -> Iterator[DeviceToleration]:
+def _tolerations_of(option: ManifestOption) -> Iterator[DeviceToleration]:
     for toleration in option.tolerations:
         try:
             yield msgspec.convert(toleration.value, DeviceToleration)
@@ -236,10 +239,10 @@ class TooManyTolerations(Rule):
     def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
         for option in manifest.options:
             count = sum(1 for _ in option.tolerations)
-            if count > MOST:
+            if count > MAX_TOLERATIONS:
                 yield self.finding(
                     option.field.at("tolerations"),
-                    f"{count} tolerations, and the API documents at most {MOST}",
+                    f"{count} tolerations, and the API documents at most {MAX_TOLERATIONS}",
                     "tolerate a key with operator: Exists instead of each of its values",
                 )
 
@@ -327,7 +330,7 @@ class ExcludedNodes(Rule):
     def _finding(self, pod: ManifestPod, request: str, excluded: Counter[str]) -> Finding:
         (path, _), *_ = excluded.most_common(1)
         count = excluded.total()
-        if path != _TAINTS:
+        if path != _TOLERATIONS_PATH:
             nodes = f"all {count} nodes" if count > 1 else "the only node"
             message = f"excludes {nodes} with devices for request {request!r}"
             fix = "leave the choice of node to the claim, or widen the selector"
@@ -342,12 +345,12 @@ class _NodeRestrictions:
     """What a pod restricts its nodes to; a field that cannot be read excludes no node."""
 
     def __init__(self, pod: ManifestPod) -> None:
-        required = pod.field.at(*_AFFINITY.split("."))
+        required = pod.field.at(*_AFFINITY_PATH.split("."))
         self._labels = pod.field.strings("nodeSelector")
         self._tolerated: dict[Taint, bool] = {}
         self._selector: Selector | None = None
         self._tolerations = [
-            read for field in pod.field.each("tolerations") if (read := _toleration(field))
+            read for field in pod.field.each("tolerations") if (read := _node_toleration(field))
         ]
         if required.raw():
             try:
@@ -361,8 +364,8 @@ class _NodeRestrictions:
             return "nodeSelector"
         target = NodeTarget(node.name, node.labels)
         if self._selector is not None and not self._selector.matches(target):
-            return _AFFINITY
-        return "" if all(map(self._tolerates, node.taints)) else _TAINTS
+            return _AFFINITY_PATH
+        return "" if all(map(self._tolerates, node.taints)) else _TOLERATIONS_PATH
 
     def _tolerates(self, taint: Taint) -> bool:
         # Kubernetes' own taints come and go with the state of the node.
@@ -378,7 +381,7 @@ class _NodeRestrictions:
         return tolerated
 
 
-def _toleration(field: Field) -> DeviceToleration | None:
+def _node_toleration(field: Field) -> DeviceToleration | None:
     """A node toleration; it matches taints as a device toleration does."""
     try:
         return msgspec.convert(field.value, DeviceToleration)

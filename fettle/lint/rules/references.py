@@ -12,7 +12,7 @@ from fettle.lint.manifests import Field, Manifest, ManifestClaim, ManifestPod, o
 from fettle.lint.names import nearest
 
 _MAX_SEARCHED = 2000
-_TEMPLATE = ".template.spec"
+_SPEC_IN_TEMPLATE = ".template.spec"
 _GROUPS: workload_kinds.Table = {
     ("kubeflow.org", "PyTorchJob"): (("spec", "pytorchReplicaSpecs", "*"),),
     ("ray.io", "RayCluster"): (("spec", "workerGroupSpecs", "*"),),
@@ -33,8 +33,8 @@ class AbsentClaim(Rule):
     today = "The pod stays Pending, without any condition or event for minutes."
 
     def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
-        names = cache(partial(_names, cluster.view.claims, manifest.namespace))
-        for field, name in _named(manifest, "resourceClaimName"):
+        names = cache(partial(_names_in, cluster.view.claims, manifest.namespace))
+        for field, name in _claims_named_by(manifest, "resourceClaimName"):
             claim = cluster.claim(manifest.namespace, name)
             where = f"ResourceClaim {manifest.namespace}/{name}"
             if claim is not None and claim.metadata.deletion_timestamp is not None:
@@ -63,8 +63,8 @@ class AbsentTemplate(Rule):
     )
 
     def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
-        names = cache(partial(_names, cluster.view.templates, manifest.namespace))
-        for field, name in _named(manifest, "resourceClaimTemplateName"):
+        names = cache(partial(_names_in, cluster.view.templates, manifest.namespace))
+        for field, name in _claims_named_by(manifest, "resourceClaimTemplateName"):
             known = cluster.knows("ResourceClaimTemplate")
             if known and cluster.template(manifest.namespace, name) is None:
                 near = nearest(name, names())
@@ -75,14 +75,14 @@ class AbsentTemplate(Rule):
                 )
 
 
-def _named(manifest: Manifest, key: str) -> Iterator[tuple[Field, str]]:
+def _claims_named_by(manifest: Manifest, key: str) -> Iterator[tuple[Field, str]]:
     for pod in manifest.pods:
         for entry in pod.claims:
             if name := entry.text(key):
                 yield entry.at(key), name
 
 
-def _names(known: Mapping[str, object], namespace: str) -> set[str]:
+def _names_in(known: Mapping[str, object], namespace: str) -> set[str]:
     """The names in a namespace; none if there are too many objects to go through."""
     if len(known) > _MAX_SEARCHED:
         return set()
@@ -100,7 +100,7 @@ class TooManyConsumers(Rule):
     today = "The 257th pod and all after it stay Pending: a claim can be reserved for 256 pods."
 
     def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
-        for field, name, count in _shared(manifest):
+        for field, name, count in _shared_claims(manifest):
             if count > MAX_RESERVED:
                 yield self.finding(
                     field,
@@ -121,7 +121,7 @@ class PinnedReplicas(Rule):
     today = "All pods run on the node where the claim is allocated, or stay Pending."
 
     def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
-        for field, name, count in _shared(manifest):
+        for field, name, count in _shared_claims(manifest):
             claim = cluster.claim(manifest.namespace, name)
             if count < 2 or claim is None:
                 continue
@@ -163,13 +163,13 @@ class RepeatedClaim(Rule):
                 named.add(name)
 
 
-def _shared(manifest: Manifest) -> Iterator[tuple[Field, str, int]]:
+def _shared_claims(manifest: Manifest) -> Iterator[tuple[Field, str, int]]:
     """Claims that a workload's pods name, and how many of these pods run at a time.
 
     Pods of a PodGroup are left out: together, they may hold a claim as one consumer.
     """
     found: dict[str, tuple[Field, int]] = {}
-    counts = _counts(manifest)
+    counts = _pod_counts(manifest)
     for pod in manifest.pods:
         grouped = pod.field.at("schedulingGroup").exists or pod.field.at("workloadRef").exists
         count = _pods_at_a_time(manifest, pod.field.path, counts)
@@ -184,47 +184,49 @@ def _shared(manifest: Manifest) -> Iterator[tuple[Field, str, int]]:
 
 def _pods_at_a_time(manifest: Manifest, pod_path: str, counts: Mapping[str, int]) -> int:
     """Replicas of a workload, or the parallelism of a Job; 1 for a pod, or if unknown."""
-    if (count := counts.get(pod_path.removesuffix(_TEMPLATE))) is not None:
+    if (count := counts.get(pod_path.removesuffix(_SPEC_IN_TEMPLATE))) is not None:
         return count
     if manifest.paths(_GROUPS):
         return 1
-    return _number(manifest.root.at("spec", "replicas")) * _in_each_replica(manifest, pod_path)
+    return _number_or_one(manifest.root.at("spec", "replicas")) * _pods_per_replica(
+        manifest, pod_path
+    )
 
 
-def _counts(manifest: Manifest) -> dict[str, int]:
+def _pod_counts(manifest: Manifest) -> dict[str, int]:
     """Pods at a time, by the path of the Job or group whose template makes them."""
     entries = manifest.root.each("spec", "replicatedJobs")
-    replicas = {entry.path: _number(entry.at("replicas")) for entry in entries}
+    replicas = {entry.path: _number_or_one(entry.at("replicas")) for entry in entries}
     counts = {
-        job.path: _of_job(job) * replicas.get(job.path.removesuffix(_TEMPLATE), 1)
+        job.path: _pods_of_job(job) * replicas.get(job.path.removesuffix(_SPEC_IN_TEMPLATE), 1)
         for job in manifest.jobs
     }
     for path in manifest.paths(_GROUPS):
-        counts.update((g.path, _in_group(g)) for g in objects_at(manifest.root, path))
+        counts.update((g.path, _pods_of_group(g)) for g in objects_at(manifest.root, path))
     return counts
 
 
-def _of_job(job: Field) -> int:
+def _pods_of_job(job: Field) -> int:
     parallelism = job.integer("parallelism")
     completions = job.integer("completions")
     at_once = 1 if parallelism is None else parallelism
     return at_once if completions is None else min(at_once, completions)
 
 
-def _in_group(group: Field) -> int:
-    return _number(group.at("replicas")) * _number(group.at("numOfHosts"))
+def _pods_of_group(group: Field) -> int:
+    return _number_or_one(group.at("replicas")) * _number_or_one(group.at("numOfHosts"))
 
 
-def _in_each_replica(manifest: Manifest, pod_path: str) -> int:
+def _pods_per_replica(manifest: Manifest, pod_path: str) -> int:
     """Workers in a group of a LeaderWorkerSet; with a leader template, one less than its size."""
     groups = manifest.root.at("spec", "leaderWorkerTemplate")
     if pod_path.startswith(f"{groups.path}.leaderTemplate."):
         return 1
     leaders = 1 if groups.raw("leaderTemplate") else 0
-    return _number(groups.at("size")) - leaders
+    return _number_or_one(groups.at("size")) - leaders
 
 
-def _number(field: Field) -> int:
+def _number_or_one(field: Field) -> int:
     number = field.integer()
     return 1 if number is None else number
 
@@ -254,7 +256,7 @@ class UnknownRequest(Rule):
 
     def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
         for pod in manifest.pods:
-            for use in _uses(pod):
+            for use in _uses_of_requests(pod):
                 what, claim = cluster.claim_of(use.entry, manifest.namespace)
                 if claim is not None:
                     yield from self._compare(use, what, claim)
@@ -282,7 +284,7 @@ class UnknownRequest(Rule):
         )
 
 
-def _uses(pod: ManifestPod) -> Iterator[_Use]:
+def _uses_of_requests(pod: ManifestPod) -> Iterator[_Use]:
     """Uses that name a request, without those of unlisted claims, which the API server refuses."""
     entries = {entry.text("name"): entry for entry in pod.claims}
     for container in pod.containers:

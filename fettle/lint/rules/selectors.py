@@ -16,7 +16,7 @@ _OTHER_TYPE = (
     "versions are compared with semver(…).compareTo, quantities with quantity(…).compareTo, "
     "strings with quotes, numbers and booleans without"
 )
-_KINDS = {
+_COMPARABLE_TYPES = {
     "int": "number",
     "uint": "number",
     "double": "number",
@@ -58,7 +58,7 @@ class SelectorMatchesNothing(Rule):
                 elif survey := _unmatched(request, cluster):
                     yield self.finding(
                         request.options[0].field.at("selectors"),
-                        _counted(survey),
+                        _nearest_miss(survey),
                         "compare the selectors with what `kubectl get resourceslices -o yaml` "
                         "shows",
                     )
@@ -84,7 +84,7 @@ def _unmatched(request: ManifestRequest, cluster: Cluster) -> Survey | None:
     return best
 
 
-def _counted(survey: Survey) -> str:
+def _nearest_miss(survey: Survey) -> str:
     nearest = f"; nearest: {survey.nearest}" if survey.nearest else ""
     return (
         f"0 of {survey.of_class} devices in {survey.pools_of_class} pools of "
@@ -130,7 +130,7 @@ class SelectorFails(Rule):
                 field,
                 f"fails on {survey.aborted} of {reached} devices, such as {first.device}: "
                 f"{first.reason}",
-                _fix(first.reason),
+                _fix_for(first.reason),
                 possible=not always,
             )
 
@@ -146,7 +146,7 @@ class SelectorFails(Rule):
             )
 
 
-def _fix(reason: str) -> str:
+def _fix_for(reason: str) -> str:
     if _NOT_COMPILED in reason:
         return "correct the selector of the class"
     return _OTHER_TYPE if _NO_OVERLOAD in reason else _LACKING
@@ -173,7 +173,7 @@ class WrongType(Rule):
             if survey is None or catalogue is None or not survey.decided:
                 continue
             expressions = [text(field.value) for field in option.selectors]
-            abort = _mistyped(survey, expressions)
+            abort = _type_failure(survey, expressions)
             for field, expression in zip(option.selectors, expressions, strict=True):
                 if abort is not None and abort.expression == expression:
                     yield self.finding(
@@ -187,7 +187,7 @@ class WrongType(Rule):
                     yield self.finding(field, never, _OTHER_TYPE, possible=bool(survey.matched))
 
 
-def _mistyped(survey: Survey, expressions: Collection[str]) -> Abort | None:
+def _type_failure(survey: Survey, expressions: Collection[str]) -> Abort | None:
     """The first failure of one of these expressions over a type; None if anything matches."""
     own = (abort for abort in survey.aborts if abort.expression in expressions)
     over_types = (abort for abort in own if _NO_OVERLOAD in abort.reason)
@@ -203,11 +203,11 @@ def _never_equal(equations: Sequence[Equation], catalogue: Catalogue) -> Iterato
     for equation in equations:
         whose = equation.read.domain, equation.read.name
         published = catalogue.kinds(*whose)
-        kind = _KINDS.get(equation.type, "")
+        kind = _COMPARABLE_TYPES.get(equation.type, "")
         if not published or not kind or not published.isdisjoint(("", kind)):
             continue
         spellings = {
-            _KINDS.get(other.type, "")
+            _COMPARABLE_TYPES.get(other.type, "")
             for other in equations
             if other.read == equation.read and other.value == equation.value != ""
         }
@@ -240,7 +240,7 @@ class UnknownAttributeDomain(Rule):
                 guarded = {(read.field, read.domain) for read in reads if not read.name}
                 for read in reads:
                     may_lack = (read.field, read.domain) in guarded
-                    if message := _unknown(read, catalogue, may_lack=may_lack):
+                    if message := _unknown_attribute(read, catalogue, may_lack=may_lack):
                         wrong, near = message
                         fix = (
                             f"write {near}" if near else "see `kubectl get resourceslices -o yaml`"
@@ -248,7 +248,7 @@ class UnknownAttributeDomain(Rule):
                         yield self.finding(field, wrong, fix)
 
 
-def _unknown(
+def _unknown_attribute(
     read: AttributeRead, catalogue: Catalogue, *, may_lack: bool
 ) -> tuple[str, str] | None:
     """What is wrong with a read, and the name that was probably meant.
