@@ -30,7 +30,7 @@ from fettle.lint.linter import (
 from fettle.lint.manifests import Field, Manifest, below
 from fettle.lint.names import listed
 from fettle.lint.rules import ABSENCES, RULES
-from fettle.lint.survey.surveying import Evaluator
+from fettle.lint.survey.matching import Evaluator
 
 __all__ = [
     "ABSENCES",

@@ -21,8 +21,9 @@ from fettle.lint.manifests import (
     ManifestPod,
     expressions,
 )
-from fettle.lint.survey.fleet import Fleet
-from fettle.lint.survey.surveys import Catalogue, Selection, Survey
+from fettle.lint.survey.fleet import Catalogue, Fleet
+from fettle.lint.survey.matching import Selection
+from fettle.lint.survey.totals import Survey
 from fettle.pacing import pause
 
 
@@ -118,7 +119,7 @@ class Cluster:
         """What drivers publish; None if it is not known."""
         if self._fleet is None or not (self.knows("Node") and self.knows("ResourceSlice")):
             return None
-        if not self._fleet.catalogue.looks:
+        if not self._fleet.catalogue.fingerprints:
             return None
         return self._fleet.catalogue
 
@@ -156,8 +157,9 @@ class Cluster:
             return "its selectors have not been evaluated on all devices yet" if is_due else ""
         if survey.decided or survey.matched:
             return ""
-        more = survey.undecided - len(survey.left_open)
-        return "; ".join((*survey.left_open, f"and {more} more like these")[: None if more else -1])
+        more = survey.undecided - len(survey.undecided_reasons)
+        reasons = [*survey.undecided_reasons, *([f"and {more} more like these"] if more else [])]
+        return "; ".join(reasons)
 
     def selection(self, option: ManifestOption) -> Selection | None:
         """The selectors that choose an option's devices; None if its class is not known."""

@@ -21,7 +21,7 @@ from fettle.lint.manifests import Manifest
 from fettle.lint.rules import RULES
 from fettle.lint.rules.api_versions import GATES
 from fettle.lint.survey.fleet import Fleet
-from fettle.lint.survey.surveying import Evaluator
+from fettle.lint.survey.matching import Evaluator
 from fettle.model import Policies, RuleSeverity, SettingsError, Validation
 from fettle.pacing import in_slices, pause
 

@@ -12,7 +12,7 @@ from fettle.lint.cluster import Cluster
 from fettle.lint.findings import Finding, Rule, Severity
 from fettle.lint.manifests import Field, Manifest, ManifestClaim, ManifestOption, ManifestRequest
 from fettle.lint.names import listed, nearest
-from fettle.lint.survey.surveys import Survey
+from fettle.lint.survey.totals import Survey
 
 _QUOTA_SUFFIX = ".deviceclass.resource.k8s.io/devices"
 
@@ -37,7 +37,8 @@ class CountAboveNode(Rule):
                     yield self.finding(
                         option.field.at("count"),
                         f"{option.count} devices are requested, but one node has at most "
-                        f"{survey.most} that match ({survey.matched} on {len(survey.on)} nodes)",
+                        f"{survey.most} that match "
+                        f"({survey.matched} on {len(survey.by_node)} nodes)",
                         f"ask for at most {survey.most}, or widen the selectors",
                     )
 
@@ -122,15 +123,14 @@ class AllOfTooMany(Rule):
             if survey is None or not survey.decided or not survey.matched:
                 continue
             field = option.field.at("allocationMode")
-            groups = survey.on.values()
+            groups = survey.by_node.values()
             if all(len(devices) > MAX_RESULTS for devices in groups):
                 fewest = min(map(len, groups))
                 message = f"every node has more than {MAX_RESULTS} matches (at least {fewest})"
                 yield self.finding(field, message, f"narrow the selectors to at most {MAX_RESULTS}")
             elif all(any(d.allocated for d in devices) for devices in groups):
-                message = (
-                    f"each of the {len(survey.on)} nodes with matches has some allocated already"
-                )
+                nodes = len(survey.by_node)
+                message = f"each of the {nodes} nodes with matches has some allocated already"
                 yield self.finding(field, message, "ask for a count if not all are needed")
 
 
@@ -215,7 +215,7 @@ class UnknownCapacity(Rule):
             survey = cluster.survey(option)
             if survey is None or not survey.decided or not survey.matched:
                 continue
-            names = {name for d in survey.looks.values() for name in d.device.capacity or ()}
+            names = {name for d in survey.fingerprints.values() for name in d.device.capacity or ()}
             for name, field in option.field.members("capacity", "requests"):
                 if name not in names:
                     has = (
@@ -265,7 +265,7 @@ class CapacityTooLarge(Rule):
 
 def _offers(survey: Survey, name: str) -> list[Offer]:
     """This capacity of all devices that have it; [] if one of them cannot be read."""
-    devices = [device.published for device in survey.looks.values()]
+    devices = [device.published for device in survey.fingerprints.values()]
     if any(device.unclear for device in devices):
         return []
     return [found for device in devices if (found := offers.offer(device, name)) is not None]

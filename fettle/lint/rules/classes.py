@@ -9,7 +9,7 @@ from fettle.lint.cluster import Cluster, class_selection
 from fettle.lint.findings import Finding, Rule, Severity
 from fettle.lint.manifests import Field, Manifest, ManifestOption
 from fettle.lint.names import listed, nearest
-from fettle.lint.survey.surveys import Selection
+from fettle.lint.survey.matching import Selection
 
 
 class UnknownClass(Rule):
@@ -99,7 +99,7 @@ class ClassMatchesNothing(Rule):
             return
         yield self.finding(
             field,
-            f"{what} matches none of the {survey.looked} devices in {survey.pools} pools",
+            f"{what} matches none of the {survey.surveyed} devices in {survey.pools} pools",
             "compare its selectors with what `kubectl get resourceslices -o yaml` shows",
         )
 
@@ -125,7 +125,7 @@ class UnguardedClass(Rule):
                 first = survey.aborts[0]
                 yield self.finding(
                     spec.at("selectors"),
-                    f"fails on {survey.aborted} of {survey.looked} devices, such as "
+                    f"fails on {survey.aborted} of {survey.surveyed} devices, such as "
                     f"{first.device}: {first.reason}",
                     'begin with device.driver == "…" &&, so that it never reads other drivers\' '
                     "devices",

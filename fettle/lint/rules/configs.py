@@ -148,8 +148,8 @@ class ConfigOfOtherKind(Rule):
 def _device_types(option: ManifestOption, driver: Driver, cluster: Cluster) -> set[str]:
     """The attribute `type` of an option's devices, or the type that its class stands for."""
     survey = cluster.survey(option)
-    if survey is not None and survey.decided and survey.looks:
-        of_driver = [d for look, d in survey.looks.items() if look.driver == driver.driver]
+    if survey is not None and survey.decided and survey.fingerprints:
+        of_driver = [d for f, d in survey.fingerprints.items() if f.driver == driver.driver]
         values = [(d.device.attributes or {}).get("type") for d in of_driver]
         if all(value is not None and value.string for value in values):
             return {value.string for value in values if value is not None and value.string}

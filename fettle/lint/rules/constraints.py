@@ -9,7 +9,8 @@ from fettle.lint.cluster import Cluster
 from fettle.lint.findings import Finding, Rule, Severity
 from fettle.lint.manifests import Field, Manifest, ManifestClaim, ManifestOption
 from fettle.lint.names import listed, nearest
-from fettle.lint.survey.surveys import Selection, Survey
+from fettle.lint.survey.matching import Selection
+from fettle.lint.survey.totals import Survey
 
 SurveyedOptions = list[tuple[ManifestOption, Survey]]
 NeededDevices = dict[Selection, tuple[Survey, int]]
@@ -32,7 +33,7 @@ class UnpublishedAttribute(Rule):
                 claim, "matchAttribute", "distinctAttribute"
             ):
                 for option, survey in _surveyed(claim, constraint, cluster) or ():
-                    if survey.looks and not _has_attribute(survey, attribute):
+                    if survey.fingerprints and not _has_attribute(survey, attribute):
                         yield self._unpublished(field, attribute, option, survey)
                         break
 
@@ -40,9 +41,9 @@ class UnpublishedAttribute(Rule):
         self, field: Field, attribute: str, option: ManifestOption, survey: Survey
     ) -> Finding:
         published = {
-            name if "/" in name else f"{look.driver}/{name}"
-            for look in survey.looks
-            for name in look.attributes
+            name if "/" in name else f"{fingerprint.driver}/{name}"
+            for fingerprint in survey.fingerprints
+            for name in fingerprint.attributes
         }
         near = nearest(attribute, published)
         return self.finding(
@@ -147,7 +148,7 @@ def _all_publish(wanted: SurveyedOptions, attribute: str) -> bool:
 
 
 def _has_attribute(survey: Survey, attribute: str) -> bool:
-    return any(_attribute_values(attribute, survey.looks.values()))
+    return any(_attribute_values(attribute, survey.fingerprints.values()))
 
 
 def _needed_devices(wanted: SurveyedOptions) -> NeededDevices:
@@ -160,14 +161,14 @@ def _needed_devices(wanted: SurveyedOptions) -> NeededDevices:
 
 
 def _nodes_with_all(wanted: SurveyedOptions) -> Iterator[str]:
-    first, *others = (survey.on for _, survey in wanted)
+    first, *others = (survey.by_node for _, survey in wanted)
     return (node for node in first if all(node in on for on in others))
 
 
 def _share_a_value(needed: NeededDevices, attribute: str, node: str) -> bool:
     counted = []
     for survey, count in needed.values():
-        counts = Counter(_attribute_values(attribute, survey.on[node]))
+        counts = Counter(_attribute_values(attribute, survey.by_node[node]))
         counted.append({one for one, found in counts.items() if found >= count})
     return bool(set.intersection(*counted))
 
@@ -175,7 +176,7 @@ def _share_a_value(needed: NeededDevices, attribute: str, node: str) -> bool:
 def _count_values(needed: NeededDevices, attribute: str, node: str) -> int:
     values: set[DeviceAttribute] = set()
     for survey, _ in needed.values():
-        values.update(_attribute_values(attribute, survey.on[node]))
+        values.update(_attribute_values(attribute, survey.by_node[node]))
     return len(values)
 
 

@@ -14,7 +14,7 @@ from fettle.lint.findings import Finding, Rule, Severity
 from fettle.lint.manifests import Field, Manifest, ManifestOption, ManifestPod
 from fettle.lint.names import nearest
 from fettle.lint.rules.amounts import nodes_for
-from fettle.lint.survey.surveys import Survey
+from fettle.lint.survey.totals import Survey
 
 MAX_TOLERATIONS = 16
 _BLOCKING_EFFECTS = ("NoSchedule", "NoExecute")

@@ -8,7 +8,8 @@ from fettle.lint.cluster import Cluster
 from fettle.lint.findings import Finding, Rule, Severity
 from fettle.lint.manifests import Manifest, ManifestOption, ManifestRequest
 from fettle.lint.names import listed, nearest
-from fettle.lint.survey.surveys import Abort, Catalogue, Survey
+from fettle.lint.survey.fleet import Catalogue
+from fettle.lint.survey.totals import Abort, Survey
 
 _NO_OVERLOAD = "no such overload"
 _NOT_COMPILED = "does not compile"
@@ -125,7 +126,7 @@ class SelectorFails(Rule):
                 continue  # the API server refuses the claim
             field = texts.get(first.expression, option.field.at("deviceClassName"))
             by_class = first.expression in survey.selection.of_class
-            reached = survey.looked if by_class else survey.of_class
+            reached = survey.surveyed if by_class else survey.of_class
             yield self.finding(
                 field,
                 f"fails on {survey.aborted} of {reached} devices, such as {first.device}: "
@@ -139,7 +140,7 @@ class SelectorFails(Rule):
             first = survey.fatal_on[0]
             yield self.finding(
                 option.field.at("deviceClassName"),
-                f"{survey.fatal} of {survey.looked} devices fail whatever is asked of them, such "
+                f"{survey.fatal} of {survey.surveyed} devices fail whatever is asked of them, such "
                 f"as {first.device}: {first.reason}",
                 "have their driver publish them correctly",
                 possible=True,

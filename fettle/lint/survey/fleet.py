@@ -1,9 +1,8 @@
-"""The devices of the cluster as rules ask about them: what drivers publish, and what selectors
-match. Follows the views, at most once in a while, and looks again only at pools that changed.
+"""What drivers publish in the cluster, and which devices selectors match, kept from view to view.
 
-Whoever asks first, or after a while, waits; in between answers come from memory, some seconds old
-at most, and are brought up to date behind: rules on inventory are about minutes, not about
-milliseconds.
+The first question about a selection waits for its survey. Later answers come from the last survey,
+some seconds old at most, which is updated in the background: rules on inventory are about minutes,
+not milliseconds. Only pools that changed are surveyed again.
 """
 
 import asyncio
@@ -17,39 +16,72 @@ import structlog
 from cachetools import LRUCache
 
 from fettle.api.resource import Device, DeviceTaint
-from fettle.cel import AttributeRead, Equation
+from fettle.cel import AttributeRead, Equation, Field, split_name
 from fettle.cluster import EMPTY, View
-from fettle.lint.survey.surveying import (
+from fettle.lint.survey.matching import (
+    DeviceFingerprint,
     Evaluator,
     PoolMatches,
+    Selection,
     SelectionFingerprint,
     SurveyedPool,
+    TypeOf,
     fingerprint_pool,
     judge,
 )
-from fettle.lint.survey.surveys import Catalogue, DeviceFingerprint, Selection, Survey
-from fettle.lint.survey.totals import nearest_miss, total
+from fettle.lint.survey.totals import Survey, nearest_miss, total
 from fettle.pacing import Slices
 
 FRESH_S = 1.0
-"""How long a view is good enough."""
+"""A newer view is taken up once the last one is this old."""
 STALE_S = 5.0
-"""What has not been asked about for this long is surveyed again before it is answered."""
+"""A selection that was not asked about for this long is surveyed again before the answer."""
 _SURVEYS = 128
 _ALIKE = 10_000
-"""Looks and makeups of pools that are kept as one; beyond, it begins anew."""
+"""How many fingerprints are interned before the table is cleared."""
 _FORGOTTEN_S = 60.0
-"""A survey that has not been asked for in this long is dropped, with all it holds of older
-views.
-"""
+"""A survey that was not asked for in this long is dropped, with all it holds of older views."""
 _MOST_AT_ONCE = 8
-"""Surveys under way; further ones wait for the next object that asks for them."""
+"""How many surveys may be under way; others wait for the next object that needs them."""
 
 _log = structlog.get_logger(__name__)
 
 
+class Catalogue(msgspec.Struct, frozen=True):
+    """What drivers publish: one device of each fingerprint, types of attributes, taints in use.
+
+    Of nodes: the keys of their taints, and how many run each kubelet version.
+    """
+
+    fingerprints: Mapping[DeviceFingerprint, Device] = {}
+    taints: frozenset[DeviceTaint] = frozenset()
+    node_taints: frozenset[str] = frozenset()
+    kubelets: Mapping[str, int] = {}
+    types: frozenset[TypeOf] = frozenset()
+
+    @property
+    def drivers(self) -> frozenset[str]:
+        return frozenset(fingerprint.driver for fingerprint in self.fingerprints)
+
+    def kinds(self, domain: str, name: str) -> frozenset[str]:
+        """The types of the values that devices have for an attribute."""
+        return frozenset(kind for *whose, kind in self.types if whose == [domain, name])
+
+    def domains(self, field: Field) -> frozenset[str]:
+        """The domains in which devices have attributes, or capacities."""
+        return frozenset(domain for domain, _ in self.names(field))
+
+    def names(self, field: Field) -> frozenset[tuple[str, str]]:
+        """The attributes, or capacities, that devices have, each with its domain."""
+        return frozenset(
+            split_name(name, fingerprint.driver)
+            for fingerprint, device in self.fingerprints.items()
+            for name in (fingerprint.attributes if field == "attributes" else device.capacity or ())
+        )
+
+
 class _Held(NamedTuple):
-    """A survey of one state of the cluster, and what was found of pools that are decided."""
+    """A survey of one view, and the matches in pools that are decided."""
 
     basis: int
     survey: Survey
@@ -57,7 +89,7 @@ class _Held(NamedTuple):
 
 
 class Fleet:
-    """`prepare`, then ask. `version` changes whenever an answer may."""
+    """Call `prepare`, then ask. `version` changes whenever an answer may change."""
 
     def __init__(
         self, evaluator: Evaluator | None = None, clock: Callable[[], float] = time.monotonic
@@ -76,17 +108,17 @@ class Fleet:
         self.version = 0
 
     def known(self, selection: Selection) -> Survey | None:
-        """The survey of this selection, where there is one."""
+        """The latest survey of this selection; None if there is none."""
         held = self._surveys.get(selection)
         return held.survey if held is not None else None
 
     def reads(self, expression: str) -> tuple[AttributeRead, ...]:
-        """What an expression is known to look at."""
+        """What an expression reads of devices, as far as it is known."""
         found = self._evaluator.reads(expression) if self._evaluator is not None else None
         return found or ()
 
     def equations(self, expression: str) -> tuple[Equation, ...]:
-        """Which attributes an expression is known to compare, and with what."""
+        """Which attributes an expression compares, and with what, as far as it is known."""
         return self._evaluator.equations(expression) if self._evaluator is not None else ()
 
     @property
@@ -95,8 +127,11 @@ class Fleet:
         return self._running.keys()
 
     async def prepare(self, view: View, selections: Iterable[Selection], wait_s: float) -> None:
-        """Have surveys of these selections; waits only for what was never asked before, and not
-        longer than this: the rest goes on by itself."""
+        """Start the surveys that these selections need.
+
+        Waits for selections without a recent survey, but no longer than `wait_s`; surveys then go
+        on in the background.
+        """
         now = self._clock()
         if view.basis == self._view.basis:
             self._current_at = now
@@ -124,7 +159,7 @@ class Fleet:
     def _started(
         self, key: Hashable, work: Callable[[Any], Coroutine[Any, Any, None]], about: Any
     ) -> asyncio.Task[None]:
-        """The task that does this work, begun now unless it is under way."""
+        """The task that does this work, started unless it is under way."""
         if (task := self._running.get(key)) is None:
             task = asyncio.create_task(work(about))
             self._running[key] = task
@@ -193,7 +228,7 @@ class Fleet:
             self._forget()
 
     def _forget(self) -> None:
-        """Drop what was not asked for in a while, and notes about what is gone."""
+        """Drop surveys that were not asked for in a while, and times of dropped surveys."""
         since = self._clock() - _FORGOTTEN_S
         for selection, asked_at in list(self._asked_at.items()):
             if selection not in self._surveys:

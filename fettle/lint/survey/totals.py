@@ -1,4 +1,4 @@
-"""What all pools together come to under a selection: counts, where matches are, the nearest miss.
+"""Surveys: what a selection matches in all pools, where, and which device misses it narrowly.
 
 Each device counts once, though nodes may see different devices of a pool.
 """
@@ -8,33 +8,98 @@ from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
+import msgspec
+
 from fettle.api.resource import DeviceAttribute, DeviceTaint
 from fettle.cel import AttributeRead, Value, rows
 from fettle.cel import semver as versions
 from fettle.cluster import View
 from fettle.dra import DeviceView, Unreadable, nano
-from fettle.lint.survey.surveying import (
+from fettle.lint.survey.matching import (
+    DeviceFingerprint,
     Evaluator,
     Judging,
     PoolMatches,
+    Selection,
     SelectionFingerprint,
     SurveyedPool,
 )
-from fettle.lint.survey.surveys import Abort, DeviceFingerprint, Selection, Survey
+from fettle.model import DeviceId
 from fettle.pacing import Slices
 
 _EXAMPLES = 3
 _MISSED = 1024
-"""Examples among which the nearest is looked for."""
+"""How many devices are compared to find the nearest miss."""
 
 _taints = attrgetter("taints")
 
 
-async def nearest_miss(selection: Selection, survey: Survey, evaluator: Evaluator) -> str:
-    """What the nearest device of the class lacks, where none matches.
+class Abort(NamedTuple):
+    """An expression that fails on a device, which ends scheduling; "" if any expression fails."""
 
-    Of devices that lack as much, the one with the largest values is the nearest. Only the first few
-    can be looked at: so the largest of each kind come before others of their kind.
+    expression: str
+    device: DeviceId
+    reason: str
+
+
+class Survey(msgspec.Struct, frozen=True, kw_only=True):
+    """What a selection matches: how many devices, where, and which.
+
+    Counts: `surveyed` devices in `pools` pools were checked. `of_class` of them match the selectors
+    of the class, in `pools_of_class` pools; `matched` match all selectors. A selector fails on
+    `aborted` devices. `fatal` devices end scheduling whatever the selectors are. `undecided` counts
+    devices that could not be decided and pools that may lack devices; `undecided_reasons` are some
+    of the reasons.
+
+    `local`: each pool with matches serves one node only. `by_node` has the matches of each node,
+    `most` the largest number on one node, `fingerprints` one match of each fingerprint, `taints`
+    how many matches have which taints. `missed` are examples that match only the class, and
+    `nearest` says what the nearest of them lacks if nothing matches. `by_count` caches the nodes
+    that have at least so many matches.
+    """
+
+    selection: Selection
+    surveyed: int
+    pools: int
+    pools_of_class: int
+    local: bool
+    of_class: int
+    matched: int
+    aborted: int
+    fatal: int
+    undecided: int
+    undecided_reasons: tuple[str, ...]
+    drivers: frozenset[str]
+    aborts: tuple[Abort, ...]
+    fatal_on: tuple[Abort, ...]
+    by_node: Mapping[str, tuple[DeviceView, ...]]
+    fingerprints: Mapping[DeviceFingerprint, DeviceView]
+    missed: tuple[DeviceView, ...]
+    taints: Mapping[tuple[DeviceTaint, ...], int]
+    most: int
+    nearest: str = ""
+    by_count: dict[int, frozenset[str]] = {}
+
+    @property
+    def decided(self) -> bool:
+        return not self.undecided
+
+    def nodes(self, count: int) -> frozenset[str]:
+        """The nodes with at least so many matches."""
+        found = self.by_count.get(count)
+        if found is None:
+            found = frozenset(
+                node for node, devices in self.by_node.items() if len(devices) >= count
+            )
+            self.by_count[count] = found
+        return found
+
+
+async def nearest_miss(selection: Selection, survey: Survey, evaluator: Evaluator) -> str:
+    """What the nearest device of the class lacks, if none matches.
+
+    Of devices that lack as much, the one with the largest values is the nearest. The evaluator
+    compares only the first few, so the largest of each kind come first.
     """
     if survey.matched or not survey.missed:
         return ""
@@ -56,20 +121,20 @@ async def nearest_miss(selection: Selection, survey: Survey, evaluator: Evaluato
 
 
 def _size(device: DeviceView, reads: Iterable[AttributeRead]) -> list[tuple[int, ...]]:
-    """What it has where expressions look, and then its capacities."""
-    looked = [rows.value_at_read(read, device.id.driver, device.device) for read in reads]
+    """The amounts that expressions read, then the capacities."""
+    values = [rows.value_at_read(read, device.id.driver, device.device) for read in reads]
     capacity = device.device.capacity or {}
-    return [_amount(v) for v in (*looked, *(capacity[name].value for name in sorted(capacity)))]
+    return [_amount(v) for v in (*values, *(capacity[name].value for name in sorted(capacity)))]
 
 
 def _kind(device: DeviceView, reads: Iterable[AttributeRead]) -> Hashable:
-    """What it says where expressions look and nothing is larger or smaller."""
-    looked = [rows.value_at_read(read, device.id.driver, device.device) for read in reads]
-    return tuple(value if value is None or not _amount(value) else "an amount" for value in looked)
+    """The values that expressions read, without amounts, which only differ in size."""
+    values = [rows.value_at_read(read, device.id.driver, device.device) for read in reads]
+    return tuple(value if value is None or not _amount(value) else "an amount" for value in values)
 
 
 def _amount(value: Value | bool | None) -> tuple[int, ...]:
-    """Comparable with those of the same attribute or capacity; empty where nothing is larger."""
+    """Comparable with amounts of the same attribute or capacity; empty if it has no size."""
     if isinstance(value, DeviceAttribute):
         if value.version is not None and versions.is_version(value.version):
             major, minor, patch, *_ = versions.parse(value.version)
@@ -84,7 +149,7 @@ def _amount(value: Value | bool | None) -> tuple[int, ...]:
 
 
 class _Counted(NamedTuple):
-    """One pool as the cluster has it, whoever sees it; `undecided` says why."""
+    """What one pool counts for, whichever nodes see it; `undecided` are the reasons."""
 
     looked: int
     of_class: int
@@ -95,7 +160,7 @@ class _Counted(NamedTuple):
 
 
 def _counted(sightings: Sequence[tuple[SurveyedPool, PoolMatches]], judging: Judging) -> _Counted:
-    """Each device once: nodes may see different ones of a pool, and may use different ones."""
+    """Counts each device once, though nodes may see and use different devices of a pool."""
     devices: dict[int, DeviceView] = {}
     of_class: set[int] = set()
     matched: dict[int, DeviceView] = {}
@@ -120,7 +185,7 @@ def _counted(sightings: Sequence[tuple[SurveyedPool, PoolMatches]], judging: Jud
 
 
 def _counted_once(seen: SurveyedPool, found: PoolMatches, judging: Judging) -> _Counted:
-    """The same, of a pool that all see alike."""
+    """The same for a pool that all nodes see equally."""
     devices = seen.pool.devices
     return _Counted(
         len(devices),
@@ -133,7 +198,7 @@ def _counted_once(seen: SurveyedPool, found: PoolMatches, judging: Judging) -> _
 
 
 def _undecided(seen: SurveyedPool, found: PoolMatches, judging: Judging) -> list[str]:
-    """Why nothing sure can be said: of devices that may be missing, and of each that is there."""
+    """Why the pool, and which of its devices, could not be decided."""
     unclear = judging.unclear(seen)
     devices = seen.pool.devices
     return [unclear] * bool(unclear) + [f"{devices[at].id}: {why}" for at, why in found.undecided]
@@ -191,7 +256,7 @@ async def total(
     on, local = await _by_node(matches, view, slices)
     return Survey(
         selection=selection,
-        looked=sums["looked"],
+        surveyed=sums["looked"],
         pools=len(sightings),
         pools_of_class=sums["pools_of_class"],
         local=local,
@@ -200,12 +265,12 @@ async def total(
         aborted=sums["aborted"],
         fatal=sums["fatal"],
         undecided=sums["undecided"],
-        left_open=tuple(left_open)[:_EXAMPLES],
+        undecided_reasons=tuple(left_open)[:_EXAMPLES],
         drivers=frozenset(drivers),
         aborts=tuple(aborts),
         fatal_on=tuple(fatal),
-        on=on,
-        looks=looks,
+        by_node=on,
+        fingerprints=looks,
         missed=tuple(missed),
         taints=taints,
         most=max(map(len, on.values()), default=0),

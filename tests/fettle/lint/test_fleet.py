@@ -14,7 +14,8 @@ from fettle.lint.findings import Severity
 from fettle.lint.linter import Linter
 from fettle.lint.manifests import Manifest
 from fettle.lint.survey.fleet import FRESH_S, STALE_S, Fleet
-from fettle.lint.survey.surveys import Selection, Survey
+from fettle.lint.survey.matching import Selection
+from fettle.lint.survey.totals import Survey
 from tests.controlplane import objects as api
 from tests.fettle.lint.builders import Object
 from tests.fettle.lint.clusters import InProcess, view_of
@@ -69,8 +70,8 @@ async def settled() -> None:
 
 async def test_a_survey_counts_devices_by_what_matches_them_and_where() -> None:
     survey = await surveyed(Fleet(InProcess()), view_of(fleet()), ONLY_H100)
-    assert (survey.looked, survey.of_class, survey.matched, survey.undecided) == (7, 6, 4, 0)
-    assert {node: len(devices) for node, devices in survey.on.items()} == {"gpu-a": 4}
+    assert (survey.surveyed, survey.of_class, survey.matched, survey.undecided) == (7, 6, 4, 0)
+    assert {node: len(devices) for node, devices in survey.by_node.items()} == {"gpu-a": 4}
     assert (survey.most, survey.local, set(survey.drivers)) == (4, True, {GPU})
     assert {device.id.pool for device in survey.missed} == {"gpu-b"}
 
@@ -108,7 +109,7 @@ async def test_devices_of_the_network_count_once_and_are_local_to_none(
     selector: Object, nodes: set[str]
 ) -> None:
     survey = await surveyed(Fleet(InProcess()), view_of(networked(selector)), ALL_GPUS)
-    assert (survey.looked, survey.matched, survey.local) == (2, 2, False)
+    assert (survey.surveyed, survey.matched, survey.local) == (2, 2, False)
     assert survey.nodes(2) == nodes
 
 
@@ -141,7 +142,7 @@ async def test_a_pool_that_nodes_see_differently_counts_with_all_that_any_can_us
     view = msgspec.structs.replace(view, nodes=dict(list(view.nodes.items())[::order]))
     known = Fleet(InProcess())
     survey = await surveyed(known, view, Selection((CLASS,), (large,)))
-    assert (survey.looked, survey.of_class, survey.matched, survey.pools) == (4, 4, 2, 1)
+    assert (survey.surveyed, survey.of_class, survey.matched, survey.pools) == (4, 4, 2, 1)
     assert survey.nodes(2) == {"b"}
     everything = await surveyed(known, view, ALL_GPUS)
     assert everything.matched == sum(everything.taints.values()) == 4
@@ -213,7 +214,7 @@ async def test_undecided_devices_of_another_driver_leave_the_survey_decided(
     of_any = Selection(("true", CLASS))
     survey = await surveyed(Fleet(InProcess()), view_of([*ours, *theirs]), of_any)
     assert not survey.decided
-    assert f"pool {NIC}/gpu-a" in survey.left_open[0]
+    assert f"pool {NIC}/gpu-a" in survey.undecided_reasons[0]
 
 
 async def test_a_device_that_no_selector_can_read_would_abort_as_upstream_does() -> None:
@@ -264,7 +265,7 @@ async def test_a_survey_of_a_newer_view_has_the_pools_that_changed() -> None:
     await settled()
     survey = known.known(ONLY_H100)
     assert survey is not None
-    assert (survey.matched, set(survey.on)) == (5, {"gpu-a", "gpu-d"})
+    assert (survey.matched, set(survey.by_node)) == (5, {"gpu-a", "gpu-d"})
 
 
 async def test_a_newer_view_is_answered_from_the_last_survey_and_surveyed_in_the_background() -> (

@@ -1,7 +1,7 @@
-"""Judging every device of the fleet by a selection, in short slices.
+"""Which devices of the fleet a selection matches, pool by pool.
 
-Pools that look alike to a selection are judged once, and of the devices that look alike to an
-expression one is evaluated: a fleet of few models costs little more than to go over its pools.
+Pools with the same fingerprint are evaluated once, and so are devices that are equal in all that an
+expression reads: a fleet of few models costs little more than a walk over its pools.
 """
 
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
@@ -10,14 +10,31 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-from fettle.api.resource import Device
+from fettle.api.resource import Device, DeviceAttribute
 from fettle.cel import Equation, Outcome, OutcomeKind, Reads, RowFingerprint, rows
 from fettle.cluster import attributes_read
 from fettle.dra import SOME_DRIVER, DeviceView, PoolView
-from fettle.lint.survey.surveys import DeviceFingerprint, Selection, TypeOf, comparable_type
 from fettle.pacing import Slices
 
 _Value = TypeVar("_Value")
+TypeOf = tuple[str, str, str]
+"""An attribute's domain and name, and the type of a value that a device has for it."""
+
+
+class Selection(NamedTuple):
+    """The CEL expressions that choose devices, those of the class first."""
+
+    of_class: tuple[str, ...]
+    of_request: tuple[str, ...] = ()
+
+
+class DeviceFingerprint(NamedTuple):
+    """What is equal in devices that differ only by the values of their attributes."""
+
+    driver: str
+    attributes: frozenset[str]
+    capacity: bytes
+    multiple: bool
 
 
 class Evaluator(Protocol):
@@ -41,8 +58,11 @@ class Evaluator(Protocol):
 
 
 class _Standing(Enum):
-    """What is known of a device before any selector: it can be judged, it is for other nodes, no
-    selector can be decided on it, any fails on it, or taking it does, whatever matches it."""
+    """What is known of a device before any selector is evaluated.
+
+    It is sound; it belongs to other nodes; no selector can be decided on it; every selector fails
+    on it; or allocating it fails, whatever matches it.
+    """
 
     SOUND = "sound"
     ELSEWHERE = "elsewhere"
@@ -52,19 +72,20 @@ class _Standing(Enum):
 
 
 class PoolFingerprint(msgspec.Struct, frozen=True, eq=False):
-    """What pools alike have in common, but for their attributes' values: looks and standings, a
-    device each. Equal ones are one object."""
+    """What is equal in pools that differ only by the values of attributes.
+
+    Has a device fingerprint and a standing for each device. Equal ones are one object.
+    """
 
     looks: tuple[DeviceFingerprint, ...]
     standings: tuple[_Standing, ...]
 
 
 class SurveyedPool(NamedTuple):
-    """What a pool holds, as one node or several see it.
+    """A pool as one or several nodes see it.
 
-    `unclear` is why devices may be missing, "" if none may. `devices` is equal where the same ones
-    are published, and for nodes that may use the same of them. `types` are those of its devices'
-    attributes.
+    `unclear` is why devices may be missing, "" if none is. `devices` is equal for views with the
+    same published devices of which nodes may use the same. `types` are the types of attributes.
     """
 
     pool: PoolView
@@ -75,11 +96,11 @@ class SurveyedPool(NamedTuple):
 
 
 def fingerprint_pool(pool: PoolView, alike: dict[object, Any]) -> SurveyedPool:
-    """`alike` keeps what is equal as one: there are few makeups, and thousands of pools."""
-    looks = tuple(_one(alike, _look(device)) for device in pool.devices)
+    """`alike` interns equal values: there are thousands of pools, but few fingerprints."""
+    looks = tuple(_one(alike, _fingerprint(device)) for device in pool.devices)
     standings = tuple(map(_standing, pool.devices))
     pool_fingerprint = PoolFingerprint(looks, standings)
-    if pool.attribute_fingerprints:  # else nothing tells whether attributes are equal
+    if pool.attribute_fingerprints:  # else equal attributes cannot be recognized
         pool_fingerprint = alike.setdefault((looks, standings), pool_fingerprint)
     published = hash(tuple([id(device.published) for device in pool.devices]))
     types = frozenset(
@@ -96,8 +117,25 @@ def fingerprint_pool(pool: PoolView, alike: dict[object, Any]) -> SurveyedPool:
     )
 
 
+def comparable_type(value: DeviceAttribute) -> str:
+    """The type of values that a value can be equal to; "" if it is not known.
+
+    One of "number", "bool", "string", "version" and "list".
+    """
+    scalars = {
+        "number": value.int_,
+        "bool": value.bool_,
+        "string": value.string,
+        "version": value.version,
+    }
+    lists = (value.ints, value.bools, value.strings, value.versions)
+    kinds = [kind for kind, scalar in scalars.items() if scalar is not None]
+    kinds += ["list" for one in lists if one is not None]
+    return kinds[0] if len(kinds) == 1 else ""
+
+
 def _unclear(pool: PoolView) -> str:
-    """Why devices of a pool may be missing; "" if none may."""
+    """Why devices of a pool may be missing; "" if none is."""
     if pool.unclear:
         return f"{pool.told}: {pool.unclear}"
     return f"{pool.told} is {pool.flaw}" if pool.flaw else ""
@@ -118,7 +156,7 @@ def _one(alike: dict[object, Any], value: _Value) -> _Value:
     return same
 
 
-def _look(device: DeviceView) -> DeviceFingerprint:
+def _fingerprint(device: DeviceView) -> DeviceFingerprint:
     wire = device.device
     capacity = msgspec.json.encode(wire.capacity) if wire.capacity else b""
     multiple = bool(wire.allow_multiple_allocations)
@@ -126,14 +164,16 @@ def _look(device: DeviceView) -> DeviceFingerprint:
 
 
 SelectionFingerprint = tuple[PoolFingerprint, tuple[bytes | None, ...]]
-"""Pools of equal likeness look alike to a selection: their makeup, and digests of the attributes
-that the selection reads."""
+"""The pool's fingerprint, and digests of the attributes that the selection reads: where they are
+equal, the selection matches the same devices."""
 
 
 class PoolMatches(msgspec.Struct, frozen=True, gc=False):
-    """Pools of one likeness under one selection, devices by their places: those that all selectors
-    match, that the class's match, and that only those match. `undecided` have the reason, `aborts`
-    expression and reason, `fatal` are those that end scheduling whatever the expressions are.
+    """What a selection matches in pools of one fingerprint; devices are indexes into the pool.
+
+    `matched` match all selectors, `of_class` those of the class, `missed` only those of the class.
+    `undecided` have the reason, `aborts` the expression and the reason. `fatal` devices end
+    scheduling whatever the expressions are.
     """
 
     matched: tuple[int, ...]
@@ -145,15 +185,17 @@ class PoolMatches(msgspec.Struct, frozen=True, gc=False):
 
 
 class Judging(NamedTuple):
-    """How all pools stand to a selection: each pool's likeness, and what is found of each.
-    `driver` is the one whose devices alone it can match, "" if any."""
+    """The matches of a selection in all pools: each pool's fingerprint, and its matches.
+
+    `driver` is the only driver whose devices it can match, "" if it can match any.
+    """
 
     likeness: Mapping[int, SelectionFingerprint]
     judged: Mapping[SelectionFingerprint, PoolMatches]
     driver: str
 
     def unclear(self, seen: SurveyedPool) -> str:
-        """Why devices of a pool may be missing that the selection could match."""
+        """Why the pool may lack devices that the selection could match."""
         concerned = not self.driver or seen.pool.driver in (self.driver, SOME_DRIVER)
         return seen.unclear if concerned else ""
 
@@ -197,7 +239,7 @@ async def judge(
 
 
 class _Working:
-    """A pool while it is being judged: the devices that all expressions so far match."""
+    """A pool while expressions are applied; `alive` are the devices that match all so far."""
 
     def __init__(self, seen: SurveyedPool) -> None:
         self.seen = seen
@@ -211,7 +253,7 @@ class _Working:
         self._fatal: list[tuple[int, str]] = []
 
     def begin(self) -> None:
-        """There is an expression: this is as far as devices get that none can be decided on."""
+        """Before an expression: sort out the devices on which none can be decided."""
         devices, standings = self.seen.pool.devices, self.seen.pool_fingerprint.standings
         alive: list[int] = []
         for index in self.alive:

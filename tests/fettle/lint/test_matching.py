@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from fettle.cel import OutcomeKind
 from fettle.cluster import View
 from fettle.lint.survey.fleet import FRESH_S, Fleet
-from fettle.lint.survey.surveys import Selection
+from fettle.lint.survey.matching import Selection
 from tests.controlplane import objects as api
 from tests.fettle.lint.builders import Object
 from tests.fettle.lint.clusters import InProcess, view_of
@@ -110,6 +110,6 @@ async def test_a_survey_says_what_selectors_say_of_each_device(
         counted, on = said_one_by_one(current, selection)
         kinds = ("matched", "aborted", "fatal", "undecided")
         assert {kind: getattr(survey, kind) for kind in kinds} == {k: counted[k] for k in kinds}
-        assert {name: len(found) for name, found in survey.on.items()} == on
+        assert {name: len(found) for name, found in survey.by_node.items()} == on
         assert sum(survey.taints.values()) == counted["matched"]
         assert bool(survey.missed) == bool(counted["missed"]) or not selection.of_request
