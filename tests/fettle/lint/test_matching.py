@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fettle.cel import OutcomeKind
@@ -85,7 +85,6 @@ def said_one_by_one(view: View, selection: Selection) -> tuple[Counter[str], Cou
     return counted, +on
 
 
-@settings(max_examples=60)
 @given(
     fleets(),
     fleets(),
