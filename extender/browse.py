@@ -17,7 +17,7 @@ from fettle.explain import listing
 from fettle.explain import pods as explain
 from fettle.model import ANNOTATION, unreadable
 from fettle.observing import ReadyMetrics
-from fettle.pacing import in_slices, pause
+from fettle.pacing import pause, run_within
 from fettle.scheduling import Answers, Preempting
 from fettle.scheduling import demand as demands
 
@@ -81,8 +81,8 @@ class Browse:
         notes = self._unready()
         if demand is not None:
             notes += self._notes_about(key, pod)
-        explained = await in_slices(
-            lambda: explain.pod(key, resolved, demand, verdicts, view, notes)
+        explained = await run_within(
+            None, lambda: explain.pod(key, resolved, demand, verdicts, view, notes)
         )
         return _json(explained)
 
@@ -115,7 +115,7 @@ class Browse:
             no = f"{name!r} cannot be read ({why})" if why else f"there is no policy {name!r}"
             return _json({"error": f"{no}; known: {known}"}, 404)
         named = [n for n, labels in view.namespaces.items() if labels.get(ANNOTATION) == name]
-        pods = await in_slices(lambda: self._pods_of(name, view))
+        pods = await run_within(None, lambda: self._pods_of(name, view))
         ignored = await self._answers.ignored(found.policy)
         users = {"namespaces": sorted(named), "pods": sorted(pods)}
         return _json({**explain.policy(found, ignored), **users})
@@ -153,7 +153,8 @@ class Browse:
             return _json({"error": _LOCAL_ONLY}, 403)
         unsound = request.query.get("unsound", "") in ("true", "1")
         view = self._answers.view
-        listed = await in_slices(
+        listed = await run_within(
+            None,
             lambda: {
                 "generation": view.generation,
                 "problems": self._unready(),
@@ -161,7 +162,7 @@ class Browse:
                 "network": listing.of_network(view, only_unsound=unsound),
                 "quarantined": dict(view.quarantined),
                 "unheard": listing.unknown_conditions(view),
-            }
+            },
         )
         return _json(listed)
 
@@ -198,7 +199,7 @@ class Browse:
         return [*(f"quarantined: {text}" for text in quarantined), *self._notes()]
 
     async def metrics(self, _request: web.Request) -> web.Response:
-        text = await in_slices(lambda: generate_latest(self._registry))
+        text = await run_within(None, lambda: generate_latest(self._registry))
         return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
 

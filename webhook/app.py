@@ -22,7 +22,7 @@ from fettle.config import Settings, WebhookSettings
 from fettle.lint import ABSENCES, Linter, workload_kinds
 from fettle.model import ANNOTATION, BadInput
 from fettle.observing import LastRequests
-from fettle.pacing import Patience, in_slices
+from fettle.pacing import Patience, run_within
 from fettle.scheduling import Engines
 from webhook.audit_events import EventSink, audit_event
 from webhook.cluster_features import ALL_PRESERVED, PreservedFields
@@ -214,7 +214,7 @@ class Webhook:
                 f"it nests deeper than {lenient.DEEP} levels or is not valid UTF-8, "
                 "so a patch could lose data"
             )
-        await in_slices(lambda: apply(request.object, mutation.patch))
+        await run_within(None, lambda: apply(request.object, mutation.patch))
         self._metrics.unknown_policies.inc(len(mutation.unknown))
         label = view.namespaces.get(request.namespace, {}).get(ANNOTATION)
         if view.synced and label is not None and label in mutation.unknown:

@@ -23,7 +23,7 @@ from fettle.lint.rules.api_versions import GATES
 from fettle.lint.survey.fleet import Fleet
 from fettle.lint.survey.matching import Evaluator
 from fettle.model import Policies, RuleSeverity, SettingsError, Validation
-from fettle.pacing import in_slices, pause
+from fettle.pacing import pause, run_within
 
 SURVEY_WAIT_S = 0.3
 """How long an object waits for its surveys; after that, rules on inventory are silent."""
@@ -93,7 +93,7 @@ class Linter:
             disabled=self._disabled,
         )
         if cluster.complete:
-            selections = await in_slices(lambda: list(cluster.selections(manifest)))
+            selections = await run_within(None, lambda: list(cluster.selections(manifest)))
             await self._fleet.prepare(view, selections, self._survey_wait_s)
         found = await self._found(manifest, cluster)
         rules = {rule.id: rule for rule in self._rules}
@@ -108,7 +108,7 @@ class Linter:
         if key is not None and (cached := self._cache.get(key)) is not None:
             return cached
         epoch = self._epoch
-        found = await in_slices(lambda: tuple(self._run_rules(manifest, cluster)))
+        found = await run_within(None, lambda: tuple(self._run_rules(manifest, cluster)))
         if epoch is not self._epoch:
             return found  # meanwhile another object was checked against a newer view
         if key is not None and not any(f.severity is Severity.UNDECIDED for f in found):

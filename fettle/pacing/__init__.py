@@ -4,14 +4,16 @@ rarely, and a wait that brought nothing is not repeated soon.
 
 from fettle.pacing.backoff import Backoff
 from fettle.pacing.patience import Patience, Waited
-from fettle.pacing.pausing import SLICE_S, Slices, in_slices, pause
+from fettle.pacing.pausing import SLICE_S, Superseded, pause, run_within, within, working_s
 
 __all__ = [
     "SLICE_S",
     "Backoff",
     "Patience",
-    "Slices",
+    "Superseded",
     "Waited",
-    "in_slices",
     "pause",
+    "run_within",
+    "within",
+    "working_s",
 ]

@@ -1,17 +1,19 @@
-"""Long work on the loop in short slices, between which other requests have their turn.
+"""Long work on the event loop in short slices, between which other requests have their turn.
 
-A coroutine says by `Slices` where one may end. A plain function says `pause` where it goes from one
-entry of an object to the next, however deep in its calls, and is run by `in_slices`: so whoever
-writes a rule or an injection need not think of time, and a deadline around it holds for objects of
-any size. Outside of such work a pause does nothing.
+A plain function calls `pause` wherever it goes from one entry to the next, however deep in its
+calls. `run_within` runs it in slices: a pause ends the slice if that has lasted long enough. So
+whoever writes a rule or an injection need not think of time, and a deadline around it holds for
+objects of any size. `within` bounds work without slices. Outside of both a pause does nothing.
 """
 
 import asyncio
 import time
 from collections.abc import Callable
+from contextvars import ContextVar
+from math import inf
 from typing import TypeVar
 
-from greenlet import getcurrent, greenlet
+from greenlet import greenlet
 
 SLICE_S = 0.0003
 """Longest stretch of work before waiting requests have their turn."""
@@ -19,42 +21,140 @@ SLICE_S = 0.0003
 _Result = TypeVar("_Result")
 
 
-class Slices:
-    """For a coroutine: a `pause` at each step lets others have their turn if a slice is over."""
-
-    def __init__(self) -> None:
-        self._began = time.perf_counter()
-
-    async def pause(self) -> None:
-        if time.perf_counter() - self._began > SLICE_S:
-            await asyncio.sleep(0)
-            self._began = time.perf_counter()
+class Superseded(Exception):
+    """Nobody needs the result of the work any more."""
 
 
-class _Work(greenlet):
-    """A call that can be left in the middle. `began`: when its slice did, on the process clock."""
+class _Bound:
+    """The end of some work, on the clock of `working_s`."""
 
-    began = 0.0
+    __slots__ = ("ends_at",)
+
+    def __init__(self, ends_at: float) -> None:
+        self.ends_at = ends_at
 
 
-async def in_slices(work: Callable[[], _Result]) -> _Result:
-    """What the function returns, or raises. Cancelled between two slices, it ends there."""
-    running = _Work(work)
+class _OutOfTime(BaseException):
+    """Unwinds the work up to the `within` whose bound it is; nothing in between may handle it."""
+
+    def __init__(self, bound: _Bound) -> None:
+        super().__init__()
+        self.bound = bound
+
+
+class _Pace:
+    """When the work under way has to pause. `worker` runs it if it is run in slices."""
+
+    def __init__(self, worker: greenlet | None = None) -> None:
+        self.waited_s = 0.0
+        self.due = inf
+        """When the next pause has something to do, on the process clock."""
+        self._worker = worker
+        self._slice_ends = inf
+        self._left_at: float | None = None
+        self._bounds: list[_Bound] = []
+
+    def go_on(self) -> None:
+        """A slice begins."""
+        now = time.perf_counter()
+        if self._left_at is not None:
+            self.waited_s += now - self._left_at
+        self._slice_ends = now + SLICE_S
+        self._reckon()
+
+    def rest(self, now: float) -> None:
+        """Something is due: the work ends if a bound is over, and its slice if that is."""
+        for bound in self._bounds:
+            if now - self.waited_s > bound.ends_at:
+                raise _OutOfTime(bound)
+        if self._worker is not None and now > self._slice_ends:
+            assert self._worker.parent is not None
+            self._left_at = now
+            self._worker.parent.switch()
+
+    def begin(self, seconds: float) -> _Bound:
+        bound = _Bound(time.perf_counter() - self.waited_s + seconds)
+        self._bounds.append(bound)
+        self._reckon()
+        return bound
+
+    def end(self, bound: _Bound) -> None:
+        self._bounds.remove(bound)
+        self._reckon()
+
+    def _reckon(self) -> None:
+        first = min((bound.ends_at for bound in self._bounds), default=inf)
+        self.due = min(self._slice_ends, first + self.waited_s)
+
+
+# Each greenlet has a context of its own, so this is the pace of the work that asks.
+_PACE: ContextVar[_Pace | None] = ContextVar("pace", default=None)
+
+
+def pause() -> None:
+    """Let others have their turn if a slice is over; end the work if its time is."""
+    pace = _PACE.get()
+    if pace is not None and (now := time.perf_counter()) > pace.due:
+        pace.rest(now)
+
+
+def working_s() -> float:
+    """Seconds on a clock that stands still while others have their turn."""
+    pace = _PACE.get()
+    return time.perf_counter() - (pace.waited_s if pace is not None else 0.0)
+
+
+def within(seconds: float, work: Callable[[], _Result]) -> _Result:
+    """What the function returns, or raises.
+
+    Once it has worked for so many seconds, its next pause ends it: then this raises TimeoutError.
+    """
+    pace = _PACE.get()
+    token = None
+    if pace is None:
+        pace = _Pace()
+        token = _PACE.set(pace)
+    bound = pace.begin(seconds)
+    try:
+        return work()
+    except _OutOfTime as end:
+        if end.bound is not bound:
+            raise
+        raise TimeoutError(f"no result within {seconds:g} s") from None
+    finally:
+        pace.end(bound)
+        if token is not None:
+            _PACE.reset(token)
+
+
+async def run_within(
+    seconds: float | None,
+    work: Callable[[], _Result],
+    *,
+    superseded: Callable[[], bool] = lambda: False,
+) -> _Result:
+    """What the function returns, or raises, run in slices.
+
+    Raises TimeoutError once it has worked for so many seconds (None: as long as it takes), and
+    Superseded if that is so after others had their turn. Cancelled between two slices, it ends
+    there.
+    """
+
+    def run() -> _Result:
+        _PACE.set(pace)
+        return work() if seconds is None else within(seconds, work)
+
+    running = greenlet(run)
+    pace = _Pace(running)
     try:
         while True:
-            running.began = time.perf_counter()
+            pace.go_on()
             result: _Result = running.switch()
             if running.dead:
                 return result
             await asyncio.sleep(0)
+            if superseded():
+                raise Superseded
     finally:
         if not running.dead:
             running.throw()
-
-
-def pause() -> None:
-    """Let others have their turn, if a slice is over."""
-    work = getcurrent()
-    if isinstance(work, _Work) and time.perf_counter() - work.began > SLICE_S:
-        assert work.parent is not None
-        work.parent.switch()

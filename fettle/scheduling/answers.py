@@ -8,7 +8,9 @@ they are missing, `waiting` waits for them within a bound. Used by extender, ste
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
+from functools import partial
 from math import inf
 
 import msgspec
@@ -20,7 +22,7 @@ from fettle.cluster import NodeView, Publisher, View
 from fettle.config import Settings
 from fettle.dra import Binding, of_version, versions
 from fettle.model import Placement, Policy
-from fettle.pacing import SLICE_S
+from fettle.pacing import SLICE_S, Superseded, pause, run_within, within, working_s
 from fettle.scheduling import demand as demands
 from fettle.scheduling.breaker.alarms import Alarm
 from fettle.scheduling.breaker.breaker import Breaker
@@ -30,8 +32,8 @@ from fettle.scheduling.demand_cache import DemandCache
 from fettle.scheduling.in_flight import STEPS, InFlight
 from fettle.scheduling.judge.acceptance import Acceptance
 from fettle.scheduling.judge.requirements import Engines, Requirements
-from fettle.scheduling.judge.verdicts import Verdict, judging
-from fettle.scheduling.tables.filling import filling
+from fettle.scheduling.judge.verdicts import Verdict, judge
+from fettle.scheduling.tables.filling import fill
 from fettle.scheduling.tables.tables import FEW, Matching, Table, budget_after
 from fettle.scheduling.waiting import Evaluations
 from fettle.scheduling.warmup import WarmUp
@@ -56,8 +58,9 @@ class Answers:
         clock: Callable[[], float] = time.perf_counter,
         on_breaker: Callable[[Alarm, str], None] = lambda *_: None,
         now: Callable[[], float] = time.time,
+        working_s: Callable[[], float] = working_s,
     ) -> None:
-        """`clock` measures work; `now` is the time of day, in seconds since the Unix epoch.
+        """`working_s` measures work; `now` is the time of day, in seconds since the Unix epoch.
         `on_breaker` is told what operators are to know of breakers, as by `Alarms`."""
         self.publisher = publisher
         self.policies = settings.all_policies()
@@ -71,6 +74,7 @@ class Answers:
         self._settings = settings
         self._clock = clock
         self._now = now
+        self._working_s = working_s
         self._demands = DemandCache(self._demand_of)
         self._unseen = InFlight()
         self._on_answered: list[Callable[[Demand, core.Pod], None]] = []
@@ -273,15 +277,11 @@ class Answers:
 
     def _judged_in_a_slice(self, table: Table, names: list[str]) -> bool:
         """Judge these nodes; false where that takes longer, or waits for a selector."""
-        started = self._clock()
-        sibling = self._sibling(table, names)
-        for judged in filling(table, names, self.view.nodes, self.matching(), sibling):
-            if (spent := self._clock() - started) > SLICE_S:
-                table.spent_s += spent
-                return False
-            if not table.provisional.isdisjoint(judged):
-                return False
-        return True
+        try:
+            within(SLICE_S, lambda: self._fill(table, names, self.matching()))
+        except TimeoutError:
+            return False
+        return table.provisional.isdisjoint(names)
 
     async def judged(self, demand: Demand, names: Iterable[str] | None = None) -> Table:
         """The ask's table with a verdict for each of these nodes (None: all) the view knows.
@@ -334,24 +334,21 @@ class Answers:
     ) -> dict[str, Verdict]:
         """A verdict for each node that is made apart from all tables: of one pod, though what it
         asks for may differ between nodes. Nothing is kept of it."""
-        verdicts: dict[str, Verdict] = {}
-        spent, started = 0.0, self._clock()
+        # Not in a slice: to bring a table up to date may count breakers, which only one may do.
+        of_demand = {d: self.table(d).acceptance for d in dict.fromkeys(d for d, _ in cases)}
 
-        def judging_all() -> Iterator[None]:
+        def judge_all() -> dict[str, Verdict]:
+            verdicts: dict[str, Verdict] = {}
+            began = self._working_s()
             for demand, node in cases:
-                acceptance = self.table(demand).acceptance
-                budget = budget_after(spent)
+                acceptance = of_demand[demand]
+                budget = budget_after(self._working_s() - began)
                 allocator = match.allocator(self.profile, budget, explains=explains)
-                work = judging(demand, node, acceptance, allocator, emptied=emptied)
-                verdicts[node.name] = yield from work
-                yield
+                verdicts[node.name] = judge(demand, node, acceptance, allocator, emptied=emptied)
+                pause()
+            return verdicts
 
-        for _ in judging_all():
-            if (slice_s := self._clock() - started) > SLICE_S:
-                spent += slice_s
-                await asyncio.sleep(0)
-                started = self._clock()
-        return verdicts
+        return await run_within(None, judge_all)
 
     async def _judge(
         self,
@@ -360,20 +357,39 @@ class Answers:
         match: Matching,
         left: set[str] | None = None,
     ) -> None:
-        """Judge these nodes in short slices, until the view turns. Takes those that were judged
-        from `left`."""
+        """Judge these nodes in short slices, until a newer view is published. Takes those that were
+        judged from `left`."""
         basis = self.view.basis
-        started = self._clock()
-        sibling = self._sibling(table, names)
-        for judged in filling(table, names, self.view.nodes, match, sibling):
+        work = partial(self._fill, table, names, match, left)
+        with suppress(Superseded):
+            await run_within(None, work, superseded=lambda: self.view.basis != basis)
+
+    def _fill(
+        self,
+        table: Table,
+        names: Sequence[str],
+        match: Matching,
+        left: set[str] | None = None,
+    ) -> None:
+        began = self._working_s()
+
+        def spent() -> None:
+            """Work that takes no longer than a slice is free of charge."""
+            nonlocal began
+            now = self._working_s()
+            if now - began > SLICE_S:
+                table.spent_s += now - began
+                began = now
+
+        def judged(some: Collection[str]) -> None:
             if left:
-                left.difference_update(judged)
-            if (spent := self._clock() - started) > SLICE_S:
-                table.spent_s += spent
-                await asyncio.sleep(0)
-                if self.view.basis != basis:
-                    return
-                started = self._clock()
+                left.difference_update(some)
+            spent()
+
+        try:
+            fill(table, names, self.view.nodes, match, self._sibling(table, names), judged)
+        finally:
+            spent()
 
     def _sibling(self, table: Table, names: Sequence[str]) -> Table | None:
         """A table of the same needs beside another number of takers, as new as this one: the same

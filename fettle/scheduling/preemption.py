@@ -11,7 +11,7 @@ from cachetools import LRUCache
 
 from fettle.api import core
 from fettle.cluster import NodeView
-from fettle.pacing import in_slices, pause
+from fettle.pacing import pause, run_within
 from fettle.scheduling.answers import Answers
 from fettle.scheduling.demand import Demand
 from fettle.scheduling.judge.claimed import MOST_TOLD
@@ -80,7 +80,7 @@ class Preempting:
         verb first.
         """
         answers = self._answers
-        cases = await in_slices(lambda: list(self._cases(pod, victims)))
+        cases = await run_within(None, lambda: list(self._cases(pod, victims)))
         match = answers.matching()
         verdicts = await answers.apart(cases, match, emptied=True)
         if match.missing:
@@ -94,7 +94,7 @@ class Preempting:
         """The verdicts on a pod, with a note where they would turn with all of those gone that it
         may preempt."""
         view = self._answers.view
-        victims = await in_slices(lambda: lower(view, pod))
+        victims = await run_within(None, lambda: lower(view, pod))
         uids = {name: [one.metadata.uid for one in pods] for name, pods in victims.items()}
         turned = await self.verdicts(pod, uids)
         return verdicts | {

@@ -5,7 +5,8 @@ tenant may; a claim's own selectors come with the claim. Beside `answering`, whi
 """
 
 import asyncio
-from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from fettle.api.resource import Device
@@ -14,7 +15,7 @@ from fettle.cluster import Attribute, AttributeFingerprints, NodeView, Publisher
 from fettle.dra import PoolView
 from fettle.dra import claims as claiming
 from fettle.model import Policies, Policy, Requirement
-from fettle.pacing import Backoff
+from fettle.pacing import Backoff, pause, run_within
 from fettle.scheduling.judge.requirements import Engines
 
 READY_NODES = 64
@@ -79,9 +80,11 @@ class WarmUp:
         return WarmUpTargets(_of_classes(view), frozenset(required))
 
     def _of_templates(self, view: View) -> WarmUpTargets:
-        specs = (template.spec.spec for template in view.templates.values())
-        claims = (claiming.claim("", spec, view.classes) for spec in specs)
-        selectors = (e for c in claims for a in c.alternatives() for e in a.selectors)
+        selectors: set[str] = set()
+        for template in view.templates.values():
+            claim = claiming.claim("", template.spec.spec, view.classes)
+            selectors.update(e for a in claim.alternatives() for e in a.selectors)
+            pause()
         return WarmUpTargets(frozenset(selectors) - _of_classes(view))
 
     def _of_administrators_done(self, view: View, wanted: WarmUpTargets) -> None:
@@ -109,7 +112,7 @@ class WarmUp:
             changed = self._publisher.changed_since(basis) if basis >= 0 else None
             before, seen = seen, view
             same = before is not None and _stands_as(before, view)
-            wanted = known if same else wanted_in(view)
+            wanted = known if same else await run_within(None, partial(wanted_in, view))
             if changed is None or _has_more(wanted, known):
                 changed = frozenset(view.nodes)
                 ready.clear()
@@ -141,13 +144,9 @@ class WarmUp:
             nodes = [view.nodes[name] for name in batch if name in view.nodes]
             fresh = [n for n in nodes if not _is_same(_published(n), ready.get(n.name))]
             attributes = shapes.attributes_read(map(self._engine.reads, selectors))
-            looks = {_look(p, attributes): (node, p) for node in fresh for p in node.pools}
-            devices = [
-                (pool.driver, device)
-                for look, (node, pool) in looks.items()
-                if look not in evaluated
-                for device in _new(pool, before.nodes.get(node.name) if before else None, ready)
-            ]
+            looks = await run_within(None, partial(_looks, fresh, attributes))
+            new = partial(_devices_of, looks, evaluated, before, ready)
+            devices = await run_within(None, new)
             done = await self._engine.evaluate(selectors, devices)
             done = await self._engines.evaluate(required, nodes) and done
             if done:
@@ -203,6 +202,35 @@ def _look(pool: PoolView, attributes: Sequence[Attribute]) -> Hashable:
         if pool.look
         else id(pool)
     )
+
+
+def _looks(
+    nodes: Iterable[NodeView], attributes: Sequence[Attribute]
+) -> dict[Hashable, tuple[NodeView, PoolView]]:
+    """A pool for each look."""
+    looks: dict[Hashable, tuple[NodeView, PoolView]] = {}
+    for node in nodes:
+        for pool in node.pools:
+            looks[_look(pool, attributes)] = node, pool
+            pause()
+    return looks
+
+
+def _devices_of(
+    looks: Mapping[Hashable, tuple[NodeView, PoolView]],
+    evaluated: Container[Hashable],
+    before: View | None,
+    ready: Container[str],
+) -> list[tuple[str, Device]]:
+    """Those of pools that are not evaluated."""
+    found: list[tuple[str, Device]] = []
+    for look, (node, pool) in looks.items():
+        if look not in evaluated:
+            earlier = before.nodes.get(node.name) if before else None
+            for device in _new(pool, earlier, ready):
+                found.append((pool.driver, device))
+                pause()
+    return found
 
 
 def _new(pool: PoolView, before: NodeView | None, ready: Container[str]) -> Iterator[Device]:

@@ -15,7 +15,7 @@ from fettle.cluster import Publisher, View
 from fettle.config import StewardSettings
 from fettle.model import ClusterError
 from fettle.observing import StewardMetrics
-from fettle.pacing import in_slices
+from fettle.pacing import run_within
 from fettle.steward.wake_ups import AllowedByPod, Nudge, WakeUps, waiting
 
 FindAllowedNodes = Callable[[core.Pod, View], Awaitable[Set[str]]]
@@ -111,7 +111,7 @@ class Steward:
         return True
 
     async def _allowed_by_pod(self, view: View) -> AllowedByPod:
-        found = await in_slices(lambda: [*waiting(view)])
+        found = await run_within(None, lambda: [*waiting(view)])
         return {key: await self._allowed_for(pod, view) for key, pod in found}
 
     async def _allowed_for(self, pod: core.Pod, view: View) -> Set[str]:

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import io
-import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -45,16 +44,13 @@ class Extender:
     """POSTs as the scheduler would; `problem` makes it not ready."""
 
     def __init__(
-        self,
-        settings: ExtenderSettings | None = None,
-        clock: Callable[[], float] = time.perf_counter,
-        recent: RecentPods | None = None,
+        self, settings: ExtenderSettings | None = None, recent: RecentPods | None = None
     ) -> None:
         self.publisher = WatchedPublisher()
         self.problem = ""
         self.registry = CollectorRegistry()
         all_settings = Settings(extender=settings or ExtenderSettings())
-        self.answers = Answers(self.publisher, SelectorEngine(), all_settings, clock)
+        self.answers = Answers(self.publisher, SelectorEngine(), all_settings)
         metrics = ExtenderMetrics(self.registry)
         self.misconfiguration = Misconfiguration(metrics, all_settings.scheduler.names)
         self.recent = RecentPods() if recent is None else recent

@@ -6,12 +6,13 @@ them is tested on the real one in `tests/controlplane/`.
 
 import itertools
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
 
-from fettle.pacing import SLICE_S
+from fettle.pacing import SLICE_S, pausing
 from tests.extender.conftest import Extender, listening
 from tests.fettle import building as b
 
@@ -50,9 +51,10 @@ LATER = itertools.count(0.0, 2 * SLICE_S)
 @pytest.mark.parametrize("clock", [AT_ONCE, LATER], ids=["at once", "later"])
 @pytest.mark.parametrize("form", ["names", "nodes"])
 async def test_only_pods_that_some_node_was_left_for_are_expected_to_take_devices(
-    clock: Iterator[float], form: str
+    clock: Iterator[float], form: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with listening(Extender(clock=clock.__next__)) as extender:
+    monkeypatch.setattr(pausing, "time", SimpleNamespace(perf_counter=clock.__next__))
+    async with listening(Extender()) as extender:
         expected = []
         extender.answers.on_answered(lambda ask, pod: expected.append(pod.metadata.name))
         extender.show(b.node("good", gpus=8), b.node("dead", gpus=8, own=b.health(0.1)))

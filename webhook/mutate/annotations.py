@@ -177,9 +177,8 @@ def unknown_annotations(document: Any, workload: Workload = _NO_TEMPLATES) -> It
             found.setdefault(key, []).append(metadata.name)
     for key in sorted(found)[:_MAX_UNKNOWN]:
         where = "" if "metadata" in found[key] else f" in {listed(found[key])}"
-        yield (
-            f"fettle: annotation {key[:_MAX_KEY_LENGTH]}{where}: {ANNOTATION_IGNORED}; {suggest_annotation(key)}"
-        )
+        why = f"{ANNOTATION_IGNORED}; {suggest_annotation(key)}"
+        yield f"fettle: annotation {key[:_MAX_KEY_LENGTH]}{where}: {why}"
     if (more := len(found) - _MAX_UNKNOWN) > 0:
         yield f"fettle: {more} more annotations that Fettle does not have are ignored"
 

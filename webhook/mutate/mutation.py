@@ -14,7 +14,7 @@ from fettle.api.raw import Raw, mapping, mappings, strings, text
 from fettle.cluster import View
 from fettle.dra import EXTENDED_RESOURCE_CLAIM
 from fettle.model import ANNOTATION, Policies, Resolved
-from fettle.pacing import in_slices
+from fettle.pacing import run_within
 from webhook.cluster_features import ALL_PRESERVED, PreservedFields
 from webhook.mutate import claims, jobs, pods
 from webhook.mutate.annotations import (
@@ -62,7 +62,7 @@ class Mutation(NamedTuple):
 async def mutate(request: AdmissionRequest, view: View, context: MutationContext) -> Mutation:
     """The patch for a new or changed object; an empty one if Fettle has nothing to change."""
     await asyncio.sleep(0)
-    return await in_slices(lambda: _mutation(request, view, context))
+    return await run_within(None, lambda: _mutation(request, view, context))
 
 
 def _mutation(request: AdmissionRequest, view: View, context: MutationContext) -> Mutation:

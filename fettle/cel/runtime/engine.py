@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from itertools import count, islice, takewhile
 from math import inf
 
@@ -41,6 +42,7 @@ from fettle.cel.runtime.protocol import (
 from fettle.cel.runtime.rows import Equation, Reads, RowFingerprint, Variable
 from fettle.cel.runtime.supervisor import COMMAND, Worker, WorkerDied, WorkerUnready
 from fettle.model import WorkerError
+from fettle.pacing import pause, run_within
 
 # The order in which questions reach the worker
 
@@ -139,7 +141,6 @@ _TOO_LONG = undecided("it is longer than 10 KiB")
 
 _MOST_INSPECTED = 16
 _PATIENCE = 6  # workers in a row without an answer, after which evaluation waits for the next call
-_SLICE = 48  # devices between two yields to the loop: about 0.2 ms
 LINGERING = 16  # calls with only costly work left, each of which holds its list of devices
 
 _log = structlog.get_logger(__name__)
@@ -292,7 +293,7 @@ class SelectorEngine:
         left = [(work.priority(), at, work) for at, work in enumerate(works)]
         heapq.heapify(left)
         try:
-            listed = await _listed(devices)
+            listed = await run_within(None, partial(_listed, devices))
             await self._work(left, listed, Level.LARGE, patience)
             if left:
                 quick.set()
@@ -347,7 +348,7 @@ class SelectorEngine:
             await self._parse(work, entry)
             return True
         if work.fingerprints is None:
-            work.fingerprints = await _unknown(entry, devices)
+            work.fingerprints = await run_within(None, partial(_unknown, entry, devices))
             self._memory.make_room(entry, len(work.fingerprints))
         if work.batch():
             await self._judge(work, entry)
@@ -391,24 +392,22 @@ class SelectorEngine:
                 work.fingerprints.popleft()
 
 
-async def _listed(devices: Iterable[tuple[str, Device]]) -> Devices:
+def _listed(devices: Iterable[tuple[str, Device]]) -> Devices:
     found: list[tuple[str, Device]] = []
-    for at, device in enumerate(devices):
-        if at % _SLICE == _SLICE - 1:
-            await asyncio.sleep(0)
+    for device in devices:
         found.append(device)
+        pause()
     return found
 
 
-async def _unknown(entry: ExpressionEntry, devices: Devices) -> deque[RowFingerprint]:
+def _unknown(entry: ExpressionEntry, devices: Devices) -> deque[RowFingerprint]:
     """The distinct fingerprints of devices that nothing is known of yet.
 
     Leaves out devices that no expression can be decided on.
     """
     keys: dict[RowFingerprint, None] = {}
-    for at, (driver, device) in enumerate(devices):
-        if at % _SLICE == _SLICE - 1:
-            await asyncio.sleep(0)
+    for driver, device in devices:
+        pause()
         key = rows.row_fingerprint(entry.reads, driver, device)
         if key not in keys and key not in entry.rows and not rows.problem(driver, device):
             keys[key] = None

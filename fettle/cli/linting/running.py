@@ -24,7 +24,7 @@ from fettle.lint import (
     workload_kinds,
 )
 from fettle.model import Validation
-from fettle.pacing import in_slices
+from fettle.pacing import run_within
 
 CLEAN, FOUND, UNUSABLE = 0, 1, 2
 FAILING = {
@@ -105,7 +105,7 @@ async def _lint(
                     findings = await linter.lint(
                         manifest, view, levels, complete=known.complete, unknown=known.unknown
                     )
-                    findings += await in_slices(partial(list, checking))
+                    findings += await run_within(None, partial(list, checking))
             except TimeoutError:
                 who = f"{manifest.kind} {manifest.name}"
                 unchecked.append(f"{document.file}: {who} was not checked within {DEADLINE_S:g} s")

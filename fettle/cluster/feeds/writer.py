@@ -30,7 +30,7 @@ from fettle.api import (
 )
 from fettle.api.kinds import Kind, WireObject
 from fettle.cluster import Inventory, Publisher, SourceStatus, View
-from fettle.pacing import in_slices, pause
+from fettle.pacing import pause, run_within
 
 _LOG = structlog.get_logger(__name__)
 
@@ -109,7 +109,7 @@ class Writer:
             if not 0 <= now - aged_at < TICK_S:
                 self._inventory.age(now)
                 aged_at = now
-            await in_slices(partial(self._refresh, now))
+            await run_within(None, partial(self._refresh, now))
             await self._publish()
             published_at = time.monotonic()
             if not frozen:
@@ -128,7 +128,7 @@ class Writer:
             except TimeoutError:
                 return
         self._unshown = True
-        await in_slices(partial(self._fold, first))
+        await run_within(None, partial(self._fold, first))
 
     async def _gather(self, seconds: float) -> None:
         """Let a burst of changes become one view, unless somebody waits for it."""
@@ -152,7 +152,7 @@ class Writer:
         self._shown()
         for follow in self._on_view:
             try:
-                await in_slices(partial(follow, before, view, changed))
+                await run_within(None, partial(follow, before, view, changed))
             except Exception:
                 _LOG.exception("a follower of views failed")
 

@@ -8,10 +8,10 @@ import msgspec
 
 from fettle.dra.allocator.constraints import attribute, value_of
 from fettle.dra.allocator.outcomes import Aborted, Unclear
-from fettle.dra.allocator.pacing import Work
 from fettle.dra.allocator.plans import AllRequestData, RequestData, every
 from fettle.dra.allocator.taking import Books
 from fettle.dra.claims import Alternative
+from fettle.pacing import pause
 
 ByValue = Mapping[object, Sequence[int]]
 """Candidates by the value of an attribute; under None those whose value compares in other ways.
@@ -27,7 +27,7 @@ class Ability:
         self._candidates = books.candidates
         self._by_value: dict[str | None, ByValue] = {}
 
-    def by_value(self, name: str | None) -> Work[ByValue]:
+    def by_value(self, name: str | None) -> ByValue:
         """By the value of the attribute of this name."""
         if name not in self._by_value:
             table: dict[object, list[int]] = {}
@@ -35,7 +35,7 @@ class Ability:
                 found = attribute(name, self._candidates[at].device)
                 if found is not None:
                     table.setdefault(value_of(found), []).append(at)
-                yield
+                pause()
             self._by_value[name] = table
         return self._by_value[name]
 
@@ -43,7 +43,7 @@ class Ability:
 Abilities = Mapping[RequestData, Ability]
 
 
-def abilities(plans: AllRequestData, books: Books) -> Work[Abilities | None]:
+def abilities(plans: AllRequestData, books: Books) -> Abilities | None:
     """None where looking at some candidate ends in an error, or cannot be told: that a search would
     come to the same, whatever it may be spared."""
     by_kind: dict[Alternative, Ability] = {}
@@ -52,20 +52,11 @@ def abilities(plans: AllRequestData, books: Books) -> Work[Abilities | None]:
         for plan in every(plans):
             kind = selection_key(plan)
             if kind not in by_kind:
-                by_kind[kind] = Ability((yield from _able(plan, books)), books)
+                by_kind[kind] = Ability(books.able(plan), books)
             found[plan] = by_kind[kind]
     except (Aborted, Unclear):
         return None
     return found
-
-
-def _able(plan: RequestData, books: Books) -> Work[Sequence[int]]:
-    able: list[int] = []
-    for at in books.able(plan):
-        if at is not None:
-            able.append(at)
-        yield
-    return able
 
 
 def selection_key(plan: RequestData) -> Alternative:

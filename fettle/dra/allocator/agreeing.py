@@ -11,9 +11,9 @@ from typing import NamedTuple
 from fettle.dra.allocator import contending
 from fettle.dra.allocator.constraints import as_set, attribute
 from fettle.dra.allocator.contending import Need
-from fettle.dra.allocator.pacing import Work, each
 from fettle.dra.claims import Constraint
 from fettle.dra.pools import DeviceView
+from fettle.pacing import pause
 
 
 class Value(NamedTuple):
@@ -65,7 +65,7 @@ def most(
     needs: Sequence[Need],
     values: Mapping[int, Collection[Value]],
     shared: Collection[int],
-) -> Work[Most]:
+) -> Most:
     """The most devices that the requests of a constraint can have if nothing else is taken.
 
     `values` by candidate, also of some that no request can have: of the values that serve equally
@@ -75,37 +75,35 @@ def most(
     for found in values.values():
         for value in found:
             having[value] = having.get(value, 0) + 1
-        yield
+        pause()
     if constraint.distinct:
-        return (yield from _most_distinct(needs, values, having))
-    able = yield from each(_by_value(need, values) for need in needs)
+        return _most_distinct(needs, values, having)
+    able = [_by_value(need, values) for need in needs]
     best = Most(0, None, frozenset(having))
     for value in sorted(having, key=having.__getitem__, reverse=True):
         of_value = [
             Need(need.number, by_value.get(value, ()))
             for need, by_value in zip(needs, able, strict=True)
         ]
-        number = yield from contending.most(of_value, shared)
+        number = contending.most(of_value, shared)
         if number > best.number:
             best = Most(number, value, frozenset((value,)))
     return best
 
 
-def _by_value(
-    need: Need, values: Mapping[int, Collection[Value]]
-) -> Work[Mapping[Value, Sequence[int]]]:
+def _by_value(need: Need, values: Mapping[int, Collection[Value]]) -> Mapping[Value, Sequence[int]]:
     """The candidates that a need may have, by each value that they have."""
     able: defaultdict[Value, list[int]] = defaultdict(list)
     for at in need.able:
         for value in values[at]:
             able[value].append(at)
-        yield
+        pause()
     return able
 
 
 def _most_distinct(
     needs: Sequence[Need], values: Mapping[int, Collection[Value]], having: Collection[Value]
-) -> Work[Most]:
+) -> Most:
     """Each device has a value for itself; where lists overlap, even fewer may go together."""
     places = {value: place for place, value in enumerate(having)}
     by_value: list[Need] = []
@@ -114,8 +112,8 @@ def _most_distinct(
         able: set[int] = set()
         for at in need.able:
             able.update(places[value] for value in values[at])
-            yield
+            pause()
         by_value.append(Need(need.number, able))
         had |= able
-    number = yield from contending.most(by_value, ())
+    number = contending.most(by_value, ())
     return Most(number, None, frozenset(value for value in having if places[value] not in had))

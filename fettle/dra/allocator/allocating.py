@@ -1,11 +1,10 @@
 """One allocation from beginning to end: the checks, the search in turns, what it comes to.
 
 A port of `Allocate` of k8s.io/dynamic-resource-allocation/structured (incubating), bounded by steps
-and by time. Read-only and pure: clock, profile and what the node looks like are arguments.
+and by time. Read-only and pure: profile and what the node looks like are arguments.
 """
 
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from fettle.api.resource import MAX_RESULTS
 from fettle.dra.allocator import chance
@@ -14,15 +13,16 @@ from fettle.dra.allocator.abilities import abilities
 from fettle.dra.allocator.doubts import doubt
 from fettle.dra.allocator.likeness import interchangeable
 from fettle.dra.allocator.outcomes import (
+    AMPLE,
     NOTHING,
     Aborted,
     Allocated,
     AllocationStatus,
+    Budget,
     Taken,
     Unclear,
     Unfinished,
 )
-from fettle.dra.allocator.pacing import AMPLE, Budget, Clock, Work, paced, run
 from fettle.dra.allocator.pairing import Lookout, families
 from fettle.dra.allocator.plans import RequestData
 from fettle.dra.allocator.profiles import CURRENT, Profile
@@ -31,6 +31,7 @@ from fettle.dra.allocator.searching import Search
 from fettle.dra.allocator.taking import Acceptable, Books, Match
 from fettle.dra.claims import ALL, Claim
 from fettle.dra.pools import PoolView
+from fettle.pacing import pause, within
 
 SHARE = 0.25
 """Of the time that a search may take, so much is for finding out how to end it early."""
@@ -44,32 +45,15 @@ def allocate(
     *,
     acceptable: Acceptable | None = None,
     budget: Budget = AMPLE,
-    clock: Clock = time.perf_counter,
 ) -> Allocated:
     """The first allocation that satisfies all claims, as the scheduler would find it.
 
     With `acceptable`, devices it turns down are never taken: is there *any* allocation then?
     """
-    return run(
-        allocating(claims, pools, match, profile, acceptable=acceptable, budget=budget, clock=clock)
-    )
-
-
-def allocating(
-    claims: Sequence[Claim],
-    pools: Sequence[PoolView],
-    match: Match,
-    profile: Profile = CURRENT,
-    *,
-    acceptable: Acceptable | None = None,
-    budget: Budget = AMPLE,
-    clock: Clock = time.perf_counter,
-) -> Work[Allocated]:
-    """As `allocate`, with a chance to do something else at each `next`."""
-    attempt = _Attempt(claims, pools, match, profile, acceptable, budget, clock)
+    attempt = _Attempt(claims, pools, match, profile, acceptable, budget)
     try:
-        return (yield from paced(attempt.outcome(), budget.seconds, clock))
-    except Unfinished as reason:
+        return within(budget.seconds, attempt.outcome)
+    except (Unfinished, TimeoutError) as reason:
         steps, bounded = attempt.search.steps, not attempt.books.beyond
         return Allocated(
             AllocationStatus.UNDECIDED, reason=str(reason), steps=steps, bounded=bounded
@@ -87,44 +71,41 @@ class _Attempt:
         profile: Profile,
         acceptable: Acceptable | None,
         budget: Budget,
-        clock: Clock,
     ) -> None:
         self._claims = claims
         self._pools = pools
         self._profile = profile
         self._budget = budget
-        self._clock = clock
         self._plans = planning.lay_out(claims)
         self.books = Books(claims, pools, match, profile, acceptable)
         self.search = Search(self._plans, self.books)
 
-    def outcome(self) -> Work[Allocated]:
+    def outcome(self) -> Allocated:
         """Raises Unfinished."""
         claims, plans, books = self._claims, self._plans, self.books
         ordered = self._profile.ordered
         try:
-            yield from books.open()
-            yield from self._prepare()
-            if why := (yield from self._searched()):
+            books.open()
+            self._prepare()
+            if why := self._searched():
                 return self._none(why)
         except Aborted as error:
             if not ordered and (
-                why := (yield from chance.order_matters(plans, books))
-                or chance.why_error(claims, plans, books)
+                why := chance.order_matters(plans, books) or chance.why_error(claims, plans, books)
             ):
                 return self._undecided(why)
             return self._error(str(error))
         except Unclear as reason:
             return self._undecided(str(reason))
         if self.search.result is None:
-            return (yield from self._nothing())
-        if not ordered and (why := (yield from chance.order_matters(plans, books))):
+            return self._nothing()
+        if not ordered and (why := chance.order_matters(plans, books)):
             return self._undecided(why, bounded=not books.beyond)
         if why := _unwritable(self.search.result):
             return self._error(why)
         return Allocated(AllocationStatus.FITS, self.search.result, steps=self.search.steps)
 
-    def _prepare(self) -> Iterator[None]:
+    def _prepare(self) -> None:
         """What upstream checks claim by claim before it searches."""
         features = self._profile.features
         for claim, requests in zip(self._claims, self._plans, strict=True):
@@ -134,53 +115,55 @@ class _Attempt:
                 for plan in alternatives:
                     planning.check(plan, features)
                     if plan.alternative.mode == ALL:
-                        yield from _everything(plan, self.books, self._pools, self._profile)
-                    yield
+                        _everything(plan, self.books, self._pools, self._profile)
+                    pause()
                 total = planning.add_to_limit(total, request, alternatives, claim.name, MAX_RESULTS)
             for unknown in planning.unknown_constraints(claim):
                 raise Aborted(unknown)
 
-    def _searched(self) -> Work[str]:
+    def _searched(self) -> str:
         """Search to the end; or why that is of no use, found out on the way."""
         search, ask_again = self.search, self._budget.prune_after
-        for _ in search.run():
+        search.begin()
+        while search.under_way:
             if search.steps > self._budget.steps:
                 raise Unfinished(f"no result within {search.steps} search steps")
             if ask_again is not None and search.in_vain >= ask_again:
                 ask_again = None
                 try:
-                    seconds = self._budget.seconds * SHARE
-                    if why := (yield from paced(self._pruned(), seconds, self._clock)):
+                    if why := within(self._budget.seconds * SHARE, self._pruned):
                         return why
-                except Unfinished:
+                except TimeoutError:
                     pass  # the search may be at its end before that
-            yield
+            search.step()
+            pause()
+        search.end()
         return ""
 
-    def _pruned(self) -> Work[str]:
+    def _pruned(self) -> str:
         """Why going on is of no use; else from now on less is tried in vain."""
         claims, plans, books, profile = self._claims, self._plans, self.books, self._profile
-        able = yield from abilities(plans, books)
+        able = abilities(plans, books)
         if able is None:
             return ""
-        if why := (yield from find_infeasible(claims, plans, able, books, profile)):
+        if why := find_infeasible(claims, plans, able, books, profile):
             return why
         if may_skip(claims, plans, profile):
-            self.search.alike = yield from interchangeable(claims, able, books)
-            lookout = Lookout((yield from families(claims, plans, able, books, profile)))
+            self.search.alike = interchangeable(claims, able, books)
+            lookout = Lookout(families(claims, plans, able, books, profile))
             self.search.ahead = lookout.possible
         return ""
 
-    def _nothing(self) -> Work[Allocated]:
+    def _nothing(self) -> Allocated:
         """What it means that the search found nothing."""
         claims, plans, books, profile = self._claims, self._plans, self.books, self._profile
         if profile.ordered:
             return self._none(NOTHING)
-        why = yield from chance.why_nothing(claims, plans, books, profile)
+        why = chance.why_nothing(claims, plans, books, profile)
         if not why:
             return self._none(NOTHING)
-        able = yield from abilities(plans, books)
-        if able and (known := (yield from find_infeasible(claims, plans, able, books, profile))):
+        able = abilities(plans, books)
+        if able and (known := find_infeasible(claims, plans, able, books, profile)):
             return self._none(known)
         return self._undecided(why)
 
@@ -219,7 +202,7 @@ def _unwritable(taken: Sequence[Taken]) -> str:
 
 def _everything(
     plan: RequestData, books: Books, pools: Sequence[PoolView], profile: Profile
-) -> Iterator[None]:
+) -> None:
     """Mode All: the devices that match, if every pool of the node is whole."""
     plan.everything = []
     at = 0
@@ -236,5 +219,5 @@ def _everything(
             if books.selectable(plan, at) and books.could_fit(plan, at):
                 plan.everything.append(at)
             at += 1
-            yield
+            pause()
     plan.count = len(plan.everything)

@@ -6,16 +6,16 @@ Each of these says, for people, why another order may come to something else; ""
 from collections.abc import Mapping, Sequence
 
 from fettle.dra.allocator.outcomes import Aborted, Unclear
-from fettle.dra.allocator.pacing import Work
 from fettle.dra.allocator.plans import AllRequestData, every
 from fettle.dra.allocator.profiles import Profile
 from fettle.dra.allocator.taking import Books
 from fettle.dra.claims import Claim
+from fettle.pacing import pause
 
 _NO_ORDER = "this scheduler visits slices in no fixed order"
 
 
-def order_matters(plans: AllRequestData, books: Books) -> Work[str]:
+def order_matters(plans: AllRequestData, books: Books) -> str:
     """Why other devices may be taken than those that were."""
     choosing = [plan for plan in every(plans) if plan.everything is None and plan.count]
     if choosing and books.beyond:
@@ -29,7 +29,7 @@ def order_matters(plans: AllRequestData, books: Books) -> Work[str]:
             for at, (pool, _) in enumerate(books.candidates):
                 if books.selectable(plan, at):
                     concerned.add((pool.driver, pool.name))
-                yield
+                pause()
     except (Aborted, Unclear) as reason:
         return f"{_NO_ORDER}, and on some device: {reason}"
     if sum(slices[pool] for pool in concerned) < 2:
@@ -39,13 +39,13 @@ def order_matters(plans: AllRequestData, books: Books) -> Work[str]:
 
 def why_nothing(
     claims: Sequence[Claim], plans: AllRequestData, books: Books, profile: Profile
-) -> Work[str]:
+) -> str:
     """Why something may be taken, or the attempt may end in an error, where nothing was found."""
     if why := why_error(claims, plans, books):
         return why
     if not _depends_on_what_was_seen(claims, books, profile):
         return ""
-    return (yield from order_matters(plans, books))
+    return order_matters(plans, books)
 
 
 def why_error(claims: Sequence[Claim], plans: AllRequestData, books: Books) -> str:

@@ -11,13 +11,13 @@ from fettle.dra.allocator.abilities import Abilities, abilities
 from fettle.dra.allocator.agreeing import Most, Value, most, values_of
 from fettle.dra.allocator.constraints import attribute
 from fettle.dra.allocator.contending import Need
-from fettle.dra.allocator.pacing import Work, each
 from fettle.dra.allocator.pairing import CompetingGroups, families
 from fettle.dra.allocator.plans import AllRequestData, RequestData
 from fettle.dra.allocator.profiles import Profile
 from fettle.dra.allocator.pruning import find_infeasible
 from fettle.dra.allocator.taking import Books
 from fettle.dra.claims import Claim, Constraint
+from fettle.pacing import pause
 
 MOST_NAMED = 3
 """Groups of requests that are named."""
@@ -46,46 +46,44 @@ def find_conflict(
     reaches: Reaches,
     books: Books,
     profile: Profile,
-) -> Work[str]:
+) -> str:
     """The first conflict that is plain; else what it may be."""
-    able = yield from abilities(plans, books)
+    able = abilities(plans, books)
     return (
-        (yield from _without_attribute(claims, plans, books))
-        or (yield from _constrained(claims, reaches, books, profile))
-        or (able and (yield from _paired(claims, plans, able, reaches, books, profile)))
-        or (able and (yield from find_infeasible(claims, plans, able, books, profile)))
-        or (yield from _together(claims, reaches, books))
+        (_without_attribute(claims, plans, books))
+        or _constrained(claims, reaches, books, profile)
+        or (able and _paired(claims, plans, able, reaches, books, profile))
+        or (able and find_infeasible(claims, plans, able, books, profile))
+        or _together(claims, reaches, books)
     )
 
 
-def _without_attribute(claims: Sequence[Claim], plans: AllRequestData, books: Books) -> Work[str]:
+def _without_attribute(claims: Sequence[Claim], plans: AllRequestData, books: Books) -> str:
     """A constraint about an attribute that no device of one of its requests has; "" if none is."""
     for claim, requests in zip(claims, plans, strict=True):
         for constraint in claim.constraints:
             for plan in (alternatives[0] for alternatives in requests if len(alternatives) == 1):
                 if constraint.concerns(plan.request.name, plan.name) and not (
-                    yield from _has(constraint, plan, books)
+                    _has(constraint, plan, books)
                 ):
                     return (
                         f"{plan.told}: no matching device has the attribute "
                         f"{constraint.attribute}, which a constraint compares"
                     )
-                yield
+                pause()
     return ""
 
 
-def _has(constraint: Constraint, plan: RequestData, books: Books) -> Work[bool]:
+def _has(constraint: Constraint, plan: RequestData, books: Books) -> bool:
     """Whether some device that matches has the attribute."""
     for at, matches in plan.matches.items():
         if matches and attribute(constraint.attribute, books.candidates[at].device):
             return True
-        yield
+        pause()
     return False
 
 
-def _constrained(
-    claims: Sequence[Claim], reaches: Reaches, books: Books, profile: Profile
-) -> Work[str]:
+def _constrained(claims: Sequence[Claim], reaches: Reaches, books: Books, profile: Profile) -> str:
     """A constraint that cannot be met even if nothing else were asked for; "" if none is plain."""
     for claim, requests in zip(claims, reaches, strict=True):
         for constraint in claim.constraints:
@@ -96,38 +94,38 @@ def _constrained(
                 for alternatives in requests
                 if all(constraint.concerns(r.plan.request.name, r.plan.name) for r in alternatives)
             ]
-            yield
+            pause()
             lists = profile.features.list_type_attributes
-            if why := (yield from _short_of(constraint, concerned, books, lists=lists)):
+            if why := _short_of(constraint, concerned, books, lists=lists):
                 return why
     return ""
 
 
 def _short_of(
     constraint: Constraint, concerned: Sequence[Sequence[Reach]], books: Books, *, lists: bool
-) -> Work[str]:
+) -> str:
     """How few devices go together by a constraint of the requests `concerned`, "" if enough do.
 
     Of a list of alternatives, the one that needs least may have whatever any of them may have.
     """
-    free = yield from each(map(_free, concerned))
+    free = list(map(_free, concerned))
     needs = [
         Need(min(r.plan.count for r in alternatives), able)
         for alternatives, able in zip(concerned, free, strict=True)
     ]
     requested = sum(need.number for need in needs)
-    obstacles = yield from _merged(concerned)
+    obstacles = _merged(concerned)
     values: dict[int, Collection[Value]] = {}
     for at in obstacles:
         found = values_of(constraint, books.candidates[at].device, lists=lists)
         if found is None:
             return ""
         values[at] = found
-        yield
-    best = yield from most(constraint, needs, values, books.shareable)
+        pause()
+    best = most(constraint, needs, values, books.shareable)
     if best.number >= requested:
         return ""
-    causes = yield from _causes(obstacles, values, best)
+    causes = _causes(obstacles, values, best)
     details = [] if best.value is None else [f"value {best.value}"]
     details += [counted(causes, more=best.number > 0)] if causes else []
     varied = requested < sum(max(r.plan.count for r in a) for a in concerned)
@@ -147,17 +145,17 @@ def _paired(
     reaches: Reaches,
     books: Books,
     profile: Profile,
-) -> Work[str]:
+) -> str:
     """How few groups of requests agree on a value each, "" if all of them do."""
-    for family in (yield from families(claims, plans, able, books, profile)):
-        number, met = len(family.groups), (yield from family.met())
+    for family in families(claims, plans, able, books, profile):
+        number, met = len(family.groups), (family.met())
         if met == number:
             continue
         members = [[member.plan for member in group.members] for group in family.groups]
         pairs = all([plan.count for plan in group] == [1, 1] for group in members)
         named = [" and ".join(plan.told for plan in group) for group in members]
         details = [*_values_with_devices(family)]
-        causes = yield from _away(members, family.attribute, reaches, books)
+        causes = _away(members, family.attribute, reaches, books)
         details += [counted(causes, more=True)] if causes else []
         return (
             f"{', '.join(named[:MOST_NAMED])}{', …' if number > MOST_NAMED else ''}: "
@@ -188,7 +186,7 @@ def _all(members: Sequence[object]) -> str:
 
 def _away(
     members: Sequence[Sequence[RequestData]], name: str, reaches: Reaches, books: Books
-) -> Work[list[str]]:
+) -> list[str]:
     """What keeps devices away that match some of these requests and have the attribute."""
     plans = {plan for group in members for plan in group}
     of_plans = {
@@ -203,38 +201,38 @@ def _away(
         for at, why in obstacles.items():
             if why and attribute(name, books.candidates[at].device) is not None:
                 away[at] = why
-            yield
+            pause()
     return list(away.values())
 
 
-def _free(alternatives: Sequence[Reach]) -> Work[Sequence[int]]:
+def _free(alternatives: Sequence[Reach]) -> Sequence[int]:
     """The candidates that one of the alternatives may have."""
     if len(alternatives) == 1:
         return alternatives[0].free
     free: set[int] = set()
     for reach in alternatives:
         free.update(reach.free)
-        yield
+        pause()
     return sorted(free)
 
 
-def _merged(concerned: Sequence[Sequence[Reach]]) -> Work[Mapping[int, str]]:
+def _merged(concerned: Sequence[Sequence[Reach]]) -> Mapping[int, str]:
     """What keeps each candidate away from all these requests, "" where one may have it; requests
     that are alike say the same."""
     reaches = {id(reach.obstacles): reach for each in concerned for reach in each}
     merged: dict[int, str] = {}
     for reach in reaches.values():
         merged |= reach.obstacles
-        yield
+        pause()
     for reach in reaches.values():
         merged |= dict.fromkeys(reach.free, "")
-        yield
+        pause()
     return merged
 
 
 def _causes(
     obstacles: Mapping[int, str], values: Mapping[int, Collection[Value]], best: Most
-) -> Work[list[str]]:
+) -> list[str]:
     """What keeps devices away with which there could be more."""
     away: list[str] = []
     bare: list[str] = []
@@ -243,7 +241,7 @@ def _causes(
             away.append(why)
         elif not why and not values[at]:
             bare.append("without the attribute")
-        yield
+        pause()
     return away + bare
 
 
@@ -252,7 +250,7 @@ def counted(obstacles: Iterable[str], *, more: bool = False) -> str:
     return ", ".join(f"{number} {'more ' if more else ''}{why}" for why, number in counts)
 
 
-def _together(claims: Sequence[Claim], reaches: Reaches, books: Books) -> Work[str]:
+def _together(claims: Sequence[Claim], reaches: Reaches, books: Books) -> str:
     """Of requests that could each be met alone: what it may be that they do not share."""
     reach_of = {
         id(reach.obstacles): reach
@@ -269,7 +267,7 @@ def _together(claims: Sequence[Claim], reaches: Reaches, books: Books) -> Work[s
                 counters[at] = f"counters of {pool.told}"
             if device.published.multiple:
                 shares[at] = f"capacity of {device.id}"
-            yield
+            pause()
     causes = dict.fromkeys(
         (
             *(

@@ -1,16 +1,12 @@
 """Whether requests can all be served at once, by one device each for whatever they count.
 
-A maximum matching between requests and devices: what it cannot serve, no search finds. Pure; in
-small pieces, as `pacing` wants it.
+A maximum matching between requests and devices: what it cannot serve, no search finds. Pure.
 """
 
 from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
-from fettle.dra.allocator.pacing import Work
-
-PIECE = 64
-"""Candidates looked at between two pauses."""
+from fettle.pacing import pause
 
 
 class Need(NamedTuple):
@@ -20,46 +16,45 @@ class Need(NamedTuple):
     able: Collection[int]
 
 
-def served(needs: Sequence[Need], shared: Collection[int]) -> Work[bool]:
+def served(needs: Sequence[Need], shared: Collection[int]) -> bool:
     """Whether each need can be met while no candidate serves two, unless it is `shared`."""
-    own = yield from _apart(needs, shared)
+    own = _apart(needs, shared)
     holder: dict[int, int] = {}
     for number in _units(own):
-        if not (yield from _one_more(number, own, holder)):
+        if not _one_more(number, own, holder):
             return False
-        yield
+        pause()
     return True
 
 
-def most(needs: Sequence[Need], shared: Collection[int]) -> Work[int]:
+def most(needs: Sequence[Need], shared: Collection[int]) -> int:
     """How much of the needs can be met at once.
 
     What can be met together is a matroid: meeting one after the other, while that is possible,
     meets the most.
     """
-    own = yield from _apart(needs, shared)
+    own = _apart(needs, shared)
     holder: dict[int, int] = {}
     met = sum(need.number for need in needs) - sum(1 for _ in _units(own))
     for number in _units(own):
-        met += yield from _one_more(number, own, holder)
-        yield
+        met += _one_more(number, own, holder)
+        pause()
     return met
 
 
-def _apart(needs: Sequence[Need], shared: Collection[int]) -> Work[Sequence[Need]]:
+def _apart(needs: Sequence[Need], shared: Collection[int]) -> Sequence[Need]:
     """What is left to be met by candidates that serve one need alone."""
     if not shared:
         return needs
     own = []
     for number, able in needs:
         alone = []
-        for looked, at in enumerate(able):
+        for at in able:
             if at not in shared:
                 alone.append(at)
-            if looked % PIECE == PIECE - 1:
-                yield
+            pause()
         own.append(Need(number - (len(able) - len(alone)), alone))
-        yield
+        pause()
     return own
 
 
@@ -68,16 +63,15 @@ def _units(needs: Sequence[Need]) -> Iterator[int]:
     return (place for place, need in enumerate(needs) for _ in range(need.number))
 
 
-def _one_more(start: int, needs: Sequence[Need], holder: dict[int, int]) -> Work[bool]:
+def _one_more(start: int, needs: Sequence[Need], holder: dict[int, int]) -> bool:
     """Give a need one more candidate, where others have to give way to others still: breadth first
     along what they hold."""
     wanted_by: dict[int, int] = {}
     given_up: dict[int, int] = {}
     asking = [start]
     for need in asking:
-        for looked, at in enumerate(needs[need].able):
-            if looked % PIECE == PIECE - 1:
-                yield
+        for at in needs[need].able:
+            pause()
             if at in wanted_by:
                 continue
             wanted_by[at] = need
@@ -88,7 +82,7 @@ def _one_more(start: int, needs: Sequence[Need], holder: dict[int, int]) -> Work
             if other != start and other not in given_up:
                 given_up[other] = at
                 asking.append(other)
-        yield
+        pause()
     return False
 
 

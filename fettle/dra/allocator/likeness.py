@@ -4,12 +4,12 @@ from collections.abc import Collection, Hashable, Sequence
 
 from fettle.dra.allocator.abilities import Abilities
 from fettle.dra.allocator.constraints import attribute
-from fettle.dra.allocator.pacing import Work
 from fettle.dra.allocator.taking import Books
 from fettle.dra.claims import Claim
+from fettle.pacing import pause
 
 
-def interchangeable(claims: Sequence[Claim], able: Abilities, books: Books) -> Work[list[int]]:
+def interchangeable(claims: Sequence[Claim], able: Abilities, books: Books) -> list[int]:
     """The class of each candidate: those of a class could be exchanged in every allocation, as far
     as a search may skip anything."""
     kinds = [frozenset(ability.able) for ability in dict.fromkeys(able.values())]
@@ -19,7 +19,7 @@ def interchangeable(claims: Sequence[Claim], able: Abilities, books: Books) -> W
     for at in range(len(books.candidates)):
         seen = _seen(at, kinds, compared, books)
         of.append(classes.setdefault(seen, len(classes)))
-        yield
+        pause()
     return of
 
 

@@ -46,6 +46,22 @@ class Allocated(msgspec.Struct, frozen=True, gc=False):
     bounded: bool = False
 
 
+class Budget(msgspec.Struct, frozen=True):
+    """How far one search may go: steps as upstream counts them, and seconds of work, of whatever
+    kind.
+
+    After `prune_after` devices that were taken in vain it is asked whether going on is of any use;
+    None: never.
+    """
+
+    steps: int = 20_000
+    seconds: float = 0.25
+    prune_after: int | None = 16
+
+
+AMPLE = Budget()
+
+
 class Aborted(Exception):
     """A hard error of Kubernetes' allocator; `str()` says which."""
 

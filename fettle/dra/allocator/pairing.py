@@ -14,12 +14,12 @@ from typing import NamedTuple
 from fettle.dra.allocator.abilities import Abilities, Ability
 from fettle.dra.allocator.constraints import value_of
 from fettle.dra.allocator.contending import Need, most, served
-from fettle.dra.allocator.pacing import Work
 from fettle.dra.allocator.plans import AllRequestData, RequestData
 from fettle.dra.allocator.profiles import Profile
 from fettle.dra.allocator.searching import DeviceIndices
 from fettle.dra.allocator.taking import Books
 from fettle.dra.claims import Claim
+from fettle.pacing import pause
 
 PATIENCE = 64
 """So many looks ahead in a row may show nothing; one takes the time of several steps."""
@@ -75,36 +75,36 @@ class CompetingGroups:
         self._devices: dict[object, dict[Ability, tuple[Sequence[int], int]]] = {}
         """By value and ability, those that serve one request, and how many may be shared."""
 
-    def compare(self) -> Work[bool]:
+    def compare(self) -> bool:
         """To be called first; false where some value compares in ways of its own."""
         shareable = self._books.shareable
         for ability in dict.fromkeys(m.ability for group in self.groups for m in group.members):
-            table = yield from ability.by_value(self.attribute)
+            table = ability.by_value(self.attribute)
             if None in table:
                 return False
             for value, able in table.items():
                 alone = [at for at in able if at not in shareable] if shareable else able
                 of_value = self._devices.setdefault(value, {})
                 of_value[ability] = alone, len(able) - len(alone)
-                yield
+                pause()
         return True
 
-    def met(self) -> Work[int]:
+    def met(self) -> int:
         """How many of the groups can be met at once, at most, if nothing else is taken."""
         wanted = Counter(map(_all_of, self.groups))
-        return (yield from most((yield from self._needs(wanted, _is_free)), ()))
+        return most(self._needs(wanted, _is_free), ())
 
     def values_for(self, members: Sequence[Member]) -> int:
         """With how many values there are devices enough for all of these, beside each other."""
         numbers = _numbers(members)
         return sum(_suffice(left, numbers) for _, left in self._left(_is_free))
 
-    def possible(self, call: DeviceIndices) -> Work[bool]:
+    def possible(self, call: DeviceIndices) -> bool:
         """Whether all can be met beside what a search holds that makes this call."""
         left = [self._left_of(group, call) for group in self.groups]
         wanted = Counter(each for each in left if each.numbers)
-        needs = yield from self._needs(wanted, self._books.is_untouched)
-        return (yield from served(needs, ()))
+        needs = self._needs(wanted, self._books.is_untouched)
+        return served(needs, ())
 
     def _left_of(self, group: Group, call: DeviceIndices) -> GroupDemand:
         numbers: dict[Ability, tuple[int, ...]] = {}
@@ -117,9 +117,7 @@ class CompetingGroups:
         agreed = self._books.agreed(group.claim, group.constraint)
         return GroupDemand(tuple(numbers.items()), None if agreed is None else value_of(agreed))
 
-    def _needs(
-        self, wanted: Counter[GroupDemand], is_free: Callable[[int], bool]
-    ) -> Work[list[Need]]:
+    def _needs(self, wanted: Counter[GroupDemand], is_free: Callable[[int], bool]) -> list[Need]:
         """Of groups that want the same, so many places as there are of them."""
         able: dict[GroupDemand, list[int]] = {each: [] for each in wanted}
         by_value: dict[object, list[GroupDemand]] = {}
@@ -136,7 +134,7 @@ class CompetingGroups:
             for each in here:
                 able[each] += range(places, places + room)
             places += room
-            yield
+            pause()
         return [Need(number, able[each]) for each, number in wanted.items()]
 
     def _left(
@@ -155,14 +153,14 @@ class CompetingGroups:
 
 def families(
     claims: Sequence[Claim], plans: AllRequestData, able: Abilities, books: Books, profile: Profile
-) -> Work[list[CompetingGroups]]:
+) -> list[CompetingGroups]:
     """The groups of all claims, by attribute."""
     found: list[CompetingGroups] = []
     if profile.features.list_type_attributes:
         return found
-    for attribute, groups in (yield from _grouped(claims, plans, able)).items():
+    for attribute, groups in _grouped(claims, plans, able).items():
         family = CompetingGroups(attribute, groups, books)
-        if (yield from family.compare()):
+        if family.compare():
             found.append(family)
     return found
 
@@ -174,12 +172,12 @@ class Lookout:
         self._families = found
         self._patience = PATIENCE if found else 0
 
-    def possible(self, call: DeviceIndices) -> Work[bool]:
+    def possible(self, call: DeviceIndices) -> bool:
         """False where nothing can be found with this call."""
         if self._patience:
             self._patience -= 1
             for family in self._families:
-                if not (yield from family.possible(call)):
+                if not family.possible(call):
                     self._patience = PATIENCE
                     return False
         return True
@@ -187,7 +185,7 @@ class Lookout:
 
 def _grouped(
     claims: Sequence[Claim], plans: AllRequestData, able: Abilities
-) -> Work[Mapping[str, Sequence[Group]]]:
+) -> Mapping[str, Sequence[Group]]:
     """Requests of one group only, since what two want of a request cannot be added up."""
     grouped: dict[str, list[Group]] = {}
     bound: set[tuple[str, RequestData]] = set()
@@ -206,7 +204,7 @@ def _grouped(
                 bound |= names
                 group = Group(members[0].plan.claim, place, members)
                 grouped.setdefault(constraint.attribute, []).append(group)
-            yield
+            pause()
     return grouped
 
 

@@ -10,29 +10,29 @@ from collections.abc import Mapping, Sequence
 from fettle.api.resource import MAX_RESULTS
 from fettle.dra.allocator.abilities import Abilities, Ability
 from fettle.dra.allocator.contending import Need, served
-from fettle.dra.allocator.pacing import Work, each
 from fettle.dra.allocator.pairing import families
 from fettle.dra.allocator.plans import AllRequestData, RequestData, every
 from fettle.dra.allocator.profiles import Profile, Quirks
 from fettle.dra.allocator.taking import Books
 from fettle.dra.claims import Claim, Constraint
 from fettle.dra.slices import CounterId
+from fettle.pacing import pause
 
 
 def find_infeasible(
     claims: Sequence[Claim], plans: AllRequestData, able: Abilities, books: Books, profile: Profile
-) -> Work[str]:
+) -> str:
     """Why no search can succeed, "" where that is not plain."""
     for claim, requests in zip(claims, plans, strict=True):
         if claim.constraints and any(p.everything is not None for p in every([requests])):
             return ""  # a constraint against what mode All needs is an error
     for claim, requests in zip(claims, plans, strict=True):
-        if why := (yield from _hopeless(claim, requests, able, profile)):
+        if why := _hopeless(claim, requests, able, profile):
             return why
-    if why := (yield from _contended(claims, plans, able, books, profile)):
+    if why := _contended(claims, plans, able, books, profile):
         return why
-    for family in (yield from families(claims, plans, able, books, profile)):
-        if (yield from family.met()) < len(family.groups):
+    for family in families(claims, plans, able, books, profile):
+        if family.met() < len(family.groups):
             return f"too few groups of requests find devices that agree on {family.attribute}"
     return ""
 
@@ -55,25 +55,25 @@ def _hopeless(
     requests: Sequence[Sequence[RequestData]],
     able: Abilities,
     profile: Profile,
-) -> Work[str]:
+) -> str:
     for alternatives in requests:
         if all(len(able[plan].able) < plan.count for plan in alternatives):
             return f"{alternatives[0].told}: too few devices can be allocated"
-        yield
+        pause()
     if profile.quirks.distinct_by_request:
         return ""
     single = [alternatives[0] for alternatives in requests if len(alternatives) == 1]
     for constraint in claim.constraints:
         bound = [p for p in single if constraint.concerns(p.request.name, p.name) and p.count]
-        if (yield from _unsatisfiable(constraint, bound, able)):
+        if _unsatisfiable(constraint, bound, able):
             return f"claim {claim.name}: {_too_few(constraint)}"
-        yield
+        pause()
     return ""
 
 
 def _contended(
     claims: Sequence[Claim], plans: AllRequestData, able: Abilities, books: Books, profile: Profile
-) -> Work[str]:
+) -> str:
     """Why the requests of all claims together cannot be served, "" where that is not plain.
 
     Of a list of alternatives, the one that needs least may have whatever any of them may have.
@@ -82,12 +82,12 @@ def _contended(
     needs = []
     for of_request in alternatives:
         needs.append(Need(min(p.count for p in of_request), _of_any(of_request, able)))
-        yield
-    if not (yield from served(needs, books.shareable)):
+        pause()
+    if not served(needs, books.shareable):
         return "not all requests can be met together (they compete for the same devices)"
     quirks = profile.quirks
     exact = not (quirks.counters_by_pool_name or quirks.shares_uncharged)
-    if exact and (drained := (yield from _drained(needs, books))):
+    if exact and (drained := _drained(needs, books)):
         return f"too few devices fit together (counters of {drained})"
     for number, claim in enumerate(claims):
         for constraint in claim.constraints:
@@ -96,11 +96,9 @@ def _contended(
                 for place, a in enumerate(alternatives)
                 if len(a) == 1 and a[0].claim == number and constraint.concerns(a[0].name, "")
             }
-            if not constraint.distinct and not (
-                yield from _servable(constraint, needs, concerned, books)
-            ):
+            if not constraint.distinct and not (_servable(constraint, needs, concerned, books)):
                 return f"claim {claim.name}: {_too_few(constraint)}"
-            yield
+            pause()
     return ""
 
 
@@ -115,18 +113,18 @@ def _too_few(constraint: Constraint) -> str:
     return f"too few devices satisfy the constraint on {constraint.attribute}"
 
 
-def _drained(needs: Sequence[Need], books: Books) -> Work[str]:
+def _drained(needs: Sequence[Need], books: Books) -> str:
     """A pool where even the devices that draw least on a counter need more than is left."""
     pools = {id(pool): pool for pool in books.pools if pool.counters}
     if not pools:
         return ""
     drawn: defaultdict[tuple[int, CounterId], int] = defaultdict(int)
     for need in needs:
-        draws = yield from _draws(need, books)
+        draws = _draws(need, books)
         for of_pool, amounts in draws.items():
             none = min(need.number, len(need.able) - len(amounts))
             drawn[of_pool] += sum(sorted([*amounts, *[0] * none])[: need.number])
-            yield
+            pause()
     for of, pool in pools.items():
         for counter, left in pool.counters.items():
             if drawn[of, counter] > max(left, 0):
@@ -134,7 +132,7 @@ def _drained(needs: Sequence[Need], books: Books) -> Work[str]:
     return ""
 
 
-def _draws(need: Need, books: Books) -> Work[Mapping[tuple[int, CounterId], Sequence[int]]]:
+def _draws(need: Need, books: Books) -> Mapping[tuple[int, CounterId], Sequence[int]]:
     """What those devices that a request may have and that draw on a counter draw on it, by pool and
     counter; shares may be paid already."""
     draws: defaultdict[tuple[int, CounterId], list[int]] = defaultdict(list)
@@ -146,16 +144,16 @@ def _draws(need: Need, books: Books) -> Work[Mapping[tuple[int, CounterId], Sequ
                 of_device[counter] += amount
             for counter, amount in of_device.items():
                 draws[id(pool), counter].append(amount)
-        yield
+        pause()
     return draws
 
 
 def _servable(
     constraint: Constraint, needs: Sequence[Need], concerned: Mapping[int, Ability], books: Books
-) -> Work[bool]:
+) -> bool:
     """Whether some value of a matchAttribute leaves enough for all; `concerned` are the places of
     the needs that have to agree."""
-    found = yield from each(a.by_value(constraint.attribute) for a in concerned.values())
+    found = [a.by_value(constraint.attribute) for a in concerned.values()]
     tables = dict(zip(concerned, found, strict=True))
     values: dict[object, None] = {}
     for table in found:
@@ -169,20 +167,18 @@ def _servable(
                 Need(need.number, of_value.get(place, need.able))
                 for place, need in enumerate(needs)
             ]
-            if (yield from served(narrowed, books.shareable)):
+            if served(narrowed, books.shareable):
                 return True
-        yield
+        pause()
     return False
 
 
-def _unsatisfiable(
-    constraint: Constraint, plans: Sequence[RequestData], able: Abilities
-) -> Work[bool]:
+def _unsatisfiable(constraint: Constraint, plans: Sequence[RequestData], able: Abilities) -> bool:
     """Whether no value of the attribute can serve all these requests."""
     total = sum(plan.count for plan in plans)
     if total < 2:
         return False
-    tables = yield from each(able[plan].by_value(constraint.attribute) for plan in plans)
+    tables = [able[plan].by_value(constraint.attribute) for plan in plans]
     if any(None in table for table in tables):
         return False
     if constraint.distinct:
@@ -191,5 +187,5 @@ def _unsatisfiable(
         of_value = (len(table.get(value, ())) for table in tables)
         if all(number >= plan.count for number, plan in zip(of_value, plans, strict=True)):
             return False
-        yield
+        pause()
     return True

@@ -1,33 +1,27 @@
 """The search for the first allocation: depth first, in Kubernetes' order, step for step as there.
 
 A port of `allocateOne` of k8s.io/dynamic-resource-allocation/structured (incubating), with an
-explicit stack in place of the recursion, so that it can pause. It reads views and changes nothing
-but its own books.
+explicit stack in place of the recursion, so that it may be as deep as claims are large. It reads
+views and changes nothing but its own books.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
 from fettle.api.resource import MAX_RESULTS
 from fettle.dra.allocator.outcomes import Aborted, Taken
-from fettle.dra.allocator.pacing import Work
 from fettle.dra.allocator.plans import RequestData
 from fettle.dra.allocator.taking import Books, Undo
-
-PASSED_OVER = 16
-"""So many devices in a row that need no look at them are one piece of work,"""
-LOOKED_AT = 4
-"""and so many that need one, or one with counters."""
+from fettle.pacing import pause
 
 
 class Came(IntEnum):
-    """What a call came to; PAUSED is none yet."""
+    """What a call came to."""
 
     NONE = 0
     ALL = 1
     TOO_MANY = 2
-    PAUSED = 3
 
 
 class DeviceIndices(NamedTuple):
@@ -44,8 +38,9 @@ class DeviceIndices(NamedTuple):
 
 
 class Search:
-    """One search; iterate `run` to its end, then read `result`. `steps` counts as upstream does.
+    """One search: `begin`, `step` while it is `under_way`, `end`, then read `result`.
 
+    `steps` counts as upstream does.
     `plans` are the alternatives by claim and request.
     """
 
@@ -57,32 +52,35 @@ class Search:
         """How many devices were given back, since nothing was found with them."""
         self.alike: Sequence[int] | None = None
         """The class of each candidate, where it is known; of a class, one failure tells of all."""
-        self.ahead: Callable[[DeviceIndices], Work[bool]] | None = None
+        self.ahead: Callable[[DeviceIndices], bool] | None = None
         """Whether anything can be found with a call, where that may be asked beforehand."""
         self.result: tuple[Taken, ...] | None = None
         self._waiting: list[_EndOfClaim | _Choice | _Taking] = []
+        self._came = Came.NONE
 
-    def run(self) -> Iterator[None]:
-        """Search, with a pause after each device that is taken or given back, and a few that are
-        looked at; raises Aborted or Unclear. `result` stays None without one."""
-        call: DeviceIndices | None = DeviceIndices(0, 0)
-        came = Came.NONE
-        while True:
-            if call is not None:
-                came = self._enter(call)
-            if not self._waiting:
-                break
-            yield
-            answer = self._waiting[-1].resume(came)
-            call = answer if isinstance(answer, DeviceIndices) else None
-            if call is not None and self.ahead is not None and not (yield from self.ahead(call)):
-                call, came = None, Came.NONE
-            elif isinstance(answer, Came) and answer is not Came.PAUSED:
-                self._waiting.pop()
-                came = answer
-        if came is Came.TOO_MANY:
+    def begin(self) -> None:
+        self._came = self._enter(DeviceIndices(0, 0))
+
+    @property
+    def under_way(self) -> bool:
+        return bool(self._waiting)
+
+    def step(self) -> None:
+        """Take one device or give it back; raises Aborted or Unclear."""
+        answer = self._waiting[-1].resume(self._came)
+        if isinstance(answer, Came):
+            self._waiting.pop()
+            self._came = answer
+        elif self.ahead is not None and not self.ahead(answer):
+            self._came = Came.NONE
+        else:
+            self._came = self._enter(answer)
+
+    def end(self) -> None:
+        """`result` stays None without one; raises Aborted."""
+        if self._came is Came.TOO_MANY:
             raise Aborted(f"a claim would need more than {MAX_RESULTS} devices")
-        if came is Came.ALL:
+        if self._came is Came.ALL:
             self.result = self.books.results()
 
     def _enter(self, call: DeviceIndices) -> Came:
@@ -180,11 +178,10 @@ class _Taking:
         return self._look()
 
     def _look(self) -> Came | DeviceIndices:
-        """The next device that can be taken, among the next few."""
+        """Take the next device that can be taken."""
         books, plan, alike = self._books, self._plan, self._search.alike
-        size, looks = len(books.candidates), LOOKED_AT
-        for at in range(self._at, min(size, self._at + PASSED_OVER)):
-            self._at = at + 1
+        for at in range(self._at, len(books.candidates)):
+            pause()
             if books.ruled_out(plan, at):
                 continue
             if alike is not None and alike[at] in self._failed and books.is_untouched(at):
@@ -192,12 +189,9 @@ class _Taking:
             if books.usable(plan, at):
                 self._undo = books.take(plan, at)
                 if self._undo is not None:
+                    self._at = at + 1
                     return self._next(self._at)
-            looks -= 1
-            if not looks or books.candidates[at].device.published.consumes:
-                break
-        if self._at < size:
-            return Came.PAUSED
+        self._at = len(books.candidates)
         books.exhaust()
         return Came.NONE
 

@@ -5,7 +5,6 @@ itself, with the checks of `taking`, and the causes that rule devices out are co
 requests from being met together, `conflicts` knows.
 """
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
 
 from fettle.dra.allocator import capacities, conflicts, offers
@@ -13,8 +12,7 @@ from fettle.dra.allocator import plans as planning
 from fettle.dra.allocator.abilities import selection_key
 from fettle.dra.allocator.conflicts import Reach, counted
 from fettle.dra.allocator.counters import Counters
-from fettle.dra.allocator.outcomes import NOTHING, Aborted, Unclear, Unfinished
-from fettle.dra.allocator.pacing import AMPLE, Budget, Clock, Work, each, paced
+from fettle.dra.allocator.outcomes import AMPLE, NOTHING, Aborted, Budget, Unclear
 from fettle.dra.allocator.plans import RequestData
 from fettle.dra.allocator.profiles import CURRENT, Profile
 from fettle.dra.allocator.taking import Books, Match
@@ -22,6 +20,7 @@ from fettle.dra.allocator.tolerating import tolerated
 from fettle.dra.claims import ALL, Alternative, Claim
 from fettle.dra.pools import PoolView
 from fettle.dra.slices import PublishedDevice
+from fettle.pacing import pause, within
 
 
 def shortfall(
@@ -31,17 +30,16 @@ def shortfall(
     profile: Profile = CURRENT,
     *,
     budget: Budget = AMPLE,
-    clock: Clock = time.perf_counter,
-) -> Work[str]:
+) -> str:
     """What keeps these claims, for which nothing was found, from being allocated on a node.
 
     The first request that cannot be met even alone, else what does not go together; only that there
     is nothing, where finding out takes longer than the budget has seconds.
     """
-    work = _Shortfall(claims, pools, match, profile).told()
+    work = _Shortfall(claims, pools, match, profile)
     try:
-        return (yield from paced(work, budget.seconds, clock))
-    except Unfinished:
+        return within(budget.seconds, work.told)
+    except TimeoutError:
         return NOTHING
 
 
@@ -57,32 +55,33 @@ class _Shortfall:
         self._counters = Counters(profile.quirks)
         self._looked_at: dict[Alternative, tuple[Mapping[int, str], int]] = {}
 
-    def told(self) -> Work[str]:
-        """The words, in the time that it takes."""
+    def told(self) -> str:
+        """The words."""
         claims, plans, books, profile = self._claims, self._plans, self._books, self._profile
         reaches: list[list[list[Reach]]] = []
         try:
-            yield from books.open()
+            books.open()
             for requests in plans:
                 reaches.append([])
                 for alternatives in requests:
-                    alone = yield from each(map(self._alone, alternatives))
+                    alone = list(map(self._alone, alternatives))
                     if all(reach.reason for reach in alone):
                         return "; ".join((*_told(alone), *_lacking(alternatives, self._pools)))
                     reaches[-1].append([reach for reach in alone if not reach.reason])
-            return (yield from conflicts.find_conflict(claims, plans, reaches, books, profile))
+            return conflicts.find_conflict(claims, plans, reaches, books, profile)
         except (Aborted, Unclear) as error:
             return str(error)
 
-    def _alone(self, plan: RequestData) -> Work[Reach]:
+    def _alone(self, plan: RequestData) -> Reach:
         books = self._books
-        obstacles, in_use = yield from self._obstacles(plan)
+        pause()
+        obstacles, in_use = self._obstacles(plan)
         if plan.alternative.mode == ALL:
             plan.everything = []
             for at in obstacles:
                 if books.could_fit(plan, at):
                     plan.everything.append(at)
-                yield
+                pause()
             plan.count = len(plan.everything)
             obstacles = {at: obstacles[at] for at in plan.everything or obstacles}
         reach = Reach(plan, obstacles, [at for at, why in obstacles.items() if not why])
@@ -90,12 +89,11 @@ class _Shortfall:
             return reach
         return reach._replace(reason=_too_few(reach, in_use, books))
 
-    def _obstacles(self, plan: RequestData) -> Work[tuple[Mapping[int, str], int]]:
+    def _obstacles(self, plan: RequestData) -> tuple[Mapping[int, str], int]:
         """What keeps each candidate away that matches, and how many allocated ones cannot be told
         to match or not. Alternatives that are alike share it."""
         books, kind = self._books, selection_key(plan)
         if kind in self._looked_at:
-            yield
             return self._looked_at[kind]
         obstacles: dict[int, str] = {}
         in_use = 0
@@ -107,7 +105,7 @@ class _Shortfall:
                 if plan.admin or not books.candidates[at].device.allocated:
                     raise
                 in_use += 1  # the scheduler does not look at it either
-            yield
+            pause()
         books.exhaust()
         self._looked_at[kind] = obstacles, in_use
         return obstacles, in_use

@@ -4,7 +4,7 @@ A port of `isSelectable`, `allocateDevice` and `rollbackDevice` of
 k8s.io/dynamic-resource-allocation/structured (incubating; experimental where an alpha gate is on).
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import takewhile
 from typing import NamedTuple
 
@@ -20,13 +20,14 @@ from fettle.dra.allocator.profiles import Profile
 from fettle.dra.allocator.tolerating import tolerated
 from fettle.dra.claims import Alternative, Claim
 from fettle.dra.pools import DeviceView, PoolView
+from fettle.pacing import pause
 
 Match = Callable[[str, DeviceView], Outcome]
 """(expression, device) → what the selector says of it."""
 Acceptable = Callable[[DeviceView, Alternative], bool]
 """Whether a request, or an alternative of its list, may be given the device, whatever its name."""
-PIECE = 64
-"""Candidates counted between two pauses."""
+LISTED = 16
+"""Candidates listed between two pauses."""
 
 
 class CandidateDevice(NamedTuple):
@@ -79,7 +80,7 @@ class Books:
         self._shares: dict[int, dict[str, int]] = {}
         self._taken: list[list[Taken]] = [[] for _ in claims]
 
-    def open(self) -> Iterator[None]:
+    def open(self) -> None:
         """Find the candidates, before anything else."""
         shareable: list[int] = []
         for pool in self.pools:
@@ -89,9 +90,9 @@ class Books:
                 self.candidates.append(CandidateDevice(pool, device))
                 if device.published.consumes:
                     self._counters.note(pool, device)
-                    yield
-                elif len(self.candidates) % PIECE == 0:
-                    yield
+                    pause()
+                elif len(self.candidates) % LISTED == 0:  # a pause takes longer than one of these
+                    pause()
         self._holders = [0] * len(self.candidates)
         self.shareable = frozenset(shareable)
 
@@ -161,19 +162,21 @@ class Books:
             )
         return device.here
 
-    def able(self, plan: RequestData) -> Iterator[int | None]:
-        """The candidates that could be taken if nothing else were, and None for those that could
-        not; raises as taking them does."""
+    def able(self, plan: RequestData) -> list[int]:
+        """The candidates that could be taken if nothing else were; raises as taking them does."""
+        able: list[int] = []
         for at, (pool, device) in enumerate(self.candidates):
-            able = (
+            if (
                 (plan.admin or not device.allocated)
                 and self.selectable(plan, at)
                 and self._fits_beside(plan, device, device.consumed, {})
                 and not self._forbidden(plan, device)
                 and self._counters.suffice(pool, device)
-            )
-            yield at if able else None
+            ):
+                able.append(at)
+            pause()
         self.exhaust()
+        return able
 
     def could_fit(self, plan: RequestData, at: int) -> bool:
         """Whether a device's capacities suffice while they are otherwise unused."""

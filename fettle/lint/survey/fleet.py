@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Coroutine, Hashable, Iterable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
@@ -30,7 +31,7 @@ from fettle.lint.survey.matching import (
     judge,
 )
 from fettle.lint.survey.totals import Survey, nearest_miss, total
-from fettle.pacing import Slices
+from fettle.pacing import pause, run_within
 
 FRESH_S = 1.0
 """A newer view is taken up once the last one is this old."""
@@ -173,43 +174,44 @@ class Fleet:
 
     async def _follow(self, view: View) -> None:
         async with self._lock:
-            seen: dict[int, SurveyedPool] = {}
-            if len(self._alike) > _ALIKE:
-                self._alike.clear()
-            node_taints: set[str] = set()
-            kubelets: Counter[str] = Counter()
-            slices = Slices()
-            for node in view.nodes.values():
-                kubelets[node.kubelet] += 1
-                node_taints.update(taint.key for taint in node.taints)
-                for pool in node.pools:
-                    if (key := id(pool)) not in seen:
-                        seen[key] = self._seen.get(key) or fingerprint_pool(pool, self._alike)
-                await slices.pause()
-            types = {id(found.types): found.types for found in seen.values()}
-            looks: dict[DeviceFingerprint, Device] = {}
-            taints: set[DeviceTaint] = set()
-            for found in seen.values():
-                for device, look in zip(
-                    found.pool.devices, found.pool_fingerprint.looks, strict=True
-                ):
-                    looks.setdefault(look, device.device)
-                    taints.update(device.taints)
-                await slices.pause()
-            self._seen, self._view = seen, view
-            self.catalogue = Catalogue(
-                looks,
-                frozenset(taints),
-                frozenset(node_taints),
-                kubelets,
-                frozenset().union(*types.values()),
-            )
+            self._seen, self.catalogue = await run_within(None, partial(self._catalogued, view))
+            self._view = view
             self._looked_at = self._current_at = self._clock()
             self.version += 1
             self._forget()
         for selection, asked_at in self._asked_at.items():
             if self._looked_at - asked_at <= STALE_S and len(self._running) < _MOST_AT_ONCE:
                 self._started(selection, self._survey, selection)
+
+    def _catalogued(self, view: View) -> tuple[dict[int, SurveyedPool], Catalogue]:
+        """The pools of a view, and what they show."""
+        seen: dict[int, SurveyedPool] = {}
+        if len(self._alike) > _ALIKE:
+            self._alike.clear()
+        node_taints: set[str] = set()
+        kubelets: Counter[str] = Counter()
+        for node in view.nodes.values():
+            kubelets[node.kubelet] += 1
+            node_taints.update(taint.key for taint in node.taints)
+            for pool in node.pools:
+                if (key := id(pool)) not in seen:
+                    seen[key] = self._seen.get(key) or fingerprint_pool(pool, self._alike)
+            pause()
+        types = {id(found.types): found.types for found in seen.values()}
+        looks: dict[DeviceFingerprint, Device] = {}
+        taints: set[DeviceTaint] = set()
+        for found in seen.values():
+            for device, look in zip(found.pool.devices, found.pool_fingerprint.looks, strict=True):
+                looks.setdefault(look, device.device)
+                taints.update(device.taints)
+            pause()
+        return seen, Catalogue(
+            looks,
+            frozenset(taints),
+            frozenset(node_taints),
+            kubelets,
+            frozenset().union(*types.values()),
+        )
 
     async def _survey(self, selection: Selection) -> None:
         async with self._lock:
@@ -218,7 +220,9 @@ class Fleet:
                 return
             before = held.judged if held is not None else {}
             judging = await judge(selection, self._seen, before, self._evaluator)
-            survey = await total(selection, judging, self._seen, self._view)
+            survey = await run_within(
+                None, partial(total, selection, judging, self._seen, self._view)
+            )
             nearest = await nearest_miss(selection, survey, self._evaluator)
             survey = msgspec.structs.replace(survey, nearest=nearest)
             kept = {like: found for like, found in judging.judged.items() if not found.undecided}

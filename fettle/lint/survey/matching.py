@@ -4,17 +4,19 @@ Pools with the same fingerprint are evaluated once, and so are devices that are 
 expression reads: a fleet of few models costs little more than a walk over its pools.
 """
 
+import asyncio
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from enum import Enum
+from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
 from fettle.api.resource import Device, DeviceAttribute
 from fettle.cel import Equation, Outcome, OutcomeKind, Reads, RowFingerprint, rows
-from fettle.cluster import attributes_read
+from fettle.cluster import Attribute, attributes_read
 from fettle.dra import SOME_DRIVER, DeviceView, PoolView
-from fettle.pacing import Slices
+from fettle.pacing import pause, run_within
 
 _Value = TypeVar("_Value")
 TypeOf = tuple[str, str, str]
@@ -207,35 +209,47 @@ async def judge(
     evaluator: Evaluator,
 ) -> Judging:
     """All pools under a selection; `before` is what was found of such pools and holds still."""
-    slices = Slices()
     expressions = (*selection.of_class, *selection.of_request)
     await evaluator.evaluate(expressions, ())  # now it is known what they read
     reads = [evaluator.reads(expression) for expression in expressions]
     attributes = attributes_read(reads)
-    likeness: dict[int, SelectionFingerprint] = {}
+    likeness = await run_within(None, partial(_likeness, seen, attributes))
     judged: dict[SelectionFingerprint, PoolMatches] = {}
     working: dict[SelectionFingerprint, _Working] = {}
+
+    def divide() -> None:
+        for key, like in likeness.items():
+            if (same := before.get(like)) is not None:
+                judged[like] = same
+            elif like not in working:
+                working[like] = _Working(seen[key])
+            pause()
+
+    def gather() -> None:
+        for like, done in working.items():
+            judged[like] = done.judged()
+            pause()
+
+    await run_within(None, divide)
+    if working:
+        await _sift(selection, working.values(), evaluator)
+    await run_within(None, gather)
+    driver = evaluator.driver(expressions[0]) if expressions else ""
+    return Judging(likeness, judged, driver or "")
+
+
+def _likeness(
+    seen: Mapping[int, SurveyedPool], attributes: Sequence[Attribute]
+) -> dict[int, SelectionFingerprint]:
+    likeness: dict[int, SelectionFingerprint] = {}
     for key, pool in seen.items():
         attribute_fingerprints = pool.pool.attribute_fingerprints
-        like = (
+        likeness[key] = (
             pool.pool_fingerprint,
             tuple([attribute_fingerprints.get(attribute) for attribute in attributes]),
         )
-        likeness[key] = like
-        if like in judged or like in working:
-            continue
-        if (same := before.get(like)) is not None:
-            judged[like] = same
-        else:
-            working[like] = _Working(pool)
-        await slices.pause()
-    if working:
-        await _sift(selection, working.values(), evaluator, slices)
-    for like, done in working.items():
-        judged[like] = done.judged()
-        await slices.pause()
-    driver = evaluator.driver(expressions[0]) if expressions else ""
-    return Judging(likeness, judged, driver or "")
+        pause()
+    return likeness
 
 
 class _Working:
@@ -298,30 +312,45 @@ class _Working:
         )
 
 
-async def _sift(
-    selection: Selection, pools: Collection[_Working], evaluator: Evaluator, slices: Slices
-) -> None:
+async def _sift(selection: Selection, pools: Collection[_Working], evaluator: Evaluator) -> None:
     """Apply all expressions, in the allocator's order: the first that does not match decides.
 
     Of the devices that look alike to an expression, only one is evaluated.
     """
     for expression in selection.of_class:
-        await _sift_by(expression, pools, evaluator, slices, own=False)
+        await _sift_by(expression, pools, evaluator, own=False)
     for pool in pools:
         pool.of_class = tuple(pool.alive)
     for expression in selection.of_request:
-        await _sift_by(expression, pools, evaluator, slices, own=True)
+        await _sift_by(expression, pools, evaluator, own=True)
 
 
 async def _sift_by(
     expression: str,
     pools: Collection[_Working],
     evaluator: Evaluator,
-    slices: Slices,
     *,
     own: bool,
 ) -> None:
-    reads = evaluator.reads(expression)
+    await asyncio.sleep(0)  # many expressions may each take less than a slice
+    examples = await run_within(None, partial(_examples, pools, evaluator.reads(expression)))
+    known = [(str(key[0]), device) for key, device in examples.items()]
+    await evaluator.evaluate((expression,), known)
+    outcomes = {
+        key: evaluator.outcome(expression, driver, device)
+        for key, (driver, device) in zip(examples, known, strict=True)
+    }
+
+    def sift() -> None:
+        for pool in pools:
+            pool.sift(expression, outcomes, own=own)
+            pause()
+
+    await run_within(None, sift)
+
+
+def _examples(pools: Collection[_Working], reads: Reads) -> dict[RowFingerprint, Device]:
+    """A device for each of those that look alike to an expression."""
     examples: dict[RowFingerprint, Device] = {}
     for pool in pools:
         devices, driver = pool.seen.pool.devices, pool.seen.pool.driver
@@ -331,13 +360,5 @@ async def _sift_by(
         ]
         for index, key in zip(pool.alive, pool.keys, strict=True):
             examples.setdefault(key, devices[index].device)
-        await slices.pause()
-    known = [(str(key[0]), device) for key, device in examples.items()]
-    await evaluator.evaluate((expression,), known)
-    outcomes = {
-        key: evaluator.outcome(expression, driver, device)
-        for key, (driver, device) in zip(examples, known, strict=True)
-    }
-    for pool in pools:
-        pool.sift(expression, outcomes, own=own)
-        await slices.pause()
+        pause()
+    return examples

@@ -25,7 +25,7 @@ from fettle.lint.survey.matching import (
     SurveyedPool,
 )
 from fettle.model import DeviceId
-from fettle.pacing import Slices
+from fettle.pacing import pause, run_within
 
 _EXAMPLES = 3
 _MISSED = 1024
@@ -104,20 +104,27 @@ async def nearest_miss(selection: Selection, survey: Survey, evaluator: Evaluato
     if survey.matched or not survey.missed:
         return ""
     reads = [read for e in selection.of_request for read in evaluator.reads(e) or ()]
-    slices, sizes = Slices(), []
-    for at, device in enumerate(survey.missed):
+    largest = await run_within(None, lambda: _largest_of_each_kind_first(survey.missed, reads))
+    devices = [(device.id.driver, device.device) for device in largest]
+    return await evaluator.nearest(selection.of_request, devices)
+
+
+def _largest_of_each_kind_first(
+    devices: Sequence[DeviceView], reads: Sequence[AttributeRead]
+) -> list[DeviceView]:
+    sizes = []
+    for at, device in enumerate(devices):
         sizes.append((_size(device, reads), -at))
-        await slices.pause()
+        pause()
     kinds: set[Hashable] = set()
     first: list[DeviceView] = []
     others: list[DeviceView] = []
     for _, at in sorted(sizes, reverse=True):
-        device = survey.missed[-at]
+        device = devices[-at]
         (others if (kind := _kind(device, reads)) in kinds else first).append(device)
         kinds.add(kind)
-        await slices.pause()
-    devices = [(device.id.driver, device.device) for device in (*first, *others)]
-    return await evaluator.nearest(selection.of_request, devices)
+        pause()
+    return [*first, *others]
 
 
 def _size(device: DeviceView, reads: Iterable[AttributeRead]) -> list[tuple[int, ...]]:
@@ -208,11 +215,10 @@ def _abort(seen: SurveyedPool, at: int, expression: str, reason: str) -> Abort:
     return Abort(expression, seen.pool.devices[at].id, reason)
 
 
-async def total(
+def total(
     selection: Selection, judging: Judging, seen: Mapping[int, SurveyedPool], view: View
 ) -> Survey:
     """The survey that follows from all pools."""
-    slices = Slices()
     sums: Counter[str] = Counter()
     taints: Counter[tuple[DeviceTaint, ...]] = Counter()
     looks: dict[DeviceFingerprint, DeviceView] = {}
@@ -234,7 +240,7 @@ async def total(
             for at in found.matched:
                 looks.setdefault(pool.pool_fingerprint.looks[at], devices[at])
             missed += _at(devices, found.missed)[: _MISSED - len(missed)]
-        await slices.pause()
+        pause()
     for (driver, _), seen_as in sightings.items():
         ways = list(seen_as.values())
         counted = _counted_once(*ways[0], judging) if len(ways) == 1 else _counted(ways, judging)
@@ -252,8 +258,8 @@ async def total(
         fatal += counted.fatal[: _EXAMPLES - len(fatal)]
         if len(left_open) < _EXAMPLES:
             left_open.update(dict.fromkeys(counted.undecided[:_EXAMPLES]))
-        await slices.pause()
-    on, local = await _by_node(matches, view, slices)
+        pause()
+    on, local = _by_node(matches, view)
     return Survey(
         selection=selection,
         surveyed=sums["looked"],
@@ -283,8 +289,8 @@ def _at(devices: tuple[DeviceView, ...], places: tuple[int, ...]) -> tuple[Devic
     return tuple([devices[at] for at in places])
 
 
-async def _by_node(
-    matches: Mapping[int, tuple[DeviceView, ...]], view: View, slices: Slices
+def _by_node(
+    matches: Mapping[int, tuple[DeviceView, ...]], view: View
 ) -> tuple[dict[str, tuple[DeviceView, ...]], bool]:
     """Matches by node, and whether each pool with matches serves one node only."""
     on: dict[str, tuple[DeviceView, ...]] = {}
@@ -296,5 +302,5 @@ async def _by_node(
                 on[name] = on[name] + matched if name in on else matched
                 local = local and (pool.driver, pool.name) not in places
                 places.add((pool.driver, pool.name))
-        await slices.pause()
+        pause()
     return on, local

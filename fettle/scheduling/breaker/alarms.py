@@ -11,7 +11,7 @@ from typing import NamedTuple
 from fettle.cluster import Publisher
 from fettle.config import BreakerSettings
 from fettle.model import Placement, Policies, Policy
-from fettle.pacing import Slices
+from fettle.pacing import pause
 from fettle.scheduling.breaker.breaker import Breaker, Census
 
 FORGET_S = 3600.0
@@ -64,16 +64,15 @@ class Alarms:
         self._placed_at[name] = self._clock()
         self._judge(name)
 
-    async def look(self) -> None:
+    def look(self) -> None:
         """Tell what began and what ended by what is counted now."""
-        slices = Slices()
         for name in list(self._breakers):
             too_long = self._clock() - self._placed_at[name] > FORGET_S
             if too_long or self._breakers[name].placement != self._placement(name):
                 self._forget(name)
             else:
                 self._judge(name)
-            await slices.pause()
+            pause()
 
     def notes(self) -> list[str]:
         """A sentence on each alarm, for people."""

@@ -16,7 +16,7 @@ import structlog
 from fettle.cluster import Publisher
 from fettle.config import BreakerSettings
 from fettle.model import Placement, Policies
-from fettle.pacing import Slices, in_slices
+from fettle.pacing import pause, run_within
 from fettle.scheduling.breaker.alarms import Alarm, Alarms
 from fettle.scheduling.breaker.breaker import Breaker, Census
 
@@ -78,7 +78,7 @@ class Breakers:
                 generation = (await self._publisher.newer_than(generation, until)).generation
                 try:
                     await self._follow()
-                    await self.alarms.look()
+                    await run_within(None, self.alarms.look)
                 except Exception:
                     _LOG.exception("breakers cannot be counted")
                     await asyncio.sleep(PAUSE_S)
@@ -88,14 +88,16 @@ class Breakers:
     async def _follow(self) -> None:
         if self._basis == self._publisher.view.basis:
             return
-        await in_slices(self._count)
-        slices = Slices()
-        for breaker in list(self._kept.values()):
-            self._late |= breaker.judge()
-            await slices.pause()
+        await run_within(None, self._count_and_judge)
         if self._late:
             self._late = False
             self._publisher.turn()
+
+    def _count_and_judge(self) -> None:
+        self._count()
+        for breaker in list(self._kept.values()):
+            self._late |= breaker.judge()
+            pause()
 
     def _count(self) -> None:
         """Bring the census up to the newest view there is now."""

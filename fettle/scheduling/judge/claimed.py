@@ -2,7 +2,7 @@
 worth. Pure; `allocator` knows which, `acceptance` knows whether a policy takes them.
 """
 
-from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 import msgspec
 
@@ -25,13 +25,14 @@ from fettle.dra import (
     PoolView,
     Profile,
     after,
-    allocating,
+    allocate,
     doubt,
     shortfall,
     tolerated,
 )
 from fettle.dra import node_selectors as affinity
 from fettle.model import SOUND, UNKNOWN_SCORE, DeviceId, Health, State
+from fettle.pacing import pause
 from fettle.scheduling.demand import Bound
 from fettle.scheduling.judge import ranking
 from fettle.scheduling.judge.acceptance import Acceptance
@@ -116,36 +117,28 @@ class Allocator(msgspec.Struct, frozen=True):
             return node.pools
         return [p for p in node.pools if not (doubt(p, self.profile) and _is_beside(p, drivers))]
 
-    def predicting(
-        self, claims: Sequence[Claim], node: NodeView
-    ) -> Generator[None, None, Allocated]:
+    def predict(self, claims: Sequence[Claim], node: NodeView) -> Allocated:
         """What the scheduler's allocator would take here, defects and all."""
         if node.malformed:
             return Allocated(AllocationStatus.ERROR, reason=node.malformed)
-        return (
-            yield from allocating(
-                claims, self.pools(claims, node), self.match, self.profile, budget=self.budget
-            )
+        return allocate(
+            claims, self.pools(claims, node), self.match, self.profile, budget=self.budget
         )
 
-    def searching(
-        self, claims: Sequence[Claim], node: NodeView, acceptance: Acceptance
-    ) -> Generator[None, None, Allocated]:
+    def search(self, claims: Sequence[Claim], node: NodeView, acceptance: Acceptance) -> Allocated:
         """Whether there is any allocation of acceptable devices."""
 
         def acceptable(device: DeviceView, wanted: Alternative) -> bool:
             choice = _of_alternative("", device, wanted, acceptance)
             return not choice.refusal(acceptance) and not choice.met.unmet
 
-        return (
-            yield from allocating(
-                claims,
-                self.pools(claims, node),
-                self.match,
-                self.profile.correct,
-                acceptable=acceptable,
-                budget=self.budget,
-            )
+        return allocate(
+            claims,
+            self.pools(claims, node),
+            self.match,
+            self.profile.correct,
+            acceptable=acceptable,
+            budget=self.budget,
         )
 
 
@@ -162,11 +155,11 @@ def claims_part(
     acceptance: Acceptance,
     allocator: Allocator,
     in_flight: int,
-) -> Generator[None, None, Part]:
+) -> Part:
     """The claims on this node, while `in_flight` others with the same needs are on their way."""
-    predicted = yield from allocator.predicting(claims, node)
+    predicted = allocator.predict(claims, node)
     if allocator.explains and _nothing(predicted):
-        why = yield from shortfall(
+        why = shortfall(
             claims,
             allocator.pools(claims, node),
             allocator.match,
@@ -178,14 +171,14 @@ def claims_part(
     if allocator.explains:
         part.notes += _awaited(claims, predicted)
     if part.refusals or part.required:
-        feasible = yield from allocator.searching(claims, node, acceptance)
+        feasible = allocator.search(claims, node, acceptance)
         if feasible.found is AllocationStatus.FITS:
             first, *others = part.required or part.refusals
             hint = "" if part.required else _way_out(claims, allocator.profile)
             (part.required or part.refusals)[:] = [f"{first}; {PASSED_OVER}{hint}", *others]
         return part
     if predicted.bounded and any(_turned_down(claims, node, acceptance)):
-        feasible = yield from allocator.searching(claims, node, acceptance)
+        feasible = allocator.search(claims, node, acceptance)
         if feasible.found is AllocationStatus.NONE:
             return _whichever(part, list(_turned_down(claims, node, acceptance)), acceptance)
     worst: Part | None = None
@@ -194,7 +187,7 @@ def claims_part(
         if predicted.found is not AllocationStatus.FITS:
             break
         node = msgspec.structs.replace(node, pools=after(node.pools, predicted.devices))
-        predicted = yield from allocator.predicting(claims, node)
+        predicted = allocator.predict(claims, node)
         if predicted.found is AllocationStatus.FITS:
             later = _predicted_part(claims, predicted, node, acceptance)
             if (value := _worth_later(later)) < (part.value or 0.0):
@@ -232,7 +225,7 @@ def _turned_down(
 
 def has_unacceptable_device(
     claims: Sequence[Claim], node: NodeView, acceptance: Acceptance
-) -> Generator[None, None, bool]:
+) -> bool:
     """Whether some device here is not acceptable to some request, though it may not be among those
     that the pod would get by this view: by a newer one, it may be."""
     alternatives = {
@@ -249,7 +242,7 @@ def has_unacceptable_device(
                 choice = _of_alternative("", device, alternative, acceptance)
                 if choice.refusal(acceptance) or choice.met.unmet:
                     return True
-            yield
+            pause()
     return False
 
 

@@ -4,12 +4,12 @@ Pure: ask + node + acceptance → verdict. Whatever cannot be decided is allowed
 nothing here refuses for lack of knowledge.
 """
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
 from fettle.cluster import NodeView
-from fettle.dra import Claim, Request, in_order, run
+from fettle.dra import Claim, Request, in_order
 from fettle.model import Aggregate
 from fettle.scheduling.demand import Demand
 from fettle.scheduling.judge import ranking, unrelated
@@ -66,18 +66,6 @@ def judge(
 
     `emptied` judges it as preemption would leave it: every device-plugin unit may be in the draw.
     """
-    return run(judging(demand, node, acceptance, allocator, emptied=emptied))
-
-
-def judging(
-    demand: Demand,
-    node: NodeView,
-    acceptance: Acceptance,
-    allocator: Allocator,
-    *,
-    emptied: bool = False,
-) -> Generator[None, None, Verdict]:
-    """As `judge`, with a chance to do something else at each `next`."""
     others = unrelated.domains(demand, node)
     node = unrelated.without(others, node, acceptance.thresholds)
     parts = [node_part(node, acceptance, only_admin_access=demand.only_admin_access)]
@@ -99,9 +87,9 @@ def judging(
         claims = (*claims, Claim(EXTENDED_RESOURCES, in_order(backing)))
     near_refusal = False
     if claims:
-        part = yield from claims_part(claims, node, acceptance, allocator, demand.in_flight)
+        part = claims_part(claims, node, acceptance, allocator, demand.in_flight)
         parts.append(part)
-        near_refusal = yield from has_unacceptable_device(claims, node, acceptance)
+        near_refusal = has_unacceptable_device(claims, node, acceptance)
     parts += [undecided_part(why, node) for why in demand.unsettled]
     if node.quarantined:
         for part in parts:  # what cannot be read may be what is lacking

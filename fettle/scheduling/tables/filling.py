@@ -1,33 +1,33 @@
 """Fills a table with verdicts on many nodes: of those that look the same, one is judged.
 
 To judge a node by itself, though only to find that it looks like another, costs some microseconds
-for each of thousands of nodes; to look at it costs one or two. Beside `answering`, which says when
-others have their turn. Pure.
+for each of thousands of nodes; to look at it costs one or two. Beside `answers`. Pure.
 """
 
-from collections.abc import Collection, Generator, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 
 from fettle.cluster import NodeView
+from fettle.pacing import pause
 from fettle.scheduling.tables.looking import Fingerprint
 from fettle.scheduling.tables.tables import Matching, Table
 
 LOOKED_AT = 1000
-"""So many nodes are told apart before one of each look is judged,"""
+"""So many nodes are told apart before one of each look is judged."""
 LOOKS = 16
-"""and so many in one piece."""
+"""Nodes looked at between two pauses: a look takes only some times as long as a pause."""
 BATCH = 200
 """So many at a time are given the verdict of one that looks like them."""
 
 
-def filling(
+def fill(
     table: Table,
     names: Sequence[str],
     nodes: Mapping[str, NodeView],
     match: Matching,
     sibling: Table | None = None,
-) -> Generator[Collection[str], None, None]:
-    """Judge these nodes: the names of those that are judged by now and were not before, or none of
-    them where that takes long.
+    judged: Callable[[Collection[str]], None] = lambda names: None,
+) -> None:
+    """Judge these nodes; `judged` gets the names of those that are, some at a time.
 
     The `sibling` is a table to which the same nodes look alike, as new as this one. To be given up
     once the table is brought up to date with another view.
@@ -35,18 +35,19 @@ def filling(
     for start in range(0, len(names), LOOKED_AT):
         look = table.look(match)
         some = names[start : start + LOOKED_AT]
-        for first, *others in (yield from _alike(some, nodes, look, sibling)):
-            for _ in table.judging(nodes[first], match, look):
-                yield ()
-            yield (first,)
+        for first, *others in _alike(some, nodes, look, sibling):
+            table.judge(nodes[first], match, look)
+            judged((first,))
+            pause()
             for at in range(0, len(others), BATCH):
                 table.follow(first, batch := others[at : at + BATCH])
-                yield batch
+                judged(batch)
+                pause()
 
 
 def _alike(
     names: Iterable[str], nodes: Mapping[str, NodeView], look: Fingerprint, sibling: Table | None
-) -> Generator[Collection[str], None, Collection[list[str]]]:
+) -> Collection[list[str]]:
     """The names in groups of nodes that look the same. Those that share a verdict in the sibling
     do, and need not be looked at."""
     groups: dict[Hashable, list[str]] = {}
@@ -60,5 +61,5 @@ def _alike(
         groups.setdefault(name if seen is None else seen, []).append(name)
         looks += 1
         if not looks % LOOKS:
-            yield ()
+            pause()
     return groups.values()

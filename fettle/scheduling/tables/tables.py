@@ -5,7 +5,7 @@ its names up in few and small sets, since between two requests other processes h
 processor's caches. Pure; what goes in and out of date is decided in `answering`.
 """
 
-from collections.abc import Callable, Collection, Generator, Hashable, Iterable, Set
+from collections.abc import Callable, Collection, Hashable, Iterable, Set
 from functools import partial
 from itertools import filterfalse
 from math import inf
@@ -13,14 +13,14 @@ from typing import NamedTuple
 
 from fettle.cel import Outcome, SelectorEngine, undecided
 from fettle.cluster import NodeView, View, shapes
-from fettle.dra import AMPLE, CURRENT, Budget, DeviceView, Profile, run
+from fettle.dra import AMPLE, CURRENT, Budget, DeviceView, Profile
 from fettle.model import UNKNOWN_SCORE
 from fettle.scheduling.demand import Demand
 from fettle.scheduling.judge.acceptance import Acceptance
 from fettle.scheduling.judge.claimed import Allocator
 from fettle.scheduling.judge.ranking import MAX_SCORE, host_score
 from fettle.scheduling.judge.requirements import Requirements
-from fettle.scheduling.judge.verdicts import Verdict, judging
+from fettle.scheduling.judge.verdicts import Verdict, judge
 from fettle.scheduling.tables.looking import Fingerprint, fingerprint_for
 
 MAX_ALIKE = 4096
@@ -177,15 +177,9 @@ class Table:
                 kept.update(others)
         self._refusing = None
 
-    def judge(self, node: NodeView, match: "Matching") -> None:
-        """Judge one node; provisional where a selector has not been evaluated yet."""
-        run(self.judging(node, match))
-
-    def judging(
-        self, node: NodeView, match: "Matching", look: Fingerprint | None = None
-    ) -> Generator[None, None, None]:
-        """As `judge`, with a chance to do something else at each `next`. `look` is how the ask
-        looks at nodes, where that is known already."""
+    def judge(self, node: NodeView, match: "Matching", look: Fingerprint | None = None) -> None:
+        """Judge one node; provisional where a selector has not been evaluated yet. `look` is how
+        the ask looks at nodes, where that is known already."""
         match.missing = False
         missed = self.acceptance.requirements.missed
         shape = (look or self.look(match))(node)
@@ -195,7 +189,7 @@ class Table:
             match.missing = True
         if verdict is None:
             allocator, began = match.allocator(self.profile, budget), match.now()
-            verdict = yield from judging(self.demand, node, self.acceptance, allocator)
+            verdict = judge(self.demand, node, self.acceptance, allocator)
             match.missing = match.missing or missed != self.acceptance.requirements.missed
             until = match.given_up_until(self.demand, self.acceptance.requirements, began)
             self.given_up_until = min(self.given_up_until, until)

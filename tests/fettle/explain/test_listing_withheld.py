@@ -7,7 +7,7 @@ import pytest
 from fettle.api import kinds
 from fettle.cel.runtime.outcomes import MATCH
 from fettle.cli import printing
-from fettle.dra import Alternative, Claim, Request, run
+from fettle.dra import Alternative, Claim, Request
 from fettle.dra.allocator.shortfalls import shortfall
 from fettle.explain import listing
 from tests.fettle import building as b
@@ -114,7 +114,7 @@ def test_explanations_of_a_pod_say_of_such_a_pool_the_same(fleet: Fleet, device:
     told = own(fleet, slice_("s", *devices, count=device.get("count", 1)))["good"]
     assert told is not None
     wanted = Claim("k", (Request("g", (Alternative("g", b.DRIVER, ("any",)),)),))
-    explained = run(shortfall([wanted], fleet.view.nodes["n"].pools, lambda *_: MATCH))
+    explained = shortfall([wanted], fleet.view.nodes["n"].pools, lambda *_: MATCH)
     assert told.replace("pool ", f"pool {b.DRIVER}/n is ") in explained
 
 

@@ -13,8 +13,8 @@ from fettle.api import kinds
 from fettle.cluster import EMPTY, NodeView, PluginView, UnitView, View
 from fettle.model import SOUND, Health, State
 from fettle.observing.health_changes import MOST, count_devices, log_health_changes
-from fettle.pacing import in_slices
 from fettle.pacing import pausing as slicing
+from fettle.pacing import run_within
 from tests.fettle import building as b
 from tests.fettle.cluster.inventory.fleets import Fleet, node, slice_
 
@@ -168,7 +168,7 @@ async def test_requests_are_answered_while_thousands_of_nodes_are_compared(
     follow = partial(log_health_changes, before, after, frozenset(names))
     turns = 0
     with capture_logs() as logs:
-        task = asyncio.create_task(in_slices(follow))
+        task = asyncio.create_task(run_within(None, follow))
         while not task.done():
             turns += 1
             await asyncio.sleep(0)

@@ -2,28 +2,32 @@
 
 import asyncio
 import itertools
+import time
+from collections.abc import Callable
 from types import SimpleNamespace
 
 import pytest
 
-from fettle.pacing import pausing as slicing
-from fettle.pacing.pausing import SLICE_S, in_slices, pause
+from fettle.pacing import pausing
+from fettle.pacing.pausing import SLICE_S, Superseded, pause, run_within, within, working_s
 from tests.fettle.others import turns_during
+
+
+def on_clock(monkeypatch: pytest.MonkeyPatch, clock: Callable[[], float]) -> None:
+    monkeypatch.setattr(pausing, "time", SimpleNamespace(perf_counter=clock))
 
 
 async def test_others_have_their_turn_while_long_work_goes_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    readings = itertools.count()
-    clock = SimpleNamespace(perf_counter=lambda: next(readings) * SLICE_S * 0.4)
-    monkeypatch.setattr(slicing, "time", clock)
+    on_clock(monkeypatch, itertools.count(0.0, SLICE_S * 0.4).__next__)
 
     def work() -> str:
         for _ in range(100):
             pause()
         return "done"
 
-    done, turns = await turns_during(in_slices(work))
+    done, turns = await turns_during(run_within(None, work))
     assert done == "done"
     assert 10 <= turns <= 100
 
@@ -40,8 +44,59 @@ async def test_a_deadline_ends_the_work_where_it_is() -> None:
 
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.01):
-            await in_slices(work)
+            await run_within(None, work)
     assert ended == ["cleaned up"]
+
+
+async def test_work_that_takes_longer_than_it_may_is_ended() -> None:
+    ended: list[str] = []
+
+    def work() -> None:
+        try:
+            while True:
+                pause()
+        finally:
+            ended.append("cleaned up")
+
+    with pytest.raises(TimeoutError, match=r"no result within 0\.01 s"):
+        await run_within(0.01, work)
+    assert ended == ["cleaned up"]
+
+
+async def test_the_time_that_others_take_does_not_count() -> None:
+    """Each turn of another takes longer than the work may."""
+    ended = False
+
+    async def other() -> None:
+        while not ended:
+            time.sleep(0.02)
+            await asyncio.sleep(0)
+
+    def work() -> float:
+        began = working_s()
+        for _ in range(4):
+            until = time.perf_counter() + 2 * SLICE_S
+            while time.perf_counter() < until:
+                pass
+            pause()
+        return working_s() - began
+
+    task = asyncio.create_task(other())
+    began = time.perf_counter()
+    assert await run_within(0.02, work) < 0.02
+    assert time.perf_counter() - began > 0.05
+    ended = True
+    await task
+
+
+async def test_work_whose_result_nobody_needs_any_more_is_ended() -> None:
+    def work() -> None:
+        while True:
+            pause()
+
+    turns = itertools.count()
+    with pytest.raises(Superseded):
+        await run_within(None, work, superseded=lambda: next(turns) == 3)
 
 
 async def test_errors_of_the_work_are_those_of_the_caller() -> None:
@@ -49,7 +104,7 @@ async def test_errors_of_the_work_are_those_of_the_caller() -> None:
         raise ZeroDivisionError("a bug")
 
     with pytest.raises(ZeroDivisionError, match="a bug"):
-        await in_slices(work)
+        await run_within(1.0, work)
 
 
 async def test_several_works_take_turns() -> None:
@@ -60,9 +115,9 @@ async def test_several_works_take_turns() -> None:
             pause()
         return "longer"
 
-    long = asyncio.create_task(in_slices(longer))
+    long = asyncio.create_task(run_within(None, longer))
     await asyncio.sleep(0)
-    assert await in_slices(lambda: "short") == "short"
+    assert await run_within(None, lambda: "short") == "short"
     assert not long.done()
     ended.set()
     assert await long == "longer"
@@ -70,3 +125,39 @@ async def test_several_works_take_turns() -> None:
 
 def test_outside_of_such_work_a_pause_does_nothing() -> None:
     pause()
+
+
+def endless(number: int = 10**9) -> str:
+    for _ in range(number):
+        pause()
+    return "done"
+
+
+def test_without_slices_too_work_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    on_clock(monkeypatch, itertools.count(0.0, 0.1).__next__)
+    assert within(1.0, lambda: endless(8)) == "done"
+    with pytest.raises(TimeoutError, match="no result within 1 s"):
+        within(1.0, endless)
+    assert endless(8) == "done"
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner", "ended"), [(9.0, 1.0, "inner"), (1.0, 9.0, "outer"), (1.0, 1.0, "outer")]
+)
+def test_of_two_bounds_the_one_that_is_over_first_ends_its_work(
+    outer: float, inner: float, ended: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What handles errors on the way, and whoever set the other bound, does not notice."""
+    on_clock(monkeypatch, itertools.count(0.0, 0.1).__next__)
+
+    def bounded() -> str:
+        try:
+            return within(inner, endless)
+        except Exception:
+            return "inner"
+
+    try:
+        found = within(outer, bounded)
+    except TimeoutError:
+        found = "outer"
+    assert found == ended

@@ -14,6 +14,7 @@ from fettle.config import ExtenderSettings, Settings
 from fettle.dra import Alternative, Claim, Request
 from fettle.dra.claims import Constraint
 from fettle.model import BUILT_IN
+from fettle.pacing import working_s
 from fettle.scheduling.answers import SHARED, Answers
 from fettle.scheduling.demand import Demand
 from tests.fettle import building as b
@@ -25,9 +26,15 @@ PATIENT = Settings(extender=ExtenderSettings(wait_seconds=10.0))
 class Cluster:
     """Publishes views one after another, saying what changed as the writer does."""
 
-    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.perf_counter,
+        working_s: Callable[[], float] = working_s,
+    ) -> None:
         self.publisher = Publisher()
-        self.answers = Answers(self.publisher, SelectorEngine(), Settings(), clock)
+        self.answers = Answers(
+            self.publisher, SelectorEngine(), Settings(), clock, working_s=working_s
+        )
 
     def show(self, nodes: dict[str, NodeView], **fields: Any) -> None:
         before = self.publisher.view

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -16,7 +17,7 @@ from fettle.cluster import NodeView, Publisher
 from fettle.config import Settings
 from fettle.dra import AllocatedDevice, DeviceView
 from fettle.model import BUILT_IN
-from fettle.pacing import SLICE_S
+from fettle.pacing import SLICE_S, pausing
 from fettle.scheduling import answers as answering
 from fettle.scheduling.answers import Answers
 from fettle.scheduling.demand import Bound, Demand, Units
@@ -186,8 +187,11 @@ async def turns() -> None:
         await asyncio.sleep(0)
 
 
-async def test_a_node_that_changed_is_judged_within_the_request() -> None:
-    cluster = Cluster(itertools.repeat(0.0).__next__)
+async def test_a_node_that_changed_is_judged_within_the_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pausing, "time", SimpleNamespace(perf_counter=lambda: 0.0))
+    cluster = Cluster()
     cluster.show({n: b.node(n, gpus=8) for n in ("a", "b")})
     await cluster.answers.judged(TRAINING)
     cluster.show({"a": b.node("a", gpus=8), "b": b.node("b", gpus=8, own=b.health(0.1))})
@@ -196,8 +200,10 @@ async def test_a_node_that_changed_is_judged_within_the_request() -> None:
     assert table.refused == {"b"}
 
 
-async def test_a_request_judges_no_longer_than_a_slice() -> None:
-    cluster = Cluster(itertools.count(0.0, SLICE_S / 10).__next__)
+async def test_a_request_judges_no_longer_than_a_slice(monkeypatch: pytest.MonkeyPatch) -> None:
+    ticking = SimpleNamespace(perf_counter=itertools.count(0.0, SLICE_S / 10).__next__)
+    monkeypatch.setattr(pausing, "time", ticking)
+    cluster = Cluster()
     cluster.show({str(n): b.node(str(n), gpus=8) for n in range(500)})
     names = list(cluster.answers.view.nodes)
     assert cluster.answers.at_once(TRAINING, names) is None

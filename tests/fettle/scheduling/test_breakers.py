@@ -210,7 +210,9 @@ async def test_a_breaker_that_opens_once_all_is_counted_turns_the_view(
         await a_while()
         told.show(bad=10)
         edition = told.answers.edition
+        monkeypatch.setattr(slicing, "SLICE_S", 60.0)  # nobody has a turn before the answer
         assert len((await told.answers.judged(demand)).refused) == 10
+        monkeypatch.setattr(slicing, "SLICE_S", 0.0)
         await until(lambda: told.answers.edition != edition)
         await until(lambda: told.opened == ["training"])
         assert not (await told.answers.judged(demand)).refused
@@ -226,7 +228,9 @@ async def test_a_breaker_that_would_open_turns_the_view_where_it_was_forgotten_m
     async with kept_complete(told.answers):
         await a_while()
         told.cluster.show(degraded)
+        monkeypatch.setattr(slicing, "SLICE_S", 60.0)  # nobody has a turn before the answer
         assert len((await told.answers.judged(demand)).refused) == 20
+        monkeypatch.setattr(slicing, "SLICE_S", 0.0)
         for number in range(MAX_BREAKERS):
             told.answers.breaker(
                 msgspec.structs.replace(BUILT_IN["inference"].placement, min_score=number / 1000)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from fettle.api.extender import host_priority
 from fettle.cluster import NodeView
-from fettle.pacing import SLICE_S
+from fettle.pacing import SLICE_S, pausing
 from fettle.scheduling.in_flight import STEPS
 from fettle.scheduling.tables.filling import BATCH
 from fettle.scheduling.tables.tables import FEW, Table
@@ -80,8 +81,12 @@ async def test_a_table_that_took_over_follows_the_next_view(
 
 
 @pytest.mark.parametrize("nodes", [BATCH - 1, BATCH + 1])
-async def test_what_is_known_for_other_takers_is_answered_within_a_slice(nodes: int) -> None:
-    cluster = Cluster(itertools.count(0.0, SLICE_S / 10).__next__)
+async def test_what_is_known_for_other_takers_is_answered_within_a_slice(
+    nodes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ticking = SimpleNamespace(perf_counter=itertools.count(0.0, SLICE_S / 100).__next__)
+    monkeypatch.setattr(pausing, "time", ticking)
+    cluster = Cluster()
     cluster.show(fleet([(1.0, 0.6)] * nodes))
     names = list(cluster.answers.view.nodes)
     assert cluster.answers.at_once(anything(), names) is None

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from fettle.api import core, kinds
 from fettle.client import Session
 from fettle.cluster import EMPTY
-from fettle.pacing import in_slices
 from fettle.pacing import pausing as slicing
+from fettle.pacing import run_within
 from fettle.steward.wake_ups import SCHEDULER_RETRIES_S, Nudge, WakeUps, is_waiting, waiting
 from tests.fettle.client.fake_api import FakeApi
 
@@ -70,7 +70,7 @@ async def test_requests_are_answered_while_thousands_of_pods_are_searched(
     running = {f"ns/p{i}": pod(node="n") for i in range(5000)}
     view = msgspec.structs.replace(EMPTY, pods=running | {"ns/p": pod()})
     turns = 0
-    task = asyncio.create_task(in_slices(lambda: [*waiting(view)]))
+    task = asyncio.create_task(run_within(None, lambda: [*waiting(view)]))
     while not task.done():
         turns += 1
         await asyncio.sleep(0)

@@ -6,7 +6,6 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fettle.dra.allocator import run
 from fettle.dra.allocator.contending import Need, served
 from tests.conformance.allocation import Answer, answer
 from tests.fettle.dra.allocator.cases import (
@@ -38,7 +37,7 @@ def plainly(needs: Sequence[Need], shared: set[int]) -> bool:
 
 @given(NEEDS, st.sets(st.integers(0, 4)))
 def test_needs_are_served_where_there_is_a_way(needs: list[Need], shared: set[int]) -> None:
-    assert run(served(needs, shared)) == plainly(needs, shared)
+    assert served(needs, shared) == plainly(needs, shared)
 
 
 def early(asked: Raw) -> Answer:

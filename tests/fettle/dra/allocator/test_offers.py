@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fettle.api import kinds, resource
 from fettle.cel.runtime.outcomes import MATCH
 from fettle.dra import slices as published
-from fettle.dra.allocator import AMPLE, Allocated, AllocationStatus, allocate, run, shortfall
+from fettle.dra.allocator import AMPLE, Allocated, AllocationStatus, allocate, shortfall
 from fettle.dra.claims import Alternative, Claim, Request
 from fettle.dra.pools import DeviceView
 from fettle.dra.quantities import amount
@@ -30,7 +30,7 @@ def given_to(quantity: str, device: DeviceView) -> Allocated:
 
 def why(quantity: str, device: DeviceView) -> str:
     """What is said where it gives nothing."""
-    return run(shortfall(asking(quantity), (b.pool(device),), lambda *_: MATCH))
+    return shortfall(asking(quantity), (b.pool(device),), lambda *_: MATCH)
 
 
 def shares(value: str, **policy: Any) -> DeviceView:

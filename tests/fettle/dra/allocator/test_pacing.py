@@ -2,9 +2,11 @@
 
 import gc
 import sys
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import count
 from math import inf
+from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import msgspec
@@ -14,13 +16,14 @@ from fettle.api import resource
 from fettle.api.resource import DeviceAttribute, DeviceTaint, DeviceToleration
 from fettle.cel import Outcome
 from fettle.cel.runtime.outcomes import MATCH, NO_MATCH
-from fettle.dra.allocator import AllocationStatus, Budget, allocate, allocating, run, shortfall
+from fettle.dra.allocator import AllocationStatus, Budget, allocate, shortfall
 from fettle.dra.allocator.profiles import CURRENT, Profile
 from fettle.dra.allocator.versions import of_version
 from fettle.dra.claims import ALL, Alternative, Claim, Constraint, Request
 from fettle.dra.pools import DeviceView, PoolView
 from fettle.dra.slices import PublishedDevice
 from fettle.model import DeviceId
+from fettle.pacing import pausing
 from tests.fettle import building as b
 from tests.fettle.dra.allocator import pairs
 
@@ -34,7 +37,15 @@ Pools = tuple[PoolView, ...]
 Asked = tuple[Sequence[Claim], Pools]
 
 
-def longest(work: Generator[None, None, T]) -> tuple[T, int]:
+@contextmanager
+def on_clock(clock: Callable[[], float]) -> Iterator[None]:
+    """A clock that is looked at by each pause of work that is bounded."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pausing, "time", SimpleNamespace(perf_counter=clock))
+        yield
+
+
+def longest(work: Callable[[], T]) -> tuple[T, int]:
     """What it comes to, and the most calls that were made between two pauses.
 
     Garbage is not collected meanwhile: finalizers of what other tests left would count.
@@ -45,26 +56,23 @@ def longest(work: Generator[None, None, T]) -> tuple[T, int]:
         nonlocal calls
         calls += event in ("call", "c_call")
 
+    def paused() -> float:
+        nonlocal calls, most
+        calls, most = 0, max(most, calls)
+        return 0.0
+
     before = sys.getprofile()
     gc.disable()
     try:
-        while True:
-            calls = 0
+        with on_clock(paused):
             sys.setprofile(profile)
             try:
-                next(work)
-            except StopIteration as end:
-                return end.value, max(most, calls)
+                found = work()
             finally:
                 sys.setprofile(before)
-            most = max(most, calls)
+            return found, max(most, calls)
     finally:
         gc.enable()
-
-
-def every_pause() -> Callable[[], float]:
-    """A clock by which each piece of work is long enough for a pause."""
-    return count(0.0, 1.0).__next__
 
 
 def match(expression: str, device: DeviceView) -> Outcome:
@@ -195,16 +203,14 @@ def test_a_search_is_never_long_without_a_pause(
     wild: Callable[[], Asked], profile: Profile
 ) -> None:
     claims, pools = asked = wild()
-    work = allocating(claims, pools, of(asked), profile, budget=PATIENT, clock=every_pause())
-    found, calls = longest(work)
+    found, calls = longest(lambda: allocate(claims, pools, of(asked), profile, budget=PATIENT))
     assert calls < CALLS, found
 
 
 @pytest.mark.parametrize("wild", WILD, ids=lambda wild: wild.__name__)
 def test_an_explanation_is_never_long_without_a_pause(wild: Callable[[], Asked]) -> None:
     claims, pools = asked = wild()
-    work = shortfall(claims, pools, of(asked), budget=PATIENT, clock=every_pause())
-    words, calls = longest(work)
+    words, calls = longest(lambda: shortfall(claims, pools, of(asked), budget=PATIENT))
     assert words
     assert calls < CALLS, words
 
@@ -214,7 +220,8 @@ def test_whatever_takes_too_long_is_undecided(wild: Callable[[], Asked]) -> None
     """By a clock that goes on whenever it is looked at: no part of the work is free of charge."""
     claims, pools = asked = wild()
     ticks = count(0.0, 0.001).__next__
-    found = allocate(claims, pools, of(asked), budget=Budget(seconds=0.002), clock=ticks)
+    with on_clock(ticks):
+        found = allocate(claims, pools, of(asked), budget=Budget(seconds=0.002))
     assert (found.found, found.reason) == (AllocationStatus.UNDECIDED, "no result within 0.002 s")
     assert ticks() < 0.01
 
@@ -223,8 +230,9 @@ def test_whatever_takes_too_long_is_undecided(wild: Callable[[], Asked]) -> None
 def test_an_explanation_that_takes_too_long_is_a_short_one(wild: Callable[[], Asked]) -> None:
     claims, pools = asked = wild()
     ticks = count(0.0, 0.001).__next__
-    work = shortfall(claims, pools, of(asked), budget=Budget(seconds=0.002), clock=ticks)
-    assert run(work) == "no combination of devices satisfies all requests"
+    with on_clock(ticks):
+        words = shortfall(claims, pools, of(asked), budget=Budget(seconds=0.002))
+    assert words == "no combination of devices satisfies all requests"
     assert ticks() < 0.01
 
 
@@ -236,5 +244,6 @@ def test_a_search_goes_on_where_it_takes_too_long_to_find_out_that_it_is_in_vain
     for seconds, reason in ((0.3, nothing), (10.0, agreeing)):
         ticks = count(0.0, 0.001).__next__
         budget = Budget(seconds=seconds, prune_after=3)
-        found = allocate(*in_vain, pairs.match, budget=budget, clock=ticks)
+        with on_clock(ticks):
+            found = allocate(*in_vain, pairs.match, budget=budget)
         assert (found.found, found.reason) == (AllocationStatus.NONE, reason)

@@ -1,10 +1,11 @@
 """What holds for every allocation, whatever the node and whatever is asked for."""
 
+import asyncio
 import re
 from collections import Counter
-from collections.abc import Iterator
 
 import msgspec
+import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -14,8 +15,6 @@ from fettle.dra.allocator import (
     Budget,
     Taken,
     allocate,
-    allocating,
-    run,
     shortfall,
 )
 from fettle.dra.allocator.committing import after
@@ -25,6 +24,7 @@ from fettle.dra.allocator.tolerating import tolerated
 from fettle.dra.allocator.versions import of_version
 from fettle.dra.pools import PoolView
 from fettle.model import DeviceId
+from fettle.pacing import pausing, run_within
 from tests.conformance.allocation import match, seen, wanted
 from tests.fettle.dra.allocator.cases import Raw
 from tests.fettle.dra.allocator.wild import cases
@@ -94,14 +94,9 @@ def test_the_same_question_has_the_same_answer(case: Raw) -> None:
 
 @given(cases())
 def test_pausing_changes_nothing(case: Raw) -> None:
-    ended: list[Allocated] = []
-
-    def paused() -> Iterator[None]:
-        work = allocating(wanted(case), seen(case), match(), CURRENT, budget=BUDGET)
-        ended.append((yield from work))
-
-    assert sum(1 for _ in paused()) < 10_000
-    assert ended == [allocation(case)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pausing, "SLICE_S", 0.0)  # others have their turn at each pause
+        assert asyncio.run(run_within(None, lambda: allocation(case))) == allocation(case)
 
 
 @given(cases())
@@ -152,7 +147,7 @@ def test_older_versions_are_predicted_whatever_is_asked(case: Raw, version: str)
 def test_where_nothing_is_found_there_are_words_for_it(case: Raw) -> None:
     found = allocation(case)
     assume(found.found is AllocationStatus.NONE or found.on_node)
-    assert run(shortfall(wanted(case), seen(case), match(), CURRENT))
+    assert shortfall(wanted(case), seen(case), match(), CURRENT)
 
 
 @given(cases(), st.sampled_from(PROFILES))
@@ -162,7 +157,7 @@ def test_what_is_told_of_requests_keeps_them_from_being_met_by_themselves(
     asked, pools = wanted(case), seen(case)
     found = allocate(asked, pools, match(), profile, budget=BUDGET)
     assume(found.found is AllocationStatus.NONE or found.on_node)
-    said = run(shortfall(asked, pools, match(), profile))
+    said = shortfall(asked, pools, match(), profile)
     told = set(re.findall(r"\b([cd])/(r\d)", said.split(": ")[0]))
     assume(told)
     alone = [

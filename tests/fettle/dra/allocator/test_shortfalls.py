@@ -13,7 +13,7 @@ from fettle.api import resource
 from fettle.api.resource import DeviceAttribute, DeviceTaint
 from fettle.cel import Outcome
 from fettle.cel.runtime.outcomes import MATCH, NO_MATCH, would_abort
-from fettle.dra.allocator import AMPLE, AllocationStatus, Budget, allocate, run, shortfall
+from fettle.dra.allocator import AMPLE, AllocationStatus, Budget, allocate, shortfall
 from fettle.dra.allocator.profiles import CURRENT, Features, Profile
 from fettle.dra.allocator.versions import of_version
 from fettle.dra.claims import ALL, Alternative, Claim, Constraint, Request
@@ -43,7 +43,7 @@ def why(
     claims = (Claim("k", requests, **fields),)
     found = allocate(claims, pools, match, profile, budget=AMPLE)
     assert found.found is AllocationStatus.NONE or found.on_node, found
-    return run(shortfall(claims, pools, match, profile))
+    return shortfall(claims, pools, match, profile)
 
 
 def partition(name: str, takes: int) -> DeviceView:
@@ -106,7 +106,7 @@ def test_a_device_in_use_on_which_the_selector_fails_is_only_in_use() -> None:
     ):
         held = [b.device(name, allocated=True) for name in "ab"]
         claims = (Claim("k", (request(count=2),)),)
-        assert run(shortfall(claims, (b.pool(*held, *devices),), failing)) == said
+        assert shortfall(claims, (b.pool(*held, *devices),), failing) == said
 
 
 def test_an_error_names_the_claim_beside_the_request() -> None:
@@ -242,7 +242,7 @@ def test_the_claim_and_the_requests_of_a_constraint_are_told() -> None:
     constraint = Constraint(NUMA, requests=frozenset(("x", "y")))
     constrained = Claim("k", (request("x"), request("y"), request("z")), (constraint,))
     for claims in ((constrained, other), (other, constrained)):
-        assert run(shortfall(claims, (pool,), match)) == (
+        assert shortfall(claims, (pool,), match) == (
             f"k/x, k/y: 2 requested with a common value of {NUMA}, at most 1 available (value 0)"
         )
 
@@ -292,7 +292,7 @@ def test_devices_without_the_attribute_are_told() -> None:
 def test_groups_that_each_agree_on_a_value_are_counted(
     claims: list[Claim], gpus: list[int], nics: list[int], said: str
 ) -> None:
-    told = run(shortfall(claims, pairs.node(gpus, nics), pairs.match))
+    told = shortfall(claims, pairs.node(gpus, nics), pairs.match)
     assert told.partition(": ")[2] == said
 
 
@@ -300,7 +300,7 @@ def test_what_keeps_more_pairs_away_is_told() -> None:
     gpus, nics = pairs.node(range(4), range(4))
     held = (msgspec.structs.replace(gpus.devices[0], allocated=True), *gpus.devices[1:])
     pools = msgspec.structs.replace(gpus, devices=held), nics
-    assert run(shortfall([pairs.claim(4)], pools, pairs.match)) == (
+    assert shortfall([pairs.claim(4)], pools, pairs.match) == (
         "k/g0 and k/n0, k/g1 and k/n1, k/g2 and k/n2, …: 4 pairs requested, each with a common "
         "value of resource.kubernetes.io/pcieRoot, at most 3 available (values with free devices: "
         "3 for k/g0, 4 for k/n0, 3 for both; 1 more allocated)"
@@ -446,7 +446,7 @@ def test_no_search_finds_more_devices_that_agree_than_are_told(
     constraint = Constraint(NUMA, distinct=distinct, requests=frozenset(only))
     assume(not fits(asked, constraint, pool, profile))
     claims = (Claim("k", tuple(asked), (constraint,)),)
-    told = TOLD.match(run(shortfall(claims, (pool,), by_number, profile)))
+    told = TOLD.match(shortfall(claims, (pool,), by_number, profile))
     assume(told is not None)
     assert told is not None
     names = {each.removeprefix("k/") for each in told[1].split(", ")}
