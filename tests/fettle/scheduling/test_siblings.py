@@ -80,11 +80,11 @@ async def test_a_table_that_took_over_follows_the_next_view(
     assert said(table) == said(await fresh.answers.judged(anything(in_flight=2)))
 
 
-@pytest.mark.parametrize("nodes", [BATCH - 1, BATCH + 1])
+@pytest.mark.parametrize("nodes", [4 * BATCH - 1, 4 * BATCH + 1])
 async def test_what_is_known_for_other_takers_is_answered_within_a_slice(
     nodes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ticking = SimpleNamespace(perf_counter=itertools.count(0.0, SLICE_S / 100).__next__)
+    ticking = SimpleNamespace(perf_counter=itertools.count(0.0, SLICE_S / 35).__next__)
     monkeypatch.setattr(pausing, "time", ticking)
     cluster = Cluster()
     cluster.show(fleet([(1.0, 0.6)] * nodes))
