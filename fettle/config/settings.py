@@ -199,7 +199,7 @@ class ExtenderSettings(_Section, frozen=True, kw_only=True):
     extender protocol documents. "compact" saves kube-scheduler time: of more than 100 nodes it
     leaves out refused ones while some node passes, and lists only scores that differ from most, by
     the difference. By default, replies are compact if the schedulers' version is a release that
-    this was tested with (1.37), and full if it is another or none is known. Set "full" for a
+    this was tested with (1.36, 1.37), and full if it is another or none is known. Set "full" for a
     scheduler that is not kube-scheduler.
     """
 

@@ -1,4 +1,4 @@
-"""What the second listener tells its callers, by where they are."""
+"""What the second listener answers its callers, by where they are."""
 
 import time
 from typing import Any
@@ -34,30 +34,30 @@ def browse(quarantined: dict[str, str]) -> Browse:
 
 async def readyz(caller: str, quarantined: dict[str, str]) -> str:
     request: Any = make_mocked_request("GET", "/readyz?verbose").clone(remote=caller)
-    told = (await browse(quarantined).readyz(request)).text
-    assert told is not None
-    return told
+    text = (await browse(quarantined).readyz(request)).text
+    assert text is not None
+    return text
 
 
 @pytest.mark.parametrize("caller", ["127.0.0.1", "::1"])
 async def test_readyz_lists_objects_that_cannot_be_read_to_callers_on_this_host(
     caller: str,
 ) -> None:
-    told = await readyz(caller, UNREADABLE)
-    assert "quarantined: Pod stealth/secret-project: limits are no amounts" in told
-    assert NOTE in told
+    text = await readyz(caller, UNREADABLE)
+    assert "quarantined: Pod stealth/secret-project: limits are no amounts" in text
+    assert NOTE in text
 
 
 @pytest.mark.parametrize("caller", ["192.0.2.7", "2001:db8::7", ""])
 async def test_readyz_gives_other_callers_counts_of_such_objects_and_no_names(
     caller: str,
 ) -> None:
-    told = await readyz(caller, UNREADABLE)
-    assert told.startswith("ok\n")
-    assert "quarantined: 2 Pod" in told
-    assert "quarantined: 1 Node" in told
-    assert "stealth" not in told
-    assert "n1" not in told
+    text = await readyz(caller, UNREADABLE)
+    assert text.startswith("ok\n")
+    assert "quarantined: 2 Pod" in text
+    assert "quarantined: 1 Node" in text
+    assert "stealth" not in text
+    assert "n1" not in text
 
 
 async def test_readyz_gives_other_callers_no_counts_where_everything_can_be_read() -> None:
@@ -95,20 +95,20 @@ async def test_metrics_and_readyz_agree_on_whether_fettle_is_ready() -> None:
     found: list[str] = []
     browse = Browse(answers, registry, {}, 60.0, lambda: found)
 
-    async def told() -> tuple[int, float | None]:
+    async def ready() -> tuple[int, float | None]:
         request: Any = make_mocked_request("GET", "/readyz")
         status = (await browse.readyz(request)).status
         return status, registry.get_sample_value("fettle_ready")
 
     publisher.sources["Node"] = SourceStatus("Node", False, True, 0.0)
-    assert await told() == (503, 0.0)
+    assert await ready() == (503, 0.0)
     publisher.sources["Node"] = SourceStatus("Node", True, True, time.monotonic())
-    assert await told() == (200, 1.0)
+    assert await ready() == (200, 1.0)
     found.append("webhook: the certificate expired")
-    assert await told() == (503, 0.0)
+    assert await ready() == (503, 0.0)
     found.clear()
     publisher.sources["Node"] = SourceStatus("Node", True, True, time.monotonic() - 90)
-    assert await told() == (503, 0.0)
+    assert await ready() == (503, 0.0)
 
 
 async def notes(scheduler: str | None, *, named: tuple[str, ...], asked: bool = False) -> list[str]:
@@ -124,9 +124,9 @@ async def notes(scheduler: str | None, *, named: tuple[str, ...], asked: bool = 
     request: Any = make_mocked_request("GET", "/explain?pod=default/p").clone(remote="127.0.0.1")
     reply = await browse.explain(request)
     assert isinstance(reply.body, bytes)
-    told = msgspec.json.decode(reply.body)
-    assert "n1" in told["nodes"]
-    found: list[str] = told["notes"]
+    explained = msgspec.json.decode(reply.body)
+    assert "n1" in explained["nodes"]
+    found: list[str] = explained["notes"]
     return found
 
 
@@ -193,7 +193,7 @@ async def test_devices_say_that_all_are_sound_once_the_cluster_is_known(
 
 
 async def asked_of(entry: dict[str, str], node: str) -> dict[str, Any]:
-    """What a pod with an allocated claim, on this node ("": it waits), is told to ask for."""
+    """The demand of a pod with an allocated claim, on this node ("": it waits), as explained."""
     owner = {"kind": "Pod", "name": "p", "uid": "u", "controller": True}
     result = {"request": "r", "driver": b.DRIVER, "pool": "n", "device": "a"}
     allocation = {"allocationTimestamp": "2026-01-01T00:00:00Z", "devices": {"results": [result]}}

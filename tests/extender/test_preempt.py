@@ -171,7 +171,7 @@ def nominated(node: str) -> Raw:
 
 @pytest.fixture
 async def preempted(cluster: Cluster, extender: Extender) -> Cluster:
-    """Two nodes that are worth their victims, told of and not seen to be evicted yet."""
+    """Two nodes that were answered as worth their victims, which no view shows as evicted yet."""
     for name in ("n", "m"):
         cluster.node(name, lost="b")
         cluster.claim(f"of-{name}", "a", f"low-{name}", node=name)
@@ -249,7 +249,7 @@ async def test_the_claims_of_a_full_cluster_are_read_in_short_slices(
     assert turns > 3
 
 
-# -- what people are told
+# -- explanations
 
 
 async def noted(cluster: Cluster, extender: Extender, **spec: Any) -> list[str]:
@@ -284,6 +284,6 @@ async def test_explain_says_why_a_pod_does_not_preempt_where_that_would_not_help
     cluster.claim("c", "a", "low")
     cluster.pod("low", "c")
     (note,) = await noted(cluster, extender)
-    told = "preempts nobody here: with default/low gone it would be refused: gpu/r would get "
-    assert note.startswith(f"{told}{b.DRIVER}/n/a, which is Unhealthy")
+    text = "preempts nobody here: with default/low gone it would be refused: gpu/r would get "
+    assert note.startswith(f"{text}{b.DRIVER}/n/a, which is Unhealthy")
     assert await noted(cluster, extender, nodeName="n") == []
