@@ -15,7 +15,8 @@ from fettle.api import core
 from fettle.cluster import View, readiness
 from fettle.explain import listing
 from fettle.explain import pods as explain
-from fettle.model import ANNOTATION, unreadable
+from fettle.model import ANNOTATION, reasons, unreadable
+from fettle.model.reasons import Reason
 from fettle.observing import ReadyMetrics
 from fettle.pacing import pause, run_within
 from fettle.scheduling import Answers, Preempting
@@ -78,7 +79,7 @@ class Browse:
             verdicts = await Preempting(self._answers).noted(pod, verdicts)
         view = self._answers.view
         resolved = demands.resolve_policy(pod, view, self._answers.policies)
-        notes = self._unready()
+        notes: list[Reason] = [*map(reasons.FettleNotReady, self._stale())]
         if demand is not None:
             notes += self._notes_about(key, pod)
         explained = await run_within(
@@ -86,12 +87,12 @@ class Browse:
         )
         return _json(explained)
 
-    def _notes_about(self, key: str, pod: core.Pod) -> list[str]:
+    def _notes_about(self, key: str, pod: core.Pod) -> list[Reason]:
         """That its scheduler does not ask Fettle; not if it did ask, whatever the settings say."""
         name = pod.scheduler_name
         if name in self._schedulers or key in self._recent:
             return []
-        return [explain.not_asked_by(name, self._schedulers)]
+        return [reasons.SchedulerDoesNotAsk(name, tuple(self._schedulers))]
 
     async def policy(self, request: web.Request) -> web.Response:
         """?pod=NAMESPACE/NAME: the policy that applies to it. ?name=NAME: that policy, the
@@ -129,11 +130,13 @@ class Browse:
             pause()
         return found
 
-    def _unready(self) -> list[str]:
+    def _stale(self) -> list[str]:
         """Why answers may be incomplete or old."""
         sources = self._answers.publisher.sources.values()
-        found = readiness.problems(sources, time.monotonic(), self._silent_after_s)
-        return [f"Fettle is not ready: {problem}" for problem in found]
+        return readiness.problems(sources, time.monotonic(), self._silent_after_s)
+
+    def _unready(self) -> list[str]:
+        return [f"Fettle is not ready: {problem}" for problem in self._stale()]
 
     def _unknown_pod(self, key: str) -> web.Response:
         why = "it does not exist, uses no devices, is finished, or has not been seen yet"
@@ -157,6 +160,7 @@ class Browse:
             None,
             lambda: {
                 "generation": view.generation,
+                "version": explain.VERSION,
                 "problems": self._unready(),
                 "nodes": listing.of_nodes(view, only_unsound=unsound),
                 "network": listing.of_network(view, only_unsound=unsound),

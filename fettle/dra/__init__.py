@@ -12,7 +12,7 @@ from fettle.dra import (
     pod_claims,
     slices,
 )
-from fettle.dra.allocated_claims import ENDS_IN_AN_ERROR, NO_TIME_LIMIT, Binding
+from fettle.dra.allocated_claims import NO_TIME_LIMIT, Binding
 from fettle.dra.allocator import (
     AMPLE,
     Allocated,
@@ -55,7 +55,6 @@ __all__ = [
     "ALL",
     "AMPLE",
     "CURRENT",
-    "ENDS_IN_AN_ERROR",
     "EXTENDED_RESOURCE_CLAIM",
     "IMPLICIT_CLASS_PREFIX",
     "MARKER",

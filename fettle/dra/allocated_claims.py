@@ -9,14 +9,12 @@ from typing import NamedTuple
 
 from fettle.api import core, resource
 from fettle.api.meta import Condition, unix_s
-from fettle.dra import node_selectors as affinity
-from fettle.dra import pod_claims as entries
+from fettle.dra import node_selectors, pod_claims
+from fettle.model import DeviceId, reasons
+from fettle.model.reasons import Reason
 
 BINDING_TIMEOUT_S = 600.0
 """`DynamicResourcesBindingTimeoutDefault` of the scheduler's configuration."""
-
-ENDS_IN_AN_ERROR = "the scheduler's attempt for this pod would end in an error"
-"""Said of a node, and then true of the pod: it is placed nowhere once the scheduler looks there."""
 
 
 class Binding(NamedTuple):
@@ -36,10 +34,10 @@ NO_TIME_LIMIT = Binding()
 
 class Use(NamedTuple):
     """`barred`: why no node can serve a pod with this claim now. `awaits`: what the pod will wait
-    for once it is placed. Both "" where there is nothing to say."""
+    for once it is placed."""
 
-    barred: str = ""
-    awaits: str = ""
+    barred: Reason | None = None
+    awaits: reasons.BindingAwaited | None = None
 
 
 def use(
@@ -53,34 +51,32 @@ def use(
     if claim is None:
         return Use()
     if claim.metadata.deletion_timestamp is not None:
-        return Use(f"claim {name} is being deleted")
-    if not entries.is_for(pod, entry, claim):
-        return Use(f"claim {name}: ResourceClaim {claim.metadata.key} was not made for this pod")
+        return Use(reasons.ClaimBeingDeleted(name))
+    if not pod_claims.is_for(pod, entry, claim):
+        return Use(reasons.ClaimOfAnotherPod(name, claim.metadata.key))
     status = claim.status
     if status is None or (allocation := status.allocation) is None:
         return Use()
     if problem := _problem(allocation):
-        return Use(f"claim {name}: {ENDS_IN_AN_ERROR}: {problem}")
+        return Use(reasons.SchedulingError(reasons.ClaimSelectorMalformed(name, problem)))
     holders, mine = claim.reserved_for, pod.metadata.uid
     if len(holders) >= resource.MAX_RESERVED and mine not in holders:
-        return Use(
-            f"claim {name} is reserved for {len(holders)} pods, the maximum: "
-            "the scheduler's attempt would fail when reserving it for one more"
-        )
+        return Use(reasons.ClaimFullyReserved(name, len(holders)))
     if not binding.observed:
         return Use()
+    others = len(holders - {mine})
     failed, unmet = _conditions(allocation, status.devices or ())
-    if unmet and _is_late(allocation, binding):
-        failed = f"{unmet} did not become true within {binding.timeout_s:g} s"
-    if failed:
-        return Use(f"claim {name}: {failed}; {_what_follows(len(holders - {mine}))}")
+    if failed is not None:
+        return Use(reasons.BindingFailed(name, failed.condition, failed.device, others))
+    if unmet is not None and _is_late(allocation, binding):
+        timeout_s = binding.timeout_s
+        return Use(reasons.BindingTimedOut(name, unmet.condition, unmet.device, timeout_s, others))
     if allocation.allocation_timestamp is None and mine not in holders:
-        return Use(
-            f"claim {name} was allocated without an allocationTimestamp: the scheduler's attempt "
-            "would fail when reserving it, by adding one to an allocation that cannot be changed; "
-            f"{_how_to_allocate_anew(len(holders))}"
-        )
-    return Use(awaits=f"claim {name} is waiting for {unmet}{_since(allocation)}" if unmet else "")
+        return Use(reasons.ClaimWithoutTimestamp(name, len(holders)))
+    if unmet is None:
+        return Use()
+    since = _since(allocation)
+    return Use(awaits=reasons.BindingAwaited(name, unmet.condition, unmet.device, since))
 
 
 def can_be_allocated(
@@ -95,40 +91,22 @@ def named_twice(
     again: core.PodResourceClaim,
     claim: resource.ResourceClaim | None,
     pod: core.Pod,
-) -> str:
-    """Why a pod cannot have two entries for one claim; "" where it is reserved for it already."""
+) -> reasons.ClaimNamedTwice | None:
+    """Why a pod cannot have two entries for one claim; None where it is reserved for it already."""
     if claim is not None and pod.metadata.uid in claim.reserved_for:
-        return ""
-    return (
-        f"claims {first.name} and {again.name} are one ResourceClaim, "
-        f"{pod.metadata.namespace}/{entries.claim_name(pod, again)}: the scheduler's attempt would "
-        "fail when reserving it for the pod twice; list it once in spec.resourceClaims"
-    )
+        return None
+    key = f"{pod.metadata.namespace}/{pod_claims.claim_name(pod, again)}"
+    return reasons.ClaimNamedTwice(first.name, again.name, key)
 
 
 def _problem(allocation: resource.AllocationResult) -> str:
-    """Why the scheduler cannot read an allocation; "" if it can."""
+    """Why the scheduler cannot parse an allocation's node selector; "" if it can."""
     try:
         if allocation.node_selector is not None:
-            affinity.parsed(allocation.node_selector)
-    except affinity.Malformed as error:
-        return f"its node selector cannot be parsed: {error}"
+            node_selectors.parsed(allocation.node_selector)
+    except node_selectors.Malformed as error:
+        return str(error)
     return ""
-
-
-def _how_to_allocate_anew(holders: int) -> str:
-    recreate = "delete the ResourceClaim and create it again"
-    if not holders:
-        return recreate
-    using = "pod that uses it has" if holders == 1 else f"{holders} pods that use it have"
-    return f"{recreate}, or wait until the {using} ended"
-
-
-def _what_follows(others: int) -> str:
-    if others:
-        pods = "another pod" if others == 1 else f"{others} other pods"
-        return f"it stays allocated, since it is reserved for {pods}"
-    return "the scheduler revokes the allocation and allocates again"
 
 
 def _is_late(allocation: resource.AllocationResult, binding: Binding) -> bool:
@@ -137,14 +115,18 @@ def _is_late(allocation: resource.AllocationResult, binding: Binding) -> bool:
 
 
 def _since(allocation: resource.AllocationResult) -> str:
-    if (at := allocation.allocation_timestamp) is None:
-        return ""
-    return f" since {at:%Y-%m-%dT%H:%M:%SZ}"
+    at = allocation.allocation_timestamp
+    return f"{at:%Y-%m-%dT%H:%M:%SZ}" if at is not None else ""
+
+
+class _OnDevice(NamedTuple):
+    condition: str
+    device: DeviceId
 
 
 def _conditions(
     allocation: resource.AllocationResult, reported: tuple[resource.AllocatedDeviceStatus, ...]
-) -> tuple[str, str]:
+) -> tuple[_OnDevice | None, _OnDevice | None]:
     """(the failure, the condition that is not met) that comes first, as upstream looks.
 
     A device whose conditions are not met hides what failed on those after it.
@@ -154,15 +136,15 @@ def _conditions(
         if not result.binding_conditions:
             continue
         found = _found(result, reported)
-        device = f"{result.driver}/{result.pool}/{result.device}"
+        device = DeviceId(result.driver, result.pool, result.device)
         if found is not None:
             for name in result.binding_failure_conditions or ():
                 if _is_true(found, name):
-                    return f"condition {name} says that {device} cannot be bound", ""
+                    return _OnDevice(name, device), None
         for name in result.binding_conditions:
             if found is None or not _is_true(found, name):
-                return "", f"condition {name} of {device}"
-    return "", ""
+                return None, _OnDevice(name, device)
+    return None, None
 
 
 def _found(

@@ -33,6 +33,7 @@ class Alternative(msgspec.Struct, frozen=True, gc=False):
     tolerations: tuple[resource.DeviceToleration, ...] = ()
     capacity: tuple[tuple[str, Amount], ...] | None = None
     derived: bool = False
+    class_missing: bool = False
     error: str = ""
     unclear: str = ""
 
@@ -210,7 +211,8 @@ def _alternative(
         tolerations=written.tolerations or (),
         capacity=capacity,
         derived=bool(written.derived_attributes),
-        error=_error(written, device_class),
+        class_missing=bool(written.device_class_name) and device_class is None,
+        error=_error(written),
         unclear=unclear,
     )
 
@@ -230,16 +232,11 @@ def _admin_access(
     return written.admin_access if isinstance(written, resource.ExactDeviceRequest) else None
 
 
-def _error(
-    written: resource.ExactDeviceRequest | resource.DeviceSubRequest,
-    device_class: resource.DeviceClass | None,
-) -> str:
+def _error(written: resource.ExactDeviceRequest | resource.DeviceSubRequest) -> str:
     if any(s.cel is None for s in written.selectors or ()):
         return "a selector is of an unknown form"
     if not written.device_class_name:
         return "the device class name is missing"
-    if device_class is None:
-        return f"device class {written.device_class_name} does not exist"
     return ""
 
 

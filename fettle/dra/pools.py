@@ -10,6 +10,7 @@ import msgspec
 from fettle.api import resource
 from fettle.dra.slices import CounterId, PublishedDevice
 from fettle.model import DeviceId, Health
+from fettle.model.reasons import PoolRef
 
 
 class DeviceView(msgspec.Struct, frozen=True, gc=False):
@@ -66,6 +67,10 @@ class PoolView(msgspec.Struct, frozen=True, gc=False):
     unclear: str = ""
     look: bytes = b""
     attribute_fingerprints: Mapping[tuple[str, str], bytes] = {}
+
+    @property
+    def ref(self) -> PoolRef:
+        return PoolRef(self.driver, self.name)
 
     @property
     def told(self) -> str:

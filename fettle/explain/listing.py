@@ -12,7 +12,9 @@ from fettle.cluster import NodeView, View
 from fettle.dra import DeviceView, PoolView
 from fettle.explain import pods as explain
 from fettle.explain.users import Users
-from fettle.model import DeviceId
+from fettle.explain.wording import plain, why_withheld
+from fettle.model import DeviceId, reasons
+from fettle.model.reasons import Reason
 from fettle.pacing import pause
 
 
@@ -38,14 +40,14 @@ def of_network(view: View, *, only_unsound: bool = False) -> list[dict[str, Any]
     found: dict[DeviceId, DeviceView] = {}
     able: dict[DeviceId, list[str]] = defaultdict(list)
     unable: dict[DeviceId, list[str]] = defaultdict(list)
-    reasons: dict[DeviceId, str] = {}
+    why: dict[DeviceId, Reason] = {}
     users = Users(view)
     for name, node in sorted(view.nodes.items()):
         for device, withheld in _published(node, local=False, only_unsound=only_unsound):
             found.setdefault(device.id, device)
             if withheld:
                 unable[device.id].append(name)
-                reasons.setdefault(device.id, withheld)
+                why.setdefault(device.id, withheld)
             elif device.here:
                 able[device.id].append(name)
         pause()
@@ -54,7 +56,7 @@ def of_network(view: View, *, only_unsound: bool = False) -> list[dict[str, Any]
             "device": str(id_),
             "nodes": able[id_] or unable[id_],
             "allocated": device.allocated,
-            "withheld": None if able[id_] else reasons.get(id_),
+            **_why(None if able[id_] else why.get(id_)),
             "usedBy": users.of_device(id_),
             **explain.health(device.health),
         }
@@ -85,7 +87,7 @@ def unknown_conditions(view: View) -> list[dict[str, Any]]:
 
 def _published(
     node: NodeView, *, local: bool, only_unsound: bool
-) -> Iterator[tuple[DeviceView, str | None]]:
+) -> Iterator[tuple[DeviceView, Reason | None]]:
     """A node's own devices, or those of the network that it sees, with why each is withheld."""
     for pool in node.pools:
         why = _withheld(pool, node) if pool.withheld else None
@@ -98,13 +100,20 @@ def _published(
                 yield device, withheld
 
 
-def _withheld(pool: PoolView, node: NodeView) -> str:
+def _withheld(pool: PoolView, node: NodeView) -> Reason:
     """Why devices that the pool publishes for this node cannot be taken now."""
     if pool.flaw:
-        return f"pool {pool.flaw}"
+        return reasons.PoolNotWhole(pool.ref, pool.flaw)
     if node.malformed:
-        return f"the scheduler's attempts here end in an error: {node.malformed}"
-    return "pool between generations: its driver is replacing its slices"
+        return reasons.SchedulingError(reasons.NodeSelectorMalformed(node.malformed))
+    return reasons.PoolBetweenGenerations(pool.ref)
+
+
+def _why(reason: Reason | None) -> dict[str, Any]:
+    """Why a device is withheld, in words, and as a reason."""
+    if reason is None:
+        return {"withheld": None, "withheldReason": None}
+    return {"withheld": why_withheld(reason), "withheldReason": plain(reason)}
 
 
 def _node(node: NodeView, users: Users, *, only_unsound: bool) -> dict[str, Any] | None:
@@ -112,7 +121,7 @@ def _node(node: NodeView, users: Users, *, only_unsound: bool) -> dict[str, Any]
         {
             "device": str(device.id),
             "allocated": device.allocated,
-            "withheld": withheld,
+            **_why(withheld),
             "usedBy": users.of_device(device.id),
             **explain.health(device.health),
         }

@@ -5,7 +5,7 @@ answers and what the command line prints; `listing` lists devices in them.
 """
 
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,7 +14,9 @@ import msgspec
 from fettle.cluster import NodeView, PluginView, UnitView, View
 from fettle.dra import ALL
 from fettle.explain import circumstances
-from fettle.model import Health, Resolved, State
+from fettle.explain.wording import kept, plain, texts
+from fettle.model import Health, Resolved, State, reasons
+from fettle.model.reasons import Reason
 from fettle.pacing import pause
 from fettle.scheduling import EXTENDED_RESOURCES, Choice, Demand, Verdict, counted, lacking
 
@@ -49,16 +51,22 @@ def health(value: Health) -> dict[str, Any]:
     }
 
 
+VERSION = 1
+"""Of the JSON that `/explain` and `/devices` answer; see `docs/explain-json.md`."""
+
 _DAY_S, _YEAR_9999 = 86_400.0, 253_370_764_800.0
 
 
 def _kept(value: Health) -> str | None:
     """What keeps a state that is worse than the score alone would make it, in words."""
-    if (kept := value.kept) is None or not value.since <= kept.until <= _YEAR_9999:
-        return str(kept) if kept is not None else None
-    whole_minute = 60.0 * math.ceil(kept.until / 60.0)
-    form = "%H:%M" if kept.until - value.since <= _DAY_S else "%Y-%m-%d %H:%M"
-    return f"{kept} until {datetime.fromtimestamp(whole_minute, UTC):{form}} UTC"
+    if value.kept is None:
+        return None
+    words, until = kept(value.kept), value.kept.until
+    if not value.since <= until <= _YEAR_9999:
+        return words
+    whole_minute = 60.0 * math.ceil(until / 60.0)
+    form = "%H:%M" if until - value.since <= _DAY_S else "%Y-%m-%d %H:%M"
+    return f"{words} until {datetime.fromtimestamp(whole_minute, UTC):{form}} UTC"
 
 
 def demand(value: Demand) -> dict[str, Any]:
@@ -75,7 +83,7 @@ def demand(value: Demand) -> dict[str, Any]:
             for alternative in claim.alternatives()
         ],
         "allocated": [str(held.device) for bound in value.bound for held in bound.held],
-        "unsettled": list(value.unsettled),
+        "unsettled": texts(value.unsettled),
     }
 
 
@@ -85,17 +93,21 @@ def verdict(value: Verdict) -> dict[str, Any]:
     `fits`: the pod can be placed there, as far as can be told. `allowed`: Fettle does not refuse
     it, for whatever the scheduler's own checks do (`rejected`).
     """
+    found = {
+        "refusals": value.refusals,
+        "overruled": value.overruled,
+        "unfit": value.rejected,
+        "undecided": value.undecided,
+        "notes": value.notes,
+    }
     return {
-        "fits": value.fits and not value.rejected,
+        "fits": value.can_be_placed,
         "allowed": value.fits,
         "score": value.score,
         "value": value.value,
-        "refusals": list(value.refusals),
-        "overruled": list(value.overruled),
-        "unfit": list(value.rejected),
-        "undecided": list(value.undecided),
+        **{part: texts(reasons) for part, reasons in found.items()},
+        "reasons": {part: [plain(one) for one in reasons] for part, reasons in found.items()},
         "devices": [_choice(c) for c in value.devices],
-        "notes": list(value.notes),
     }
 
 
@@ -112,16 +124,13 @@ def _choice(choice: Choice) -> dict[str, Any]:
     }
 
 
-CORDONED = "cordoned: the scheduler places only pods there that tolerate that"
-
-
 def pod(
     key: str,
     resolved: Resolved,
     asked: Demand | None,
     verdicts: dict[str, Verdict],
     view: View,
-    notes: Sequence[str] = (),
+    notes: Sequence[Reason] = (),
 ) -> dict[str, Any]:
     """A pod's policy and where it comes from, its ask, and each node's verdict, own health and
     units that the pod may be given and of which something is said; `notes` are about all of it."""
@@ -129,21 +138,22 @@ def pod(
     resources = [units.resource for units in asked.units] if asked is not None else []
     taken = counted(view.pods.values()) if resources else {}
     names = _names(asked) if asked is not None else {}
-    nodes = {}
+    nodes: dict[str, Any] = {}
+    answers: dict[str, Verdict] = {}
     for name, answer in sorted(verdicts.items()):
         if (node := view.nodes.get(name)) is not None:
             units = list(_units(node, resources))
             why = tuple(lacking(asked, node, taken)) if asked is not None else ()
-            told = {
-                **_named(verdict(_lacking(answer, why, node)), names),
+            answers[name] = answer = _completed(answer, why, node)
+            nodes[name] = {
+                **_named(verdict(answer), names),
                 "health": health(node.health),
                 "units": units,
             }
-            if circumstances.is_cordoned(node):
-                told["notes"].append(CORDONED)
-            nodes[name] = told
         pause()
+    about = [*circumstances.notes(view.pods.get(key), asked, view, answers), *notes]
     return {
+        "version": VERSION,
         "pod": key,
         "policy": {
             "name": resolved.policy.name,
@@ -154,7 +164,8 @@ def pod(
             "warnings": list(resolved.warnings),
         },
         "ask": demand(asked) if asked is not None else None,
-        "notes": [*circumstances.notes(view.pods.get(key), asked, view, nodes), *notes],
+        "notes": texts(about),
+        "reasons": {"notes": [plain(note) for note in about]},
         "nodes": nodes,
     }
 
@@ -174,32 +185,38 @@ def _names(asked: Demand) -> dict[str, str]:
     return {**ordered, **made} if names else {}
 
 
-def _named(told: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
+def _named(answer: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
     """A node's answer in the words of `names`; `resource` is what a device would be given for."""
     if not names:
-        return told
-    for part in ("refusals", "overruled", "unfit", "undecided", "notes"):
-        for scheduler, people in names.items():
-            told[part] = [text.replace(scheduler, people) for text in told[part]]
-    for choice in told["devices"]:
+        return answer
+    for part in ("refusals", "overruled", "unfit", "undecided", "notes", "reasons"):
+        answer[part] = _renamed(answer[part], names)
+    for choice in answer["devices"]:
         if choice["request"] in names:
             choice["resource"] = names[choice["request"]].partition(" ")[0]
-    return told
+    return answer
 
 
-def _lacking(answer: Verdict, why: tuple[str, ...], node: NodeView) -> Verdict:
-    """The verdict where the scheduler finds too few units; as long as the node can be read."""
-    if node.quarantined:
-        return msgspec.structs.replace(answer, undecided=(*answer.undecided, *why))
-    return msgspec.structs.replace(answer, rejected=(*answer.rejected, *why))
+def _renamed(value: Any, names: dict[str, str]) -> Any:
+    match value:
+        case str():
+            for scheduler, people in names.items():
+                value = value.replace(scheduler, people)
+            return value
+        case list():
+            return [_renamed(each, names) for each in value]
+        case dict():
+            return {key: _renamed(each, names) for key, each in value.items()}
+    return value
 
 
-def not_asked_by(scheduler: str, named: Collection[str]) -> str:
-    """What it means for a pod that its scheduler is none of those that the settings name."""
-    return (
-        f"scheduler {scheduler} does not ask Fettle, as far as the settings say (scheduler.names: "
-        f"{', '.join(named) or 'none'}): it places this pod without these verdicts"
-    )
+def _completed(answer: Verdict, why: tuple[Reason, ...], node: NodeView) -> Verdict:
+    """The verdict with what the scheduler's own checks find: too few units (as long as the node can
+    be read), and a cordon."""
+    part = "undecided" if node.quarantined else "rejected"
+    notes = (reasons.NodeCordoned(),) if circumstances.is_cordoned(node) else ()
+    changes = {part: (*getattr(answer, part), *why), "notes": (*answer.notes, *notes)}
+    return msgspec.structs.replace(answer, **changes) if why or notes else answer
 
 
 def _units(node: NodeView, resources: Sequence[str]) -> Iterator[dict[str, Any]]:
@@ -309,6 +326,8 @@ def reason(value: dict[str, Any]) -> str:
 
 def _given_devices(value: dict[str, Any]) -> Iterator[str]:
     """The devices that claims hold, and those that others would get; by request, if several."""
+    notes = value.get("reasons", {}).get("notes", ())
+    unpublished = {n["device"] for n in notes if n["code"] == "ClaimDeviceNotPublished"}
     held: list[str] = []
     got: dict[str, list[str]] = {}
     looked_at: dict[str, list[str]] = {}
@@ -320,7 +339,7 @@ def _given_devices(value: dict[str, Any]) -> Iterator[str]:
             chosen = f" (alternative {choice['alternative']})" if choice["alternative"] else ""
             name = choice.get("resource") or choice["request"]
             got.setdefault(name + chosen, []).append(choice["device"])
-        elif not any(f"holds {choice['device']}, " in note for note in value["notes"]):
+        elif choice["device"] not in unpublished:
             held.append(choice["device"])
     if held:
         yield f"holds {', '.join(held)}"

@@ -3,7 +3,7 @@
 Stands before everything else in *watch → inventory → health → verdict → answer*.
 """
 
-from fettle.model import errors
+from fettle.model import errors, reasons
 from fettle.model.annotations import HOLD, JOB_EXIT_CODES, PURPOSE, WOKEN_AT, is_unknown
 from fettle.model.errors import (
     AuthorityError,
@@ -118,6 +118,7 @@ __all__ = [
     "errors",
     "is_unknown",
     "prefers_in_vain",
+    "reasons",
     "shown",
     "unreadable",
 ]

@@ -7,7 +7,8 @@ from fettle.scheduling import demand
 from fettle.scheduling.answers import Answers
 from fettle.scheduling.breaker.alarms import Alarm
 from fettle.scheduling.demand import Demand, Units
-from fettle.scheduling.judge import acceptance, claimed, draws
+from fettle.scheduling.judge import draws
+from fettle.scheduling.judge.claimed import is_usable
 from fettle.scheduling.judge.parts import Choice
 from fettle.scheduling.judge.requirements import Engines
 from fettle.scheduling.judge.taken import Taken, counted, full, lacking
@@ -30,11 +31,10 @@ __all__ = [
     "Taken",
     "Units",
     "Verdict",
-    "acceptance",
-    "claimed",
     "counted",
     "demand",
     "draws",
     "full",
+    "is_usable",
     "lacking",
 ]

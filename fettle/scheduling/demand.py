@@ -11,18 +11,20 @@ import msgspec
 
 from fettle.api import core, kinds, resource
 from fettle.cluster import View
-from fettle.dra import NO_TIME_LIMIT, AllocatedDevice, Alternative, Binding, Claim, Request
 from fettle.dra import (
-    allocated_claims as allocated,
+    NO_TIME_LIMIT,
+    AllocatedDevice,
+    Alternative,
+    Binding,
+    Claim,
+    Request,
+    allocated_claims,
+    claims,
+    extended_resources,
+    pod_claims,
 )
-from fettle.dra import claims as claiming
-from fettle.dra import (
-    extended_resources as extended,
-)
-from fettle.dra import (
-    pod_claims as entries,
-)
-from fettle.model import Policies, Policy, Resolved
+from fettle.model import Policies, Policy, Resolved, reasons
+from fettle.model.reasons import Reason
 
 
 class Units(msgspec.Struct, frozen=True, gc=False):
@@ -38,13 +40,13 @@ class Bound(msgspec.Struct, frozen=True, gc=False):
     selector that can be parsed.
 
     `held` is also what it has admin access to. `awaits` says which condition a pod has to wait for
-    before it is bound ("" if for none).
+    before it is bound.
     """
 
     name: str
     held: tuple[AllocatedDevice, ...] = ()
     nodes: core.NodeSelector | None = None
-    awaits: str = ""
+    awaits: reasons.BindingAwaited | None = None
 
 
 class Demand(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
@@ -59,8 +61,8 @@ class Demand(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     units: tuple[Units, ...] = ()
     claims: tuple[Claim, ...] = ()
     bound: tuple[Bound, ...] = ()
-    barred: tuple[str, ...] = ()
-    unsettled: tuple[str, ...] = ()
+    barred: tuple[Reason, ...] = ()
+    unsettled: tuple[Reason, ...] = ()
     in_flight: int = 0
 
     @property
@@ -124,67 +126,66 @@ def demand_of(
     """
     unread = _unread_classes(view)
     units = tuple(
-        Units(name, count, extended.backing(pod, name, view.classes, unread) if backed else ())
-        for name, count in extended.device_units(pod)
+        Units(
+            name,
+            count,
+            extended_resources.backing(pod, name, view.classes, unread) if backed else (),
+        )
+        for name, count in extended_resources.device_units(pod)
     )
-    needed = list(entries.needed(pod))
+    needed = list(pod_claims.needed(pod))
     if not units and not needed:
         return None
-    claims: list[Claim] = []
+    unallocated: list[Claim] = []
     bound: list[Bound] = []
-    barred: list[str] = [*_left(pod, units, view)]
-    unsettled: list[str] = []
+    barred: list[Reason] = [*_left(pod, units, view)]
+    unsettled: list[Reason] = []
     named: dict[str, core.PodResourceClaim] = {}
     for entry in needed:
         spec, claim = _claim_of(pod, entry, view)
-        name = entries.claim_name(pod, entry)
+        name = pod_claims.claim_name(pod, entry)
         if name is not None and (first := named.setdefault(name, entry)) is not entry:
-            if why := allocated.named_twice(first, entry, claim, pod):
+            if why := allocated_claims.named_twice(first, entry, claim, pod):
                 barred.append(why)
             continue
-        use = allocated.use(entry, claim, pod, binding)
+        use = allocated_claims.use(entry, claim, pod, binding)
         if unreadable := _unreadable(pod, entry, claim, view):
-            unsettled.append(f"claim {entry.name} cannot be read: {unreadable}")
+            unsettled.append(reasons.ClaimUnreadable(entry.name, unreadable))
         elif use.barred:
             barred.append(use.barred)
-        elif claim is not None and (held := claiming.uses(claim)) is not None:
+        elif claim is not None and (held := claims.uses(claim)) is not None:
             bound.append(Bound(entry.name, held, _nodes(claim), use.awaits))
         elif spec is None:
-            unsettled.append(f"claim {entry.name}: {_missing(pod, entry)}")
+            unsettled.append(_missing(pod, entry))
         else:
-            wanted = claiming.claim(entry.name, spec, view.classes)
-            if reasons := _unreadable_classes(wanted, view):
-                unsettled += reasons
+            wanted = claims.claim(entry.name, spec, view.classes)
+            if unread_classes := _unreadable_classes(wanted, view):
+                unsettled += unread_classes
             else:
-                claims.append(wanted)
+                unallocated.append(wanted)
     policy = resolve_policy(pod, view, policies).policy
-    return Demand(policy, units, tuple(claims), tuple(bound), tuple(barred), tuple(unsettled))
+    return Demand(policy, units, tuple(unallocated), tuple(bound), tuple(barred), tuple(unsettled))
 
 
-def _left(pod: core.Pod, units: Iterable[Units], view: View) -> Iterator[str]:
+def _left(pod: core.Pod, units: Iterable[Units], view: View) -> Iterator[Reason]:
     """Why a claim from an earlier attempt keeps the pod from being placed, if there is one."""
     claim = view.extended_claims.get(pod.metadata.uid)
-    if claim is not None and entries.is_left(claim, pod) and any(u.backing for u in units):
-        yield (
-            f"ResourceClaim {claim.metadata.key} was created for the pod's extended resources by "
-            "an earlier scheduling attempt: unless that is still binding the pod, the next attempt "
-            "deletes the claim, and the one after it allocates again"
-        )
+    if claim is not None and pod_claims.is_left(claim, pod) and any(u.backing for u in units):
+        yield reasons.ClaimLeftOver(claim.metadata.key)
 
 
 def _nodes(claim: resource.ResourceClaim) -> core.NodeSelector | None:
     return claim.allocation.node_selector if claim.allocation is not None else None
 
 
-def _missing(pod: core.Pod, entry: core.PodResourceClaim) -> str:
+def _missing(pod: core.Pod, entry: core.PodResourceClaim) -> reasons.ClaimNotFound:
     """What an entry stands for that the cluster does not have, as far as is known."""
-    namespace, name = pod.metadata.namespace, entries.claim_name(pod, entry)
+    namespace, name = pod.metadata.namespace, pod_claims.claim_name(pod, entry)
+    claim = f"{namespace}/{name}" if name is not None else ""
     if entry.resource_claim_name is not None:
-        return f"ResourceClaim {namespace}/{name} does not exist"
-    template = f"ResourceClaimTemplate {namespace}/{entry.resource_claim_template_name}"
-    if name is None:
-        return f"{template} does not exist"
-    return f"neither ResourceClaim {namespace}/{name}, which was made for it, nor {template} exists"
+        return reasons.ClaimNotFound(entry.name, claim)
+    template = f"{namespace}/{entry.resource_claim_template_name}"
+    return reasons.ClaimNotFound(entry.name, claim, template)
 
 
 def _unreadable(
@@ -197,10 +198,10 @@ def _unreadable(
 
     Of a claim that is as it was before it could not be read any more nothing is made.
     """
-    if claim is not None and claiming.unread_shares(claim):
+    if claim is not None and claims.unread_shares(claim):
         return ""  # that is all that cannot be read of it, and it matters to others only
     namespace = pod.metadata.namespace
-    made = f"ResourceClaim {namespace}/{entries.claim_name(pod, entry)}"
+    made = f"ResourceClaim {namespace}/{pod_claims.claim_name(pod, entry)}"
     template = f"ResourceClaimTemplate {namespace}/{entry.resource_claim_template_name}"
     said = view.quarantined.get(made, "")
     return said if said or claim is not None else view.quarantined.get(template, "")
@@ -212,11 +213,11 @@ def _unread_classes(view: View) -> list[str]:
     return [key.removeprefix(prefix) for key in view.quarantined if key.startswith(prefix)]
 
 
-def _unreadable_classes(wanted: Claim, view: View) -> list[str]:
+def _unreadable_classes(wanted: Claim, view: View) -> list[reasons.DeviceClassUnreadable]:
     """Why classes that it names cannot be read."""
     names = dict.fromkeys(alternative.class_name for alternative in wanted.alternatives())
     return [
-        f"device class {name} cannot be read: {view.quarantined[f'DeviceClass {name}']}"
+        reasons.DeviceClassUnreadable(name, view.quarantined[f"DeviceClass {name}"])
         for name in names
         if f"DeviceClass {name}" in view.quarantined
     ]
@@ -227,7 +228,7 @@ def _claim_of(
 ) -> tuple[resource.ResourceClaimSpec | None, resource.ResourceClaim | None]:
     """The claim that a pod's entry stands for; while there is none, its template's spec."""
     namespace = pod.metadata.namespace
-    name = entries.claim_name(pod, entry)
+    name = pod_claims.claim_name(pod, entry)
     claim = view.claims.get(f"{namespace}/{name}") if name else None
     if claim is not None:
         return claim.spec, claim

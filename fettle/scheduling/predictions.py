@@ -258,7 +258,7 @@ def _refuses(acceptance: Acceptance, device: DeviceView, held: AllocatedDevice) 
     if device.id.driver in acceptance.open_breakers:
         return False
     choice = chosen("", device, held.tolerations, acceptance, admin_access=held.admin_access)
-    return bool(choice.refusal(acceptance) or choice.met.unmet)
+    return bool(not choice.is_acceptable(acceptance) or choice.met.unmet)
 
 
 def _owner(claim: resource.ResourceClaim) -> OwnerReference | None:

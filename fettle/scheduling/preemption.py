@@ -11,10 +11,10 @@ from cachetools import LRUCache
 
 from fettle.api import core
 from fettle.cluster import NodeView
+from fettle.model import reasons
 from fettle.pacing import pause, run_within
 from fettle.scheduling.answers import Answers
 from fettle.scheduling.demand import Demand
-from fettle.scheduling.judge.claimed import MOST_TOLD
 from fettle.scheduling.judge.verdicts import Verdict
 from fettle.scheduling.victims import VictimsByNode, deallocated, emptied, lower
 
@@ -119,15 +119,11 @@ class Preempting:
 def _noted(now: Verdict, then: Verdict, victims: Sequence[core.Pod]) -> Verdict:
     if now.fits == then.fits or then.rejected:
         return now
-    those = _listed(sorted(pod.metadata.key for pod in victims))
+    keys = tuple(sorted(pod.metadata.key for pod in victims))
+    note: reasons.Reason
     if not then.fits:
-        note = f"preempts nobody here: with {those} gone it would be refused: {then.refusals[0]}"
+        note = reasons.PreemptionWouldNotHelp(keys, then.refusals[0])
     else:
-        devices = _listed([str(choice.device) for choice in then.devices])
-        would = f"get {devices}" if devices else "not be refused"
-        note = f"if it preempts {those} here, it would {would}"
+        devices = tuple(choice.device for choice in then.devices)
+        note = reasons.PreemptionWouldHelp(keys, devices)
     return msgspec.structs.replace(now, notes=(*now.notes, note))
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:MOST_TOLD]) + (", …" if len(names) > MOST_TOLD else "")

@@ -38,6 +38,7 @@ from fettle.dra import (
 )
 from fettle.dra.allocator import Taken, allocate
 from fettle.dra.quantities import MAX_INT64
+from fettle.explain.wording import texts
 from fettle.health import HealthBook, rules
 from fettle.model import BadInput, DeviceId, NodeId
 
@@ -243,7 +244,11 @@ def _decoded(kind: Kind, raw: dict[str, Any]) -> kinds.WireObject:
 
 def told(asked: tuple[Claim, ...], allocated: Allocated, of: Features) -> Answer:
     if allocated.found is not AllocationStatus.FITS:
-        return Answer(_KINDS[allocated.found], steps=allocated.steps, reason=allocated.reason)
+        return Answer(
+            _KINDS[allocated.found],
+            steps=allocated.steps,
+            reason="; ".join(texts(allocated.reasons)),
+        )
     results: list[dict[str, Any]] = [{"devices": {"results": []}} for _ in asked]
     for taken in allocated.devices:
         results[taken.claim]["devices"]["results"].append(_result(asked, taken, of))

@@ -1,5 +1,6 @@
 """Short ways to write the objects that tests of the core are about."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -8,6 +9,7 @@ from fettle.api import core, kinds, resource
 from fettle.cluster import EMPTY, NodeView, PluginView, UnitView, View, shapes
 from fettle.cluster.inventory.pools import Gathered, PoolId
 from fettle.dra import DeviceView, PoolView, PublishedDevice
+from fettle.explain.wording import text, texts
 from fettle.model import (
     SOUND,
     DeviceId,
@@ -16,9 +18,12 @@ from fettle.model import (
     Family,
     Health,
     NodeId,
+    Placement,
     State,
     Weighed,
 )
+from fettle.model.reasons import Reason
+from fettle.scheduling.judge.acceptance import node_refusal
 
 DRIVER = "gpu.example.com"
 RESOURCE = "example.com/gpu"
@@ -151,3 +156,14 @@ def view(*nodes: NodeView, **fields: Any) -> View:
     by_name = {n.name: n for n in nodes}
     defaults: dict[str, Any] = {"generation": 1, "basis": 1, "synced": True, "nodes": by_name}
     return msgspec.structs.replace(EMPTY, **{**defaults, **fields})
+
+
+def refusal(health: Health, placement: Placement) -> str:
+    """Why a policy refuses a node of this health, in words; "" if it does not."""
+    found = node_refusal(health, placement)
+    return text(found).removeprefix("node is ") if found is not None else ""
+
+
+def as_text(found: Iterable[Reason]) -> str:
+    """Reasons in words, as one text."""
+    return "; ".join(texts(found))

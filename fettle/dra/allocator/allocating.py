@@ -31,6 +31,8 @@ from fettle.dra.allocator.searching import Search
 from fettle.dra.allocator.taking import Acceptable, Books, Match
 from fettle.dra.claims import ALL, Claim
 from fettle.dra.pools import PoolView
+from fettle.model import reasons
+from fettle.model.reasons import Reason
 from fettle.pacing import pause, within
 
 SHARE = 0.25
@@ -53,11 +55,10 @@ def allocate(
     attempt = _Attempt(claims, pools, match, profile, acceptable, budget)
     try:
         return within(budget.seconds, attempt.outcome)
-    except (Unfinished, TimeoutError) as reason:
-        steps, bounded = attempt.search.steps, not attempt.books.beyond
-        return Allocated(
-            AllocationStatus.UNDECIDED, reason=str(reason), steps=steps, bounded=bounded
-        )
+    except Unfinished as error:
+        return attempt.unfinished(error.reason)
+    except TimeoutError:
+        return attempt.unfinished(reasons.SearchTookTooLong(seconds=budget.seconds))
 
 
 class _Attempt:
@@ -94,9 +95,9 @@ class _Attempt:
                 why := chance.order_matters(plans, books) or chance.why_error(claims, plans, books)
             ):
                 return self._undecided(why)
-            return self._error(str(error))
-        except Unclear as reason:
-            return self._undecided(str(reason))
+            return self._error(error.reason)
+        except Unclear as error:
+            return self._undecided(error.reason)
         if self.search.result is None:
             return self._nothing()
         if not ordered and (why := chance.order_matters(plans, books)):
@@ -104,6 +105,10 @@ class _Attempt:
         if why := _unwritable(self.search.result):
             return self._error(why)
         return Allocated(AllocationStatus.FITS, self.search.result, steps=self.search.steps)
+
+    def unfinished(self, why: Reason) -> Allocated:
+        """The search was ended."""
+        return self._undecided(why, bounded=not self.books.beyond)
 
     def _prepare(self) -> None:
         """What upstream checks claim by claim before it searches."""
@@ -121,13 +126,13 @@ class _Attempt:
             for unknown in planning.unknown_constraints(claim):
                 raise Aborted(unknown)
 
-    def _searched(self) -> str:
+    def _searched(self) -> Reason | None:
         """Search to the end; or why that is of no use, found out on the way."""
         search, ask_again = self.search, self._budget.prune_after
         search.begin()
         while search.under_way:
             if search.steps > self._budget.steps:
-                raise Unfinished(f"no result within {search.steps} search steps")
+                raise Unfinished(reasons.SearchTookTooLong(steps=search.steps))
             if ask_again is not None and search.in_vain >= ask_again:
                 ask_again = None
                 try:
@@ -138,21 +143,21 @@ class _Attempt:
             search.step()
             pause()
         search.end()
-        return ""
+        return None
 
-    def _pruned(self) -> str:
+    def _pruned(self) -> Reason | None:
         """Why going on is of no use; else from now on less is tried in vain."""
         claims, plans, books, profile = self._claims, self._plans, self.books, self._profile
         able = abilities(plans, books)
         if able is None:
-            return ""
+            return None
         if why := find_infeasible(claims, plans, able, books, profile):
             return why
         if may_skip(claims, plans, profile):
             self.search.alike = interchangeable(claims, able, books)
             lookout = Lookout(families(claims, plans, able, books, profile))
             self.search.ahead = lookout.possible
-        return ""
+        return None
 
     def _nothing(self) -> Allocated:
         """What it means that the search found nothing."""
@@ -167,37 +172,38 @@ class _Attempt:
             return self._none(known)
         return self._undecided(why)
 
-    def _none(self, why: str) -> Allocated:
+    def _none(self, why: Reason) -> Allocated:
         """Nothing fits; where a pool is invalid, the scheduler calls that an error of this node."""
         for pool in self._pools:
             if doubted := doubt(pool, self._profile):
                 return self._undecided(doubted)
         for pool in self._pools:
             if pool.invalid:
-                return self._error(f"{why}; {pool.told} is invalid: {pool.invalid}", on_node=True)
-        return Allocated(AllocationStatus.NONE, reason=why, steps=self.search.steps)
+                invalid = reasons.PoolInvalid(pool.ref, pool.invalid)
+                return self._error(why, invalid, on_node=True)
+        return Allocated(AllocationStatus.NONE, reasons=(why,), steps=self.search.steps)
 
-    def _error(self, why: str, *, on_node: bool = False) -> Allocated:
+    def _error(self, *why: Reason, on_node: bool = False) -> Allocated:
         return Allocated(
-            AllocationStatus.ERROR, reason=why, on_node=on_node, steps=self.search.steps
+            AllocationStatus.ERROR, reasons=why, on_node=on_node, steps=self.search.steps
         )
 
-    def _undecided(self, why: str, *, bounded: bool = False) -> Allocated:
+    def _undecided(self, why: Reason, *, bounded: bool = False) -> Allocated:
         return Allocated(
-            AllocationStatus.UNDECIDED, reason=why, steps=self.search.steps, bounded=bounded
+            AllocationStatus.UNDECIDED, reasons=(why,), steps=self.search.steps, bounded=bounded
         )
 
 
-def _unwritable(taken: Sequence[Taken]) -> str:
-    """Why the node selector of an allocation cannot be written, "" if it can."""
+def _unwritable(taken: Sequence[Taken]) -> reasons.NodeSelectorTooComplex | None:
+    """Why the node selector of an allocation cannot be written, None if it can."""
     pinned: set[int] = set()
     for one in taken:
         published = one.device.published
         if published.pins:
             pinned.add(one.claim)
         elif one.claim not in pinned and published.terms > 1:
-            return f"{published.id}: its node selector has {published.terms} terms"
-    return ""
+            return reasons.NodeSelectorTooComplex(published.id, published.terms)
+    return None
 
 
 def _everything(
@@ -214,7 +220,7 @@ def _everything(
         updated = "being updated" if pool.incomplete or parted else ""
         state = updated or (pool.invalid and f"invalid: {pool.invalid}")
         if state:
-            raise Aborted(f"{plan.told}: all devices are requested, but {pool.told} is {state}")
+            raise Aborted(reasons.PoolUnusable(plan.told, pool.ref, state))
         for _ in pool.devices:
             if books.selectable(plan, at) and books.could_fit(plan, at):
                 plan.everything.append(at)

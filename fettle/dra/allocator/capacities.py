@@ -10,6 +10,7 @@ from fettle.dra import quantities as amounts
 from fettle.dra.allocator.outcomes import Aborted
 from fettle.dra.quantities import MAX_INT64, UNIT, Amount
 from fettle.dra.slices import PublishedCapacity, RequestPolicy, RequestPolicyRange
+from fettle.model import reasons
 
 Requested = Mapping[str, Amount]
 Used = Mapping[str, int]
@@ -31,7 +32,8 @@ def fits(
     consumed = consumption(requested, capacities, fractional=fractional)
     for name, value in consumed.items():
         if value.nano < 0:
-            raise Aborted(f"the consumption of capacity {name} would be negative")
+            detail = f"the consumption of capacity {name} would be negative"
+            raise Aborted(reasons.CapacityRequestInvalid(detail))
     for name, capacity in capacities.items():
         if capacity.policy is not None and _violates(
             consumed[name], capacity.policy, fractional=fractional
@@ -77,13 +79,15 @@ def _rounded_up(
         return requested
     if fractional and _in_thousandths(range_):
         if _milli(requested) is None:
-            raise Aborted("a requested capacity is finer than thousandths")
+            raise Aborted(
+                reasons.CapacityRequestInvalid("a requested capacity is finer than thousandths")
+            )
         value = _stepped(requested.nano // _MILLI, least.nano // _MILLI, range_.step.nano // _MILLI)
         if value % 1000 == 0:
             return amounts.whole(value // 1000, range_.format)
         return amounts.milli(value, range_.format)
     if requested.nano > MAX_INT64 * UNIT:
-        raise Aborted("a requested capacity is beyond 64 bits")
+        raise Aborted(reasons.CapacityRequestInvalid("a requested capacity is beyond 64 bits"))
     value = _stepped(requested.ceil(), least.ceil(), range_.step.ceil())
     return amounts.whole(value, range_.format)
 
@@ -91,7 +95,11 @@ def _rounded_up(
 def _stepped(requested: int, least: int, step: int) -> int:
     value = least + step * -(-(requested - least) // step)
     if value > MAX_INT64:
-        raise Aborted("a requested capacity, rounded up to the next step, is beyond 64 bits")
+        raise Aborted(
+            reasons.CapacityRequestInvalid(
+                "a requested capacity, rounded up to the next step, is beyond 64 bits"
+            )
+        )
     return value
 
 

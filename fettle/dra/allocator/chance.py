@@ -1,6 +1,6 @@
 """What is left to chance where the scheduler visits slices in no fixed order. Pure.
 
-Each of these says, for people, why another order may come to something else; "" if none can.
+Each of these says why another order may come to something else; None if none can.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,19 +10,18 @@ from fettle.dra.allocator.plans import AllRequestData, every
 from fettle.dra.allocator.profiles import Profile
 from fettle.dra.allocator.taking import Books
 from fettle.dra.claims import Claim
+from fettle.model.reasons import SliceOrderCause, SliceOrderMatters
 from fettle.pacing import pause
 
-_NO_ORDER = "this scheduler visits slices in no fixed order"
 
-
-def order_matters(plans: AllRequestData, books: Books) -> str:
+def order_matters(plans: AllRequestData, books: Books) -> SliceOrderMatters | None:
     """Why other devices may be taken than those that were."""
     choosing = [plan for plan in every(plans) if plan.everything is None and plan.count]
     if choosing and books.beyond:
-        return f"this scheduler visits pools in no fixed order, and one is unclear: {books.beyond}"
+        return SliceOrderMatters(SliceOrderCause.POOL_UNCLEAR, books.beyond)
     slices = _slices(books)
     if sum(slices.values()) < 2:
-        return ""
+        return None
     concerned = set()
     try:
         for plan in choosing:
@@ -30,25 +29,27 @@ def order_matters(plans: AllRequestData, books: Books) -> str:
                 if books.selectable(plan, at):
                     concerned.add((pool.driver, pool.name))
                 pause()
-    except (Aborted, Unclear) as reason:
-        return f"{_NO_ORDER}, and on some device: {reason}"
+    except (Aborted, Unclear) as error:
+        return SliceOrderMatters(SliceOrderCause.ERROR_ON_A_DEVICE, error.reason)
     if sum(slices[pool] for pool in concerned) < 2:
-        return ""
-    return f"{_NO_ORDER}, and several have such devices"
+        return None
+    return SliceOrderMatters(SliceOrderCause.SEVERAL_SLICES)
 
 
 def why_nothing(
     claims: Sequence[Claim], plans: AllRequestData, books: Books, profile: Profile
-) -> str:
+) -> SliceOrderMatters | None:
     """Why something may be taken, or the attempt may end in an error, where nothing was found."""
     if why := why_error(claims, plans, books):
         return why
     if not _depends_on_what_was_seen(claims, books, profile):
-        return ""
+        return None
     return order_matters(plans, books)
 
 
-def why_error(claims: Sequence[Claim], plans: AllRequestData, books: Books) -> str:
+def why_error(
+    claims: Sequence[Claim], plans: AllRequestData, books: Books
+) -> SliceOrderMatters | None:
     """Why a request for all devices may end in an error, or else in nothing: a constraint against
     one of them is an error, one of them in use is not, and the first that is met counts."""
     constrained = any(
@@ -56,8 +57,8 @@ def why_error(claims: Sequence[Claim], plans: AllRequestData, books: Books) -> s
         for claim, requests in zip(claims, plans, strict=True)
     )
     if not constrained or sum(_slices(books).values()) < 2:
-        return ""
-    return f"{_NO_ORDER}, and all devices are requested under a constraint"
+        return None
+    return SliceOrderMatters(SliceOrderCause.ALL_UNDER_CONSTRAINT)
 
 
 def _slices(books: Books) -> Mapping[tuple[str, str], int]:

@@ -4,7 +4,7 @@ Each constraint is held against the devices that its requests could have. Pure.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from fettle.dra.allocator.abilities import Abilities, abilities
@@ -17,23 +17,24 @@ from fettle.dra.allocator.profiles import Profile
 from fettle.dra.allocator.pruning import find_infeasible
 from fettle.dra.allocator.taking import Books
 from fettle.dra.claims import Claim, Constraint
+from fettle.model import reasons
+from fettle.model.reasons import Obstacles, Reason
 from fettle.pacing import pause
 
-MOST_NAMED = 3
-"""Groups of requests that are named."""
+Shortage = reasons.TooFewDevices | reasons.NoDeviceMatches | reasons.NoDevices
 
 
 class Reach(NamedTuple):
     """What an alternative could have if nothing else were asked for.
 
-    `obstacles` says by candidate, of those that match, what keeps it away, "" where nothing does:
-    those are `free`; `reason`, why too few of them are, "" where enough are.
+    `obstacles` says by candidate, of those that match, what keeps it away, None where nothing does:
+    those are `free`; `reason`, why too few of them are, None where enough are.
     """
 
     plan: RequestData
-    obstacles: Mapping[int, str]
+    obstacles: Mapping[int, Reason | None]
     free: Sequence[int]
-    reason: str = ""
+    reason: Shortage | None = None
 
 
 Reaches = Sequence[Sequence[Sequence[Reach]]]
@@ -46,11 +47,11 @@ def find_conflict(
     reaches: Reaches,
     books: Books,
     profile: Profile,
-) -> str:
+) -> Reason:
     """The first conflict that is plain; else what it may be."""
     able = abilities(plans, books)
     return (
-        (_without_attribute(claims, plans, books))
+        _without_attribute(claims, plans, books)
         or _constrained(claims, reaches, books, profile)
         or (able and _paired(claims, plans, able, reaches, books, profile))
         or (able and find_infeasible(claims, plans, able, books, profile))
@@ -58,7 +59,9 @@ def find_conflict(
     )
 
 
-def _without_attribute(claims: Sequence[Claim], plans: AllRequestData, books: Books) -> str:
+def _without_attribute(
+    claims: Sequence[Claim], plans: AllRequestData, books: Books
+) -> Reason | None:
     """A constraint about an attribute that no device of one of its requests has; "" if none is."""
     for claim, requests in zip(claims, plans, strict=True):
         for constraint in claim.constraints:
@@ -66,12 +69,9 @@ def _without_attribute(claims: Sequence[Claim], plans: AllRequestData, books: Bo
                 if constraint.concerns(plan.request.name, plan.name) and not (
                     _has(constraint, plan, books)
                 ):
-                    return (
-                        f"{plan.told}: no matching device has the attribute "
-                        f"{constraint.attribute}, which a constraint compares"
-                    )
+                    return reasons.AttributeMissing(plan.told, constraint.attribute or "")
                 pause()
-    return ""
+    return None
 
 
 def _has(constraint: Constraint, plan: RequestData, books: Books) -> bool:
@@ -83,7 +83,9 @@ def _has(constraint: Constraint, plan: RequestData, books: Books) -> bool:
     return False
 
 
-def _constrained(claims: Sequence[Claim], reaches: Reaches, books: Books, profile: Profile) -> str:
+def _constrained(
+    claims: Sequence[Claim], reaches: Reaches, books: Books, profile: Profile
+) -> Reason | None:
     """A constraint that cannot be met even if nothing else were asked for; "" if none is plain."""
     for claim, requests in zip(claims, reaches, strict=True):
         for constraint in claim.constraints:
@@ -98,17 +100,17 @@ def _constrained(claims: Sequence[Claim], reaches: Reaches, books: Books, profil
             lists = profile.features.list_type_attributes
             if why := _short_of(constraint, concerned, books, lists=lists):
                 return why
-    return ""
+    return None
 
 
 def _short_of(
     constraint: Constraint, concerned: Sequence[Sequence[Reach]], books: Books, *, lists: bool
-) -> str:
+) -> Reason | None:
     """How few devices go together by a constraint of the requests `concerned`, "" if enough do.
 
     Of a list of alternatives, the one that needs least may have whatever any of them may have.
     """
-    free = list(map(_free, concerned))
+    free = [*map(_free, concerned)]
     needs = [
         Need(min(r.plan.count for r in alternatives), able)
         for alternatives, able in zip(concerned, free, strict=True)
@@ -119,22 +121,22 @@ def _short_of(
     for at in obstacles:
         found = values_of(constraint, books.candidates[at].device, lists=lists)
         if found is None:
-            return ""
+            return None
         values[at] = found
         pause()
     best = most(constraint, needs, values, books.shareable)
     if best.number >= requested:
-        return ""
+        return None
     causes = _causes(obstacles, values, best)
-    details = [] if best.value is None else [f"value {best.value}"]
-    details += [counted(causes, more=best.number > 0)] if causes else []
-    varied = requested < sum(max(r.plan.count for r in a) for a in concerned)
-    names = ", ".join(reach.plan.told for alternatives in concerned for reach in alternatives)
-    return (
-        f"{names}: {'at least ' if varied else ''}{requested} requested with "
-        f"{'different values' if constraint.distinct else 'a common value'} of "
-        f"{constraint.attribute}, {f'at most {best.number}' if best.number else 'none'} available"
-        + (f" ({'; '.join(details)})" if details else "")
+    return reasons.ConstraintNotMet(
+        tuple(reach.plan.told for alternatives in concerned for reach in alternatives),
+        constraint.attribute or "",
+        constraint.distinct,
+        requested,
+        best.number,
+        at_least=requested < sum(max(r.plan.count for r in a) for a in concerned),
+        value="" if best.value is None else str(best.value),
+        obstacles=counted(causes),
     )
 
 
@@ -145,48 +147,38 @@ def _paired(
     reaches: Reaches,
     books: Books,
     profile: Profile,
-) -> str:
+) -> Reason | None:
     """How few groups of requests agree on a value each, "" if all of them do."""
     for family in families(claims, plans, able, books, profile):
-        number, met = len(family.groups), (family.met())
+        number, met = len(family.groups), family.met()
         if met == number:
             continue
         members = [[member.plan for member in group.members] for group in family.groups]
-        pairs = all([plan.count for plan in group] == [1, 1] for group in members)
-        named = [" and ".join(plan.told for plan in group) for group in members]
-        details = [*_values_with_devices(family)]
         causes = _away(members, family.attribute, reaches, books)
-        details += [counted(causes, more=True)] if causes else []
-        return (
-            f"{', '.join(named[:MOST_NAMED])}{', …' if number > MOST_NAMED else ''}: "
-            f"{number} {'pairs' if pairs else 'groups'} requested, each with a common value of "
-            f"{family.attribute}, {f'at most {met}' if met else 'none'} available"
-            + (f" ({'; '.join(details)})" if details else "")
+        return reasons.GroupsNotMet(
+            tuple(tuple(plan.told for plan in group) for group in members),
+            family.attribute,
+            met,
+            pairs=all([plan.count for plan in group] == [1, 1] for group in members),
+            values=_values_with_devices(family),
+            obstacles=counted(causes),
         )
-    return ""
+    return None
 
 
-def _values_with_devices(family: CompetingGroups) -> Iterator[str]:
+def _values_with_devices(family: CompetingGroups) -> reasons.ValuesWithDevices | None:
     """How many values have devices for the first group, where all of them are alike."""
     first, *others = ([(m.ability, m.plan.count) for m in g.members] for g in family.groups)
     if len(first) < 2 or any(other != first for other in others):
-        return
-    of_each = [family.values_for([member]) for member in family.groups[0].members]
-    told = [
-        f"{number} for {member.plan.told}"
-        for number, member in zip(of_each, family.groups[0].members, strict=True)
-    ]
-    told.append(f"{family.values_for(family.groups[0].members)} for {_all(first)}")
-    yield f"values with free devices: {', '.join(told)}"
-
-
-def _all(members: Sequence[object]) -> str:
-    return "both" if len(members) == 2 else "all of these"
+        return None
+    members = family.groups[0].members
+    by_request = tuple((member.plan.told, family.values_for([member])) for member in members)
+    return reasons.ValuesWithDevices(by_request, family.values_for(members))
 
 
 def _away(
     members: Sequence[Sequence[RequestData]], name: str, reaches: Reaches, books: Books
-) -> list[str]:
+) -> list[Reason]:
     """What keeps devices away that match some of these requests and have the attribute."""
     plans = {plan for group in members for plan in group}
     of_plans = {
@@ -196,7 +188,7 @@ def _away(
         for reach in alternatives
         if reach.plan in plans
     }
-    away: dict[int, str] = {}
+    away: dict[int, Reason] = {}
     for obstacles in of_plans.values():
         for at, why in obstacles.items():
             if why and attribute(name, books.candidates[at].device) is not None:
@@ -216,41 +208,42 @@ def _free(alternatives: Sequence[Reach]) -> Sequence[int]:
     return sorted(free)
 
 
-def _merged(concerned: Sequence[Sequence[Reach]]) -> Mapping[int, str]:
-    """What keeps each candidate away from all these requests, "" where one may have it; requests
+def _merged(concerned: Sequence[Sequence[Reach]]) -> Mapping[int, Reason | None]:
+    """What keeps each candidate away from all these requests, None where one may have it; requests
     that are alike say the same."""
     reaches = {id(reach.obstacles): reach for each in concerned for reach in each}
-    merged: dict[int, str] = {}
+    merged: dict[int, Reason | None] = {}
     for reach in reaches.values():
         merged |= reach.obstacles
         pause()
     for reach in reaches.values():
-        merged |= dict.fromkeys(reach.free, "")
+        merged |= dict.fromkeys(reach.free, None)
         pause()
     return merged
 
 
 def _causes(
-    obstacles: Mapping[int, str], values: Mapping[int, Collection[Value]], best: Most
-) -> list[str]:
+    obstacles: Mapping[int, Reason | None], values: Mapping[int, Collection[Value]], best: Most
+) -> list[Reason]:
     """What keeps devices away with which there could be more."""
-    away: list[str] = []
-    bare: list[str] = []
+    away: list[Reason] = []
+    bare: list[Reason] = []
     for at, why in obstacles.items():
         if why and not best.wanted.isdisjoint(values[at]):
             away.append(why)
         elif not why and not values[at]:
-            bare.append("without the attribute")
+            bare.append(reasons.AttributeAbsent())
         pause()
     return away + bare
 
 
-def counted(obstacles: Iterable[str], *, more: bool = False) -> str:
-    counts = Counter(obstacles).most_common()
-    return ", ".join(f"{number} {'more ' if more else ''}{why}" for why, number in counts)
+def counted(found: Iterable[Reason | None]) -> tuple[Obstacles, ...]:
+    """How often there is each obstacle, the most frequent first."""
+    counts = Counter(each for each in found if each is not None).most_common()
+    return tuple(Obstacles(obstacle, number) for obstacle, number in counts)
 
 
-def _together(claims: Sequence[Claim], reaches: Reaches, books: Books) -> str:
+def _together(claims: Sequence[Claim], reaches: Reaches, books: Books) -> Reason:
     """Of requests that could each be met alone: what it may be that they do not share."""
     reach_of = {
         id(reach.obstacles): reach
@@ -258,21 +251,20 @@ def _together(claims: Sequence[Claim], reaches: Reaches, books: Books) -> str:
         for alternatives in requests
         for reach in alternatives
     }
-    counters: dict[int, str] = {}
-    shares: dict[int, str] = {}
+    counters: dict[int, Reason] = {}
+    shares: dict[int, Reason] = {}
     for reach in reach_of.values():
         for at in reach.free:
             pool, device = books.candidates[at]
             if device.published.consumes:
-                counters[at] = f"counters of {pool.told}"
+                counters[at] = reasons.SharedCounters(pool.ref)
             if device.published.multiple:
-                shares[at] = f"capacity of {device.id}"
+                shares[at] = reasons.SharedCapacity(device.id)
             pause()
     causes = dict.fromkeys(
         (
             *(
-                f"{'distinctAttribute' if c.distinct else 'matchAttribute'} {c.attribute} "
-                f"of claim {claim.name}"
+                reasons.SharedConstraint(claim.name, c.attribute or "", c.distinct)
                 for claim in claims
                 for c in claim.constraints
             ),
@@ -281,5 +273,4 @@ def _together(claims: Sequence[Claim], reaches: Reaches, books: Books) -> str:
         )
     )
     single = sum(len(requests) for requests in reaches) == 1
-    subject = "too few devices fit together" if single else "not all requests can be met together"
-    return f"{subject} ({', '.join(causes) or 'they compete for the same devices'})"
+    return reasons.RequestsDoNotFit(tuple(causes), single=single)

@@ -10,6 +10,8 @@ from fettle.dra.allocator.outcomes import Unclear
 from fettle.dra.allocator.profiles import Quirks
 from fettle.dra.pools import DeviceView, PoolView
 from fettle.dra.slices import CounterId
+from fettle.model import reasons
+from fettle.model.reasons import Unmodelled
 
 
 class Counters:
@@ -80,10 +82,7 @@ def _uncharged(pool: PoolView) -> Mapping[CounterId, int]:
     """What is left of the counters where devices in use by shares alone are charged nothing."""
     here, whole = pool.slices
     if here != whole:
-        raise Unclear(
-            f"{pool.told}: before Kubernetes 1.36.2, devices in shared use draw nothing on "
-            "counters, and which ones on other nodes are is not known here"
-        )
+        raise Unclear(reasons.NotModelled(Unmodelled.COUNTERS_BEFORE_1_36_2, pool=pool.ref))
     left = dict(pool.counters)
     for device in pool.devices:
         if device.shares and not device.allocated:

@@ -5,8 +5,10 @@ from enum import StrEnum
 import msgspec
 
 from fettle.dra.pools import DeviceView
+from fettle.model import reasons
+from fettle.model.reasons import Reason
 
-NOTHING = "no combination of devices satisfies all requests"
+NOTHING = reasons.NothingFits()
 """All that a search knows that found nothing."""
 
 
@@ -31,7 +33,7 @@ class Taken(msgspec.Struct, frozen=True, gc=False):
 
 
 class Allocated(msgspec.Struct, frozen=True, gc=False):
-    """`devices` in the order taken, claim by claim; `reason` for all but FITS.
+    """`devices` in the order taken, claim by claim; `reasons` for all but FITS.
 
     ERROR ends the scheduler's whole attempt for the pod, unless `on_node`: then only this node
     fails. `steps` counts the calls that Kubernetes' allocator would make. `bounded`: it is
@@ -40,7 +42,7 @@ class Allocated(msgspec.Struct, frozen=True, gc=False):
 
     found: AllocationStatus
     devices: tuple[Taken, ...] = ()
-    reason: str = ""
+    reasons: tuple[Reason, ...] = ()
     on_node: bool = False
     steps: int = 0
     bounded: bool = False
@@ -63,12 +65,24 @@ AMPLE = Budget()
 
 
 class Aborted(Exception):
-    """A hard error of Kubernetes' allocator; `str()` says which."""
+    """A hard error of Kubernetes' allocator."""
+
+    def __init__(self, reason: Reason) -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
 class Unclear(Exception):
-    """The search came upon something that cannot be decided; `str()` says what."""
+    """The search came upon something that cannot be decided."""
+
+    def __init__(self, reason: Reason) -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
 class Unfinished(Exception):
-    """It took too long; `str()` says how long that was."""
+    """It took too long."""
+
+    def __init__(self, reason: reasons.SearchTookTooLong) -> None:
+        super().__init__(reason)
+        self.reason = reason

@@ -11,6 +11,8 @@ from fettle.dra.allocator.outcomes import Aborted, Unclear
 from fettle.dra.allocator.profiles import Features
 from fettle.dra.claims import ALL, EXACT_COUNT, Alternative, Claim, Request
 from fettle.dra.quantities import Amount
+from fettle.model import reasons
+from fettle.model.reasons import Reason, Unmodelled
 
 
 class RequestData:
@@ -79,12 +81,14 @@ def every(plans: AllRequestData) -> Iterator[RequestData]:
 def check_gates(request: Request, claim: str, features: Features) -> None:
     """Raises Aborted where a request needs a gate that is off."""
     if request.listed and not features.prioritized_list:
-        raise Aborted(f"{claim}/{request.name}: the gate DRAPrioritizedList is off")
+        raise Aborted(reasons.FeatureGateOff(f"{claim}/{request.name}", "DRAPrioritizedList"))
     if features.consumable_capacity:
         return
     for alternative in request.alternatives:
         if alternative.capacity is not None:
-            raise Aborted(f"{claim}/{alternative.name}: the gate DRAConsumableCapacity is off")
+            raise Aborted(
+                reasons.FeatureGateOff(f"{claim}/{alternative.name}", "DRAConsumableCapacity")
+            )
 
 
 def check(plan: RequestData, features: Features) -> None:
@@ -92,16 +96,19 @@ def check(plan: RequestData, features: Features) -> None:
     alternative, name = plan.alternative, plan.told
     if alternative.derived:
         if features.derived_attributes:
-            raise Unclear(f"{name}: derived attributes are not modelled")
-        raise Aborted(f"{name}: the gate DRADerivedAttributes is off")
+            raise Unclear(reasons.NotModelled(Unmodelled.DERIVED_ATTRIBUTES, name))
+        raise Aborted(reasons.FeatureGateOff(name, "DRADerivedAttributes"))
     if alternative.unclear:
-        raise Unclear(f"{name}: {alternative.unclear}")
+        raise Unclear(reasons.RequestUnclear(name, alternative.unclear))
+    if alternative.class_missing:
+        raise Aborted(reasons.DeviceClassNotFound(name, alternative.class_name))
     if alternative.error:
-        raise Aborted(f"{name}: {alternative.error}")
+        raise Aborted(reasons.RequestInvalid(name, alternative.error))
     if alternative.admin_access is not None and not features.admin_access:
-        raise Aborted(f"{name}: the gate DRAAdminAccess is off")
+        raise Aborted(reasons.FeatureGateOff(name, "DRAAdminAccess"))
     if alternative.mode not in (EXACT_COUNT, ALL):
-        raise Aborted(f"{name}: unknown allocation mode {alternative.mode!r}")
+        detail = f"unknown allocation mode {alternative.mode!r}"
+        raise Aborted(reasons.RequestInvalid(name, detail))
 
 
 def add_to_limit(
@@ -110,14 +117,11 @@ def add_to_limit(
     """The fewest devices that a claim needs, with one request more; raises Aborted."""
     fewest = min(plan.count for plan in alternatives)
     if fewest > limit - total:
-        raise Aborted(
-            f"claim {claim}, request {request.name}: adding {fewest} devices exceeds the claim "
-            f"limit of {limit}, with {total} already accounted for"
-        )
+        raise Aborted(reasons.ClaimTooLarge(claim, request.name, fewest, limit, total))
     return total + fewest
 
 
-def unknown_constraints(claim: Claim) -> Iterator[str]:
+def unknown_constraints(claim: Claim) -> Iterator[Reason]:
     for number, constraint in enumerate(claim.constraints):
         if constraint.attribute is None:
-            yield f"claim {claim.name}: constraint {number} is of an unknown form"
+            yield reasons.ConstraintInvalid(claim.name, number)

@@ -16,16 +16,18 @@ from fettle.dra.allocator.profiles import Profile, Quirks
 from fettle.dra.allocator.taking import Books
 from fettle.dra.claims import Claim, Constraint
 from fettle.dra.slices import CounterId
+from fettle.model import reasons
+from fettle.model.reasons import PoolRef, Reason
 from fettle.pacing import pause
 
 
 def find_infeasible(
     claims: Sequence[Claim], plans: AllRequestData, able: Abilities, books: Books, profile: Profile
-) -> str:
-    """Why no search can succeed, "" where that is not plain."""
+) -> Reason | None:
+    """Why no search can succeed, None where that is not plain."""
     for claim, requests in zip(claims, plans, strict=True):
         if claim.constraints and any(p.everything is not None for p in every([requests])):
-            return ""  # a constraint against what mode All needs is an error
+            return None  # a constraint against what mode All needs is an error
     for claim, requests in zip(claims, plans, strict=True):
         if why := _hopeless(claim, requests, able, profile):
             return why
@@ -33,8 +35,8 @@ def find_infeasible(
         return why
     for family in families(claims, plans, able, books, profile):
         if family.met() < len(family.groups):
-            return f"too few groups of requests find devices that agree on {family.attribute}"
-    return ""
+            return reasons.GroupsDisagree(family.attribute)
+    return None
 
 
 def may_skip(claims: Sequence[Claim], plans: AllRequestData, profile: Profile) -> bool:
@@ -55,26 +57,26 @@ def _hopeless(
     requests: Sequence[Sequence[RequestData]],
     able: Abilities,
     profile: Profile,
-) -> str:
+) -> Reason | None:
     for alternatives in requests:
         if all(len(able[plan].able) < plan.count for plan in alternatives):
-            return f"{alternatives[0].told}: too few devices can be allocated"
+            return reasons.TooFewCandidates(alternatives[0].told)
         pause()
     if profile.quirks.distinct_by_request:
-        return ""
+        return None
     single = [alternatives[0] for alternatives in requests if len(alternatives) == 1]
     for constraint in claim.constraints:
         bound = [p for p in single if constraint.concerns(p.request.name, p.name) and p.count]
         if _unsatisfiable(constraint, bound, able):
-            return f"claim {claim.name}: {_too_few(constraint)}"
+            return reasons.ConstraintTooNarrow(claim.name, constraint.attribute or "")
         pause()
-    return ""
+    return None
 
 
 def _contended(
     claims: Sequence[Claim], plans: AllRequestData, able: Abilities, books: Books, profile: Profile
-) -> str:
-    """Why the requests of all claims together cannot be served, "" where that is not plain.
+) -> Reason | None:
+    """Why the requests of all claims together cannot be served, None where that is not plain.
 
     Of a list of alternatives, the one that needs least may have whatever any of them may have.
     """
@@ -84,11 +86,11 @@ def _contended(
         needs.append(Need(min(p.count for p in of_request), _of_any(of_request, able)))
         pause()
     if not served(needs, books.shareable):
-        return "not all requests can be met together (they compete for the same devices)"
+        return reasons.RequestsDoNotFit()
     quirks = profile.quirks
     exact = not (quirks.counters_by_pool_name or quirks.shares_uncharged)
     if exact and (drained := _drained(needs, books)):
-        return f"too few devices fit together (counters of {drained})"
+        return reasons.RequestsDoNotFit((reasons.SharedCounters(drained),), single=True)
     for number, claim in enumerate(claims):
         for constraint in claim.constraints:
             concerned = {
@@ -97,9 +99,9 @@ def _contended(
                 if len(a) == 1 and a[0].claim == number and constraint.concerns(a[0].name, "")
             }
             if not constraint.distinct and not (_servable(constraint, needs, concerned, books)):
-                return f"claim {claim.name}: {_too_few(constraint)}"
+                return reasons.ConstraintTooNarrow(claim.name, constraint.attribute or "")
             pause()
-    return ""
+    return None
 
 
 def _of_any(alternatives: Sequence[RequestData], able: Abilities) -> Sequence[int]:
@@ -109,15 +111,11 @@ def _of_any(alternatives: Sequence[RequestData], able: Abilities) -> Sequence[in
     return sorted({at for plan in alternatives for at in able[plan].able})
 
 
-def _too_few(constraint: Constraint) -> str:
-    return f"too few devices satisfy the constraint on {constraint.attribute}"
-
-
-def _drained(needs: Sequence[Need], books: Books) -> str:
+def _drained(needs: Sequence[Need], books: Books) -> PoolRef | None:
     """A pool where even the devices that draw least on a counter need more than is left."""
     pools = {id(pool): pool for pool in books.pools if pool.counters}
     if not pools:
-        return ""
+        return None
     drawn: defaultdict[tuple[int, CounterId], int] = defaultdict(int)
     for need in needs:
         draws = _draws(need, books)
@@ -128,8 +126,8 @@ def _drained(needs: Sequence[Need], books: Books) -> str:
     for of, pool in pools.items():
         for counter, left in pool.counters.items():
             if drawn[of, counter] > max(left, 0):
-                return pool.told
-    return ""
+                return pool.ref
+    return None
 
 
 def _draws(need: Need, books: Books) -> Mapping[tuple[int, CounterId], Sequence[int]]:

@@ -13,6 +13,7 @@ from fettle.api.resource import MAX_RESULTS
 from fettle.dra.allocator.outcomes import Aborted, Taken
 from fettle.dra.allocator.plans import RequestData
 from fettle.dra.allocator.taking import Books, Undo
+from fettle.model import reasons
 from fettle.pacing import pause
 
 
@@ -79,7 +80,7 @@ class Search:
     def end(self) -> None:
         """`result` stays None without one; raises Aborted."""
         if self._came is Came.TOO_MANY:
-            raise Aborted(f"a claim would need more than {MAX_RESULTS} devices")
+            raise Aborted(reasons.ResultsTooMany(MAX_RESULTS))
         if self._came is Came.ALL:
             self.result = self.books.results()
 

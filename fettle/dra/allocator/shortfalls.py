@@ -7,10 +7,12 @@ requests from being met together, `conflicts` knows.
 
 from collections.abc import Iterator, Mapping, Sequence
 
+import msgspec
+
 from fettle.dra.allocator import capacities, conflicts, offers
 from fettle.dra.allocator import plans as planning
 from fettle.dra.allocator.abilities import selection_key
-from fettle.dra.allocator.conflicts import Reach, counted
+from fettle.dra.allocator.conflicts import Reach, Shortage, counted
 from fettle.dra.allocator.counters import Counters
 from fettle.dra.allocator.outcomes import AMPLE, NOTHING, Aborted, Budget, Unclear
 from fettle.dra.allocator.plans import RequestData
@@ -18,8 +20,10 @@ from fettle.dra.allocator.profiles import CURRENT, Profile
 from fettle.dra.allocator.taking import Books, Match
 from fettle.dra.allocator.tolerating import tolerated
 from fettle.dra.claims import ALL, Alternative, Claim
-from fettle.dra.pools import PoolView
+from fettle.dra.pools import DeviceView, PoolView
 from fettle.dra.slices import PublishedDevice
+from fettle.model import reasons
+from fettle.model.reasons import Reason
 from fettle.pacing import pause, within
 
 
@@ -30,7 +34,7 @@ def shortfall(
     profile: Profile = CURRENT,
     *,
     budget: Budget = AMPLE,
-) -> str:
+) -> tuple[Reason, ...]:
     """What keeps these claims, for which nothing was found, from being allocated on a node.
 
     The first request that cannot be met even alone, else what does not go together; only that there
@@ -38,9 +42,9 @@ def shortfall(
     """
     work = _Shortfall(claims, pools, match, profile)
     try:
-        return within(budget.seconds, work.told)
+        return within(budget.seconds, work.find)
     except TimeoutError:
-        return NOTHING
+        return (NOTHING,)
 
 
 class _Shortfall:
@@ -53,10 +57,10 @@ class _Shortfall:
         self._books = Books(claims, pools, match, profile)
         self._plans = planning.lay_out(claims)
         self._counters = Counters(profile.quirks)
-        self._looked_at: dict[Alternative, tuple[Mapping[int, str], int]] = {}
+        self._looked_at: dict[Alternative, tuple[Mapping[int, Reason | None], int]] = {}
 
-    def told(self) -> str:
-        """The words."""
+    def find(self) -> tuple[Reason, ...]:
+        """The reasons, in the time that it takes."""
         claims, plans, books, profile = self._claims, self._plans, self._books, self._profile
         reaches: list[list[list[Reach]]] = []
         try:
@@ -64,13 +68,14 @@ class _Shortfall:
             for requests in plans:
                 reaches.append([])
                 for alternatives in requests:
-                    alone = list(map(self._alone, alternatives))
+                    alone = [*map(self._alone, alternatives)]
                     if all(reach.reason for reach in alone):
-                        return "; ".join((*_told(alone), *_lacking(alternatives, self._pools)))
+                        return (*_by_reason(alone), *_lacking(alternatives, self._pools))
                     reaches[-1].append([reach for reach in alone if not reach.reason])
-            return conflicts.find_conflict(claims, plans, reaches, books, profile)
+            conflict = conflicts.find_conflict(claims, plans, reaches, books, profile)
+            return (conflict,)
         except (Aborted, Unclear) as error:
-            return str(error)
+            return (error.reason,)
 
     def _alone(self, plan: RequestData) -> Reach:
         books = self._books
@@ -84,18 +89,19 @@ class _Shortfall:
                 pause()
             plan.count = len(plan.everything)
             obstacles = {at: obstacles[at] for at in plan.everything or obstacles}
-        reach = Reach(plan, obstacles, [at for at, why in obstacles.items() if not why])
+        reach = Reach(plan, obstacles, [at for at, why in obstacles.items() if why is None])
         if len(reach.free) >= plan.count and plan.everything != []:
             return reach
         return reach._replace(reason=_too_few(reach, in_use, books))
 
-    def _obstacles(self, plan: RequestData) -> tuple[Mapping[int, str], int]:
+    def _obstacles(self, plan: RequestData) -> tuple[Mapping[int, Reason | None], int]:
         """What keeps each candidate away that matches, and how many allocated ones cannot be told
         to match or not. Alternatives that are alike share it."""
         books, kind = self._books, selection_key(plan)
         if kind in self._looked_at:
+            pause()
             return self._looked_at[kind]
-        obstacles: dict[int, str] = {}
+        obstacles: dict[int, Reason | None] = {}
         in_use = 0
         for at in range(len(books.candidates)):
             try:
@@ -110,71 +116,79 @@ class _Shortfall:
         self._looked_at[kind] = obstacles, in_use
         return obstacles, in_use
 
-    def _obstacle(self, plan: RequestData, at: int) -> str:
-        """Why a device that matches cannot be taken, "" if it can."""
+    def _obstacle(self, plan: RequestData, at: int) -> Reason | None:
+        """Why a device that matches cannot be taken, None if it can."""
         books, features = self._books, self._profile.features
         pool, device = books.candidates[at]
         published = device.published
         if device.allocated and not plan.admin:
-            return "allocated"
+            return reasons.DeviceAllocated()
         if features.consumable_capacity:
             if absent := sorted(set(plan.capacity) - set(published.capacities)):
-                return f"without capacity {absent[0]}"
+                return reasons.CapacityMissing(absent[0])
             if not books.could_fit(plan, at):
                 return _too_small(plan, published, fractional=features.fractional_capacity_range)
             fractional = features.fractional_capacity_range
             if device.consumed and not capacities.fits(
                 plan.capacity, published.capacities, device.consumed, {}, fractional=fractional
             ):
-                return "with too little capacity left"
+                return reasons.CapacityUsedUp()
         if published.device.consumes_counters and not (published.multiple and device.shares):
             if not features.partitionable_devices:
-                return "of a kind that is disabled (DRAPartitionableDevices)"
+                return reasons.PartitionableDevicesOff()
             if not self._counters.reserve(pool, device):
-                return f"for which the counters of {pool.told} do not suffice"
+                return reasons.CountersExhausted(pool.ref)
             self._counters.release(pool, device)
+        return self._taint(plan, device)
+
+    def _taint(self, plan: RequestData, device: DeviceView) -> Reason | None:
+        """The taints that the request does not tolerate: those of the slice come before those of
+        DeviceTaintRules."""
+        features, tolerations = self._profile.features, plan.alternative.tolerations
+        of_slice = len(device.published.device.taints or ())
         taints = device.taints if features.device_taints else ()
         if not features.device_taint_rules:
-            taints = taints[: len(published.device.taints or ())]  # the slice's own
-        if not tolerated(taints, plan.alternative.tolerations):
-            keys = dict.fromkeys(
-                taint.key
-                for taint in taints
-                if not tolerated((taint,), plan.alternative.tolerations)
-            )
-            return f"tainted ({', '.join(keys)})"
-        return ""
+            taints = taints[:of_slice]
+        found = [
+            (at, taint.key)
+            for at, taint in enumerate(taints)
+            if not tolerated((taint,), tolerations)
+        ]
+        if not found:
+            return None
+        by_rule = all(at >= of_slice for at, _ in found)
+        of = reasons.TaintedByRule if by_rule else reasons.Tainted
+        return of(tuple(dict.fromkeys(key for _, key in found)))
 
 
-def _told(reaches: Sequence[Reach]) -> Iterator[str]:
-    by_reason: dict[str, list[RequestData]] = {}
+def _by_reason(reaches: Sequence[Reach]) -> Iterator[Reason]:
+    """The reasons of all alternatives; those that say the same are one."""
+    by_reason: dict[Shortage, list[str]] = {}
     for reach in reaches:
-        by_reason.setdefault(reach.reason, []).append(reach.plan)
-    for reason, plans in by_reason.items():
-        yield f"{', '.join(plan.told for plan in plans)}: {reason}"
+        assert reach.reason is not None
+        by_reason.setdefault(reach.reason, []).append(reach.plan.told)
+    for reason, requests in by_reason.items():
+        yield msgspec.structs.replace(reason, requests=tuple(requests))
 
 
-def _too_few(reach: Reach, in_use: int, books: Books) -> str:
+def _too_few(reach: Reach, in_use: int, books: Books) -> Shortage:
     """`in_use` are the allocated devices that cannot be told to match or not."""
     plan, obstacles, free, _ = reach
-    if not obstacles and in_use:
-        held = f"{in_use} {'device is' if in_use == 1 else 'devices are'} allocated"
-        return f"{held}, and no other device on this node matches"
     if not obstacles:
-        return "no device on this node matches" if books.candidates else "there are no devices here"
+        if in_use or books.candidates:
+            return reasons.NoDeviceMatches((), in_use)
+        return reasons.NoDevices(())
     everything = plan.alternative.mode == ALL
-    asked = "all" if everything else plan.count
-    match = f"{len(obstacles)} {'device matches' if len(obstacles) == 1 else 'devices match'}"
-    causes = counted(filter(None, obstacles.values()))
-    once = not everything and any(at in books.shareable for at in free)
-    return (
-        f"{asked} requested, {match}"
-        + (f": {causes}" if causes else "")
-        + (" (a request takes at most one share of each device)" if once else "")
+    return reasons.TooFewDevices(
+        (),
+        None if everything else plan.count,
+        len(obstacles),
+        counted(obstacles.values()),
+        not everything and any(at in books.shareable for at in free),
     )
 
 
-def _too_small(plan: RequestData, device: PublishedDevice, *, fractional: bool) -> str:
+def _too_small(plan: RequestData, device: PublishedDevice, *, fractional: bool) -> Reason:
     """Why a device's capacities do not suffice even while nobody uses them: where there is enough,
     it is the policy that gives a request less, or would have it take more."""
     steps = (fractional,)
@@ -183,12 +197,12 @@ def _too_small(plan: RequestData, device: PublishedDevice, *, fractional: bool) 
         if offer is None or wanted.nano > offer.read.value.nano or offer.gives(wanted, steps):
             continue
         if largest := offers.most((offer,), steps):
-            return f"whose requestPolicy gives a request at most {largest} of {name}"
-        return f"whose requestPolicy rounds the request up to more of {name} than it gives"
-    return "with too little capacity"
+            return reasons.RequestPolicyGivesLess(name, str(largest))
+        return reasons.RequestPolicyRoundsUp(name)
+    return reasons.CapacityTooSmall()
 
 
-def _lacking(alternatives: Sequence[RequestData], pools: Sequence[PoolView]) -> list[str]:
+def _lacking(alternatives: Sequence[RequestData], pools: Sequence[PoolView]) -> list[Reason]:
     """Pools that may be meant but whose devices cannot be allocated at present.
 
     Selectors can only be asked about devices. So a pool is not meant where they name drivers, and
@@ -197,7 +211,7 @@ def _lacking(alternatives: Sequence[RequestData], pools: Sequence[PoolView]) -> 
     text = " ".join(e for plan in alternatives for e in plan.alternative.selectors)
     named = any(pool.driver in text for pool in pools) or "device.driver" in text
     return [
-        f"{pool.told} is {pool.flaw}"
+        reasons.PoolNotWhole(pool.ref, pool.flaw)
         for pool in pools
         if pool.flaw and (pool.driver in text or not named)
     ]

@@ -20,6 +20,8 @@ from fettle.dra.allocator.profiles import Profile
 from fettle.dra.allocator.tolerating import tolerated
 from fettle.dra.claims import Alternative, Claim
 from fettle.dra.pools import DeviceView, PoolView
+from fettle.model import reasons
+from fettle.model.reasons import Unmodelled
 from fettle.pacing import pause
 
 Match = Callable[[str, DeviceView], Outcome]
@@ -49,7 +51,7 @@ class Books:
     """Who holds what during one search; empty until it is opened.
 
     `pools` are the usable ones, up to the first that is in doubt, `candidates` their devices;
-    `beyond` says why more may follow ("" if none can). `shareable` are those that several requests
+    `beyond` is why more may follow, if any can. `shareable` are those that several requests
     may hold at once. `acceptable` turns devices down as a taint that nothing tolerates would.
     """
 
@@ -65,7 +67,7 @@ class Books:
         self.pools = [pool for pool in clear if not pool.incomplete and not pool.invalid]
         self.candidates: list[CandidateDevice] = []
         self.shareable: Collection[int] = ()
-        self.beyond = doubt(pools[len(clear)], profile) if len(clear) < len(pools) else ""
+        self.beyond = doubt(pools[len(clear)], profile) if len(clear) < len(pools) else None
         self._match = match
         self._features = profile.features
         self._quirks = profile.quirks
@@ -145,20 +147,21 @@ class Books:
             return False
         for expression in plan.alternative.selectors:
             if published.abort:
-                raise Aborted(f"{plan.told}: selectors on {published.id}: {published.abort}")
+                raise Aborted(reasons.AttributesInvalid(plan.told, published.id, published.abort))
             outcome = self._match(expression, device)
             if outcome.kind is OutcomeKind.MATCH:
                 continue
             if outcome.kind is OutcomeKind.NO_MATCH:
                 return False
-            told = f"{plan.told} on {published.id}: {outcome.reason or outcome.kind}"
-            raise Unclear(told) if outcome.undecided else Aborted(told)
+            why = outcome.reason or str(outcome.kind)
+            if outcome.undecided:
+                raise Unclear(reasons.SelectorUndecided(plan.told, published.id, why))
+            raise Aborted(reasons.SelectorFailed(plan.told, published.id, why))
         if device.misplaced:
-            raise Aborted(f"{published.id}: {device.misplaced}")
+            raise Aborted(reasons.DeviceNodesInvalid(published.id, device.misplaced))
         if device.here and published.multiple and self._rules.shares_repeat:
             raise Unclear(
-                f"{plan.told} on {published.id}: before Kubernetes 1.36, devices with "
-                "allowMultipleAllocations are given out in ways that are not modelled"
+                reasons.NotModelled(Unmodelled.SHARES_BEFORE_1_36, plan.told, published.id)
             )
         return device.here
 
@@ -201,7 +204,7 @@ class Books:
         if published.plain and not plan.capacity and not used and not taking:
             return True
         if published.unclear:
-            raise Unclear(f"{published.id}: {published.unclear}")
+            raise Unclear(reasons.DeviceUnclear(published.id, published.unclear))
         fractional = self._features.fractional_capacity_range
         try:
             return capacities.fits(
@@ -209,7 +212,8 @@ class Books:
             )
         except Aborted as error:
             if self._quirks.amounts_unchecked:
-                raise Unclear(f"{published.id}: {error}, which this version ignores") from error
+                ignored = reasons.CapacityCheckIgnored(published.id, error.reason)
+                raise Unclear(ignored) from error
             raise
 
     # -- taking and giving back
@@ -226,20 +230,14 @@ class Books:
         if not self._operable(device):
             return None
         if must and self._quirks.all_strays and plan.alternative != plan.request.alternatives[0]:
-            raise Unclear(
-                f"{plan.told}: before Kubernetes 1.36, an alternative that requests all devices "
-                "is mistaken for the first of its list, and that is not modelled"
-            )
+            raise Unclear(reasons.NotModelled(Unmodelled.ALL_ALTERNATIVE_BEFORE_1_36, plan.told))
         counts = bool(device.published.device.consumes_counters)
         if counts and not self._features.partitionable_devices:
             return None
         if multiple and (self._is_shared(device) or at in self._shares):
             counts = False  # its first share has paid
         if counts and must and self._quirks.all_crashes:
-            raise Aborted(
-                f"{plan.told}: {device.id} consumes counters, and this version of kube-scheduler "
-                "crashes where all such devices are requested; upgrade it to 1.35.6 or 1.36.2"
-            )
+            raise Aborted(reasons.SchedulerCrashes(plan.told, device.id))
         if counts and not self._reserve(pool, device):
             return None
         undo = Undo(at, counts)
@@ -249,9 +247,7 @@ class Books:
         if not self._constrain(plan, device):
             self._release(undo)
             if must:
-                raise Aborted(
-                    f"{plan.told}: {device.id} is needed, but a constraint of the claim forbids it"
-                )
+                raise Aborted(reasons.ConstraintForbidsDevice(plan.told, device.id))
             return None
         return self._hold(plan, undo, multiple=multiple)
 
@@ -264,7 +260,9 @@ class Books:
         if not device.published.skips:
             return True
         if features.optional_node_operations:
-            raise Unclear(f"{device.id}: optional node operations are not modelled")
+            raise Unclear(
+                reasons.NotModelled(Unmodelled.OPTIONAL_NODE_OPERATIONS, device=device.id)
+            )
         return not (
             features.list_type_attributes
             or features.compatibility_groups
@@ -273,9 +271,9 @@ class Books:
 
     def _reserve(self, pool: PoolView, device: DeviceView) -> bool:
         if self._features.compatibility_groups:
-            raise Unclear(f"{device.id}: compatibility groups are not modelled")
+            raise Unclear(reasons.NotModelled(Unmodelled.COMPATIBILITY_GROUPS, device=device.id))
         if device.published.unclear:
-            raise Unclear(f"{device.id}: {device.published.unclear}")
+            raise Unclear(reasons.DeviceUnclear(device.id, device.published.unclear))
         return self._counters.reserve(pool, device)
 
     def _forbidden(self, plan: RequestData, device: DeviceView) -> bool:

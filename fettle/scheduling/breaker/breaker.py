@@ -19,7 +19,7 @@ from fettle.dra import PoolView
 from fettle.model import SOUND, DeviceId, Health, Placement, State
 from fettle.pacing import pause
 from fettle.scheduling.judge import draws
-from fettle.scheduling.judge.acceptance import refusal
+from fettle.scheduling.judge.acceptance import complaint
 
 _Key = TypeVar("_Key")
 
@@ -51,7 +51,7 @@ class Tally(NamedTuple):
         some nodes see it, and not as others do, counts as two."""
 
         def is_accepted(health: Health) -> bool:
-            return not refusal(health, placement)
+            return complaint(health, placement) is None
 
         devices, refused = self.devices, 0
         for healths, numbers in self.ranked:  # what is accepted, is so in any better health

@@ -1,13 +1,13 @@
 """What a policy accepts now: of one device or node, why it does not. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from fettle.api.resource import DeviceToleration
 from fettle.config import HealthSettings
-from fettle.health import scoring
-from fettle.model import Degraded, Health, Placement, State, Unknown
+from fettle.model import Degraded, DeviceId, Health, Placement, State, Unknown, reasons
+from fettle.model.reasons import Complaint, DeviceRefusal, NodeRefusal
 from fettle.scheduling.judge.requirements import Requirements
 from fettle.scheduling.judge.tolerated import Tolerated, tolerating
 
@@ -24,9 +24,9 @@ class Acceptance(msgspec.Struct, frozen=True):
     thresholds: HealthSettings = HealthSettings()
     requirements: Requirements = Requirements()
 
-    def refusal(self, health: Health) -> str:
-        """Why a device or node of this health is not acceptable; "" if it is."""
-        return refusal(health, self.placement)
+    def accepts(self, health: Health) -> bool:
+        """Whether a device or node of this health is acceptable."""
+        return complaint(health, self.placement) is None
 
     def counted(self, health: Health) -> float:
         """A score as it counts towards the policy's minimum.
@@ -41,27 +41,55 @@ class Acceptance(msgspec.Struct, frozen=True):
         return tolerating(health, tolerations, self.thresholds)
 
 
-def refusal(health: Health, placement: Placement) -> str:
-    """Why a policy turns down something of this health; "" if it does not.
+def complaint(health: Health, placement: Placement) -> Complaint | None:
+    """Why a policy does not accept something of this health; None if it does.
 
     Never for what a tenant could have brought about: that lowers a score, which steers.
     """
-    if health.state is State.HEALTHY and health.proven >= placement.min_score:
-        return ""
-    if health.state is State.UNKNOWN:
-        return "Unknown" if placement.unknown is Unknown.REFUSE else ""
-    if health.state is State.UNHEALTHY:
-        return describe_health("Unhealthy", health)
-    if health.state is State.DEGRADED and placement.degraded is Degraded.REFUSE:
-        return describe_health("Degraded", health)
-    if health.proven < placement.min_score:
-        return describe_health(f"score below {placement.min_score:g}", health)
-    return ""
+    found = _complaint(health, placement)
+    return Complaint.HELD if found is not None and health.held else found
 
 
-def describe_health(what: str, health: Health) -> str:
-    """A state with the score that it is refused for and the heaviest evidence, for people."""
-    proven = scoring.proven(health.evidence)
-    top = f": {proven[0].evidence.text}" if proven else ""
-    kept = f"; {health.kept}" if health.kept is not None and what == health.state else ""
-    return f"{what} ({health.proven:.2f}{kept}){top}"
+def _complaint(health: Health, placement: Placement) -> Complaint | None:
+    state = health.state
+    if state is State.HEALTHY and health.proven >= placement.min_score:
+        return None
+    if state is State.UNKNOWN:
+        return Complaint.UNKNOWN if placement.unknown is Unknown.REFUSE else None
+    if state is State.UNHEALTHY:
+        return Complaint.UNHEALTHY
+    if state is State.DEGRADED and placement.degraded is Degraded.REFUSE:
+        return Complaint.DEGRADED
+    return Complaint.SCORE_TOO_LOW if health.proven < placement.min_score else None
+
+
+_OF_NODES: Mapping[Complaint, type[NodeRefusal]] = {
+    Complaint.HELD: reasons.NodeHeld,
+    Complaint.UNHEALTHY: reasons.NodeUnhealthy,
+    Complaint.DEGRADED: reasons.NodeDegraded,
+    Complaint.UNKNOWN: reasons.NodeUnknown,
+    Complaint.SCORE_TOO_LOW: reasons.NodeScoreTooLow,
+}
+_OF_DEVICES: Mapping[Complaint, type[DeviceRefusal]] = {
+    Complaint.HELD: reasons.DeviceHeld,
+    Complaint.UNHEALTHY: reasons.DeviceUnhealthy,
+    Complaint.DEGRADED: reasons.DeviceDegraded,
+    Complaint.UNKNOWN: reasons.DeviceUnknown,
+    Complaint.SCORE_TOO_LOW: reasons.DeviceScoreTooLow,
+}
+
+
+def node_refusal(health: Health, placement: Placement) -> NodeRefusal | None:
+    """Why a policy refuses a node of this health; None if it does not."""
+    if (found := complaint(health, placement)) is None:
+        return None
+    return _OF_NODES[found](health, placement.min_score)
+
+
+def device_refusal(
+    request: str, device: DeviceId, health: Health, placement: Placement, *, allocated: bool
+) -> DeviceRefusal | None:
+    """Why a policy refuses a device of this health; None if it does not."""
+    if (found := complaint(health, placement)) is None:
+        return None
+    return _OF_DEVICES[found](request, device, health, placement.min_score, allocated)

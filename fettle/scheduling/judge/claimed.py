@@ -3,6 +3,7 @@ worth. Pure; `allocator` knows which, `acceptance` knows whether a policy takes 
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from operator import attrgetter
 
 import msgspec
 
@@ -12,7 +13,6 @@ from fettle.dra import (
     ALL,
     AMPLE,
     CURRENT,
-    ENDS_IN_AN_ERROR,
     SOME_DRIVER,
     Allocated,
     AllocationStatus,
@@ -27,20 +27,18 @@ from fettle.dra import (
     after,
     allocate,
     doubt,
+    node_selectors,
     shortfall,
     tolerated,
 )
-from fettle.dra import node_selectors as affinity
-from fettle.model import SOUND, UNKNOWN_SCORE, DeviceId, Health, State
+from fettle.model import SOUND, UNKNOWN_SCORE, DeviceId, Health, State, reasons
+from fettle.model.reasons import Reason
 from fettle.pacing import pause
 from fettle.scheduling.demand import Bound
 from fettle.scheduling.judge import ranking
-from fettle.scheduling.judge.acceptance import Acceptance
+from fettle.scheduling.judge.acceptance import Acceptance, complaint, device_refusal
 from fettle.scheduling.judge.parts import UNDECIDED_VALUE, Choice, Part, rejected_part
 
-MOST_TOLD = 3
-"""Devices that are named of a claim."""
-PASSED_OVER = "acceptable devices exist here, but the scheduler would not take them"
 VANISHED = Health(UNKNOWN_SCORE, State.UNKNOWN)
 """For a device that a claim holds but is not published: it may be dead, or its driver
 restarting.
@@ -51,16 +49,15 @@ def is_usable(bound: Bound, node: NodeView) -> bool:
     """Whether an allocation can be used on the node."""
     if bound.nodes is None:
         return True
-    return affinity.parsed(bound.nodes).matches(NodeTarget(node.name, node.labels))
+    return node_selectors.parsed(bound.nodes).matches(NodeTarget(node.name, node.labels))
 
 
 def bound_part(bound: Bound, node: NodeView, acceptance: Acceptance) -> Part:
     """A claim that is allocated already pins the pod: its very devices are judged."""
     part = Part(frozenset(h.device.driver for h in bound.held))
     if not is_usable(bound, node):
-        devices = _listed([held.device for held in bound.held])
-        told = f"claim {bound.name} is allocated to other nodes"
-        return rejected_part(f"{told} (it holds {devices})" if devices else told, node)
+        devices = tuple(held.device for held in bound.held)
+        return rejected_part(reasons.ClaimOnOtherNodes(bound.name, devices), node)
     wanted = {held.device for held in bound.held}
     pools = {(id_.driver, id_.pool) for id_ in wanted}
     here = [
@@ -70,10 +67,10 @@ def bound_part(bound: Bound, node: NodeView, acceptance: Acceptance) -> Part:
         for device in (*pool.devices, *pool.withheld)
         if device.id in wanted
     ]
-    if bound.awaits:
+    if bound.awaits is not None:
         part.notes.append(bound.awaits)
     for gone in sorted(wanted - {device.id for device in here}):
-        part.notes.append(f"claim {bound.name} holds {gone}, which is not published for this node")
+        part.notes.append(reasons.ClaimDeviceNotPublished(bound.name, gone))
     published = {device.id: device for device in here}
     results = dict.fromkeys((h.device, h.tolerations, h.admin_access) for h in bound.held)
     given = [
@@ -82,12 +79,7 @@ def bound_part(bound: Bound, node: NodeView, acceptance: Acceptance) -> Part:
         else Choice(bound.name, id_, VANISHED, admin_access=admin_access)
         for id_, tolerations, admin_access in results
     ]
-    return _judged(part, given, acceptance, how="is allocated")
-
-
-def _listed(devices: Sequence[object]) -> str:
-    more = ", …" if len(devices) > MOST_TOLD else ""
-    return ", ".join(map(str, devices[:MOST_TOLD])) + more
+    return _judged(part, given, acceptance, allocated=True)
 
 
 class Allocator(msgspec.Struct, frozen=True):
@@ -120,7 +112,8 @@ class Allocator(msgspec.Struct, frozen=True):
     def predict(self, claims: Sequence[Claim], node: NodeView) -> Allocated:
         """What the scheduler's allocator would take here, defects and all."""
         if node.malformed:
-            return Allocated(AllocationStatus.ERROR, reason=node.malformed)
+            malformed = reasons.NodeSelectorMalformed(node.malformed)
+            return Allocated(AllocationStatus.ERROR, reasons=(malformed,))
         return allocate(
             claims, self.pools(claims, node), self.match, self.profile, budget=self.budget
         )
@@ -130,7 +123,7 @@ class Allocator(msgspec.Struct, frozen=True):
 
         def acceptable(device: DeviceView, wanted: Alternative) -> bool:
             choice = _of_alternative("", device, wanted, acceptance)
-            return not choice.refusal(acceptance) and not choice.met.unmet
+            return choice.is_acceptable(acceptance) and not choice.met.unmet
 
         return allocate(
             claims,
@@ -166,16 +159,14 @@ def claims_part(
             allocator.profile,
             budget=allocator.budget,
         )
-        predicted = msgspec.structs.replace(predicted, reason=why)
+        predicted = msgspec.structs.replace(predicted, reasons=why)
     part = _predicted_part(claims, predicted, node, acceptance)
     if allocator.explains:
         part.notes += _awaited(claims, predicted)
     if part.refusals or part.required:
         feasible = allocator.search(claims, node, acceptance)
         if feasible.found is AllocationStatus.FITS:
-            first, *others = part.required or part.refusals
-            hint = "" if part.required else _way_out(claims, allocator.profile)
-            (part.required or part.refusals)[:] = [f"{first}; {PASSED_OVER}{hint}", *others]
+            part.pass_over(taint_would_help=_would_taint_help(claims, allocator.profile))
         return part
     if predicted.bounded and any(_turned_down(claims, node, acceptance)):
         feasible = allocator.search(claims, node, acceptance)
@@ -193,19 +184,19 @@ def claims_part(
             if (value := _worth_later(later)) < (part.value or 0.0):
                 part.value, worst = value, later
     if in_flight:
-        told = _then(part, worst) if allocator.explains and worst is not None else ""
-        part.notes.append(_expected(in_flight) + told)
+        note = reasons.PodsInFlight(in_flight)
+        if allocator.explains and worst is not None:
+            note = _then(note, part, worst)
+        part.notes.append(note)
     return part
 
 
-def _way_out(claims: Sequence[Claim], profile: Profile) -> str:
-    """What would make the scheduler take others than devices that are refused for their health."""
+def _would_taint_help(claims: Sequence[Claim], profile: Profile) -> bool:
+    """Whether a DeviceTaintRule would make the scheduler take others than the refused devices."""
     taint = DeviceTaint(key="any", effect="NoSchedule")
     alternatives = [each for claim in claims for each in claim.alternatives()]
     anything = any(tolerated([taint], each.tolerations) for each in alternatives)
-    if anything or not profile.features.device_taint_rules:
-        return ""
-    return ": a DeviceTaintRule with effect NoSchedule keeps it off those that are refused"
+    return not anything and profile.features.device_taint_rules
 
 
 def _turned_down(
@@ -218,7 +209,7 @@ def _turned_down(
         for device in pool.devices:
             for alternative in wanted.values():
                 choice = _of_alternative("", device, alternative, acceptance)
-                if choice.refusal(acceptance) or choice.met.unmet:
+                if not choice.is_acceptable(acceptance) or choice.met.unmet:
                     yield choice
                     break
 
@@ -240,7 +231,7 @@ def has_unacceptable_device(
                 continue
             for alternative in alternatives.values():
                 choice = _of_alternative("", device, alternative, acceptance)
-                if choice.refusal(acceptance) or choice.met.unmet:
+                if not choice.is_acceptable(acceptance) or choice.met.unmet:
                     return True
             pause()
     return False
@@ -248,47 +239,45 @@ def has_unacceptable_device(
 
 def _whichever(part: Part, turned_down: Sequence[Choice], acceptance: Acceptance) -> Part:
     """Which devices it would get is undecided, and without any of these it can get none."""
-    refused = [choice for choice in turned_down if choice.refusal(acceptance)]
-    told = "which devices it would get is not decided, and there are not enough acceptable ones"
+    refused = [choice for choice in turned_down if not choice.is_acceptable(acceptance)]
     part.refusals, part.required = [], []
     if refused:
+        placement = acceptance.placement
         worst = min(refused, key=lambda choice: choice.health.proven)
-        part.refusals.append(f"{told}: {worst.device} is {worst.refusal(acceptance)}")
+        found = complaint(worst.health, placement)
+        part.refusals.append(
+            reasons.TooFewAcceptableDevices(worst.device, found, worst.health, placement.min_score)
+        )
         part.keys = frozenset(choice.device.driver for choice in refused)
         part.held = any(choice.health.held for choice in refused)
     else:
         first = turned_down[0]
         part.required.append(
-            f"{told}: {first.device} does not meet the policy: {first.met.unmet[0]}"
+            reasons.TooFewAcceptableDevices(first.device, requirement=first.met.unmet[0])
         )
     return part
 
 
-def _expected(in_flight: int) -> str:
-    pods = "1 pod" if in_flight == 1 else f"up to {in_flight} pods"
-    return f"{pods} with the same needs may be placed here first"
-
-
-def _then(now: Part, later: Part) -> str:
-    """What a pod that is worth less here once others were served would get then."""
-    for refusal in (*later.refusals, *later.required):
-        return f": then {refusal}"
+def _then(note: reasons.PodsInFlight, now: Part, later: Part) -> reasons.PodsInFlight:
+    """The note with what a pod that is worth less here once others were served would get then."""
+    if refused := later.refusals or later.required:
+        return msgspec.structs.replace(note, then=refused[0])
     best = max(choice.health.score for choice in _counting(now.devices))
     scores = {choice.device: choice.health.score for choice in _counting(later.devices)}
-    worse = {device: score for device, score in scores.items() if score < best}
-    named = [f"{device} ({worse[device]:.2f})" for device in sorted(worse, key=worse.__getitem__)]
-    return f": this one may then get {_listed(named)}" if named else ""
+    worse = [reasons.DeviceScore(device, score) for device, score in scores.items() if score < best]
+    return msgspec.structs.replace(note, devices=tuple(sorted(worse, key=attrgetter("score"))))
 
 
-def _awaited(claims: Sequence[Claim], predicted: Allocated) -> Iterator[str]:
+def _awaited(
+    claims: Sequence[Claim], predicted: Allocated
+) -> Iterator[reasons.BindingWouldBeAwaited]:
     """The binding conditions that the pod waits for once it has these devices."""
     devices: dict[tuple[str, tuple[str, ...]], dict[DeviceId, None]] = {}
     for taken in predicted.devices:
         if conditions := taken.device.device.binding_conditions:
             devices.setdefault((claims[taken.claim].name, conditions), {})[taken.device.id] = None
     for (name, conditions), found in devices.items():
-        awaited = f"{'condition' if len(conditions) == 1 else 'conditions'} {', '.join(conditions)}"
-        yield f"claim {name} would wait for {awaited} of {_listed(list(found))}"
+        yield reasons.BindingWouldBeAwaited(name, conditions, tuple(found))
 
 
 def _worth_later(later: Part) -> float:
@@ -353,32 +342,34 @@ def _nothing(predicted: Allocated) -> bool:
     return predicted.found is AllocationStatus.NONE or predicted.on_node
 
 
-def _why_not(predicted: Allocated) -> str:
+def _why_not(predicted: Allocated) -> Reason:
     if _nothing(predicted):
-        return f"no allocation is possible here: {predicted.reason}"
-    if predicted.found is AllocationStatus.ERROR:
-        return f"{ENDS_IN_AN_ERROR}: {predicted.reason}"
-    return predicted.reason
+        return reasons.NoAllocation(predicted.reasons)
+    (cause,) = predicted.reasons
+    return reasons.SchedulingError(cause) if predicted.found is AllocationStatus.ERROR else cause
 
 
 def _judged(
-    part: Part,
-    devices: list[Choice],
-    acceptance: Acceptance,
-    *,
-    how: str = "would get",
+    part: Part, devices: list[Choice], acceptance: Acceptance, *, allocated: bool = False
 ) -> Part:
     part.devices = devices
     refused: set[str] = set()
     for choice in devices:
-        told = f"{choice.request} {how} {choice.device}"
         unmet, undecided = choice.met
-        part.required += [f"{told}, which does not meet the policy: {what}" for what in unmet]
-        part.undecided += [f"whether {choice.device} meets the policy: {w}" for w in undecided]
-        if why := choice.refusal(acceptance):
-            part.refusals.append(f"{told}, which is {why}")
-            part.held = part.held or choice.health.held
-            refused.add(choice.device.driver)
+        request, device = choice.request, choice.device
+        part.required += [
+            reasons.DeviceRequirementNotMet(request, device, what, allocated) for what in unmet
+        ]
+        part.undecided += [
+            reasons.DeviceRequirementUndecided(device, what, why) for what, why in undecided
+        ]
+        if not choice.is_acceptable(acceptance):
+            health, placement = choice.health, acceptance.placement
+            why = device_refusal(request, device, health, placement, allocated=allocated)
+            assert why is not None
+            part.refusals.append(why)
+            part.held = part.held or health.held
+            refused.add(device.driver)
     if scores := [choice.health.score for choice in _counting(devices)]:
         part.value = ranking.taken(scores, acceptance.placement.aggregate)
     if refused:

@@ -7,10 +7,11 @@ from functools import partial
 import msgspec
 
 from fettle.cluster import NodeView, PluginView
-from fettle.model import DeviceId, Health, TaintRef
+from fettle.model import DeviceId, Health, TaintRef, reasons
+from fettle.model.reasons import Reason
 from fettle.scheduling.demand import Units
 from fettle.scheduling.judge import draws, ranking
-from fettle.scheduling.judge.acceptance import Acceptance, describe_health
+from fettle.scheduling.judge.acceptance import Acceptance, complaint, node_refusal
 from fettle.scheduling.judge.requirements import Met
 
 UNDECIDED_VALUE = 0.5
@@ -32,9 +33,9 @@ class Choice(msgspec.Struct, frozen=True, gc=False):
     met: Met = Met()
     admin_access: bool = False
 
-    def refusal(self, acceptance: Acceptance) -> str:
-        """Why its health is not acceptable; "" if it is."""
-        return "" if self.admin_access else acceptance.refusal(self.health)
+    def is_acceptable(self, acceptance: Acceptance) -> bool:
+        """Whether its health is."""
+        return self.admin_access or acceptance.accepts(self.health)
 
 
 class Part(msgspec.Struct, gc=False):
@@ -47,13 +48,26 @@ class Part(msgspec.Struct, gc=False):
 
     keys: frozenset[str] = frozenset()
     value: float | None = None
-    refusals: list[str] = []
-    required: list[str] = []
-    undecided: list[str] = []
-    rejected: list[str] = []
+    refusals: list[Reason] = []
+    required: list[Reason] = []
+    undecided: list[Reason] = []
+    rejected: list[Reason] = []
     devices: list[Choice] = []
-    notes: list[str] = []
+    notes: list[Reason] = []
     held: bool = False
+
+    def pass_over(self, *, taint_would_help: bool) -> None:
+        """Note on the first refusal that acceptable devices are here, and whether a taint would
+        have the scheduler take them; it does not help against what the policy requires."""
+        of = self.required or self.refusals
+        first, *others = of
+        if isinstance(first, reasons.DeviceRequirementNotMet):
+            first = msgspec.structs.replace(first, passed_over=True)
+        elif isinstance(first, reasons.DeviceRefusal):
+            first = msgspec.structs.replace(
+                first, passed_over=True, taint_would_help=taint_would_help
+            )
+        of[:] = [first, *others]
 
 
 def node_part(node: NodeView, acceptance: Acceptance, *, only_admin_access: bool = False) -> Part:
@@ -62,23 +76,23 @@ def node_part(node: NodeView, acceptance: Acceptance, *, only_admin_access: bool
     met = acceptance.requirements.of_node(node)
     unmet, undecided = met.unmet, met.undecided
     if node.unread:  # its labels are not known
-        unmet, undecided = (), (*unmet, *undecided)
+        unmet, undecided = (), (*((one, "") for one in met.unmet), *undecided)
     part = Part(
-        required=[f"node does not meet the policy: {what}" for what in unmet],
-        undecided=[f"what the policy requires of the node: {what}" for what in undecided],
+        required=[reasons.NodeRequirementNotMet(what) for what in unmet],
+        undecided=[reasons.NodeRequirementUndecided(what, why) for what, why in undecided],
     )
-    if not only_admin_access and (why := acceptance.refusal(node.health)):
-        part.refusals = [f"node is {why}"]
+    if not only_admin_access and (why := node_refusal(node.health, acceptance.placement)):
+        part.refusals = [why]
         part.held = node.health.held
     return part
 
 
-def rejected_part(why: str, node: NodeView) -> Part:
+def rejected_part(why: Reason, node: NodeView) -> Part:
     """What the scheduler's own checks refuse: allowed, and scored low."""
     return Part(value=UNDECIDED_VALUE * node.health.score, rejected=[why])
 
 
-def undecided_part(why: str, node: NodeView) -> Part:
+def undecided_part(why: Reason, node: NodeView) -> Part:
     """What cannot be decided: allowed, and scored low."""
     return Part(value=UNDECIDED_VALUE * node.health.score, undecided=[why])
 
@@ -87,52 +101,57 @@ def units_part(
     units: Units, plugin: PluginView, node: NodeView, acceptance: Acceptance, *, emptied: bool
 ) -> Part:
     """Device plugins: units are not chosen, so the draw is over every unit that may be free."""
+    placement = acceptance.placement
     part = Part(frozenset((units.resource,)), notes=_withdrawn(plugin))
     if plugin.allocatable < units.count:
         part.value = UNDECIDED_VALUE * node.health.score
         part.rejected.append(
-            f"{units.resource}: {plugin.allocatable} allocatable, {units.count} requested, "
-            "which the scheduler's own check refuses"
+            reasons.NotEnoughUnits(units.resource, plugin.allocatable, units.count)
         )
         return part
     drawn = draws.allocatable(plugin) if emptied else draws.free(plugin, units.count)
     healths = [*drawn.named, *([(node.health, drawn.rest)] if drawn.rest else [])]
-    refused = [(health, number) for health, number in healths if acceptance.refusal(health)]
+    refused = [(health, number) for health, number in healths if not acceptance.accepts(health)]
     sound = drawn.size - sum(number for _, number in refused)
     part.held = any(health.held for health, _ in refused)
-    worth = partial(
-        ranking.drawn_at_random, count=units.count, aggregate=acceptance.placement.aggregate
-    )
+    worth = partial(ranking.drawn_at_random, count=units.count, aggregate=placement.aggregate)
     part.value = worth(_tally((health.score, number) for health, number in healths))
     counted = worth(_tally((acceptance.counted(health), number) for health, number in healths))
     if sound < units.count:
         worst = min((health for health, _ in refused), key=lambda h: h.proven)
+        found = complaint(worst, placement)
+        assert found is not None
         part.refusals.append(
-            f"{units.resource}: {sound} acceptable of {drawn.size}, {units.count} requested; "
-            f"the worst is {acceptance.refusal(worst)}"
+            reasons.TooFewAcceptableUnits(
+                units.resource, sound, drawn.size, units.count, found, worst, placement.min_score
+            )
         )
-    elif counted < acceptance.placement.min_score:
+    elif counted < placement.min_score:
         worst = min((health for health, _ in healths), key=lambda h: h.proven)
         part.refusals.append(
-            f"{units.resource}: {units.count} drawn from {drawn.size} are worth {counted:.2f}, "
-            f"less than {acceptance.placement.min_score:g}; "
-            f"the worst is {describe_health(worst.state, worst)}"
+            reasons.UnitsWorthTooLittle(
+                units.resource, units.count, drawn.size, counted, placement.min_score, worst
+            )
         )
     return part
 
 
-def _withdrawn(plugin: PluginView) -> list[str]:
+def _withdrawn(plugin: PluginView) -> list[Reason]:
     """What there is to know of units that are not in any draw, where some are known by name."""
-    named = [unit.unit for unit in plugin.units if unit.withdrawn]
+    named = tuple(unit.unit for unit in plugin.units if unit.withdrawn)
     if not named:
         return []
-    if not plugin.counts_withdrawn:
-        offers = f"no longer offered by the device plugin, which has {plugin.capacity}"
-        return [f"{plugin.resource}: {offers}: {', '.join(named)}"]
     known = sum(unit.withdrawn for unit in plugin.units)
-    among = ":" if known == plugin.withdrawn else ", among them"
-    count = f"{plugin.withdrawn} of {plugin.capacity} withdrawn by the device plugin"
-    return [f"{plugin.resource}: {count}{among} {', '.join(named)}"]
+    return [
+        reasons.UnitsWithdrawn(
+            plugin.resource,
+            plugin.withdrawn,
+            plugin.capacity,
+            named,
+            known,
+            plugin.counts_withdrawn,
+        )
+    ]
 
 
 def _tally(units: Iterable[tuple[float, int]]) -> dict[float, int]:

@@ -20,11 +20,11 @@ _LOG = structlog.get_logger(__name__)
 
 
 class Met(NamedTuple):
-    """Requirements that something does not meet, and those of which that cannot be told; as text.
-    Both are empty where all are met."""
+    """Requirements that something does not meet, and those of which that cannot be told, with the
+    evaluator's word; in the policy's own words. Both are empty where all are met."""
 
     unmet: tuple[str, ...] = ()
-    undecided: tuple[str, ...] = ()
+    undecided: tuple[tuple[str, str], ...] = ()
 
 
 ALL_MET = Met()
@@ -153,7 +153,8 @@ class Requirements:
 
     def _met(self, engine: SelectorEngine, look: Callable[[str], Outcome | None]) -> Met:
         assert self._engines is not None
-        unmet, undecided = [], []
+        unmet: list[str] = []
+        undecided: list[tuple[str, str]] = []
         for requirement in self._requirements:
             if not self._engines.known(requirement):
                 self.missed += 1
@@ -166,5 +167,5 @@ class Requirements:
             elif outcome.kind is OutcomeKind.NO_MATCH:
                 unmet.append(requirement.told)
             elif outcome.kind is not OutcomeKind.MATCH:
-                undecided.append(f"{requirement.told}: {outcome.reason}")
+                undecided.append((requirement.told, outcome.reason))
         return Met(tuple(unmet), tuple(undecided))

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from fettle.api import core
 from fettle.cluster import NodeView
 from fettle.dra import device_units
+from fettle.model import reasons
 from fettle.pacing import pause
 from fettle.scheduling.demand import Demand
 
@@ -31,7 +32,7 @@ def counted(pods: Iterable[core.Pod]) -> Taken:
 
 def lacking(
     demand: Demand, node: NodeView, taken: Taken, *, preemptor: core.Pod | None = None
-) -> Iterator[str]:
+) -> Iterator[reasons.UnitsTaken]:
     """Why the scheduler does not place the pod here, of units that would be enough if all were
     free. A `preemptor` has those of pods that it may evict.
     """
@@ -45,10 +46,8 @@ def lacking(
             if preemptor is None or level >= preemptor.priority
         )
         if plugin.allocatable - number < units.count:
-            yield (
-                f"{units.resource}: {min(number, plugin.allocatable)} of {plugin.allocatable} are "
-                f"taken by pods, {units.count} requested, which the scheduler's own check refuses"
-            )
+            taken_units = min(number, plugin.allocatable)
+            yield reasons.UnitsTaken(units.resource, taken_units, plugin.allocatable, units.count)
 
 
 def full(

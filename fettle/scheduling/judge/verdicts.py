@@ -10,7 +10,8 @@ import msgspec
 
 from fettle.cluster import NodeView
 from fettle.dra import Claim, Request, in_order
-from fettle.model import Aggregate
+from fettle.model import Aggregate, reasons
+from fettle.model.reasons import Reason
 from fettle.scheduling.demand import Demand
 from fettle.scheduling.judge import ranking, unrelated
 from fettle.scheduling.judge.acceptance import Acceptance
@@ -45,13 +46,19 @@ class Verdict(msgspec.Struct, frozen=True, gc=False):
     fits: bool
     value: float
     score: int
-    refusals: tuple[str, ...] = ()
-    undecided: tuple[str, ...] = ()
-    rejected: tuple[str, ...] = ()
-    overruled: tuple[str, ...] = ()
+    refusals: tuple[Reason, ...] = ()
+    undecided: tuple[Reason, ...] = ()
+    rejected: tuple[Reason, ...] = ()
+    overruled: tuple[Reason, ...] = ()
     devices: tuple[Choice, ...] = ()
-    notes: tuple[str, ...] = ()
+    notes: tuple[Reason, ...] = ()
     near_refusal: bool = False
+
+    @property
+    def can_be_placed(self) -> bool:
+        """Whether the pod can be placed there, as far as can be told: neither Fettle refuses it nor
+        the scheduler's own checks do."""
+        return self.fits and not self.rejected
 
 
 def judge(
@@ -70,7 +77,7 @@ def judge(
     node = unrelated.without(others, node, acceptance.thresholds)
     parts = [node_part(node, acceptance, only_admin_access=demand.only_admin_access)]
     if others:
-        parts[0].notes = [f"kubelet refusals for {', '.join(others)} do not count here"]
+        parts[0].notes = [reasons.OtherKubeletRefusals(tuple(others))]
     backing: list[Request] = []
     for units in demand.units:
         plugin = node.plugins.get(units.resource)
@@ -79,8 +86,7 @@ def judge(
         elif units.backing and node.pools:
             backing += units.backing
         else:
-            why = f"this node has no {units.resource} to allocate"
-            parts.append(rejected_part(why, node))
+            parts.append(rejected_part(reasons.NoUnits(units.resource), node))
     parts += [bound_part(bound, node, acceptance) for bound in demand.bound]
     claims = demand.claims
     if backing:
@@ -95,7 +101,7 @@ def judge(
         for part in parts:  # what cannot be read may be what is lacking
             part.undecided += part.rejected
             part.rejected = []
-        parts.insert(0, Part(undecided=[*node.quarantined]))
+        parts.insert(0, Part(undecided=[*map(reasons.ObjectUnreadable, node.quarantined)]))
     parts += [rejected_part(why, node) for why in demand.barred]
     return _combine(parts, node, acceptance, near_refusal=near_refusal)
 
@@ -106,8 +112,8 @@ def _combine(
     placement = acceptance.placement
     values = [p.value for p in parts if p.value is not None] or [node.health.score]
     value = min(values) if placement.aggregate is Aggregate.MIN else sum(values) / len(values)
-    refusals: list[str] = []
-    overruled: list[str] = []
+    refusals: list[Reason] = []
+    overruled: list[Reason] = []
     broken = {key for p in parts for key in p.keys} & acceptance.open_breakers
     for part in parts:
         excused = not part.held and bool(broken) and part.keys <= broken

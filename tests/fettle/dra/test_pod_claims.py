@@ -7,6 +7,7 @@ import pytest
 from fettle.api import core, resource
 from fettle.cluster import View
 from fettle.config import Settings
+from fettle.explain.wording import texts
 from fettle.scheduling import demand as asks
 from tests.fettle import building as b
 
@@ -66,7 +67,7 @@ def claim(
 def barred(pod: core.Pod, *claims: resource.ResourceClaim) -> str:
     ask = asks.demand_of(pod, view(*claims), POLICIES)
     assert ask is not None
-    return "; ".join(ask.barred)
+    return "; ".join(texts(ask.barred))
 
 
 def test_a_claim_that_kubernetes_says_is_not_needed_is_no_part_of_the_ask() -> None:

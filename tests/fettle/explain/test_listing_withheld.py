@@ -10,6 +10,7 @@ from fettle.cli import printing
 from fettle.dra import Alternative, Claim, Request
 from fettle.dra.allocator.shortfalls import shortfall
 from fettle.explain import listing
+from fettle.explain.wording import texts
 from tests.fettle import building as b
 from tests.fettle.cluster.inventory.fleets import Fleet, claim, node
 
@@ -115,7 +116,7 @@ def test_explanations_of_a_pod_say_of_such_a_pool_the_same(fleet: Fleet, device:
     assert told is not None
     wanted = Claim("k", (Request("g", (Alternative("g", b.DRIVER, ("any",)),)),))
     explained = shortfall([wanted], fleet.view.nodes["n"].pools, lambda *_: MATCH)
-    assert told.replace("pool ", f"pool {b.DRIVER}/n is ") in explained
+    assert told.replace("pool ", f"pool {b.DRIVER}/n is ") in texts(explained)
 
 
 def test_whether_a_claim_holds_it_is_listed_too(fleet: Fleet) -> None:

@@ -13,7 +13,7 @@ from fettle.cluster import NodeView, PluginView, UnitView
 from fettle.dra import AllocatedDevice, Alternative, Claim, DeviceView, Request
 from fettle.explain import listing
 from fettle.explain import pods as explain
-from fettle.model import BUILT_IN, SOUND, Health, Kept, Policies, State, Weighed
+from fettle.model import BUILT_IN, SOUND, Health, Kept, Policies, State, Weighed, reasons
 from fettle.scheduling import Demand, Units
 from fettle.scheduling.demand import Bound
 from fettle.scheduling.judge.acceptance import Acceptance
@@ -159,9 +159,9 @@ def test_a_device_that_a_claim_holds_is_told_beside_one_whose_name_begins_alike(
 def test_what_nothing_provides_does_not_fit_and_what_is_not_known_is_undecided() -> None:
     value = told(Demand(INFERENCE, units=(Units(b.RESOURCE, 1),)), NODE)
     assert explain.word(value) == "no fit"
-    assert explain.word(told(Demand(INFERENCE, unsettled=("claim k: not known",)), NODE)) == (
-        "undecided"
-    )
+    assert explain.word(
+        told(Demand(INFERENCE, unsettled=(reasons.ClaimNotFound("k", "ns/k"),)), NODE)
+    ) == ("undecided")
 
 
 def explained(node: NodeView, count: int, *pods: core.Pod) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from fettle.config import HealthSettings
 from fettle.health import HealthBook
 from fettle.health.signals.gathering import of_slice, of_taint_rule
 from fettle.model import BUILT_IN, SOUND, DeviceId, State, UnitId
-from fettle.scheduling.judge.acceptance import refusal
+from fettle.scheduling.judge.acceptance import complaint
 from tests.fettle.health.incidents import DEVICE, HOUR, MINUTE, NODE, RULES, of, tell
 from tests.fettle.health.signals.objects import (
     NOW,
@@ -203,7 +203,7 @@ def test_a_silent_node_is_unknown_and_scores_three_quarters(book: HealthBook) ->
     plugged = of(book, UnitId("gpu-1", "nvidia.com/gpu", UUID), NOW + HOUR)
     assert (plugged.state, plugged.score) == (State.UNKNOWN, 0.75)
     for policy in BUILT_IN.values():
-        assert refusal(found, policy.placement) == ""
+        assert complaint(found, policy.placement) is None
 
 
 def test_the_all_clear_of_one_fault_does_not_end_the_band_that_another_holds(

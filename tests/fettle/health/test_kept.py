@@ -8,7 +8,7 @@ from fettle.health import HealthBook
 from fettle.health.signals.reports import SignalReport
 from fettle.health.states import Stay, kept
 from fettle.model import BUILT_IN, Evidence, EvidenceKind, Family, Health, Kept, State
-from fettle.scheduling.judge.acceptance import refusal
+from tests.fettle.building import refusal
 from tests.fettle.health.incidents import DEVICE
 
 H, D, U = State.HEALTHY, State.DEGRADED, State.UNHEALTHY

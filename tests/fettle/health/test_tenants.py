@@ -6,7 +6,7 @@ from fettle.api import core
 from fettle.health import HealthBook
 from fettle.health.signals.gathering import of_claim, of_pod
 from fettle.model import BUILT_IN, DeviceId, Health, Placement, State
-from fettle.scheduling.judge.acceptance import refusal
+from tests.fettle.building import refusal
 from tests.fettle.health.incidents import HOUR, MINUTE, NODE, RULES, of, tell
 from tests.fettle.health.signals.objects import (
     NONE_AVAILABLE,

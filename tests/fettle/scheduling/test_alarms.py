@@ -10,6 +10,7 @@ from fettle.api import core, kinds
 from fettle.cel import SelectorEngine
 from fettle.cluster import NodeView
 from fettle.config import HealthSettings, Settings
+from fettle.explain.wording import text
 from fettle.health import HealthBook
 from fettle.model import BUILT_IN, Policy
 from fettle.scheduling.answers import Answers
@@ -133,7 +134,8 @@ async def test_a_minimum_score_of_a_pod_lets_it_run_and_alarms_nobody(operated: 
     assert not await operated.place(asking)
     demand = operated.answers.demand_now(asking)
     assert demand is not None
-    assert "score below 1 " in (await operated.answers.explained(demand))["n0"].overruled[0]
+    overruled, *_ = (await operated.answers.explained(demand))["n0"].overruled
+    assert "score below 1 " in text(overruled)
     assert not operated.standing
     assert not operated.answers.open_breakers()
 

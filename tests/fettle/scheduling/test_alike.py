@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from fettle.cel import SelectorEngine
 from fettle.cluster import NodeView, View
 from fettle.dra import CURRENT, Profile
+from fettle.explain.wording import texts
 from fettle.model import BUILT_IN
 from fettle.scheduling.demand import Demand
 from fettle.scheduling.judge.acceptance import Acceptance
@@ -100,7 +101,7 @@ def plainly(nodes: Collection[NodeView]) -> Callable[[Verdict], object]:
             names |= {str(d.id): f"device {number}.{at}" for at, d in enumerate(pool.devices)}
     named = re.compile("|".join(map(re.escape, sorted(names, key=len, reverse=True))) or "$")
 
-    def text(said: str) -> str:
+    def unnamed(said: str) -> str:
         placed = named.sub(lambda found: names.get(found.group(), ""), said)
         return re.sub(r"(\(\d\.\d\d\)): .*", r"\1", placed)
 
@@ -108,8 +109,8 @@ def plainly(nodes: Collection[NodeView]) -> Callable[[Verdict], object]:
         said = (verdict.refusals, verdict.undecided, verdict.rejected, verdict.overruled)
         return (
             (verdict.fits, verdict.value, verdict.score),
-            [tuple(map(text, sentences)) for sentences in (*said, verdict.notes)],
-            [(c.request, text(str(c.device)), c.tolerated, c.met) for c in verdict.devices],
+            [[*map(unnamed, texts(reasons))] for reasons in (*said, verdict.notes)],
+            [(c.request, unnamed(str(c.device)), c.tolerated, c.met) for c in verdict.devices],
         )
 
     return plain

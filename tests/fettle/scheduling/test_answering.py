@@ -16,6 +16,7 @@ from fettle.cel import SelectorEngine
 from fettle.cluster import NodeView, Publisher
 from fettle.config import Settings
 from fettle.dra import AllocatedDevice, DeviceView
+from fettle.explain.wording import text
 from fettle.model import BUILT_IN
 from fettle.pacing import SLICE_S, pausing
 from fettle.scheduling import answers as answering
@@ -273,7 +274,7 @@ async def test_a_node_whose_pools_cannot_be_gathered_is_not_like_one_whose_can()
     cluster.show({"a": gpu_node("a", 1.0), "b": odd})
     table = await cluster.answers.judged(anything())
     assert not table.verdicts["a"].rejected
-    assert "no such operator" in table.verdicts["b"].rejected[0]
+    assert "no such operator" in text(table.verdicts["b"].rejected[0])
 
 
 async def test_a_node_that_was_never_read_as_a_whole_is_not_like_one_that_was() -> None:

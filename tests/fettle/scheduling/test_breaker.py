@@ -11,7 +11,7 @@ from fettle.config import BreakerSettings
 from fettle.dra import DeviceView, PoolView
 from fettle.model import BUILT_IN
 from fettle.scheduling.breaker.breaker import Breaker
-from fettle.scheduling.judge.acceptance import refusal
+from fettle.scheduling.judge.acceptance import complaint
 from tests.fettle import building as b
 from tests.fettle.cluster.inventory import fleets
 from tests.fettle.cluster.inventory.fleets import Fleet
@@ -248,6 +248,6 @@ def test_a_tenant_who_has_pods_refused_neither_takes_nodes_nor_opens_it() -> Non
         cluster.put(kinds.POD, refused)
     nodes = dict(cluster.look().nodes)
     assert nodes["n1"].health.score == 0.65
-    refused_nodes = [name for name in nodes if refusal(nodes[name].health, TRAINING)]
+    refused_nodes = [name for name in nodes if complaint(nodes[name].health, TRAINING) is not None]
     assert refused_nodes == ["n0"]
     assert opened(nodes) == frozenset()

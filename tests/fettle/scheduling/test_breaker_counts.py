@@ -20,7 +20,7 @@ from fettle.pacing import pausing as slicing
 from fettle.scheduling.breaker.alarms import Alarm
 from fettle.scheduling.breaker.breakers import Breakers
 from fettle.scheduling.judge import draws
-from fettle.scheduling.judge.acceptance import refusal
+from fettle.scheduling.judge.acceptance import complaint
 from tests.fettle import building as b
 
 SETTINGS = BreakerSettings(min_nodes=2)
@@ -58,7 +58,7 @@ def plain_count(nodes: Mapping[str, NodeView], policy: Policy) -> tuple[Shares, 
     on: dict[str, set[str]] = defaultdict(set)
 
     def is_refused(health: Health) -> bool:
-        return not health.held and bool(refusal(health, policy.placement))
+        return not health.held and complaint(health, policy.placement) is not None
 
     for node in nodes.values():
         if CORDONED in node.taints:

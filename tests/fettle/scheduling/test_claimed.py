@@ -8,6 +8,7 @@ from fettle.api import kinds
 from fettle.cel.runtime.outcomes import MATCH
 from fettle.dra import Profile
 from fettle.dra.allocator.profiles import Quirks
+from fettle.explain.wording import text, texts
 from fettle.model import BUILT_IN, Policies, State
 from fettle.scheduling.demand import demand_of
 from fettle.scheduling.judge.acceptance import Acceptance
@@ -113,7 +114,7 @@ def test_a_device_that_a_claim_holds_is_judged_whatever_else_is_wrong_with_its_p
 def test_a_device_that_no_slice_publishes_is_not_known(fleet: Fleet, slices: list[Raw]) -> None:
     fleet.put(kinds.CLAIM, holding("c"))
     answer = verdict(fleet, *slices)
-    assert answer.notes == (
+    assert tuple(texts(answer.notes)) == (
         f"claim gpu holds {b.DRIVER}/n/c, which is not published for this node",
     )
     assert [choice.health.state for choice in answer.devices] == [State.UNKNOWN]
@@ -152,7 +153,7 @@ def test_once_the_newest_generation_is_whole_older_ones_publish_nothing(fleet: F
     fleet.put(kinds.CLAIM, holding("a"))
     verdict(fleet, slice_("old", device("a")))
     answer = verdict(fleet, slice_("new", device("b"), generation=2))
-    assert "not published for this node" in answer.notes[0]
+    assert "not published for this node" in text(answer.notes[0])
 
 
 def test_a_pool_in_trouble_has_no_devices_for_claims_that_are_not_allocated(fleet: Fleet) -> None:
@@ -197,4 +198,4 @@ def test_acceptable_devices_are_looked_for_without_the_defects_of_old_versions(
     answer = judge(demand, view.nodes["n"], Acceptance(BUILT_IN["inference"].placement), allocator)
     assert [choice.device.device for choice in answer.devices] == ["a"]
     (refusal,) = answer.refusals
-    assert "; acceptable devices exist here, but the scheduler would not take them" in refusal
+    assert "; acceptable devices exist here, but the scheduler would not take them" in text(refusal)

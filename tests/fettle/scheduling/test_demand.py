@@ -8,6 +8,7 @@ from fettle.api import core, resource
 from fettle.config import Settings
 from fettle.dra import claims
 from fettle.dra import extended_resources as extended
+from fettle.explain.wording import text
 from fettle.model import BUILT_IN
 from fettle.scheduling import demand as demands
 from tests.fettle import building as b
@@ -140,7 +141,7 @@ def test_a_claim_that_nobody_can_use_now_bars_the_pod_and_holds_nothing() -> Non
     demand = demands.demand_of(b.pod(claim_pod(resourceClaimName="c")), view, POLICIES)
     assert demand is not None
     assert (demand.bound, demand.claims) == ((), ())
-    assert "Broken says that d/p/x cannot be bound" in demand.barred[0]
+    assert "Broken says that d/p/x cannot be bound" in text(demand.barred[0])
 
 
 def test_without_the_gate_dra_stands_behind_no_extended_resource() -> None:
@@ -167,7 +168,7 @@ def test_a_claim_that_nobody_has_seen_leaves_the_ask_unsettled() -> None:
     demand = demands.demand_of(b.pod(claim_pod(resourceClaimName="nope")), b.view(), POLICIES)
     assert demand is not None
     (said,) = demand.unsettled
-    assert said.endswith(": ResourceClaim default/nope does not exist")
+    assert text(said).endswith(": ResourceClaim default/nope does not exist")
 
 
 @pytest.mark.parametrize(
@@ -188,7 +189,7 @@ def test_a_template_that_nobody_has_seen_is_named_and_the_claim_made_from_it(
     demand = demands.demand_of(b.pod(pod), b.view(), POLICIES)
     assert demand is not None
     (said,) = demand.unsettled
-    assert said.endswith(missing)
+    assert text(said).endswith(missing)
 
 
 def test_a_class_that_does_not_exist_is_what_the_scheduler_would_stumble_over() -> None:
@@ -202,7 +203,8 @@ def test_a_class_that_does_not_exist_is_what_the_scheduler_would_stumble_over() 
     demand = demands.demand_of(b.pod(claim_pod(resourceClaimName="c")), view, POLICIES)
     assert demand is not None
     (alternative,) = demand.alternatives()
-    assert "missing does not exist" in alternative.error
+    assert alternative.class_missing
+    assert alternative.class_name == "missing"
 
 
 def test_an_extended_resource_knows_the_newest_class_behind_it() -> None:
@@ -234,7 +236,9 @@ def test_a_claim_that_cannot_be_read_says_so_with_the_reason() -> None:
     demand = demands.demand_of(b.pod(claim_pod(resourceClaimName="odd")), view, POLICIES)
     assert demand is not None
     assert len(demand.unsettled) == 1
-    assert "cannot be read: ResourceClaim default/odd: Expected `object`" in demand.unsettled[0]
+    assert "cannot be read: ResourceClaim default/odd: Expected `object`" in text(
+        demand.unsettled[0]
+    )
 
 
 def test_a_class_that_cannot_be_read_is_not_one_that_does_not_exist() -> None:
@@ -245,7 +249,7 @@ def test_a_class_that_cannot_be_read_is_not_one_that_does_not_exist() -> None:
     demand = demands.demand_of(pod, unread, POLICIES)
     assert demand is not None
     assert not demand.claims
-    assert f"device class {b.DRIVER} cannot be read: DeviceClass" in demand.unsettled[0]
+    assert f"device class {b.DRIVER} cannot be read: DeviceClass" in text(demand.unsettled[0])
 
 
 def test_an_allocated_claim_that_can_no_longer_be_read_is_not_judged_by_what_it_was() -> None:
@@ -259,7 +263,7 @@ def test_an_allocated_claim_that_can_no_longer_be_read_is_not_judged_by_what_it_
     demand = demands.demand_of(pod, unread, POLICIES)
     assert demand is not None
     assert not demand.bound
-    assert "cannot be read" in demand.unsettled[0]
+    assert "cannot be read" in text(demand.unsettled[0])
 
 
 def test_a_template_that_cannot_be_read_matters_until_its_claim_is_made() -> None:
@@ -267,7 +271,7 @@ def test_a_template_that_cannot_be_read_matters_until_its_claim_is_made() -> Non
     entry = {"resourceClaimTemplateName": "t"}
     before = demands.demand_of(b.pod(claim_pod(**entry)), b.view(quarantined=said), POLICIES)
     assert before is not None
-    assert "cannot be read" in before.unsettled[0]
+    assert "cannot be read" in text(before.unsettled[0])
     claim = b.claim({"metadata": {"name": "c", "namespace": "default"}, "spec": claim_spec()})
     made = b.view(claims={"default/c": claim}, classes=CLASSES, quarantined=said)
     pod = claim_pod(**entry, resourceClaimName="c")
@@ -292,7 +296,7 @@ def test_a_claim_that_a_pod_names_twice_is_judged_once_and_bars_the_pod() -> Non
     assert demand is not None
     assert [claim.name for claim in demand.claims] == ["gpu"]
     (why,) = demand.barred
-    assert "claims gpu and again are one ResourceClaim, default/c" in why
+    assert "claims gpu and again are one ResourceClaim, default/c" in text(why)
 
 
 def test_an_allocated_claim_that_a_pod_names_twice_is_judged_once_and_bars_the_pod() -> None:

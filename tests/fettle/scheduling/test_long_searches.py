@@ -13,6 +13,7 @@ from fettle.cluster import NodeView
 from fettle.dra import Alternative, Claim, DeviceView, PublishedDevice, Request
 from fettle.dra.quantities import amount
 from fettle.dra.slices import PublishedCapacity
+from fettle.explain.wording import text
 from fettle.model import DeviceId
 from fettle.scheduling.demand import Demand
 from fettle.scheduling.judge.acceptance import Acceptance
@@ -63,7 +64,7 @@ async def test_a_long_search_lets_others_go_first() -> None:
     table, turns = await turns_during(cluster.answers.judged(demand))
     assert turns > 10
     assert table.undecided == {"n"}
-    assert table.verdicts["n"].undecided[0].startswith("no result within")
+    assert text(table.verdicts["n"].undecided[0]).startswith("no result within")
 
 
 class SlowClock:
@@ -85,7 +86,7 @@ async def test_an_ask_that_cost_much_is_searched_for_briefly_until_it_has_rested
     completing = asyncio.ensure_future(cluster.answers.keep_complete())
     table = await cluster.answers.judged(demand)
     assert len(table.undecided) == 2
-    assert "steps" in table.verdicts[min(table.undecided)].undecided[0]
+    assert "steps" in text(table.verdicts[min(table.undecided)].undecided[0])
     for left in (1, 0):
         clock.now += table.spent_s / REST
         assert cluster.answers.at_once(demand, ["a", "b", "c"]) is table  # nobody waits for it

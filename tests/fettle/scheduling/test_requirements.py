@@ -17,6 +17,7 @@ from fettle.cluster import NodeView, Publisher
 from fettle.config import BreakerSettings
 from fettle.dra import AllocatedDevice, Alternative, Claim, Request
 from fettle.explain import pods as explain
+from fettle.explain.wording import text, texts
 from fettle.model import BUILT_IN, Placement, Policy, Requirement, Resolved
 from fettle.scheduling.answers import Answers
 from fettle.scheduling.demand import Bound, Demand, Units
@@ -83,7 +84,7 @@ async def test_a_device_that_does_not_meet_the_policy_keeps_the_pod_off_its_node
     found = await verdicts(answers, devices(RECENT), node("old", "535.1.2"), node("new", "570.1.2"))
     assert found["new"].fits
     assert not found["new"].undecided
-    assert found["old"].refusals == (
+    assert tuple(texts(found["old"].refusals)) == (
         f"gpu/r would get {b.DRIVER}/old/gpu-0, which does not meet the policy: "
         "driver 570 or later",
     )
@@ -92,7 +93,7 @@ async def test_a_device_that_does_not_meet_the_policy_keeps_the_pod_off_its_node
 async def test_the_devices_count_that_the_scheduler_would_take(answers: Answers) -> None:
     found = await verdicts(answers, devices(RECENT), node("n", "535.1.2", "570.1.2"))
     (refusal,) = found["n"].refusals
-    assert refusal.endswith(
+    assert text(refusal).endswith(
         "driver 570 or later; acceptable devices exist here, but the scheduler would not take them"
     )
     answers.publisher.publish(
@@ -108,14 +109,15 @@ async def test_what_is_required_of_a_node_that_could_never_be_read_is_undecided(
     unread = msgspec.structs.replace(node(), unread=True, quarantined=("Node n: wrong",))
     answer = (await verdicts(answers, units(ZONE_A), unread))["n"]
     assert answer.fits
-    assert any("zone a" in why for why in answer.undecided)
+    assert any("zone a" in why for why in texts(answer.undecided))
 
 
 async def test_a_claim_that_is_allocated_is_held_to_it_too(answers: Answers) -> None:
     old = node("n", "535.1.2")
     held = AllocatedDevice(old.pools[0].devices[0].id)
     demand = Demand(requiring(RECENT), bound=(Bound("gpu", (held,)),))
-    assert "is allocated" in (await verdicts(answers, demand, old))["n"].refusals[0]
+    refusal, *_ = (await verdicts(answers, demand, old))["n"].refusals
+    assert "is allocated" in text(refusal)
 
 
 async def test_a_claim_that_is_allocated_is_held_to_it_while_its_pool_is_updated(
@@ -131,7 +133,7 @@ async def test_a_claim_that_is_allocated_is_held_to_it_while_its_pool_is_updated
         "n"
     ]
     assert answer.undecided == ()
-    assert "does not meet the policy: driver 570" in answer.refusals[0]
+    assert "does not meet the policy: driver 570" in text(answer.refusals[0])
 
 
 @pytest.mark.parametrize("demand", [devices(ZONE_A), units(ZONE_A)], ids=["claims", "units"])
@@ -142,7 +144,7 @@ async def test_a_node_that_does_not_meet_the_policy_is_refused(
     found = await verdicts(answers, demand, *nodes)
     assert found["a"].fits
     for other in ("b", "c"):
-        assert found[other].refusals == ("node does not meet the policy: zone a",)
+        assert tuple(texts(found[other].refusals)) == ("node does not meet the policy: zone a",)
 
 
 async def test_units_of_device_plugins_are_not_held_to_attributes(answers: Answers) -> None:
@@ -154,13 +156,15 @@ async def test_units_of_device_plugins_are_not_held_to_attributes(answers: Answe
 async def test_what_ends_in_an_error_is_undecided_and_refuses_nothing(answers: Answers) -> None:
     found = await verdicts(answers, devices(RECENT), node("n", ""))
     assert found["n"].fits
-    assert "no such key" in found["n"].undecided[0]
+    assert "no such key" in text(found["n"].undecided[0])
 
 
 async def test_without_a_message_the_expression_says_what_is_required(answers: Answers) -> None:
     bare = Requirement(expression=ZONE_A.expression)
     found = await verdicts(answers, units(bare), node("n"))
-    assert found["n"].refusals == (f"node does not meet the policy: {ZONE_A.expression}",)
+    assert tuple(texts(found["n"].refusals)) == (
+        f"node does not meet the policy: {ZONE_A.expression}",
+    )
 
 
 @pytest.mark.parametrize(
@@ -262,7 +266,7 @@ async def test_a_breaker_overrules_no_requirement(engine: SelectorEngine) -> Non
     found = (await answers.judged(devices(RECENT))).verdicts
     assert found["a"].overruled
     assert len(found["a"].refusals) == 1
-    assert "driver 570" in found["a"].refusals[0]
+    assert "driver 570" in text(found["a"].refusals[0])
 
 
 ROOT = Path(__file__).parents[3]

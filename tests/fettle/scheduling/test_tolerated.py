@@ -15,6 +15,7 @@ from fettle.cel.runtime.outcomes import MATCH
 from fettle.cluster import EMPTY, Inventory, Publisher, View
 from fettle.config import HealthSettings
 from fettle.explain import pods as explain
+from fettle.explain.wording import text, texts
 from fettle.health import START, HealthBook, memory, rules, scoring
 from fettle.model import BUILT_IN, DeviceId, Evidence, Family, Policies, State, TaintRef
 from fettle.model import EvidenceKind as EvidenceKind
@@ -152,7 +153,7 @@ def test_a_toleration_of_one_taint_excuses_no_other() -> None:
     both = (kinds.SLICE, slice_of("n", [taint(), taint("gpu.nvidia.com/gpu-lost", "None")]))
     answer = verdict(both, claim(tolerating()), policy="inference")
     assert not answer.fits
-    assert "gpu-lost" in answer.refusals[0]
+    assert "gpu-lost" in text(answer.refusals[0])
 
 
 def test_of_two_taints_of_one_key_each_must_be_tolerated() -> None:
@@ -172,14 +173,14 @@ def test_a_fault_of_the_node_is_not_excused_by_a_toleration() -> None:
     node = {"metadata": {"name": "n"}, "status": {"conditions": [condition]}}
     answer = verdict(TAINTED, (kinds.NODE, node), claim(tolerating()), policy="inference")
     assert not answer.fits
-    assert "Unhealthy" in " ".join(answer.refusals)
+    assert "Unhealthy" in " ".join(texts(answer.refusals))
 
 
 def test_a_hold_is_not_excused_by_a_toleration_of_everything() -> None:
     held = slice_of("n", [taint()], annotations={"fettle.dev/hold": "recall"})
     answer = verdict((kinds.SLICE, held), claim({"operator": "Exists"}), policy="inference")
     assert not answer.fits
-    assert "recall" in answer.refusals[0]
+    assert "recall" in text(answer.refusals[0])
 
 
 def test_a_rules_taint_is_tolerated_like_a_drivers() -> None:
@@ -210,7 +211,7 @@ def test_each_request_has_its_own_tolerations() -> None:
     tolerant = {**exactly, "tolerations": [tolerating("gpu.nvidia.com/gpu-lost")]}
     requests = ({"name": "a", "exactly": tolerant}, {"name": "b", "exactly": exactly})
     answer = verdict(two, with_requests(*requests), policy="inference")
-    assert [reason.split()[0] for reason in answer.refusals] == ["c/b"]
+    assert [reason.split()[0] for reason in texts(answer.refusals)] == ["c/b"]
 
 
 def test_acceptable_devices_are_looked_for_with_the_tolerations_of_the_request() -> None:
@@ -221,7 +222,7 @@ def test_acceptable_devices_are_looked_for_with_the_tolerations_of_the_request()
     )
     assert not answer.fits
     (refusal,) = answer.refusals
-    assert "; acceptable devices exist here, but the scheduler would not take them" in refusal
+    assert "; acceptable devices exist here, but the scheduler would not take them" in text(refusal)
 
 
 def test_an_allocated_device_is_judged_by_the_tolerations_it_was_allocated_with() -> None:

@@ -9,6 +9,7 @@ import pytest
 from fettle.api.resource import DeviceAttribute
 from fettle.cel import SelectorEngine
 from fettle.dra import ALL, SOME_DRIVER, Alternative, Claim, PoolView, Request
+from fettle.explain.wording import text
 from fettle.model import BUILT_IN
 from fettle.scheduling.answers import Answers
 from fettle.scheduling.demand import Demand
@@ -67,7 +68,7 @@ async def test_so_it_is_with_a_pool_that_is_not_whole_on_1_34(cluster: Cluster) 
     assert table.refused == {"n"}
     table = await judged(cluster, demand(MODEL), other, DEAD)
     assert not table.refused
-    assert "1 of 2 slices" in table.verdicts["n"].undecided[0]
+    assert "1 of 2 slices" in text(table.verdicts["n"].undecided[0])
 
 
 async def test_a_node_without_other_pools_has_nothing_for_such_an_ask(cluster: Cluster) -> None:

@@ -3,6 +3,7 @@
 import msgspec
 
 from fettle.cluster import NodeView, UnitView
+from fettle.explain.wording import text, texts
 from fettle.model import Health, State
 from fettle.scheduling.demand import Demand, Units
 from tests.fettle import building as b
@@ -30,7 +31,7 @@ def test_a_node_is_refused_for_the_resources_of_the_plugin_that_fails_and_no_oth
     swallows = node(of("smarter-devices", b.health(0.05)))
     answer = verdict(units(TRAINING, 8), swallows)
     assert answer.score == 10
-    assert answer.notes == ("kubelet refusals for smarter-devices do not count here",)
+    assert tuple(texts(answer.notes)) == ("kubelet refusals for smarter-devices do not count here",)
     fuse = Demand(TRAINING, units=(Units(FUSE, 1),))
     assert not verdict(fuse, swallows).fits
     both = Demand(TRAINING, units=(Units(b.RESOURCE, 1), Units(FUSE, 1)))
@@ -49,8 +50,8 @@ def test_the_rest_counts_as_ever() -> None:
         ill, state=State.UNHEALTHY, score=0.04, evidence=ill.evidence + worn.evidence
     )
     answer = verdict(units(TRAINING), node(both))
-    assert "Degraded" in answer.refusals[0]
-    assert "worn" in answer.refusals[0]
+    assert "Degraded" in text(answer.refusals[0])
+    assert "worn" in text(answer.refusals[0])
 
 
 def test_a_unit_is_judged_without_what_its_node_has_of_others() -> None:
@@ -60,6 +61,6 @@ def test_a_unit_is_judged_without_what_its_node_has_of_others() -> None:
     unit = UnitView("GPU-1", Health(0.02, State.UNHEALTHY, evidence=ill))
     plugins = {**swallows.plugins, b.RESOURCE: msgspec.structs.replace(plugin, units=(unit,))}
     answer = verdict(units(TRAINING, 8), msgspec.structs.replace(swallows, plugins=plugins))
-    assert answer.refusals == (
+    assert tuple(texts(answer.refusals)) == (
         f"{b.RESOURCE}: 7 acceptable of 8, 8 requested; the worst is Degraded (0.50): a fault",
     )

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fettle.cluster import NodeView
-from fettle.model import BUILT_IN, SOUND, Policy, State
+from fettle.explain.wording import text, texts
+from fettle.model import BUILT_IN, SOUND, Policy, State, reasons
 from fettle.scheduling.demand import Demand
 from fettle.scheduling.judge.acceptance import Acceptance
 from fettle.scheduling.judge.claimed import Allocator
@@ -40,7 +41,7 @@ def test_one_bad_unit_among_eight_lowers_the_score_by_the_chance_to_draw_it() ->
 def test_training_refuses_a_draw_that_must_contain_a_bad_unit() -> None:
     answer = verdict(units(TRAINING, 8), b.node(gpus=8, units={"GPU-a": 0.2}))
     assert not answer.fits
-    assert "7 acceptable of 8, 8 requested" in answer.refusals[0]
+    assert "7 acceptable of 8, 8 requested" in text(answer.refusals[0])
 
 
 def test_units_that_live_pods_hold_are_not_in_the_draw() -> None:
@@ -63,13 +64,15 @@ def test_a_unit_that_is_withdrawn_is_drawn_by_nobody(count: int, emptied: bool) 
         answer = verdict(units(TRAINING, count), node, emptied=emptied)
         assert answer.fits
         assert answer.value == 1.0
-        assert answer.notes == (f"{b.RESOURCE}: 1 of 8 withdrawn by the device plugin: GPU-a",)
+        assert tuple(texts(answer.notes)) == (
+            f"{b.RESOURCE}: 1 of 8 withdrawn by the device plugin: GPU-a",
+        )
 
 
 def test_a_withdrawn_unit_excuses_no_other() -> None:
     node = b.node(gpus=7, units={"GPU-a": 0.0, "GPU-b": 0.0}, withdrawn=frozenset({"GPU-a"}))
     assert verdict(units(TRAINING, 1), node).value == pytest.approx(6 / 7, abs=1e-4)
-    assert "6 acceptable of 7, 7 requested" in verdict(units(TRAINING, 7), node).refusals[0]
+    assert "6 acceptable of 7, 7 requested" in text(verdict(units(TRAINING, 7), node).refusals[0])
 
 
 def test_of_units_that_are_withdrawn_those_that_are_known_are_named() -> None:
@@ -78,7 +81,7 @@ def test_of_units_that_are_withdrawn_those_that_are_known_are_named() -> None:
     node = msgspec.structs.replace(known, plugins={b.RESOURCE: plugin})
     note = f"{b.RESOURCE}: 2 of 8 withdrawn by the device plugin, among them GPU-a"
     for count in (1, 8):  # also where that is why it does not fit
-        assert verdict(units(TRAINING, count), node).notes == (note,)
+        assert texts(verdict(units(TRAINING, count), node).notes) == [note]
     unnamed = msgspec.structs.replace(plugin, units=())
     other = msgspec.structs.replace(node, plugins={b.RESOURCE: unnamed})
     assert verdict(units(TRAINING), other).notes == ()  # the node's own evidence says it
@@ -87,7 +90,7 @@ def test_of_units_that_are_withdrawn_those_that_are_known_are_named() -> None:
 def test_a_shared_gpu_is_drawn_as_often_as_it_has_units() -> None:
     node = b.node(gpus=8, units={"GPU-a": 0.2}, shared=4)
     assert verdict(units(TRAINING, 1), node).value == pytest.approx(0.6)
-    assert "4 acceptable of 8, 5 requested" in verdict(units(TRAINING, 5), node).refusals[0]
+    assert "4 acceptable of 8, 5 requested" in text(verdict(units(TRAINING, 5), node).refusals[0])
 
 
 def test_training_refuses_a_degraded_node_that_inference_uses_last() -> None:
@@ -132,7 +135,7 @@ def test_a_scavenger_does_not_prefer_a_node_for_what_tenants_say_of_it() -> None
 
 
 def test_what_is_undecided_comes_after_the_sound_even_for_a_scavenger() -> None:
-    demand = Demand(SCAVENGER, unsettled=("claim gpu: not known",))
+    demand = Demand(SCAVENGER, unsettled=(reasons.ClaimNotFound("gpu", "ns/gpu"),))
     assert verdict(demand, b.node(gpus=8)).score < verdict(units(SCAVENGER), b.node(gpus=8)).score
 
 
@@ -146,7 +149,7 @@ def test_not_knowing_refuses_nobody(policy: Policy) -> None:
 
 
 def test_a_claim_that_nobody_has_seen_is_undecided_allowed_and_scored_low() -> None:
-    demand = Demand(TRAINING, unsettled=("claim gpu: not known",))
+    demand = Demand(TRAINING, unsettled=(reasons.ClaimNotFound("gpu", "ns/gpu"),))
     answer = verdict(demand, b.node(gpus=8))
     assert answer.fits
     assert answer.undecided
@@ -177,8 +180,8 @@ def test_what_cannot_be_read_may_be_what_is_lacking() -> None:
     node = msgspec.structs.replace(b.node(), quarantined=("ResourceSlice x: wrong",))
     answer = verdict(request(TRAINING), node)
     assert not answer.rejected
-    assert answer.undecided[0] == "ResourceSlice x: wrong"
-    assert "no allocation is possible" in answer.undecided[1]
+    assert text(answer.undecided[0]) == "ResourceSlice x: wrong"
+    assert "no allocation is possible" in text(answer.undecided[1])
 
 
 def test_resources_counted_in_bytes_cost_no_more_than_others() -> None:
@@ -229,7 +232,7 @@ def test_no_verdict_gives_a_device_twice_or_one_that_the_policy_refuses(
     acceptance = Acceptance(demand.policy.placement)
     if answer.fits and not answer.rejected:
         assert len(given_) == count
-        assert not any(acceptance.refusal(c.health) for c in answer.devices)
+        assert all(acceptance.accepts(c.health) for c in answer.devices)
 
 
 @given(st.floats(0, 1), st.floats(0, 1), st.integers(1, 4))

@@ -19,7 +19,8 @@ from fettle.dra import (
     Request,
 )
 from fettle.dra.claims import Constraint
-from fettle.model import Policy, State, Unknown
+from fettle.explain.wording import text, texts
+from fettle.model import Policy, State, Unknown, reasons
 from fettle.scheduling.demand import Bound, Demand, Units
 from fettle.scheduling.judge.acceptance import Acceptance
 from fettle.scheduling.judge.claimed import Allocator
@@ -40,7 +41,7 @@ def test_the_first_device_in_order_is_the_one_that_is_judged() -> None:
     node = b.node(pools=(b.pool(b.device("a", 0.5), b.device("b")),))
     answer = verdict(request(TRAINING), node)
     assert not answer.fits
-    assert answer.refusals == (
+    assert tuple(texts(answer.refusals)) == (
         "gpu/r would get gpu.example.com/n/a, which is Degraded (0.50): a fault; acceptable "
         "devices exist here, but the scheduler would not take them: a DeviceTaintRule with effect "
         "NoSchedule keeps it off those that are refused",
@@ -61,7 +62,7 @@ def test_a_taint_that_would_not_help_is_not_advised(
     node = b.node(pools=(b.pool(b.device("a", 0.5), b.device("b")),))
     demand = request(TRAINING, tolerations=(toleration,))
     answer = judge(demand, node, Acceptance(TRAINING.placement), Allocator(every_device, profile))
-    assert answer.refusals[0].endswith("but the scheduler would not take them")
+    assert text(answer.refusals[0]).endswith("but the scheduler would not take them")
 
 
 def test_a_tainted_device_is_skipped_as_the_allocator_skips_it() -> None:
@@ -102,7 +103,7 @@ def test_all_takes_every_device_and_one_in_use_leaves_no_allocation() -> None:
     part = b.node(pools=(b.pool(b.device("a"), b.device("b", allocated=True)),))
     answer = verdict(request(TRAINING, None), part)
     assert answer.fits  # the scheduler's own plugin refuses it; we only say what we see
-    assert "no allocation is possible" in answer.rejected[0]
+    assert "no allocation is possible" in text(answer.rejected[0])
 
 
 def test_an_unreadable_device_is_undecided_allowed_and_scored_low() -> None:
@@ -122,7 +123,7 @@ def test_a_selector_that_cannot_be_decided_leaves_the_node_undecided() -> None:
     node = b.node(pools=(b.pool(b.device("a", 0.0)),))
     answer = judge(demand, node, Acceptance(TRAINING.placement), Allocator(undecided))
     assert answer.fits
-    assert "optional types" in answer.undecided[0]
+    assert "optional types" in text(answer.undecided[0])
 
 
 def test_a_claim_allocated_on_a_device_that_has_failed_since_is_refused_there() -> None:
@@ -130,7 +131,7 @@ def test_a_claim_allocated_on_a_device_that_has_failed_since_is_refused_there() 
     demand = Demand(INFERENCE, bound=(Bound("gpu", (AllocatedDevice(bad.id),)),))
     answer = verdict(demand, b.node(pools=(b.pool(bad),)))
     assert not answer.fits
-    assert "gpu is allocated" in answer.refusals[0]
+    assert "gpu is allocated" in text(answer.refusals[0])
 
 
 def test_a_claim_that_is_allocated_elsewhere_says_so() -> None:
@@ -141,7 +142,9 @@ def test_a_claim_that_is_allocated_elsewhere_says_so() -> None:
     demand = Demand(INFERENCE, bound=(Bound("gpu", (AllocatedDevice(device.id),), nodes),))
     answer = verdict(demand, b.node(pools=(b.pool(device),)))
     assert answer.fits
-    assert answer.rejected == (f"claim gpu is allocated to other nodes (it holds {b.DRIVER}/n/a)",)
+    assert tuple(texts(answer.rejected)) == (
+        f"claim gpu is allocated to other nodes (it holds {b.DRIVER}/n/a)",
+    )
     assert answer.score == 5
 
 
@@ -149,7 +152,7 @@ def test_a_device_that_left_under_its_claim_is_named() -> None:
     demand = Demand(INFERENCE, bound=(Bound("gpu", (AllocatedDevice(b.device("gone").id),)),))
     answer = verdict(demand, b.node(pools=(b.pool(b.device("a")),)))
     assert answer.fits
-    assert "n/gone, which is not published" in answer.notes[0]
+    assert "n/gone, which is not published" in text(answer.notes[0])
     assert [c.health.state for c in answer.devices] == [State.UNKNOWN]
     assert answer.value == 0.75
 
@@ -159,33 +162,32 @@ def test_a_policy_that_refuses_what_is_unknown_refuses_a_device_that_left() -> N
     demand = Demand(INFERENCE, bound=(Bound("gpu", (AllocatedDevice(b.device("gone").id),)),))
     node = b.node(pools=(b.pool(b.device("a")),))
     answer = judge(demand, node, Acceptance(wary), Allocator(every_device))
-    assert "is allocated gpu.example.com/n/gone, which is Unknown" in answer.refusals[0]
+    assert "is allocated gpu.example.com/n/gone, which is Unknown" in text(answer.refusals[0])
 
 
 def test_what_bars_a_pod_is_why_no_node_is_fit_for_it() -> None:
-    demand = Demand(INFERENCE, barred=("claim gpu is being deleted",))
+    demand = Demand(INFERENCE, barred=(reasons.ClaimBeingDeleted("gpu"),))
     answer = verdict(demand, b.node(pools=(b.pool(b.device("a", 0.1)),)))
     assert answer.fits
-    assert answer.rejected == ("claim gpu is being deleted",)
-    assert answer.undecided == ()
+    assert tuple(texts(answer.rejected)) == ("claim gpu is being deleted",)
+    assert tuple(texts(answer.undecided)) == ()
     assert answer.score == 5
 
 
 def test_what_bars_a_pod_bars_it_where_something_cannot_be_read_too() -> None:
-    demand = Demand(INFERENCE, barred=("claim gpu is being deleted",))
+    demand = Demand(INFERENCE, barred=(reasons.ClaimBeingDeleted("gpu"),))
     node = msgspec.structs.replace(b.node(), quarantined=("slice s: wrong",))
-    assert verdict(demand, node).rejected == ("claim gpu is being deleted",)
+    assert tuple(texts(verdict(demand, node).rejected)) == ("claim gpu is being deleted",)
 
 
 def test_what_an_allocated_claim_still_waits_for_is_told() -> None:
     device = b.device("a")
-    bound = Bound(
-        "gpu", (AllocatedDevice(device.id),), awaits="claim gpu is waiting for condition Ready of x"
-    )
+    awaits = reasons.BindingAwaited("gpu", "Ready", device.id)
+    bound = Bound("gpu", (AllocatedDevice(device.id),), awaits=awaits)
     answer = verdict(Demand(INFERENCE, bound=(bound,)), b.node(pools=(b.pool(device),)))
     assert answer.fits
     assert answer.rejected == ()
-    assert answer.notes == ("claim gpu is waiting for condition Ready of x",)
+    assert answer.notes == (awaits,)
 
 
 def binding(name: str, *conditions: str) -> DeviceView:
@@ -203,7 +205,7 @@ def test_what_a_claim_would_wait_for_once_it_is_allocated_is_told_where_that_is_
     node = b.node(pools=(pool,))
     acceptance = Acceptance(INFERENCE.placement)
     explaining = Allocator(every_device, explains=True)
-    assert judge(demand, node, acceptance, explaining).notes == (
+    assert tuple(texts(judge(demand, node, acceptance, explaining).notes)) == (
         "claim gpu would wait for condition Ready of "
         "gpu.example.com/n/a, gpu.example.com/n/b, gpu.example.com/n/c, …",
         "claim gpu would wait for conditions Ready, Up of gpu.example.com/n/e",
@@ -236,13 +238,13 @@ def test_an_error_of_the_allocator_refuses_nothing_and_is_shown() -> None:
     node = b.node(pools=(b.pool(b.device("a", 0.0)),))
     answer = judge(request(TRAINING), node, Acceptance(TRAINING.placement), Allocator(aborts))
     assert answer.fits
-    assert "would end in an error" in answer.rejected[0]
-    assert "no such key: model" in answer.rejected[0]
+    assert "would end in an error" in text(answer.rejected[0])
+    assert "no such key: model" in text(answer.rejected[0])
 
 
 def test_pools_that_cannot_be_gathered_are_an_error_too() -> None:
     node = msgspec.structs.replace(b.node(), malformed="unknown operator Near")
-    assert "Near" in verdict(request(TRAINING), node).rejected[0]
+    assert "Near" in text(verdict(request(TRAINING), node).rejected[0])
 
 
 def test_devices_of_an_extended_resource_are_judged_where_claims_provide_it() -> None:
@@ -250,7 +252,7 @@ def test_devices_of_an_extended_resource_are_judged_where_claims_provide_it() ->
     node = b.node(pools=(b.pool(b.device("a", 0.1)),))
     answer = verdict(Demand(TRAINING, units=(units_,)), node)
     assert not answer.fits
-    assert "<extended-resources>/container-0-request-0 would get" in answer.refusals[0]
+    assert "<extended-resources>/container-0-request-0 would get" in text(answer.refusals[0])
     plugin = b.node(gpus=8, pools=(b.pool(b.device("a", 0.1)),))
     assert verdict(Demand(TRAINING, units=(units_,)), plugin).fits
 
@@ -266,7 +268,7 @@ def test_which_device_a_pod_gets_after_others_is_told_only_where_it_is_explained
     waiting = msgspec.structs.replace(request(TRAINING), in_flight=1)
     answer = verdict(waiting, node)
     assert answer.value == pytest.approx(0.85)
-    assert answer.notes == ("1 pod with the same needs may be placed here first",)
+    assert tuple(texts(answer.notes)) == ("1 pod with the same needs may be placed here first",)
 
 
 def in_two_slices(*devices: DeviceView) -> NodeView:
@@ -311,11 +313,11 @@ def test_where_it_is_undecided_which_devices_a_pod_gets_there_must_be_acceptable
 
     for open_ in (judged(TRAINING, *dead, *sound), judged(SCAVENGER, *sound)):
         assert open_.fits
-        assert why in open_.undecided[0]
+        assert why in text(open_.undecided[0])
     closed = judged(TRAINING, *dead)
     assert not closed.fits
-    assert why in closed.undecided[0]
-    assert closed.refusals == (
+    assert why in text(closed.undecided[0])
+    assert tuple(texts(closed.refusals)) == (
         "which devices it would get is not decided, and there are not enough acceptable ones: "
         "gpu.example.com/n/0-0 is Unhealthy (0.00): a fault",
     )

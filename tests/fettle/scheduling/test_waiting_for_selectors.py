@@ -9,6 +9,7 @@ from structlog.testing import capture_logs
 from fettle.cel import SelectorEngine
 from fettle.config import Settings
 from fettle.dra import Alternative, Claim, Request
+from fettle.explain.wording import text
 from fettle.model import BUILT_IN
 from fettle.scheduling.answers import Answers
 from fettle.scheduling.demand import Demand
@@ -111,7 +112,7 @@ async def test_an_explanation_waits_for_selectors_that_the_verdict_did_without()
         demand = Demand(BUILT_IN["training"], claims=(claim,))
         assert not (await cluster.answers.judged(demand)).undecided
         verdict = (await cluster.answers.explained(demand))["n"]
-        assert "compete for the same devices" in verdict.rejected[0]
+        assert "compete for the same devices" in text(verdict.rejected[0])
     finally:
         await engine.close()
 

@@ -12,6 +12,7 @@ from fettle.cel.runtime.outcomes import MATCH
 from fettle.config import HealthSettings
 from fettle.dra import AllocationStatus, Alternative, Claim, Request
 from fettle.dra.allocator import allocate
+from fettle.explain.wording import texts
 from fettle.health import HealthBook
 from fettle.model import Health, NodeId, State, Subject
 from tests.fettle import building as b
@@ -372,9 +373,8 @@ def test_a_pool_of_which_the_name_cannot_be_read_either_is_told_of_in_plain_word
 ) -> None:
     fleet.take(kinds.SLICE, {"metadata": {"name": "s"}, "spec": spec})
     found = allocate([WANTED], fleet.look().nodes["n"].pools, lambda _, device: MATCH)
-    assert found.reason == (
-        f"{pool}: ResourceSlice s cannot be read, and may publish devices of this pool"
-    )
+    (why,) = texts(found.reasons)
+    assert why == f"{pool}: ResourceSlice s cannot be read, and may publish devices of this pool"
 
 
 def test_first_fit_ends_at_a_pool_that_nobody_sees(fleet: Fleet) -> None:

@@ -16,6 +16,7 @@ from fettle.dra.claims import Alternative, Claim, Request
 from fettle.dra.pools import DeviceView
 from fettle.dra.quantities import amount
 from tests.fettle import building as b
+from tests.fettle.building import as_text
 
 
 def asking(quantity: str) -> tuple[Claim, ...]:
@@ -30,7 +31,7 @@ def given_to(quantity: str, device: DeviceView) -> Allocated:
 
 def why(quantity: str, device: DeviceView) -> str:
     """What is said where it gives nothing."""
-    return shortfall(asking(quantity), (b.pool(device),), lambda *_: MATCH)
+    return as_text(shortfall(asking(quantity), (b.pool(device),), lambda *_: MATCH))
 
 
 def shares(value: str, **policy: Any) -> DeviceView:

@@ -26,6 +26,7 @@ from fettle.dra.pools import PoolView
 from fettle.model import DeviceId
 from fettle.pacing import pausing, run_within
 from tests.conformance.allocation import match, seen, wanted
+from tests.fettle.building import as_text
 from tests.fettle.dra.allocator.cases import Raw
 from tests.fettle.dra.allocator.wild import cases
 
@@ -147,7 +148,7 @@ def test_older_versions_are_predicted_whatever_is_asked(case: Raw, version: str)
 def test_where_nothing_is_found_there_are_words_for_it(case: Raw) -> None:
     found = allocation(case)
     assume(found.found is AllocationStatus.NONE or found.on_node)
-    assert shortfall(wanted(case), seen(case), match(), CURRENT)
+    assert as_text(shortfall(wanted(case), seen(case), match(), CURRENT))
 
 
 @given(cases(), st.sampled_from(PROFILES))
@@ -157,7 +158,7 @@ def test_what_is_told_of_requests_keeps_them_from_being_met_by_themselves(
     asked, pools = wanted(case), seen(case)
     found = allocate(asked, pools, match(), profile, budget=BUDGET)
     assume(found.found is AllocationStatus.NONE or found.on_node)
-    said = shortfall(asked, pools, match(), profile)
+    said = as_text(shortfall(asked, pools, match(), profile))
     told = set(re.findall(r"\b([cd])/(r\d)", said.split(": ")[0]))
     assume(told)
     alone = [

@@ -13,6 +13,7 @@ from fettle.dra.allocator.profiles import CURRENT, Features, Profile
 from fettle.dra.claims import Alternative, Claim, Constraint, Request
 from fettle.dra.pools import PoolView
 from tests.fettle import building as b
+from tests.fettle.building import as_text
 
 RACK = f"{b.DRIVER}/rack"
 PROFILES = (CURRENT, Profile(Features(list_type_attributes=True)))
@@ -53,7 +54,7 @@ def test_a_constraint_that_too_few_devices_meet_is_known_at_once(
     racks = ({"rack": DeviceAttribute(int_=at // 3)} for at in range(27))
     found = allocate([claim(wanted, distinct=distinct)], (pool(*racks),), lambda *_: MATCH, profile)
     assert found.found is AllocationStatus.NONE
-    assert "too few devices satisfy the constraint" in found.reason
+    assert "too few devices satisfy the constraint" in as_text(found.reasons)
     assert found.steps < 200
 
 

@@ -22,6 +22,7 @@ from fettle.dra.quantities import amount
 from fettle.dra.slices import PublishedCapacity, PublishedDevice
 from fettle.model import DeviceId
 from tests.fettle import building as b
+from tests.fettle.building import as_text
 from tests.fettle.dra.allocator import pairs
 
 GPU = 'device.driver == "gpu.example.com"'
@@ -43,7 +44,7 @@ def why(
     claims = (Claim("k", requests, **fields),)
     found = allocate(claims, pools, match, profile, budget=AMPLE)
     assert found.found is AllocationStatus.NONE or found.on_node, found
-    return shortfall(claims, pools, match, profile)
+    return as_text(shortfall(claims, pools, match, profile))
 
 
 def partition(name: str, takes: int) -> DeviceView:
@@ -106,7 +107,7 @@ def test_a_device_in_use_on_which_the_selector_fails_is_only_in_use() -> None:
     ):
         held = [b.device(name, allocated=True) for name in "ab"]
         claims = (Claim("k", (request(count=2),)),)
-        assert shortfall(claims, (b.pool(*held, *devices),), failing) == said
+        assert as_text(shortfall(claims, (b.pool(*held, *devices),), failing)) == said
 
 
 def test_an_error_names_the_claim_beside_the_request() -> None:
@@ -115,10 +116,10 @@ def test_an_error_names_the_claim_beside_the_request() -> None:
 
     claims = [Claim(name, (request(),)) for name in ("left", "right")]
     found = allocate(claims, [b.pool(b.device("a"))], failing, budget=AMPLE)
-    assert found.reason == f"left/g on {b.DRIVER}/n/a: no such key"
+    assert as_text(found.reasons) == f"left/g on {b.DRIVER}/n/a: no such key"
     missing = Claim("right", (request(error="device class nosuch does not exist"),))
     found = allocate([claims[0], missing], [b.pool(b.device("a"))], match, budget=AMPLE)
-    assert found.reason == "right/g: device class nosuch does not exist"
+    assert as_text(found.reasons) == "right/g: device class nosuch does not exist"
 
 
 def test_mode_all_minds_every_device() -> None:
@@ -242,7 +243,7 @@ def test_the_claim_and_the_requests_of_a_constraint_are_told() -> None:
     constraint = Constraint(NUMA, requests=frozenset(("x", "y")))
     constrained = Claim("k", (request("x"), request("y"), request("z")), (constraint,))
     for claims in ((constrained, other), (other, constrained)):
-        assert shortfall(claims, (pool,), match) == (
+        assert as_text(shortfall(claims, (pool,), match)) == (
             f"k/x, k/y: 2 requested with a common value of {NUMA}, at most 1 available (value 0)"
         )
 
@@ -292,7 +293,7 @@ def test_devices_without_the_attribute_are_told() -> None:
 def test_groups_that_each_agree_on_a_value_are_counted(
     claims: list[Claim], gpus: list[int], nics: list[int], said: str
 ) -> None:
-    told = shortfall(claims, pairs.node(gpus, nics), pairs.match)
+    told = as_text(shortfall(claims, pairs.node(gpus, nics), pairs.match))
     assert told.partition(": ")[2] == said
 
 
@@ -300,7 +301,7 @@ def test_what_keeps_more_pairs_away_is_told() -> None:
     gpus, nics = pairs.node(range(4), range(4))
     held = (msgspec.structs.replace(gpus.devices[0], allocated=True), *gpus.devices[1:])
     pools = msgspec.structs.replace(gpus, devices=held), nics
-    assert shortfall([pairs.claim(4)], pools, pairs.match) == (
+    assert as_text(shortfall([pairs.claim(4)], pools, pairs.match)) == (
         "k/g0 and k/n0, k/g1 and k/n1, k/g2 and k/n2, …: 4 pairs requested, each with a common "
         "value of resource.kubernetes.io/pcieRoot, at most 3 available (values with free devices: "
         "3 for k/g0, 4 for k/n0, 3 for both; 1 more allocated)"
@@ -446,7 +447,7 @@ def test_no_search_finds_more_devices_that_agree_than_are_told(
     constraint = Constraint(NUMA, distinct=distinct, requests=frozenset(only))
     assume(not fits(asked, constraint, pool, profile))
     claims = (Claim("k", tuple(asked), (constraint,)),)
-    told = TOLD.match(shortfall(claims, (pool,), by_number, profile))
+    told = TOLD.match(as_text(shortfall(claims, (pool,), by_number, profile)))
     assume(told is not None)
     assert told is not None
     names = {each.removeprefix("k/") for each in told[1].split(", ")}

@@ -14,6 +14,7 @@ from fettle.dra.allocator.versions import of_version
 from fettle.dra.claims import ALL, Alternative, Claim, Constraint, Request
 from fettle.dra.pools import DeviceView, PoolView
 from tests.fettle import building as b
+from tests.fettle.building import as_text
 
 A, B = b.device("a"), b.device("b")
 TAKEN = b.device("a", allocated=True)
@@ -45,7 +46,7 @@ def given(*pools: PoolView, requests: tuple[Request, ...] = (request(),)) -> lis
     if found.found is AllocationStatus.FITS:
         return [taken.device.id.device for taken in found.devices]
     assert found.found is AllocationStatus.UNDECIDED
-    return [found.reason]
+    return [as_text(found.reasons)]
 
 
 WHY = [f"pool {b.DRIVER}/net: a slice cannot be read"]
@@ -85,11 +86,11 @@ def test_a_search_that_goes_back_and_forth_ends_there_too() -> None:
     values = [b.device(n, attributes={"x": DeviceAttribute(string=n)}) for n in "abcdefgh"]
     claim = Claim("c", (request(count=8),), (Constraint("gpu.example.com/x"),))
     found = allocate([claim], [b.pool(*values), unclear("net")], match)
-    assert (found.found, [found.reason]) == (AllocationStatus.UNDECIDED, WHY)
+    assert (found.found, [as_text(found.reasons)]) == (AllocationStatus.UNDECIDED, WHY)
 
 
 @pytest.mark.parametrize("pools", [(b.pool(A), unclear("net")), (unclear("net"), b.pool(A))])
 def test_where_pools_come_in_no_order_it_may_come_first(pools: tuple[PoolView, ...]) -> None:
     found = asked(*pools, requests=(request(),), profile=of_version("v1.35.0"))
     assert found.found is AllocationStatus.UNDECIDED
-    assert "a slice cannot be read" in found.reason
+    assert "a slice cannot be read" in as_text(found.reasons)

@@ -9,6 +9,7 @@ from fettle.dra.allocator import Allocated, AllocationStatus, allocate
 from fettle.dra.allocator.profiles import CURRENT
 from fettle.dra.allocator.versions import describe_allocator, of_version
 from tests.conformance.allocation import match, seen, wanted
+from tests.fettle.building import as_text
 from tests.fettle.dra.allocator.cases import (
     DRIVER,
     Raw,
@@ -121,7 +122,7 @@ def test_where_devices_of_other_nodes_draw_on_the_counters_that_is_undecided() -
     slices = partitioned(*WHOLE_AND_SHARED, total=5, of=3)
     asked = case([claim(request())], [*slices, elsewhere(counted("far", 1), of=3)])
     assert given(asked, "v1.36.1") == "undecided"
-    assert "1.36.2" in answered(asked, "v1.36.1").reason
+    assert "1.36.2" in as_text(answered(asked, "v1.36.1").reasons)
     assert given(asked, "v1.36.2") == "whole"
 
 
@@ -134,7 +135,7 @@ def test_a_request_for_all_devices_crashed_schedulers_where_they_draw_on_counter
     asked = case([claim(everything())], partitioned(counted("a", 1), total=4))
     gates = {"DRAPartitionableDevices": True}
     assert given(asked, crashing, **gates) == "error"
-    assert "crashes" in answered(asked, crashing, **gates).reason
+    assert "crashes" in as_text(answered(asked, crashing, **gates).reasons)
     assert given(asked, mended, **gates) == "a"
 
 
@@ -172,7 +173,7 @@ def test_before_1_36_all_devices_as_a_later_alternative_went_astray(version: str
 def test_1_34_takes_devices_of_a_pool_that_is_incomplete_so_it_is_undecided() -> None:
     asked = case([claim(request())], [slice_(device("a"), of=2)])
     assert [given(asked, v) for v in ("v1.34.13", "v1.35.0")] == ["undecided", "none"]
-    assert answered(asked, "v1.34.13").reason.startswith(
+    assert as_text(answered(asked, "v1.34.13").reasons).startswith(
         "pool gpu.example.com/p: it is incomplete: 1 of 2 slices"
     )
 
@@ -198,7 +199,7 @@ def test_1_34_takes_devices_of_a_pool_spread_over_nodes_but_not_all_of_them() ->
     one, every = (case([claim(r)], SPREAD) for r in (request(), everything()))
     assert [given(one, v) for v in ("v1.34.13", "v1.35.0")] == ["a", "a"]
     assert [given(every, v) for v in ("v1.34.13", "v1.35.0")] == ["error", "a"]
-    assert "being updated" in answered(every, "v1.34.13").reason
+    assert "being updated" in as_text(answered(every, "v1.34.13").reasons)
 
 
 def test_1_34_gives_up_on_pools_that_contradict_themselves_sooner_so_they_are_undecided() -> None:
@@ -210,7 +211,7 @@ def test_1_34_keeps_counters_by_slice_so_they_are_undecided() -> None:
     asked = case([claim(request())], partitioned(counted("a", 1), total=4))
     gates = {"DRAPartitionableDevices": True}
     assert [given(asked, v, **gates) for v in ("v1.34.13", "v1.35.0")] == ["undecided"] * 2
-    why = [answered(asked, v, **gates).reason for v in ("v1.34.13", "v1.35.0")]
+    why = [as_text(answered(asked, v, **gates).reasons) for v in ("v1.34.13", "v1.35.0")]
     assert [
         reason.startswith("pool gpu.example.com/p: it has shared counters") for reason in why
     ] == [True, False]
@@ -235,7 +236,7 @@ def test_before_1_36_a_request_may_get_several_shares_of_a_device_so_it_is_undec
     version: str,
 ) -> None:
     assert given(SHAREABLE, version, **ALPHAS) == "undecided"
-    assert f"{DRIVER}/p/a" in answered(SHAREABLE, version, **ALPHAS).reason
+    assert f"{DRIVER}/p/a" in as_text(answered(SHAREABLE, version, **ALPHAS).reasons)
     assert given(SHAREABLE, "v1.36.0") == "none"
     profile = of_version(version, ALPHAS).correct
     assert (

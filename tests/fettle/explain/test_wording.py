@@ -1,0 +1,88 @@
+"""Every reason has words, a code of its own, and a row in the page that documents the interface."""
+
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from fettle.explain.wording import plain, text
+from fettle.model import SOUND, DeviceId, reasons
+from fettle.model.reasons import Complaint, Obstacles, PoolRef, Reason, SliceOrderCause, Unmodelled
+
+PAGE = Path(__file__).parents[3] / "docs" / "explain-json.md"
+BASES = (reasons.NodeRefusal, reasons.DeviceRefusal)
+
+
+def leaves(of: type[Reason]) -> Iterator[type[Reason]]:
+    for kind in of.__subclasses__():
+        if kind not in BASES:
+            yield kind
+        yield from leaves(kind)
+
+
+REASONS = sorted(leaves(Reason), key=lambda kind: kind.__name__)
+DEVICE = DeviceId("gpu.example.com", "n1", "gpu-0")
+POOL = PoolRef("gpu.example.com", "n1")
+VALUES: dict[Any, Any] = {
+    "str": "x",
+    "int": 2,
+    "float": 0.5,
+    "bool": True,
+    "Health": SOUND,
+    "DeviceId": DEVICE,
+    "PoolRef": POOL,
+    "Reason": reasons.NothingFits(),
+    "Complaint": Complaint.UNHEALTHY,
+    "Unmodelled": Unmodelled.POOLS_OF_1_34,
+    "SliceOrderCause": SliceOrderCause.SEVERAL_SLICES,
+    "Obstacles": Obstacles(reasons.DeviceAllocated(), 2),
+    "DeviceScore": reasons.DeviceScore(DEVICE, 0.5),
+    "HeldDevice": reasons.HeldDevice(DEVICE, SOUND),
+    "ValuesWithDevices": reasons.ValuesWithDevices((("c/a", 1), ("c/b", 2)), 1),
+}
+
+
+def value_of(kind: Any) -> Any:
+    """Some value of a field's type."""
+    args: tuple[Any, ...] = getattr(kind, "__args__", ())
+    if getattr(kind, "__origin__", None) is tuple:
+        return (value_of(args[0]),) if args[-1] is ... else tuple(map(value_of, args))
+    if args:  # a union: its first that is not None
+        return value_of(args[0])
+    return VALUES[kind.__name__]
+
+
+def example(kind: type[Reason]) -> Reason:
+    fields = msgspec.structs.fields(kind)
+    return kind(**{field.name: value_of(field.type) for field in fields})
+
+
+@pytest.mark.parametrize("kind", REASONS)
+def test_every_reason_has_words_and_can_be_hashed(kind: type[Reason]) -> None:
+    reason = example(kind)
+    assert text(reason)
+    assert hash(reason) == hash(example(kind))
+
+
+@pytest.mark.parametrize("kind", REASONS)
+def test_json_has_the_code_the_text_and_every_field(kind: type[Reason]) -> None:
+    said = plain(example(kind))
+    assert said["code"] == kind.__name__
+    assert said["text"] == text(example(kind))
+    assert len(said) == 2 + len(msgspec.structs.fields(kind))
+    assert msgspec.json.decode(msgspec.json.encode(said)) == said
+
+
+@pytest.mark.parametrize("kind", REASONS)
+def test_the_page_about_the_interface_lists_every_code(kind: type[Reason]) -> None:
+    fields = ", ".join(f"`{_camel(field.name)}`" for field in msgspec.structs.fields(kind))
+    meaning = (inspect.getdoc(kind) or "").split("\n\n")[0].replace("\n", " ")
+    assert f"| `{kind.__name__}` | {meaning} | {fields} |" in PAGE.read_text(encoding="utf-8")
+
+
+def _camel(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(map(str.capitalize, others))
