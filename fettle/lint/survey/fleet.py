@@ -28,7 +28,7 @@ from fettle.lint.survey.matching import (
     SurveyedPool,
     TypeOf,
     fingerprint_pool,
-    judge,
+    match_pools,
 )
 from fettle.lint.survey.totals import Survey, nearest_miss, total
 from fettle.pacing import pause, run_within
@@ -38,7 +38,7 @@ FRESH_S = 1.0
 STALE_S = 5.0
 """A selection that was not asked about for this long is surveyed again before the answer."""
 _SURVEYS = 128
-_ALIKE = 10_000
+_MAX_INTERNED = 10_000
 """How many fingerprints are interned before the table is cleared."""
 _FORGOTTEN_S = 60.0
 """A survey that was not asked for in this long is dropped, with all it holds of older views."""
@@ -86,7 +86,7 @@ class _Held(NamedTuple):
 
     basis: int
     survey: Survey
-    judged: Mapping[SelectionFingerprint, PoolMatches]
+    by_fingerprint: Mapping[SelectionFingerprint, PoolMatches]
 
 
 class Fleet:
@@ -98,11 +98,11 @@ class Fleet:
         self._evaluator = evaluator
         self._clock = clock
         self._view = EMPTY
-        self._seen: dict[int, SurveyedPool] = {}
-        self._alike: dict[object, Any] = {}
+        self._pools: dict[int, SurveyedPool] = {}
+        self._interned: dict[object, Any] = {}
         self._surveys: LRUCache[Selection, _Held] = LRUCache(_SURVEYS)
         self._asked_at: dict[Selection, float] = {}
-        self._looked_at = self._current_at = float("-inf")
+        self._followed_at = self._current_at = float("-inf")
         self._lock = asyncio.Lock()
         self._running: dict[Hashable, asyncio.Task[None]] = {}
         self.catalogue = Catalogue()
@@ -136,7 +136,7 @@ class Fleet:
         now = self._clock()
         if view.basis == self._view.basis:
             self._current_at = now
-        elif now - self._looked_at >= FRESH_S:
+        elif now - self._followed_at >= FRESH_S:
             following = self._started(None, self._follow, view)
             if not self.version or now - self._current_at > STALE_S:
                 await asyncio.wait({following}, timeout=wait_s)
@@ -174,39 +174,41 @@ class Fleet:
 
     async def _follow(self, view: View) -> None:
         async with self._lock:
-            self._seen, self.catalogue = await run_within(None, partial(self._catalogued, view))
+            self._pools, self.catalogue = await run_within(None, partial(self._catalogued, view))
             self._view = view
-            self._looked_at = self._current_at = self._clock()
+            self._followed_at = self._current_at = self._clock()
             self.version += 1
             self._forget()
         for selection, asked_at in self._asked_at.items():
-            if self._looked_at - asked_at <= STALE_S and len(self._running) < _MOST_AT_ONCE:
+            if self._followed_at - asked_at <= STALE_S and len(self._running) < _MOST_AT_ONCE:
                 self._started(selection, self._survey, selection)
 
     def _catalogued(self, view: View) -> tuple[dict[int, SurveyedPool], Catalogue]:
-        """The pools of a view, and what they show."""
-        seen: dict[int, SurveyedPool] = {}
-        if len(self._alike) > _ALIKE:
-            self._alike.clear()
+        """The pools of a view, and what drivers publish in them."""
+        pools: dict[int, SurveyedPool] = {}
+        if len(self._interned) > _MAX_INTERNED:
+            self._interned.clear()
         node_taints: set[str] = set()
         kubelets: Counter[str] = Counter()
         for node in view.nodes.values():
             kubelets[node.kubelet] += 1
             node_taints.update(taint.key for taint in node.taints)
             for pool in node.pools:
-                if (key := id(pool)) not in seen:
-                    seen[key] = self._seen.get(key) or fingerprint_pool(pool, self._alike)
+                if (key := id(pool)) not in pools:
+                    pools[key] = self._pools.get(key) or fingerprint_pool(pool, self._interned)
             pause()
-        types = {id(found.types): found.types for found in seen.values()}
-        looks: dict[DeviceFingerprint, Device] = {}
+        types = {id(found.types): found.types for found in pools.values()}
+        fingerprints: dict[DeviceFingerprint, Device] = {}
         taints: set[DeviceTaint] = set()
-        for found in seen.values():
-            for device, look in zip(found.pool.devices, found.pool_fingerprint.looks, strict=True):
-                looks.setdefault(look, device.device)
+        for found in pools.values():
+            for device, fingerprint in zip(
+                found.pool.devices, found.pool_fingerprint.device_fingerprints, strict=True
+            ):
+                fingerprints.setdefault(fingerprint, device.device)
                 taints.update(device.taints)
             pause()
-        return seen, Catalogue(
-            looks,
+        return pools, Catalogue(
+            fingerprints,
             frozenset(taints),
             frozenset(node_taints),
             kubelets,
@@ -218,14 +220,18 @@ class Fleet:
             held = self._surveys.get(selection)
             if self._evaluator is None or (held and held.basis == self._view.basis):
                 return
-            before = held.judged if held is not None else {}
-            judging = await judge(selection, self._seen, before, self._evaluator)
+            known = held.by_fingerprint if held is not None else {}
+            selected = await match_pools(selection, self._pools, known, self._evaluator)
             survey = await run_within(
-                None, partial(total, selection, judging, self._seen, self._view)
+                None, partial(total, selection, selected, self._pools, self._view)
             )
             nearest = await nearest_miss(selection, survey, self._evaluator)
             survey = msgspec.structs.replace(survey, nearest=nearest)
-            kept = {like: found for like, found in judging.judged.items() if not found.undecided}
+            kept = {
+                fingerprint: found
+                for fingerprint, found in selected.by_fingerprint.items()
+                if not found.undecided
+            }
             self._surveys[selection] = _Held(self._view.basis, survey, kept)
             self.version += 1
             self._asked_at[selection] = self._clock()

@@ -79,7 +79,7 @@ class PoolFingerprint(msgspec.Struct, frozen=True, eq=False):
     Has a device fingerprint and a standing for each device. Equal ones are one object.
     """
 
-    looks: tuple[DeviceFingerprint, ...]
+    device_fingerprints: tuple[DeviceFingerprint, ...]
     standings: tuple[_Standing, ...]
 
 
@@ -97,13 +97,13 @@ class SurveyedPool(NamedTuple):
     types: frozenset[TypeOf]
 
 
-def fingerprint_pool(pool: PoolView, alike: dict[object, Any]) -> SurveyedPool:
+def fingerprint_pool(pool: PoolView, interned: dict[object, Any]) -> SurveyedPool:
     """`alike` interns equal values: there are thousands of pools, but few fingerprints."""
-    looks = tuple(_one(alike, _fingerprint(device)) for device in pool.devices)
+    device_fingerprints = tuple(_intern(interned, _fingerprint(device)) for device in pool.devices)
     standings = tuple(map(_standing, pool.devices))
-    pool_fingerprint = PoolFingerprint(looks, standings)
+    pool_fingerprint = PoolFingerprint(device_fingerprints, standings)
     if pool.attribute_fingerprints:  # else equal attributes cannot be recognized
-        pool_fingerprint = alike.setdefault((looks, standings), pool_fingerprint)
+        pool_fingerprint = interned.setdefault((device_fingerprints, standings), pool_fingerprint)
     published = hash(tuple([id(device.published) for device in pool.devices]))
     types = frozenset(
         (*rows.split_name(name, pool.driver), comparable_type(value))
@@ -115,7 +115,7 @@ def fingerprint_pool(pool: PoolView, alike: dict[object, Any]) -> SurveyedPool:
         pool_fingerprint,
         _unclear(pool),
         (published, pool_fingerprint.standings),
-        _one(alike, types),
+        _intern(interned, types),
     )
 
 
@@ -153,8 +153,8 @@ def _standing(device: DeviceView) -> _Standing:
     return _Standing.SOUND if device.here else _Standing.ELSEWHERE
 
 
-def _one(alike: dict[object, Any], value: _Value) -> _Value:
-    same: _Value = alike.setdefault(value, value)
+def _intern(interned: dict[object, Any], value: _Value) -> _Value:
+    same: _Value = interned.setdefault(value, value)
     return same
 
 
@@ -186,78 +186,78 @@ class PoolMatches(msgspec.Struct, frozen=True, gc=False):
     fatal: tuple[tuple[int, str], ...]
 
 
-class Judging(NamedTuple):
+class SelectionMatches(NamedTuple):
     """The matches of a selection in all pools: each pool's fingerprint, and its matches.
 
     `driver` is the only driver whose devices it can match, "" if it can match any.
     """
 
-    likeness: Mapping[int, SelectionFingerprint]
-    judged: Mapping[SelectionFingerprint, PoolMatches]
+    fingerprints: Mapping[int, SelectionFingerprint]
+    by_fingerprint: Mapping[SelectionFingerprint, PoolMatches]
     driver: str
 
-    def unclear(self, seen: SurveyedPool) -> str:
+    def unclear(self, surveyed: SurveyedPool) -> str:
         """Why the pool may lack devices that the selection could match."""
-        concerned = not self.driver or seen.pool.driver in (self.driver, SOME_DRIVER)
-        return seen.unclear if concerned else ""
+        concerned = not self.driver or surveyed.pool.driver in (self.driver, SOME_DRIVER)
+        return surveyed.unclear if concerned else ""
 
 
-async def judge(
+async def match_pools(
     selection: Selection,
-    seen: Mapping[int, SurveyedPool],
-    before: Mapping[SelectionFingerprint, PoolMatches],
+    surveyed: Mapping[int, SurveyedPool],
+    known: Mapping[SelectionFingerprint, PoolMatches],
     evaluator: Evaluator,
-) -> Judging:
-    """All pools under a selection; `before` is what was found of such pools and holds still."""
+) -> SelectionMatches:
+    """The matches of a selection in all pools; `known` are matches of pools that are unchanged."""
     expressions = (*selection.of_class, *selection.of_request)
-    await evaluator.evaluate(expressions, ())  # now it is known what they read
+    await evaluator.evaluate(expressions, ())  # after this, it is known what they read
     reads = [evaluator.reads(expression) for expression in expressions]
     attributes = attributes_read(reads)
-    likeness = await run_within(None, partial(_likeness, seen, attributes))
-    judged: dict[SelectionFingerprint, PoolMatches] = {}
-    working: dict[SelectionFingerprint, _Working] = {}
+    fingerprints = await run_within(None, partial(_fingerprints, surveyed, attributes))
+    by_fingerprint: dict[SelectionFingerprint, PoolMatches] = {}
+    in_progress: dict[SelectionFingerprint, _PoolInProgress] = {}
 
-    def divide() -> None:
-        for key, like in likeness.items():
-            if (same := before.get(like)) is not None:
-                judged[like] = same
-            elif like not in working:
-                working[like] = _Working(seen[key])
+    def find_known() -> None:
+        for key, fingerprint in fingerprints.items():
+            if (same := known.get(fingerprint)) is not None:
+                by_fingerprint[fingerprint] = same
+            elif fingerprint not in in_progress:
+                in_progress[fingerprint] = _PoolInProgress(surveyed[key])
             pause()
 
-    def gather() -> None:
-        for like, done in working.items():
-            judged[like] = done.judged()
+    def collect() -> None:
+        for fingerprint, done in in_progress.items():
+            by_fingerprint[fingerprint] = done.matches()
             pause()
 
-    await run_within(None, divide)
-    if working:
-        await _sift(selection, working.values(), evaluator)
-    await run_within(None, gather)
+    await run_within(None, find_known)
+    if in_progress:
+        await _sift(selection, in_progress.values(), evaluator)
+    await run_within(None, collect)
     driver = evaluator.driver(expressions[0]) if expressions else ""
-    return Judging(likeness, judged, driver or "")
+    return SelectionMatches(fingerprints, by_fingerprint, driver or "")
 
 
-def _likeness(
-    seen: Mapping[int, SurveyedPool], attributes: Sequence[Attribute]
+def _fingerprints(
+    surveyed: Mapping[int, SurveyedPool], attributes: Sequence[Attribute]
 ) -> dict[int, SelectionFingerprint]:
-    likeness: dict[int, SelectionFingerprint] = {}
-    for key, pool in seen.items():
+    fingerprints: dict[int, SelectionFingerprint] = {}
+    for key, pool in surveyed.items():
         attribute_fingerprints = pool.pool.attribute_fingerprints
-        likeness[key] = (
+        fingerprints[key] = (
             pool.pool_fingerprint,
             tuple([attribute_fingerprints.get(attribute) for attribute in attributes]),
         )
         pause()
-    return likeness
+    return fingerprints
 
 
-class _Working:
+class _PoolInProgress:
     """A pool while expressions are applied; `alive` are the devices that match all so far."""
 
-    def __init__(self, seen: SurveyedPool) -> None:
-        self.seen = seen
-        standings = seen.pool_fingerprint.standings
+    def __init__(self, surveyed: SurveyedPool) -> None:
+        self.surveyed = surveyed
+        standings = surveyed.pool_fingerprint.standings
         self.alive = [i for i, s in enumerate(standings) if s is not _Standing.ELSEWHERE]
         self.of_class: tuple[int, ...] = ()
         self.keys: list[RowFingerprint] = []
@@ -268,7 +268,7 @@ class _Working:
 
     def begin(self) -> None:
         """Before an expression: sort out the devices on which none can be decided."""
-        devices, standings = self.seen.pool.devices, self.seen.pool_fingerprint.standings
+        devices, standings = self.surveyed.pool.devices, self.surveyed.pool_fingerprint.standings
         alive: list[int] = []
         for index in self.alive:
             if standings[index] is _Standing.ABORTS:
@@ -299,8 +299,8 @@ class _Working:
         self.alive = alive
         self.keys = []
 
-    def judged(self) -> PoolMatches:
-        devices, standings = self.seen.pool.devices, self.seen.pool_fingerprint.standings
+    def matches(self) -> PoolMatches:
+        devices, standings = self.surveyed.pool.devices, self.surveyed.pool_fingerprint.standings
         misplaced = {i for i in self.alive if standings[i] is _Standing.MISPLACED}
         return PoolMatches(
             tuple(i for i in self.alive if i not in misplaced) if misplaced else tuple(self.alive),
@@ -312,10 +312,12 @@ class _Working:
         )
 
 
-async def _sift(selection: Selection, pools: Collection[_Working], evaluator: Evaluator) -> None:
+async def _sift(
+    selection: Selection, pools: Collection[_PoolInProgress], evaluator: Evaluator
+) -> None:
     """Apply all expressions, in the allocator's order: the first that does not match decides.
 
-    Of the devices that look alike to an expression, only one is evaluated.
+    Of devices that are equal in what an expression reads, only one is evaluated.
     """
     for expression in selection.of_class:
         await _sift_by(expression, pools, evaluator, own=False)
@@ -327,13 +329,13 @@ async def _sift(selection: Selection, pools: Collection[_Working], evaluator: Ev
 
 async def _sift_by(
     expression: str,
-    pools: Collection[_Working],
+    pools: Collection[_PoolInProgress],
     evaluator: Evaluator,
     *,
     own: bool,
 ) -> None:
     await asyncio.sleep(0)  # many expressions may each take less than a slice
-    examples = await run_within(None, partial(_examples, pools, evaluator.reads(expression)))
+    examples = await run_within(None, partial(_example_devices, pools, evaluator.reads(expression)))
     known = [(str(key[0]), device) for key, device in examples.items()]
     await evaluator.evaluate((expression,), known)
     outcomes = {
@@ -349,11 +351,13 @@ async def _sift_by(
     await run_within(None, sift)
 
 
-def _examples(pools: Collection[_Working], reads: Reads) -> dict[RowFingerprint, Device]:
-    """A device for each of those that look alike to an expression."""
+def _example_devices(
+    pools: Collection[_PoolInProgress], reads: Reads
+) -> dict[RowFingerprint, Device]:
+    """One device for each set of devices that are equal in what an expression reads."""
     examples: dict[RowFingerprint, Device] = {}
     for pool in pools:
-        devices, driver = pool.seen.pool.devices, pool.seen.pool.driver
+        devices, driver = pool.surveyed.pool.devices, pool.surveyed.pool.driver
         pool.begin()
         pool.keys = [
             rows.row_fingerprint(reads, driver, devices[index].device) for index in pool.alive

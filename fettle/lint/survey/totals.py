@@ -18,10 +18,10 @@ from fettle.dra import DeviceView, Unreadable, nano
 from fettle.lint.survey.matching import (
     DeviceFingerprint,
     Evaluator,
-    Judging,
     PoolMatches,
     Selection,
     SelectionFingerprint,
+    SelectionMatches,
     SurveyedPool,
 )
 from fettle.model import DeviceId
@@ -158,7 +158,7 @@ def _amount(value: Value | bool | None) -> tuple[int, ...]:
 class _Counted(NamedTuple):
     """What one pool counts for, whichever nodes see it; `undecided` are the reasons."""
 
-    looked: int
+    surveyed: int
     of_class: int
     matched: Collection[DeviceView]
     undecided: Sequence[str]
@@ -166,21 +166,23 @@ class _Counted(NamedTuple):
     fatal: Sequence[Abort]
 
 
-def _counted(sightings: Sequence[tuple[SurveyedPool, PoolMatches]], judging: Judging) -> _Counted:
+def _counted(
+    pools_as_seen: Sequence[tuple[SurveyedPool, PoolMatches]], selected: SelectionMatches
+) -> _Counted:
     """Counts each device once, though nodes may see and use different devices of a pool."""
     devices: dict[int, DeviceView] = {}
     of_class: set[int] = set()
     matched: dict[int, DeviceView] = {}
     aborts: dict[int, Abort] = {}
     fatal: dict[int, Abort] = {}
-    for seen, found in sightings:
-        ids = [id(device.published) for device in seen.pool.devices]
-        devices.update(zip(ids, seen.pool.devices, strict=True))
+    for surveyed, found in pools_as_seen:
+        ids = [id(device.published) for device in surveyed.pool.devices]
+        devices.update(zip(ids, surveyed.pool.devices, strict=True))
         of_class.update(ids[at] for at in found.of_class)
-        matched.update((ids[at], seen.pool.devices[at]) for at in found.matched)
-        aborts.update((ids[at], _abort(seen, at, *why)) for at, *why in found.aborts)
-        fatal.update((ids[at], _abort(seen, at, "", why)) for at, why in found.fatal)
-    undecided = max((_undecided(*way, judging) for way in sightings), key=len)
+        matched.update((ids[at], surveyed.pool.devices[at]) for at in found.matched)
+        aborts.update((ids[at], _abort(surveyed, at, *why)) for at, *why in found.aborts)
+        fatal.update((ids[at], _abort(surveyed, at, "", why)) for at, why in found.fatal)
+    undecided = max((_undecided(*variant, selected) for variant in pools_as_seen), key=len)
     return _Counted(
         len(devices),
         len(of_class),
@@ -191,60 +193,69 @@ def _counted(sightings: Sequence[tuple[SurveyedPool, PoolMatches]], judging: Jud
     )
 
 
-def _counted_once(seen: SurveyedPool, found: PoolMatches, judging: Judging) -> _Counted:
+def _counted_once(
+    surveyed: SurveyedPool, found: PoolMatches, selected: SelectionMatches
+) -> _Counted:
     """The same for a pool that all nodes see equally."""
-    devices = seen.pool.devices
+    devices = surveyed.pool.devices
     return _Counted(
         len(devices),
         len(found.of_class),
         _at(devices, found.matched),
-        _undecided(seen, found, judging),
-        [_abort(seen, at, *why) for at, *why in found.aborts],
-        [_abort(seen, at, "", why) for at, why in found.fatal],
+        _undecided(surveyed, found, selected),
+        [_abort(surveyed, at, *why) for at, *why in found.aborts],
+        [_abort(surveyed, at, "", why) for at, why in found.fatal],
     )
 
 
-def _undecided(seen: SurveyedPool, found: PoolMatches, judging: Judging) -> list[str]:
+def _undecided(surveyed: SurveyedPool, found: PoolMatches, selected: SelectionMatches) -> list[str]:
     """Why the pool, and which of its devices, could not be decided."""
-    unclear = judging.unclear(seen)
-    devices = seen.pool.devices
+    unclear = selected.unclear(surveyed)
+    devices = surveyed.pool.devices
     return [unclear] * bool(unclear) + [f"{devices[at].id}: {why}" for at, why in found.undecided]
 
 
-def _abort(seen: SurveyedPool, at: int, expression: str, reason: str) -> Abort:
-    return Abort(expression, seen.pool.devices[at].id, reason)
+def _abort(surveyed: SurveyedPool, at: int, expression: str, reason: str) -> Abort:
+    return Abort(expression, surveyed.pool.devices[at].id, reason)
 
 
 def total(
-    selection: Selection, judging: Judging, seen: Mapping[int, SurveyedPool], view: View
+    selection: Selection,
+    selected: SelectionMatches,
+    surveyed: Mapping[int, SurveyedPool],
+    view: View,
 ) -> Survey:
-    """The survey that follows from all pools."""
+    """Add up the matches of all pools to a survey."""
     sums: Counter[str] = Counter()
     taints: Counter[tuple[DeviceTaint, ...]] = Counter()
-    looks: dict[DeviceFingerprint, DeviceView] = {}
+    fingerprints: dict[DeviceFingerprint, DeviceView] = {}
     missed: list[DeviceView] = []
     drivers: set[str] = set()
     aborts: list[Abort] = []
     fatal: list[Abort] = []
-    left_open: dict[str, None] = {}
+    reasons: dict[str, None] = {}
     matches: dict[int, tuple[DeviceView, ...]] = {}
     noted: set[SelectionFingerprint] = set()
-    sightings: dict[tuple[str, str], dict[Hashable, tuple[SurveyedPool, PoolMatches]]] = {}
-    for key, pool in seen.items():
-        like = judging.likeness[key]
-        found, devices = judging.judged[like], pool.pool.devices
+    pools_as_seen: dict[tuple[str, str], dict[Hashable, tuple[SurveyedPool, PoolMatches]]] = {}
+    for key, pool in surveyed.items():
+        fingerprint = selected.fingerprints[key]
+        found, devices = selected.by_fingerprint[fingerprint], pool.pool.devices
         matches[key] = _at(devices, found.matched)
-        sightings.setdefault((pool.pool.driver, pool.pool.name), {})[pool.devices] = pool, found
-        if like not in noted:
-            noted.add(like)
+        pools_as_seen.setdefault((pool.pool.driver, pool.pool.name), {})[pool.devices] = pool, found
+        if fingerprint not in noted:
+            noted.add(fingerprint)
             for at in found.matched:
-                looks.setdefault(pool.pool_fingerprint.looks[at], devices[at])
+                fingerprints.setdefault(pool.pool_fingerprint.device_fingerprints[at], devices[at])
             missed += _at(devices, found.missed)[: _MISSED - len(missed)]
         pause()
-    for (driver, _), seen_as in sightings.items():
-        ways = list(seen_as.values())
-        counted = _counted_once(*ways[0], judging) if len(ways) == 1 else _counted(ways, judging)
-        sums["looked"] += counted.looked
+    for (driver, _), as_seen in pools_as_seen.items():
+        variants = list(as_seen.values())
+        counted = (
+            _counted_once(*variants[0], selected)
+            if len(variants) == 1
+            else _counted(variants, selected)
+        )
+        sums["surveyed"] += counted.surveyed
         sums["of_class"] += counted.of_class
         sums["matched"] += len(counted.matched)
         sums["undecided"] += len(counted.undecided)
@@ -256,14 +267,14 @@ def total(
             drivers.add(driver)
         aborts += counted.aborts[: _EXAMPLES - len(aborts)]
         fatal += counted.fatal[: _EXAMPLES - len(fatal)]
-        if len(left_open) < _EXAMPLES:
-            left_open.update(dict.fromkeys(counted.undecided[:_EXAMPLES]))
+        if len(reasons) < _EXAMPLES:
+            reasons.update(dict.fromkeys(counted.undecided[:_EXAMPLES]))
         pause()
-    on, local = _by_node(matches, view)
+    by_node, local = _by_node(matches, view)
     return Survey(
         selection=selection,
-        surveyed=sums["looked"],
-        pools=len(sightings),
+        surveyed=sums["surveyed"],
+        pools=len(pools_as_seen),
         pools_of_class=sums["pools_of_class"],
         local=local,
         of_class=sums["of_class"],
@@ -271,15 +282,15 @@ def total(
         aborted=sums["aborted"],
         fatal=sums["fatal"],
         undecided=sums["undecided"],
-        undecided_reasons=tuple(left_open)[:_EXAMPLES],
+        undecided_reasons=tuple(reasons)[:_EXAMPLES],
         drivers=frozenset(drivers),
         aborts=tuple(aborts),
         fatal_on=tuple(fatal),
-        by_node=on,
-        fingerprints=looks,
+        by_node=by_node,
+        fingerprints=fingerprints,
         missed=tuple(missed),
         taints=taints,
-        most=max(map(len, on.values()), default=0),
+        most=max(map(len, by_node.values()), default=0),
     )
 
 
@@ -293,14 +304,14 @@ def _by_node(
     matches: Mapping[int, tuple[DeviceView, ...]], view: View
 ) -> tuple[dict[str, tuple[DeviceView, ...]], bool]:
     """Matches by node, and whether each pool with matches serves one node only."""
-    on: dict[str, tuple[DeviceView, ...]] = {}
+    by_node: dict[str, tuple[DeviceView, ...]] = {}
     places: set[tuple[str, str]] = set()
     local = True
     for name, node in view.nodes.items():
         for pool in node.pools:
             if matched := matches.get(id(pool), ()):
-                on[name] = on[name] + matched if name in on else matched
+                by_node[name] = by_node[name] + matched if name in by_node else matched
                 local = local and (pool.driver, pool.name) not in places
                 places.add((pool.driver, pool.name))
         pause()
-    return on, local
+    return by_node, local
