@@ -52,7 +52,7 @@ def call(url: str, body: Any = None, *, seconds: float = SECONDS) -> bytes:
         said = " ".join(str(error).split()) or type(error).__name__
         raise FettleError(f"{url} did not answer in HTTP: {said}") from error
     except ValueError as error:  # the host or path cannot be encoded
-        raise FettleError(f"{url!r} cannot be asked: {error}") from error
+        raise FettleError(f"{url!r} cannot be called: {error}") from error
 
 
 def is_url(text: str) -> bool:

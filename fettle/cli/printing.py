@@ -19,7 +19,7 @@ _STATES = ("Unhealthy", "Degraded", "Unknown", "Healthy")
 
 _AnyRow = TypeVar("_AnyRow")
 LEFT_OUT = (
-    "node selectors, taints, cpu and memory are not looked at: the scheduler goes by them too"
+    "node selectors, taints, cpu and memory are not considered here: the scheduler checks them too"
 )
 
 

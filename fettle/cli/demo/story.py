@@ -68,7 +68,7 @@ def _scenes(console: Console, served: Served, snapshot: Path) -> list[str]:
     began = time.monotonic()
     third = _until_refused(served, plugin)
     _show(console, third, [BREAKING])
-    console.print(f"turned {time.monotonic() - began:.1f} s after the file did")
+    console.print(f"refused {time.monotonic() - began:.1f} s after the file changed")
     _expect(failures, third, "training", refuses={BREAKING})
 
     _title(console, "4", "A claim that can never be satisfied is refused when it is written")
