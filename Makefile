@@ -2,6 +2,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+# Every test worker, and every process that a test starts, loads the same bytecode.
+unexport PYTHONDONTWRITEBYTECODE
+export PYTHONPYCACHEPREFIX := $(CURDIR)/build/pycache
 # One worker per processor. A whole run has a control plane in each, which takes memory.
 QUICK := -n auto --dist worksteal --hypothesis-profile quick -m "not controlplane and not oracle and not long"
 WHOLE := -n auto --maxprocesses 4 --dist worksteal
