@@ -14,7 +14,7 @@ import structlog
 
 from fettle.client import ServedKind, Session, decoded, served_kinds, server_version
 from fettle.config import WorkloadSettings
-from fettle.dra import release
+from fettle.dra import parse_git_version
 from fettle.model import DEGRADED_TAINT, ClusterError, Invalid, NotServed
 
 PROBE_EVERY_S = 600.0
@@ -179,7 +179,8 @@ class FieldProbe:
         return PreservedFields(
             tolerations=bool(stored.tolerations),
             alternatives=bool(alternatives.first_available),
-            restart_rules=release(await server_version(self._session)) >= RESTART_RULES_SINCE,
+            restart_rules=parse_git_version(await server_version(self._session))
+            >= RESTART_RULES_SINCE,
         )
 
     async def _stored(self, version: str, request: Object) -> "_Request":

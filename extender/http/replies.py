@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Literal
 
 from fettle.api import extender as wire
-from fettle.dra import versions
+from fettle.dra import parse_git_version
 from fettle.scheduling import Narrowed, Table
 
 SHORT = 100
@@ -66,4 +66,4 @@ class Replies:
 
 @lru_cache
 def _takes_compact(version: str) -> bool:
-    return versions.release(version)[:2] in COMPACT_RELEASES
+    return parse_git_version(version)[:2] in COMPACT_RELEASES

@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from fettle.api.core import DEFAULT_SCHEDULER
-from fettle.dra import gates, versions
+from fettle.dra import parse_feature_gates, parse_git_version
 from fettle.model import (
     BUILT_IN,
     INFERENCE,
@@ -113,11 +113,11 @@ class SchedulerSettings(_Section, frozen=True, kw_only=True):
             _check("scheduler.names", name not in self.names[:index], f"{name!r} is given twice")
         _check(
             "scheduler.version",
-            not self.version or bool(versions.release(self.version)),
+            not self.version or bool(parse_git_version(self.version)),
             f"{self.version[:_LONGEST_NAME]!r} must be kube-scheduler's version, such as v1.36.3",
         )
         try:
-            gates.parse(self.feature_gates)
+            parse_feature_gates(self.feature_gates)
         except ValueError as error:
             raise ValueError(f"scheduler.featureGates: {error}") from error
         _check(
@@ -129,7 +129,7 @@ class SchedulerSettings(_Section, frozen=True, kw_only=True):
     @property
     def gates(self) -> dict[str, bool]:
         """The gates that are set, by name."""
-        return gates.parse(self.feature_gates)
+        return parse_feature_gates(self.feature_gates)
 
     @property
     def disabled(self) -> frozenset[str]:

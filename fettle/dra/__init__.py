@@ -1,40 +1,43 @@
 """DRA as Kubernetes does it: quantities, slices, pools, claims, and the in-tree allocator.
 
-Ports of k8s.io/dynamic-resource-allocation and of the scheduler's DRA plugin. Pure; selectors are
-looked up, not evaluated.
+Ports of k8s.io/dynamic-resource-allocation and of the scheduler's DRA plugin. Pure: selectors are
+looked up, not evaluated. Stands between API objects and verdicts.
 """
 
-from fettle.dra import (
-    allocated_claims,
-    claims,
-    extended_resources,
-    node_selectors,
-    pod_claims,
-    slices,
+from fettle.dra.allocator.allocate_device import Match, are_tolerated, tolerates
+from fettle.dra.allocator.allocated_state import with_allocated, with_released
+from fettle.dra.allocator.allocator import allocate
+from fettle.dra.allocator.constraint import equality_pattern, lookup_attribute
+from fettle.dra.allocator.consumable_capacity import (
+    CapacityOffer,
+    capacity_offer,
+    largest_amount,
+    readable_amount,
 )
-from fettle.dra.allocated_claims import NO_TIME_LIMIT, Binding
-from fettle.dra.allocator import (
-    AMPLE,
-    Allocated,
-    AllocationStatus,
-    Budget,
-    Match,
-    allocate,
-    constraints,
-    gates,
-    offers,
-    shortfall,
-    tolerates,
-    versions,
+from fettle.dra.allocator.features import (
+    CURRENT,
+    Features,
+    Profile,
+    describe_allocator,
+    parse_feature_gates,
+    parse_git_version,
+    profile_of_version,
+    why_unclear,
 )
-from fettle.dra.allocator.committing import after, without
-from fettle.dra.allocator.constraints import equality_pattern
-from fettle.dra.allocator.doubts import doubt
-from fettle.dra.allocator.offers import Offer
-from fettle.dra.allocator.profiles import CURRENT, Features, Profile
-from fettle.dra.allocator.tolerating import tolerated
-from fettle.dra.allocator.versions import of_version, release
-from fettle.dra.claims import ALL, AllocatedDevice, Alternative, Claim, Request
+from fettle.dra.allocator.results import AMPLE, Allocated, AllocationStatus, Budget
+from fettle.dra.allocator.shortfall import explain_shortfall
+from fettle.dra.claims import (
+    ALL,
+    AllocatedDevice,
+    Alternative,
+    Claim,
+    Request,
+    allocated_devices,
+    cel_expressions,
+    claim_of_spec,
+    held_devices,
+    unreadable_shares,
+)
 from fettle.dra.extended_resources import (
     IMPLICIT_CLASS_PREFIX,
     MARKER,
@@ -42,14 +45,32 @@ from fettle.dra.extended_resources import (
     domain_of,
     in_order,
     is_device_resource,
+    requests_behind,
     units_of,
     uses_devices,
 )
-from fettle.dra.node_selectors import Malformed, NodeTarget, Selector
-from fettle.dra.pod_claims import EXTENDED_RESOURCE_CLAIM, extended_for
+from fettle.dra.node_selectors import (
+    MalformedNodeSelector,
+    NodeTarget,
+    ParsedNodeSelector,
+    parse_node_selector,
+)
 from fettle.dra.pools import SOME_DRIVER, SOME_POOL, DeviceView, PoolView
 from fettle.dra.quantities import UNIT, Unreadable, nano
-from fettle.dra.slices import CounterId, PublishedDevice, PublishedSlice, Target
+from fettle.dra.resource_claims import (
+    EXTENDED_RESOURCE_CLAIM,
+    NO_TIME_LIMIT,
+    Binding,
+    can_be_allocated,
+    claim_name,
+    claim_use,
+    entries_with_claims,
+    extended_claim_owner,
+    is_for_entry,
+    is_left_over,
+    why_not_twice,
+)
+from fettle.dra.slices import CounterId, PublishedDevice, PublishedSlice, Target, read_slice
 
 __all__ = [
     "ALL",
@@ -68,48 +89,59 @@ __all__ = [
     "Alternative",
     "Binding",
     "Budget",
+    "CapacityOffer",
     "Claim",
     "CounterId",
     "DeviceView",
     "Features",
-    "Malformed",
+    "MalformedNodeSelector",
     "Match",
     "NodeTarget",
-    "Offer",
+    "ParsedNodeSelector",
     "PoolView",
     "Profile",
     "PublishedDevice",
     "PublishedSlice",
     "Request",
-    "Selector",
     "Target",
     "Unreadable",
-    "after",
     "allocate",
-    "allocated_claims",
-    "claims",
-    "constraints",
+    "allocated_devices",
+    "are_tolerated",
+    "can_be_allocated",
+    "capacity_offer",
+    "cel_expressions",
+    "claim_name",
+    "claim_of_spec",
+    "claim_use",
+    "describe_allocator",
     "device_units",
     "domain_of",
-    "doubt",
+    "entries_with_claims",
     "equality_pattern",
-    "extended_for",
-    "extended_resources",
-    "gates",
+    "explain_shortfall",
+    "extended_claim_owner",
+    "held_devices",
     "in_order",
     "is_device_resource",
+    "is_for_entry",
+    "is_left_over",
+    "largest_amount",
+    "lookup_attribute",
     "nano",
-    "node_selectors",
-    "of_version",
-    "offers",
-    "pod_claims",
-    "release",
-    "shortfall",
-    "slices",
-    "tolerated",
+    "parse_feature_gates",
+    "parse_git_version",
+    "parse_node_selector",
+    "profile_of_version",
+    "read_slice",
+    "readable_amount",
+    "requests_behind",
     "tolerates",
     "units_of",
+    "unreadable_shares",
     "uses_devices",
-    "versions",
-    "without",
+    "why_not_twice",
+    "why_unclear",
+    "with_allocated",
+    "with_released",
 ]

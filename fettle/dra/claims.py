@@ -86,7 +86,7 @@ class AllocatedDevice(msgspec.Struct, frozen=True, gc=False):
     admin_access: bool = False
 
 
-def claim(
+def claim_of_spec(
     name: str,
     spec: resource.ResourceClaimSpec,
     classes: Mapping[str, resource.DeviceClass],
@@ -106,15 +106,15 @@ def claim(
     )
 
 
-def counted(name: str, device_class: resource.DeviceClass, count: int) -> Request:
+def request_of_class(name: str, device_class: resource.DeviceClass, count: int) -> Request:
     """The request that the scheduler makes for an extended resource."""
     class_ = device_class.metadata.name
-    selectors = tuple(expressions(device_class.selectors))
+    selectors = tuple(cel_expressions(device_class.selectors))
     unclear = _unclear_class(device_class)
     return Request(name, (Alternative(name, class_, selectors, count=count, unclear=unclear),))
 
 
-def holds(claim: resource.ResourceClaim) -> tuple[AllocatedDevice, ...] | None:
+def held_devices(claim: resource.ResourceClaim) -> tuple[AllocatedDevice, ...] | None:
     """What a claim keeps others from: all that it is allocated but for what has admin access.
 
     None: it is not allocated.
@@ -123,7 +123,7 @@ def holds(claim: resource.ResourceClaim) -> tuple[AllocatedDevice, ...] | None:
     return None if results is None else tuple(_held(r) for r in results if not r.admin_access)
 
 
-def uses(claim: resource.ResourceClaim) -> tuple[AllocatedDevice, ...] | None:
+def allocated_devices(claim: resource.ResourceClaim) -> tuple[AllocatedDevice, ...] | None:
     """All that a claim is allocated, also with admin access; None: it is not allocated."""
     results = _results(claim)
     return None if results is None else tuple(map(_held, results))
@@ -148,7 +148,7 @@ def _held(result: resource.DeviceRequestAllocationResult) -> AllocatedDevice:
     )
 
 
-def unread_shares(claim: resource.ResourceClaim) -> list[tuple[DeviceId, str]]:
+def unreadable_shares(claim: resource.ResourceClaim) -> list[tuple[DeviceId, str]]:
     """Devices of which a claim holds shares of a size that cannot be read, and why."""
     found = []
     for result in _results(claim) or ():
@@ -204,7 +204,7 @@ def _alternative(
     return Alternative(
         name=name,
         class_name=written.device_class_name,
-        selectors=(*expressions(of_class), *expressions(written.selectors)),
+        selectors=(*cel_expressions(of_class), *cel_expressions(written.selectors)),
         mode=written.allocation_mode or (EXACT_COUNT if defaulted else ""),
         count=written.count if written.count is not None else int(defaulted),
         admin_access=_admin_access(written),
@@ -253,7 +253,7 @@ def _capacity(
         return (), f"a requested capacity cannot be read: {reason}"
 
 
-def expressions(selectors: tuple[resource.DeviceSelector, ...] | None) -> Iterator[str]:
+def cel_expressions(selectors: tuple[resource.DeviceSelector, ...] | None) -> Iterator[str]:
     for selector in selectors or ():
         if selector.cel is not None:
             yield selector.cel.expression

@@ -7,8 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from fettle.api import core, resource
-from fettle.dra import claims
-from fettle.dra.claims import Alternative, Request
+from fettle.dra.claims import Alternative, Request, request_of_class
 from fettle.dra.quantities import Unreadable, amount
 from fettle.model import OWN_PREFIX
 
@@ -105,7 +104,7 @@ def units_of(quantity: str | int) -> int:
         return 0
 
 
-def backing(
+def requests_behind(
     pod: core.Pod,
     name: str,
     classes: Mapping[str, resource.DeviceClass],
@@ -136,7 +135,7 @@ def backing(
     if extra is not None:
         wanted[extra[0]] = extra[1]
     return tuple(
-        claims.counted(_request_name(i, containers[i], name), device_class, n)
+        request_of_class(_request_name(i, containers[i], name), device_class, n)
         for i, n in wanted.items()
     )
 

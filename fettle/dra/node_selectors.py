@@ -19,14 +19,14 @@ class NodeTarget(NamedTuple):
     labels: Mapping[str, str]
 
 
-class Malformed(Exception):
+class MalformedNodeSelector(Exception):
     """A node selector that Kubernetes cannot parse, which is a hard error there."""
 
 
 Test = Callable[[NodeTarget], bool]
 
 
-class Selector:
+class ParsedNodeSelector:
     """A parsed node selector; raises Malformed as the scheduler does, for every term at once."""
 
     def __init__(self, selector: core.NodeSelector) -> None:
@@ -50,9 +50,9 @@ class Selector:
 
 
 @lru_cache(maxsize=512)
-def parsed(selector: core.NodeSelector) -> Selector:
+def parse_node_selector(selector: core.NodeSelector) -> ParsedNodeSelector:
     """As `Selector`, and one for all that are equal."""
-    return Selector(selector)
+    return ParsedNodeSelector(selector)
 
 
 def _on_labels(wanted: core.NodeSelectorRequirement) -> Test:
@@ -87,7 +87,9 @@ def _ordered(key: str, value: str, compare: Callable[[int, int], bool]) -> Test:
 def _on_fields(wanted: core.NodeSelectorRequirement) -> Test:
     values = wanted.values or ()
     if wanted.operator not in ("In", "NotIn") or len(values) != 1:
-        raise Malformed(f"matchFields {wanted.key}: {wanted.operator} needs exactly one value")
+        raise MalformedNodeSelector(
+            f"matchFields {wanted.key}: {wanted.operator} needs exactly one value"
+        )
     key, value, equal = wanted.key, values[0], wanted.operator == "In"
 
     def test(place: NodeTarget) -> bool:
@@ -107,9 +109,9 @@ def _check(wanted: core.NodeSelectorRequirement, values: Sequence[str]) -> None:
     where = f"matchExpressions {wanted.key}: {wanted.operator}"
     prefix, slash, name = wanted.key.rpartition("/")
     if slash and not (len(prefix) <= 253 and _PREFIX.fullmatch(prefix)):
-        raise Malformed(f"{where}: {prefix!r} is not a valid label prefix")
+        raise MalformedNodeSelector(f"{where}: {prefix!r} is not a valid label prefix")
     if not (len(name) <= 63 and _NAME.fullmatch(name)):
-        raise Malformed(f"{where}: {name!r} is not a valid label name")
+        raise MalformedNodeSelector(f"{where}: {name!r} is not a valid label name")
     if wanted.operator in ("In", "NotIn"):
         fine = len(values) > 0
     elif wanted.operator in ("Exists", "DoesNotExist"):
@@ -117,12 +119,14 @@ def _check(wanted: core.NodeSelectorRequirement, values: Sequence[str]) -> None:
     elif wanted.operator in ("Gt", "Lt"):
         fine = len(values) == 1 and _int64(values[0]) is not None
     else:
-        raise Malformed(f"matchExpressions {wanted.key}: unknown operator {wanted.operator}")
+        raise MalformedNodeSelector(
+            f"matchExpressions {wanted.key}: unknown operator {wanted.operator}"
+        )
     if not fine:
-        raise Malformed(f"{where} does not allow the values {list(values)}")
+        raise MalformedNodeSelector(f"{where} does not allow the values {list(values)}")
     for value in values:
         if len(value) > 63 or (value and _NAME.fullmatch(value) is None):
-            raise Malformed(f"{where}: {value!r} is not a valid label value")
+            raise MalformedNodeSelector(f"{where}: {value!r} is not a valid label value")
 
 
 def _int64(text: str) -> int | None:

@@ -11,7 +11,7 @@ import msgspec
 
 from fettle.api import core, resource
 from fettle.cel import semver as versions
-from fettle.dra.node_selectors import Malformed, NodeTarget, Selector
+from fettle.dra.node_selectors import MalformedNodeSelector, NodeTarget, ParsedNodeSelector
 from fettle.dra.quantities import MAX_INT64, UNIT, Amount, Unreadable, amount, format_of, nano
 from fettle.model import DeviceId
 from fettle.pacing import pause
@@ -57,12 +57,12 @@ class Target:
         selects = selector if not self.name and not everywhere else None
         self._said = (self.name, everywhere, selects)
         self._hash = hash(self._said)
-        self._selector: Selector | None = None
+        self._selector: ParsedNodeSelector | None = None
         self.problem = ""
         if selects is not None:
             try:
-                self._selector = Selector(selects)
-            except Malformed as error:
+                self._selector = ParsedNodeSelector(selects)
+            except MalformedNodeSelector as error:
                 self.problem = f"the node selector cannot be parsed: {error}"
 
     def __eq__(self, other: object) -> bool:
@@ -140,7 +140,7 @@ class PublishedSlice(msgspec.Struct, frozen=True, gc=False):
         return bool(self.raw.spec.per_device_node_selection)
 
 
-def read(slice_: resource.ResourceSlice) -> PublishedSlice:
+def read_slice(slice_: resource.ResourceSlice) -> PublishedSlice:
     """Never raises for what is in the slice."""
     spec = slice_.spec
     target = None

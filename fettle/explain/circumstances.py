@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from fettle.api import core, resource
 from fettle.cluster import NodeView, View
-from fettle.dra import claims, pod_claims
+from fettle.dra import allocated_devices, claim_name, entries_with_claims, is_for_entry
 from fettle.model import reasons
 from fettle.model.reasons import Reason
 from fettle.scheduling import Demand, Verdict, is_usable
@@ -45,14 +45,14 @@ def _held_back(pod: core.Pod) -> Iterator[Reason]:
     """Why the scheduler looks at no node for it yet, whatever the verdicts say."""
     if gates := pod.scheduling_gates:
         yield reasons.PodGated(tuple(gates))
-    unmade = [e.name for e in pod_claims.needed(pod) if pod_claims.claim_name(pod, e) is None]
+    unmade = [e.name for e in entries_with_claims(pod) if claim_name(pod, e) is None]
     if unmade:
         yield reasons.ClaimsNotCreated(tuple(unmade))
 
 
 def _own(pod: core.Pod) -> Iterator[core.PodResourceClaim]:
     """The entries of a pod whose claims are made for it alone."""
-    return (entry for entry in pod_claims.needed(pod) if entry.resource_claim_name is None)
+    return (entry for entry in entries_with_claims(pod) if entry.resource_claim_name is None)
 
 
 def _holdings(pod: core.Pod | None, view: View) -> Iterator[reasons.PodHolds]:
@@ -62,8 +62,8 @@ def _holdings(pod: core.Pod | None, view: View) -> Iterator[reasons.PodHolds]:
     if pod is None or node is None:
         return
     for entry in _own(pod):
-        claim = view.claims.get(f"{pod.metadata.namespace}/{pod_claims.claim_name(pod, entry)}")
-        if claim is not None and pod_claims.is_for(pod, entry, claim):
+        claim = view.claims.get(f"{pod.metadata.namespace}/{claim_name(pod, entry)}")
+        if claim is not None and is_for_entry(pod, entry, claim):
             yield from _held(entry.name, claim, node)
     if (claim := view.extended_claims.get(pod.metadata.uid)) is not None:
         yield from _held("", claim, node)
@@ -73,7 +73,7 @@ def _held(name: str, claim: resource.ResourceClaim, node: NodeView) -> Iterator[
     """The devices of a claim, with their health; `name` is "" for extended resources."""
     known = {d.id: d.health for pool in node.pools for d in (*pool.devices, *pool.withheld)}
     for admin_access in (False, True):
-        used = claims.uses(claim) or ()
+        used = allocated_devices(claim) or ()
         devices = dict.fromkeys(held.device for held in used if held.admin_access is admin_access)
         if devices:
             held = tuple(reasons.HeldDevice(id_, known.get(id_)) for id_ in devices)
@@ -93,9 +93,9 @@ def _unused(
     if pod.node_name or any(fit):
         return
     allocated = {bound.name: bound for bound in asked.bound}
-    for entry in pod_claims.needed(pod):
+    for entry in entries_with_claims(pod):
         bound = allocated.get(entry.name)
-        claim = view.claims.get(f"{pod.metadata.namespace}/{pod_claims.claim_name(pod, entry)}")
+        claim = view.claims.get(f"{pod.metadata.namespace}/{claim_name(pod, entry)}")
         if bound is None or claim is None or set(claim.reserved_for) - {pod.metadata.uid}:
             continue
         if all(is_usable(bound, node) for node in looked_at):

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 
 from fettle.api import core, resource
 from fettle.cluster import UnitView, View, divisions
-from fettle.dra import claims
+from fettle.dra import held_devices
 from fettle.model import DeviceId, UnitId
 from fettle.pacing import pause
 
@@ -26,7 +26,7 @@ class Users:
                 self._on_node[pod.node_name].append(pod)
             pause()
         for claim in view.claims.values():
-            devices = {held.device for held in claims.holds(claim) or ()}
+            devices = {held.device for held in held_devices(claim) or ()}
             users = self._of_claim(claim) if devices else ()
             for device in devices:
                 self._of_device[device].update(users)

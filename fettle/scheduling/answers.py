@@ -20,7 +20,7 @@ from fettle.api import core
 from fettle.cel import SelectorEngine
 from fettle.cluster import NodeView, Publisher, View
 from fettle.config import Settings
-from fettle.dra import Binding, of_version, versions
+from fettle.dra import Binding, describe_allocator, profile_of_version
 from fettle.model import Placement, Policy
 from fettle.pacing import SLICE_S, Superseded, pause, run_within, within, working_s
 from fettle.scheduling import demand as demands
@@ -66,7 +66,7 @@ class Answers:
         self.policies = settings.all_policies()
         self._gates = settings.scheduler.gates
         self._version = settings.scheduler.version
-        self.profile = of_version(self._version, self._gates)
+        self.profile = profile_of_version(self._version, self._gates)
         """Of the version of Kubernetes that allocates, with the gates that are set."""
         self._profiles_followed = 0
         self._engine = engine
@@ -147,7 +147,7 @@ class Answers:
         """Predict as the server's version of Kubernetes ("v1.37.1") allocates, unless the settings
         say that the scheduler has another."""
         self._version = self._settings.scheduler.version or version
-        if (profile := of_version(self._version, self._gates)) != self.profile:
+        if (profile := profile_of_version(self._version, self._gates)) != self.profile:
             self.profile = profile
             self._profiles_followed += 1
             self._demands.clear()
@@ -155,7 +155,7 @@ class Answers:
 
     def follows(self) -> list[str]:
         """Sentences on whose allocations are predicted, for people."""
-        return versions.describe_allocator(self._version, self._gates, self.profile)
+        return describe_allocator(self._version, self._gates, self.profile)
 
     def open_breakers(self) -> list[str]:
         """Sentences on policies whose refusals are off, for people."""

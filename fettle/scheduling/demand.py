@@ -18,10 +18,16 @@ from fettle.dra import (
     Binding,
     Claim,
     Request,
-    allocated_claims,
-    claims,
-    extended_resources,
-    pod_claims,
+    allocated_devices,
+    claim_name,
+    claim_of_spec,
+    claim_use,
+    device_units,
+    entries_with_claims,
+    is_left_over,
+    requests_behind,
+    unreadable_shares,
+    why_not_twice,
 )
 from fettle.model import Policies, Policy, Resolved, reasons
 from fettle.model.reasons import Reason
@@ -129,11 +135,11 @@ def demand_of(
         Units(
             name,
             count,
-            extended_resources.backing(pod, name, view.classes, unread) if backed else (),
+            requests_behind(pod, name, view.classes, unread) if backed else (),
         )
-        for name, count in extended_resources.device_units(pod)
+        for name, count in device_units(pod)
     )
-    needed = list(pod_claims.needed(pod))
+    needed = list(entries_with_claims(pod))
     if not units and not needed:
         return None
     unallocated: list[Claim] = []
@@ -143,22 +149,22 @@ def demand_of(
     named: dict[str, core.PodResourceClaim] = {}
     for entry in needed:
         spec, claim = _claim_of(pod, entry, view)
-        name = pod_claims.claim_name(pod, entry)
+        name = claim_name(pod, entry)
         if name is not None and (first := named.setdefault(name, entry)) is not entry:
-            if why := allocated_claims.named_twice(first, entry, claim, pod):
+            if why := why_not_twice(first, entry, claim, pod):
                 barred.append(why)
             continue
-        use = allocated_claims.use(entry, claim, pod, binding)
+        use = claim_use(entry, claim, pod, binding)
         if unreadable := _unreadable(pod, entry, claim, view):
             unsettled.append(reasons.ClaimUnreadable(entry.name, unreadable))
         elif use.barred:
             barred.append(use.barred)
-        elif claim is not None and (held := claims.uses(claim)) is not None:
+        elif claim is not None and (held := allocated_devices(claim)) is not None:
             bound.append(Bound(entry.name, held, _nodes(claim), use.awaits))
         elif spec is None:
             unsettled.append(_missing(pod, entry))
         else:
-            wanted = claims.claim(entry.name, spec, view.classes)
+            wanted = claim_of_spec(entry.name, spec, view.classes)
             if unread_classes := _unreadable_classes(wanted, view):
                 unsettled += unread_classes
             else:
@@ -170,7 +176,7 @@ def demand_of(
 def _left(pod: core.Pod, units: Iterable[Units], view: View) -> Iterator[Reason]:
     """Why a claim from an earlier attempt keeps the pod from being placed, if there is one."""
     claim = view.extended_claims.get(pod.metadata.uid)
-    if claim is not None and pod_claims.is_left(claim, pod) and any(u.backing for u in units):
+    if claim is not None and is_left_over(claim, pod) and any(u.backing for u in units):
         yield reasons.ClaimLeftOver(claim.metadata.key)
 
 
@@ -180,7 +186,7 @@ def _nodes(claim: resource.ResourceClaim) -> core.NodeSelector | None:
 
 def _missing(pod: core.Pod, entry: core.PodResourceClaim) -> reasons.ClaimNotFound:
     """What an entry stands for that the cluster does not have, as far as is known."""
-    namespace, name = pod.metadata.namespace, pod_claims.claim_name(pod, entry)
+    namespace, name = pod.metadata.namespace, claim_name(pod, entry)
     claim = f"{namespace}/{name}" if name is not None else ""
     if entry.resource_claim_name is not None:
         return reasons.ClaimNotFound(entry.name, claim)
@@ -198,10 +204,10 @@ def _unreadable(
 
     Of a claim that is as it was before it could not be read any more nothing is made.
     """
-    if claim is not None and claims.unread_shares(claim):
+    if claim is not None and unreadable_shares(claim):
         return ""  # that is all that cannot be read of it, and it matters to others only
     namespace = pod.metadata.namespace
-    made = f"ResourceClaim {namespace}/{pod_claims.claim_name(pod, entry)}"
+    made = f"ResourceClaim {namespace}/{claim_name(pod, entry)}"
     template = f"ResourceClaimTemplate {namespace}/{entry.resource_claim_template_name}"
     said = view.quarantined.get(made, "")
     return said if said or claim is not None else view.quarantined.get(template, "")
@@ -228,7 +234,7 @@ def _claim_of(
 ) -> tuple[resource.ResourceClaimSpec | None, resource.ResourceClaim | None]:
     """The claim that a pod's entry stands for; while there is none, its template's spec."""
     namespace = pod.metadata.namespace
-    name = pod_claims.claim_name(pod, entry)
+    name = claim_name(pod, entry)
     claim = view.claims.get(f"{namespace}/{name}") if name else None
     if claim is not None:
         return claim.spec, claim

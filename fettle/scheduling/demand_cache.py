@@ -13,8 +13,7 @@ import msgspec
 
 from fettle.api import core, kinds, resource
 from fettle.cluster import EMPTY, View
-from fettle.dra import allocated_claims as allocated
-from fettle.dra import pod_claims as entries
+from fettle.dra import can_be_allocated, claim_name, entries_with_claims
 from fettle.model import ANNOTATIONS
 from fettle.scheduling.demand import Demand
 
@@ -75,8 +74,8 @@ def _claims(pod: core.Pod, view: View) -> list[_Wanted] | None:
     """What the pod calls each of its claims, and the template or the claim's spec; None where not
     all of them are yet to be made or can be allocated."""
     wanted: dict[str, _Wanted] = {}
-    for entry in entries.needed(pod):
-        name = entries.claim_name(pod, entry)
+    for entry in entries_with_claims(pod):
+        name = claim_name(pod, entry)
         if name is None:
             wanted[f"/{entry.name}"] = (entry.name, entry.resource_claim_template_name)
             continue
@@ -86,7 +85,7 @@ def _claims(pod: core.Pod, view: View) -> list[_Wanted] | None:
             claim is None
             or key in wanted
             or f"{kinds.CLAIM.name} {key}" in view.quarantined
-            or not allocated.can_be_allocated(entry, claim, pod)
+            or not can_be_allocated(entry, claim, pod)
         ):
             return None
         wanted[key] = (entry.name, claim.spec)

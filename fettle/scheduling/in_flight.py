@@ -13,8 +13,7 @@ import msgspec
 
 from fettle.api import core
 from fettle.cluster import View
-from fettle.dra import Claim, Request, in_order
-from fettle.dra import pod_claims as entries
+from fettle.dra import Claim, Request, claim_name, entries_with_claims, in_order
 from fettle.scheduling.demand import Demand
 
 SECONDS = 1.0
@@ -118,7 +117,7 @@ def _claims(demand: Demand, pod: core.Pod) -> _Claims:
         f"{pod.metadata.namespace}/{entry.resource_claim_name}"
         if entry.resource_claim_name
         else f"{pod.metadata.key}:{entry.name}"  # made for this pod
-        for entry in entries.needed(pod)
+        for entry in entries_with_claims(pod)
     }
     if any(units.backing for units in demand.units):
         names.add(f"{pod.metadata.key}:")
@@ -132,7 +131,7 @@ def _visible(pod: core.Pod, view: View) -> bool:
         return False
     if known.node_name:
         return True
-    names = [entries.claim_name(known, entry) for entry in entries.needed(known)]
+    names = [claim_name(known, entry) for entry in entries_with_claims(known)]
     claims = [view.claims.get(f"{pod.metadata.namespace}/{name}") for name in names]
     return bool(claims) and all(
         claim is not None and claim.allocation is not None for claim in claims

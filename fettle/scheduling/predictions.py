@@ -19,7 +19,13 @@ from fettle.api import core, resource
 from fettle.api.kinds import WireObject
 from fettle.api.meta import OwnerReference
 from fettle.cluster import NodeView
-from fettle.dra import EXTENDED_RESOURCE_CLAIM, AllocatedDevice, Budget, DeviceView, claims
+from fettle.dra import (
+    EXTENDED_RESOURCE_CLAIM,
+    AllocatedDevice,
+    Budget,
+    DeviceView,
+    allocated_devices,
+)
 from fettle.scheduling.answers import Answers
 from fettle.scheduling.demand import Demand
 from fettle.scheduling.judge.acceptance import Acceptance
@@ -142,8 +148,8 @@ class Predictions:
     def _claim(self, new: resource.ResourceClaim) -> None:
         view = self._answers.view
         before = view.claims.get(new.metadata.key)
-        held = claims.uses(new)
-        if held is None or (before is not None and claims.uses(before) is not None):
+        held = allocated_devices(new)
+        if held is None or (before is not None and allocated_devices(before) is not None):
             return
         self._forget_what_is_shown()
         if not self._unshown.note(new):

@@ -12,8 +12,7 @@ import msgspec
 
 from fettle.api import core, resource
 from fettle.cluster import NodeView, View
-from fettle.dra import claims, without
-from fettle.dra import pod_claims as entries
+from fettle.dra import claim_name, entries_with_claims, held_devices, with_released
 from fettle.pacing import pause
 
 PIECE = 16
@@ -58,8 +57,8 @@ def lower(view: View, pod: core.Pod) -> Mapping[str, list[core.Pod]]:
 
 def emptied(node: NodeView, left: Claims) -> NodeView:
     """The node once these claims hold nothing."""
-    held = [one for claim in left.values() for one in claims.holds(claim) or ()]
-    return msgspec.structs.replace(node, pools=without(node.pools, held)) if held else node
+    held = [one for claim in left.values() for one in held_devices(claim) or ()]
+    return msgspec.structs.replace(node, pools=with_released(node.pools, held)) if held else node
 
 
 def deallocated(view: View, pod: core.Pod, left: Claims) -> View | None:
@@ -75,6 +74,6 @@ def deallocated(view: View, pod: core.Pod, left: Claims) -> View | None:
 
 
 def _own(view: View, pod: core.Pod) -> Claims:
-    names = (entries.claim_name(pod, entry) for entry in entries.needed(pod))
+    names = (claim_name(pod, entry) for entry in entries_with_claims(pod))
     keys = (f"{pod.metadata.namespace}/{name}" for name in names)
     return {key: view.claims[key] for key in keys if key in view.claims}

@@ -12,8 +12,7 @@ from typing import NamedTuple
 from fettle.api.resource import Device
 from fettle.cel import SelectorEngine
 from fettle.cluster import Attribute, AttributeFingerprints, NodeView, Publisher, View, shapes
-from fettle.dra import PoolView
-from fettle.dra import claims as claiming
+from fettle.dra import PoolView, cel_expressions, claim_of_spec
 from fettle.model import Policies, Policy, Requirement
 from fettle.pacing import Backoff, pause, run_within
 from fettle.scheduling.judge.requirements import Engines
@@ -82,7 +81,7 @@ class WarmUp:
     def _of_templates(self, view: View) -> WarmUpTargets:
         selectors: set[str] = set()
         for template in view.templates.values():
-            claim = claiming.claim("", template.spec.spec, view.classes)
+            claim = claim_of_spec("", template.spec.spec, view.classes)
             selectors.update(e for a in claim.alternatives() for e in a.selectors)
             pause()
         return WarmUpTargets(frozenset(selectors) - _of_classes(view))
@@ -170,7 +169,7 @@ def _stands_as(before: View, now: View) -> bool:
 
 
 def _of_classes(view: View) -> frozenset[str]:
-    return frozenset(e for c in view.classes.values() for e in claiming.expressions(c.selectors))
+    return frozenset(e for c in view.classes.values() for e in cel_expressions(c.selectors))
 
 
 def _has_more(wanted: WarmUpTargets, known: WarmUpTargets) -> bool:

@@ -28,15 +28,15 @@ from fettle.dra import (
     Claim,
     DeviceView,
     Features,
-    Malformed,
+    MalformedNodeSelector,
     NodeTarget,
     PoolView,
     Profile,
     Unreadable,
-    claims,
     nano,
 )
 from fettle.dra.allocator import Taken, allocate
+from fettle.dra.claims import claim_of_spec
 from fettle.dra.quantities import MAX_INT64
 from fettle.explain.wording import texts
 from fettle.health import HealthBook, rules
@@ -82,7 +82,7 @@ def answer(case: dict[str, Any], *, prune: bool = False, max_steps: int = 10**9)
         asked, views = wanted(case), seen(case)
     except BadInput as error:
         return Answer("undecided", reason=str(error))
-    except Malformed as error:
+    except MalformedNodeSelector as error:
         return Answer("error", reason=str(error))
     steps = min(max_steps, case.get("maxSteps") or max_steps)
     budget = Budget(steps=steps, seconds=600.0, prune_after=AMPLE.prune_after if prune else None)
@@ -98,7 +98,7 @@ def seen(case: dict[str, Any]) -> list[PoolView]:
     alone = Placing(NodeId(place.name))
     pools = [pool for pool, _ in devices.pools_on(place)]
     if malformed := next((pool.malformed for pool in pools if pool.malformed), ""):
-        raise Malformed(malformed)
+        raise MalformedNodeSelector(malformed)
     return [records.pool(pool, devices, book, alone, 0.0) for pool in pools]
 
 
@@ -204,7 +204,7 @@ def wanted(case: dict[str, Any]) -> tuple[Claim, ...]:
     for raw in case.get("claims") or ():
         claim = _decoded(kinds.CLAIM, raw)
         assert isinstance(claim, resource.ResourceClaim)
-        asked.append(claims.claim(claim.metadata.name, claim.spec, classes, defaulted=False))
+        asked.append(claim_of_spec(claim.metadata.name, claim.spec, classes, defaulted=False))
     return tuple(asked)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from fettle.config import Settings
-from fettle.dra import extended_resources as extended
+from fettle.dra.extended_resources import MARKER, is_device_resource
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 
@@ -26,8 +26,8 @@ def test_the_scheduler_sends_names_only_and_only_pods_with_devices() -> None:
     entry = extender()
     assert entry["nodeCacheCapable"] is True
     names = {r["name"]: r.get("ignoredByScheduler", False) for r in entry["managedResources"]}
-    assert names[extended.MARKER] is True
-    assert all(extended.is_device_resource(n) for n in names if n != extended.MARKER)
+    assert names[MARKER] is True
+    assert all(is_device_resource(n) for n in names if n != MARKER)
 
 
 def test_shared_and_divided_gpus_are_sent_too_and_no_resource_is_listed_twice() -> None:

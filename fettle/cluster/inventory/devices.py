@@ -15,8 +15,15 @@ from fettle.cluster.inventory.holdings import Holdings
 from fettle.cluster.inventory.pools import Gathered, PoolId
 from fettle.cluster.inventory.regions import Region, Regions
 from fettle.cluster.inventory.tainting import Tainting
-from fettle.dra import CURRENT, Features, NodeTarget, PublishedDevice, PublishedSlice, Target
-from fettle.dra import slices as published
+from fettle.dra import (
+    CURRENT,
+    Features,
+    NodeTarget,
+    PublishedDevice,
+    PublishedSlice,
+    Target,
+    read_slice,
+)
 from fettle.model import DeviceId
 
 
@@ -215,7 +222,7 @@ class Devices:
         nodes, regions, ids = known.nodes, known.regions, known.ids
         saw = known.reach()
         if new is not None:
-            known.put(published.read(new), self._regions)
+            known.put(read_slice(new), self._regions)
         else:
             known.drop(name, self._regions)
         known.settle()

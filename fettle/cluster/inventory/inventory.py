@@ -19,7 +19,7 @@ from fettle.cluster.inventory.quarantine import Quarantine
 from fettle.cluster.inventory.reporting import Reports
 from fettle.cluster.inventory.stores import Stores, equal
 from fettle.cluster.view import View
-from fettle.dra import CURRENT, Features, claims, uses_devices
+from fettle.dra import CURRENT, Features, held_devices, unreadable_shares, uses_devices
 from fettle.health import HealthBook, SignalRules
 from fettle.pacing import pause
 
@@ -224,8 +224,8 @@ class Inventory:
         self, old: resource.ResourceClaim | None, new: resource.ResourceClaim, now: float
     ) -> None:
         self._stores.follow(old, new)
-        self._nodes.soil(self._devices.holdings.put(new.metadata.key, claims.holds(new) or ()))
-        if doubtful := claims.unread_shares(new):
+        self._nodes.soil(self._devices.holdings.put(new.metadata.key, held_devices(new) or ()))
+        if doubtful := unreadable_shares(new):
             pools = tuple({Pools(held.driver, held.pool): None for held, _ in doubtful})
             self._doubt(Bad(kinds.CLAIM, new.metadata.key, doubtful[0][1], pools=pools), now)
         self._reports.of_claim(old, new, now)

@@ -13,7 +13,7 @@ from fettle.cluster.inventory import generations
 from fettle.dra import (
     CounterId,
     Features,
-    Malformed,
+    MalformedNodeSelector,
     NodeTarget,
     PublishedDevice,
     PublishedSlice,
@@ -78,7 +78,7 @@ def gather(
     """The pool as `place` sees it, from all slices that carry its name; None: nothing for it."""
     try:
         found = _gathered(pool, published, place, features)
-    except Malformed as error:
+    except MalformedNodeSelector as error:
         found = Gathered(pool, malformed=str(error))
     withheld = _withheld(published, place, found)
     if found is None and not withheld:
@@ -144,7 +144,7 @@ def _relevant(slice_: PublishedSlice, place: NodeTarget) -> bool:
 
 def _includes(target: Target, place: NodeTarget) -> bool:
     if target.problem:
-        raise Malformed(target.problem)
+        raise MalformedNodeSelector(target.problem)
     return target.includes(place)
 
 

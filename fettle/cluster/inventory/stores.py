@@ -8,7 +8,7 @@ from fettle.api import core, kinds, nvidia, resource
 from fettle.api.kinds import Kind, WireObject
 from fettle.cluster.inventory.layers import LayeredDict
 from fettle.cluster.view import View
-from fettle.dra import extended_for
+from fettle.dra import extended_claim_owner
 from fettle.health import gathering
 from fettle.model import Policy
 
@@ -60,11 +60,11 @@ class Stores:
         self, old: resource.ResourceClaim | None, new: resource.ResourceClaim | None
     ) -> None:
         """Know the claims for extended resources by their pods' UIDs."""
-        if old is not None and (uid := extended_for(old)):
+        if old is not None and (uid := extended_claim_owner(old)):
             of_pod = self._extended[uid]
             del of_pod[old.metadata.key]
             self._show_extended(uid, of_pod)
-        if new is not None and (uid := extended_for(new)):
+        if new is not None and (uid := extended_claim_owner(new)):
             of_pod = self._extended.setdefault(uid, {})
             of_pod[new.metadata.key] = new
             self._show_extended(uid, of_pod)

@@ -15,7 +15,7 @@ from fettle.api import core
 from fettle.cluster.inventory import divisions
 from fettle.cluster.inventory.placing import Gpu, Placing
 from fettle.cluster.view import PluginView, UnitView
-from fettle.dra import extended_resources as extended
+from fettle.dra import is_device_resource, units_of
 from fettle.health import HealthBook
 from fettle.health import pods as words
 from fettle.model import EvidenceKind, Health, State, Subject, UnitId
@@ -41,12 +41,12 @@ def resources(node: core.Node) -> tuple[PluginView, ...]:
     if status is None:
         return ()
     capacity, allocatable = status.capacity or {}, status.allocatable or {}
-    names = sorted(r for r in {*capacity, *allocatable} if extended.is_device_resource(r))
+    names = sorted(r for r in {*capacity, *allocatable} if is_device_resource(r))
     return tuple(
         PluginView(
             name,
-            extended.units_of(capacity.get(name, 0)),
-            extended.units_of(allocatable.get(name, 0)),
+            units_of(capacity.get(name, 0)),
+            units_of(allocatable.get(name, 0)),
         )
         for name in names
     )

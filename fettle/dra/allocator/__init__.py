@@ -1,28 +1,22 @@
 """Which devices the in-tree DRA allocator takes on a node: first fit, in its own order, read-only.
 
-`allocating` is one allocation from beginning to end: `plans` are checked, `searching` goes through
-the candidates, `taking` decides on each with the help of `constraints`, `counters`, `capacities`
-and `tolerating`. `pruning` and `pairing` end hopeless searches early; `shortfalls` and `conflicts`
-say for people why there was nothing; `doubts` and `chance` know what
-cannot be told: what is not modelled ends in "undecided", never in a guess. Pure; selectors are
-looked up, not evaluated.
+Files are named as in k8s.io/dynamic-resource-allocation/structured: `allocator` searches,
+`allocate_device` takes one device with the help of `constraint`, `counters` and
+`consumable_capacity`; `features` knows how versions differ. Ours alone: `pruning` ends searches
+early that cannot succeed, `shortfall` tells people why nothing fits. What is not modelled ends in
+"undecided", never in a guess.
 """
 
-from fettle.dra.allocator.allocating import allocate
-from fettle.dra.allocator.outcomes import AMPLE, Allocated, AllocationStatus, Budget, Taken
-from fettle.dra.allocator.shortfalls import shortfall
-from fettle.dra.allocator.taking import Acceptable, Match
-from fettle.dra.allocator.tolerating import tolerates
+from fettle.dra.allocator.allocator import allocate
+from fettle.dra.allocator.results import AMPLE, Allocated, AllocationStatus, Budget, Taken
+from fettle.dra.allocator.shortfall import explain_shortfall
 
 __all__ = [
     "AMPLE",
-    "Acceptable",
     "Allocated",
     "AllocationStatus",
     "Budget",
-    "Match",
     "Taken",
     "allocate",
-    "shortfall",
-    "tolerates",
+    "explain_shortfall",
 ]

@@ -6,8 +6,8 @@ Amounts are in 1e-9.
 
 from collections.abc import Hashable, Mapping
 
-from fettle.dra.allocator.outcomes import Unclear
-from fettle.dra.allocator.profiles import Quirks
+from fettle.dra.allocator.features import Quirks
+from fettle.dra.allocator.results import Unclear
 from fettle.dra.pools import DeviceView, PoolView
 from fettle.dra.slices import CounterId
 from fettle.model import reasons

@@ -7,7 +7,15 @@ they are among the files of `fettle lint`.
 from collections.abc import Iterable, Iterator
 
 from fettle.api.resource import MAX_RESULTS, Quantity
-from fettle.dra import UNIT, Offer, Unreadable, nano, offers
+from fettle.dra import (
+    UNIT,
+    CapacityOffer,
+    Unreadable,
+    capacity_offer,
+    largest_amount,
+    nano,
+    readable_amount,
+)
 from fettle.lint.cluster import Cluster
 from fettle.lint.findings import Finding, Rule, Severity
 from fettle.lint.manifests import Field, Manifest, ManifestClaim, ManifestOption, ManifestRequest
@@ -252,7 +260,7 @@ class CapacityTooLarge(Rule):
                 if not isinstance(wanted, str | int) or not given or _may_be_given(given, wanted):
                     continue
                 problem = f"no matching device can give {wanted} of {name}"
-                if most := offers.most(given):
+                if most := largest_amount(given):
                     yield self.finding(
                         field,
                         f"{problem}: the largest amount available is {most}",
@@ -263,17 +271,17 @@ class CapacityTooLarge(Rule):
                     yield self.finding(field, problem, fix)
 
 
-def _offers(survey: Survey, name: str) -> list[Offer]:
+def _offers(survey: Survey, name: str) -> list[CapacityOffer]:
     """This capacity of all devices that have it; [] if one of them cannot be read."""
     devices = [device.published for device in survey.fingerprints.values()]
     if any(device.unclear for device in devices):
         return []
-    return [found for device in devices if (found := offers.offer(device, name)) is not None]
+    return [found for device in devices if (found := capacity_offer(device, name)) is not None]
 
 
-def _may_be_given(given: Iterable[Offer], wanted: Quantity) -> bool:
+def _may_be_given(given: Iterable[CapacityOffer], wanted: Quantity) -> bool:
     """Whether an unshared device can give this much; True if the quantity cannot be read."""
-    asked = offers.read(wanted)
+    asked = readable_amount(wanted)
     return asked is None or any(offer.gives(asked) for offer in given)
 
 

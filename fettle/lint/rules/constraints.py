@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from fettle.api.resource import DeviceAttribute
-from fettle.dra import DeviceView, constraints
+from fettle.dra import DeviceView, lookup_attribute
 from fettle.lint.cluster import Cluster
 from fettle.lint.findings import Finding, Rule, Severity
 from fettle.lint.manifests import Field, Manifest, ManifestClaim, ManifestOption
@@ -181,5 +181,5 @@ def _count_values(needed: NeededDevices, attribute: str, node: str) -> int:
 
 
 def _attribute_values(attribute: str, devices: Iterable[DeviceView]) -> Iterator[DeviceAttribute]:
-    found = (constraints.attribute(attribute, device) for device in devices)
+    found = (lookup_attribute(attribute, device) for device in devices)
     return (value for value in found if value is not None)

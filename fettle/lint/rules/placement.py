@@ -8,7 +8,7 @@ import msgspec
 from fettle.api.core import NodeSelector, Taint
 from fettle.api.resource import DeviceTaint, DeviceToleration
 from fettle.cluster import NodeView
-from fettle.dra import Malformed, NodeTarget, Selector, tolerates
+from fettle.dra import MalformedNodeSelector, NodeTarget, ParsedNodeSelector, tolerates
 from fettle.lint.cluster import Cluster
 from fettle.lint.findings import Finding, Rule, Severity
 from fettle.lint.manifests import Field, Manifest, ManifestOption, ManifestPod
@@ -348,14 +348,14 @@ class _NodeRestrictions:
         required = pod.field.at(*_AFFINITY_PATH.split("."))
         self._labels = pod.field.strings("nodeSelector")
         self._tolerated: dict[Taint, bool] = {}
-        self._selector: Selector | None = None
+        self._selector: ParsedNodeSelector | None = None
         self._tolerations = [
             read for field in pod.field.each("tolerations") if (read := _node_toleration(field))
         ]
         if required.raw():
             try:
-                self._selector = Selector(msgspec.convert(required.value, NodeSelector))
-            except (msgspec.ValidationError, Malformed):
+                self._selector = ParsedNodeSelector(msgspec.convert(required.value, NodeSelector))
+            except (msgspec.ValidationError, MalformedNodeSelector):
                 self._selector = None
 
     def excludes(self, node: NodeView) -> str:

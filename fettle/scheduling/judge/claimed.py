@@ -24,12 +24,12 @@ from fettle.dra import (
     NodeTarget,
     PoolView,
     Profile,
-    after,
     allocate,
-    doubt,
-    node_selectors,
-    shortfall,
-    tolerated,
+    are_tolerated,
+    explain_shortfall,
+    parse_node_selector,
+    why_unclear,
+    with_allocated,
 )
 from fettle.model import SOUND, UNKNOWN_SCORE, DeviceId, Health, State, reasons
 from fettle.model.reasons import Reason
@@ -49,7 +49,7 @@ def is_usable(bound: Bound, node: NodeView) -> bool:
     """Whether an allocation can be used on the node."""
     if bound.nodes is None:
         return True
-    return node_selectors.parsed(bound.nodes).matches(NodeTarget(node.name, node.labels))
+    return parse_node_selector(bound.nodes).matches(NodeTarget(node.name, node.labels))
 
 
 def bound_part(bound: Bound, node: NodeView, acceptance: Acceptance) -> Part:
@@ -99,7 +99,7 @@ class Allocator(msgspec.Struct, frozen=True):
     def pools(self, claims: Sequence[Claim], node: NodeView) -> Sequence[PoolView]:
         """The node's, without unclear ones of drivers that no claim asks for: nothing is taken from
         them, whatever they hold. All of them count where all devices are requested."""
-        if not any(doubt(pool, self.profile) for pool in node.pools):
+        if not any(why_unclear(pool, self.profile) for pool in node.pools):
             return node.pools
         alternatives = [each for claim in claims for each in claim.alternatives()]
         drivers = {
@@ -107,7 +107,9 @@ class Allocator(msgspec.Struct, frozen=True):
         }
         if "" in drivers or any(each.mode == ALL for each in alternatives):
             return node.pools
-        return [p for p in node.pools if not (doubt(p, self.profile) and _is_beside(p, drivers))]
+        return [
+            p for p in node.pools if not (why_unclear(p, self.profile) and _is_beside(p, drivers))
+        ]
 
     def predict(self, claims: Sequence[Claim], node: NodeView) -> Allocated:
         """What the scheduler's allocator would take here, defects and all."""
@@ -152,7 +154,7 @@ def claims_part(
     """The claims on this node, while `in_flight` others with the same needs are on their way."""
     predicted = allocator.predict(claims, node)
     if allocator.explains and _nothing(predicted):
-        why = shortfall(
+        why = explain_shortfall(
             claims,
             allocator.pools(claims, node),
             allocator.match,
@@ -177,7 +179,7 @@ def claims_part(
     for _ in range(in_flight):
         if predicted.found is not AllocationStatus.FITS:
             break
-        node = msgspec.structs.replace(node, pools=after(node.pools, predicted.devices))
+        node = msgspec.structs.replace(node, pools=with_allocated(node.pools, predicted.devices))
         predicted = allocator.predict(claims, node)
         if predicted.found is AllocationStatus.FITS:
             later = _predicted_part(claims, predicted, node, acceptance)
@@ -195,7 +197,7 @@ def _would_taint_help(claims: Sequence[Claim], profile: Profile) -> bool:
     """Whether a DeviceTaintRule would make the scheduler take others than the refused devices."""
     taint = DeviceTaint(key="any", effect="NoSchedule")
     alternatives = [each for claim in claims for each in claim.alternatives()]
-    anything = any(tolerated([taint], each.tolerations) for each in alternatives)
+    anything = any(are_tolerated([taint], each.tolerations) for each in alternatives)
     return not anything and profile.features.device_taint_rules
 
 

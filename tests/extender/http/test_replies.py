@@ -12,7 +12,7 @@ from extender.http.replies import COMPACT_RELEASES, SHORT, Form, Replies
 from fettle.cel import SelectorEngine
 from fettle.cluster import NodeView
 from fettle.config import ExtenderSettings
-from fettle.dra import versions
+from fettle.dra.allocator.features import parse_git_version
 from fettle.scheduling.judge.acceptance import Acceptance
 from fettle.scheduling.judge.ranking import MAX_SCORE
 from fettle.scheduling.tables.tables import Matching, Narrowed, Table
@@ -146,7 +146,7 @@ def test_replies_are_compact_where_that_is_set_or_was_tested_with_the_schedulers
 
 def test_releases_that_take_compact_replies_are_those_that_the_tests_can_run() -> None:
     older = [file.stem for file in building.SOURCES.glob("v*.mod")]
-    assert {versions.release(v)[:2] for v in (building.NEWEST, *older)} == COMPACT_RELEASES
+    assert {parse_git_version(v)[:2] for v in (building.NEWEST, *older)} == COMPACT_RELEASES
 
 
 # -- over HTTP

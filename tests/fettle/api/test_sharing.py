@@ -6,7 +6,7 @@ import msgspec
 
 from fettle.api import kinds
 from fettle.api.resource import Device, ResourceSlice
-from fettle.dra import slices as published
+from fettle.dra.slices import read_slice
 
 
 def devices(*of: dict[str, Any]) -> tuple[Device, ...]:
@@ -34,7 +34,7 @@ def test_devices_that_say_alike_share_what_they_say() -> None:
     one, other = devices(partition("a"), partition("b"))
     assert (one.attributes or {})["model"] is (other.attributes or {})["model"]
     assert (one.capacity or {})["memory"] is (other.capacity or {})["memory"]
-    first, second = published.read(read(partition("a"), partition("b"))).devices
+    first, second = read_slice(read(partition("a"), partition("b"))).devices
     assert first.consumes[0] is second.consumes[0]
     assert first.capacities["memory"] is second.capacities["memory"]
 
@@ -46,8 +46,6 @@ def test_devices_that_differ_keep_what_they_say() -> None:
 
 
 def test_numbers_that_are_equal_are_still_read_as_each_is_written() -> None:
-    whole, fraction = published.read(
-        read(partition("a", memory=1), partition("b", memory=1.0))
-    ).devices
+    whole, fraction = read_slice(read(partition("a", memory=1), partition("b", memory=1.0))).devices
     assert not whole.unclear
     assert "1.0 is written as a fraction" in fraction.unclear

@@ -6,7 +6,13 @@ import msgspec
 import pytest
 
 from fettle.api import kinds, resource
-from fettle.dra import extended_resources as extended
+from fettle.dra.extended_resources import (
+    IMPLICIT_CLASS_PREFIX,
+    device_units,
+    in_order,
+    needs_units,
+    requests_behind,
+)
 from tests.fettle import building as b
 
 CLASSES = {"gpu": b.device_class("gpu", extendedResourceName=b.RESOURCE)}
@@ -22,7 +28,7 @@ def requests(
 ) -> dict[str, int]:
     spec = {"initContainers": list(init), "containers": list(main)}
     pod = b.pod({"metadata": {"name": "p"}, "spec": spec})
-    made = extended.backing(pod, b.RESOURCE, CLASSES)
+    made = requests_behind(pod, b.RESOURCE, CLASSES)
     return {r.name: r.alternatives[0].count for r in made}
 
 
@@ -57,23 +63,23 @@ def test_a_runtime_classs_overhead_counts_beside_all_containers() -> None:
     spec = {"initContainers": [container(3)], "containers": [container(2)]}
     with_overhead = {**spec, "overhead": {"cpu": "250m", b.RESOURCE: "1"}}
     pod = b.pod({"metadata": {"name": "p"}, "spec": with_overhead})
-    assert list(extended.device_units(pod)) == [(b.RESOURCE, 4)]
+    assert list(device_units(pod)) == [(b.RESOURCE, 4)]
     bare = b.pod({"metadata": {"name": "p"}, "spec": {"overhead": {b.RESOURCE: "1"}}})
-    assert list(extended.device_units(bare)) == [(b.RESOURCE, 1)]
-    assert extended.needs_units(bare)
+    assert list(device_units(bare)) == [(b.RESOURCE, 1)]
+    assert needs_units(bare)
 
 
 def test_a_resource_without_a_class_has_no_request() -> None:
     pod = b.pod(b.gpu_pod(2))
-    assert extended.backing(pod, b.RESOURCE, {}) == ()
+    assert requests_behind(pod, b.RESOURCE, {}) == ()
 
 
 def test_a_class_stands_behind_its_implicit_resource() -> None:
-    name = extended.IMPLICIT_CLASS_PREFIX + "gpu"
+    name = IMPLICIT_CLASS_PREFIX + "gpu"
     limits = {name: "1"}
     spec = {"containers": [{"resources": {"limits": limits, "requests": limits}}]}
     pod = b.pod({"metadata": {"name": "p"}, "spec": spec})
-    (request,) = extended.backing(pod, name, CLASSES)
+    (request,) = requests_behind(pod, name, CLASSES)
     assert request.alternatives[0].class_name == "gpu"
 
 
@@ -82,7 +88,7 @@ def test_of_classes_made_in_the_same_second_the_first_by_name_stands_behind_a_re
     names: tuple[str, str],
 ) -> None:
     classes = {n: b.device_class(n, extendedResourceName=b.RESOURCE) for n in names}
-    (request,) = extended.backing(b.pod(b.gpu_pod(1)), b.RESOURCE, classes)
+    (request,) = requests_behind(b.pod(b.gpu_pod(1)), b.RESOURCE, classes)
     assert request.alternatives[0].class_name == min(names)
 
 
@@ -92,27 +98,27 @@ def test_a_newer_class_stands_behind_a_resource_before_one_that_is_first_by_name
         name: b.device_class(name, extendedResourceName=b.RESOURCE, created=at)
         for name, at in made.items()
     }
-    (request,) = extended.backing(b.pod(b.gpu_pod(1)), b.RESOURCE, classes)
+    (request,) = requests_behind(b.pod(b.gpu_pod(1)), b.RESOURCE, classes)
     assert request.alternatives[0].class_name == "a-new"
 
 
 def test_requests_are_sorted_as_text() -> None:
     many = requests(main=tuple(container(1) for _ in range(11)))
     pod = b.pod({"metadata": {"name": "p"}, "spec": {"containers": [container(1)] * 11}})
-    ordered = extended.in_order(extended.backing(pod, b.RESOURCE, CLASSES))
+    ordered = in_order(requests_behind(pod, b.RESOURCE, CLASSES))
     assert [r.name for r in ordered] == sorted(many)
     assert ordered[2].name == "container-10-request-1"
 
 
 def test_a_class_that_cannot_be_read_may_stand_behind_what_none_is_known_for() -> None:
     pod = b.pod(b.gpu_pod())
-    (request,) = extended.backing(pod, b.RESOURCE, {}, ["broken"])
+    (request,) = requests_behind(pod, b.RESOURCE, {}, ["broken"])
     assert request.alternatives[0].unclear == "DeviceClass broken cannot be read"
-    assert extended.backing(pod, b.RESOURCE, CLASSES, ["broken"]) == extended.backing(
+    assert requests_behind(pod, b.RESOURCE, CLASSES, ["broken"]) == requests_behind(
         pod, b.RESOURCE, CLASSES
     )
-    implicit = f"{extended.IMPLICIT_CLASS_PREFIX}other"
-    assert extended.backing(pod, implicit, {}, ["broken"]) == ()
+    implicit = f"{IMPLICIT_CLASS_PREFIX}other"
+    assert requests_behind(pod, implicit, {}, ["broken"]) == ()
 
 
 @pytest.mark.parametrize(
@@ -126,5 +132,5 @@ def test_what_is_not_known_of_a_class_leaves_its_resource_undecided(spec: dict[s
     raw = msgspec.json.encode({"metadata": {"name": "gpu"}, "spec": spec})
     made = kinds.CLASS.decode(raw)
     assert isinstance(made, resource.DeviceClass)
-    (request,) = extended.backing(b.pod(b.gpu_pod()), b.RESOURCE, {"gpu": made})
+    (request,) = requests_behind(b.pod(b.gpu_pod()), b.RESOURCE, {"gpu": made})
     assert request.alternatives[0].unclear

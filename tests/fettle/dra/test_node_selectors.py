@@ -6,14 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fettle.api import core
-from fettle.dra.node_selectors import Malformed, NodeTarget, Selector
+from fettle.dra.node_selectors import MalformedNodeSelector, NodeTarget, ParsedNodeSelector
 
 NODE = NodeTarget("n", {"zone": "a", "rack": "7", "bare": ""})
 
 
-def selector(*terms: dict[str, Any]) -> Selector:
+def selector(*terms: dict[str, Any]) -> ParsedNodeSelector:
     raw = msgspec.json.encode({"nodeSelectorTerms": list(terms)})
-    return Selector(msgspec.json.decode(raw, type=core.NodeSelector))
+    return ParsedNodeSelector(msgspec.json.decode(raw, type=core.NodeSelector))
 
 
 def labels(key: str, operator: str, *values: str) -> dict[str, Any]:
@@ -74,7 +74,7 @@ def test_terms_are_alternatives_and_requirements_add_up() -> None:
     ids=str,
 )
 def test_what_kubernetes_cannot_parse_is_malformed(term: dict[str, Any]) -> None:
-    with pytest.raises(Malformed):
+    with pytest.raises(MalformedNodeSelector):
         selector(labels("zone", "In", "a"), term)
 
 
@@ -84,6 +84,6 @@ def test_whatever_is_written_it_matches_or_is_malformed(
 ) -> None:
     try:
         made = selector(labels(key, operator or "In", *values))
-    except Malformed:
+    except MalformedNodeSelector:
         return
     assert made.matches(NODE) in (True, False)

@@ -2,8 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fettle.dra import quantities as amounts
-from fettle.dra.quantities import UNIT, Unreadable, amount
+from fettle.dra.quantities import UNIT, Unreadable, amount, milli, whole
 
 
 @pytest.mark.parametrize(
@@ -44,9 +43,9 @@ def test_equal_values_are_the_same_to_go_only_where_they_are_kept_alike(
 
 
 def test_a_rounded_amount_has_no_text() -> None:
-    assert amounts.whole(2**30, "BinarySI").same(amount("1024Mi"))
-    assert not amounts.whole(2**30, "BinarySI").same(amount("1Gi"))
-    assert amounts.milli(1500, "DecimalSI").nano == amount("1500m").nano
+    assert whole(2**30, "BinarySI").same(amount("1024Mi"))
+    assert not whole(2**30, "BinarySI").same(amount("1Gi"))
+    assert milli(1500, "DecimalSI").nano == amount("1500m").nano
 
 
 @pytest.mark.parametrize(("written", "whole"), [("1500m", 2), ("-1500m", -1), ("3", 3)])

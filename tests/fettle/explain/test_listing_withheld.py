@@ -8,7 +8,7 @@ from fettle.api import kinds
 from fettle.cel.runtime.outcomes import MATCH
 from fettle.cli import printing
 from fettle.dra import Alternative, Claim, Request
-from fettle.dra.allocator.shortfalls import shortfall
+from fettle.dra.allocator.shortfall import explain_shortfall
 from fettle.explain import listing
 from fettle.explain.wording import texts
 from tests.fettle import building as b
@@ -115,7 +115,7 @@ def test_explanations_of_a_pod_say_of_such_a_pool_the_same(fleet: Fleet, device:
     told = own(fleet, slice_("s", *devices, count=device.get("count", 1)))["good"]
     assert told is not None
     wanted = Claim("k", (Request("g", (Alternative("g", b.DRIVER, ("any",)),)),))
-    explained = shortfall([wanted], fleet.view.nodes["n"].pools, lambda *_: MATCH)
+    explained = explain_shortfall([wanted], fleet.view.nodes["n"].pools, lambda *_: MATCH)
     assert told.replace("pool ", f"pool {b.DRIVER}/n is ") in texts(explained)
 
 

@@ -10,8 +10,8 @@ from fettle.api import kinds, resource
 from fettle.api.meta import ObjectMeta
 from fettle.cluster import Inventory, View
 from fettle.config import HealthSettings
-from fettle.dra import CURRENT, Profile, of_version
-from fettle.dra import claims as claiming
+from fettle.dra import CURRENT, Profile, profile_of_version
+from fettle.dra.claims import AllocatedDevice, Claim, claim_of_spec
 from fettle.health import HealthBook
 from fettle.model import BUILT_IN, DeviceId
 from fettle.scheduling.demand import Bound, Demand, Units
@@ -22,13 +22,13 @@ Raw = dict[str, Any]
 GPU, NIC = "gpu.nvidia.com", "nic.example.com"
 NO_ORDER = {"DRAConsumableCapacity": False, "DRADeviceBindingConditions": False}
 NO_RULES = {"DRADeviceTaintRules": False}
-UNORDERED, OLD = of_version("v1.37.1", NO_ORDER), of_version("v1.36.1", NO_RULES)
+UNORDERED, OLD = profile_of_version("v1.37.1", NO_ORDER), profile_of_version("v1.36.1", NO_RULES)
 PROFILES = (
     CURRENT,
     UNORDERED,
     OLD,
-    of_version("v1.37.1", NO_RULES | {"DRAListTypeAttributes": True}),
-    of_version("v1.35.4", {"DRADeviceTaints": True, "DRAPartitionableDevices": True}),
+    profile_of_version("v1.37.1", NO_RULES | {"DRAListTypeAttributes": True}),
+    profile_of_version("v1.35.4", {"DRADeviceTaints": True, "DRAPartitionableDevices": True}),
 )
 CLASSES = {"any": resource.DeviceClass(metadata=ObjectMeta(name="any"))}
 
@@ -322,7 +322,7 @@ def demands(draw: st.DrawFn) -> Demand:
     constraint = draw(CONSTRAINTS)
     claim = claim_of(wanted, *([constraint] if constraint else []))
     backed = draw(st.integers(0, 5)) == 0
-    held = claiming.AllocatedDevice(DeviceId(GPU, "gpu-of-bob", "gpu-0"))
+    held = AllocatedDevice(DeviceId(GPU, "gpu-of-bob", "gpu-0"))
     return Demand(
         BUILT_IN[draw(st.sampled_from(["training", "inference"]))],
         units=(Units(b.RESOURCE, 1, claim.requests),) if backed else (),
@@ -332,7 +332,7 @@ def demands(draw: st.DrawFn) -> Demand:
     )
 
 
-def claim_of(wanted: Raw, *constraints: Raw) -> claiming.Claim:
+def claim_of(wanted: Raw, *constraints: Raw) -> Claim:
     content = {"requests": [{"name": "r", "exactly": wanted}], "constraints": list(constraints)}
     raw = msgspec.json.encode({"devices": content})
-    return claiming.claim("k", msgspec.json.decode(raw, type=resource.ResourceClaimSpec), CLASSES)
+    return claim_of_spec("k", msgspec.json.decode(raw, type=resource.ResourceClaimSpec), CLASSES)

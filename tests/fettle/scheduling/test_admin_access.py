@@ -6,7 +6,7 @@ import pytest
 from fettle.api.resource import DeviceTaint
 from fettle.cluster import NodeView
 from fettle.dra import AllocatedDevice, DeviceView, Profile
-from fettle.dra.claims import uses
+from fettle.dra.claims import allocated_devices
 from fettle.explain import pods as explain
 from fettle.model import Health, Policy, State, Unknown
 from fettle.scheduling.demand import Bound, Demand
@@ -85,7 +85,7 @@ def test_that_a_claim_has_admin_access_is_read_from_its_allocation() -> None:
     metadata = {"name": "c", "namespace": "ns"}
     status = {"allocation": {"devices": {"results": [result]}}}
     claim = b.claim({"metadata": metadata, "spec": {}, "status": status})
-    assert uses(claim) == (AllocatedDevice(b.device("a").id, admin_access=True),)
+    assert allocated_devices(claim) == (AllocatedDevice(b.device("a").id, admin_access=True),)
 
 
 def test_a_pod_that_only_looks_runs_on_a_node_that_is_held_or_unhealthy_too() -> None:

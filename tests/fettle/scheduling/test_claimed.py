@@ -7,7 +7,7 @@ import pytest
 from fettle.api import kinds
 from fettle.cel.runtime.outcomes import MATCH
 from fettle.dra import Profile
-from fettle.dra.allocator.profiles import Quirks
+from fettle.dra.allocator.features import Quirks
 from fettle.explain.wording import text, texts
 from fettle.model import BUILT_IN, Policies, State
 from fettle.scheduling.demand import demand_of

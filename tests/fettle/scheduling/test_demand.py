@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from fettle.api import core, resource
 from fettle.config import Settings
-from fettle.dra import claims
-from fettle.dra import extended_resources as extended
+from fettle.dra.claims import claim_of_spec
+from fettle.dra.extended_resources import device_units, is_device_resource, units_of
 from fettle.explain.wording import text
 from fettle.model import BUILT_IN
 from fettle.scheduling import demand as demands
@@ -49,7 +49,7 @@ def test_containers_add_up_and_an_init_container_counts_where_it_needs_more() ->
 
     def units(*, init: list[object], main: list[object]) -> dict[str, int]:
         spec = {"containers": main, "initContainers": init}
-        return dict(extended.device_units(b.pod({"metadata": {"name": "p"}, "spec": spec})))
+        return dict(device_units(b.pod({"metadata": {"name": "p"}, "spec": spec})))
 
     assert units(init=[], main=[container(1), container(2)]) == {b.RESOURCE: 3}
     assert units(init=[container(4)], main=[container(1), container(2)]) == {b.RESOURCE: 4}
@@ -81,12 +81,12 @@ def test_containers_add_up_and_an_init_container_counts_where_it_needs_more() ->
 def test_quantities_of_units_are_read_as_the_scheduler_reads_them(
     quantity: str | int, units: int
 ) -> None:
-    assert extended.units_of(quantity) == units
+    assert units_of(quantity) == units
 
 
 @given(st.text(max_size=20))
 def test_no_quantity_crashes(quantity: str) -> None:
-    assert extended.units_of(quantity) >= 0
+    assert units_of(quantity) >= 0
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_no_quantity_crashes(quantity: str) -> None:
     ],
 )
 def test_extended_resources_of_others_are_devices(name: str, is_device: bool) -> None:
-    assert extended.is_device_resource(name) is is_device
+    assert is_device_resource(name) is is_device
 
 
 def allocated_to(
@@ -332,5 +332,5 @@ def test_entries_of_one_template_are_two_claims() -> None:
 
 def test_a_request_of_a_form_that_is_not_known_is_unclear() -> None:
     claim = b.claim({"metadata": {"name": "c"}, "spec": {"devices": {"requests": [{"name": "r"}]}}})
-    (alternative,) = claims.claim("c", claim.spec, CLASSES).alternatives()
+    (alternative,) = claim_of_spec("c", claim.spec, CLASSES).alternatives()
     assert alternative.unclear == "a request of unknown form"

@@ -12,7 +12,7 @@ from fettle.api import kinds, resource
 from fettle.cluster.inventory import placing
 from fettle.cluster.view import View
 from fettle.dra import PublishedDevice
-from fettle.dra.slices import read
+from fettle.dra.slices import read_slice
 from fettle.model import State, UnitId
 from tests.fettle.cluster.inventory.fleets import Fleet
 from tests.fettle.cluster.inventory.saying import speaking
@@ -329,7 +329,7 @@ def published(name: str, **attributes: Any) -> PublishedDevice:
     raw["spec"]["devices"][0]["name"] = name
     decoded = kinds.SLICE.decode(msgspec.json.encode(raw))
     assert isinstance(decoded, resource.ResourceSlice)
-    (device,) = read(decoded).devices
+    (device,) = read_slice(decoded).devices
     return device
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fettle.api import kinds
-from fettle.dra import extended_resources as extended
+from fettle.dra.extended_resources import device_units, uses_devices
 from fettle.model import State
 from tests.fettle import building as b
 from tests.fettle.cluster.inventory.fleets import Fleet, claim, node, slice_
@@ -227,4 +227,4 @@ CONTAINERS = st.lists(
 def test_a_pod_uses_devices_if_and_only_if_it_needs_units_of_some(init: Any, main: Any) -> None:
     spec = {"initContainers": init, "containers": main}
     pod = b.pod({"metadata": {"name": "p"}, "spec": spec})
-    assert extended.uses_devices(pod) is bool(list(extended.device_units(pod)))
+    assert uses_devices(pod) is bool(list(device_units(pod)))

@@ -5,7 +5,7 @@ from fettle.api import kinds, resource
 from fettle.cluster.inventory import pools
 from fettle.cluster.inventory.pools import Gathered, PoolId
 from fettle.dra import CURRENT, Features, NodeTarget
-from fettle.dra import slices as published
+from fettle.dra.slices import read_slice
 from fettle.health import naming
 
 
@@ -31,7 +31,7 @@ HERE = NodeTarget("n", {"zone": "a"})
 
 
 def gather(*slices: resource.ResourceSlice, features: Features = CURRENT.features) -> Gathered:
-    gathered = pools.gather(POOL, [published.read(s) for s in slices], HERE, features)
+    gathered = pools.gather(POOL, [read_slice(s) for s in slices], HERE, features)
     assert gathered is not None
     return gathered
 
@@ -60,7 +60,7 @@ def test_slices_for_other_nodes_make_a_pool_whole_and_stay_out_of_it() -> None:
 
 def test_a_newer_generation_on_another_node_hides_the_old_one_here() -> None:
     slices = [slice_("x", 1, 2), slice_("y", 2, 1, node="other")]
-    assert pools.gather(POOL, [published.read(s) for s in slices], HERE, CURRENT.features) is None
+    assert pools.gather(POOL, [read_slice(s) for s in slices], HERE, CURRENT.features) is None
 
 
 def test_a_device_name_that_comes_twice_spoils_the_pool() -> None:
@@ -102,7 +102,7 @@ def selector(key: str, operator: str, *values: str) -> dict[str, object]:
     ids=str,
 )
 def test_a_slice_is_for_the_nodes_that_it_names(spec: dict[str, object], is_here: bool) -> None:
-    read = published.read(raw_slice(devices=[{"name": "a"}], **spec))
+    read = read_slice(raw_slice(devices=[{"name": "a"}], **spec))
     assert (pools.gather(POOL, [read], HERE, CURRENT.features) is not None) is is_here
 
 

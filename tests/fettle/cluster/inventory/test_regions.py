@@ -14,7 +14,7 @@ from fettle.cluster.inventory.pools import PoolId
 from fettle.cluster.inventory.regions import Regions
 from fettle.cluster.view import NodeView
 from fettle.dra import CURRENT, NodeTarget, PublishedSlice, Target
-from fettle.dra import slices as published
+from fettle.dra.slices import read_slice
 from tests.fettle import building as b
 from tests.fettle.cluster.inventory.fleets import Fleet, claim, node
 
@@ -83,7 +83,7 @@ class Cluster:
             case ("slice", name, *_):
                 raw = slice_(*change[1:])
                 self.fleet.put(kinds.SLICE, raw)
-                self.slices[name] = published.read(msgspec.convert(raw, resource.ResourceSlice))
+                self.slices[name] = read_slice(msgspec.convert(raw, resource.ResourceSlice))
             case ("claim", device, pool):
                 self.fleet.put(kinds.CLAIM, claim(f"{pool}-{device}", device, pool=pool))
             case ("gone", name):

@@ -15,13 +15,11 @@ from fettle.dra.allocator import (
     Budget,
     Taken,
     allocate,
-    shortfall,
+    explain_shortfall,
 )
-from fettle.dra.allocator.committing import after
-from fettle.dra.allocator.profiles import CURRENT, Profile
-from fettle.dra.allocator.taking import Acceptable
-from fettle.dra.allocator.tolerating import tolerated
-from fettle.dra.allocator.versions import of_version
+from fettle.dra.allocator.allocate_device import Acceptable, are_tolerated
+from fettle.dra.allocator.allocated_state import with_allocated
+from fettle.dra.allocator.features import CURRENT, Profile, profile_of_version
 from fettle.dra.pools import PoolView
 from fettle.model import DeviceId
 from fettle.pacing import pausing, run_within
@@ -31,7 +29,7 @@ from tests.fettle.dra.allocator.cases import Raw
 from tests.fettle.dra.allocator.wild import cases
 
 BUDGET = Budget(steps=3000, seconds=60.0)
-PROFILES = [CURRENT, *map(of_version, ("v1.36.1", "v1.36.3"))]
+PROFILES = [CURRENT, *map(profile_of_version, ("v1.36.1", "v1.36.3"))]
 
 
 def allocation(
@@ -85,7 +83,7 @@ def test_nothing_is_given_that_a_taint_forbids(case: Raw) -> None:
     for one in fitting(case):
         alternatives = asked[one.claim].alternatives()
         alternative = next(a for a in alternatives if a.name == one.request)
-        assert tolerated(one.device.taints, alternative.tolerations)
+        assert are_tolerated(one.device.taints, alternative.tolerations)
 
 
 @given(cases())
@@ -127,11 +125,11 @@ def test_whatever_is_predicted_of_acceptable_devices_is_feasible(case: Raw) -> N
 @given(cases())
 def test_what_was_given_is_not_given_again(case: Raw) -> None:
     first = fitting(case)
-    pools = list(after(seen(case), first))
+    pools = list(with_allocated(seen(case), first))
     second = allocation(case, pools)
     alone = {t.device.id for t in first if t.consumed is None}
     assert not alone & {t.device.id for t in second.devices}
-    for pool in after(pools, second.devices):
+    for pool in with_allocated(pools, second.devices):
         for device in pool.devices:
             for name, used in device.consumed.items():
                 assert used <= device.published.capacities[name].value.nano
@@ -139,7 +137,7 @@ def test_what_was_given_is_not_given_again(case: Raw) -> None:
 
 @given(cases(), st.sampled_from(["v1.34.0", "v1.36.1", "v1.36.3"]))
 def test_older_versions_are_predicted_whatever_is_asked(case: Raw, version: str) -> None:
-    found = allocate(wanted(case), seen(case), match(), of_version(version), budget=BUDGET)
+    found = allocate(wanted(case), seen(case), match(), profile_of_version(version), budget=BUDGET)
     taken = [t.device.id for t in found.devices if t.consumed is None]
     assert len(taken) == len(set(taken))
 
@@ -148,7 +146,7 @@ def test_older_versions_are_predicted_whatever_is_asked(case: Raw, version: str)
 def test_where_nothing_is_found_there_are_words_for_it(case: Raw) -> None:
     found = allocation(case)
     assume(found.found is AllocationStatus.NONE or found.on_node)
-    assert as_text(shortfall(wanted(case), seen(case), match(), CURRENT))
+    assert as_text(explain_shortfall(wanted(case), seen(case), match(), CURRENT))
 
 
 @given(cases(), st.sampled_from(PROFILES))
@@ -158,7 +156,7 @@ def test_what_is_told_of_requests_keeps_them_from_being_met_by_themselves(
     asked, pools = wanted(case), seen(case)
     found = allocate(asked, pools, match(), profile, budget=BUDGET)
     assume(found.found is AllocationStatus.NONE or found.on_node)
-    said = as_text(shortfall(asked, pools, match(), profile))
+    said = as_text(explain_shortfall(asked, pools, match(), profile))
     told = set(re.findall(r"\b([cd])/(r\d)", said.split(": ")[0]))
     assume(told)
     alone = [

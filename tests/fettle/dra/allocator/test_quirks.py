@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from fettle.dra.allocator import AllocationStatus, allocate
-from fettle.dra.allocator.profiles import CURRENT, Features, Profile, Quirks
-from fettle.dra.allocator.versions import of_version
+from fettle.dra.allocator.features import CURRENT, Features, Profile, Quirks, profile_of_version
 from tests.conformance.allocation import match, seen, wanted
 from tests.fettle.dra.allocator.cases import (
     DRIVER,
@@ -20,7 +19,7 @@ from tests.fettle.dra.allocator.cases import (
     slice_,
 )
 
-OLD = Profile(quirks=of_version("v1.35.0").quirks)
+OLD = Profile(quirks=profile_of_version("v1.35.0").quirks)
 LISTS = Features(list_type_attributes=True)
 
 
@@ -51,7 +50,7 @@ def test_a_tainted_partition_kept_its_counters() -> None:
     asked = case([claim(request())], partitioned(counted("a", 3, **TAINTED), counted("b", 3)))
     assert given(asked, CURRENT) == "b"
     assert given(asked, OLD) == "none"
-    assert given(asked, of_version("v1.36.3")) == "b"
+    assert given(asked, profile_of_version("v1.36.3")) == "b"
 
 
 def test_two_drivers_with_pools_of_one_name_shared_what_was_left() -> None:
@@ -61,7 +60,7 @@ def test_two_drivers_with_pools_of_one_name_shared_what_was_left() -> None:
     ]
     asked = case([claim(request(count=2))], slices)
     assert given(asked, CURRENT) == "a b"
-    assert given(asked, of_version("v1.36.3")) == "none"
+    assert given(asked, profile_of_version("v1.36.3")) == "none"
 
 
 def test_going_back_did_not_widen_what_lists_have_in_common() -> None:
@@ -98,7 +97,7 @@ def test_a_share_without_capacity_was_paid_for_twice() -> None:
     shares = [[DRIVER, "p", "a", "other"]]
     asked = case([claim(request())], slices, allocatedSharedDeviceIDs=shares)
     assert given(asked, CURRENT) == "a"
-    assert given(asked, of_version("v1.36.3")) == "none"
+    assert given(asked, profile_of_version("v1.36.3")) == "none"
 
 
 def test_all_left_out_devices_with_too_little_capacity_left() -> None:
@@ -125,7 +124,7 @@ def test_amounts_that_were_not_checked_are_undecided(amount: str, more: Raw) -> 
 
 @pytest.mark.parametrize("version", ["v1.37.1", "v1.38.0-alpha.1", "v2.0.0", "unheard of", ""])
 def test_newer_and_unknown_versions_are_without_defects(version: str) -> None:
-    assert of_version(version) == CURRENT
+    assert profile_of_version(version) == CURRENT
 
 
 def test_what_is_feasible_is_judged_without_defects() -> None:

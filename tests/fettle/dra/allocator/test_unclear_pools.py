@@ -9,8 +9,7 @@ from fettle.api.resource import DeviceAttribute
 from fettle.cel import Outcome
 from fettle.cel.runtime.outcomes import MATCH
 from fettle.dra.allocator import Allocated, AllocationStatus, allocate
-from fettle.dra.allocator.profiles import CURRENT, Profile
-from fettle.dra.allocator.versions import of_version
+from fettle.dra.allocator.features import CURRENT, Profile, profile_of_version
 from fettle.dra.claims import ALL, Alternative, Claim, Constraint, Request
 from fettle.dra.pools import DeviceView, PoolView
 from tests.fettle import building as b
@@ -91,6 +90,6 @@ def test_a_search_that_goes_back_and_forth_ends_there_too() -> None:
 
 @pytest.mark.parametrize("pools", [(b.pool(A), unclear("net")), (unclear("net"), b.pool(A))])
 def test_where_pools_come_in_no_order_it_may_come_first(pools: tuple[PoolView, ...]) -> None:
-    found = asked(*pools, requests=(request(),), profile=of_version("v1.35.0"))
+    found = asked(*pools, requests=(request(),), profile=profile_of_version("v1.35.0"))
     assert found.found is AllocationStatus.UNDECIDED
     assert "a slice cannot be read" in as_text(found.reasons)

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from fettle.dra.allocator import Allocated, AllocationStatus, allocate
-from fettle.dra.allocator.profiles import CURRENT
-from fettle.dra.allocator.versions import describe_allocator, of_version
+from fettle.dra.allocator.features import CURRENT, describe_allocator, profile_of_version
 from tests.conformance.allocation import match, seen, wanted
 from tests.fettle.building import as_text
 from tests.fettle.dra.allocator.cases import (
@@ -31,7 +30,7 @@ ALPHAS = {
 
 
 def answered(asked: Raw, version: str, **gates: bool) -> Allocated:
-    return allocate(wanted(asked), seen(asked), match(), of_version(version, gates))
+    return allocate(wanted(asked), seen(asked), match(), profile_of_version(version, gates))
 
 
 def given(asked: Raw, version: str, **gates: bool) -> str:
@@ -219,7 +218,7 @@ def test_1_34_keeps_counters_by_slice_so_they_are_undecided() -> None:
 
 def test_what_is_possible_on_1_34_is_judged_by_its_own_rules() -> None:
     asked = case([claim(request())], [slice_(device("a"), of=2)])
-    profile = of_version("v1.34.13").correct
+    profile = profile_of_version("v1.34.13").correct
     assert (
         allocate(wanted(asked), seen(asked), match(), profile).found is AllocationStatus.UNDECIDED
     )
@@ -238,7 +237,7 @@ def test_before_1_36_a_request_may_get_several_shares_of_a_device_so_it_is_undec
     assert given(SHAREABLE, version, **ALPHAS) == "undecided"
     assert f"{DRIVER}/p/a" in as_text(answered(SHAREABLE, version, **ALPHAS).reasons)
     assert given(SHAREABLE, "v1.36.0") == "none"
-    profile = of_version(version, ALPHAS).correct
+    profile = profile_of_version(version, ALPHAS).correct
     assert (
         allocate(wanted(SHAREABLE), seen(SHAREABLE), match(), profile).found
         is AllocationStatus.UNDECIDED
@@ -280,16 +279,16 @@ def test_without_the_gate_such_a_device_is_like_any_other() -> None:
     ],
 )
 def test_which_version_is_predicted_is_told_and_why(version: str, first: str) -> None:
-    assert describe_allocator(version, {}, of_version(version)) == [first]
+    assert describe_allocator(version, {}, profile_of_version(version)) == [first]
 
 
 def test_a_version_that_cannot_be_read_is_predicted_as_the_newest() -> None:
-    assert of_version("garbage") == of_version("v1.37") == CURRENT
+    assert profile_of_version("garbage") == profile_of_version("v1.37") == CURRENT
 
 
 def test_what_is_undecided_on_older_versions_is_told() -> None:
-    notes = describe_allocator("v1.34.2", {}, of_version("v1.34.2"))
+    notes = describe_allocator("v1.34.2", {}, profile_of_version("v1.34.2"))
     assert "pools that are incomplete, invalid or being replaced are undecided" in notes[-1]
     gates = {"DRAConsumableCapacity": True}
-    notes = describe_allocator("v1.35.2", gates, of_version("v1.35.2", gates))
+    notes = describe_allocator("v1.35.2", gates, profile_of_version("v1.35.2", gates))
     assert "allowMultipleAllocations" in notes[-1]

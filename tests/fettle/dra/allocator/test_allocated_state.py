@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fettle.api import kinds
-from fettle.dra.allocator.committing import without
-from fettle.dra.allocator.profiles import CURRENT
-from fettle.dra.claims import holds
+from fettle.dra.allocator.allocated_state import with_released
+from fettle.dra.allocator.features import CURRENT
+from fettle.dra.claims import held_devices
 from fettle.dra.pools import PoolView
 from tests.fettle import building as b
 from tests.fettle.cluster.inventory.fleets import Fleet, node
@@ -83,8 +83,8 @@ def test_a_node_is_as_if_claims_had_never_held_what_they_let_go_of(
     by_claim: dict[str, list[Raw]], gone: set[str]
 ) -> None:
     view = fleet(by_claim).look()
-    let_go = [held for name in gone for held in holds(view.claims[f"d/{name}"]) or ()]
-    left = without(view.nodes["n"].pools, let_go)
+    let_go = [held for name in gone for held in held_devices(view.claims[f"d/{name}"]) or ()]
+    left = with_released(view.nodes["n"].pools, let_go)
     rest = {name: given_ for name, given_ in by_claim.items() if name not in gone}
     assert undigested(left) == undigested(fleet(rest).look().nodes["n"].pools)
 
@@ -94,5 +94,5 @@ def test_where_shares_do_not_count_who_lets_go_of_one_lets_go_of_the_device() ->
     view = fleet(share, shares=False).look()
     (pool,) = view.nodes["n"].pools
     assert [device.allocated for device in pool.devices] == [False, False, True, False]
-    left = without(view.nodes["n"].pools, holds(view.claims["d/x"]) or ())
+    left = with_released(view.nodes["n"].pools, held_devices(view.claims["d/x"]) or ())
     assert undigested(left) == undigested(fleet({}, shares=False).look().nodes["n"].pools)

@@ -3,10 +3,15 @@
 import pytest
 
 from fettle.api import resource
-from fettle.dra.allocator import allocate, gates
-from fettle.dra.allocator.outcomes import AllocationStatus
-from fettle.dra.allocator.profiles import CURRENT, Profile
-from fettle.dra.allocator.versions import describe_allocator, of_version
+from fettle.dra.allocator import allocate
+from fettle.dra.allocator.features import (
+    CURRENT,
+    Profile,
+    describe_allocator,
+    parse_feature_gates,
+    profile_of_version,
+)
+from fettle.dra.allocator.results import AllocationStatus
 from tests.conformance import allocation
 from tests.fettle import building as b
 from tests.fettle.dra.allocator.cases import (
@@ -22,11 +27,11 @@ from tests.fettle.dra.allocator.cases import (
 
 
 def test_gates_are_written_as_for_the_scheduler() -> None:
-    assert gates.parse("DRAPrioritizedList=false, DRADeviceTaints=T,") == {
+    assert parse_feature_gates("DRAPrioritizedList=false, DRADeviceTaints=T,") == {
         "DRAPrioritizedList": False,
         "DRADeviceTaints": True,
     }
-    assert gates.parse("") == {}
+    assert parse_feature_gates("") == {}
 
 
 @pytest.mark.parametrize(
@@ -43,37 +48,39 @@ def test_gates_are_written_as_for_the_scheduler() -> None:
 )
 def test_what_is_no_gate_is_refused_with_what_would_be_one(text: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        gates.parse(text)
+        parse_feature_gates(text)
 
 
 def test_the_newest_version_without_gates_is_the_current_profile() -> None:
-    assert of_version("v1.37.1") == CURRENT
+    assert profile_of_version("v1.37.1") == CURRENT
 
 
 def test_a_gate_overrules_the_default_of_the_version() -> None:
-    off = of_version("v1.37.1", {"DRAPrioritizedList": False}).features
+    off = profile_of_version("v1.37.1", {"DRAPrioritizedList": False}).features
     assert not off.prioritized_list
-    assert not of_version("v1.35.2").features.consumable_capacity
-    assert of_version("v1.35.2", {"DRAConsumableCapacity": True}).features.consumable_capacity
+    assert not profile_of_version("v1.35.2").features.consumable_capacity
+    assert profile_of_version(
+        "v1.35.2", {"DRAConsumableCapacity": True}
+    ).features.consumable_capacity
 
 
 def test_binding_conditions_need_both_of_their_gates() -> None:
     for name in ("DRADeviceBindingConditions", "DRAResourceClaimDeviceStatus"):
-        assert not of_version("v1.37.1", {name: False}).features.device_binding_and_status
+        assert not profile_of_version("v1.37.1", {name: False}).features.device_binding_and_status
 
 
 def test_a_scheduler_of_1_36_does_not_tell_its_allocator_of_lists() -> None:
     lists = {"DRAListTypeAttributes": True}
-    assert of_version("v1.37.1", lists).features.list_type_attributes
-    assert not of_version("v1.36.3", lists).features.list_type_attributes
+    assert profile_of_version("v1.37.1", lists).features.list_type_attributes
+    assert not profile_of_version("v1.36.3", lists).features.list_type_attributes
 
 
 def test_what_is_set_and_what_is_not_modelled_is_told() -> None:
     given = {"DRAWorkloadResourceClaims": True, "DRADeviceTaints": False}
-    first, second = describe_allocator("v1.37.1", given, of_version("v1.37.1", given))
+    first, second = describe_allocator("v1.37.1", given, profile_of_version("v1.37.1", given))
     assert "v1.37.1 with the feature gates DRADeviceTaints=false,DRAWorkload" in first
     assert second == "the feature gate DRAWorkloadResourceClaims is on, but not modelled"
-    assert "no fixed order" in describe_allocator("v1.35.0", {}, of_version("v1.35.0"))[-1]
+    assert "no fixed order" in describe_allocator("v1.35.0", {}, profile_of_version("v1.35.0"))[-1]
 
 
 STABLE = {"DRAConsumableCapacity": False, "DRADeviceBindingConditions": False}
@@ -97,7 +104,7 @@ def in_two_pools(one: Raw, other: Raw, wanted: Raw) -> Raw:
 def test_where_pools_have_no_order_a_device_of_one_of_several_is_undecided() -> None:
     asked = in_two_pools(device("a"), device("b"), request())
     assert found(asked, CURRENT) is AllocationStatus.FITS
-    unordered = of_version("v1.37.1", STABLE)
+    unordered = profile_of_version("v1.37.1", STABLE)
     assert not unordered.ordered
     assert found(asked, unordered) is AllocationStatus.UNDECIDED
 
@@ -105,31 +112,32 @@ def test_where_pools_have_no_order_a_device_of_one_of_several_is_undecided() -> 
 def test_where_slices_have_no_order_one_of_several_in_a_pool_is_undecided() -> None:
     slices = [slice_(device("a"), of=2), slice_(device("b"), name="t", of=2)]
     assert (
-        found(case([claim(request())], slices), of_version("v1.35.4")) is AllocationStatus.UNDECIDED
+        found(case([claim(request())], slices), profile_of_version("v1.35.4"))
+        is AllocationStatus.UNDECIDED
     )
 
 
 def test_where_pools_have_no_order_the_only_one_with_such_devices_is_decided() -> None:
     asked = in_two_pools(device("a", GPU), device("z", NIC), request(selectors=IS_GPU))
-    assert found(asked, of_version("v1.37.1", STABLE)) is AllocationStatus.FITS
+    assert found(asked, profile_of_version("v1.37.1", STABLE)) is AllocationStatus.FITS
 
 
 def test_where_pools_have_no_order_an_error_on_one_device_is_undecided() -> None:
     asked = in_two_pools(device("a", GPU), device("z"), request(selectors=IS_GPU))
     assert found(asked, CURRENT) is AllocationStatus.FITS
-    assert found(asked, of_version("v1.37.1", STABLE)) is AllocationStatus.UNDECIDED
+    assert found(asked, profile_of_version("v1.37.1", STABLE)) is AllocationStatus.UNDECIDED
 
 
 def test_what_cannot_be_had_in_any_order_is_decided_without_one() -> None:
     asked = in_two_pools(device("a"), device("b"), request(count=3))
-    assert found(asked, of_version("v1.37.1", STABLE)) is AllocationStatus.NONE
+    assert found(asked, profile_of_version("v1.37.1", STABLE)) is AllocationStatus.NONE
 
 
 def test_without_their_gate_rules_keep_nobody_off_and_taints_of_slices_do() -> None:
     taint = resource.DeviceTaint(key="k", effect="NoSchedule")
     by_rule = b.device("a", taints=(taint,))
     pools, wanted = (b.pool(by_rule),), allocation.wanted(case([claim(request())], []))
-    off = of_version("v1.37.1", {"DRADeviceTaintRules": False})
+    off = profile_of_version("v1.37.1", {"DRADeviceTaintRules": False})
     answers = [allocate(wanted, pools, allocation.match(), p).found for p in (CURRENT, off)]
     assert answers == [AllocationStatus.NONE, AllocationStatus.FITS]
     tainted = device("a", taints=[{"key": "k", "effect": "NoSchedule"}])

@@ -1,17 +1,16 @@
-"""What a node looks like after an allocation was made there, as if its claims held the devices, and
-once claims let go of theirs."""
+"""The pools of a node after an allocation, or after claims have released their devices. Pure."""
 
 from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 
-from fettle.dra.allocator.outcomes import Taken
+from fettle.dra.allocator.results import Taken
 from fettle.dra.claims import AllocatedDevice
 from fettle.dra.pools import DeviceView, PoolView
 from fettle.model import DeviceId
 
 
-def after(pools: Sequence[PoolView], taken: Iterable[Taken]) -> tuple[PoolView, ...]:
+def with_allocated(pools: Sequence[PoolView], taken: Iterable[Taken]) -> tuple[PoolView, ...]:
     """The pools with these devices held; devices with admin access count as not held."""
     held: dict[DeviceId, list[Taken]] = {}
     for one in taken:
@@ -20,7 +19,9 @@ def after(pools: Sequence[PoolView], taken: Iterable[Taken]) -> tuple[PoolView, 
     return tuple(_after(pool, held) if _concerns(held, pool) else pool for pool in pools)
 
 
-def without(pools: Sequence[PoolView], let_go: Iterable[AllocatedDevice]) -> tuple[PoolView, ...]:
+def with_released(
+    pools: Sequence[PoolView], let_go: Iterable[AllocatedDevice]
+) -> tuple[PoolView, ...]:
     """The pools once claims hold this no more, which they hold now."""
     held: dict[DeviceId, list[AllocatedDevice]] = {}
     for one in let_go:

@@ -4,21 +4,23 @@ A port of `consumable_capacity.go` of k8s.io/dynamic-resource-allocation/structu
 Sums are in 1e-9. Raises Aborted for the requests that Kubernetes gives up on.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import NamedTuple
 
-from fettle.dra import quantities as amounts
-from fettle.dra.allocator.outcomes import Aborted
-from fettle.dra.quantities import MAX_INT64, UNIT, Amount
-from fettle.dra.slices import PublishedCapacity, RequestPolicy, RequestPolicyRange
+from fettle.api.resource import DeviceCapacity, Quantity
+from fettle.dra.allocator.results import Aborted
+from fettle.dra.quantities import MAX_INT64, UNIT, Amount, Unreadable, amount, milli, nano, whole
+from fettle.dra.slices import PublishedCapacity, PublishedDevice, RequestPolicy, RequestPolicyRange
 from fettle.model import reasons
 
 Requested = Mapping[str, Amount]
+
 Used = Mapping[str, int]
 
 _MILLI = UNIT // 1000
 
 
-def fits(
+def fits_capacities(
     requested: Requested,
     capacities: Mapping[str, PublishedCapacity],
     used: Used,
@@ -29,7 +31,7 @@ def fits(
     """Whether a request fits a device beside what is `used` already and what is being taken."""
     if any(name not in capacities for name in requested):
         return False
-    consumed = consumption(requested, capacities, fractional=fractional)
+    consumed = consumed_capacities(requested, capacities, fractional=fractional)
     for name, value in consumed.items():
         if value.nano < 0:
             detail = f"the consumption of capacity {name} would be negative"
@@ -45,7 +47,7 @@ def fits(
     return True
 
 
-def consumption(
+def consumed_capacities(
     requested: Requested, capacities: Mapping[str, PublishedCapacity], *, fractional: bool
 ) -> dict[str, Amount]:
     """What a request takes of each capacity of a device; raises Aborted."""
@@ -84,12 +86,12 @@ def _rounded_up(
             )
         value = _stepped(requested.nano // _MILLI, least.nano // _MILLI, range_.step.nano // _MILLI)
         if value % 1000 == 0:
-            return amounts.whole(value // 1000, range_.format)
-        return amounts.milli(value, range_.format)
+            return whole(value // 1000, range_.format)
+        return milli(value, range_.format)
     if requested.nano > MAX_INT64 * UNIT:
         raise Aborted(reasons.CapacityRequestInvalid("a requested capacity is beyond 64 bits"))
     value = _stepped(requested.ceil(), least.ceil(), range_.step.ceil())
-    return amounts.whole(value, range_.format)
+    return whole(value, range_.format)
 
 
 def _stepped(requested: int, least: int, step: int) -> int:
@@ -135,3 +137,60 @@ def _milli(amount: Amount) -> int | None:
     """The value in thousandths where it is a whole, 64-bit number of them."""
     value, rest = divmod(amount.nano, _MILLI)
     return None if rest or abs(value) > MAX_INT64 else value
+
+
+# What a requestPolicy offers
+
+EITHER = (False, True)
+"""Where it is not known whether steps may be fractions of a unit, for which there is a gate."""
+
+
+class CapacityOffer(NamedTuple):
+    """A capacity of a device as it is published, and as the allocator reads it."""
+
+    wire: DeviceCapacity
+    read: PublishedCapacity
+
+    def gives(self, wanted: Amount, fractional: Collection[bool] = EITHER) -> bool:
+        """Whether a device that is not shared with others gives this much."""
+        return any(_gives(self.read, wanted, fractional=way) for way in fractional)
+
+
+def capacity_offer(device: PublishedDevice, name: str) -> CapacityOffer | None:
+    """A capacity of a device that can be read; None where it has none of this name."""
+    found = (device.device.capacity or {}).get(name)
+    return CapacityOffer(found, device.capacities[name]) if found is not None else None
+
+
+def largest_amount(offers: Iterable[CapacityOffer], fractional: Collection[bool] = EITHER) -> str:
+    """The largest of the amounts that a device names and can give; "" if there is none."""
+    given = (
+        quantity
+        for offer in offers
+        for quantity in _named(offer.wire)
+        if (wanted := readable_amount(quantity)) is not None and offer.gives(wanted, fractional)
+    )
+    return str(max(given, key=nano, default=""))
+
+
+def readable_amount(quantity: Quantity) -> Amount | None:
+    """As the allocator reads it; None where it cannot."""
+    try:
+        return amount(quantity)
+    except Unreadable:
+        return None
+
+
+def _gives(capacity: PublishedCapacity, wanted: Amount, *, fractional: bool) -> bool:
+    try:
+        return fits_capacities({"": wanted}, {"": capacity}, {}, {}, fractional=fractional)
+    except Aborted:
+        return False
+
+
+def _named(capacity: DeviceCapacity) -> Iterator[Quantity]:
+    yield capacity.value
+    if (policy := capacity.request_policy) is not None:
+        yield from policy.valid_values or ()
+        if policy.valid_range is not None and policy.valid_range.max is not None:
+            yield policy.valid_range.max

@@ -6,7 +6,7 @@ import pytest
 
 from fettle.api import core, resource
 from fettle.api.resource import MAX_RESERVED
-from fettle.dra.allocated_claims import BINDING_TIMEOUT_S, Binding, Use, use
+from fettle.dra.resource_claims import BINDING_TIMEOUT_S, Binding, ClaimUse, claim_use
 from fettle.explain.wording import text
 from fettle.model import DeviceId, reasons
 from tests.fettle import building as b
@@ -53,18 +53,18 @@ def saying(device: str, **conditions: str) -> dict[str, Any]:
     return {"device": device, **NAMES, "conditions": said}
 
 
-def text_of(found: Use) -> str:
+def text_of(found: ClaimUse) -> str:
     """Why no node can serve the pod now, in words."""
     return text(found.barred) if found.barred is not None else ""
 
 
 def barred(*given: Any) -> str:
-    return text_of(use(*given))
+    return text_of(claim_use(*given))
 
 
 def test_a_claim_that_waits_for_nothing_can_be_used() -> None:
-    assert use(GPU, claim(), POD, TOO_LATE) == Use()
-    assert use(GPU, None, POD, TOO_LATE) == Use()
+    assert claim_use(GPU, claim(), POD, TOO_LATE) == ClaimUse()
+    assert claim_use(GPU, None, POD, TOO_LATE) == ClaimUse()
 
 
 def test_a_claim_that_is_being_deleted_can_be_used_by_nobody() -> None:
@@ -75,7 +75,7 @@ def test_a_claim_that_is_being_deleted_can_be_used_by_nobody() -> None:
 @pytest.mark.parametrize("number", [0, 1, MAX_RESERVED - 1])
 def test_a_claim_is_shared_by_as_many_pods_as_the_api_allows(number: int) -> None:
     shared = claim(reserved=tuple(f"u{i}" for i in range(number)))
-    assert use(GPU, shared, POD, IN_TIME) == Use()
+    assert claim_use(GPU, shared, POD, IN_TIME) == ClaimUse()
 
 
 def test_one_pod_more_ends_in_an_error_when_the_claim_is_reserved_for_it() -> None:
@@ -85,12 +85,12 @@ def test_one_pod_more_ends_in_an_error_when_the_claim_is_reserved_for_it() -> No
 
 def test_a_pod_that_a_full_claim_is_reserved_for_can_use_it() -> None:
     full = claim(reserved=(*(f"u{i}" for i in range(MAX_RESERVED - 1)), "mine"))
-    assert use(GPU, full, POD, IN_TIME) == Use()
+    assert claim_use(GPU, full, POD, IN_TIME) == ClaimUse()
 
 
 def test_while_there_is_time_a_pod_waits_for_its_devices() -> None:
     for reported in ((), (saying("x", Ready="False"),), (saying("x"),)):
-        found = use(GPU, claim(binding("x"), reported=reported), POD, IN_TIME)
+        found = claim_use(GPU, claim(binding("x"), reported=reported), POD, IN_TIME)
         assert not found.barred
         assert found.awaits is not None
         assert text(found.awaits).startswith(
@@ -100,18 +100,18 @@ def test_while_there_is_time_a_pod_waits_for_its_devices() -> None:
 
 def test_devices_that_are_ready_are_not_waited_for() -> None:
     ready = claim(binding("x"), reported=(saying("x", Ready="True"),))
-    assert use(GPU, ready, POD, TOO_LATE) == Use()
+    assert claim_use(GPU, ready, POD, TOO_LATE) == ClaimUse()
 
 
 def test_after_its_time_an_allocation_is_taken_back() -> None:
-    found = use(GPU, claim(binding("x"), reserved=("mine",)), POD, TOO_LATE)
+    found = claim_use(GPU, claim(binding("x"), reserved=("mine",)), POD, TOO_LATE)
     assert "condition Ready of d/p/x did not become true within 600 s" in text_of(found)
     assert "revokes the allocation" in text_of(found)
 
 
 def test_an_allocation_without_a_time_is_waited_for_without_end() -> None:
     endless = claim(binding("x"), at=None, reserved=("mine",))
-    assert use(GPU, endless, POD, TOO_LATE) == Use(
+    assert claim_use(GPU, endless, POD, TOO_LATE) == ClaimUse(
         awaits=reasons.BindingAwaited("gpu", "Ready", DeviceId("d", "p", "x"))
     )
 
@@ -128,7 +128,7 @@ def test_an_allocation_without_a_time_can_be_reserved_for_no_other_pod(
 
 
 def test_a_pod_that_an_allocation_without_a_time_is_reserved_for_can_use_it() -> None:
-    assert use(GPU, claim(at=None, reserved=("other", "mine")), POD, IN_TIME) == Use()
+    assert claim_use(GPU, claim(at=None, reserved=("other", "mine")), POD, IN_TIME) == ClaimUse()
 
 
 def test_an_allocation_that_is_revoked_needs_no_time() -> None:
@@ -159,7 +159,7 @@ def test_what_others_hold_stays_allocated() -> None:
 
 def test_the_device_that_is_looked_at_first_decides() -> None:
     reported = (saying("x", Ready="False"), saying("y", Broken="True"))
-    found = use(GPU, claim(binding("x"), binding("y"), reported=reported), POD, IN_TIME)
+    found = claim_use(GPU, claim(binding("x"), binding("y"), reported=reported), POD, IN_TIME)
     assert found.barred is None
     assert found.awaits is not None
     assert found.awaits.condition == "Ready"
@@ -168,10 +168,10 @@ def test_the_device_that_is_looked_at_first_decides() -> None:
 def test_failure_conditions_alone_are_not_looked_at() -> None:
     result = {"request": "r", "device": "x", **NAMES, "bindingFailureConditions": ["Broken"]}
     broken = claim(result, reported=(saying("x", Broken="True"),))
-    assert use(GPU, broken, POD, TOO_LATE) == Use()
+    assert claim_use(GPU, broken, POD, TOO_LATE) == ClaimUse()
 
 
 def test_where_the_gate_is_off_no_condition_is_looked_at() -> None:
     off = TOO_LATE._replace(observed=False)
-    assert use(GPU, claim(binding("x")), POD, off) == Use()
-    assert use(GPU, claim(at=None), POD, off) == Use()
+    assert claim_use(GPU, claim(binding("x")), POD, off) == ClaimUse()
+    assert claim_use(GPU, claim(at=None), POD, off) == ClaimUse()

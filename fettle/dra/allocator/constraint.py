@@ -8,7 +8,7 @@ from collections.abc import Collection, Hashable, Iterable
 from typing import Protocol
 
 from fettle.api.resource import DeviceAttribute
-from fettle.dra.allocator.profiles import Profile
+from fettle.dra.allocator.features import Profile
 from fettle.dra.claims import Alternative, Constraint, Request
 from fettle.dra.pools import DeviceView
 
@@ -24,7 +24,7 @@ class Tracked(Protocol):
     def remove(self, request: Request) -> None: ...
 
 
-def track(constraint: Constraint, profile: Profile) -> Tracked:
+def constraint_tracker(constraint: Constraint, profile: Profile) -> Tracked:
     """An empty tracker for one search."""
     lists = profile.features.list_type_attributes
     if not constraint.distinct:
@@ -35,7 +35,7 @@ def track(constraint: Constraint, profile: Profile) -> Tracked:
     return Distinct(constraint, lists=lists)
 
 
-def attribute(name: str | None, device: DeviceView) -> DeviceAttribute | None:
+def lookup_attribute(name: str | None, device: DeviceView) -> DeviceAttribute | None:
     """What a constraint compares: the attribute by its full name, else by its bare name where the
     domain is the driver. None: the device has none, or the constraint names none."""
     attributes = device.published.device.attributes or {}
@@ -63,7 +63,7 @@ def value_of(found: DeviceAttribute) -> object:
 def equality_pattern(name: str, devices: Iterable[DeviceView]) -> Hashable:
     """All that constraints on an attribute can tell of devices: which of them have the same value,
     as numbers, and which have none. The values themselves where some are not single ones."""
-    values = [attribute(name, device) for device in devices]
+    values = [lookup_attribute(name, device) for device in devices]
     numbers: dict[DeviceAttribute | None, int | None] = {None: None}
     same = [numbers.setdefault(value, len(numbers)) for value in values]
     return tuple(same if all(map(_is_single, filter(None, numbers))) else values)
@@ -98,7 +98,7 @@ class Same(_Tracker):
         return self._first if self._devices else None
 
     def add(self, request: Request, device: DeviceView) -> bool:
-        found = attribute(self._constraint.attribute, device)
+        found = lookup_attribute(self._constraint.attribute, device)
         if found is None:
             return False
         if self._devices == 0:
@@ -122,7 +122,7 @@ class Common(_Tracker):
         self._kept = kept
 
     def add(self, request: Request, device: DeviceView) -> bool:
-        found = attribute(self._constraint.attribute, device)
+        found = lookup_attribute(self._constraint.attribute, device)
         values = as_set(found) if found is not None else None
         if values is None:
             return False
@@ -151,7 +151,7 @@ class Distinct(_Tracker):
         self._seen: list[DeviceAttribute] = []
 
     def add(self, request: Request, device: DeviceView) -> bool:
-        found = attribute(self._constraint.attribute, device)
+        found = lookup_attribute(self._constraint.attribute, device)
         if found is None or not differs(found, self._seen, lists=self._lists):
             return False
         self._seen.append(found)
@@ -171,7 +171,7 @@ class DistinctByRequest(_Tracker):
         self._devices = 0
 
     def add(self, request: Request, device: DeviceView) -> bool:
-        found = attribute(self._constraint.attribute, device)
+        found = lookup_attribute(self._constraint.attribute, device)
         if found is None:
             return False
         if self._devices and not differs(found, self._seen.values(), lists=self._lists):

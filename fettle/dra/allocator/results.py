@@ -1,6 +1,7 @@
 """What an allocation comes to, and the ways in which a search ends early."""
 
 from enum import StrEnum
+from typing import NamedTuple
 
 import msgspec
 
@@ -86,3 +87,16 @@ class Unfinished(Exception):
     def __init__(self, reason: reasons.SearchTookTooLong) -> None:
         super().__init__(reason)
         self.reason = reason
+
+
+class DeviceIndices(NamedTuple):
+    """Allocate device `nth` of a request, from candidate `start` on, and then all that follows.
+
+    `alternative` is None where one of a list is still to be chosen.
+    """
+
+    claim: int
+    request: int
+    alternative: int | None = None
+    nth: int = 0
+    start: int = 0

@@ -1,33 +1,126 @@
-"""Taking one device and giving it back: every check on the way, and the books that both keep.
+"""Allocates one device to a request, or gives it back: all checks, and the state behind them.
 
-A port of `isSelectable`, `allocateDevice` and `rollbackDevice` of
+A port of `requestData`, `isSelectable`, `allocateDevice` and `rollbackDevice` of
 k8s.io/dynamic-resource-allocation/structured (incubating; experimental where an alpha gate is on).
+Selectors are looked up, not evaluated.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import NamedTuple
 
-from fettle.api.resource import DeviceAttribute
+from fettle.api.resource import DeviceAttribute, DeviceTaint, DeviceToleration
 from fettle.cel import Outcome, OutcomeKind
-from fettle.dra.allocator import capacities
-from fettle.dra.allocator.constraints import Same, Tracked, track
+from fettle.dra.allocator.constraint import Same, Tracked, constraint_tracker
+from fettle.dra.allocator.consumable_capacity import Used, consumed_capacities, fits_capacities
 from fettle.dra.allocator.counters import Counters
-from fettle.dra.allocator.doubts import doubt
-from fettle.dra.allocator.outcomes import Aborted, Taken, Unclear
-from fettle.dra.allocator.plans import RequestData
-from fettle.dra.allocator.profiles import Profile
-from fettle.dra.allocator.tolerating import tolerated
-from fettle.dra.claims import Alternative, Claim
+from fettle.dra.allocator.features import Profile, why_unclear
+from fettle.dra.allocator.results import Aborted, Taken, Unclear
+from fettle.dra.claims import Alternative, Claim, Request
 from fettle.dra.pools import DeviceView, PoolView
-from fettle.model import reasons
+from fettle.dra.quantities import Amount
+from fettle.model import TaintRef, reasons
 from fettle.model.reasons import Unmodelled
 from fettle.pacing import pause
 
+# requestData
+
+
+class RequestData:
+    """One alternative during a search: what it needs, and which candidates its selectors match.
+
+    `path` is what people call it: the claim's name and its own. `everything` are the candidates
+    that mode All needs, None in other modes. `matches` are those that were looked at; alternatives
+    with the same selectors share them.
+    """
+
+    __slots__ = (
+        "admin",
+        "alternative",
+        "capacity",
+        "claim",
+        "count",
+        "everything",
+        "matches",
+        "path",
+        "request",
+    )
+
+    def __init__(
+        self,
+        claim: int,
+        name: str,
+        request: Request,
+        alternative: Alternative,
+        matches: dict[int, bool],
+    ) -> None:
+        self.claim = claim
+        self.path = f"{name}/{alternative.name}"
+        self.request = request
+        self.alternative = alternative
+        self.count = alternative.count
+        self.admin = bool(alternative.admin_access)
+        self.capacity: dict[str, Amount] = dict(alternative.capacity or ())
+        self.everything: list[int] | None = None
+        self.matches = matches
+
+    @property
+    def name(self) -> str:
+        return self.alternative.name
+
+
+AllRequestData = Sequence[Sequence[Sequence[RequestData]]]
+"""By claim, request, alternative."""
+
+
+def request_data_of(claims: Sequence[Claim]) -> AllRequestData:
+    """A data for every alternative."""
+    matches: defaultdict[tuple[str, ...], dict[int, bool]] = defaultdict(dict)
+    return [
+        [
+            [RequestData(c, claim.name, r, a, matches[a.selectors]) for a in r.alternatives]
+            for r in claim.requests
+        ]
+        for c, claim in enumerate(claims)
+    ]
+
+
+def all_alternatives(request_data: AllRequestData) -> Iterator[RequestData]:
+    return (data for requests in request_data for alternatives in requests for data in alternatives)
+
+
+# Taints
+
+
+def are_tolerated(taints: Sequence[DeviceTaint], tolerations: Sequence[DeviceToleration]) -> bool:
+    """Whether all taints with an effect on allocation are tolerated; unknown effects have none."""
+    return all(
+        taint.effect not in ("NoSchedule", "NoExecute")
+        or any(tolerates(toleration, taint) for toleration in tolerations)
+        for taint in taints
+    )
+
+
+def tolerates(toleration: DeviceToleration, taint: DeviceTaint | TaintRef) -> bool:
+    """As `ToleratesTaint` of k8s.io/dynamic-resource-allocation/resourceclaim does."""
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    if toleration.operator == "Exists":
+        return True
+    return toleration.operator in ("", "Equal") and toleration.value == taint.value
+
+
+# isSelectable, allocateDevice and rollbackDevice
+
 Match = Callable[[str, DeviceView], Outcome]
 """(expression, device) → what the selector says of it."""
+
 Acceptable = Callable[[DeviceView, Alternative], bool]
 """Whether a request, or an alternative of its list, may be given the device, whatever its name."""
+
 LISTED = 16
 """Candidates listed between two pauses."""
 
@@ -37,7 +130,7 @@ class CandidateDevice(NamedTuple):
     device: DeviceView
 
 
-class Undo(NamedTuple):
+class DeviceRollbackState(NamedTuple):
     """What taking a device wrote down. `consumed` None: it is not a share; `shared_before`:
     another share of it was being taken already."""
 
@@ -47,7 +140,7 @@ class Undo(NamedTuple):
     shared_before: bool = False
 
 
-class Books:
+class DeviceAllocator:
     """Who holds what during one search; empty until it is opened.
 
     `pools` are the usable ones, up to the first that is in doubt, `candidates` their devices;
@@ -63,18 +156,19 @@ class Books:
         profile: Profile,
         acceptable: Acceptable | None = None,
     ) -> None:
-        clear = tuple(takewhile(lambda pool: not doubt(pool, profile), pools))
+        clear = tuple(takewhile(lambda pool: not why_unclear(pool, profile), pools))
         self.pools = [pool for pool in clear if not pool.incomplete and not pool.invalid]
         self.candidates: list[CandidateDevice] = []
         self.shareable: Collection[int] = ()
-        self.beyond = doubt(pools[len(clear)], profile) if len(clear) < len(pools) else None
+        self.beyond = why_unclear(pools[len(clear)], profile) if len(clear) < len(pools) else None
         self._match = match
         self._features = profile.features
         self._quirks = profile.quirks
         self._rules = profile.rules
         self._acceptable = acceptable
         self._constraints: list[list[Tracked]] = [
-            [track(constraint, profile) for constraint in claim.constraints] for claim in claims
+            [constraint_tracker(constraint, profile) for constraint in claim.constraints]
+            for claim in claims
         ]
         self._bound: dict[RequestData, Sequence[Tracked]] = {}
         self._counters = Counters(profile.quirks)
@@ -82,7 +176,7 @@ class Books:
         self._shares: dict[int, dict[str, int]] = {}
         self._taken: list[list[Taken]] = [[] for _ in claims]
 
-    def open(self) -> None:
+    def gather_candidates(self) -> None:
         """Find the candidates, before anything else."""
         shareable: list[int] = []
         for pool in self.pools:
@@ -98,16 +192,16 @@ class Books:
         self._holders = [0] * len(self.candidates)
         self.shareable = frozenset(shareable)
 
-    def exhaust(self) -> None:
+    def check_for_more(self) -> None:
         """No candidate would do; raises Unclear where there may be others."""
         if self.beyond:
             raise Unclear(self.beyond)
 
-    def number(self, claim: int) -> int:
+    def allocated_number(self, claim: int) -> int:
         """How many devices a claim has so far."""
         return len(self._taken[claim])
 
-    def agreed(self, claim: int, constraint: int) -> DeviceAttribute | None:
+    def common_value(self, claim: int, constraint: int) -> DeviceAttribute | None:
         """What all devices of a matchAttribute have to have by now; None where they may be any."""
         tracked = self._constraints[claim][constraint]
         return tracked.agreed if isinstance(tracked, Same) else None
@@ -117,37 +211,41 @@ class Books:
 
     # -- checks
 
-    def usable(self, plan: RequestData, at: int) -> bool:
+    def is_usable(self, data: RequestData, at: int) -> bool:
         """The checks that a device must pass before it is worth an attempt, cheapest first."""
-        return not self.ruled_out(plan, at) and self.selectable(plan, at) and self._fits(plan, at)
+        return (
+            not self.is_ruled_out(data, at)
+            and self.is_selectable(data, at)
+            and self._fits(data, at)
+        )
 
-    def ruled_out(self, plan: RequestData, at: int) -> bool:
+    def is_ruled_out(self, data: RequestData, at: int) -> bool:
         """Whether a device is not usable without so much as a look at it."""
-        return plan.matches.get(at) is False or self._in_use(plan, at)
+        return data.matches.get(at) is False or self._in_use(data, at)
 
     def is_untouched(self, at: int) -> bool:
         """Whether no claim holds anything of a candidate in this search."""
         return self._holders[at] == 0 and at not in self._shares
 
-    def _in_use(self, plan: RequestData, at: int) -> bool:
-        if plan.admin:
-            return bool(self._holders[at] >> plan.claim & 1)
+    def _in_use(self, data: RequestData, at: int) -> bool:
+        if data.admin:
+            return bool(self._holders[at] >> data.claim & 1)
         return self.candidates[at].device.allocated or self._holders[at] != 0
 
-    def selectable(self, plan: RequestData, at: int) -> bool:
+    def is_selectable(self, data: RequestData, at: int) -> bool:
         """Whether selectors match and the device is for this node; looked up once."""
-        matches = plan.matches.get(at)
+        matches = data.matches.get(at)
         if matches is None:
-            matches = plan.matches[at] = self._selectable(plan, self.candidates[at].device)
+            matches = data.matches[at] = self._matches_selectors(data, self.candidates[at].device)
         return matches
 
-    def _selectable(self, plan: RequestData, device: DeviceView) -> bool:
+    def _matches_selectors(self, data: RequestData, device: DeviceView) -> bool:
         published = device.published
         if published.device.binding_conditions and not self._features.device_binding_and_status:
             return False
-        for expression in plan.alternative.selectors:
+        for expression in data.alternative.selectors:
             if published.abort:
-                raise Aborted(reasons.AttributesInvalid(plan.told, published.id, published.abort))
+                raise Aborted(reasons.AttributesInvalid(data.path, published.id, published.abort))
             outcome = self._match(expression, device)
             if outcome.kind is OutcomeKind.MATCH:
                 continue
@@ -155,60 +253,60 @@ class Books:
                 return False
             why = outcome.reason or str(outcome.kind)
             if outcome.undecided:
-                raise Unclear(reasons.SelectorUndecided(plan.told, published.id, why))
-            raise Aborted(reasons.SelectorFailed(plan.told, published.id, why))
+                raise Unclear(reasons.SelectorUndecided(data.path, published.id, why))
+            raise Aborted(reasons.SelectorFailed(data.path, published.id, why))
         if device.misplaced:
             raise Aborted(reasons.DeviceNodesInvalid(published.id, device.misplaced))
         if device.here and published.multiple and self._rules.shares_repeat:
             raise Unclear(
-                reasons.NotModelled(Unmodelled.SHARES_BEFORE_1_36, plan.told, published.id)
+                reasons.NotModelled(Unmodelled.SHARES_BEFORE_1_36, data.path, published.id)
             )
         return device.here
 
-    def able(self, plan: RequestData) -> list[int]:
+    def allocatable(self, data: RequestData) -> list[int]:
         """The candidates that could be taken if nothing else were; raises as taking them does."""
         able: list[int] = []
         for at, (pool, device) in enumerate(self.candidates):
             if (
-                (plan.admin or not device.allocated)
-                and self.selectable(plan, at)
-                and self._fits_beside(plan, device, device.consumed, {})
-                and not self._forbidden(plan, device)
+                (data.admin or not device.allocated)
+                and self.is_selectable(data, at)
+                and self._fits_beside(data, device, device.consumed, {})
+                and not self._forbidden(data, device)
                 and self._counters.suffice(pool, device)
             ):
                 able.append(at)
             pause()
-        self.exhaust()
+        self.check_for_more()
         return able
 
-    def could_fit(self, plan: RequestData, at: int) -> bool:
+    def fits_if_unused(self, data: RequestData, at: int) -> bool:
         """Whether a device's capacities suffice while they are otherwise unused."""
         device = self.candidates[at].device
         used = device.consumed if self._quirks.all_drops_short else {}
-        return self._fits_beside(plan, device, used, {})
+        return self._fits_beside(data, device, used, {})
 
-    def _fits(self, plan: RequestData, at: int) -> bool:
+    def _fits(self, data: RequestData, at: int) -> bool:
         device = self.candidates[at].device
-        return self._fits_beside(plan, device, device.consumed, self._shares.get(at) or {})
+        return self._fits_beside(data, device, device.consumed, self._shares.get(at) or {})
 
     def _fits_beside(
         self,
-        plan: RequestData,
+        data: RequestData,
         device: DeviceView,
-        used: capacities.Used,
-        taking: capacities.Used,
+        used: Used,
+        taking: Used,
     ) -> bool:
         published = device.published
         if not self._features.consumable_capacity:
             return True
-        if published.plain and not plan.capacity and not used and not taking:
+        if published.plain and not data.capacity and not used and not taking:
             return True
         if published.unclear:
             raise Unclear(reasons.DeviceUnclear(published.id, published.unclear))
         fractional = self._features.fractional_capacity_range
         try:
-            return capacities.fits(
-                plan.capacity, published.capacities, used, taking, fractional=fractional
+            return fits_capacities(
+                data.capacity, published.capacities, used, taking, fractional=fractional
             )
         except Aborted as error:
             if self._quirks.amounts_unchecked:
@@ -218,38 +316,40 @@ class Books:
 
     # -- taking and giving back
 
-    def take(self, plan: RequestData, at: int, *, must: bool = False) -> Undo | None:
+    def allocate(
+        self, data: RequestData, at: int, *, must: bool = False
+    ) -> DeviceRollbackState | None:
         """Take a device that is selectable; None, and nothing is changed, where that cannot be.
 
         `must`: this very device is needed; a constraint against it is then a hard error.
         """
         pool, device = self.candidates[at]
         multiple = self._features.consumable_capacity and device.published.multiple
-        if not (multiple and plan.admin) and self._in_use(plan, at):
+        if not (multiple and data.admin) and self._in_use(data, at):
             return None
         if not self._operable(device):
             return None
-        if must and self._quirks.all_strays and plan.alternative != plan.request.alternatives[0]:
-            raise Unclear(reasons.NotModelled(Unmodelled.ALL_ALTERNATIVE_BEFORE_1_36, plan.told))
+        if must and self._quirks.all_strays and data.alternative != data.request.alternatives[0]:
+            raise Unclear(reasons.NotModelled(Unmodelled.ALL_ALTERNATIVE_BEFORE_1_36, data.path))
         counts = bool(device.published.device.consumes_counters)
         if counts and not self._features.partitionable_devices:
             return None
         if multiple and (self._is_shared(device) or at in self._shares):
             counts = False  # its first share has paid
         if counts and must and self._quirks.all_crashes:
-            raise Aborted(reasons.SchedulerCrashes(plan.told, device.id))
+            raise Aborted(reasons.SchedulerCrashes(data.path, device.id))
         if counts and not self._reserve(pool, device):
             return None
-        undo = Undo(at, counts)
-        if self._forbidden(plan, device):
+        undo = DeviceRollbackState(at, counts)
+        if self._forbidden(data, device):
             self._release(undo)
             return None
-        if not self._constrain(plan, device):
+        if not self._constrain(data, device):
             self._release(undo)
             if must:
-                raise Aborted(reasons.ConstraintForbidsDevice(plan.told, device.id))
+                raise Aborted(reasons.ConstraintForbidsDevice(data.path, device.id))
             return None
-        return self._hold(plan, undo, multiple=multiple)
+        return self._hold(data, undo, multiple=multiple)
 
     def _is_shared(self, device: DeviceView) -> bool:
         return bool(device.consumed) if self._quirks.empty_shares_unseen else device.shares > 0
@@ -276,77 +376,79 @@ class Books:
             raise Unclear(reasons.DeviceUnclear(device.id, device.published.unclear))
         return self._counters.reserve(pool, device)
 
-    def _forbidden(self, plan: RequestData, device: DeviceView) -> bool:
+    def _forbidden(self, data: RequestData, device: DeviceView) -> bool:
         taints = device.taints if self._features.device_taints else ()
         if taints and not self._features.device_taint_rules:
             taints = taints[: len(device.device.taints or ())]  # the slice's own
-        if taints and not tolerated(taints, plan.alternative.tolerations):
+        if taints and not are_tolerated(taints, data.alternative.tolerations):
             return True
-        return self._acceptable is not None and not self._acceptable(device, plan.alternative)
+        return self._acceptable is not None and not self._acceptable(device, data.alternative)
 
-    def _constrain(self, plan: RequestData, device: DeviceView) -> bool:
-        constraints = self._concerning(plan)
+    def _constrain(self, data: RequestData, device: DeviceView) -> bool:
+        constraints = self._concerning(data)
         for number, constraint in enumerate(constraints):
-            if not constraint.add(plan.request, device):
+            if not constraint.add(data.request, device):
                 for added in reversed(constraints[:number]):
-                    added.remove(plan.request)
+                    added.remove(data.request)
                 return False
         return True
 
-    def _concerning(self, plan: RequestData) -> Sequence[Tracked]:
-        """The constraints that a plan's devices are held against."""
-        found = self._bound.get(plan)
+    def _concerning(self, data: RequestData) -> Sequence[Tracked]:
+        """The constraints that a data's devices are held against."""
+        found = self._bound.get(data)
         if found is None:
-            found = self._bound[plan] = [
+            found = self._bound[data] = [
                 constraint
-                for constraint in self._constraints[plan.claim]
-                if constraint.concerns(plan.request, plan.alternative)
+                for constraint in self._constraints[data.claim]
+                if constraint.concerns(data.request, data.alternative)
             ]
         return found
 
-    def _hold(self, plan: RequestData, undo: Undo, *, multiple: bool) -> Undo | None:
+    def _hold(
+        self, data: RequestData, undo: DeviceRollbackState, *, multiple: bool
+    ) -> DeviceRollbackState | None:
         """The last check, of capacity, and then the entries."""
         at, device = undo.at, self.candidates[undo.at].device
         if not multiple:
-            self._holders[at] |= 1 << plan.claim
-        if not self._fits(plan, at):
+            self._holders[at] |= 1 << data.claim
+        if not self._fits(data, at):
             if self._quirks.undoes_in_part:
                 return None
             if not multiple:
-                self._holders[at] &= ~(1 << plan.claim)
-            self._unconstrain(plan)
+                self._holders[at] &= ~(1 << data.claim)
+            self._unconstrain(data)
             self._release(undo)
             return None
         consumed = None
         if multiple:
             fractional = self._features.fractional_capacity_range
-            amounts = capacities.consumption(
-                plan.capacity, device.published.capacities, fractional=fractional
+            amounts = consumed_capacities(
+                data.capacity, device.published.capacities, fractional=fractional
             )
             consumed = {name: amount.nano for name, amount in amounts.items()}
             undo = undo._replace(consumed=consumed, shared_before=at in self._shares)
             share = self._shares.setdefault(at, {})
             for name, value in consumed.items():
                 share[name] = share.get(name, 0) + value
-        self._taken[plan.claim].append(
+        self._taken[data.claim].append(
             Taken(
-                plan.claim,
-                plan.name,
+                data.claim,
+                data.name,
                 device,
-                plan.admin,
+                data.admin,
                 None if consumed is None else tuple(consumed.items()),
             )
         )
         return undo
 
-    def give_back(self, plan: RequestData, undo: Undo) -> None:
+    def roll_back(self, data: RequestData, undo: DeviceRollbackState) -> None:
         """Undo a `take`, the last one first."""
-        self._taken[plan.claim].pop()
+        self._taken[data.claim].pop()
         if undo.consumed is None:
-            self._holders[undo.at] &= ~(1 << plan.claim)
+            self._holders[undo.at] &= ~(1 << data.claim)
         else:
             self._unshare(undo.at, undo.consumed, others=undo.shared_before)
-        self._unconstrain(plan)
+        self._unconstrain(data)
         leaks = self._quirks.undoes_in_part and undo.consumed is not None
         if undo.counted and not leaks:
             self._counters.release(*self.candidates[undo.at])
@@ -363,11 +465,11 @@ class Books:
         if not others and not any(share.values()):
             del self._shares[at]
 
-    def _unconstrain(self, plan: RequestData) -> None:
-        for constraint in reversed(self._concerning(plan)):
-            constraint.remove(plan.request)
+    def _unconstrain(self, data: RequestData) -> None:
+        for constraint in reversed(self._concerning(data)):
+            constraint.remove(data.request)
 
-    def _release(self, undo: Undo) -> None:
+    def _release(self, undo: DeviceRollbackState) -> None:
         """Give counters back after a device was turned down."""
         if undo.counted and not self._quirks.undoes_in_part:
             self._counters.release(*self.candidates[undo.at])

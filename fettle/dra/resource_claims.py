@@ -1,17 +1,95 @@
-"""Whether a pod can use a claim as it stands: reservations left, binding conditions met in time.
+"""Which ResourceClaim a pod's entry means, and whether the pod can use it as it stands.
 
-Ports of `PreFilter`, `isClaimReadyForBinding`, `isClaimTimeout` and `bindClaim` of the scheduler's
-DRA plugin. What is said here holds for all nodes alike. Pure; the clock is an argument.
+Ports of `Name` and `IsForPod` of k8s.io/dynamic-resource-allocation/resourceclaim, and of
+`PreFilter`, `isClaimReadyForBinding`, `isClaimTimeout`, `bindClaim` and
+`findExtendedResourceClaim` of the scheduler's DRA plugin. What is said here holds for all nodes
+alike. Pure; the clock is an argument.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from fettle.api import core, resource
-from fettle.api.meta import Condition, unix_s
-from fettle.dra import node_selectors, pod_claims
+from fettle.api.meta import Condition, OwnerReference, unix_s
+from fettle.dra.node_selectors import MalformedNodeSelector, parse_node_selector
 from fettle.model import DeviceId, reasons
 from fettle.model.reasons import Reason
+
+# Which ResourceClaim a pod means
+
+EXTENDED_RESOURCE_CLAIM = "resource.kubernetes.io/extended-resource-claim"
+"""The annotation of claims that the scheduler made for a pod's extended resources."""
+
+
+def entries_with_claims(pod: core.Pod) -> Iterator[core.PodResourceClaim]:
+    """A pod's entries, without those for which Kubernetes says that they need no claim."""
+    for entry in pod.resource_claims:
+        status = _status(pod, entry)
+        if (
+            entry.resource_claim_name is not None
+            or status is None
+            or status.resource_claim_name is not None
+        ):
+            yield entry
+
+
+def claim_name(pod: core.Pod, entry: core.PodResourceClaim) -> str | None:
+    """The name of an entry's claim; None while it is yet to be made."""
+    if entry.resource_claim_name is not None:
+        return entry.resource_claim_name
+    status = _status(pod, entry)
+    return status.resource_claim_name if status is not None else None
+
+
+def _status(pod: core.Pod, entry: core.PodResourceClaim) -> core.PodResourceClaimStatus | None:
+    statuses = (pod.status.resource_claim_statuses if pod.status is not None else None) or ()
+    return next((status for status in statuses if status.name == entry.name), None)
+
+
+def is_for_entry(
+    pod: core.Pod, entry: core.PodResourceClaim, claim: resource.ResourceClaim | None
+) -> bool:
+    """Whether the scheduler takes the claim for the one that this entry means."""
+    if claim is None or entry.resource_claim_name is not None:
+        return True
+    owner = _controller(claim)
+    # A pod does not know the UID of its PodGroup, and without the gate DRAWorkloadResourceClaims,
+    # which nobody says is off, there are no claims of PodGroups.
+    return owner is not None and (owner.kind == "PodGroup" or owner.uid == pod.metadata.uid)
+
+
+def extended_claim_owner(claim: resource.ResourceClaim) -> str:
+    """The UID of the pod for whose extended resources the scheduler made a claim; "" if none."""
+    if claim.metadata.annotation(EXTENDED_RESOURCE_CLAIM) != "true":
+        return ""
+    owner = _controller(claim)
+    return owner.uid if owner is not None else ""
+
+
+def is_left_over(claim: resource.ResourceClaim | None, pod: core.Pod) -> bool:
+    """Whether a claim for its extended resources keeps a pod from being placed.
+
+    The scheduler makes one as it binds a pod, and deletes one that it finds in a later attempt.
+    """
+    if claim is None or pod.node_name:
+        return False
+    owner = _controller(claim)
+    devices = claim.spec.devices
+    return (
+        extended_claim_owner(claim) == pod.metadata.uid
+        and owner is not None
+        and owner.name == pod.metadata.name
+        and devices is not None
+        and bool(devices.requests)
+    )
+
+
+def _controller(claim: resource.ResourceClaim) -> OwnerReference | None:
+    owners = claim.metadata.owner_references or ()
+    return next((owner for owner in owners if owner.controller), None)
+
+
+# Whether a pod can use the claim
 
 BINDING_TIMEOUT_S = 600.0
 """`DynamicResourcesBindingTimeoutDefault` of the scheduler's configuration."""
@@ -32,7 +110,7 @@ NO_TIME_LIMIT = Binding()
 """Where no clock is told, nothing has taken too long."""
 
 
-class Use(NamedTuple):
+class ClaimUse(NamedTuple):
     """`barred`: why no node can serve a pod with this claim now. `awaits`: what the pod will wait
     for once it is placed."""
 
@@ -40,53 +118,55 @@ class Use(NamedTuple):
     awaits: reasons.BindingAwaited | None = None
 
 
-def use(
+def claim_use(
     entry: core.PodResourceClaim,
     claim: resource.ResourceClaim | None,
     pod: core.Pod,
     binding: Binding,
-) -> Use:
+) -> ClaimUse:
     """What to report about the claim that a pod's entry stands for; None: it does not exist yet."""
     name = entry.name
     if claim is None:
-        return Use()
+        return ClaimUse()
     if claim.metadata.deletion_timestamp is not None:
-        return Use(reasons.ClaimBeingDeleted(name))
-    if not pod_claims.is_for(pod, entry, claim):
-        return Use(reasons.ClaimOfAnotherPod(name, claim.metadata.key))
+        return ClaimUse(reasons.ClaimBeingDeleted(name))
+    if not is_for_entry(pod, entry, claim):
+        return ClaimUse(reasons.ClaimOfAnotherPod(name, claim.metadata.key))
     status = claim.status
     if status is None or (allocation := status.allocation) is None:
-        return Use()
+        return ClaimUse()
     if problem := _problem(allocation):
-        return Use(reasons.SchedulingError(reasons.ClaimSelectorMalformed(name, problem)))
+        return ClaimUse(reasons.SchedulingError(reasons.ClaimSelectorMalformed(name, problem)))
     holders, mine = claim.reserved_for, pod.metadata.uid
     if len(holders) >= resource.MAX_RESERVED and mine not in holders:
-        return Use(reasons.ClaimFullyReserved(name, len(holders)))
+        return ClaimUse(reasons.ClaimFullyReserved(name, len(holders)))
     if not binding.observed:
-        return Use()
+        return ClaimUse()
     others = len(holders - {mine})
     failed, unmet = _conditions(allocation, status.devices or ())
     if failed is not None:
-        return Use(reasons.BindingFailed(name, failed.condition, failed.device, others))
+        return ClaimUse(reasons.BindingFailed(name, failed.condition, failed.device, others))
     if unmet is not None and _is_late(allocation, binding):
         timeout_s = binding.timeout_s
-        return Use(reasons.BindingTimedOut(name, unmet.condition, unmet.device, timeout_s, others))
+        return ClaimUse(
+            reasons.BindingTimedOut(name, unmet.condition, unmet.device, timeout_s, others)
+        )
     if allocation.allocation_timestamp is None and mine not in holders:
-        return Use(reasons.ClaimWithoutTimestamp(name, len(holders)))
+        return ClaimUse(reasons.ClaimWithoutTimestamp(name, len(holders)))
     if unmet is None:
-        return Use()
+        return ClaimUse()
     since = _since(allocation)
-    return Use(awaits=reasons.BindingAwaited(name, unmet.condition, unmet.device, since))
+    return ClaimUse(awaits=reasons.BindingAwaited(name, unmet.condition, unmet.device, since))
 
 
 def can_be_allocated(
     entry: core.PodResourceClaim, claim: resource.ResourceClaim, pod: core.Pod
 ) -> bool:
     """Whether nothing is allocated for a claim yet, and nothing keeps the pod from using it."""
-    return claim.allocation is None and use(entry, claim, pod, NO_TIME_LIMIT) == Use()
+    return claim.allocation is None and claim_use(entry, claim, pod, NO_TIME_LIMIT) == ClaimUse()
 
 
-def named_twice(
+def why_not_twice(
     first: core.PodResourceClaim,
     again: core.PodResourceClaim,
     claim: resource.ResourceClaim | None,
@@ -95,7 +175,7 @@ def named_twice(
     """Why a pod cannot have two entries for one claim; None where it is reserved for it already."""
     if claim is not None and pod.metadata.uid in claim.reserved_for:
         return None
-    key = f"{pod.metadata.namespace}/{pod_claims.claim_name(pod, again)}"
+    key = f"{pod.metadata.namespace}/{claim_name(pod, again)}"
     return reasons.ClaimNamedTwice(first.name, again.name, key)
 
 
@@ -103,8 +183,8 @@ def _problem(allocation: resource.AllocationResult) -> str:
     """Why the scheduler cannot parse an allocation's node selector; "" if it can."""
     try:
         if allocation.node_selector is not None:
-            node_selectors.parsed(allocation.node_selector)
-    except node_selectors.Malformed as error:
+            parse_node_selector(allocation.node_selector)
+    except MalformedNodeSelector as error:
         return str(error)
     return ""
 

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from fettle.api import kinds, resource
 from fettle.cel.runtime.outcomes import MATCH
-from fettle.dra import slices as published
-from fettle.dra.allocator import AMPLE, Allocated, AllocationStatus, allocate, shortfall
+from fettle.dra.allocator import AMPLE, Allocated, AllocationStatus, allocate, explain_shortfall
 from fettle.dra.claims import Alternative, Claim, Request
 from fettle.dra.pools import DeviceView
 from fettle.dra.quantities import amount
+from fettle.dra.slices import read_slice
 from tests.fettle import building as b
 from tests.fettle.building import as_text
 
@@ -31,7 +31,7 @@ def given_to(quantity: str, device: DeviceView) -> Allocated:
 
 def why(quantity: str, device: DeviceView) -> str:
     """What is said where it gives nothing."""
-    return as_text(shortfall(asking(quantity), (b.pool(device),), lambda *_: MATCH))
+    return as_text(explain_shortfall(asking(quantity), (b.pool(device),), lambda *_: MATCH))
 
 
 def shares(value: str, **policy: Any) -> DeviceView:
@@ -42,7 +42,7 @@ def shares(value: str, **policy: Any) -> DeviceView:
     spec = {"driver": b.DRIVER, "nodeName": "n", "pool": pool, "devices": [device]}
     slice_ = kinds.SLICE.decode(msgspec.json.encode({"metadata": {"name": "s"}, "spec": spec}))
     assert isinstance(slice_, resource.ResourceSlice)
-    (found,) = published.read(slice_).devices
+    (found,) = read_slice(slice_).devices
     return DeviceView(found, (), b.health(1.0))
 
 

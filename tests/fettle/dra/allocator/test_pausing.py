@@ -16,9 +16,8 @@ from fettle.api import resource
 from fettle.api.resource import DeviceAttribute, DeviceTaint, DeviceToleration
 from fettle.cel import Outcome
 from fettle.cel.runtime.outcomes import MATCH, NO_MATCH
-from fettle.dra.allocator import AllocationStatus, Budget, allocate, shortfall
-from fettle.dra.allocator.profiles import CURRENT, Profile
-from fettle.dra.allocator.versions import of_version
+from fettle.dra.allocator import AllocationStatus, Budget, allocate, explain_shortfall
+from fettle.dra.allocator.features import CURRENT, Profile, profile_of_version
 from fettle.dra.claims import ALL, Alternative, Claim, Constraint, Request
 from fettle.dra.pools import DeviceView, PoolView
 from fettle.dra.slices import PublishedDevice
@@ -199,7 +198,7 @@ def of(asked: Asked) -> Any:
 
 @pytest.mark.long
 @pytest.mark.parametrize("wild", WILD, ids=lambda wild: wild.__name__)
-@pytest.mark.parametrize("profile", [CURRENT, of_version("v1.35.0")], ids=["1.37", "1.35"])
+@pytest.mark.parametrize("profile", [CURRENT, profile_of_version("v1.35.0")], ids=["1.37", "1.35"])
 def test_a_search_is_never_long_without_a_pause(
     wild: Callable[[], Asked], profile: Profile
 ) -> None:
@@ -211,7 +210,9 @@ def test_a_search_is_never_long_without_a_pause(
 @pytest.mark.parametrize("wild", WILD, ids=lambda wild: wild.__name__)
 def test_an_explanation_is_never_long_without_a_pause(wild: Callable[[], Asked]) -> None:
     claims, pools = asked = wild()
-    words, calls = longest(lambda: as_text(shortfall(claims, pools, of(asked), budget=PATIENT)))
+    words, calls = longest(
+        lambda: as_text(explain_shortfall(claims, pools, of(asked), budget=PATIENT))
+    )
     assert words
     assert calls < CALLS, words
 
@@ -235,7 +236,7 @@ def test_an_explanation_that_takes_too_long_is_a_short_one(wild: Callable[[], As
     claims, pools = asked = wild()
     ticks = count(0.0, 0.001).__next__
     with on_clock(ticks):
-        words = as_text(shortfall(claims, pools, of(asked), budget=Budget(seconds=0.002)))
+        words = as_text(explain_shortfall(claims, pools, of(asked), budget=Budget(seconds=0.002)))
     assert words == "no combination of devices satisfies all requests"
     assert ticks() < 0.01
 

@@ -6,7 +6,7 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fettle.dra.allocator.contending import Need, served
+from fettle.dra.allocator.pruning import Need, served
 from tests.conformance.allocation import Answer, answer
 from tests.fettle.dra.allocator.cases import (
     DRIVER,

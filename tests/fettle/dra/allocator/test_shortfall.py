@@ -13,9 +13,8 @@ from fettle.api import resource
 from fettle.api.resource import DeviceAttribute, DeviceTaint
 from fettle.cel import Outcome
 from fettle.cel.runtime.outcomes import MATCH, NO_MATCH, would_abort
-from fettle.dra.allocator import AMPLE, AllocationStatus, Budget, allocate, shortfall
-from fettle.dra.allocator.profiles import CURRENT, Features, Profile
-from fettle.dra.allocator.versions import of_version
+from fettle.dra.allocator import AMPLE, AllocationStatus, Budget, allocate, explain_shortfall
+from fettle.dra.allocator.features import CURRENT, Features, Profile, profile_of_version
 from fettle.dra.claims import ALL, Alternative, Claim, Constraint, Request
 from fettle.dra.pools import DeviceView, PoolView
 from fettle.dra.quantities import amount
@@ -44,7 +43,7 @@ def why(
     claims = (Claim("k", requests, **fields),)
     found = allocate(claims, pools, match, profile, budget=AMPLE)
     assert found.found is AllocationStatus.NONE or found.on_node, found
-    return as_text(shortfall(claims, pools, match, profile))
+    return as_text(explain_shortfall(claims, pools, match, profile))
 
 
 def partition(name: str, takes: int) -> DeviceView:
@@ -107,7 +106,7 @@ def test_a_device_in_use_on_which_the_selector_fails_is_only_in_use() -> None:
     ):
         held = [b.device(name, allocated=True) for name in "ab"]
         claims = (Claim("k", (request(count=2),)),)
-        assert as_text(shortfall(claims, (b.pool(*held, *devices),), failing)) == said
+        assert as_text(explain_shortfall(claims, (b.pool(*held, *devices),), failing)) == said
 
 
 def test_an_error_names_the_claim_beside_the_request() -> None:
@@ -243,7 +242,7 @@ def test_the_claim_and_the_requests_of_a_constraint_are_told() -> None:
     constraint = Constraint(NUMA, requests=frozenset(("x", "y")))
     constrained = Claim("k", (request("x"), request("y"), request("z")), (constraint,))
     for claims in ((constrained, other), (other, constrained)):
-        assert as_text(shortfall(claims, (pool,), match)) == (
+        assert as_text(explain_shortfall(claims, (pool,), match)) == (
             f"k/x, k/y: 2 requested with a common value of {NUMA}, at most 1 available (value 0)"
         )
 
@@ -293,7 +292,7 @@ def test_devices_without_the_attribute_are_told() -> None:
 def test_groups_that_each_agree_on_a_value_are_counted(
     claims: list[Claim], gpus: list[int], nics: list[int], said: str
 ) -> None:
-    told = as_text(shortfall(claims, pairs.node(gpus, nics), pairs.match))
+    told = as_text(explain_shortfall(claims, pairs.node(gpus, nics), pairs.match))
     assert told.partition(": ")[2] == said
 
 
@@ -301,7 +300,7 @@ def test_what_keeps_more_pairs_away_is_told() -> None:
     gpus, nics = pairs.node(range(4), range(4))
     held = (msgspec.structs.replace(gpus.devices[0], allocated=True), *gpus.devices[1:])
     pools = msgspec.structs.replace(gpus, devices=held), nics
-    assert as_text(shortfall([pairs.claim(4)], pools, pairs.match)) == (
+    assert as_text(explain_shortfall([pairs.claim(4)], pools, pairs.match)) == (
         "k/g0 and k/n0, k/g1 and k/n1, k/g2 and k/n2, …: 4 pairs requested, each with a common "
         "value of resource.kubernetes.io/pcieRoot, at most 3 available (values with free devices: "
         "3 for k/g0, 4 for k/n0, 3 for both; 1 more allocated)"
@@ -379,7 +378,7 @@ def test_taints_of_rules_count_where_the_scheduler_sees_rules() -> None:
 
 VALUES = st.sampled_from([(), (0,), (0,), (1,), (1,), ("x",), (True,)])
 LISTED = st.one_of(VALUES, st.sampled_from([(0, 1), (1, 2), (0, 2)]))
-PROFILES = [CURRENT, LISTS, of_version("v1.36.1"), of_version("v1.36.3")]
+PROFILES = [CURRENT, LISTS, profile_of_version("v1.36.1"), profile_of_version("v1.36.3")]
 ANY, EVEN = "any", "even"
 EXHAUSTIVE = Budget(steps=200_000, seconds=60.0, prune_after=None)
 TOLD = re.compile(r"(.+): (?:at least )?(\d+) requested with .*, (?:at most (\d+)|none) available")
@@ -447,7 +446,7 @@ def test_no_search_finds_more_devices_that_agree_than_are_told(
     constraint = Constraint(NUMA, distinct=distinct, requests=frozenset(only))
     assume(not fits(asked, constraint, pool, profile))
     claims = (Claim("k", tuple(asked), (constraint,)),)
-    told = TOLD.match(as_text(shortfall(claims, (pool,), by_number, profile)))
+    told = TOLD.match(as_text(explain_shortfall(claims, (pool,), by_number, profile)))
     assume(told is not None)
     assert told is not None
     names = {each.removeprefix("k/") for each in told[1].split(", ")}
