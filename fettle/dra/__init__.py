@@ -24,7 +24,7 @@ from fettle.dra.allocator.features import (
     profile_of_version,
     why_unclear,
 )
-from fettle.dra.allocator.results import AMPLE, Allocated, AllocationStatus, Budget
+from fettle.dra.allocator.results import AMPLE, AllocationOutcome, AllocationStatus, Budget
 from fettle.dra.allocator.shortfall import explain_shortfall
 from fettle.dra.claims import (
     ALL,
@@ -83,8 +83,8 @@ __all__ = [
     "SOME_DRIVER",
     "SOME_POOL",
     "UNIT",
-    "Allocated",
     "AllocatedDevice",
+    "AllocationOutcome",
     "AllocationStatus",
     "Alternative",
     "Binding",

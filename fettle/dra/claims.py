@@ -1,8 +1,8 @@
-"""What ResourceClaims ask for, as values that can be compared and hashed, with their classes.
+"""What ResourceClaims request and hold, as values that can be compared and hashed.
 
-Made from a claim's or a template's spec; whatever fails every allocation, and whatever is not
-modelled, is noted where the allocator would come upon it. Also what allocated claims hold.
-Stands between wire and asks; pure.
+A claim is read from the spec of a ResourceClaim or template, with its classes. Errors, and what is
+not modelled, are kept where the allocator would find them. Stands between API objects and demands.
+Pure.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,11 +17,11 @@ EXACT_COUNT, ALL = "ExactCount", "All"
 
 
 class Alternative(msgspec.Struct, frozen=True, gc=False):
-    """A request that stands for itself, or one of a `firstAvailable` list.
+    """What an `exactly` asks for, or one subrequest of a `firstAvailable` list.
 
-    `name` is as in allocation results (`request` or `request/alternative`). `selectors` are CEL
-    expressions, those of the class first. `capacity` is None where the request says nothing of it.
-    `error` is why every allocation of it fails, `unclear` what about it is not modelled.
+    `name` is as in allocation results (`request` or `request/subrequest`). `selectors` are CEL
+    expressions, those of the class first. `capacity` is None if the request has none. `error` is
+    why every allocation of it fails; `unclear` is what about it is not modelled.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Alternative(msgspec.Struct, frozen=True, gc=False):
 
 
 class Request(msgspec.Struct, frozen=True, gc=False):
-    """One device request; `listed` where it is a `firstAvailable` list."""
+    """One device request; `listed` if it is a `firstAvailable` list."""
 
     name: str
     alternatives: tuple[Alternative, ...]
@@ -73,10 +73,10 @@ class Claim(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
 
 
 class AllocatedDevice(msgspec.Struct, frozen=True, gc=False):
-    """A device as a claim holds it: `share` is "" where it is held alone; `consumed` in 1e-9.
+    """A device that a claim holds. `share` is "" if the claim holds it alone; `consumed` in 1e-9.
 
-    `tolerations` are those of its request when it was allocated. With `admin_access` it is only
-    looked after, whoever else uses it.
+    `tolerations` are those of its request when it was allocated. With `admin_access` the device is
+    only monitored, whoever else uses it.
     """
 
     device: DeviceId
@@ -93,7 +93,7 @@ def claim_of_spec(
     *,
     defaulted: bool = True,
 ) -> Claim:
-    """What a spec asks for. `defaulted`: with the API's defaults, as it would be stored."""
+    """What a spec requests. `defaulted`: with the API's defaults, as it would be stored."""
     devices = spec.devices
     if devices is None:
         return Claim(name)
@@ -115,16 +115,16 @@ def request_of_class(name: str, device_class: resource.DeviceClass, count: int) 
 
 
 def held_devices(claim: resource.ResourceClaim) -> tuple[AllocatedDevice, ...] | None:
-    """What a claim keeps others from: all that it is allocated but for what has admin access.
+    """The devices that a claim keeps from others: all but those with adminAccess.
 
-    None: it is not allocated.
+    None if it is not allocated.
     """
     results = _results(claim)
     return None if results is None else tuple(_held(r) for r in results if not r.admin_access)
 
 
 def allocated_devices(claim: resource.ResourceClaim) -> tuple[AllocatedDevice, ...] | None:
-    """All that a claim is allocated, also with admin access; None: it is not allocated."""
+    """All devices of a claim, also those with adminAccess; None if it is not allocated."""
     results = _results(claim)
     return None if results is None else tuple(map(_held, results))
 
@@ -149,7 +149,7 @@ def _held(result: resource.DeviceRequestAllocationResult) -> AllocatedDevice:
 
 
 def unreadable_shares(claim: resource.ResourceClaim) -> list[tuple[DeviceId, str]]:
-    """Devices of which a claim holds shares of a size that cannot be read, and why."""
+    """Devices of which a claim holds a share whose consumed capacity cannot be read, and why."""
     found = []
     for result in _results(claim) or ():
         quantities = {} if result.admin_access else result.consumed_capacity or {}
@@ -218,7 +218,7 @@ def _alternative(
 
 
 def _unclear_class(device_class: resource.DeviceClass | None) -> str:
-    """What about a class is not known here, "" if nothing."""
+    """What about a class is not modelled; "" if nothing."""
     if device_class is None or device_class.spec is None:
         return ""
     if any(selector.cel is None for selector in device_class.selectors):

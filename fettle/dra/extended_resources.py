@@ -1,6 +1,6 @@
-"""Extended resources of pods: how many units a pod needs, and the DRA requests that may stand
-for them. Counted and named as the scheduler does; pure, imports only `wire`, `model`,
-`amounts` and `claims`.
+"""Extended resources of pods: how many units a pod needs, and the DRA requests behind them.
+
+Counted and named as the scheduler does. Stands between API objects and demands. Pure.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -12,16 +12,16 @@ from fettle.dra.quantities import Unreadable, amount
 from fettle.model import OWN_PREFIX
 
 MARKER = "fettle.dev/claims"
-"""The extended resource that the webhook adds to pods with claims, so that we are asked."""
+"""The webhook adds this extended resource to pods with claims, so that the scheduler asks us."""
 IMPLICIT_CLASS_PREFIX = "deviceclass.resource.kubernetes.io/"
-"""Before the name of a class: the extended resource that every class stands behind."""
+"""With the name of a class: the extended resource that every DeviceClass implicitly has."""
 
 
 def device_units(pod: core.Pod) -> Iterator[tuple[str, int]]:
     """(extended resource, units) of a pod, counted as the scheduler does.
 
-    The sum over containers and sidecars, or one init container's need where that is more; and what
-    the pod's RuntimeClass takes beside them.
+    The sum over containers and sidecars, or what one init container needs if that is more; plus the
+    overhead of the pod's RuntimeClass.
     """
     if pod.spec is None:
         return
@@ -47,7 +47,7 @@ def device_units(pod: core.Pod) -> Iterator[tuple[str, int]]:
 
 
 def needs_units(pod: core.Pod) -> bool:
-    """Whether `device_units` has anything to say of a pod; asked of every pod of a cluster."""
+    """Whether `device_units` yields anything. Faster, since it is called for every pod."""
     if pod.spec is None:
         return False
     containers = (*(pod.spec.containers or ()), *(pod.spec.init_containers or ()))
@@ -74,7 +74,7 @@ def _device_units(quantities: core.Quantities) -> dict[str, int]:
 
 @lru_cache(maxsize=1024)
 def is_device_resource(name: str) -> bool:
-    """Whether a resource is an extended one, as Kubernetes defines it, and not our marker."""
+    """Whether a resource is an extended resource, as Kubernetes defines it, and not our marker."""
     domain, slash, _ = name.partition("/")
     if not slash:
         return False
@@ -85,7 +85,7 @@ def is_device_resource(name: str) -> bool:
 
 
 def domain_of(resource: str) -> str:
-    """Whose device plugin has it: `nvidia.com` of `nvidia.com/gpu`."""
+    """The domain of a resource: `nvidia.com` of `nvidia.com/gpu`."""
     return resource.partition("/")[0]
 
 
@@ -110,11 +110,11 @@ def requests_behind(
     classes: Mapping[str, resource.DeviceClass],
     unread: Collection[str] = (),
 ) -> tuple[Request, ...]:
-    """The DRA requests that stand for a resource on nodes without a device plugin; () if none.
+    """The DRA requests behind a resource on nodes without a device plugin; () if there are none.
 
-    One for each container that runs on, and one more where an init container needs more than it
-    can borrow of those after it (`createRequestsAndMappings` of the scheduler's DRA plugin). Where
-    no class is known to stand behind it, one of those that are `unread` may.
+    One for each container that keeps running, and one more if an init container needs more than the
+    containers after it (`createRequestsAndMappings` of the scheduler's DRA plugin). If no known
+    class is behind the resource, one of the `unread` classes may be.
     """
     device_class = _class_behind(name, classes)
     if pod.spec is None:
@@ -141,7 +141,7 @@ def requests_behind(
 
 
 def in_order(requests: Sequence[Request]) -> tuple[Request, ...]:
-    """Requests of several resources as the scheduler sorts them: by name, as text."""
+    """Requests of several resources, sorted as the scheduler does: by name, as text."""
     return tuple(sorted(requests, key=lambda request: request.name))
 
 
@@ -161,7 +161,7 @@ def _class_behind(
 
 
 def _may_mean(name: str, unread: str) -> bool:
-    """Whether a class of which only the name is known may stand behind a resource."""
+    """Whether a class of which only the name is known may be behind a resource."""
     if name.startswith(IMPLICIT_CLASS_PREFIX):
         return name == IMPLICIT_CLASS_PREFIX + unread
     return True
@@ -173,5 +173,5 @@ def _newest_then_first(device_class: resource.DeviceClass) -> tuple[float, str]:
 
 
 def uses_devices(pod: core.Pod) -> bool:
-    """Whether a pod asks for any extended resource of somebody else's, or has a claim."""
+    """Whether a pod has claims or requests extended resources other than the marker."""
     return bool(pod.resource_claims) or needs_units(pod)

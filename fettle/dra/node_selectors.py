@@ -20,14 +20,14 @@ class NodeTarget(NamedTuple):
 
 
 class MalformedNodeSelector(Exception):
-    """A node selector that Kubernetes cannot parse, which is a hard error there."""
+    """A node selector that Kubernetes cannot parse, which is an error there."""
 
 
 Test = Callable[[NodeTarget], bool]
 
 
 class ParsedNodeSelector:
-    """A parsed node selector; raises Malformed as the scheduler does, for every term at once."""
+    """A parsed node selector; raises MalformedNodeSelector as the scheduler does, for any term."""
 
     def __init__(self, selector: core.NodeSelector) -> None:
         self._terms = [
@@ -51,7 +51,7 @@ class ParsedNodeSelector:
 
 @lru_cache(maxsize=512)
 def parse_node_selector(selector: core.NodeSelector) -> ParsedNodeSelector:
-    """As `Selector`, and one for all that are equal."""
+    """Parse a node selector; equal ones are parsed once. Raises MalformedNodeSelector."""
     return ParsedNodeSelector(selector)
 
 

@@ -1,6 +1,6 @@
 """A DRA pool and its devices as one node sees them: what the allocator chooses from.
 
-`cluster/inventory` makes them of slices, taints, claims and health. Pure values.
+`cluster/inventory` builds them from slices, taints, claims and health. Pure values.
 """
 
 from collections.abc import Mapping
@@ -14,11 +14,11 @@ from fettle.model.reasons import PoolRef
 
 
 class DeviceView(msgspec.Struct, frozen=True, gc=False):
-    """A published DRA device: `taints` are the slice's own, then those of DeviceTaintRules.
+    """A published DRA device. `taints` are the slice's own, then those of DeviceTaintRules.
 
-    `allocated`: a claim holds it alone. `shares` are how many of it claims hold; `consumed` is what
-    they take of its capacities, in 1e-9. `here` is false for a device that says itself that it is
-    for other nodes; `misplaced` is why that cannot be told ("" if it can).
+    `allocated`: a claim holds it alone. `shares` is how many shares of it claims hold; `consumed`
+    is what those consume of its capacities, in 1e-9. `here` is false if the device's own node
+    selection excludes this node; `misplaced` is why that is unknown ("" if it is known).
     """
 
     published: PublishedDevice
@@ -40,19 +40,19 @@ class DeviceView(msgspec.Struct, frozen=True, gc=False):
 
 
 SOME_DRIVER = "?"
-"""In place of a pool's driver, where it cannot be read whose it is."""
+"""The driver of a pool whose driver cannot be read."""
 SOME_POOL = "of unknown name"
-"""In place of a pool's name; no pool can have it."""
+"""The name of a pool whose name cannot be read; no pool can have it."""
 
 
 class PoolView(msgspec.Struct, frozen=True, gc=False):
-    """One DRA pool as a node sees it. Devices in the allocator's order.
+    """One DRA pool as a node sees it. Devices are in the allocator's order.
 
-    An `incomplete` pool waits for slices of its generation; `invalid` says what contradicts
-    itself, `unclear` what cannot be told about it; all as upstream judges. `slices` are how many
-    are for this node, and how many there are; of an incomplete pool, how many it has, and should
-    have. `withheld` are devices of this node that are published and cannot be taken now, though a
-    claim may hold them. `counters` are what is left of its shared counters, in 1e-9. `look` and
+    An `incomplete` pool lacks slices of its generation; `invalid` is what contradicts itself in it;
+    both as upstream judges. `unclear` is what is not known about it. `slices`: how many are for
+    this node, and how many there are; for an incomplete pool, how many it has and should have.
+    `withheld` are devices of this node that are published but cannot be allocated now; a claim may
+    hold them. `counters` is what is left of its shared counters, in 1e-9. `look` and
     `attribute_fingerprints` are its digests (`shapes.py`).
     """
 
@@ -74,8 +74,8 @@ class PoolView(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def told(self) -> str:
-        """The pool for people, by driver and name as kube-scheduler writes it; pools of several
-        drivers on a node are often all named after it."""
+        """The pool by driver and name, as kube-scheduler writes it: the pools of all drivers of a
+        node often have the same name, the node's."""
         if self.driver == SOME_DRIVER:
             return f"pool {self.name}"
         unnamed = self.name == SOME_POOL
@@ -83,7 +83,7 @@ class PoolView(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def flaw(self) -> str:
-        """Why the allocator does without its devices, such as "incomplete: 1 of 2 slices"; "" if it
+        """Why the allocator ignores its devices, such as "incomplete: 1 of 2 slices"; "" if it
         does not."""
         if self.invalid:
             return f"invalid: {self.invalid}"

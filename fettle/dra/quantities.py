@@ -1,7 +1,7 @@
 """Quantities of capacities and counters as whole numbers of 1e-9, ready to be added and compared.
 
-Pure. How the API reads a quantity is known to `selectors/quantities.py`; here stands what the
-allocator does with them. May import `wire` and that module only.
+`fettle/api/quantities.py` parses them as the API does; this module has what the allocator does with
+them. Pure.
 """
 
 from functools import lru_cache
@@ -14,16 +14,16 @@ UNIT: int = 10**9
 MAX_INT64 = 2**63 - 1
 
 Written = tuple[int, int, str, str]
-"""(value, scale, text, format): the fields in which Kubernetes' own struct keeps a quantity."""
+"""(value, scale, text, format): the fields of Kubernetes' own struct for a quantity."""
 
 
 class Unreadable(Exception):
-    """A quantity that cannot be read, or whose reading is not modelled; `str()` says why."""
+    """A quantity that cannot be parsed, or whose parsing is not modelled; `str()` says why."""
 
 
 class Amount(NamedTuple):
-    """`nano` is the value in 1e-9. Amounts written alike compare equal in Go, others of the same
-    value do not; `written` None equals nothing."""
+    """`nano` is the value in 1e-9. In Go, amounts are only equal with `==` if they are `written` in
+    the same way; None equals nothing."""
 
     nano: int
     written: Written | None = None
@@ -33,7 +33,7 @@ class Amount(NamedTuple):
         return self.written is not None and self.written == other.written
 
     def ceil(self) -> int:
-        """The whole number that `Quantity.Value()` gives."""
+        """The whole number that `Quantity.Value()` returns."""
         return -(-self.nano // UNIT)
 
 
@@ -50,12 +50,12 @@ def nano(quantity: Quantity) -> int:
 
 
 def whole(value: int, format_: str) -> Amount:
-    """What `resource.NewQuantity` makes of a whole number."""
+    """As `resource.NewQuantity` returns it."""
     return Amount(value * UNIT, (value, 0, "", format_))
 
 
 def milli(value: int, format_: str) -> Amount:
-    """What `resource.NewMilliQuantity` makes of thousandths."""
+    """As `resource.NewMilliQuantity` returns it."""
     return Amount(value * (UNIT // 1000), (value, -3, "", format_))
 
 

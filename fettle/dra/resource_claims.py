@@ -22,7 +22,7 @@ EXTENDED_RESOURCE_CLAIM = "resource.kubernetes.io/extended-resource-claim"
 
 
 def entries_with_claims(pod: core.Pod) -> Iterator[core.PodResourceClaim]:
-    """A pod's entries, without those for which Kubernetes says that they need no claim."""
+    """A pod's entries in `spec.resourceClaims` without those that need no claim, by its status."""
     for entry in pod.resource_claims:
         status = _status(pod, entry)
         if (
@@ -34,7 +34,7 @@ def entries_with_claims(pod: core.Pod) -> Iterator[core.PodResourceClaim]:
 
 
 def claim_name(pod: core.Pod, entry: core.PodResourceClaim) -> str | None:
-    """The name of an entry's claim; None while it is yet to be made."""
+    """The name of an entry's ResourceClaim; None while it is not created yet."""
     if entry.resource_claim_name is not None:
         return entry.resource_claim_name
     status = _status(pod, entry)
@@ -49,17 +49,17 @@ def _status(pod: core.Pod, entry: core.PodResourceClaim) -> core.PodResourceClai
 def is_for_entry(
     pod: core.Pod, entry: core.PodResourceClaim, claim: resource.ResourceClaim | None
 ) -> bool:
-    """Whether the scheduler takes the claim for the one that this entry means."""
+    """Whether the scheduler accepts the claim as the one that this entry means."""
     if claim is None or entry.resource_claim_name is not None:
         return True
     owner = _controller(claim)
-    # A pod does not know the UID of its PodGroup, and without the gate DRAWorkloadResourceClaims,
-    # which nobody says is off, there are no claims of PodGroups.
+    # A pod does not know the UID of its PodGroup. Without the gate DRAWorkloadResourceClaims, which
+    # is not known here, there are no claims of PodGroups.
     return owner is not None and (owner.kind == "PodGroup" or owner.uid == pod.metadata.uid)
 
 
 def extended_claim_owner(claim: resource.ResourceClaim) -> str:
-    """The UID of the pod for whose extended resources the scheduler made a claim; "" if none."""
+    """The UID of the pod for whose extended resources the scheduler created a claim; "" if none."""
     if claim.metadata.annotation(EXTENDED_RESOURCE_CLAIM) != "true":
         return ""
     owner = _controller(claim)
@@ -67,9 +67,9 @@ def extended_claim_owner(claim: resource.ResourceClaim) -> str:
 
 
 def is_left_over(claim: resource.ResourceClaim | None, pod: core.Pod) -> bool:
-    """Whether a claim for its extended resources keeps a pod from being placed.
+    """Whether a claim for extended resources is left over from an earlier attempt for the pod.
 
-    The scheduler makes one as it binds a pod, and deletes one that it finds in a later attempt.
+    The scheduler creates such a claim when it binds a pod, and deletes it in a later attempt.
     """
     if claim is None or pod.node_name:
         return False
@@ -96,9 +96,9 @@ BINDING_TIMEOUT_S = 600.0
 
 
 class Binding(NamedTuple):
-    """What time it is, in seconds since the Unix epoch, and how long an allocation may wait.
+    """The time in seconds since the Unix epoch, and how long binding conditions may take.
 
-    `observed`: false where the scheduler looks at no binding conditions, since a gate is off.
+    `observed` is false if the scheduler ignores binding conditions because a gate is off.
     """
 
     now: float = 0.0
@@ -107,11 +107,11 @@ class Binding(NamedTuple):
 
 
 NO_TIME_LIMIT = Binding()
-"""Where no clock is told, nothing has taken too long."""
+"""Without a clock nothing takes too long."""
 
 
 class ClaimUse(NamedTuple):
-    """`barred`: why no node can serve a pod with this claim now. `awaits`: what the pod will wait
+    """`barred` is why no node can serve a pod with this claim now; `awaits` is what the pod waits
     for once it is placed."""
 
     barred: Reason | None = None
@@ -124,7 +124,7 @@ def claim_use(
     pod: core.Pod,
     binding: Binding,
 ) -> ClaimUse:
-    """What to report about the claim that a pod's entry stands for; None: it does not exist yet."""
+    """How the pod can use the claim of an entry; the claim is None if it does not exist yet."""
     name = entry.name
     if claim is None:
         return ClaimUse()
@@ -162,7 +162,7 @@ def claim_use(
 def can_be_allocated(
     entry: core.PodResourceClaim, claim: resource.ResourceClaim, pod: core.Pod
 ) -> bool:
-    """Whether nothing is allocated for a claim yet, and nothing keeps the pod from using it."""
+    """Whether a claim is not allocated yet, and nothing prevents the pod from using it."""
     return claim.allocation is None and claim_use(entry, claim, pod, NO_TIME_LIMIT) == ClaimUse()
 
 
@@ -172,7 +172,7 @@ def why_not_twice(
     claim: resource.ResourceClaim | None,
     pod: core.Pod,
 ) -> reasons.ClaimNamedTwice | None:
-    """Why a pod cannot have two entries for one claim; None where it is reserved for it already."""
+    """Why a pod cannot have two entries for one claim; None if it is reserved for the pod."""
     if claim is not None and pod.metadata.uid in claim.reserved_for:
         return None
     key = f"{pod.metadata.namespace}/{claim_name(pod, again)}"
@@ -207,9 +207,9 @@ class _OnDevice(NamedTuple):
 def _conditions(
     allocation: resource.AllocationResult, reported: tuple[resource.AllocatedDeviceStatus, ...]
 ) -> tuple[_OnDevice | None, _OnDevice | None]:
-    """(the failure, the condition that is not met) that comes first, as upstream looks.
+    """The first failure, or the first condition that is not met, in upstream's order.
 
-    A device whose conditions are not met hides what failed on those after it.
+    A device whose conditions are not met hides failures of the devices after it.
     """
     devices = allocation.devices
     for result in devices.results or () if devices is not None else ():
@@ -231,7 +231,7 @@ def _found(
     result: resource.DeviceRequestAllocationResult,
     reported: tuple[resource.AllocatedDeviceStatus, ...],
 ) -> Mapping[str, Condition] | None:
-    """The conditions of a device by type, the first of each; None where nothing is reported."""
+    """The first condition of each type of a device; None if the driver reports nothing."""
     for status in reported:
         if (status.driver, status.pool, status.device) == (
             result.driver,

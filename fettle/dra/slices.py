@@ -1,7 +1,6 @@
-"""A ResourceSlice read once: all of a device that no other object can change, ready to allocate.
+"""A ResourceSlice, parsed once for all views: quantities as numbers, node selectors ready to match.
 
-Quantities are numbers, node selectors parsed, and what cannot be read is said instead of guessed.
-Stands between wire and pools; pure.
+What cannot be parsed is reported, never guessed. Stands between API objects and pools. Pure.
 """
 
 from collections.abc import Mapping
@@ -21,7 +20,7 @@ CounterId = tuple[str, str]
 
 
 class RequestPolicyRange(NamedTuple):
-    """`validRange` of a request policy; `format` is how its step is written."""
+    """`validRange` of a request policy; `format` is the format of its step."""
 
     min: Amount | None
     max: Amount | None
@@ -43,8 +42,9 @@ class PublishedCapacity(msgspec.Struct, frozen=True, gc=False):
 
 
 class Target:
-    """The nodes that something is for, by the three ways the API has to say it, of which the first
-    counts: by `name`, all of them, or those that a selector selects. Equal if they say the same.
+    """Which nodes a slice or device is for: one by `name`, all, or those that a selector matches.
+
+    The first of these that is set counts, as in the API. Comparable and hashable.
     """
 
     __slots__ = ("_hash", "_said", "_selector", "name", "problem")
@@ -84,12 +84,12 @@ class Target:
 class PublishedDevice(msgspec.Struct, frozen=True, gc=False):
     """One device of a slice.
 
-    `consumes` is in 1e-9. `abort` says why any selector on it ends the scheduler's attempt,
-    `unclear` what about it is not modelled or cannot be read; both "" if nothing.
-    `target` is set where the slice has each device say its nodes. `local` is the node of its
-    slice, "" where it is of the network. `plain`: whoever asks for none of its capacity gets
-    it. `skips`: its slice asks that nothing is done on the node. `pins`: whoever holds it stays on
-    the node; else `terms` counts those of the node selector that goes into the allocation.
+    `consumes` is in 1e-9. `abort` is why any selector on it ends the scheduler's attempt; `unclear`
+    is what about it is not modelled or cannot be parsed; both are "" if there is nothing. `target`
+    is set if the slice has a node selection per device. `local` is the node of its slice, "" for a
+    network-attached device. `plain`: a request without capacity always fits. `skips`: its slice
+    skips node operations. `pins`: the allocation is bound to the node; otherwise `terms` counts the
+    terms of the node selector that goes into the allocation.
     """
 
     id: DeviceId
@@ -111,9 +111,9 @@ class PublishedDevice(msgspec.Struct, frozen=True, gc=False):
 
 
 class PublishedSlice(msgspec.Struct, frozen=True, gc=False):
-    """`target` None: the slice says in no known way which nodes it is for, or has its devices say.
+    """`target` is None if the slice has a node selection per device, or none of a known form.
 
-    `counters` are its sets as published, in 1e-9.
+    `counters` are its counter sets as published, in 1e-9. `grouped`: it uses compatibility groups.
     """
 
     raw: resource.ResourceSlice
@@ -141,7 +141,7 @@ class PublishedSlice(msgspec.Struct, frozen=True, gc=False):
 
 
 def read_slice(slice_: resource.ResourceSlice) -> PublishedSlice:
-    """Never raises for what is in the slice."""
+    """Parse a slice. Never raises, whatever is in it."""
     spec = slice_.spec
     target = None
     if spec.node_name or spec.all_nodes or spec.node_selector is not None:
@@ -167,7 +167,7 @@ def read_slice(slice_: resource.ResourceSlice) -> PublishedSlice:
 def _published(
     slice_: resource.ResourceSlice, device: resource.Device, kept: dict[Any, Any]
 ) -> PublishedDevice:
-    """`kept`: equal parts of the slice's devices, each once."""
+    """`kept` interns parts that are equal in several devices of the slice."""
     pause()
     spec = slice_.spec
     consumes: list[tuple[CounterId, int]] = []
@@ -245,15 +245,14 @@ def _optional(quantity: resource.Quantity | None) -> Amount | None:
 
 
 def _conversion_error(device: resource.Device) -> str:
-    """Why a device cannot be given to any selector: the scheduler then gives the pod up.
-
-    Kubernetes looks for lists first, then for single values, and reads the first that is set.
+    """Why no selector can be evaluated on a device, which ends the scheduler's attempt; "" if any
+    can. Kubernetes reads lists first, then single values, and only the first that is set.
     """
     for name, value in (device.attributes or {}).items():
         if value.versions is None and (
             value.string is not None or value.int_ is not None or value.bool_ is not None
         ):
-            continue  # nearly all are of one of these types, and always fine
+            continue  # nearly all attributes are of one of these types, and always valid
         if value.ints is not None or value.bools is not None or value.strings is not None:
             continue
         read: tuple[str, ...] = ()

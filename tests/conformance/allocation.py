@@ -21,8 +21,8 @@ from fettle.config import HealthSettings
 from fettle.dra import (
     AMPLE,
     UNIT,
-    Allocated,
     AllocatedDevice,
+    AllocationOutcome,
     AllocationStatus,
     Budget,
     Claim,
@@ -35,7 +35,7 @@ from fettle.dra import (
     Unreadable,
     nano,
 )
-from fettle.dra.allocator import Taken, allocate
+from fettle.dra.allocator import DeviceResult, allocate
 from fettle.dra.claims import claim_of_spec
 from fettle.dra.quantities import MAX_INT64
 from fettle.explain.wording import texts
@@ -242,7 +242,7 @@ def _decoded(kind: Kind, raw: dict[str, Any]) -> kinds.WireObject:
     return kind.decode(msgspec.json.encode(raw))
 
 
-def told(asked: tuple[Claim, ...], allocated: Allocated, of: Features) -> Answer:
+def told(asked: tuple[Claim, ...], allocated: AllocationOutcome, of: Features) -> Answer:
     if allocated.found is not AllocationStatus.FITS:
         return Answer(
             _KINDS[allocated.found],
@@ -264,7 +264,7 @@ _KINDS: dict[AllocationStatus, Literal["none", "error", "undecided"]] = {
 SHARE = "aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa"
 
 
-def _result(asked: tuple[Claim, ...], taken: Taken, of: Features) -> dict[str, Any]:
+def _result(asked: tuple[Claim, ...], taken: DeviceResult, of: Features) -> dict[str, Any]:
     alternative = next(a for a in asked[taken.claim].alternatives() if a.name == taken.request)
     device = taken.device.device
     result: dict[str, Any] = {

@@ -12,11 +12,15 @@ from typing import NamedTuple
 
 from fettle.api.resource import DeviceAttribute, DeviceTaint, DeviceToleration
 from fettle.cel import Outcome, OutcomeKind
-from fettle.dra.allocator.constraint import Same, Tracked, constraint_tracker
+from fettle.dra.allocator.constraint import (
+    ConstraintTracker,
+    MatchAttribute,
+    new_constraint_tracker,
+)
 from fettle.dra.allocator.consumable_capacity import Used, consumed_capacities, fits_capacities
 from fettle.dra.allocator.counters import Counters
 from fettle.dra.allocator.features import Profile, why_unclear
-from fettle.dra.allocator.results import Aborted, Taken, Unclear
+from fettle.dra.allocator.results import Aborted, DeviceResult, Unclear
 from fettle.dra.claims import Alternative, Claim, Request
 from fettle.dra.pools import DeviceView, PoolView
 from fettle.dra.quantities import Amount
@@ -28,11 +32,11 @@ from fettle.pacing import pause
 
 
 class RequestData:
-    """One alternative during a search: what it needs, and which candidates its selectors match.
+    """One alternative of a request during a search, as upstream's `requestData`.
 
-    `path` is what people call it: the claim's name and its own. `everything` are the candidates
-    that mode All needs, None in other modes. `matches` are those that were looked at; alternatives
-    with the same selectors share them.
+    `path` names it for people: claim/request or claim/request/subrequest. `everything` are the
+    candidates that mode All needs, None in other modes. `matches` caches which candidates its
+    selectors match; alternatives with the same selectors share it.
     """
 
     __slots__ = (
@@ -75,7 +79,7 @@ AllRequestData = Sequence[Sequence[Sequence[RequestData]]]
 
 
 def request_data_of(claims: Sequence[Claim]) -> AllRequestData:
-    """A data for every alternative."""
+    """The data of every alternative."""
     matches: defaultdict[tuple[str, ...], dict[int, bool]] = defaultdict(dict)
     return [
         [
@@ -94,7 +98,7 @@ def all_alternatives(request_data: AllRequestData) -> Iterator[RequestData]:
 
 
 def are_tolerated(taints: Sequence[DeviceTaint], tolerations: Sequence[DeviceToleration]) -> bool:
-    """Whether all taints with an effect on allocation are tolerated; unknown effects have none."""
+    """Whether all taints that prevent allocation are tolerated; unknown effects do not."""
     return all(
         taint.effect not in ("NoSchedule", "NoExecute")
         or any(tolerates(toleration, taint) for toleration in tolerations)
@@ -116,10 +120,10 @@ def tolerates(toleration: DeviceToleration, taint: DeviceTaint | TaintRef) -> bo
 # isSelectable, allocateDevice and rollbackDevice
 
 Match = Callable[[str, DeviceView], Outcome]
-"""(expression, device) → what the selector says of it."""
+"""(expression, device) → outcome of the selector."""
 
 Acceptable = Callable[[DeviceView, Alternative], bool]
-"""Whether a request, or an alternative of its list, may be given the device, whatever its name."""
+"""Whether an alternative may get the device. Must not depend on its name and count."""
 
 LISTED = 16
 """Candidates listed between two pauses."""
@@ -131,8 +135,11 @@ class CandidateDevice(NamedTuple):
 
 
 class DeviceRollbackState(NamedTuple):
-    """What taking a device wrote down. `consumed` None: it is not a share; `shared_before`:
-    another share of it was being taken already."""
+    """What is needed to roll a device back.
+
+    `consumed` is None for a device that is not shared. `shared_before`: this search had allocated
+    another share of it already.
+    """
 
     at: int
     counted: bool
@@ -141,11 +148,12 @@ class DeviceRollbackState(NamedTuple):
 
 
 class DeviceAllocator:
-    """Who holds what during one search; empty until it is opened.
+    """Checks and allocates devices, and knows what is allocated in one search.
 
-    `pools` are the usable ones, up to the first that is in doubt, `candidates` their devices;
-    `beyond` is why more may follow, if any can. `shareable` are those that several requests
-    may hold at once. `acceptable` turns devices down as a taint that nothing tolerates would.
+    `pools` are the usable ones, up to the first whose content is unclear; `beyond` is why it is, if
+    there is one. `candidates` are their devices, empty until they are gathered. `shareable` are
+    candidates that several requests may share. `acceptable` excludes devices like a taint that no
+    request tolerates.
     """
 
     def __init__(
@@ -166,18 +174,18 @@ class DeviceAllocator:
         self._quirks = profile.quirks
         self._rules = profile.rules
         self._acceptable = acceptable
-        self._constraints: list[list[Tracked]] = [
-            [constraint_tracker(constraint, profile) for constraint in claim.constraints]
+        self._constraints: list[list[ConstraintTracker]] = [
+            [new_constraint_tracker(constraint, profile) for constraint in claim.constraints]
             for claim in claims
         ]
-        self._bound: dict[RequestData, Sequence[Tracked]] = {}
+        self._bound: dict[RequestData, Sequence[ConstraintTracker]] = {}
         self._counters = Counters(profile.quirks)
         self._holders: list[int] = []  # bit i: held for claim i
         self._shares: dict[int, dict[str, int]] = {}
-        self._taken: list[list[Taken]] = [[] for _ in claims]
+        self._taken: list[list[DeviceResult]] = [[] for _ in claims]
 
     def gather_candidates(self) -> None:
-        """Find the candidates, before anything else."""
+        """To be called first."""
         shareable: list[int] = []
         for pool in self.pools:
             for device in pool.devices:
@@ -193,7 +201,7 @@ class DeviceAllocator:
         self.shareable = frozenset(shareable)
 
     def check_for_more(self) -> None:
-        """No candidate would do; raises Unclear where there may be others."""
+        """To be called when no candidate is left: raises Unclear if there may be others."""
         if self.beyond:
             raise Unclear(self.beyond)
 
@@ -202,17 +210,17 @@ class DeviceAllocator:
         return len(self._taken[claim])
 
     def common_value(self, claim: int, constraint: int) -> DeviceAttribute | None:
-        """What all devices of a matchAttribute have to have by now; None where they may be any."""
+        """The value that a matchAttribute requires by now; None if it may be any."""
         tracked = self._constraints[claim][constraint]
-        return tracked.agreed if isinstance(tracked, Same) else None
+        return tracked.agreed if isinstance(tracked, MatchAttribute) else None
 
-    def results(self) -> tuple[Taken, ...]:
+    def results(self) -> tuple[DeviceResult, ...]:
         return tuple(taken for claim in self._taken for taken in claim)
 
-    # -- checks
+    # Checks
 
     def is_usable(self, data: RequestData, at: int) -> bool:
-        """The checks that a device must pass before it is worth an attempt, cheapest first."""
+        """Whether a device passes the checks before `allocate`, the cheapest first."""
         return (
             not self.is_ruled_out(data, at)
             and self.is_selectable(data, at)
@@ -220,11 +228,11 @@ class DeviceAllocator:
         )
 
     def is_ruled_out(self, data: RequestData, at: int) -> bool:
-        """Whether a device is not usable without so much as a look at it."""
+        """Whether a device is known to be unusable, without evaluating anything."""
         return data.matches.get(at) is False or self._in_use(data, at)
 
     def is_untouched(self, at: int) -> bool:
-        """Whether no claim holds anything of a candidate in this search."""
+        """Whether this search has allocated nothing of a candidate."""
         return self._holders[at] == 0 and at not in self._shares
 
     def _in_use(self, data: RequestData, at: int) -> bool:
@@ -233,7 +241,7 @@ class DeviceAllocator:
         return self.candidates[at].device.allocated or self._holders[at] != 0
 
     def is_selectable(self, data: RequestData, at: int) -> bool:
-        """Whether selectors match and the device is for this node; looked up once."""
+        """Whether the selectors match and the device is for this node. Cached."""
         matches = data.matches.get(at)
         if matches is None:
             matches = data.matches[at] = self._matches_selectors(data, self.candidates[at].device)
@@ -264,7 +272,10 @@ class DeviceAllocator:
         return device.here
 
     def allocatable(self, data: RequestData) -> list[int]:
-        """The candidates that could be taken if nothing else were; raises as taking them does."""
+        """The candidates that the request could get if no other request existed.
+
+        Raises what `allocate` raises.
+        """
         able: list[int] = []
         for at, (pool, device) in enumerate(self.candidates):
             if (
@@ -280,7 +291,7 @@ class DeviceAllocator:
         return able
 
     def fits_if_unused(self, data: RequestData, at: int) -> bool:
-        """Whether a device's capacities suffice while they are otherwise unused."""
+        """Whether a device's capacities suffice if nobody else uses them."""
         device = self.candidates[at].device
         used = device.consumed if self._quirks.all_drops_short else {}
         return self._fits_beside(data, device, used, {})
@@ -314,14 +325,14 @@ class DeviceAllocator:
                 raise Unclear(ignored) from error
             raise
 
-    # -- taking and giving back
+    # Allocating and rolling back
 
     def allocate(
         self, data: RequestData, at: int, *, must: bool = False
     ) -> DeviceRollbackState | None:
-        """Take a device that is selectable; None, and nothing is changed, where that cannot be.
+        """Allocate a selectable device; None, and nothing is changed, if that is not possible.
 
-        `must`: this very device is needed; a constraint against it is then a hard error.
+        `must`: the request needs this very device, so a constraint that forbids it is an error.
         """
         pool, device = self.candidates[at]
         multiple = self._features.consumable_capacity and device.published.multiple
@@ -335,7 +346,7 @@ class DeviceAllocator:
         if counts and not self._features.partitionable_devices:
             return None
         if multiple and (self._is_shared(device) or at in self._shares):
-            counts = False  # its first share has paid
+            counts = False  # its first share has consumed them
         if counts and must and self._quirks.all_crashes:
             raise Aborted(reasons.SchedulerCrashes(data.path, device.id))
         if counts and not self._reserve(pool, device):
@@ -355,7 +366,7 @@ class DeviceAllocator:
         return bool(device.consumed) if self._quirks.empty_shares_unseen else device.shares > 0
 
     def _operable(self, device: DeviceView) -> bool:
-        """Slices may ask that nothing is done on the node (an alpha of 1.37)."""
+        """Whether the device's slice may skip node operations (an alpha feature of 1.37)."""
         features = self._features
         if not device.published.skips:
             return True
@@ -393,8 +404,8 @@ class DeviceAllocator:
                 return False
         return True
 
-    def _concerning(self, data: RequestData) -> Sequence[Tracked]:
-        """The constraints that a data's devices are held against."""
+    def _concerning(self, data: RequestData) -> Sequence[ConstraintTracker]:
+        """The constraints that concern a request."""
         found = self._bound.get(data)
         if found is None:
             found = self._bound[data] = [
@@ -407,7 +418,7 @@ class DeviceAllocator:
     def _hold(
         self, data: RequestData, undo: DeviceRollbackState, *, multiple: bool
     ) -> DeviceRollbackState | None:
-        """The last check, of capacity, and then the entries."""
+        """Check the capacity, and write the allocation down."""
         at, device = undo.at, self.candidates[undo.at].device
         if not multiple:
             self._holders[at] |= 1 << data.claim
@@ -431,7 +442,7 @@ class DeviceAllocator:
             for name, value in consumed.items():
                 share[name] = share.get(name, 0) + value
         self._taken[data.claim].append(
-            Taken(
+            DeviceResult(
                 data.claim,
                 data.name,
                 device,
@@ -442,7 +453,7 @@ class DeviceAllocator:
         return undo
 
     def roll_back(self, data: RequestData, undo: DeviceRollbackState) -> None:
-        """Undo a `take`, the last one first."""
+        """Undo an `allocate`, the last one first."""
         self._taken[data.claim].pop()
         if undo.consumed is None:
             self._holders[undo.at] &= ~(1 << data.claim)
@@ -454,7 +465,7 @@ class DeviceAllocator:
             self._counters.release(*self.candidates[undo.at])
 
     def _unshare(self, at: int, consumed: Mapping[str, int], *, others: bool) -> None:
-        """Give a share back; `others`: the device was shared before it."""
+        """Release a share. `others`: this search has allocated other shares of the device."""
         share = self._shares.get(at)
         if self._quirks.undoes_in_part:
             others = not consumed
@@ -470,6 +481,6 @@ class DeviceAllocator:
             constraint.remove(data.request)
 
     def _release(self, undo: DeviceRollbackState) -> None:
-        """Give counters back after a device was turned down."""
+        """Release counters after a later check failed."""
         if undo.counted and not self._quirks.undoes_in_part:
             self._counters.release(*self.candidates[undo.at])

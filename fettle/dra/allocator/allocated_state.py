@@ -4,48 +4,49 @@ from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 
-from fettle.dra.allocator.results import Taken
+from fettle.dra.allocator.results import DeviceResult
 from fettle.dra.claims import AllocatedDevice
 from fettle.dra.pools import DeviceView, PoolView
 from fettle.model import DeviceId
 
 
-def with_allocated(pools: Sequence[PoolView], taken: Iterable[Taken]) -> tuple[PoolView, ...]:
-    """The pools with these devices held; devices with admin access count as not held."""
-    held: dict[DeviceId, list[Taken]] = {}
+def with_allocated(
+    pools: Sequence[PoolView], taken: Iterable[DeviceResult]
+) -> tuple[PoolView, ...]:
+    """The pools with these devices allocated; adminAccess allocates nothing."""
+    held: dict[DeviceId, list[DeviceResult]] = {}
     for one in taken:
         if not one.admin_access:
             held.setdefault(one.device.id, []).append(one)
-    return tuple(_after(pool, held) if _concerns(held, pool) else pool for pool in pools)
+    return tuple(_allocated(pool, held) if _has_any(held, pool) else pool for pool in pools)
 
 
 def with_released(
-    pools: Sequence[PoolView], let_go: Iterable[AllocatedDevice]
+    pools: Sequence[PoolView], released: Iterable[AllocatedDevice]
 ) -> tuple[PoolView, ...]:
-    """The pools once claims hold this no more, which they hold now."""
+    """The pools once claims have released these devices, which they hold now."""
     held: dict[DeviceId, list[AllocatedDevice]] = {}
-    for one in let_go:
+    for one in released:
         held.setdefault(one.device, []).append(one)
-    return tuple(_without(pool, held) if _concerns(held, pool) else pool for pool in pools)
+    return tuple(_with_less(pool, held) if _has_any(held, pool) else pool for pool in pools)
 
 
-def _concerns(devices: Collection[DeviceId], pool: PoolView) -> bool:
+def _has_any(devices: Collection[DeviceId], pool: PoolView) -> bool:
     return any((id_.driver, id_.pool) == (pool.driver, pool.name) for id_ in devices)
 
 
-def _after(pool: PoolView, held: dict[DeviceId, list[Taken]]) -> PoolView:
+def _allocated(pool: PoolView, held: dict[DeviceId, list[DeviceResult]]) -> PoolView:
     devices = tuple(_held(d, held[d.id]) if d.id in held else d for d in pool.devices)
-    return _changed(pool, devices)
+    return _with_devices(pool, devices)
 
 
-def _without(pool: PoolView, held: dict[DeviceId, list[AllocatedDevice]]) -> PoolView:
+def _with_less(pool: PoolView, held: dict[DeviceId, list[AllocatedDevice]]) -> PoolView:
     devices = tuple(_released(d, held[d.id]) if d.id in held else d for d in pool.devices)
-    return _changed(pool, devices)
+    return _with_devices(pool, devices)
 
 
-def _changed(pool: PoolView, devices: tuple[DeviceView, ...]) -> PoolView:
-    """With devices that others hold than before: each draws on counters once, however often it is
-    held."""
+def _with_devices(pool: PoolView, devices: tuple[DeviceView, ...]) -> PoolView:
+    """With these devices instead. A device consumes counters once, however many hold it."""
     counters = dict(pool.counters)
     for before, now in zip(pool.devices, devices, strict=True):
         if change := _in_use(now) - _in_use(before):
@@ -58,7 +59,7 @@ def _in_use(device: DeviceView) -> bool:
     return device.allocated or device.shares > 0
 
 
-def _held(device: DeviceView, taken: Sequence[Taken]) -> DeviceView:
+def _held(device: DeviceView, taken: Sequence[DeviceResult]) -> DeviceView:
     if taken[0].consumed is None:
         return msgspec.structs.replace(device, allocated=True)
     consumed = dict(device.consumed)
@@ -69,10 +70,10 @@ def _held(device: DeviceView, taken: Sequence[Taken]) -> DeviceView:
     return msgspec.structs.replace(device, shares=shares, consumed=consumed)
 
 
-def _released(device: DeviceView, let_go: Sequence[AllocatedDevice]) -> DeviceView:
-    """Where there are no shares, since a gate is off, who has one holds the device."""
-    shares = [one for one in let_go if one.share and device.shares]
-    alone = device.allocated and len(shares) == len(let_go)
+def _released(device: DeviceView, released: Sequence[AllocatedDevice]) -> DeviceView:
+    """If there are no shares because a gate is off, whoever has a share holds the device alone."""
+    shares = [one for one in released if one.share and device.shares]
+    alone = device.allocated and len(shares) == len(released)
     left = device.shares - len(shares)
     consumed = dict(device.consumed)
     for one in shares:

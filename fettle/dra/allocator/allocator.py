@@ -22,9 +22,9 @@ from fettle.dra.allocator.allocate_device import (
 )
 from fettle.dra.allocator.features import CURRENT, Features, Profile, why_unclear
 from fettle.dra.allocator.pruning import (
-    Lookout,
-    families,
-    find_abilities,
+    LookAhead,
+    find_candidates,
+    find_competing_groups,
     find_infeasible,
     interchangeable,
     may_skip,
@@ -33,11 +33,11 @@ from fettle.dra.allocator.results import (
     AMPLE,
     NOTHING,
     Aborted,
-    Allocated,
+    AllocationOutcome,
     AllocationStatus,
     Budget,
     DeviceIndices,
-    Taken,
+    DeviceResult,
     Unclear,
     Unfinished,
 )
@@ -49,8 +49,8 @@ from fettle.pacing import pause, within
 
 # Allocate
 
-SHARE = 0.25
-"""Of the time that a search may take, so much is for finding out how to end it early."""
+PRUNING_SHARE = 0.25
+"""The share of a search's time that may go into finding out whether it can succeed."""
 
 
 def allocate(
@@ -61,10 +61,10 @@ def allocate(
     *,
     acceptable: Acceptable | None = None,
     budget: Budget = AMPLE,
-) -> Allocated:
+) -> AllocationOutcome:
     """The first allocation that satisfies all claims, as the scheduler would find it.
 
-    With `acceptable`, devices it turns down are never taken: is there *any* allocation then?
+    `acceptable` excludes devices: is there *any* allocation without them?
     """
     attempt = _Attempt(claims, pools, match, profile, acceptable, budget)
     try:
@@ -76,7 +76,7 @@ def allocate(
 
 
 class _Attempt:
-    """One allocation: what is asked for, and what is known of it so far."""
+    """One call of `allocate`."""
 
     def __init__(
         self,
@@ -95,15 +95,15 @@ class _Attempt:
         self.allocator = DeviceAllocator(claims, pools, match, profile, acceptable)
         self.search = Search(self._request_data, self.allocator)
 
-    def outcome(self) -> Allocated:
-        """Raises Unfinished."""
+    def outcome(self) -> AllocationOutcome:
+        """Search, and say what the result means. Raises Unfinished."""
         claims, request_data, allocator = self._claims, self._request_data, self.allocator
         ordered = self._profile.ordered
         try:
             allocator.gather_candidates()
-            self._prepare()
-            if why := self._searched():
-                return self._none(why)
+            self._validate_requests()
+            if why := self._search():
+                return self._nothing_fits(why)
         except Aborted as error:
             if not ordered and (
                 why := why_order_matters(request_data, allocator)
@@ -114,19 +114,19 @@ class _Attempt:
         except Unclear as error:
             return self._undecided(error.reason)
         if self.search.result is None:
-            return self._nothing()
+            return self._nothing_found()
         if not ordered and (why := why_order_matters(request_data, allocator)):
             return self._undecided(why, bounded=not allocator.beyond)
-        if why := _unwritable(self.search.result):
+        if why := _node_selector_problem(self.search.result):
             return self._error(why)
-        return Allocated(AllocationStatus.FITS, self.search.result, steps=self.search.steps)
+        return AllocationOutcome(AllocationStatus.FITS, self.search.result, steps=self.search.steps)
 
-    def unfinished(self, why: Reason) -> Allocated:
-        """The search was ended."""
+    def unfinished(self, why: Reason) -> AllocationOutcome:
+        """The outcome if the search was ended by its budget."""
         return self._undecided(why, bounded=not self.allocator.beyond)
 
-    def _prepare(self) -> None:
-        """What upstream checks claim by claim before it searches."""
+    def _validate_requests(self) -> None:
+        """The checks that upstream makes claim by claim before it searches."""
         features = self._profile.features
         for claim, requests in zip(self._claims, self._request_data, strict=True):
             total = 0
@@ -135,14 +135,14 @@ class _Attempt:
                 for data in alternatives:
                     validate_request(data, features)
                     if data.alternative.mode == ALL:
-                        _everything(data, self.allocator, self._pools, self._profile)
+                        _select_all(data, self.allocator, self._pools, self._profile)
                     pause()
                 total = add_to_total(total, request, alternatives, claim.name, MAX_RESULTS)
             for unknown in unknown_constraints(claim):
                 raise Aborted(unknown)
 
-    def _searched(self) -> Reason | None:
-        """Search to the end; or why that is of no use, found out on the way."""
+    def _search(self) -> Reason | None:
+        """Search to the end. Returns a reason if it turns out meanwhile that it cannot succeed."""
         search, prune_after = self.search, self._budget.prune_after
         search.begin()
         while search.under_way:
@@ -151,36 +151,38 @@ class _Attempt:
             if prune_after is not None and search.in_vain >= prune_after:
                 prune_after = None
                 try:
-                    if why := within(self._budget.seconds * SHARE, self._pruned):
+                    if why := within(self._budget.seconds * PRUNING_SHARE, self._prune):
                         return why
                 except TimeoutError:
-                    pass  # the search may be at its end before that
+                    pass  # the search itself may end sooner
             search.step()
             pause()
         search.end()
         return None
 
-    def _pruned(self) -> Reason | None:
-        """Why going on is of no use; else from now on less is tried in vain."""
+    def _prune(self) -> Reason | None:
+        """Why the search cannot succeed. Otherwise it skips from now on what cannot succeed."""
         claims, request_data, allocator, profile = (
             self._claims,
             self._request_data,
             self.allocator,
             self._profile,
         )
-        able = find_abilities(request_data, allocator)
-        if able is None:
+        all_candidates = find_candidates(request_data, allocator)
+        if all_candidates is None:
             return None
-        if why := find_infeasible(claims, request_data, able, allocator, profile):
+        if why := find_infeasible(claims, request_data, all_candidates, allocator, profile):
             return why
         if may_skip(claims, request_data, profile):
-            self.search.classes = interchangeable(claims, able, allocator)
-            lookout = Lookout(families(claims, request_data, able, allocator, profile))
-            self.search.can_succeed = lookout.possible
+            self.search.classes = interchangeable(claims, all_candidates, allocator)
+            look_ahead = LookAhead(
+                find_competing_groups(claims, request_data, all_candidates, allocator, profile)
+            )
+            self.search.can_succeed = look_ahead.can_succeed
         return None
 
-    def _nothing(self) -> Allocated:
-        """What it means that the search found nothing."""
+    def _nothing_found(self) -> AllocationOutcome:
+        """The outcome if the search found nothing."""
         claims, request_data, allocator, profile = (
             self._claims,
             self._request_data,
@@ -188,17 +190,20 @@ class _Attempt:
             self._profile,
         )
         if profile.ordered:
-            return self._none(NOTHING)
+            return self._nothing_fits(NOTHING)
         why = why_not_nothing(claims, request_data, allocator, profile)
         if not why:
-            return self._none(NOTHING)
-        able = find_abilities(request_data, allocator)
-        if able and (known := find_infeasible(claims, request_data, able, allocator, profile)):
-            return self._none(known)
+            return self._nothing_fits(NOTHING)
+        all_candidates = find_candidates(request_data, allocator)
+        if all_candidates and (
+            known := find_infeasible(claims, request_data, all_candidates, allocator, profile)
+        ):
+            return self._nothing_fits(known)
         return self._undecided(why)
 
-    def _none(self, why: Reason) -> Allocated:
-        """Nothing fits; where a pool is invalid, the scheduler calls that an error of this node."""
+    def _nothing_fits(self, why: Reason) -> AllocationOutcome:
+        """The outcome if nothing fits. With an invalid pool, the scheduler reports an error of this
+        node instead."""
         for pool in self._pools:
             if doubted := why_unclear(pool, self._profile):
                 return self._undecided(doubted)
@@ -206,21 +211,21 @@ class _Attempt:
             if pool.invalid:
                 invalid = reasons.PoolInvalid(pool.ref, pool.invalid)
                 return self._error(why, invalid, on_node=True)
-        return Allocated(AllocationStatus.NONE, reasons=(why,), steps=self.search.steps)
+        return AllocationOutcome(AllocationStatus.NONE, reasons=(why,), steps=self.search.steps)
 
-    def _error(self, *why: Reason, on_node: bool = False) -> Allocated:
-        return Allocated(
+    def _error(self, *why: Reason, on_node: bool = False) -> AllocationOutcome:
+        return AllocationOutcome(
             AllocationStatus.ERROR, reasons=why, on_node=on_node, steps=self.search.steps
         )
 
-    def _undecided(self, why: Reason, *, bounded: bool = False) -> Allocated:
-        return Allocated(
+    def _undecided(self, why: Reason, *, bounded: bool = False) -> AllocationOutcome:
+        return AllocationOutcome(
             AllocationStatus.UNDECIDED, reasons=(why,), steps=self.search.steps, bounded=bounded
         )
 
 
-def _unwritable(taken: Sequence[Taken]) -> reasons.NodeSelectorTooComplex | None:
-    """Why the node selector of an allocation cannot be written, None if it can."""
+def _node_selector_problem(taken: Sequence[DeviceResult]) -> reasons.NodeSelectorTooComplex | None:
+    """Why upstream's `createNodeSelector` fails for the allocation; None if it does not."""
     pinned: set[int] = set()
     for one in taken:
         published = one.device.published
@@ -231,10 +236,10 @@ def _unwritable(taken: Sequence[Taken]) -> reasons.NodeSelectorTooComplex | None
     return None
 
 
-def _everything(
+def _select_all(
     data: RequestData, allocator: DeviceAllocator, pools: Sequence[PoolView], profile: Profile
 ) -> None:
-    """Mode All: the devices that match, if every pool of the node is whole."""
+    """Mode All: find the devices that match. Every pool of the node has to be complete."""
     data.everything = []
     at = 0
     for pool in pools:
@@ -258,7 +263,7 @@ def _everything(
 
 
 def check_gates(request: Request, claim: str, features: Features) -> None:
-    """Raises Aborted where a request needs a gate that is off."""
+    """Raises Aborted if a request needs a feature gate that is off."""
     if request.listed and not features.prioritized_list:
         raise Aborted(reasons.FeatureGateOff(f"{claim}/{request.name}", "DRAPrioritizedList"))
     if features.consumable_capacity:
@@ -271,7 +276,7 @@ def check_gates(request: Request, claim: str, features: Features) -> None:
 
 
 def validate_request(data: RequestData, features: Features) -> None:
-    """Raises Aborted or Unclear for what no device could satisfy."""
+    """Raises Aborted or Unclear if no device can satisfy the request."""
     alternative, name = data.alternative, data.path
     if alternative.derived:
         if features.derived_attributes:
@@ -293,7 +298,7 @@ def validate_request(data: RequestData, features: Features) -> None:
 def add_to_total(
     total: int, request: Request, alternatives: Sequence[RequestData], claim: str, limit: int
 ) -> int:
-    """The fewest devices that a claim needs, with one request more; raises Aborted."""
+    """Add the fewest devices that a request needs to those of the claim so far; raises Aborted."""
     fewest = min(data.count for data in alternatives)
     if fewest > limit - total:
         raise Aborted(reasons.ClaimTooLarge(claim, request.name, fewest, limit, total))
@@ -309,8 +314,8 @@ def unknown_constraints(claim: Claim) -> Iterator[Reason]:
 # allocateOne
 
 
-class Came(IntEnum):
-    """What a call came to."""
+class CallResult(IntEnum):
+    """What a call of upstream's `allocateOne` returns."""
 
     NONE = 0
     ALL = 1
@@ -331,14 +336,14 @@ class Search:
         self.allocator = allocator
         self.steps = 0
         self.in_vain = 0
-        """How many devices were given back, since nothing was found with them."""
+        """How many devices were rolled back because nothing was found with them."""
         self.classes: Sequence[int] | None = None
-        """The class of each candidate, where it is known; of a class, one failure tells of all."""
+        """The class of each candidate, if known: if one of a class fails, so do the others."""
         self.can_succeed: Callable[[DeviceIndices], bool] | None = None
-        """Whether anything can be found with a call, where that may be asked beforehand."""
-        self.result: tuple[Taken, ...] | None = None
-        self._waiting: list[_EndOfClaim | _Choice | _Taking] = []
-        self._came = Came.NONE
+        """Checks before a call whether it can find anything."""
+        self.result: tuple[DeviceResult, ...] | None = None
+        self._waiting: list[_EndOfClaim | _Choice | _Device] = []
+        self._came = CallResult.NONE
 
     def begin(self) -> None:
         self._came = self._enter(DeviceIndices(0, 0))
@@ -348,30 +353,30 @@ class Search:
         return bool(self._waiting)
 
     def step(self) -> None:
-        """Take one device or give it back; raises Aborted or Unclear."""
+        """Allocate one device or roll one back; raises Aborted or Unclear."""
         answer = self._waiting[-1].resume(self._came)
-        if isinstance(answer, Came):
+        if isinstance(answer, CallResult):
             self._waiting.pop()
             self._came = answer
         elif self.can_succeed is not None and not self.can_succeed(answer):
-            self._came = Came.NONE
+            self._came = CallResult.NONE
         else:
             self._came = self._enter(answer)
 
     def end(self) -> None:
-        """`result` stays None without one; raises Aborted."""
-        if self._came is Came.TOO_MANY:
+        """Set `result` if all was allocated; raises Aborted."""
+        if self._came is CallResult.TOO_MANY:
             raise Aborted(reasons.ResultsTooMany(MAX_RESULTS))
-        if self._came is Came.ALL:
+        if self._came is CallResult.ALL:
             self.result = self.allocator.results()
 
-    def _enter(self, call: DeviceIndices) -> Came:
-        """Make a call, and those that only pass on what the next one comes to."""
+    def _enter(self, call: DeviceIndices) -> CallResult:
+        """Make a call, and those that only return what the next call returns."""
         while True:
             self.steps += 1
             claim, request, chosen, nth, _ = call
             if claim >= len(self.request_data):
-                return Came.ALL
+                return CallResult.ALL
             requests = self.request_data[claim]
             if request >= len(requests):
                 self._waiting.append(_EndOfClaim())
@@ -384,27 +389,27 @@ class Search:
                 continue
             data = alternatives[chosen or 0]
             if data.everything is not None and not data.everything:
-                return Came.NONE
+                return CallResult.NONE
             if nth >= data.count:
                 call = DeviceIndices(claim, request + 1)
                 continue
             if data.count - nth > MAX_RESULTS - self.allocator.allocated_number(claim):
-                return Came.TOO_MANY
-            self._waiting.append(_Taking(call, data, self))
-            return Came.NONE  # as if a device had failed: the next one is the first
+                return CallResult.TOO_MANY
+            self._waiting.append(_Device(call, data, self))
+            return CallResult.NONE  # as if a device had failed: `resume` then tries the first one
 
 
 class _EndOfClaim:
-    """Waits for the claims after this one; if one of them is too large, that is just a failure."""
+    """Waits for the claims after this one. If one of them is too large, that is a mere failure."""
 
-    def resume(self, came: Came) -> Came:
-        return Came.NONE if came is Came.TOO_MANY else came
+    def resume(self, came: CallResult) -> CallResult:
+        return CallResult.NONE if came is CallResult.TOO_MANY else came
 
 
 class _Choice:
     """Tries the alternatives of a list in order.
 
-    Where all of them need too many devices, no other choice before them can help.
+    If all of them need too many devices, no other choice before them can help.
     """
 
     def __init__(self, call: DeviceIndices, size: int) -> None:
@@ -413,22 +418,22 @@ class _Choice:
         self._at = 0
         self._too_many = True
 
-    def resume(self, came: Came) -> Came | DeviceIndices:
-        if came is Came.ALL:
+    def resume(self, came: CallResult) -> CallResult | DeviceIndices:
+        if came is CallResult.ALL:
             return came
-        if came is Came.NONE:
+        if came is CallResult.NONE:
             self._too_many = False
         self._at += 1
         if self._at < self._size:
             return DeviceIndices(self._call.claim, self._call.request, self._at)
-        return Came.TOO_MANY if self._too_many else Came.NONE
+        return CallResult.TOO_MANY if self._too_many else CallResult.NONE
 
 
-class _Taking:
-    """Takes one device, and the next one whenever what follows comes to nothing.
+class _Device:
+    """Allocates one device, and the next one whenever the calls after it fail.
 
-    What comes to nothing with one device does so with another of its class: whatever could be found
-    with the other could be found, the two exchanged, with the first.
+    If they fail with one device, they fail with every device of its class: any allocation with the
+    other device would also be one with the two exchanged.
     """
 
     __slots__ = ("_allocator", "_at", "_call", "_data", "_failed", "_search", "_undo")
@@ -442,9 +447,9 @@ class _Taking:
         self._undo: DeviceRollbackState | None = None
         self._failed: set[int] = set()
 
-    def resume(self, came: Came) -> Came | DeviceIndices:
+    def resume(self, came: CallResult) -> CallResult | DeviceIndices:
         everything = self._data.everything
-        if came is Came.ALL:
+        if came is CallResult.ALL:
             return came
         if self._undo is not None:
             self._search.in_vain += 1
@@ -452,15 +457,15 @@ class _Taking:
             if self._search.classes is not None and self._allocator.is_untouched(self._undo.at):
                 self._failed.add(self._search.classes[self._undo.at])
             self._undo = None
-            if came is Came.TOO_MANY or everything is not None:
+            if came is CallResult.TOO_MANY or everything is not None:
                 return came
         if everything is not None:
             self._undo = self._allocator.allocate(self._data, everything[self._call.nth], must=True)
-            return self._next(0) if self._undo is not None else Came.NONE
+            return self._next(0) if self._undo is not None else CallResult.NONE
         return self._allocate_next()
 
-    def _allocate_next(self) -> Came | DeviceIndices:
-        """Take the next device that can be taken."""
+    def _allocate_next(self) -> CallResult | DeviceIndices:
+        """Allocate the next device that can be."""
         allocator, data, classes = self._allocator, self._data, self._search.classes
         for at in range(self._at, len(allocator.candidates)):
             pause()
@@ -475,20 +480,20 @@ class _Taking:
                     return self._next(self._at)
         self._at = len(allocator.candidates)
         allocator.check_for_more()
-        return Came.NONE
+        return CallResult.NONE
 
     def _next(self, start: int) -> DeviceIndices:
         claim, request, alternative, nth, _ = self._call
         return DeviceIndices(claim, request, alternative or 0, nth + 1, start)
 
 
-# No fixed order
+# Schedulers that visit slices in no fixed order
 
 
 def why_order_matters(
     request_data: AllRequestData, allocator: DeviceAllocator
 ) -> SliceOrderMatters | None:
-    """Why other devices may be taken than those that were."""
+    """Why the scheduler may take other devices than those found; None if it cannot."""
     choosing = [
         data for data in all_alternatives(request_data) if data.everything is None and data.count
     ]
@@ -517,10 +522,10 @@ def why_not_nothing(
     allocator: DeviceAllocator,
     profile: Profile,
 ) -> SliceOrderMatters | None:
-    """Why something may be taken, or the attempt may end in an error, where nothing was found."""
+    """Why the scheduler may find something, or end in an error, although nothing was found."""
     if why := why_maybe_error(claims, request_data, allocator):
         return why
-    if not _depends_on_what_was_seen(claims, allocator, profile):
+    if not _depends_on_earlier_steps(claims, allocator, profile):
         return None
     return why_order_matters(request_data, allocator)
 
@@ -528,8 +533,8 @@ def why_not_nothing(
 def why_maybe_error(
     claims: Sequence[Claim], request_data: AllRequestData, allocator: DeviceAllocator
 ) -> SliceOrderMatters | None:
-    """Why a request for all devices may end in an error, or else in nothing: a constraint against
-    one of them is an error, one of them in use is not, and the first that is met counts."""
+    """Why a request for all devices may end in an error: whichever comes first, a device that a
+    constraint forbids or one that is in use, decides whether it is an error or just a failure."""
     constrained = any(
         claim.constraints and any(p.everything for alternatives in requests for p in alternatives)
         for claim, requests in zip(claims, request_data, strict=True)
@@ -540,14 +545,14 @@ def why_maybe_error(
 
 
 def _slices(allocator: DeviceAllocator) -> Mapping[tuple[str, str], int]:
-    """How many slices for this node there are, by pool."""
+    """How many slices each pool has for this node."""
     return {(c.pool.driver, c.pool.name): c.pool.slices[0] for c in allocator.candidates}
 
 
-def _depends_on_what_was_seen(
+def _depends_on_earlier_steps(
     claims: Sequence[Claim], allocator: DeviceAllocator, profile: Profile
 ) -> bool:
-    """Whether defects make it matter what the search looked at before."""
+    """Whether defects make the result depend on what the search tried before."""
     quirks = profile.quirks
     if quirks.distinct_by_request and any(c.distinct for each in claims for c in each.constraints):
         return True

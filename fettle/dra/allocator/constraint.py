@@ -1,21 +1,28 @@
-"""matchAttribute and distinctAttribute while devices are taken and given back.
+"""The constraints matchAttribute and distinctAttribute during a search.
 
-Ports of both of k8s.io/dynamic-resource-allocation/structured: for single values (incubating), and
-for lists as sets (experimental, where the gate is on). Upstream's defects are there for prediction.
+Ports of `matchAttributeConstraint` and `distinctAttributeConstraint` of
+k8s.io/dynamic-resource-allocation/structured: for single values (incubating) and for lists as sets
+(experimental, if the gate is on). Upstream's defects are ported too, for prediction.
 """
 
-from collections.abc import Collection, Hashable, Iterable
-from typing import Protocol
+import json
+from collections import defaultdict
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from typing import NamedTuple, Protocol
 
 from fettle.api.resource import DeviceAttribute
 from fettle.dra.allocator.features import Profile
+from fettle.dra.allocator.matching import Need, most_served
 from fettle.dra.claims import Alternative, Constraint, Request
 from fettle.dra.pools import DeviceView
+from fettle.pacing import pause
 
 
-class Tracked(Protocol):
-    """A constraint with the devices it holds so far, of requests that it `concerns`. Each `add`
-    that holds is undone by `remove`, the last one first."""
+class ConstraintTracker(Protocol):
+    """A constraint with the devices that it has accepted so far, for requests that it `concerns`.
+
+    `remove` undoes the last `add` that returned true.
+    """
 
     def concerns(self, request: Request, alternative: Alternative) -> bool: ...
 
@@ -24,20 +31,25 @@ class Tracked(Protocol):
     def remove(self, request: Request) -> None: ...
 
 
-def constraint_tracker(constraint: Constraint, profile: Profile) -> Tracked:
+def new_constraint_tracker(constraint: Constraint, profile: Profile) -> ConstraintTracker:
     """An empty tracker for one search."""
     lists = profile.features.list_type_attributes
     if not constraint.distinct:
         quirk = profile.quirks.intersection_kept
-        return Common(constraint, kept=quirk) if lists else Same(constraint)
+        return (
+            MatchAttributeOfLists(constraint, kept=quirk) if lists else MatchAttribute(constraint)
+        )
     if profile.quirks.distinct_by_request:
-        return DistinctByRequest(constraint, lists=lists)
-    return Distinct(constraint, lists=lists)
+        return DistinctAttributeByRequest(constraint, lists=lists)
+    return DistinctAttribute(constraint, lists=lists)
 
 
 def lookup_attribute(name: str | None, device: DeviceView) -> DeviceAttribute | None:
-    """What a constraint compares: the attribute by its full name, else by its bare name where the
-    domain is the driver. None: the device has none, or the constraint names none."""
+    """The attribute that a constraint compares, as upstream's `lookupAttribute` finds it.
+
+    By its full name, otherwise by its bare name if the domain is the driver. None if the device
+    lacks it, or if the constraint names none.
+    """
     attributes = device.published.device.attributes or {}
     found = attributes.get(name or "")
     if found is not None:
@@ -49,7 +61,7 @@ def lookup_attribute(name: str | None, device: DeviceView) -> DeviceAttribute | 
 
 
 def value_of(found: DeviceAttribute) -> object:
-    """A single value, with its type; None where it compares in other ways, as lists may."""
+    """A single value, with its type; None for lists and for attributes with several values."""
     if not _is_single(found):
         return None
     values = [
@@ -61,8 +73,8 @@ def value_of(found: DeviceAttribute) -> object:
 
 
 def equality_pattern(name: str, devices: Iterable[DeviceView]) -> Hashable:
-    """All that constraints on an attribute can tell of devices: which of them have the same value,
-    as numbers, and which have none. The values themselves where some are not single ones."""
+    """Which devices have the same value of an attribute, and which have none: all that constraints
+    depend on. If some values are lists, the values themselves."""
     values = [lookup_attribute(name, device) for device in devices]
     numbers: dict[DeviceAttribute | None, int | None] = {None: None}
     same = [numbers.setdefault(value, len(numbers)) for value in values]
@@ -83,9 +95,9 @@ class _Tracker:
         return self._constraint.concerns(request.name, alternative.name)
 
 
-class Same(_Tracker):
-    """All devices have the value of the first one. The first may have any, even one of a type
-    that nothing equals."""
+class MatchAttribute(_Tracker):
+    """All devices have the value of the first one. The first may have any value, even a list, which
+    equals nothing."""
 
     def __init__(self, constraint: Constraint) -> None:
         super().__init__(constraint)
@@ -94,7 +106,7 @@ class Same(_Tracker):
 
     @property
     def agreed(self) -> DeviceAttribute | None:
-        """What all have to have by now; None before there is one."""
+        """The value that all devices must have; None before the first device."""
         return self._first if self._devices else None
 
     def add(self, request: Request, device: DeviceView) -> bool:
@@ -112,8 +124,8 @@ class Same(_Tracker):
         self._devices -= 1
 
 
-class Common(_Tracker):
-    """All devices have at least one value in common; a single value is a list of one."""
+class MatchAttributeOfLists(_Tracker):
+    """All devices have at least one value in common. A single value counts as a list of one."""
 
     def __init__(self, constraint: Constraint, *, kept: bool = False) -> None:
         super().__init__(constraint)
@@ -127,7 +139,7 @@ class Common(_Tracker):
         if values is None:
             return False
         if self._devices:
-            values = common(self._common[-1], values)
+            values = common_values(self._common[-1], values)
             if values is None:
                 return False
         elif self._kept:
@@ -142,8 +154,8 @@ class Common(_Tracker):
             self._common.pop()
 
 
-class Distinct(_Tracker):
-    """No value comes twice; without lists, values of different types differ."""
+class DistinctAttribute(_Tracker):
+    """No value occurs twice. Without lists, values of different types are distinct."""
 
     def __init__(self, constraint: Constraint, *, lists: bool) -> None:
         super().__init__(constraint)
@@ -152,7 +164,7 @@ class Distinct(_Tracker):
 
     def add(self, request: Request, device: DeviceView) -> bool:
         found = lookup_attribute(self._constraint.attribute, device)
-        if found is None or not differs(found, self._seen, lists=self._lists):
+        if found is None or not is_distinct(found, self._seen, lists=self._lists):
             return False
         self._seen.append(found)
         return True
@@ -161,8 +173,8 @@ class Distinct(_Tracker):
         self._seen.pop()
 
 
-class DistinctByRequest(_Tracker):
-    """As until 1.36: only the last value of each request is remembered."""
+class DistinctAttributeByRequest(_Tracker):
+    """The defect up to 1.36: only the last value of each request counts."""
 
     def __init__(self, constraint: Constraint, *, lists: bool) -> None:
         super().__init__(constraint)
@@ -174,7 +186,7 @@ class DistinctByRequest(_Tracker):
         found = lookup_attribute(self._constraint.attribute, device)
         if found is None:
             return False
-        if self._devices and not differs(found, self._seen.values(), lists=self._lists):
+        if self._devices and not is_distinct(found, self._seen.values(), lists=self._lists):
             return False
         self._seen[request.name] = found
         self._devices += 1
@@ -190,7 +202,7 @@ Values = tuple[str, frozenset[object]]
 
 
 def as_set(found: DeviceAttribute) -> Values | None:
-    """None: no value of a known type."""
+    """The values as a set; None if there is none of a known type."""
     for kind, items in (
         ("int", found.ints),
         ("bool", found.bools),
@@ -210,14 +222,14 @@ def as_set(found: DeviceAttribute) -> Values | None:
     return None
 
 
-def common(one: Values, other: Values) -> Values | None:
-    """What two sets share; None where that is nothing."""
+def common_values(one: Values, other: Values) -> Values | None:
+    """The values that two sets share; None if there are none."""
     both = one[1] & other[1] if one[0] == other[0] else frozenset()
     return (one[0], both) if both else None
 
 
 def equal(new: DeviceAttribute, first: DeviceAttribute) -> bool:
-    """Whether two single values are of one type and equal; lists never are."""
+    """Whether two single values have the same type and are equal. Lists never are."""
     if new.string is not None:
         return new.string == first.string
     if new.int_ is not None:
@@ -227,13 +239,119 @@ def equal(new: DeviceAttribute, first: DeviceAttribute) -> bool:
     return new.version is not None and new.version == first.version
 
 
-def differs(new: DeviceAttribute, seen: Collection[DeviceAttribute], *, lists: bool) -> bool:
-    """Whether a value is none of those seen."""
+def is_distinct(new: DeviceAttribute, seen: Collection[DeviceAttribute], *, lists: bool) -> bool:
+    """Whether a value differs from all those seen."""
     if lists:
         values = as_set(new)
         if values is None:
             return False
         others = (as_set(other) for other in seen)
-        return all(other is None or common(values, other) is None for other in others)
+        return all(other is None or common_values(values, other) is None for other in others)
     known = any(v is not None for v in (new.string, new.int_, new.bool_, new.version))
     return not seen or (known and not any(equal(new, other) for other in seen))
+
+
+# How many devices a constraint allows, for explanations
+
+
+class Value(NamedTuple):
+    """A value of an attribute; values of different types differ."""
+
+    type: str
+    value: object
+
+    def __str__(self) -> str:
+        return json.dumps(self.value, ensure_ascii=False)
+
+
+class Most(NamedTuple):
+    """`number` of devices, with their common `value` (None if there is none).
+
+    `wanted`: more devices with one of these values would raise the number.
+    """
+
+    number: int
+    value: Value | None
+    wanted: frozenset[Value]
+
+
+def values_of(
+    constraint: Constraint, device: DeviceView, *, lists: bool
+) -> Collection[Value] | None:
+    """The values that a constraint compares; none if the device lacks the attribute.
+
+    None: the value is a list, and the scheduler does not compare lists by their items.
+    """
+    found = lookup_attribute(constraint.attribute, device)
+    if found is None:
+        return ()
+    if lists:
+        kind, items = as_set(found) or ("", ())
+        return sorted((Value(kind, item) for item in items), key=repr)
+    scalars = (
+        Value("string", found.string),
+        Value("int", found.int_),
+        Value("bool", found.bool_),
+        Value("version", found.version),
+    )
+    values = [scalar for scalar in scalars if scalar.value is not None]
+    return values if len(values) == 1 else None
+
+
+def most_agreeing(
+    constraint: Constraint,
+    needs: Sequence[Need],
+    values: Mapping[int, Collection[Value]],
+    shared: Collection[int],
+) -> Most:
+    """The most devices that the requests of a constraint can get if nothing else is allocated.
+
+    `values` are by candidate, also of candidates that no request can get: among values that serve
+    equally many, the most frequent one is reported.
+    """
+    having: dict[Value, int] = {}
+    for found in values.values():
+        for value in found:
+            having[value] = having.get(value, 0) + 1
+        pause()
+    if constraint.distinct:
+        return _most_distinct(needs, values, having)
+    indices = [_by_value(need, values) for need in needs]
+    best = Most(0, None, frozenset(having))
+    for value in sorted(having, key=having.__getitem__, reverse=True):
+        of_value = [
+            Need(need.number, by_value.get(value, ()))
+            for need, by_value in zip(needs, indices, strict=True)
+        ]
+        number = most_served(of_value, shared)
+        if number > best.number:
+            best = Most(number, value, frozenset((value,)))
+    return best
+
+
+def _by_value(need: Need, values: Mapping[int, Collection[Value]]) -> Mapping[Value, Sequence[int]]:
+    """The candidates of a need, by each of their values."""
+    indices: defaultdict[Value, list[int]] = defaultdict(list)
+    for at in need.candidates:
+        for value in values[at]:
+            indices[value].append(at)
+        pause()
+    return indices
+
+
+def _most_distinct(
+    needs: Sequence[Need], values: Mapping[int, Collection[Value]], having: Collection[Value]
+) -> Most:
+    """As many as there are values; if lists overlap, even fewer may fit."""
+    places = {value: place for place, value in enumerate(having)}
+    by_value: list[Need] = []
+    had: set[int] = set()
+    for need in needs:
+        indices: set[int] = set()
+        for at in need.candidates:
+            indices.update(places[value] for value in values[at])
+            pause()
+        by_value.append(Need(need.number, indices))
+        had |= indices
+    number = most_served(by_value, ())
+    return Most(number, None, frozenset(value for value in having if places[value] not in had))

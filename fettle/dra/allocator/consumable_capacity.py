@@ -1,7 +1,7 @@
-"""Consumable capacity: what a request takes of a device, and whether that much is left.
+"""Consumable capacity: how much of a device a request consumes, and whether that much is left.
 
 A port of `consumable_capacity.go` of k8s.io/dynamic-resource-allocation/structured (incubating).
-Sums are in 1e-9. Raises Aborted for the requests that Kubernetes gives up on.
+Sums are in 1e-9. Raises Aborted where Kubernetes returns an error.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -28,7 +28,10 @@ def fits_capacities(
     *,
     fractional: bool,
 ) -> bool:
-    """Whether a request fits a device beside what is `used` already and what is being taken."""
+    """Whether a request fits beside what is `used` and what this search is `taking`.
+
+    Upstream's `CmpRequestOverCapacity`.
+    """
     if any(name not in capacities for name in requested):
         return False
     consumed = consumed_capacities(requested, capacities, fractional=fractional)
@@ -50,7 +53,7 @@ def fits_capacities(
 def consumed_capacities(
     requested: Requested, capacities: Mapping[str, PublishedCapacity], *, fractional: bool
 ) -> dict[str, Amount]:
-    """What a request takes of each capacity of a device; raises Aborted."""
+    """How much a request consumes of each capacity of a device; raises Aborted."""
     return {
         name: _consumed(requested.get(name), capacity, fractional=fractional)
         for name, capacity in capacities.items()
@@ -74,7 +77,7 @@ def _consumed(requested: Amount | None, capacity: PublishedCapacity, *, fraction
 def _rounded_up(
     requested: Amount, least: Amount, range_: RequestPolicyRange, *, fractional: bool
 ) -> Amount:
-    """To the next step of a range, counted from its minimum."""
+    """Rounded up to the next step of a range, counted from its minimum."""
     if requested.nano < least.nano:
         return least
     if range_.step is None:
@@ -120,7 +123,7 @@ def _outside(consumed: Amount, range_: RequestPolicyRange, *, fractional: bool) 
         return True
     if range_.step is None:
         return False
-    assert range_.min is not None  # read with the step
+    assert range_.min is not None  # a step has a min
     if fractional and _in_thousandths(range_):
         if _milli(consumed) is None:
             return True
@@ -134,7 +137,7 @@ def _in_thousandths(range_: RequestPolicyRange) -> bool:
 
 
 def _milli(amount: Amount) -> int | None:
-    """The value in thousandths where it is a whole, 64-bit number of them."""
+    """The value in thousandths; None if it is no whole 64-bit number of them."""
     value, rest = divmod(amount.nano, _MILLI)
     return None if rest or abs(value) > MAX_INT64 else value
 
@@ -142,7 +145,7 @@ def _milli(amount: Amount) -> int | None:
 # What a requestPolicy offers
 
 EITHER = (False, True)
-"""Where it is not known whether steps may be fractions of a unit, for which there is a gate."""
+"""If it is not known whether the gate DRAFractionalCapacityRange is on."""
 
 
 class CapacityOffer(NamedTuple):
@@ -152,18 +155,18 @@ class CapacityOffer(NamedTuple):
     read: PublishedCapacity
 
     def gives(self, wanted: Amount, fractional: Collection[bool] = EITHER) -> bool:
-        """Whether a device that is not shared with others gives this much."""
+        """Whether a request gets this much of a device that nobody else uses."""
         return any(_gives(self.read, wanted, fractional=way) for way in fractional)
 
 
 def capacity_offer(device: PublishedDevice, name: str) -> CapacityOffer | None:
-    """A capacity of a device that can be read; None where it has none of this name."""
+    """A device's capacity of this name; None if it has none."""
     found = (device.device.capacity or {}).get(name)
     return CapacityOffer(found, device.capacities[name]) if found is not None else None
 
 
 def largest_amount(offers: Iterable[CapacityOffer], fractional: Collection[bool] = EITHER) -> str:
-    """The largest of the amounts that a device names and can give; "" if there is none."""
+    """The largest amount that a device names and that a request can get; "" if there is none."""
     given = (
         quantity
         for offer in offers
@@ -174,7 +177,7 @@ def largest_amount(offers: Iterable[CapacityOffer], fractional: Collection[bool]
 
 
 def readable_amount(quantity: Quantity) -> Amount | None:
-    """As the allocator reads it; None where it cannot."""
+    """The amount; None if it cannot be read."""
     try:
         return amount(quantity)
     except Unreadable:

@@ -1,7 +1,7 @@
-"""Shared counters of partitionable devices while devices are taken and given back.
+"""Shared counters of partitionable devices during a search.
 
-What is left of a pool's counters is part of its view; here stands what the search takes of it.
-Amounts are in 1e-9.
+A port of `checkAvailableCounters` of k8s.io/dynamic-resource-allocation/structured. What is left of
+a pool's counters is part of its view; this keeps what the search consumes. Amounts are in 1e-9.
 """
 
 from collections.abc import Hashable, Mapping
@@ -15,7 +15,7 @@ from fettle.model.reasons import Unmodelled
 
 
 class Counters:
-    """Reserve and release what devices consume, by pool."""
+    """What is left of the counters of each pool."""
 
     def __init__(self, quirks: Quirks) -> None:
         self._by_name = quirks.counters_by_pool_name
@@ -24,7 +24,7 @@ class Counters:
         self._given: set[int] = set()
 
     def reserve(self, pool: PoolView, device: DeviceView) -> bool:
-        """Take what the device consumes; false, and nothing is taken, where that is not left.
+        """Consume what the device needs; false, and nothing is consumed, if that is not left.
 
         Every counter of the pool counts: one that is overdrawn already blocks all devices.
         Raises Unclear.
@@ -43,8 +43,11 @@ class Counters:
         self._of[self._key(pool)].take(device, -1)
 
     def suffice(self, pool: PoolView, device: DeviceView) -> bool:
-        """Whether there is enough for a device before anything is taken; also where that is not
-        plain, as for one whose first share has paid, or beside one that gives some back."""
+        """Whether there is enough for a device before the search consumes anything.
+
+        Also true if that is not certain: another share may have consumed it already, and a device
+        with a negative consumption may add to a counter.
+        """
         published = device.published
         if not published.consumes or published.multiple or published.unclear:
             return True
@@ -56,7 +59,7 @@ class Counters:
         return all(value <= left.get(counter, value) for counter, value in published.consumes)
 
     def note(self, pool: PoolView, device: DeviceView) -> None:
-        """Hears of each device beforehand: one may give something back, instead of taking it."""
+        """To be called with each device beforehand, since some may add to a counter."""
         if any(value < 0 for _, value in device.published.consumes):
             self._given.add(id(pool))
 
@@ -65,7 +68,7 @@ class Counters:
 
 
 class _Left:
-    """The counters of a pool, of which a device takes few, and `overdrawn`, those below zero."""
+    """The counters of a pool; `overdrawn` are those below zero, so that few need to be checked."""
 
     def __init__(self, counters: Mapping[CounterId, int]) -> None:
         self._amounts = dict(counters)
@@ -79,7 +82,7 @@ class _Left:
 
 
 def _uncharged(pool: PoolView) -> Mapping[CounterId, int]:
-    """What is left of the counters where devices in use by shares alone are charged nothing."""
+    """What is left of the counters if devices that are only in use by shares do not count."""
     here, whole = pool.slices
     if here != whole:
         raise Unclear(reasons.NotModelled(Unmodelled.COUNTERS_BEFORE_1_36_2, pool=pool.ref))

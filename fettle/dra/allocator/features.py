@@ -18,10 +18,10 @@ from fettle.model.reasons import Reason, Unmodelled
 
 
 class Features(msgspec.Struct, frozen=True, kw_only=True):
-    """The gates that change what is allocated, with the defaults of Kubernetes 1.37.
+    """The features that change what is allocated, with the defaults of Kubernetes 1.37.
 
-    Each is named as in `Features` of k8s.io/dynamic-resource-allocation/structured, which lacks
-    `device_taint_rules` and `extended_resource`: those two the scheduler's plugin asks itself.
+    Named as in `Features` of k8s.io/dynamic-resource-allocation/structured. Two are not there:
+    `device_taint_rules` and `extended_resource`, which the scheduler's plugin checks itself.
     """
 
     admin_access: bool = True
@@ -40,46 +40,45 @@ class Features(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Quirks(msgspec.Struct, frozen=True, kw_only=True):
-    """Defects of older allocators, kept to predict what they take; all are mended in 1.37.0."""
+    """Defects of older allocators, ported to predict what they do; all are fixed in 1.37.0."""
 
     undoes_in_part: bool = False
-    """Turning a device down, or giving a share back, leaves counters taken, and more."""
+    """Rolling back a device or a share does not release its counters, and more."""
     counters_by_pool_name: bool = False
-    """What is left of counters is remembered by pool name, whatever the driver."""
+    """The counters that are left are cached by pool name, even across drivers."""
     intersection_kept: bool = False
-    """Going back does not widen the common values of a list-typed matchAttribute again."""
+    """Rolling back does not widen the common values of a list-typed matchAttribute again."""
     distinct_by_request: bool = False
     """distinctAttribute remembers one value for each request."""
     empty_shares_unseen: bool = False
-    """A share that consumes no capacity is overlooked: the next one pays the counters again."""
+    """A share that consumes no capacity is overlooked: the next one consumes counters again."""
     amounts_unchecked: bool = False
     """Negative amounts, and those beyond 64 bits, are not errors; their effect is unknown."""
     all_drops_short: bool = False
-    """Mode All leaves devices out that have too little capacity left."""
+    """Mode All ignores devices with too little capacity left."""
     shares_uncharged: bool = False
-    """A device that is in use by shares alone, from before, is charged no counters."""
+    """A device that is only in use by shares does not count against counters."""
     all_crashes: bool = False
-    """Mode All, given a device that consumes counters, ends the scheduler's process."""
+    """Mode All crashes the scheduler if a device consumes counters."""
     all_strays: bool = False
-    """Mode All in an alternative goes on with the first alternative after one device."""
+    """Mode All in an alternative continues with the first alternative after one device."""
 
 
 class AllocatorRules(msgspec.Struct, frozen=True, kw_only=True):
-    """Rules of older allocators that are no defects; what they lead to is undecided for the most
-    part."""
+    """Rules of older allocators that are no defects. What follows from them is mostly undecided."""
 
     pools_by_node: bool = False
-    """A node sees only its own slices of a pool, and takes devices of an incomplete one unless all
-    are requested."""
+    """Only a node's own slices of a pool count, and devices of incomplete pools may be allocated
+    unless a request is for all devices."""
     shares_repeat: bool = False
     """A request may take several shares of one device."""
 
 
 class Profile(msgspec.Struct, frozen=True):
-    """What an allocator is told, its defects, and its rules.
+    """How one version's allocator behaves: features, defects, rules.
 
-    `ordered`: it goes through pools and slices by name. The variant that serves where the newer
-    gates are off ("stable") takes them as a Go map yields them.
+    `ordered`: it visits pools and slices by name. The "stable" variant, used if the newer feature
+    gates are off, visits them in the random order of a Go map.
     """
 
     features: Features = Features()
@@ -89,7 +88,7 @@ class Profile(msgspec.Struct, frozen=True):
 
     @property
     def correct(self) -> "Profile":
-        """The same gates and rules without the defects: what is possible depends on no order."""
+        """The same without defects and with a fixed order: for what is possible at all."""
         return Profile(self.features, rules=self.rules)
 
 
@@ -100,9 +99,9 @@ CURRENT = Profile()
 
 
 class FeatureGate(NamedTuple):
-    """`since`: the minor version of Kubernetes 1 from which it is on by default; None: in none.
+    """`since` is the minor version from which it is on by default; None if it is off in all.
 
-    `modelled`: false where allocations are predicted as if it were off.
+    If it is not `modelled`, allocations are predicted as if it were off.
     """
 
     since: int | None = None
@@ -136,7 +135,7 @@ _FALSE = frozenset(("0", "f", "F", "FALSE", "false", "False"))
 
 
 def parse_feature_gates(text: str) -> dict[str, bool]:
-    """ "DRAPrioritizedList=false,DRADeviceTaints=true" by name; raises ValueError."""
+    """Parse "DRAPrioritizedList=false,DRADeviceTaints=true"; raises ValueError."""
     gates: dict[str, bool] = {}
     for entry in filter(None, (part.strip() for part in text.split(","))):
         name, equals, value = (part.strip() for part in entry.partition("="))
@@ -152,7 +151,7 @@ def parse_feature_gates(text: str) -> dict[str, bool]:
 
 
 def features_of(minor: int, gates: Mapping[str, bool]) -> Features:
-    """What the allocator of Kubernetes 1.`minor` is told, with these gates set."""
+    """The features of Kubernetes 1.`minor` with these feature gates set."""
     on = {
         name: gates.get(name, gate.since is not None and minor >= gate.since)
         for name, gate in GATES.items()
@@ -162,14 +161,14 @@ def features_of(minor: int, gates: Mapping[str, bool]) -> Features:
         prioritized_list=on["DRAPrioritizedList"],
         partitionable_devices=on["DRAPartitionableDevices"],
         device_taints=on["DRADeviceTaints"],
-        # Before 1.37 the rules' API is off by default, too: where rules are seen, they count.
+        # Before 1.37 the API of the rules is off by default too: if there are rules, they count.
         device_taint_rules=gates.get("DRADeviceTaintRules", True),
         device_binding_and_status=on["DRADeviceBindingConditions"]
         and on["DRAResourceClaimDeviceStatus"],
         consumable_capacity=on["DRAConsumableCapacity"],
         extended_resource=on["DRAExtendedResource"],
         fractional_capacity_range=on["DRAFractionalCapacityRange"],
-        # The scheduler of 1.36 does not pass it on.
+        # The scheduler of 1.36 does not pass this gate to the allocator.
         list_type_attributes=on["DRAListTypeAttributes"] and minor >= 37,
         compatibility_groups=on["DRADeviceCompatibilityGroups"],
         derived_attributes=on["DRADerivedAttributes"],
@@ -178,7 +177,7 @@ def features_of(minor: int, gates: Mapping[str, bool]) -> Features:
 
 
 def unmodelled_gates(gates: Mapping[str, bool]) -> list[str]:
-    """The gates that are set on and that predictions know nothing of."""
+    """The feature gates that are on but not modelled."""
     return sorted(name for name, on in gates.items() if on and not GATES[name].modelled)
 
 
@@ -187,13 +186,13 @@ def unmodelled_gates(gates: Mapping[str, bool]) -> list[str]:
 _VERSION = re.compile(r"v?([0-9]+)\.([0-9]+)\.([0-9]+)")
 
 _NEWEST = 37
-"""What is newer, and what cannot be read, is taken for this minor version."""
+"""Newer versions, and versions that cannot be parsed, count as this minor version."""
 
 _NO_GATES: Mapping[str, bool] = {}
 
 
 def parse_git_version(git_version: str) -> tuple[int, ...]:
-    """Major, minor and patch in a server's `gitVersion` ("v1.36.3+k3s1"); () where none are."""
+    """Major, minor and patch of a server's `gitVersion` ("v1.36.3+k3s1"); () if it has none."""
     match = _VERSION.match(git_version)
     return tuple(map(int, match.groups())) if match is not None else ()
 
@@ -202,11 +201,11 @@ def profile_of_version(git_version: str, gates: Mapping[str, bool] = _NO_GATES) 
     """The profile of a server's `gitVersion` ("v1.36.3+k3s1") with these feature gates set."""
     major, minor, patch = parse_git_version(git_version) or (1, _NEWEST, 1)
     if (major, minor) >= (1, _NEWEST):
-        told = features_of(_NEWEST, gates)
-        return Profile(told, ordered=_is_ordered(told))
-    told = features_of(minor, gates)
+        features = features_of(_NEWEST, gates)
+        return Profile(features, ordered=_is_ordered(features))
+    features = features_of(minor, gates)
     return Profile(
-        told,
+        features,
         Quirks(
             undoes_in_part=(minor, patch) < (36, 3),
             counters_by_pool_name=(minor, patch) < (36, 4),
@@ -219,27 +218,28 @@ def profile_of_version(git_version: str, gates: Mapping[str, bool] = _NO_GATES) 
             shares_uncharged=(minor, patch) < (36, 2),
             all_crashes=(35, 0) <= (minor, patch) < (35, 6) or (36, 0) <= (minor, patch) < (36, 2),
         ),
-        ordered=minor >= 36 and _is_ordered(told),
+        ordered=minor >= 36 and _is_ordered(features),
         rules=AllocatorRules(
-            pools_by_node=minor < 35, shares_repeat=minor < 36 and told.consumable_capacity
+            pools_by_node=minor < 35, shares_repeat=minor < 36 and features.consumable_capacity
         ),
     )
 
 
-def _is_ordered(told: Features) -> bool:
-    """Whether the variant "stable" cannot serve these gates; up to 1.35, none has an order."""
+def _is_ordered(features: Features) -> bool:
+    """Whether these features rule out the "stable" variant, which has no fixed order. Up to 1.35
+    no variant has one."""
     return (
-        told.consumable_capacity
-        or told.device_binding_and_status
-        or told.list_type_attributes
-        or told.compatibility_groups
-        or told.derived_attributes
-        or told.optional_node_operations
+        features.consumable_capacity
+        or features.device_binding_and_status
+        or features.list_type_attributes
+        or features.compatibility_groups
+        or features.derived_attributes
+        or features.optional_node_operations
     )
 
 
 def describe_allocator(git_version: str, gates: Mapping[str, bool], profile: Profile) -> list[str]:
-    """Sentences on whose allocations are predicted, for people."""
+    """Sentences for people: which version's allocator is predicted."""
     setting = ",".join(f"{name}={str(on).lower()}" for name, on in sorted(gates.items()))
     with_gates = f" with the feature gates {setting}" if setting else ""
     notes = [f"allocations are predicted as of Kubernetes {_whose(git_version)}{with_gates}"]
@@ -271,15 +271,15 @@ def _whose(git_version: str) -> str:
 
 
 def why_unclear(pool: PoolView, profile: Profile) -> Reason | None:
-    """What cannot be told about a pool; None if nothing."""
+    """Why it is unclear which devices of a pool can be allocated; None if it is clear."""
     if pool.unclear:
         return reasons.PoolUnclear(pool.ref, pool.unclear)
     return _of_1_34(pool) if profile.rules.pools_by_node else None
 
 
 def _of_1_34(pool: PoolView) -> Reason | None:
-    """What views do not say of a pool where a node sees only its own slices of it: they are made
-    by the rules of 1.35, by which pools that are not whole have nothing to take."""
+    """The same with the rules of 1.34. Views follow the rules of 1.35, where incomplete and invalid
+    pools have no devices to allocate."""
     if pool.flaw or pool.withheld:
         flaw = pool.flaw or "being replaced"
         return reasons.NotModelled(Unmodelled.POOLS_OF_1_34, pool=pool.ref, detail=flaw)

@@ -1,4 +1,4 @@
-"""What an allocation comes to, and the ways in which a search ends early."""
+"""The outcome of an allocation, and the exceptions that end a search early."""
 
 from enum import StrEnum
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from fettle.model import reasons
 from fettle.model.reasons import Reason
 
 NOTHING = reasons.NothingFits()
-"""All that a search knows that found nothing."""
+"""The reason if a search found nothing and knows no more."""
 
 
 class AllocationStatus(StrEnum):
@@ -20,10 +20,10 @@ class AllocationStatus(StrEnum):
     UNDECIDED = "undecided"
 
 
-class Taken(msgspec.Struct, frozen=True, gc=False):
-    """One device of an allocation: for which claim (its place in the ask) and request.
+class DeviceResult(msgspec.Struct, frozen=True, gc=False):
+    """One device of an allocation, for a request of a claim (its index in the demand).
 
-    `consumed` is what a share takes of the device's capacities, in 1e-9; None: not a share.
+    `consumed` is what a share consumes of each capacity, in 1e-9; None if it is not a share.
     """
 
     claim: int
@@ -33,16 +33,16 @@ class Taken(msgspec.Struct, frozen=True, gc=False):
     consumed: tuple[tuple[str, int], ...] | None = None
 
 
-class Allocated(msgspec.Struct, frozen=True, gc=False):
-    """`devices` in the order taken, claim by claim; `reasons` for all but FITS.
+class AllocationOutcome(msgspec.Struct, frozen=True, gc=False):
+    """`devices` in the order of allocation, claim by claim; `reasons` for all but FITS.
 
-    ERROR ends the scheduler's whole attempt for the pod, unless `on_node`: then only this node
-    fails. `steps` counts the calls that Kubernetes' allocator would make. `bounded`: it is
-    undecided, but no other devices could be taken than those that were looked at.
+    ERROR ends the scheduler's whole attempt for the pod; with `on_node`, only this node fails.
+    `steps` counts the calls that Kubernetes' allocator would make. `bounded`: the outcome is
+    undecided, but no devices other than the candidates could be allocated.
     """
 
     found: AllocationStatus
-    devices: tuple[Taken, ...] = ()
+    devices: tuple[DeviceResult, ...] = ()
     reasons: tuple[Reason, ...] = ()
     on_node: bool = False
     steps: int = 0
@@ -50,11 +50,10 @@ class Allocated(msgspec.Struct, frozen=True, gc=False):
 
 
 class Budget(msgspec.Struct, frozen=True):
-    """How far one search may go: steps as upstream counts them, and seconds of work, of whatever
-    kind.
+    """How far one search may go: upstream's steps, and seconds of work of any kind.
 
-    After `prune_after` devices that were taken in vain it is asked whether going on is of any use;
-    None: never.
+    After `prune_after` devices were rolled back, it is checked whether the search can succeed at
+    all; None: never.
     """
 
     steps: int = 20_000
@@ -74,7 +73,7 @@ class Aborted(Exception):
 
 
 class Unclear(Exception):
-    """The search came upon something that cannot be decided."""
+    """Something came up in the search that cannot be decided."""
 
     def __init__(self, reason: Reason) -> None:
         super().__init__(reason)
@@ -82,7 +81,7 @@ class Unclear(Exception):
 
 
 class Unfinished(Exception):
-    """It took too long."""
+    """The search exceeded its budget."""
 
     def __init__(self, reason: reasons.SearchTookTooLong) -> None:
         super().__init__(reason)
@@ -90,9 +89,8 @@ class Unfinished(Exception):
 
 
 class DeviceIndices(NamedTuple):
-    """Allocate device `nth` of a request, from candidate `start` on, and then all that follows.
-
-    `alternative` is None where one of a list is still to be chosen.
+    """The arguments of a call: allocate device `nth` of a request, from candidate `start` on, and
+    then all that follows. `alternative` is None until one of a `firstAvailable` list is chosen.
     """
 
     claim: int

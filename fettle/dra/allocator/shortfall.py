@@ -5,8 +5,7 @@ itself, and the obstacles are counted. If each request could be met alone, the c
 groups are checked that keep them from being met together.
 """
 
-import json
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -20,18 +19,17 @@ from fettle.dra.allocator.allocate_device import (
     are_tolerated,
     request_data_of,
 )
-from fettle.dra.allocator.constraint import as_set, lookup_attribute
+from fettle.dra.allocator.constraint import Most, Value, lookup_attribute, most_agreeing, values_of
 from fettle.dra.allocator.consumable_capacity import capacity_offer, fits_capacities, largest_amount
 from fettle.dra.allocator.counters import Counters
 from fettle.dra.allocator.features import CURRENT, Profile
+from fettle.dra.allocator.matching import Need
 from fettle.dra.allocator.pruning import (
-    Abilities,
+    AllCandidates,
     CompetingGroups,
-    Need,
-    families,
-    find_abilities,
+    find_candidates,
+    find_competing_groups,
     find_infeasible,
-    most_served,
     selection_key,
 )
 from fettle.dra.allocator.results import AMPLE, NOTHING, Aborted, Budget, Unclear
@@ -42,122 +40,16 @@ from fettle.model import reasons
 from fettle.model.reasons import Obstacles, Reason
 from fettle.pacing import pause, within
 
-# Devices that a constraint allows
-
-
-class Value(NamedTuple):
-    """Of an attribute: values of different types differ."""
-
-    type: str
-    value: object
-
-    def __str__(self) -> str:
-        return json.dumps(self.value, ensure_ascii=False)
-
-
-class Most(NamedTuple):
-    """`number` of devices, with the common `value` (None where there is none).
-
-    `wanted`: with more devices of one of these values, it could be more.
-    """
-
-    number: int
-    value: Value | None
-    wanted: frozenset[Value]
-
-
-def values_of(
-    constraint: Constraint, device: DeviceView, *, lists: bool
-) -> Collection[Value] | None:
-    """What a constraint compares of a device: nothing where it lacks the attribute.
-
-    None: it compares in other ways, as a list does without `lists`.
-    """
-    found = lookup_attribute(constraint.attribute, device)
-    if found is None:
-        return ()
-    if lists:
-        kind, items = as_set(found) or ("", ())
-        return sorted((Value(kind, item) for item in items), key=repr)
-    scalars = (
-        Value("string", found.string),
-        Value("int", found.int_),
-        Value("bool", found.bool_),
-        Value("version", found.version),
-    )
-    values = [scalar for scalar in scalars if scalar.value is not None]
-    return values if len(values) == 1 else None
-
-
-def most_agreeing(
-    constraint: Constraint,
-    needs: Sequence[Need],
-    values: Mapping[int, Collection[Value]],
-    shared: Collection[int],
-) -> Most:
-    """The most devices that the requests of a constraint can have if nothing else is taken.
-
-    `values` by candidate, also of some that no request can have: of the values that serve equally
-    many, the one that most candidates have is told.
-    """
-    having: dict[Value, int] = {}
-    for found in values.values():
-        for value in found:
-            having[value] = having.get(value, 0) + 1
-        pause()
-    if constraint.distinct:
-        return _most_distinct(needs, values, having)
-    able = [_by_value(need, values) for need in needs]
-    best = Most(0, None, frozenset(having))
-    for value in sorted(having, key=having.__getitem__, reverse=True):
-        of_value = [
-            Need(need.number, by_value.get(value, ()))
-            for need, by_value in zip(needs, able, strict=True)
-        ]
-        number = most_served(of_value, shared)
-        if number > best.number:
-            best = Most(number, value, frozenset((value,)))
-    return best
-
-
-def _by_value(need: Need, values: Mapping[int, Collection[Value]]) -> Mapping[Value, Sequence[int]]:
-    """The candidates that a need may have, by each value that they have."""
-    able: defaultdict[Value, list[int]] = defaultdict(list)
-    for at in need.able:
-        for value in values[at]:
-            able[value].append(at)
-        pause()
-    return able
-
-
-def _most_distinct(
-    needs: Sequence[Need], values: Mapping[int, Collection[Value]], having: Collection[Value]
-) -> Most:
-    """Each device has a value for itself; where lists overlap, even fewer may go together."""
-    places = {value: place for place, value in enumerate(having)}
-    by_value: list[Need] = []
-    had: set[int] = set()
-    for need in needs:
-        able: set[int] = set()
-        for at in need.able:
-            able.update(places[value] for value in values[at])
-            pause()
-        by_value.append(Need(need.number, able))
-        had |= able
-    number = most_served(by_value, ())
-    return Most(number, None, frozenset(value for value in having if places[value] not in had))
-
-
 # Requests that cannot be met together
 
 Shortage = reasons.TooFewDevices | reasons.NoDeviceMatches | reasons.NoDevices
 
 
 class Reach(NamedTuple):
-    """What an alternative could have if nothing else were asked for.
+    """What an alternative could get if no other request existed.
 
-    `obstacles` says by candidate, of those that match, what keeps it away, None where nothing does:
-    those are `free`; `reason`, why too few of them are, None where enough are.
+    `obstacles` are by candidate that matches: why it cannot be allocated, None if it can. Those are
+    `free`. `reason` is why too few of them are free; None if enough are.
     """
 
     data: RequestData
@@ -167,7 +59,7 @@ class Reach(NamedTuple):
 
 
 Reaches = Sequence[Sequence[Sequence[Reach]]]
-"""Of alternatives that could be met alone, by claim and request."""
+"""By claim and request, for alternatives that could be met alone."""
 
 
 def find_conflict(
@@ -177,33 +69,41 @@ def find_conflict(
     allocator: DeviceAllocator,
     profile: Profile,
 ) -> Reason:
-    """The first conflict that is plain; else what it may be."""
-    able = find_abilities(request_data, allocator)
+    """The first conflict that is certain; otherwise what the cause may be."""
+    all_candidates = find_candidates(request_data, allocator)
     return (
-        _without_attribute(claims, request_data, allocator)
-        or _constrained(claims, reaches, allocator, profile)
-        or (able and _paired(claims, request_data, able, reaches, allocator, profile))
-        or (able and find_infeasible(claims, request_data, able, allocator, profile))
-        or _together(claims, reaches, allocator)
+        _missing_attribute(claims, request_data, allocator)
+        or _unsatisfied_constraint(claims, reaches, allocator, profile)
+        or (
+            all_candidates
+            and _groups_without_a_value(
+                claims, request_data, all_candidates, reaches, allocator, profile
+            )
+        )
+        or (
+            all_candidates
+            and find_infeasible(claims, request_data, all_candidates, allocator, profile)
+        )
+        or _possible_causes(claims, reaches, allocator)
     )
 
 
-def _without_attribute(
+def _missing_attribute(
     claims: Sequence[Claim], request_data: AllRequestData, allocator: DeviceAllocator
 ) -> Reason | None:
-    """A constraint about an attribute that no device of one of its requests has; "" if none is."""
+    """A constraint on an attribute that no device has that matches one of its requests."""
     for claim, requests in zip(claims, request_data, strict=True):
         for constraint in claim.constraints:
             for data in (alternatives[0] for alternatives in requests if len(alternatives) == 1):
                 if constraint.concerns(data.request.name, data.name) and not (
-                    _has(constraint, data, allocator)
+                    _some_device_has(constraint, data, allocator)
                 ):
                     return reasons.AttributeMissing(data.path, constraint.attribute or "")
                 pause()
     return None
 
 
-def _has(constraint: Constraint, data: RequestData, allocator: DeviceAllocator) -> bool:
+def _some_device_has(constraint: Constraint, data: RequestData, allocator: DeviceAllocator) -> bool:
     """Whether some device that matches has the attribute."""
     for at, matches in data.matches.items():
         if matches and lookup_attribute(constraint.attribute, allocator.candidates[at].device):
@@ -212,14 +112,14 @@ def _has(constraint: Constraint, data: RequestData, allocator: DeviceAllocator) 
     return False
 
 
-def _constrained(
+def _unsatisfied_constraint(
     claims: Sequence[Claim], reaches: Reaches, allocator: DeviceAllocator, profile: Profile
 ) -> Reason | None:
-    """A constraint that cannot be met even if nothing else were asked for; "" if none is plain."""
+    """A constraint that cannot be met even if it were the only one."""
     for claim, requests in zip(claims, reaches, strict=True):
         for constraint in claim.constraints:
             if constraint.distinct and profile.quirks.distinct_by_request:
-                continue  # then some values may come twice
+                continue  # with this defect a value may occur twice
             concerned = [
                 alternatives
                 for alternatives in requests
@@ -227,29 +127,30 @@ def _constrained(
             ]
             pause()
             lists = profile.features.list_type_attributes
-            if why := _short_of(constraint, concerned, allocator, lists=lists):
+            if why := _too_few_for_constraint(constraint, concerned, allocator, lists=lists):
                 return why
     return None
 
 
-def _short_of(
+def _too_few_for_constraint(
     constraint: Constraint,
     concerned: Sequence[Sequence[Reach]],
     allocator: DeviceAllocator,
     *,
     lists: bool,
 ) -> Reason | None:
-    """How few devices go together by a constraint of the requests `concerned`, "" if enough do.
+    """Why a constraint leaves too few devices for the requests `concerned`; None if it does not.
 
-    Of a list of alternatives, the one that needs least may have whatever any of them may have.
+    A list counts as one request: with the smallest count of its alternatives, and with whatever
+    candidates any of them could get.
     """
-    free = [*map(_free, concerned)]
+    free = [*map(_free_candidates, concerned)]
     needs = [
-        Need(min(r.data.count for r in alternatives), able)
-        for alternatives, able in zip(concerned, free, strict=True)
+        Need(min(r.data.count for r in alternatives), indices)
+        for alternatives, indices in zip(concerned, free, strict=True)
     ]
     requested = sum(need.number for need in needs)
-    obstacles = _merged(concerned)
+    obstacles = _merged_obstacles(concerned)
     values: dict[int, Collection[Value]] = {}
     for at in obstacles:
         found = values_of(constraint, allocator.candidates[at].device, lists=lists)
@@ -273,21 +174,21 @@ def _short_of(
     )
 
 
-def _paired(
+def _groups_without_a_value(
     claims: Sequence[Claim],
     request_data: AllRequestData,
-    able: Abilities,
+    all_candidates: AllCandidates,
     reaches: Reaches,
     allocator: DeviceAllocator,
     profile: Profile,
 ) -> Reason | None:
-    """How few groups of requests agree on a value each, "" if all of them do."""
-    for family in families(claims, request_data, able, allocator, profile):
+    """Why not all groups of requests find a common value each; None if all do."""
+    for family in find_competing_groups(claims, request_data, all_candidates, allocator, profile):
         number, met = len(family.groups), family.met()
         if met == number:
             continue
         members = [[member.data for member in group.members] for group in family.groups]
-        causes = _away(members, family.attribute, reaches, allocator)
+        causes = _obstacles_of(members, family.attribute, reaches, allocator)
         return reasons.GroupsNotMet(
             tuple(tuple(data.path for data in group) for group in members),
             family.attribute,
@@ -300,8 +201,8 @@ def _paired(
 
 
 def _values_with_devices(family: CompetingGroups) -> reasons.ValuesWithDevices | None:
-    """How many values have devices for the first group, where all of them are alike."""
-    first, *others = ([(m.ability, m.data.count) for m in g.members] for g in family.groups)
+    """How many values have devices for the first group, if all groups need the same."""
+    first, *others = ([(m.candidates, m.data.count) for m in g.members] for g in family.groups)
     if len(first) < 2 or any(other != first for other in others):
         return None
     members = family.groups[0].members
@@ -309,13 +210,13 @@ def _values_with_devices(family: CompetingGroups) -> reasons.ValuesWithDevices |
     return reasons.ValuesWithDevices(by_request, family.values_for(members))
 
 
-def _away(
+def _obstacles_of(
     members: Sequence[Sequence[RequestData]],
     name: str,
     reaches: Reaches,
     allocator: DeviceAllocator,
 ) -> list[Reason]:
-    """What keeps devices away that match some of these requests and have the attribute."""
+    """The obstacles of devices that match some of these requests and have the attribute."""
     request_data = {data for group in members for data in group}
     of_plans = {
         id(reach.obstacles): reach.obstacles
@@ -333,8 +234,8 @@ def _away(
     return list(away.values())
 
 
-def _free(alternatives: Sequence[Reach]) -> Sequence[int]:
-    """The candidates that one of the alternatives may have."""
+def _free_candidates(alternatives: Sequence[Reach]) -> Sequence[int]:
+    """The candidates that any of the alternatives could get."""
     if len(alternatives) == 1:
         return alternatives[0].free
     free: set[int] = set()
@@ -344,9 +245,8 @@ def _free(alternatives: Sequence[Reach]) -> Sequence[int]:
     return sorted(free)
 
 
-def _merged(concerned: Sequence[Sequence[Reach]]) -> Mapping[int, Reason | None]:
-    """What keeps each candidate away from all these requests, None where one may have it; requests
-    that are alike say the same."""
+def _merged_obstacles(concerned: Sequence[Sequence[Reach]]) -> Mapping[int, Reason | None]:
+    """The obstacle of each candidate; None if one of these requests could get it."""
     reaches = {id(reach.obstacles): reach for each in concerned for reach in each}
     merged: dict[int, Reason | None] = {}
     for reach in reaches.values():
@@ -361,7 +261,7 @@ def _merged(concerned: Sequence[Sequence[Reach]]) -> Mapping[int, Reason | None]
 def _causes(
     obstacles: Mapping[int, Reason | None], values: Mapping[int, Collection[Value]], best: Most
 ) -> list[Reason]:
-    """What keeps devices away with which there could be more."""
+    """The obstacles of devices that would raise the number."""
     away: list[Reason] = []
     bare: list[Reason] = []
     for at, why in obstacles.items():
@@ -374,13 +274,15 @@ def _causes(
 
 
 def count_obstacles(found: Iterable[Reason | None]) -> tuple[Obstacles, ...]:
-    """How often there is each obstacle, the most frequent first."""
+    """How often each obstacle occurs, the most frequent first."""
     counts = Counter(each for each in found if each is not None).most_common()
     return tuple(Obstacles(obstacle, number) for obstacle, number in counts)
 
 
-def _together(claims: Sequence[Claim], reaches: Reaches, allocator: DeviceAllocator) -> Reason:
-    """Of requests that could each be met alone: what it may be that they do not share."""
+def _possible_causes(
+    claims: Sequence[Claim], reaches: Reaches, allocator: DeviceAllocator
+) -> Reason:
+    """What may keep requests from being met together that could each be met alone."""
     reach_of = {
         id(reach.obstacles): reach
         for requests in reaches
@@ -423,10 +325,10 @@ def explain_shortfall(
     *,
     budget: Budget = AMPLE,
 ) -> tuple[Reason, ...]:
-    """What keeps these claims, for which nothing was found, from being allocated on a node.
+    """Why these claims, for which nothing was found, cannot be allocated on a node.
 
-    The first request that cannot be met even alone, else what does not go together; only that there
-    is nothing, where finding out takes longer than the budget has seconds.
+    The first request that cannot be met even alone, otherwise what cannot be met together. If that
+    takes longer than the budget allows, only that nothing fits.
     """
     work = _Shortfall(claims, pools, match, profile)
     try:
@@ -448,7 +350,7 @@ class _Shortfall:
         self._known_obstacles: dict[Alternative, tuple[Mapping[int, Reason | None], int]] = {}
 
     def find(self) -> tuple[Reason, ...]:
-        """The reasons, in the time that it takes."""
+        """The reasons, however long that takes."""
         claims, request_data, allocator, profile = (
             self._claims,
             self._request_data,
@@ -461,16 +363,16 @@ class _Shortfall:
             for requests in request_data:
                 reaches.append([])
                 for alternatives in requests:
-                    alone = [*map(self._alone, alternatives)]
+                    alone = [*map(self._if_alone, alternatives)]
                     if all(reach.reason for reach in alone):
-                        return (*_by_reason(alone), *_lacking(alternatives, self._pools))
+                        return (*_by_reason(alone), *_ignored_pools(alternatives, self._pools))
                     reaches[-1].append([reach for reach in alone if not reach.reason])
             conflict = find_conflict(claims, request_data, reaches, allocator, profile)
             return (conflict,)
         except (Aborted, Unclear) as error:
             return (error.reason,)
 
-    def _alone(self, data: RequestData) -> Reach:
+    def _if_alone(self, data: RequestData) -> Reach:
         allocator = self._allocator
         pause()
         obstacles, in_use = self._obstacles(data)
@@ -488,8 +390,8 @@ class _Shortfall:
         return reach._replace(reason=_too_few(reach, in_use, allocator))
 
     def _obstacles(self, data: RequestData) -> tuple[Mapping[int, Reason | None], int]:
-        """What keeps each candidate away that matches, and how many allocated ones cannot be told
-        to match or not. Alternatives that are alike share it."""
+        """The obstacle of each candidate that matches, and how many allocated candidates have
+        undecided selectors. Alternatives that differ only in name and count share both."""
         allocator, kind = self._allocator, selection_key(data)
         if kind in self._known_obstacles:
             pause()
@@ -503,14 +405,14 @@ class _Shortfall:
             except (Aborted, Unclear):
                 if data.admin or not allocator.candidates[at].device.allocated:
                     raise
-                in_use += 1  # the scheduler does not look at it either
+                in_use += 1  # the scheduler skips it before its selectors
             pause()
         allocator.check_for_more()
         self._known_obstacles[kind] = obstacles, in_use
         return obstacles, in_use
 
     def _obstacle(self, data: RequestData, at: int) -> Reason | None:
-        """Why a device that matches cannot be taken, None if it can."""
+        """Why a device that matches cannot be allocated; None if it can."""
         allocator, features = self._allocator, self._profile.features
         pool, device = allocator.candidates[at]
         published = device.published
@@ -535,8 +437,7 @@ class _Shortfall:
         return self._taint(data, device)
 
     def _taint(self, data: RequestData, device: DeviceView) -> Reason | None:
-        """The taints that the request does not tolerate: those of the slice come before those of
-        DeviceTaintRules."""
+        """The taints that the request does not tolerate; those of the slice come first."""
         features, tolerations = self._profile.features, data.alternative.tolerations
         of_slice = len(device.published.device.taints or ())
         taints = device.taints if features.device_taints else ()
@@ -555,7 +456,7 @@ class _Shortfall:
 
 
 def _by_reason(reaches: Sequence[Reach]) -> Iterator[Reason]:
-    """The reasons of all alternatives; those that say the same are one."""
+    """The reasons of all alternatives; equal ones are merged."""
     by_reason: dict[Shortage, list[str]] = {}
     for reach in reaches:
         assert reach.reason is not None
@@ -565,7 +466,7 @@ def _by_reason(reaches: Sequence[Reach]) -> Iterator[Reason]:
 
 
 def _too_few(reach: Reach, in_use: int, allocator: DeviceAllocator) -> Shortage:
-    """`in_use` are the allocated devices that cannot be told to match or not."""
+    """`in_use` is how many allocated devices have undecided selectors."""
     data, obstacles, free, _ = reach
     if not obstacles:
         if in_use or allocator.candidates:
@@ -582,8 +483,8 @@ def _too_few(reach: Reach, in_use: int, allocator: DeviceAllocator) -> Shortage:
 
 
 def _too_small(data: RequestData, device: PublishedDevice, *, fractional: bool) -> Reason:
-    """Why a device's capacities do not suffice even while nobody uses them: where there is enough,
-    it is the policy that gives a request less, or would have it take more."""
+    """Why a device's capacities do not suffice even if nobody uses them. If the device has enough,
+    its requestPolicy allows a request less, or rounds it up to more."""
     steps = (fractional,)
     for name, wanted in data.capacity.items():
         offer = capacity_offer(device, name)
@@ -595,11 +496,11 @@ def _too_small(data: RequestData, device: PublishedDevice, *, fractional: bool) 
     return reasons.CapacityTooSmall()
 
 
-def _lacking(alternatives: Sequence[RequestData], pools: Sequence[PoolView]) -> list[Reason]:
-    """Pools that may be meant but whose devices cannot be allocated at present.
+def _ignored_pools(alternatives: Sequence[RequestData], pools: Sequence[PoolView]) -> list[Reason]:
+    """Pools that the request may mean but whose devices cannot be allocated at present.
 
-    Selectors can only be asked about devices. So a pool is not meant where they name drivers, and
-    not this one's.
+    Selectors cannot be evaluated on pools. So a pool is left out if the selectors name drivers, but
+    not its own.
     """
     text = " ".join(e for data in alternatives for e in data.alternative.selectors)
     named = any(pool.driver in text for pool in pools) or "device.driver" in text

@@ -14,7 +14,7 @@ from fettle.dra import (
     AMPLE,
     CURRENT,
     SOME_DRIVER,
-    Allocated,
+    AllocationOutcome,
     AllocationStatus,
     Alternative,
     Budget,
@@ -111,16 +111,18 @@ class Allocator(msgspec.Struct, frozen=True):
             p for p in node.pools if not (why_unclear(p, self.profile) and _is_beside(p, drivers))
         ]
 
-    def predict(self, claims: Sequence[Claim], node: NodeView) -> Allocated:
+    def predict(self, claims: Sequence[Claim], node: NodeView) -> AllocationOutcome:
         """What the scheduler's allocator would take here, defects and all."""
         if node.malformed:
             malformed = reasons.NodeSelectorMalformed(node.malformed)
-            return Allocated(AllocationStatus.ERROR, reasons=(malformed,))
+            return AllocationOutcome(AllocationStatus.ERROR, reasons=(malformed,))
         return allocate(
             claims, self.pools(claims, node), self.match, self.profile, budget=self.budget
         )
 
-    def search(self, claims: Sequence[Claim], node: NodeView, acceptance: Acceptance) -> Allocated:
+    def search(
+        self, claims: Sequence[Claim], node: NodeView, acceptance: Acceptance
+    ) -> AllocationOutcome:
         """Whether there is any allocation of acceptable devices."""
 
         def acceptable(device: DeviceView, wanted: Alternative) -> bool:
@@ -271,7 +273,7 @@ def _then(note: reasons.PodsInFlight, now: Part, later: Part) -> reasons.PodsInF
 
 
 def _awaited(
-    claims: Sequence[Claim], predicted: Allocated
+    claims: Sequence[Claim], predicted: AllocationOutcome
 ) -> Iterator[reasons.BindingWouldBeAwaited]:
     """The binding conditions that the pod waits for once it has these devices."""
     devices: dict[tuple[str, tuple[str, ...]], dict[DeviceId, None]] = {}
@@ -292,7 +294,7 @@ def _worth_later(later: Part) -> float:
 
 
 def _predicted_part(
-    claims: Sequence[Claim], predicted: Allocated, node: NodeView, acceptance: Acceptance
+    claims: Sequence[Claim], predicted: AllocationOutcome, node: NodeView, acceptance: Acceptance
 ) -> Part:
     part = Part()
     if predicted.found is not AllocationStatus.FITS:
@@ -340,11 +342,11 @@ def _counting(devices: Sequence[Choice]) -> list[Choice]:
     return [choice for choice in devices if not choice.admin_access]
 
 
-def _nothing(predicted: Allocated) -> bool:
+def _nothing(predicted: AllocationOutcome) -> bool:
     return predicted.found is AllocationStatus.NONE or predicted.on_node
 
 
-def _why_not(predicted: Allocated) -> Reason:
+def _why_not(predicted: AllocationOutcome) -> Reason:
     if _nothing(predicted):
         return reasons.NoAllocation(predicted.reasons)
     (cause,) = predicted.reasons

@@ -32,24 +32,24 @@ def requests(
     return {r.name: r.alternatives[0].count for r in made}
 
 
-def test_each_container_that_runs_on_has_a_request_of_its_own() -> None:
+def test_each_container_that_keeps_running_has_its_own_request() -> None:
     assert requests(main=(container(2), container(0), container(1))) == {
         "container-0-request-1": 2,
         "container-2-request-1": 1,
     }
 
 
-def test_an_init_container_borrows_from_those_after_it() -> None:
+def test_an_init_container_uses_the_devices_of_the_containers_after_it() -> None:
     found = requests(init=(container(2),), main=(container(3),))
     assert found == {"container-1-request-1": 3}
 
 
-def test_what_an_init_container_cannot_borrow_is_one_more_request() -> None:
+def test_an_init_container_that_needs_more_than_those_after_it_has_one_more_request() -> None:
     found = requests(init=(container(4), container(3)), main=(container(1),))
     assert found == {"container-0-request-1": 3, "container-2-request-1": 1}
 
 
-def test_a_sidecar_counts_as_running_on_and_lends_only_to_those_before_it() -> None:
+def test_a_sidecar_keeps_running_and_only_init_containers_before_it_use_its_devices() -> None:
     sidecar = container(2, restartPolicy="Always")
     found = requests(init=(sidecar, container(2)), main=(container(1),))
     assert found == {
@@ -59,7 +59,7 @@ def test_a_sidecar_counts_as_running_on_and_lends_only_to_those_before_it() -> N
     }
 
 
-def test_a_runtime_classs_overhead_counts_beside_all_containers() -> None:
+def test_the_overhead_of_a_runtime_class_is_added_to_all_containers() -> None:
     spec = {"initContainers": [container(3)], "containers": [container(2)]}
     with_overhead = {**spec, "overhead": {"cpu": "250m", b.RESOURCE: "1"}}
     pod = b.pod({"metadata": {"name": "p"}, "spec": with_overhead})
@@ -74,7 +74,7 @@ def test_a_resource_without_a_class_has_no_request() -> None:
     assert requests_behind(pod, b.RESOURCE, {}) == ()
 
 
-def test_a_class_stands_behind_its_implicit_resource() -> None:
+def test_every_class_is_behind_its_implicit_extended_resource() -> None:
     name = IMPLICIT_CLASS_PREFIX + "gpu"
     limits = {name: "1"}
     spec = {"containers": [{"resources": {"limits": limits, "requests": limits}}]}
@@ -84,7 +84,7 @@ def test_a_class_stands_behind_its_implicit_resource() -> None:
 
 
 @pytest.mark.parametrize("names", [("ext", "ext-b"), ("ext-b", "ext"), ("b", "a")])
-def test_of_classes_made_in_the_same_second_the_first_by_name_stands_behind_a_resource(
+def test_of_classes_created_in_the_same_second_the_first_by_name_is_behind_a_resource(
     names: tuple[str, str],
 ) -> None:
     classes = {n: b.device_class(n, extendedResourceName=b.RESOURCE) for n in names}
@@ -92,7 +92,7 @@ def test_of_classes_made_in_the_same_second_the_first_by_name_stands_behind_a_re
     assert request.alternatives[0].class_name == min(names)
 
 
-def test_a_newer_class_stands_behind_a_resource_before_one_that_is_first_by_name() -> None:
+def test_the_newest_class_is_behind_a_resource_whatever_the_names() -> None:
     made = {"a": "2026-01-01T00:00:00Z", "a-new": "2026-01-01T00:00:01Z"}
     classes = {
         name: b.device_class(name, extendedResourceName=b.RESOURCE, created=at)
@@ -110,7 +110,7 @@ def test_requests_are_sorted_as_text() -> None:
     assert ordered[2].name == "container-10-request-1"
 
 
-def test_a_class_that_cannot_be_read_may_stand_behind_what_none_is_known_for() -> None:
+def test_a_class_that_cannot_be_read_may_be_behind_a_resource_without_a_known_class() -> None:
     pod = b.pod(b.gpu_pod())
     (request,) = requests_behind(pod, b.RESOURCE, {}, ["broken"])
     assert request.alternatives[0].unclear == "DeviceClass broken cannot be read"
@@ -128,7 +128,7 @@ def test_a_class_that_cannot_be_read_may_stand_behind_what_none_is_known_for() -
         {"futureField": 1, "extendedResourceName": b.RESOURCE},
     ],
 )
-def test_what_is_not_known_of_a_class_leaves_its_resource_undecided(spec: dict[str, Any]) -> None:
+def test_a_class_with_unknown_fields_leaves_its_resource_undecided(spec: dict[str, Any]) -> None:
     raw = msgspec.json.encode({"metadata": {"name": "gpu"}, "spec": spec})
     made = kinds.CLASS.decode(raw)
     assert isinstance(made, resource.DeviceClass)

@@ -49,7 +49,7 @@ def test_one_term(term: dict[str, Any], matches: bool) -> None:
     assert selector(term).matches(NODE) is matches
 
 
-def test_terms_are_alternatives_and_requirements_add_up() -> None:
+def test_terms_are_ored_and_requirements_are_anded() -> None:
     here, elsewhere = labels("zone", "In", "a"), labels("zone", "In", "b")
     assert selector(elsewhere, here).matches(NODE)
     assert not selector({**here, **field("In", "m")}).matches(NODE)
@@ -73,13 +73,13 @@ def test_terms_are_alternatives_and_requirements_add_up() -> None:
     ],
     ids=str,
 )
-def test_what_kubernetes_cannot_parse_is_malformed(term: dict[str, Any]) -> None:
+def test_a_selector_that_kubernetes_cannot_parse_is_malformed(term: dict[str, Any]) -> None:
     with pytest.raises(MalformedNodeSelector):
         selector(labels("zone", "In", "a"), term)
 
 
 @given(st.text(max_size=5), st.text(max_size=5), st.lists(st.text(max_size=5), max_size=2))
-def test_whatever_is_written_it_matches_or_is_malformed(
+def test_any_selector_either_can_be_matched_or_is_malformed(
     key: str, operator: str, values: list[str]
 ) -> None:
     try:

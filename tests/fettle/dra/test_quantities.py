@@ -15,12 +15,12 @@ from fettle.dra.quantities import UNIT, Unreadable, amount, milli, whole
         ("-2", -2 * UNIT),
     ],
 )
-def test_quantities_are_read_exactly(written: str | int, nano: int) -> None:
+def test_quantities_are_parsed_exactly(written: str | int, nano: int) -> None:
     assert amount(written).nano == nano
 
 
 @pytest.mark.parametrize("written", ["", "much", "1.5.2", 0.5])
-def test_what_cannot_be_read_is_said(written: str | float) -> None:
+def test_a_quantity_that_cannot_be_parsed_says_why(written: str | float) -> None:
     with pytest.raises(Unreadable):
         amount(written)
 
@@ -36,7 +36,7 @@ def test_what_cannot_be_read_is_said(written: str | float) -> None:
         ("100000000000000000000000", "100000000000000000000000", False),  # compared by address
     ],
 )
-def test_equal_values_are_the_same_to_go_only_where_they_are_kept_alike(
+def test_equal_values_are_only_equal_in_go_if_their_structs_are(
     one: str, other: str, same: bool
 ) -> None:
     assert amount(one).same(amount(other)) is same
@@ -49,12 +49,12 @@ def test_a_rounded_amount_has_no_text() -> None:
 
 
 @pytest.mark.parametrize(("written", "whole"), [("1500m", 2), ("-1500m", -1), ("3", 3)])
-def test_a_part_of_one_counts_as_one(written: str, whole: int) -> None:
+def test_a_fraction_is_rounded_up(written: str, whole: int) -> None:
     assert amount(written).ceil() == whole
 
 
 @given(st.text(alphabet="0123456789.+-eEmkKMGTPinu", max_size=12))
-def test_any_text_is_read_or_refused(text: str) -> None:
+def test_any_text_is_parsed_or_unreadable(text: str) -> None:
     try:
         read = amount(text)
     except Unreadable:

@@ -78,17 +78,17 @@ def test_a_claim_is_shared_by_as_many_pods_as_the_api_allows(number: int) -> Non
     assert claim_use(GPU, shared, POD, IN_TIME) == ClaimUse()
 
 
-def test_one_pod_more_ends_in_an_error_when_the_claim_is_reserved_for_it() -> None:
+def test_reserving_a_full_claim_for_one_pod_more_would_fail() -> None:
     full = claim(reserved=tuple(f"u{i}" for i in range(MAX_RESERVED)))
     assert "reserved for 256 pods, the maximum" in barred(GPU, full, POD, IN_TIME)
 
 
-def test_a_pod_that_a_full_claim_is_reserved_for_can_use_it() -> None:
+def test_a_pod_can_use_a_full_claim_that_is_reserved_for_it() -> None:
     full = claim(reserved=(*(f"u{i}" for i in range(MAX_RESERVED - 1)), "mine"))
     assert claim_use(GPU, full, POD, IN_TIME) == ClaimUse()
 
 
-def test_while_there_is_time_a_pod_waits_for_its_devices() -> None:
+def test_a_pod_waits_for_binding_conditions_until_the_timeout() -> None:
     for reported in ((), (saying("x", Ready="False"),), (saying("x"),)):
         found = claim_use(GPU, claim(binding("x"), reported=reported), POD, IN_TIME)
         assert not found.barred
@@ -98,18 +98,18 @@ def test_while_there_is_time_a_pod_waits_for_its_devices() -> None:
         )
 
 
-def test_devices_that_are_ready_are_not_waited_for() -> None:
+def test_a_pod_does_not_wait_for_devices_that_are_ready() -> None:
     ready = claim(binding("x"), reported=(saying("x", Ready="True"),))
     assert claim_use(GPU, ready, POD, TOO_LATE) == ClaimUse()
 
 
-def test_after_its_time_an_allocation_is_taken_back() -> None:
+def test_after_the_timeout_the_allocation_is_revoked() -> None:
     found = claim_use(GPU, claim(binding("x"), reserved=("mine",)), POD, TOO_LATE)
     assert "condition Ready of d/p/x did not become true within 600 s" in text_of(found)
     assert "revokes the allocation" in text_of(found)
 
 
-def test_an_allocation_without_a_time_is_waited_for_without_end() -> None:
+def test_an_allocation_without_a_timestamp_never_times_out() -> None:
     endless = claim(binding("x"), at=None, reserved=("mine",))
     assert claim_use(GPU, endless, POD, TOO_LATE) == ClaimUse(
         awaits=reasons.BindingAwaited("gpu", "Ready", DeviceId("d", "p", "x"))
@@ -117,7 +117,7 @@ def test_an_allocation_without_a_time_is_waited_for_without_end() -> None:
 
 
 @pytest.mark.parametrize("results", [(), (binding("x"),)], ids=["plain", "awaited"])
-def test_an_allocation_without_a_time_can_be_reserved_for_no_other_pod(
+def test_an_allocation_without_a_timestamp_cannot_be_reserved_for_another_pod(
     results: tuple[dict[str, Any], ...],
 ) -> None:
     why = barred(GPU, claim(*results, at=None), POD, IN_TIME)
@@ -127,11 +127,11 @@ def test_an_allocation_without_a_time_can_be_reserved_for_no_other_pod(
     assert shared.endswith("or wait until the 2 pods that use it have ended")
 
 
-def test_a_pod_that_an_allocation_without_a_time_is_reserved_for_can_use_it() -> None:
+def test_a_pod_can_use_an_allocation_without_a_timestamp_that_is_reserved_for_it() -> None:
     assert claim_use(GPU, claim(at=None, reserved=("other", "mine")), POD, IN_TIME) == ClaimUse()
 
 
-def test_an_allocation_that_is_revoked_needs_no_time() -> None:
+def test_an_allocation_that_will_be_revoked_needs_no_timestamp() -> None:
     broken = claim(binding("x"), at=None, reported=(saying("x", Broken="True"),))
     assert "Broken says that d/p/x cannot be bound" in barred(GPU, broken, POD, IN_TIME)
 
@@ -145,19 +145,19 @@ def test_an_allocation_whose_node_selector_cannot_be_parsed_ends_every_attempt()
         assert "unknown operator Near" in why
 
 
-def test_a_device_that_cannot_be_bound_fails_its_allocation_at_once() -> None:
+def test_a_binding_failure_condition_fails_the_allocation_at_once() -> None:
     broken = claim(binding("x"), reported=(saying("x", Broken="True", Ready="True"),))
     assert "Broken says that d/p/x cannot be bound" in barred(GPU, broken, POD, IN_TIME)
 
 
-def test_what_others_hold_stays_allocated() -> None:
+def test_an_allocation_that_other_pods_use_is_not_revoked() -> None:
     broken = claim(
         binding("x"), reported=(saying("x", Broken="True"),), reserved=("mine", "theirs")
     )
     assert "reserved for another pod" in barred(GPU, broken, POD, IN_TIME)
 
 
-def test_the_device_that_is_looked_at_first_decides() -> None:
+def test_the_first_device_with_an_unmet_condition_decides() -> None:
     reported = (saying("x", Ready="False"), saying("y", Broken="True"))
     found = claim_use(GPU, claim(binding("x"), binding("y"), reported=reported), POD, IN_TIME)
     assert found.barred is None
@@ -165,13 +165,13 @@ def test_the_device_that_is_looked_at_first_decides() -> None:
     assert found.awaits.condition == "Ready"
 
 
-def test_failure_conditions_alone_are_not_looked_at() -> None:
+def test_failure_conditions_without_binding_conditions_are_ignored() -> None:
     result = {"request": "r", "device": "x", **NAMES, "bindingFailureConditions": ["Broken"]}
     broken = claim(result, reported=(saying("x", Broken="True"),))
     assert claim_use(GPU, broken, POD, TOO_LATE) == ClaimUse()
 
 
-def test_where_the_gate_is_off_no_condition_is_looked_at() -> None:
+def test_without_the_gate_binding_conditions_are_ignored() -> None:
     off = TOO_LATE._replace(observed=False)
     assert claim_use(GPU, claim(binding("x")), POD, off) == ClaimUse()
     assert claim_use(GPU, claim(at=None), POD, off) == ClaimUse()

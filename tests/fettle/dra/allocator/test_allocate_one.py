@@ -56,27 +56,27 @@ def plainly(asked: Wanted, free: str) -> Iterator[str]:
             yield "".join(chosen) + others
 
 
-def test_each_request_begins_again_at_the_first_device() -> None:
+def test_each_request_starts_again_at_the_first_device() -> None:
     assert taken(("b", 1), ("a", 1)) == "ba"
 
 
-def test_a_choice_that_leaves_nothing_for_the_next_request_is_taken_back() -> None:
+def test_a_device_that_leaves_none_for_the_next_request_is_rolled_back() -> None:
     assert taken(("ab", 1), ("a", 1)) == "ba"
     assert taken(("abc", 2), ("a", 1)) == "bca"
 
 
-def test_when_nothing_fits_it_says_so() -> None:
+def test_nothing_is_found_if_nothing_fits() -> None:
     assert taken(("ab", 1), ("ab", 2)) is None
 
 
-def test_devices_in_use_are_passed_over() -> None:
+def test_devices_in_use_are_skipped() -> None:
     assert taken(("abc", 2), busy="a") == "bc"
 
 
 @pytest.mark.parametrize(
     ("seconds", "found"), [(1.0, AllocationStatus.UNDECIDED), (1e9, AllocationStatus.NONE)]
 )
-def test_a_search_that_takes_longer_than_it_may_is_undecided(
+def test_a_search_that_exceeds_its_seconds_is_undecided(
     seconds: float, found: AllocationStatus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = count(0.0, 0.1)
@@ -98,7 +98,7 @@ WANTED = st.lists(
 
 
 @given(WANTED, st.sets(st.sampled_from(NAMES)).map("".join))
-def test_it_finds_the_first_allocation_that_there_is(
+def test_it_finds_the_first_allocation_that_exists(
     wanted: list[tuple[str, int]], busy: str
 ) -> None:
     free = "".join(name for name in NAMES if name not in busy)

@@ -79,7 +79,7 @@ def undigested(pools: tuple[PoolView, ...]) -> list[PoolView]:
 
 
 @given(allocations(), st.sets(CLAIMS))
-def test_a_node_is_as_if_claims_had_never_held_what_they_let_go_of(
+def test_releasing_devices_undoes_their_allocation(
     by_claim: dict[str, list[Raw]], gone: set[str]
 ) -> None:
     view = fleet(by_claim).look()
@@ -89,7 +89,7 @@ def test_a_node_is_as_if_claims_had_never_held_what_they_let_go_of(
     assert undigested(left) == undigested(fleet(rest).look().nodes["n"].pools)
 
 
-def test_where_shares_do_not_count_who_lets_go_of_one_lets_go_of_the_device() -> None:
+def test_without_the_gate_releasing_a_share_releases_the_device() -> None:
     share = {"x": [results("s", share=1, memory=3)]}
     view = fleet(share, shares=False).look()
     (pool,) = view.nodes["n"].pools

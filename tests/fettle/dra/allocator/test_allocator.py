@@ -25,22 +25,22 @@ TAINTED = device("t", taints=[{"key": "k", "value": "v", "effect": "NoSchedule"}
 # -- modes and limits
 
 
-def test_all_takes_every_device_that_matches() -> None:
+def test_mode_all_allocates_every_device_that_matches() -> None:
     odd = selecting('"odd" in device.attributes["gpu.example.com"]')
     devices = [device("a", {"odd": True}), device("b"), device("c", {"odd": True})]
     assert given([claim(everything(selectors=odd))], [slice_(*devices)]) == "a c"
 
 
-def test_all_comes_to_nothing_while_one_of_the_devices_is_in_use() -> None:
+def test_mode_all_finds_nothing_while_one_of_the_devices_is_in_use() -> None:
     busy = [["gpu.example.com", "p", "b"]]
     assert given([claim(everything())], [slice_(A, B)], allocatedDevices=busy) == "none"
 
 
-def test_all_of_no_devices_is_none() -> None:
+def test_mode_all_finds_nothing_if_no_device_matches() -> None:
     assert given([claim(everything())], [slice_()]) == "none"
 
 
-def test_all_is_an_error_while_a_pool_is_being_updated() -> None:
+def test_mode_all_is_an_error_while_a_pool_is_being_updated() -> None:
     waiting = slice_(B, name="t", pool="q", of=2)
     assert given([claim(everything())], [slice_(A), waiting]) == "error"
     assert given([claim(request())], [slice_(A), waiting]) == "a"
@@ -68,7 +68,7 @@ def test_alternatives_are_tried_in_their_order() -> None:
     assert given([requests], [slice_(A)]) == "a"
 
 
-def test_nothing_asked_for_is_nothing_given() -> None:
+def test_a_claim_without_requests_gets_nothing() -> None:
     assert asked([claim(request(count=0))], [slice_(A)]).kind == "allocated"
     assert asked([], []).kind == "allocated"
 
@@ -76,7 +76,7 @@ def test_nothing_asked_for_is_nothing_given() -> None:
 # -- who may take what
 
 
-def test_a_tainted_device_goes_only_to_those_who_tolerate_it() -> None:
+def test_a_tainted_device_is_only_allocated_to_requests_that_tolerate_it() -> None:
     slices = [slice_(TAINTED, A)]
     assert given([claim(request())], slices) == "a"
     tolerant = request(tolerations=[{"key": "k", "operator": "Exists"}])
@@ -85,7 +85,7 @@ def test_a_tainted_device_goes_only_to_those_who_tolerate_it() -> None:
     assert given([claim(other)], slices) == "a"
 
 
-def test_taints_without_a_known_effect_keep_nobody_away() -> None:
+def test_taints_without_a_known_effect_do_not_prevent_allocation() -> None:
     told = device("t", taints=[{"key": "k", "effect": "None"}, {"key": "k", "effect": "Newer"}])
     assert given([claim(request())], [slice_(told)]) == "t"
 
@@ -119,11 +119,11 @@ def test_matching_devices_share_a_value() -> None:
     assert given(pair(matchAttribute="gpu.example.com/numa"), NUMA) == "a c"
 
 
-def test_distinct_devices_share_none() -> None:
+def test_distinct_devices_have_different_values() -> None:
     assert given(pair(distinctAttribute="gpu.example.com/numa"), NUMA) == "a b"
 
 
-def test_a_constraint_may_be_about_some_requests_only() -> None:
+def test_a_constraint_may_concern_only_some_requests() -> None:
     only_x = pair(matchAttribute="gpu.example.com/numa", requests=["x"])
     assert given(only_x, NUMA) == "a b"
 
@@ -138,12 +138,12 @@ def test_values_of_different_types_do_not_match_and_are_distinct() -> None:
     assert given(pair(distinctAttribute="gpu.example.com/x"), slices) == "a b"
 
 
-def test_all_that_contradicts_a_constraint_is_an_error() -> None:
+def test_mode_all_that_contradicts_a_constraint_is_an_error() -> None:
     constraint = {"matchAttribute": "gpu.example.com/numa"}
     assert given([claim(everything(), constraints=(constraint,))], NUMA) == "error"
 
 
-def test_lists_match_in_what_they_have_in_common() -> None:
+def test_lists_match_if_they_have_a_value_in_common() -> None:
     slices = [
         slice_(
             device("a", {"x": {"strings": ["p", "q"]}}),
@@ -174,17 +174,17 @@ def partitions(*needs: int, total: int = 4) -> list[Raw]:
     return [slice_(name="counters", of=2, sharedCounters=sets), slice_(*devices, of=2)]
 
 
-def test_partitions_are_taken_while_their_counters_last() -> None:
+def test_partitions_are_allocated_until_their_counters_are_exhausted() -> None:
     assert given([claim(request(count=2))], partitions(3, 2, 1)) == "a c"
     assert given([claim(request(count=3))], partitions(3, 2, 1)) == "none"
 
 
-def test_what_is_allocated_already_has_used_its_counters() -> None:
+def test_allocated_partitions_have_consumed_their_counters() -> None:
     busy = [["gpu.example.com", "p", "a"]]
     assert given([claim(request())], partitions(3, 2, 1), allocatedDevices=busy) == "c"
 
 
-def test_a_device_that_takes_from_a_counter_nobody_publishes_spoils_its_pool() -> None:
+def test_a_device_that_consumes_an_unknown_counter_makes_its_pool_invalid() -> None:
     wrong = device("a", consumesCounters=[{"counterSet": "no", "counters": {"x": {"value": "1"}}}])
     assert given([claim(request())], [slice_(wrong)]) == "error"
     assert given([claim(request())], [slice_(wrong), slice_(B, name="t", pool="q")]) == "b"
@@ -207,7 +207,7 @@ def test_shares_of_a_device_add_up_to_its_capacity() -> None:
     assert given([claim(*requests)], [slice_(shared(value="7Gi"))]) == "none"
 
 
-def test_without_the_gate_a_device_that_could_be_shared_is_given_once() -> None:
+def test_without_the_gate_a_shareable_device_is_allocated_once() -> None:
     gates = [g for g in case([], [])["features"] if g != "DRAConsumableCapacity"]
     slices = [slice_(shared(value="8Gi"))]
     for wants in ([claim(request("x"), request("y"))], [claim(request()), claim(request())]):
@@ -215,7 +215,7 @@ def test_without_the_gate_a_device_that_could_be_shared_is_given_once() -> None:
         assert given(wants, slices) == "none", "all of it, where no request says how much"
 
 
-def test_shares_of_others_count() -> None:
+def test_shares_of_other_claims_count() -> None:
     used = [{"id": ["gpu.example.com", "p", "a"], "capacity": {"memory": "6Gi"}}]
     slices = [slice_(shared(value="8Gi"))]
     assert given([claim(memory("3Gi"))], slices, allocatedCapacity=used) == "none"
@@ -234,7 +234,7 @@ def test_shares_of_others_count() -> None:
         (None, None, 8),
     ],
 )
-def test_a_policy_says_how_much_a_request_consumes(
+def test_a_request_policy_decides_how_much_a_request_consumes(
     policy: Raw | None, asked_for: str | None, consumed: int | None
 ) -> None:
     more = {"requestPolicy": policy} if policy is not None else {}
@@ -247,11 +247,11 @@ def test_a_policy_says_how_much_a_request_consumes(
         assert result["consumedCapacity"] == {"memory": consumed * 10**9}
 
 
-def test_a_capacity_that_the_device_does_not_have_is_not_to_be_had() -> None:
+def test_a_request_for_a_capacity_that_the_device_lacks_is_not_met() -> None:
     assert given([claim(memory("1"))], [slice_(A)]) == "none"
 
 
-def test_amounts_that_no_device_can_have_are_errors() -> None:
+def test_negative_and_too_large_amounts_are_errors() -> None:
     stepped = {"default": "1", "validRange": {"min": "0", "step": "1"}}
     assert given([claim(memory("-1"))], [slice_(shared(value="8"))]) == "error"
     too_much = [claim(memory("10000000000000000000"))]
@@ -259,7 +259,7 @@ def test_amounts_that_no_device_can_have_are_errors() -> None:
 
 
 @pytest.mark.parametrize(("step", "outcome"), [("1", "none"), ("2", "error")])
-def test_the_largest_amount_there_is_is_no_error_unless_it_is_rounded_up(
+def test_the_largest_possible_amount_is_only_an_error_if_it_is_rounded_up(
     step: str, outcome: str
 ) -> None:
     stepped = {"default": "0", "validRange": {"min": "0", "step": step}}
@@ -268,7 +268,7 @@ def test_the_largest_amount_there_is_is_no_error_unless_it_is_rounded_up(
 
 
 @pytest.mark.parametrize("range_", [{"min": "-5", "step": "1"}, {"min": "1", "step": "0"}], ids=str)
-def test_a_policy_that_no_arithmetic_fits_is_undecided(range_: Raw) -> None:
+def test_a_request_policy_that_cannot_be_computed_is_undecided(range_: Raw) -> None:
     odd = shared(value="8", requestPolicy={"default": "1", "validRange": range_})
     assert given([claim(memory("2"))], [slice_(odd)]) == "undecided"
 
@@ -290,11 +290,11 @@ def test_a_policy_that_no_arithmetic_fits_is_undecided(range_: Raw) -> None:
     ],
     ids=str,
 )
-def test_what_kubernetes_gives_up_on_is_an_error(odd: Raw) -> None:
+def test_a_claim_on_which_kubernetes_fails_is_an_error(odd: Raw) -> None:
     assert given([claim(odd)], [slice_(A)]) == "error"
 
 
-def test_errors_come_only_from_devices_that_are_reached() -> None:
+def test_only_devices_that_the_search_reaches_cause_errors() -> None:
     touchy = selecting('device.attributes["gpu.example.com"].x == 1')
     slices = [slice_(device("a", {"x": 1}), B)]
     assert given([claim(request(selectors=touchy))], slices) == "a"
@@ -315,11 +315,11 @@ def test_errors_come_only_from_devices_that_are_reached() -> None:
     ],
     ids=lambda odd: str(odd["spec"]["devices"]),
 )
-def test_what_fettle_cannot_read_is_undecided(odd: Raw) -> None:
+def test_quantities_that_fettle_cannot_parse_are_undecided(odd: Raw) -> None:
     assert given([claim(request())], [odd]) == "undecided"
 
 
-def test_a_request_with_a_field_of_the_future_is_undecided() -> None:
+def test_a_request_with_an_unknown_field_is_undecided() -> None:
     said = asked([claim(request(shiny=True))], [slice_(A)])
     assert said.kind == "undecided"
     assert "shiny" in said.reason
@@ -333,14 +333,14 @@ def test_a_request_with_a_field_of_the_future_is_undecided() -> None:
         ("DRAConsumableCapacity", claim(memory("1"))),
     ],
 )
-def test_a_gate_that_is_off_makes_an_error_of_what_needs_it(gate: str, claim_: Raw) -> None:
+def test_a_request_that_needs_a_gate_that_is_off_is_an_error(gate: str, claim_: Raw) -> None:
     gates = [g for g in case([], [])["features"] if g != gate]
     slices = [slice_(shared(value="8"))]
     assert given([claim_], slices, features=gates) == "error"
     assert given([claim_], slices) == "a"
 
 
-def test_pools_whose_devices_wait_for_conditions_come_last() -> None:
+def test_pools_with_binding_conditions_come_last() -> None:
     waiting = slice_(device("a", bindingConditions=["ready"]), pool="a")
     said = asked([claim(request(count=2))], [waiting, slice_(B, name="t", pool="b")])
     results = said.results[0]["devices"]["results"]
@@ -348,7 +348,7 @@ def test_pools_whose_devices_wait_for_conditions_come_last() -> None:
     assert results[1]["bindingConditions"] == ["ready"]
 
 
-def test_a_node_selector_with_two_terms_cannot_be_written_into_an_allocation() -> None:
+def test_a_node_selector_with_two_terms_cannot_be_part_of_an_allocation() -> None:
     term = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}
     selector = {"nodeSelectorTerms": [term, term]}
     assert given([claim(request())], [slice_(A, nodeSelector=selector)]) == "error"

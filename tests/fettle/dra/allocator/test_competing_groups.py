@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
-from fettle.dra.allocator import Allocated, AllocationStatus, Budget, allocate
+from fettle.dra.allocator import AllocationOutcome, AllocationStatus, Budget, allocate
 from fettle.dra.claims import Claim, Constraint, Request
 from fettle.dra.pools import PoolView
 from tests.fettle.dra.allocator import pairs
@@ -15,7 +15,7 @@ EIGHT = range(8)
 WHOLE = Budget(steps=4000, seconds=60.0, prune_after=None)
 
 
-def found(claim: Claim, gpus: Sequence[int], nics: Sequence[int]) -> Allocated:
+def found(claim: Claim, gpus: Sequence[int], nics: Sequence[int]) -> AllocationOutcome:
     return allocate([claim], pairs.node(gpus, nics), pairs.match)
 
 
@@ -42,7 +42,7 @@ def test_pairs_are_found_in_the_schedulers_order(grouped: bool) -> None:
     ],
     ids=["too few NICs", "one of each lost", "half of them apart", "two on a root, one beside"],
 )
-def test_more_pairs_than_roots_have_are_known_at_once(
+def test_more_pairs_than_roots_with_both_are_known_to_be_impossible_at_once(
     wanted: int, gpus: Sequence[int], nics: Sequence[int], grouped: bool
 ) -> None:
     said = found(pairs.claim(wanted, grouped=grouped), gpus, nics)
@@ -67,14 +67,14 @@ def test_pairs_are_found_without_trying_every_root(
     assert said.steps < 200
 
 
-def test_groups_that_need_several_devices_of_a_root_count_them() -> None:
+def test_groups_that_need_several_devices_per_root_need_enough_of_them() -> None:
     gpus = [0, 0, 0, 1, 1, 1, 2, 2]
     assert found(pairs.claim(3, gpus=2), gpus, [0, 1, 2]).found is AllocationStatus.FITS
     none = found(pairs.claim(4, gpus=2), [*gpus, 2], [0, 0, 1, 1, 2, 2])
     assert (none.found, none.steps < 200) == (AllocationStatus.NONE, True)
 
 
-def test_groups_of_different_sizes_find_devices_of_one_root_beside_each_other() -> None:
+def test_groups_of_different_sizes_may_share_a_root() -> None:
     sizes = (1, 3, 1)
     gpus = [pairs.request(f"g{i}", pairs.GPU, size) for i, size in enumerate(sizes)]
     nics = [pairs.request(f"n{i}", pairs.NIC) for i in range(3)]
@@ -122,7 +122,7 @@ def asked(draw: st.DrawFn) -> list[Claim]:
 @pytest.mark.long
 @settings(max_examples=300)
 @given(asked(), ROOTS, ROOTS, st.sets(st.integers(0, 3), max_size=2))
-def test_looking_ahead_finds_what_a_patient_search_finds(
+def test_looking_ahead_finds_the_same_as_a_full_search(
     claims: list[Claim], gpus: list[int], nics: list[int], shared: set[int]
 ) -> None:
     pools: tuple[PoolView, ...] = pairs.node(gpus, nics, shared)

@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 
 from fettle.api import kinds, resource
 from fettle.cel.runtime.outcomes import MATCH
-from fettle.dra.allocator import AMPLE, Allocated, AllocationStatus, allocate, explain_shortfall
+from fettle.dra.allocator import (
+    AMPLE,
+    AllocationOutcome,
+    AllocationStatus,
+    allocate,
+    explain_shortfall,
+)
 from fettle.dra.claims import Alternative, Claim, Request
 from fettle.dra.pools import DeviceView
 from fettle.dra.quantities import amount
@@ -24,7 +30,7 @@ def asking(quantity: str) -> tuple[Claim, ...]:
     return (Claim("k", (Request("g", (asked,)),)),)
 
 
-def given_to(quantity: str, device: DeviceView) -> Allocated:
+def given_to(quantity: str, device: DeviceView) -> AllocationOutcome:
     """What the allocator makes of a request for so much of it."""
     return allocate(asking(quantity), (b.pool(device),), lambda *_: MATCH, budget=AMPLE)
 
@@ -61,7 +67,7 @@ UP = "whose requestPolicy rounds the request up to more of bw than it gives"
         (shares("5", default="1", validValues=["1", "10"]), "3", AT_MOST.format("1")),
     ],
 )
-def test_a_policy_that_gives_a_request_less_than_there_is_is_told(
+def test_a_request_policy_that_allows_less_than_there_is_is_reported(
     device: DeviceView, wanted: str, said: str
 ) -> None:
     assert given_to(wanted, device).found is AllocationStatus.NONE
@@ -79,7 +85,7 @@ VALUES = st.lists(QUANTITIES, min_size=1, max_size=3)
     st.fixed_dictionaries({"validRange": RANGES}) | st.fixed_dictionaries({"validValues": VALUES}),
     QUANTITIES,
 )
-def test_the_most_that_a_policy_is_said_to_give_is_given(
+def test_the_largest_amount_that_is_reported_can_be_requested(
     value: str, policy: dict[str, Any], wanted: str
 ) -> None:
     device = shares(value, **policy)

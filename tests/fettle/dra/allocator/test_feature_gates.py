@@ -26,7 +26,7 @@ from tests.fettle.dra.allocator.cases import (
 )
 
 
-def test_gates_are_written_as_for_the_scheduler() -> None:
+def test_gates_are_parsed_as_kube_scheduler_does() -> None:
     assert parse_feature_gates("DRAPrioritizedList=false, DRADeviceTaints=T,") == {
         "DRAPrioritizedList": False,
         "DRADeviceTaints": True,
@@ -46,7 +46,7 @@ def test_gates_are_written_as_for_the_scheduler() -> None:
         ("DRADeviceTaints=off", "not 'DRADeviceTaints=off'"),
     ],
 )
-def test_what_is_no_gate_is_refused_with_what_would_be_one(text: str, said: str) -> None:
+def test_an_unknown_gate_is_refused_with_the_known_ones(text: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         parse_feature_gates(text)
 
@@ -55,7 +55,7 @@ def test_the_newest_version_without_gates_is_the_current_profile() -> None:
     assert profile_of_version("v1.37.1") == CURRENT
 
 
-def test_a_gate_overrules_the_default_of_the_version() -> None:
+def test_a_gate_overrides_the_default_of_the_version() -> None:
     off = profile_of_version("v1.37.1", {"DRAPrioritizedList": False}).features
     assert not off.prioritized_list
     assert not profile_of_version("v1.35.2").features.consumable_capacity
@@ -69,13 +69,13 @@ def test_binding_conditions_need_both_of_their_gates() -> None:
         assert not profile_of_version("v1.37.1", {name: False}).features.device_binding_and_status
 
 
-def test_a_scheduler_of_1_36_does_not_tell_its_allocator_of_lists() -> None:
+def test_in_1_36_the_gate_for_lists_does_not_reach_the_allocator() -> None:
     lists = {"DRAListTypeAttributes": True}
     assert profile_of_version("v1.37.1", lists).features.list_type_attributes
     assert not profile_of_version("v1.36.3", lists).features.list_type_attributes
 
 
-def test_what_is_set_and_what_is_not_modelled_is_told() -> None:
+def test_gates_that_are_set_and_gates_that_are_not_modelled_are_described() -> None:
     given = {"DRAWorkloadResourceClaims": True, "DRADeviceTaints": False}
     first, second = describe_allocator("v1.37.1", given, profile_of_version("v1.37.1", given))
     assert "v1.37.1 with the feature gates DRADeviceTaints=false,DRAWorkload" in first
@@ -101,7 +101,7 @@ def in_two_pools(one: Raw, other: Raw, wanted: Raw) -> Raw:
     return case([claim(wanted)], [slice_(one), slice_(other, name="t", pool="q")])
 
 
-def test_where_pools_have_no_order_a_device_of_one_of_several_is_undecided() -> None:
+def test_without_an_order_of_pools_a_device_of_one_of_several_is_undecided() -> None:
     asked = in_two_pools(device("a"), device("b"), request())
     assert found(asked, CURRENT) is AllocationStatus.FITS
     unordered = profile_of_version("v1.37.1", STABLE)
@@ -109,7 +109,7 @@ def test_where_pools_have_no_order_a_device_of_one_of_several_is_undecided() -> 
     assert found(asked, unordered) is AllocationStatus.UNDECIDED
 
 
-def test_where_slices_have_no_order_one_of_several_in_a_pool_is_undecided() -> None:
+def test_without_an_order_of_slices_a_device_of_one_of_several_is_undecided() -> None:
     slices = [slice_(device("a"), of=2), slice_(device("b"), name="t", of=2)]
     assert (
         found(case([claim(request())], slices), profile_of_version("v1.35.4"))
@@ -117,23 +117,23 @@ def test_where_slices_have_no_order_one_of_several_in_a_pool_is_undecided() -> N
     )
 
 
-def test_where_pools_have_no_order_the_only_one_with_such_devices_is_decided() -> None:
+def test_without_an_order_of_pools_the_only_pool_with_such_devices_is_decided() -> None:
     asked = in_two_pools(device("a", GPU), device("z", NIC), request(selectors=IS_GPU))
     assert found(asked, profile_of_version("v1.37.1", STABLE)) is AllocationStatus.FITS
 
 
-def test_where_pools_have_no_order_an_error_on_one_device_is_undecided() -> None:
+def test_without_an_order_of_pools_an_error_on_one_device_is_undecided() -> None:
     asked = in_two_pools(device("a", GPU), device("z"), request(selectors=IS_GPU))
     assert found(asked, CURRENT) is AllocationStatus.FITS
     assert found(asked, profile_of_version("v1.37.1", STABLE)) is AllocationStatus.UNDECIDED
 
 
-def test_what_cannot_be_had_in_any_order_is_decided_without_one() -> None:
+def test_what_is_impossible_in_any_order_is_decided_without_one() -> None:
     asked = in_two_pools(device("a"), device("b"), request(count=3))
     assert found(asked, profile_of_version("v1.37.1", STABLE)) is AllocationStatus.NONE
 
 
-def test_without_their_gate_rules_keep_nobody_off_and_taints_of_slices_do() -> None:
+def test_without_their_gate_taint_rules_have_no_effect_but_taints_of_slices_have() -> None:
     taint = resource.DeviceTaint(key="k", effect="NoSchedule")
     by_rule = b.device("a", taints=(taint,))
     pools, wanted = (b.pool(by_rule),), allocation.wanted(case([claim(request())], []))

@@ -6,7 +6,7 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fettle.dra.allocator.pruning import Need, served
+from fettle.dra.allocator.matching import Need, can_serve_all
 from tests.conformance.allocation import Answer, answer
 from tests.fettle.dra.allocator.cases import (
     DRIVER,
@@ -27,7 +27,7 @@ NEEDS = st.lists(
 def plainly(needs: Sequence[Need], shared: set[int]) -> bool:
     """Every way to choose, tried."""
     slots = [number for number, need in enumerate(needs) for _ in range(need.number)]
-    for chosen in product(*(sorted(needs[number].able) for number in slots)):
+    for chosen in product(*(sorted(needs[number].candidates) for number in slots)):
         taken = set(zip(slots, chosen, strict=True))
         single = [at for at in chosen if at not in shared]
         if len(taken) == len(slots) and len(set(single)) == len(single):
@@ -36,8 +36,8 @@ def plainly(needs: Sequence[Need], shared: set[int]) -> bool:
 
 
 @given(NEEDS, st.sets(st.integers(0, 4)))
-def test_needs_are_served_where_there_is_a_way(needs: list[Need], shared: set[int]) -> None:
-    assert served(needs, shared) == plainly(needs, shared)
+def test_needs_are_met_if_there_is_a_way(needs: list[Need], shared: set[int]) -> None:
+    assert can_serve_all(needs, shared) == plainly(needs, shared)
 
 
 def early(asked: Raw) -> Answer:
@@ -47,13 +47,13 @@ def early(asked: Raw) -> Answer:
 ALIKE = [device(f"d{i}") for i in range(16)]
 
 
-def test_claims_that_together_need_too_many_devices_are_hopeless() -> None:
+def test_claims_that_need_too_many_devices_together_are_known_to_be_impossible() -> None:
     claims = [claim(request(count=n), name=f"c{n}") for n in (7, 8, 2)]
     assert early(case(claims, [slice_(*ALIKE)])).kind == "none"
     assert early(case(claims[:2], [slice_(*ALIKE)])).kind == "allocated"
 
 
-def test_claims_that_compete_for_the_few_that_match_one_value_are_hopeless() -> None:
+def test_claims_that_compete_for_the_few_devices_of_a_value_are_known_to_be_impossible() -> None:
     racks = [device(f"d{i}", {f"{DRIVER}/rack": i % 4}) for i in range(16)]
     together = ({"matchAttribute": f"{DRIVER}/rack"},)
     most = claim(request(count=13))
@@ -73,12 +73,12 @@ def partitioned(left: int) -> list[Raw]:
     return [slice_(*parts, of=2), slice_(name="t", of=2, sharedCounters=[shared])]
 
 
-def test_counters_that_even_the_smallest_parts_exhaust_are_hopeless() -> None:
+def test_counters_that_even_the_smallest_partitions_exhaust_are_known_to_be_too_small() -> None:
     claims = [claim(request(count=4), name=name) for name in "ab"]
     assert early(case(claims, partitioned(15))).kind == "none"
 
 
-def test_parts_that_alone_exceed_what_is_left_of_counters_are_not_counted_on() -> None:
+def test_partitions_that_exceed_the_counters_alone_do_not_count() -> None:
     parts = [counted(f"d{i}", 2 + i % 2 * 90, f"set-{i % 8}") for i in range(64)]
     sets = [{"name": f"set-{i}", "counters": {"slices": {"value": "90"}}} for i in range(8)]
     gpus = [slice_(*parts, of=2), slice_(name="t", of=2, sharedCounters=sets)]
@@ -89,7 +89,7 @@ def test_parts_that_alone_exceed_what_is_left_of_counters_are_not_counted_on() -
     )
 
 
-def test_parts_count_on_what_others_give_back_to_counters() -> None:
+def test_partitions_may_use_what_others_add_to_counters() -> None:
     """No driver publishes such a thing, and nothing forbids it."""
     parts = [counted("d0", -5), *(counted(f"d{i}", 12) for i in range(1, 9))]
     shared: Raw = {"name": "set", "counters": {"slices": {"value": "10"}}}
@@ -98,7 +98,7 @@ def test_parts_count_on_what_others_give_back_to_counters() -> None:
     assert early(case(wanted, pools)).kind == answer(case(wanted, pools)).kind == "allocated"
 
 
-def test_of_devices_alike_one_failure_tells_of_all() -> None:
+def test_if_one_of_interchangeable_devices_fails_the_others_are_skipped() -> None:
     """Two attributes that each go together, and never at once: no bound sees that."""
     crossed = [
         device(f"d{i}", {f"{DRIVER}/rack": i % 2, f"{DRIVER}/numa": i // 2 % 2}) for i in range(48)
@@ -109,7 +109,7 @@ def test_of_devices_alike_one_failure_tells_of_all() -> None:
     assert answer(asked, max_steps=3000, prune=True).kind == "none"
 
 
-def test_what_mode_all_and_a_constraint_end_in_is_no_matter_of_likeness() -> None:
+def test_with_mode_all_and_a_constraint_nothing_is_skipped() -> None:
     """With one device an error, with another of its class nothing at all."""
     kinds = [device(f"d{i}", {f"{DRIVER}/numa": 0}) for i in range(4)]
     wanted = [request(count=2), everything("all")]

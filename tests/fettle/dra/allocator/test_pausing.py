@@ -218,7 +218,7 @@ def test_an_explanation_is_never_long_without_a_pause(wild: Callable[[], Asked])
 
 
 @pytest.mark.parametrize("wild", WILD, ids=lambda wild: wild.__name__)
-def test_whatever_takes_too_long_is_undecided(wild: Callable[[], Asked]) -> None:
+def test_a_search_that_takes_too_long_is_undecided(wild: Callable[[], Asked]) -> None:
     """By a clock that goes on whenever it is looked at: no part of the work is free of charge."""
     claims, pools = asked = wild()
     ticks = count(0.0, 0.001).__next__
@@ -232,7 +232,9 @@ def test_whatever_takes_too_long_is_undecided(wild: Callable[[], Asked]) -> None
 
 
 @pytest.mark.parametrize("wild", WILD, ids=lambda wild: wild.__name__)
-def test_an_explanation_that_takes_too_long_is_a_short_one(wild: Callable[[], Asked]) -> None:
+def test_an_explanation_that_takes_too_long_is_a_short_one(
+    wild: Callable[[], Asked],
+) -> None:
     claims, pools = asked = wild()
     ticks = count(0.0, 0.001).__next__
     with on_clock(ticks):
@@ -241,7 +243,7 @@ def test_an_explanation_that_takes_too_long_is_a_short_one(wild: Callable[[], As
     assert ticks() < 0.01
 
 
-def test_a_search_goes_on_where_it_takes_too_long_to_find_out_that_it_is_in_vain() -> None:
+def test_a_search_continues_if_pruning_takes_too_long() -> None:
     """A quarter of its time is for that, which would not suffice; the rest does."""
     in_vain = (pairs.claim(3),), pairs.node([0, 1, 2], [3, 1, 2])
     nothing = "no combination of devices satisfies all requests"

@@ -10,10 +10,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from fettle.dra.allocator import (
-    Allocated,
+    AllocationOutcome,
     AllocationStatus,
     Budget,
-    Taken,
+    DeviceResult,
     allocate,
     explain_shortfall,
 )
@@ -36,18 +36,18 @@ def allocation(
     case: Raw,
     pools: list[PoolView] | None = None,
     acceptable: Acceptable | None = None,
-) -> Allocated:
+) -> AllocationOutcome:
     views = pools if pools is not None else seen(case)
     asked = wanted(case)
     return allocate(asked, views, match(), CURRENT, acceptable=acceptable, budget=BUDGET)
 
 
-def fitting(case: Raw) -> tuple[Taken, ...]:
+def fitting(case: Raw) -> tuple[DeviceResult, ...]:
     return allocation(case).devices
 
 
 @given(cases())
-def test_a_device_is_never_given_twice_nor_one_in_use(case: Raw) -> None:
+def test_no_device_is_allocated_twice_or_while_in_use(case: Raw) -> None:
     taken = [t.device for t in fitting(case) if t.consumed is None]
     assert max(Counter(d.id for d in taken).values(), default=1) == 1
     assert not any(d.allocated for d in taken)
@@ -67,7 +67,7 @@ def test_no_counter_is_overdrawn(case: Raw) -> None:
 
 
 @given(cases())
-def test_no_capacity_is_given_beyond_what_there_is(case: Raw) -> None:
+def test_no_capacity_is_exceeded(case: Raw) -> None:
     used: dict[DeviceId, Counter[str]] = {}
     taken = fitting(case)
     for one in taken:
@@ -78,7 +78,7 @@ def test_no_capacity_is_given_beyond_what_there_is(case: Raw) -> None:
 
 
 @given(cases())
-def test_nothing_is_given_that_a_taint_forbids(case: Raw) -> None:
+def test_no_device_is_allocated_that_a_taint_forbids(case: Raw) -> None:
     asked = wanted(case)
     for one in fitting(case):
         alternatives = asked[one.claim].alternatives()
@@ -99,7 +99,7 @@ def test_pausing_changes_nothing(case: Raw) -> None:
 
 
 @given(cases())
-def test_a_search_that_is_ended_early_would_have_found_nothing(case: Raw) -> None:
+def test_a_search_that_pruning_ends_would_have_found_nothing(case: Raw) -> None:
     whole = Budget(steps=20_000, seconds=60.0, prune_after=None)
     patient = allocate(wanted(case), seen(case), match(), CURRENT, budget=whole)
     hasty = Budget(steps=20_000, seconds=60.0, prune_after=0)
@@ -109,7 +109,7 @@ def test_a_search_that_is_ended_early_would_have_found_nothing(case: Raw) -> Non
 
 
 @given(cases())
-def test_whatever_is_predicted_of_acceptable_devices_is_feasible(case: Raw) -> None:
+def test_a_prediction_with_acceptable_devices_is_feasible(case: Raw) -> None:
     taken = {t.device.id for t in fitting(case)}
     feasible = allocation(case, acceptable=lambda device, _: device.id in taken)
     if not taken:
@@ -123,7 +123,7 @@ def test_whatever_is_predicted_of_acceptable_devices_is_feasible(case: Raw) -> N
 
 
 @given(cases())
-def test_what_was_given_is_not_given_again(case: Raw) -> None:
+def test_allocated_devices_are_not_allocated_again(case: Raw) -> None:
     first = fitting(case)
     pools = list(with_allocated(seen(case), first))
     second = allocation(case, pools)
@@ -136,21 +136,21 @@ def test_what_was_given_is_not_given_again(case: Raw) -> None:
 
 
 @given(cases(), st.sampled_from(["v1.34.0", "v1.36.1", "v1.36.3"]))
-def test_older_versions_are_predicted_whatever_is_asked(case: Raw, version: str) -> None:
+def test_older_versions_are_predicted_whatever_is_requested(case: Raw, version: str) -> None:
     found = allocate(wanted(case), seen(case), match(), profile_of_version(version), budget=BUDGET)
     taken = [t.device.id for t in found.devices if t.consumed is None]
     assert len(taken) == len(set(taken))
 
 
 @given(cases())
-def test_where_nothing_is_found_there_are_words_for_it(case: Raw) -> None:
+def test_if_nothing_is_found_there_is_an_explanation(case: Raw) -> None:
     found = allocation(case)
     assume(found.found is AllocationStatus.NONE or found.on_node)
     assert as_text(explain_shortfall(wanted(case), seen(case), match(), CURRENT))
 
 
 @given(cases(), st.sampled_from(PROFILES))
-def test_what_is_told_of_requests_keeps_them_from_being_met_by_themselves(
+def test_an_explanation_about_requests_keeps_them_from_being_met_alone(
     case: Raw, profile: Profile
 ) -> None:
     asked, pools = wanted(case), seen(case)

@@ -48,7 +48,7 @@ def claim(*counts: int, distinct: bool) -> Claim:
 
 @pytest.mark.parametrize("profile", PROFILES, ids=["single values", "lists"])
 @pytest.mark.parametrize(("distinct", "wanted"), [(True, 10), (False, 4)])
-def test_a_constraint_that_too_few_devices_meet_is_known_at_once(
+def test_a_constraint_that_too_few_devices_meet_is_found_at_once(
     profile: Profile, distinct: bool, wanted: int
 ) -> None:
     racks = ({"rack": DeviceAttribute(int_=at // 3)} for at in range(27))
@@ -64,7 +64,7 @@ def test_a_constraint_that_too_few_devices_meet_is_known_at_once(
     st.lists(st.integers(1, 3), min_size=1, max_size=3),
     st.booleans(),
 )
-def test_what_is_said_early_is_what_the_whole_search_comes_to(
+def test_pruning_says_the_same_as_a_full_search(
     profile: Profile, racks: list[dict[str, Any]], counts: list[int], distinct: bool
 ) -> None:
     claims, pools = [claim(*counts, distinct=distinct)], (pool(*racks),)

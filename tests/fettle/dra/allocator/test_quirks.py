@@ -53,7 +53,7 @@ def test_a_tainted_partition_kept_its_counters() -> None:
     assert given(asked, profile_of_version("v1.36.3")) == "b"
 
 
-def test_two_drivers_with_pools_of_one_name_shared_what_was_left() -> None:
+def test_two_drivers_with_pools_of_one_name_shared_their_counters() -> None:
     slices = [
         *partitioned(counted("a", 3), driver="a.example.com"),
         *partitioned(counted("b", 3), driver="b.example.com"),
@@ -63,7 +63,7 @@ def test_two_drivers_with_pools_of_one_name_shared_what_was_left() -> None:
     assert given(asked, profile_of_version("v1.36.3")) == "none"
 
 
-def test_going_back_did_not_widen_what_lists_have_in_common() -> None:
+def test_rolling_back_did_not_widen_the_common_values_of_lists() -> None:
     lists = {"a": ["p", "q"], "b": ["q"], "c": ["p"], "d": ["p"]}
     devices = [device(name, {"x": {"strings": values}}) for name, values in lists.items()]
     constraint = {"matchAttribute": f"{DRIVER}/x"}
@@ -80,7 +80,7 @@ def test_distinct_devices_of_one_request_were_compared_with_the_last_one_only() 
     assert given(asked, OLD) == "a b c"
 
 
-def test_a_long_search_is_not_given_up_for_values_that_an_old_allocator_forgets() -> None:
+def test_a_search_is_not_pruned_for_values_that_an_old_allocator_forgets() -> None:
     ones = [device(f"d{i:02}", {"x": 1}) for i in range(40)]
     late = {"late": True}
     devices = [*ones, device("e", {"x": 2}), device("f", {"x": 1, **late}), device("g", late)]
@@ -92,7 +92,7 @@ def test_a_long_search_is_not_given_up_for_values_that_an_old_allocator_forgets(
     assert given(asked, OLD) == "g d00 e f"
 
 
-def test_a_share_without_capacity_was_paid_for_twice() -> None:
+def test_a_share_without_capacity_consumed_counters_twice() -> None:
     slices = partitioned(counted("a", 3, allowMultipleAllocations=True))
     shares = [[DRIVER, "p", "a", "other"]]
     asked = case([claim(request())], slices, allocatedSharedDeviceIDs=shares)
@@ -100,7 +100,7 @@ def test_a_share_without_capacity_was_paid_for_twice() -> None:
     assert given(asked, profile_of_version("v1.36.3")) == "none"
 
 
-def test_all_left_out_devices_with_too_little_capacity_left() -> None:
+def test_mode_all_ignored_devices_with_too_little_capacity_left() -> None:
     memory: Raw = {"allowMultipleAllocations": True, "capacity": {"memory": {"value": "4"}}}
     used = [{"id": [DRIVER, "p", "a"], "capacity": {"memory": "3"}}]
     wants = everything(capacity={"requests": {"memory": "2"}})

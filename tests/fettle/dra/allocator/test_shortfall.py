@@ -80,19 +80,19 @@ SAME, DISTINCT = Constraint(NUMA), Constraint(NUMA, distinct=True)
 LISTS = Profile(Features(list_type_attributes=True))
 
 
-def test_devices_that_match_are_counted_by_what_keeps_them_away() -> None:
+def test_devices_that_match_are_counted_by_obstacle() -> None:
     held = (b.device(f"h{i}", allocated=True) for i in range(6))
     tainted = (b.device(f"t{i}", taints=XID) for i in range(2))
     said = why(b.pool(*held, *tainted), requests=(request(),))
     assert said == "k/g: 1 requested, 8 devices match: 6 allocated, 2 tainted (xid)"
 
 
-def test_too_few_of_them_are_too_few() -> None:
+def test_too_few_matching_devices_are_reported() -> None:
     said = why(b.pool(b.device("a")), requests=(request(count=2),))
     assert said == "k/g: 2 requested, 1 device matches"
 
 
-def test_a_device_in_use_on_which_the_selector_fails_is_only_in_use() -> None:
+def test_a_device_in_use_whose_selector_fails_only_counts_as_in_use() -> None:
     """The scheduler does not look at it either."""
 
     def failing(expression: str, device: DeviceView) -> Outcome:
@@ -121,18 +121,18 @@ def test_an_error_names_the_claim_beside_the_request() -> None:
     assert as_text(found.reasons) == "right/g: device class nosuch does not exist"
 
 
-def test_mode_all_minds_every_device() -> None:
+def test_mode_all_counts_every_device() -> None:
     said = why(b.pool(b.device("a"), b.device("b", taints=XID)), requests=(request(mode=ALL),))
     assert said == "k/g: all requested, 2 devices match: 1 tainted (xid)"
 
 
-def test_a_node_without_such_devices_says_so() -> None:
+def test_a_node_without_matching_devices_is_reported() -> None:
     assert why(requests=(request(),)) == "k/g: there are no devices here"
     other = b.pool(b.device("x", driver="nic.example.com"))
     assert why(other, requests=(request(),)) == "k/g: no device on this node matches"
 
 
-def test_a_pool_that_waits_for_slices_is_named() -> None:
+def test_an_incomplete_pool_is_named() -> None:
     pool = PoolView(b.DRIVER, "n4", incomplete=True, slices=(1, 2))
     said = why(pool, requests=(request(),))
     assert (
@@ -161,21 +161,19 @@ def test_an_invalid_pool_is_named_with_its_fault_unless_it_is_another_drivers() 
     ],
     ids=["no such name", "too small", "in use"],
 )
-def test_capacity_that_is_not_there_is_told(
-    device: DeviceView, wanted: dict[str, str], said: str
-) -> None:
+def test_a_missing_capacity_is_named(device: DeviceView, wanted: dict[str, str], said: str) -> None:
     capacity = tuple((name, amount(text)) for name, text in wanted.items())
     found = why(b.pool(device), requests=(request(capacity=capacity),))
     assert found == f"k/g: 1 requested, 1 device matches: 1 {said}"
 
 
-def test_counters_that_are_used_up_are_told_with_their_pool() -> None:
+def test_exhausted_counters_are_named_with_their_pool() -> None:
     pool = msgspec.structs.replace(b.pool(partition("a", 3)), counters={("set", "slices"): 2})
     said = why(pool, requests=(request(),))
     assert said.endswith("1 for which the counters of pool gpu.example.com/n do not suffice")
 
 
-def test_counters_that_do_not_suffice_for_all_together_are_told() -> None:
+def test_counters_that_do_not_suffice_for_all_requests_are_named() -> None:
     devices = (partition("a", 3), partition("b", 3))
     pool = msgspec.structs.replace(b.pool(*devices), counters={("set", "slices"): 4})
     said = why(pool, requests=(request(count=2),))
@@ -195,21 +193,21 @@ def test_an_attribute_that_devices_do_not_share_or_do_not_have_is_named() -> Non
     assert said.startswith(f"k/g: no matching device has the attribute {b.DRIVER}/numa")
 
 
-def test_requests_that_want_the_same_device_are_told_from_those_that_find_none() -> None:
+def test_requests_that_compete_for_a_device_differ_from_requests_without_one() -> None:
     said = why(b.pool(b.device("a")), requests=(request("x"), request("y")))
     assert said == "not all requests can be met together (they compete for the same devices)"
     many = why(b.pool(b.device("a")), requests=(request("x"), request("y", 3)))
     assert many == "k/y: 3 requested, 1 device matches"
 
 
-def test_capacity_that_does_not_suffice_for_all_together_is_told() -> None:
+def test_capacity_that_does_not_suffice_for_all_requests_is_named() -> None:
     capacity = (("bw", amount("6")),)
     requests = (request("x", capacity=capacity), request("y", capacity=capacity))
     said = why(b.pool(nic("10")), requests=requests)
     assert said == f"not all requests can be met together (capacity of {b.DRIVER}/n/nic)"
 
 
-def test_alternatives_that_fail_alike_are_told_once() -> None:
+def test_alternatives_with_the_same_reason_are_reported_once() -> None:
     listed = tuple(Alternative(f"g/{n}", b.DRIVER, (GPU,), count=n) for n in (2, 3, 4))
     pool = PoolView(b.DRIVER, "n4", incomplete=True, slices=(1, 2))
     said = why(pool, requests=(Request("g", listed, listed=True),))
@@ -222,7 +220,7 @@ def test_alternatives_that_fail_alike_are_told_once() -> None:
 # -- constraints
 
 
-def test_what_keeps_more_devices_of_a_common_value_away_is_told() -> None:
+def test_obstacles_of_more_devices_with_a_common_value_are_reported() -> None:
     free = (numa("a", 0), numa("b", 0), numa("c", 1), numa("d", 1))
     pool = b.pool(*free, numa("e", 1, taints=XID), numa("f", 0))
     said = why(pool, requests=(request(count=4),), constraints=(SAME,))
@@ -236,7 +234,7 @@ def test_what_keeps_more_devices_of_a_common_value_away_is_told() -> None:
     )
 
 
-def test_the_claim_and_the_requests_of_a_constraint_are_told() -> None:
+def test_the_claim_and_the_requests_of_a_constraint_are_named() -> None:
     pool = b.pool(numa("a", 0), numa("b", 1), numa("c", "x"), numa("d", True))
     other = Claim("other", (request(),))
     constraint = Constraint(NUMA, requests=frozenset(("x", "y")))
@@ -247,7 +245,7 @@ def test_the_claim_and_the_requests_of_a_constraint_are_told() -> None:
         )
 
 
-def test_devices_without_the_attribute_are_told() -> None:
+def test_devices_without_the_attribute_are_reported() -> None:
     pool = b.pool(numa("a", "x"), numa("b"), numa("c"), numa("d", "x", allocated=True))
     said = why(pool, requests=(request(count=2),), constraints=(SAME,))
     assert said == (
@@ -296,7 +294,7 @@ def test_groups_that_each_agree_on_a_value_are_counted(
     assert told.partition(": ")[2] == said
 
 
-def test_what_keeps_more_pairs_away_is_told() -> None:
+def test_obstacles_of_more_pairs_are_reported() -> None:
     gpus, nics = pairs.node(range(4), range(4))
     held = (msgspec.structs.replace(gpus.devices[0], allocated=True), *gpus.devices[1:])
     pools = msgspec.structs.replace(gpus, devices=held), nics
@@ -316,7 +314,7 @@ def test_different_values_are_counted() -> None:
     )
 
 
-def test_of_lists_the_values_are_counted() -> None:
+def test_for_lists_the_values_are_counted() -> None:
     pool = b.pool(numa("a", 0, 1), numa("b", 1, 2), numa("c", 2), numa("d", 1, taints=XID))
     said = why(pool, requests=(request(count=3),), constraints=(SAME,), profile=LISTS)
     assert said == (
@@ -338,7 +336,7 @@ def test_alternatives_that_need_different_numbers_need_at_least_the_smallest() -
     )
 
 
-def test_a_constraint_that_is_not_plainly_at_fault_is_told_with_its_claim() -> None:
+def test_a_constraint_that_may_be_the_cause_is_named_with_its_claim() -> None:
     pool = b.pool(numa("a", 0, 1), numa("b", 1, 2), numa("c", 0, 2))
     said = why(pool, requests=(request(count=2),), constraints=(DISTINCT,), profile=LISTS)
     assert said == f"too few devices fit together (distinctAttribute {NUMA} of claim k)"
@@ -356,7 +354,7 @@ def test_a_request_takes_at_most_one_share_of_a_device() -> None:
     )
 
 
-def test_mode_all_leaves_out_what_is_too_small() -> None:
+def test_mode_all_leaves_out_devices_that_are_too_small() -> None:
     everything = request("x", mode=ALL, capacity=(("bw", amount("4")),))
     pool = b.pool(nic("8", name="a"), nic("2", name="b"))
     said = why(pool, requests=(everything, request("y", 3)))
@@ -367,7 +365,7 @@ def test_mode_all_leaves_out_what_is_too_small() -> None:
     )
 
 
-def test_taints_of_rules_count_where_the_scheduler_sees_rules() -> None:
+def test_taints_of_rules_count_if_the_scheduler_knows_rules() -> None:
     pool = b.pool(b.device("a", taints=XID))
     blind = Profile(Features(device_taint_rules=False))
     said = why(pool, requests=(request(count=2),), profile=blind)
@@ -437,7 +435,7 @@ def fits(requests: list[Request], constraint: Constraint, pool: PoolView, profil
 
 @settings(suppress_health_check=[HealthCheck.filter_too_much])
 @given(st.data(), st.sampled_from(PROFILES), st.booleans())
-def test_no_search_finds_more_devices_that_agree_than_are_told(
+def test_no_search_finds_more_devices_with_a_common_value_than_reported(
     data: st.DataObject, profile: Profile, distinct: bool
 ) -> None:
     pool = data.draw(nodes(profile))

@@ -8,7 +8,7 @@ import pytest
 from fettle.api.resource import DeviceAttribute
 from fettle.cel import Outcome
 from fettle.cel.runtime.outcomes import MATCH
-from fettle.dra.allocator import Allocated, AllocationStatus, allocate
+from fettle.dra.allocator import AllocationOutcome, AllocationStatus, allocate
 from fettle.dra.allocator.features import CURRENT, Profile, profile_of_version
 from fettle.dra.claims import ALL, Alternative, Claim, Constraint, Request
 from fettle.dra.pools import DeviceView, PoolView
@@ -35,7 +35,9 @@ def wanted(name: str, count: int = 1) -> Alternative:
     return Alternative(name, "gpu", ("true",), count=count)
 
 
-def asked(*pools: PoolView, requests: tuple[Request, ...], profile: Profile = CURRENT) -> Allocated:
+def asked(
+    *pools: PoolView, requests: tuple[Request, ...], profile: Profile = CURRENT
+) -> AllocationOutcome:
     return allocate([Claim("c", requests)], pools, match, profile)
 
 
@@ -51,37 +53,37 @@ def given(*pools: PoolView, requests: tuple[Request, ...] = (request(),)) -> lis
 WHY = [f"pool {b.DRIVER}/net: a slice cannot be read"]
 
 
-def test_a_pool_without_devices_may_have_offered_one_before_the_others() -> None:
+def test_an_unclear_pool_without_devices_may_have_one_before_the_others() -> None:
     assert given(unclear("net"), b.pool(A)) == WHY
 
 
-def test_what_is_found_before_it_is_found_whatever_it_may_offer() -> None:
+def test_devices_of_earlier_pools_are_found_whatever_an_unclear_pool_has() -> None:
     assert given(b.pool(A), unclear("net")) == ["a"]
 
 
-def test_it_may_have_what_the_pools_before_it_lack() -> None:
+def test_an_unclear_pool_may_have_what_the_pools_before_it_lack() -> None:
     assert given(b.pool(A), unclear("net"), requests=(request(count=2),)) == WHY
     assert given(b.pool(TAKEN), unclear("net"), b.pool(B, name="z")) == WHY
 
 
-def test_an_alternative_gives_way_to_none_that_comes_after_while_it_may_be_met() -> None:
+def test_no_later_alternative_is_chosen_while_an_unclear_pool_may_meet_an_earlier_one() -> None:
     listed = Request("r", (wanted("r/two", 2), wanted("r/one")), listed=True)
     assert given(b.pool(A), unclear("net"), requests=(listed,)) == WHY
 
 
-def test_all_devices_of_which_some_are_not_seen_are_not_known() -> None:
+def test_mode_all_is_undecided_with_an_unclear_pool() -> None:
     assert given(b.pool(A), unclear("net"), requests=(request(mode=ALL),)) == WHY
 
 
-def test_a_pool_of_which_only_devices_in_use_are_seen_may_have_others() -> None:
+def test_an_unclear_pool_with_only_devices_in_use_may_have_others() -> None:
     assert given(unclear("net", TAKEN), b.pool(B, name="z")) == WHY
 
 
-def test_who_asks_for_nothing_gets_it() -> None:
+def test_a_claim_without_requests_is_decided_whatever_is_unclear() -> None:
     assert given(unclear("net"), requests=(request(count=0),)) == []
 
 
-def test_a_search_that_goes_back_and_forth_ends_there_too() -> None:
+def test_a_search_with_rollbacks_ends_at_an_unclear_pool_too() -> None:
     values = [b.device(n, attributes={"x": DeviceAttribute(string=n)}) for n in "abcdefgh"]
     claim = Claim("c", (request(count=8),), (Constraint("gpu.example.com/x"),))
     found = allocate([claim], [b.pool(*values), unclear("net")], match)
@@ -89,7 +91,9 @@ def test_a_search_that_goes_back_and_forth_ends_there_too() -> None:
 
 
 @pytest.mark.parametrize("pools", [(b.pool(A), unclear("net")), (unclear("net"), b.pool(A))])
-def test_where_pools_come_in_no_order_it_may_come_first(pools: tuple[PoolView, ...]) -> None:
+def test_without_an_order_of_pools_an_unclear_one_may_come_first(
+    pools: tuple[PoolView, ...],
+) -> None:
     found = asked(*pools, requests=(request(),), profile=profile_of_version("v1.35.0"))
     assert found.found is AllocationStatus.UNDECIDED
     assert "a slice cannot be read" in as_text(found.reasons)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fettle.dra.allocator import Allocated, AllocationStatus, allocate
+from fettle.dra.allocator import AllocationOutcome, AllocationStatus, allocate
 from fettle.dra.allocator.features import CURRENT, describe_allocator, profile_of_version
 from tests.conformance.allocation import match, seen, wanted
 from tests.fettle.building import as_text
@@ -29,7 +29,7 @@ ALPHAS = {
 }
 
 
-def answered(asked: Raw, version: str, **gates: bool) -> Allocated:
+def answered(asked: Raw, version: str, **gates: bool) -> AllocationOutcome:
     return allocate(wanted(asked), seen(asked), match(), profile_of_version(version, gates))
 
 
@@ -76,14 +76,14 @@ TWO_DRIVERS = case(
 
 
 @pytest.mark.parametrize("version", ["v1.36.4", "v1.36.4-eks-5ca49cb", "v1.36.6+k3s1", "v1.37.0"])
-def test_from_1_36_4_on_two_drivers_with_pools_of_one_name_have_counters_of_their_own(
+def test_from_1_36_4_on_two_drivers_with_pools_of_one_name_have_their_own_counters(
     version: str,
 ) -> None:
     assert given(TWO_DRIVERS, version) == "a b"
 
 
 @pytest.mark.parametrize("version", ["v1.36.0", "v1.36.3", "v1.36.3-gke.1001000", "v1.36.3+k3s1"])
-def test_before_that_they_shared_what_was_left(version: str) -> None:
+def test_before_1_36_4_they_shared_counters(version: str) -> None:
     assert given(TWO_DRIVERS, version) == "none"
 
 
@@ -98,7 +98,7 @@ IN_SHARED_USE: Raw = {
 WHOLE_AND_SHARED = (counted("whole", 4), counted("shared", 2, **SHARED))
 
 
-def test_before_1_36_2_a_device_in_shared_use_was_charged_no_counters() -> None:
+def test_before_1_36_2_a_device_in_shared_use_consumed_no_counters() -> None:
     slices = partitioned(*WHOLE_AND_SHARED, total=5)
     asked = case([claim(request())], slices, **IN_SHARED_USE)
     assert [given(asked, f"v1.36.{patch}") for patch in range(5)] == [
@@ -110,14 +110,14 @@ def test_before_1_36_2_a_device_in_shared_use_was_charged_no_counters() -> None:
     ]
 
 
-def test_what_such_a_device_draws_is_charged_once_it_is_in_use_as_a_whole_too() -> None:
+def test_a_device_in_shared_and_whole_use_consumes_counters_once() -> None:
     slices = partitioned(*WHOLE_AND_SHARED, total=5)
     whole = {"allocatedDevices": [[DRIVER, "p", "shared"]]}
     asked = case([claim(request())], slices, **IN_SHARED_USE, **whole)
     assert given(asked, "v1.36.1") == "none"
 
 
-def test_where_devices_of_other_nodes_draw_on_the_counters_that_is_undecided() -> None:
+def test_counters_that_devices_of_other_nodes_consume_are_undecided() -> None:
     slices = partitioned(*WHOLE_AND_SHARED, total=5, of=3)
     asked = case([claim(request())], [*slices, elsewhere(counted("far", 1), of=3)])
     assert given(asked, "v1.36.1") == "undecided"
@@ -128,7 +128,7 @@ def test_where_devices_of_other_nodes_draw_on_the_counters_that_is_undecided() -
 @pytest.mark.parametrize(
     ("crashing", "mended"), [("v1.35.5", "v1.35.6"), ("v1.36.0", "v1.36.2"), ("v1.36.1", "v1.37.0")]
 )
-def test_a_request_for_all_devices_crashed_schedulers_where_they_draw_on_counters(
+def test_mode_all_crashed_schedulers_if_the_devices_consume_counters(
     crashing: str, mended: str
 ) -> None:
     asked = case([claim(everything())], partitioned(counted("a", 1), total=4))
@@ -138,14 +138,14 @@ def test_a_request_for_all_devices_crashed_schedulers_where_they_draw_on_counter
     assert given(asked, mended, **gates) == "a"
 
 
-def test_where_defects_and_no_order_go_together_even_nothing_is_by_chance() -> None:
+def test_with_defects_and_no_order_even_finding_nothing_is_undecided() -> None:
     gates = {"DRAPartitionableDevices": True}
     several = [*TWO_DRIVERS["slices"], slice_(device("c"), name="c", pool="c")]
     assert given(case([claim(request(count=4))], several), "v1.35.8", **gates) == "none"
     assert given(case([claim(request(count=3))], several), "v1.35.8", **gates) == "undecided"
 
 
-def test_where_slices_have_no_order_all_devices_under_a_constraint_may_end_in_an_error() -> None:
+def test_without_an_order_of_slices_mode_all_under_a_constraint_may_be_an_error() -> None:
     slices = [slice_(device("a"), name="s", pool="p"), slice_(device("b"), name="t", pool="q")]
     alike = {"matchAttribute": f"{DRIVER}/model"}
     for held in ("p", "q"):
@@ -156,7 +156,7 @@ def test_where_slices_have_no_order_all_devices_under_a_constraint_may_end_in_an
 
 
 @pytest.mark.parametrize("version", ["v1.34.13", "v1.35.10"])
-def test_before_1_36_all_devices_as_a_later_alternative_went_astray(version: str) -> None:
+def test_before_1_36_mode_all_in_a_later_alternative_is_undecided(version: str) -> None:
     every = {"deviceClassName": "any", "allocationMode": "All"}
     later = case([claim(first_available(two=several(2), all=every))], [slice_(device("a"))])
     first = case([claim(first_available(all=every, two=several(2)))], [slice_(device("a"))])
@@ -169,7 +169,7 @@ def test_before_1_36_all_devices_as_a_later_alternative_went_astray(version: str
 # -- pools of 1.34
 
 
-def test_1_34_takes_devices_of_a_pool_that_is_incomplete_so_it_is_undecided() -> None:
+def test_1_34_allocates_from_an_incomplete_pool_so_it_is_undecided() -> None:
     asked = case([claim(request())], [slice_(device("a"), of=2)])
     assert [given(asked, v) for v in ("v1.34.13", "v1.35.0")] == ["undecided", "none"]
     assert as_text(answered(asked, "v1.34.13").reasons).startswith(
@@ -177,14 +177,14 @@ def test_1_34_takes_devices_of_a_pool_that_is_incomplete_so_it_is_undecided() ->
     )
 
 
-def test_1_34_takes_devices_of_a_generation_that_is_not_whole_so_it_is_undecided() -> None:
+def test_1_34_allocates_from_an_incomplete_generation_so_it_is_undecided() -> None:
     newer = slice_(device("b"), name="newer", of=2)
     newer["spec"]["pool"]["generation"] = 2
     asked = case([claim(request())], [slice_(device("a")), newer])
     assert [given(asked, v) for v in ("v1.34.13", "v1.35.0")] == ["undecided", "none"]
 
 
-def test_1_34_takes_devices_of_a_generation_that_is_being_replaced_so_it_is_undecided() -> None:
+def test_1_34_allocates_from_a_generation_that_is_being_replaced_so_it_is_undecided() -> None:
     newer = elsewhere(device("c"))
     newer["spec"]["pool"]["generation"] = 2
     asked = case([claim(request())], [slice_(device("a"), of=2), elsewhere(device("b")), newer])
@@ -194,14 +194,14 @@ def test_1_34_takes_devices_of_a_generation_that_is_being_replaced_so_it_is_unde
 SPREAD = [slice_(device("a"), of=2), elsewhere(device("b"))]
 
 
-def test_1_34_takes_devices_of_a_pool_spread_over_nodes_but_not_all_of_them() -> None:
+def test_1_34_allocates_from_a_pool_spread_over_nodes_but_not_in_mode_all() -> None:
     one, every = (case([claim(r)], SPREAD) for r in (request(), everything()))
     assert [given(one, v) for v in ("v1.34.13", "v1.35.0")] == ["a", "a"]
     assert [given(every, v) for v in ("v1.34.13", "v1.35.0")] == ["error", "a"]
     assert "being updated" in as_text(answered(every, "v1.34.13").reasons)
 
 
-def test_1_34_gives_up_on_pools_that_contradict_themselves_sooner_so_they_are_undecided() -> None:
+def test_1_34_fails_sooner_on_invalid_pools_so_they_are_undecided() -> None:
     asked = case([claim(request())], [slice_(device("a"), device("a"))])
     assert [given(asked, v) for v in ("v1.34.13", "v1.35.0")] == ["undecided", "error"]
 
@@ -216,7 +216,7 @@ def test_1_34_keeps_counters_by_slice_so_they_are_undecided() -> None:
     ] == [True, False]
 
 
-def test_what_is_possible_on_1_34_is_judged_by_its_own_rules() -> None:
+def test_what_is_possible_in_1_34_follows_its_own_rules() -> None:
     asked = case([claim(request())], [slice_(device("a"), of=2)])
     profile = profile_of_version("v1.34.13").correct
     assert (
@@ -244,12 +244,12 @@ def test_before_1_36_a_request_may_get_several_shares_of_a_device_so_it_is_undec
     )
 
 
-def test_a_device_that_cannot_be_shared_is_decided_beside_one_that_can() -> None:
+def test_a_device_that_cannot_be_shared_is_decided_next_to_one_that_can() -> None:
     asked = case([claim(request())], [slice_(device("a"), device("b", **SHARED))])
     assert given(asked, "v1.35.10", **ALPHAS) == "a"
 
 
-def test_without_the_gate_such_a_device_is_like_any_other() -> None:
+def test_without_the_gate_a_shareable_device_is_like_any_other() -> None:
     asked = case([claim(request())], [slice_(device("a", **SHARED))])
     assert given(asked, "v1.35.10") == "a"
     assert given(SHAREABLE, "v1.35.10") == "none"
@@ -278,15 +278,15 @@ def test_without_the_gate_such_a_device_is_like_any_other() -> None:
         ),
     ],
 )
-def test_which_version_is_predicted_is_told_and_why(version: str, first: str) -> None:
+def test_the_description_names_the_predicted_version_and_why(version: str, first: str) -> None:
     assert describe_allocator(version, {}, profile_of_version(version)) == [first]
 
 
-def test_a_version_that_cannot_be_read_is_predicted_as_the_newest() -> None:
+def test_a_version_that_cannot_be_parsed_is_predicted_as_the_newest() -> None:
     assert profile_of_version("garbage") == profile_of_version("v1.37") == CURRENT
 
 
-def test_what_is_undecided_on_older_versions_is_told() -> None:
+def test_the_description_names_what_is_undecided_in_older_versions() -> None:
     notes = describe_allocator("v1.34.2", {}, profile_of_version("v1.34.2"))
     assert "pools that are incomplete, invalid or being replaced are undecided" in notes[-1]
     gates = {"DRAConsumableCapacity": True}

@@ -70,7 +70,7 @@ def barred(pod: core.Pod, *claims: resource.ResourceClaim) -> str:
     return "; ".join(texts(ask.barred))
 
 
-def test_a_claim_that_kubernetes_says_is_not_needed_is_no_part_of_the_ask() -> None:
+def test_a_claim_that_the_pods_status_does_not_need_is_no_part_of_the_demand() -> None:
     skipped = {"name": "gpu"}
     assert asks.demand_of(pod(skipped), view(), POLICIES) is None
     ask = asks.demand_of(pod(skipped, units=1), view(), POLICIES)
@@ -78,14 +78,14 @@ def test_a_claim_that_kubernetes_says_is_not_needed_is_no_part_of_the_ask() -> N
     assert (ask.claims, ask.unsettled, len(ask.units)) == ((), (), 1)
 
 
-def test_one_claim_that_is_not_needed_leaves_the_others() -> None:
+def test_the_other_claims_of_a_pod_are_still_needed() -> None:
     entries = [{"name": name, "resourceClaimTemplateName": "t"} for name in ("gpu", "nic")]
     ask = asks.demand_of(pod({"name": "gpu"}, resourceClaims=entries), view(), POLICIES)
     assert ask is not None
     assert [wanted.name for wanted in ask.claims] == ["nic"]
 
 
-def test_a_claim_named_by_the_pod_itself_is_needed_whatever_a_status_says() -> None:
+def test_a_claim_that_the_spec_names_is_needed_whatever_the_status_says() -> None:
     entries = [{"name": "gpu", "resourceClaimName": "made"}]
     ask = asks.demand_of(pod({"name": "gpu"}, resourceClaims=entries), view(claim()), POLICIES)
     assert ask is not None
@@ -95,7 +95,7 @@ def test_a_claim_named_by_the_pod_itself_is_needed_whatever_a_status_says() -> N
 MADE = {"name": "gpu", "resourceClaimName": "made"}
 
 
-def test_a_claim_made_for_the_pod_is_used() -> None:
+def test_a_claim_created_for_the_pod_is_used() -> None:
     assert barred(pod(MADE), claim()) == ""
 
 
@@ -104,20 +104,20 @@ def test_a_claim_made_for_the_pod_is_used() -> None:
     [claim("theirs"), claim(controller=False), claim(controller=None), claim("theirs", name="q")],
     ids=["an earlier pod of that name", "owned only", "owned only, unsaid", "another pod"],
 )
-def test_a_claim_made_for_another_pod_bars_this_one(other: resource.ResourceClaim) -> None:
+def test_a_pod_cannot_use_a_claim_created_for_another_pod(other: resource.ResourceClaim) -> None:
     assert "ResourceClaim default/made was not made for this pod" in barred(pod(MADE), other)
 
 
-def test_a_claim_that_the_pod_names_itself_may_be_anybody_s() -> None:
+def test_a_claim_that_the_spec_names_may_belong_to_anybody() -> None:
     entries = [{"name": "gpu", "resourceClaimName": "made"}]
     assert barred(pod(resourceClaims=entries), claim("theirs")) == ""
 
 
-def test_a_claim_made_for_a_group_of_pods_is_not_said_to_be_another_pod_s() -> None:
+def test_a_claim_created_for_a_pod_group_can_be_used() -> None:
     assert barred(pod(MADE), claim("group", kind="PodGroup")) == ""
 
 
-def test_a_claim_for_extended_resources_that_is_left_bars_its_pod_until_it_is_deleted() -> None:
+def test_a_left_over_claim_for_extended_resources_keeps_its_pod_off_all_nodes() -> None:
     left = claim(annotations=EXTENDED)
     waiting = pod(units=1, resourceClaims=None)
     assert "ResourceClaim default/made" in barred(waiting, left)
@@ -134,18 +134,18 @@ def test_a_claim_for_extended_resources_that_is_left_bars_its_pod_until_it_is_de
     ],
     ids=["another pod's", "owned only", "another name", "nothing requested"],
 )
-def test_what_the_scheduler_does_not_take_for_such_a_claim_bars_nobody(
+def test_a_claim_that_only_resembles_a_left_over_one_keeps_no_pod_off(
     other: resource.ResourceClaim,
 ) -> None:
     assert barred(pod(units=1, resourceClaims=None), other) == ""
 
 
-def test_the_claim_of_a_pod_that_is_bound_is_not_left() -> None:
+def test_the_claim_of_a_bound_pod_is_not_left_over() -> None:
     bound = pod(units=1, resourceClaims=None, nodeName="n")
     assert barred(bound, claim(annotations=EXTENDED)) == ""
 
 
-def test_where_no_class_stands_behind_a_resource_no_claim_is_looked_for() -> None:
+def test_without_a_class_behind_a_resource_a_left_over_claim_does_not_count() -> None:
     waiting = pod(units=1, resourceClaims=None)
     ask = asks.demand_of(waiting, view(claim(annotations=EXTENDED)), POLICIES, backed=False)
     assert ask is not None
