@@ -15,7 +15,7 @@ from fettle.api import core
 from fettle.cluster import View, readiness
 from fettle.explain import listing
 from fettle.explain import pods as explain
-from fettle.model import ANNOTATION, reasons, unreadable
+from fettle.model import ANNOTATION, reasons, why_unreadable
 from fettle.model.reasons import Reason
 from fettle.observing import ReadyMetrics
 from fettle.pacing import pause, run_within
@@ -112,7 +112,7 @@ class Browse:
         found = policies.named(name, view.policies)
         if found is None:
             known = ", ".join(policies.names(view.policies))
-            why = unreadable(name, view.quarantined)
+            why = why_unreadable(name, view.quarantined)
             no = f"{name!r} cannot be read ({why})" if why else f"there is no policy {name!r}"
             return _json({"error": f"{no}; known: {known}"}, 404)
         named = [n for n, labels in view.namespaces.items() if labels.get(ANNOTATION) == name]

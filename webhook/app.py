@@ -16,7 +16,7 @@ import structlog
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
-from fettle.api import lenient
+from fettle.api import MAX_JSON_DEPTH
 from fettle.cluster import Publisher, View
 from fettle.config import Settings, WebhookSettings
 from fettle.lint import ABSENCES, Linter, workload_kinds
@@ -211,7 +211,7 @@ class Webhook:
         )
         if request.in_part and mutation.patch:
             raise BadInput(
-                f"it nests deeper than {lenient.DEEP} levels or is not valid UTF-8, "
+                f"it nests deeper than {MAX_JSON_DEPTH} levels or is not valid UTF-8, "
                 "so a patch could lose data"
             )
         await run_within(None, lambda: apply(request.object, mutation.patch))

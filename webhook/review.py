@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from fettle.api import mended
+from fettle.api import mend
 from fettle.model import BadInput
 from webhook.patches import Operation
 
@@ -138,7 +138,7 @@ def _read(body: bytes) -> AdmissionRequest:
     except msgspec.ValidationError:
         raise
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return msgspec.structs.replace(_read_whole(mended(body)), in_part=True)
+        return msgspec.structs.replace(_read_whole(mend(body)), in_part=True)
 
 
 def _read_whole(body: bytes) -> AdmissionRequest:

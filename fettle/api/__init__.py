@@ -1,42 +1,33 @@
 """Bytes to structs of only the needed fields, one module per API group.
 
-Field names are Kubernetes' own in snake case (`msgspec` renames them); an absent field and `null`
-are the same. What a struct does not name is skipped while decoding, not stored.
+Field names are Kubernetes' own in snake case (`msgspec` renames them). An absent field and `null`
+read the same. Fields that a struct does not name are skipped while decoding, not stored.
 """
 
-from fettle.api import (
-    admission,
-    choices,
-    core,
-    extender,
-    kinds,
-    lenient,
-    meta,
-    nvidia,
-    quantities,
-    raw,
-    resource,
-)
+from fettle.api import admission, core, extender, kinds, meta, nvidia, quantities, raw, resource
 from fettle.api.changes import (
     Bad,
+    Batches,
     Change,
     Contact,
     Gone,
     ListEnded,
     ListStarted,
     Lost,
-    Pools,
     Put,
     Sink,
     Unserved,
+    bad_object,
+    key_of,
+    loose_metadata,
+    read_object,
 )
-from fettle.api.concerning import concern
-from fettle.api.lenient import mended
+from fettle.api.decoding import MAX_JSON_DEPTH, decode_lenient, describe_error, mend
 from fettle.api.policies import DevicePolicy
-from fettle.api.reading import Batches, bad, key_of, loose_metadata, read
-from fettle.api.salvaging import completed
+from fettle.api.salvage import Pools, complete_node, node_and_pools
 
 __all__ = [
+    "MAX_JSON_DEPTH",
     "Bad",
     "Batches",
     "Change",
@@ -51,21 +42,21 @@ __all__ = [
     "Sink",
     "Unserved",
     "admission",
-    "bad",
-    "choices",
-    "completed",
-    "concern",
+    "bad_object",
+    "complete_node",
     "core",
+    "decode_lenient",
+    "describe_error",
     "extender",
     "key_of",
     "kinds",
-    "lenient",
     "loose_metadata",
-    "mended",
+    "mend",
     "meta",
+    "node_and_pools",
     "nvidia",
     "quantities",
     "raw",
-    "read",
+    "read_object",
     "resource",
 ]

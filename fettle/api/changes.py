@@ -1,21 +1,23 @@
 """What a feed tells the writer: objects that came, went or cannot be read, and how fresh it is."""
 
-from typing import NamedTuple, Protocol
+import asyncio
+import json
+from typing import Any, NamedTuple, Protocol
 
-from fettle.api import core
+import msgspec
+
+from fettle.api import kinds
+from fettle.api.decoding import decode_lenient, mend
 from fettle.api.kinds import Kind, WireObject
-
-
-class Pools(NamedTuple):
-    """Pools of devices: of this driver and name, None for any. `anywhere`: nodes that see no such
-    pool may have one all the same."""
-
-    driver: str | None = None
-    pool: str | None = None
-    anywhere: bool = False
-
-    def include(self, driver: str, pool: str) -> bool:
-        return self.driver in (None, driver) and self.pool in (None, pool)
+from fettle.api.salvage import (
+    Pools,
+    SalvagedNode,
+    loose_object,
+    loose_text,
+    node_and_pools,
+    salvage_node,
+)
+from fettle.model import BadInput
 
 
 class Put(NamedTuple):
@@ -30,15 +32,6 @@ class Gone(NamedTuple):
 
     kind: Kind
     key: str
-
-
-class SalvagedNode(NamedTuple):
-    """A Node without its unreadable parts: `broken` names them, such as `status.conditions` or, if
-    a section is not an object at all, `status`.
-    """
-
-    node: core.Node
-    broken: frozenset[str]
 
 
 class Bad(NamedTuple):
@@ -95,3 +88,71 @@ class Sink(Protocol):
     """Takes changes in order; waits while the writer is behind."""
 
     async def send(self, changes: list[Change]) -> None: ...
+
+
+_ANY_JSON: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
+BATCH_BYTES = 48 * 1024
+"""How much JSON is decoded before the loop gets a turn: about 0.2 ms."""
+
+
+def read_object(kind: Kind, raw: bytes) -> Put | Bad:
+    """The object, or why it cannot be used, under its name as far as that can be read."""
+    try:
+        decoded = kind.decode(raw)
+    except BadInput as error:
+        return bad_object(kind, raw, str(error))
+    if not decoded.metadata.name:
+        return bad_object(kind, raw, "it has no metadata.name")
+    return Put(kind, decoded)
+
+
+def bad_object(kind: Kind, raw: bytes, reason: str) -> Bad:
+    """An object that cannot be read, with its key and what it speaks of, if they can be."""
+    whole = read_loosely(raw)
+    node, pools = node_and_pools(kind, whole)
+    left = salvage_node(whole) if kind is kinds.NODE else None
+    return Bad(kind, key_of(loose_object(whole, "metadata")), reason, node, pools, left)
+
+
+def read_loosely(raw: bytes) -> dict[str, Any]:
+    """Whatever can be read of an object that may be malformed; {} if it is none."""
+    try:
+        whole = decode_lenient(_ANY_JSON, raw)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        try:  # there may be a number that is too large, which says nothing of all else
+            whole = json.loads(mend(raw), parse_int=float)
+        except ValueError:
+            return {}
+    return whole if isinstance(whole, dict) else {}
+
+
+def loose_metadata(raw: bytes) -> dict[str, Any]:
+    return loose_object(read_loosely(raw), "metadata")
+
+
+def key_of(metadata: dict[str, Any]) -> str:
+    """`namespace/name` or `name` of metadata that may be malformed."""
+    name, namespace = loose_text(metadata, "name"), loose_text(metadata, "namespace")
+    return f"{namespace}/{name}" if namespace else name
+
+
+class Batches:
+    """Hands changes on to a sink in batches of bounded size, giving the loop a turn after each."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self._changes: list[Change] = []
+        self._bytes = 0
+
+    async def add(self, change: Change, size: int = 0) -> None:
+        """`size`: how many bytes of JSON were decoded for it."""
+        self._changes.append(change)
+        self._bytes += size
+        if self._bytes >= BATCH_BYTES:
+            await self.flush()
+
+    async def flush(self) -> None:
+        changes, self._changes, self._bytes = self._changes, [], 0
+        if changes:
+            await self._sink.send(changes)
+            await asyncio.sleep(0)  # a sink with room does not wait, so the loop would starve

@@ -5,9 +5,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from fettle.api import admission, choices, core, lenient, nvidia, policies, resource
-from fettle.api.probing import probe
-from fettle.api.sharing import share
+from fettle.api import admission, core, nvidia, policies, resource
+from fettle.api.decoding import (
+    decode_lenient,
+    describe_error,
+    share_equal_values,
+    unknown_field_probe,
+)
 from fettle.model import BadInput
 
 WireObject = (
@@ -76,15 +80,15 @@ class Kind(NamedTuple):
     def decode(self, raw: bytes | msgspec.Raw) -> WireObject:
         """One object from its JSON; raises BadInput with the field's path and what is wrong."""
         try:
-            decoded: WireObject = lenient.decode(_DECODERS[self.name], raw)
+            decoded: WireObject = decode_lenient(_DECODERS[self.name], raw)
         except msgspec.ValidationError as error:
-            raise BadInput(choices.describe_error(error, self.struct)) from error
+            raise BadInput(describe_error(error, self.struct)) from error
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise BadInput(str(error)) from error
         if (probe := _PROBES.get(self.name)) is not None and (unknown := probe(raw)):
             decoded = _noting(decoded, unknown)
         if isinstance(decoded, resource.ResourceSlice):
-            share(decoded)
+            share_equal_values(decoded)
         return decoded
 
 
@@ -151,10 +155,10 @@ def read_with(asked_for: Collection[str]) -> tuple[Kind, ...]:
 
 
 _PROBES = {
-    SLICE.name: probe("spec", struct=resource.ResourceSliceSpec),
-    CLASS.name: probe("spec", struct=resource.DeviceClassSpec),
-    CLAIM.name: probe("spec", struct=resource.ResourceClaimSpec),
-    TEMPLATE.name: probe("spec", "spec", struct=resource.ResourceClaimSpec),
+    SLICE.name: unknown_field_probe("spec", struct=resource.ResourceSliceSpec),
+    CLASS.name: unknown_field_probe("spec", struct=resource.DeviceClassSpec),
+    CLAIM.name: unknown_field_probe("spec", struct=resource.ResourceClaimSpec),
+    TEMPLATE.name: unknown_field_probe("spec", "spec", struct=resource.ResourceClaimSpec),
 }
 """Kinds of which every field of the spec matters: an unknown one must not be passed over."""
 

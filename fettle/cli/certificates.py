@@ -7,13 +7,13 @@ import click
 
 from certs import SecretStore, authority
 from fettle.client import Session
-from fettle.config import Settings, load
+from fettle.config import Settings, load_settings
 from fettle.model import CertificateError
 
 
 def extender_ca(kubeconfig: Path | None, settings: Path | None, namespace: str | None) -> None:
     """Print the CA that kube-scheduler must trust, PEM; near a rotation the next one too."""
-    bundle = asyncio.run(_bundle(kubeconfig, load(settings), namespace))
+    bundle = asyncio.run(_bundle(kubeconfig, load_settings(settings), namespace))
     click.echo(bundle, nl=False)
 
 

@@ -10,7 +10,7 @@ import yaml
 
 from fettle.cli.linting.files import read
 from fettle.client import Session, served_kinds
-from fettle.config import Settings, load
+from fettle.config import Settings, load_settings
 from fettle.model import SnapshotError
 from webhook import fit_configuration, groups_to_discover
 
@@ -25,7 +25,7 @@ def fit(names: Sequence[str], kubeconfig: Path | None, settings: Path | None) ->
     configurations = [d.object for d in documents if d.object["kind"] in KINDS]
     if not configurations:
         raise SnapshotError(f"no {' or '.join(KINDS)} found in {', '.join(names)}")
-    for document in asyncio.run(_fitted(configurations, kubeconfig, load(settings))):
+    for document in asyncio.run(_fitted(configurations, kubeconfig, load_settings(settings))):
         click.echo("---")
         click.echo(yaml.dump(document, Dumper=_Plain, sort_keys=False, width=100), nl=False)
 

@@ -23,10 +23,10 @@ from fettle.api import (
     Put,
     Sink,
     Unserved,
+    decode_lenient,
     key_of,
-    lenient,
     loose_metadata,
-    read,
+    read_object,
 )
 from fettle.api.kinds import Kind
 from fettle.client.responses import read_status, refusal
@@ -242,7 +242,7 @@ class Reflector:
         while True:
             for item in page.items or ():
                 raw = bytes(item)  # a copy, or one object would keep its whole page alive
-                await batches.add(read(self._kind, raw), len(raw))
+                await batches.add(read_object(self._kind, raw), len(raw))
             await batches.add(Contact(self._kind))
             await batches.flush()
             if not page.metadata.continue_:
@@ -263,7 +263,7 @@ class Reflector:
             parameters["continue"] = after
         body = await self._session.get(self._path, parameters, timeout_s=60.0)
         try:
-            page: _Page = lenient.decode(_PAGE, body)
+            page: _Page = decode_lenient(_PAGE, body)
             return page
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise Unreachable(
@@ -360,7 +360,7 @@ class Reflector:
             return
         raw = bytes(event.object)
         if event.type in PUTS:
-            change = read(self._kind, raw)
+            change = read_object(self._kind, raw)
             await batches.add(change, len(raw))
             self._advance(_version_of(change, raw))
         elif event.type == "ERROR":

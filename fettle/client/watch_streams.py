@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import aiohttp
 import msgspec
 
-from fettle.api import Gone, Put, lenient
+from fettle.api import Gone, Put, decode_lenient
 from fettle.api.kinds import Kind
 from fettle.model import BadInput, Unreachable
 
@@ -185,7 +185,7 @@ class Events:
         """Raises BadInput for what is not an event."""
         if not self._kind.is_probed:  # an object that is probed has to be read twice anyway
             try:
-                event = lenient.decode(self._whole, line)
+                event = decode_lenient(self._whole, line)
             except (msgspec.DecodeError, UnicodeDecodeError):
                 return _unread(line)
             metadata = event.object.metadata
@@ -198,7 +198,7 @@ class Events:
 
 def _unread(line: bytes) -> UnreadEvent:
     try:
-        unread: UnreadEvent = lenient.decode(_UNREAD, line)
+        unread: UnreadEvent = decode_lenient(_UNREAD, line)
         return unread
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BadInput(str(error)) from error

@@ -1,17 +1,24 @@
 """The cluster as Fettle knows it: objects, pools and nodes in the inventory, and the view of them.
 
-The one writer task (`feeds`) changes the inventory and publishes immutable views. Pure but for
+The one writer task (`feeds`) changes the inventory and publishes immutable views. Pure, except for
 `feeds`, which is a room of its own.
 """
 
 from fettle.cluster import readiness
-from fettle.cluster.inventory import divisions, shapes
+from fettle.cluster.inventory.fingerprints import (
+    EVERYTHING,
+    Attribute,
+    AttributeFingerprints,
+    attribute_digests,
+    attributes_read,
+)
 from fettle.cluster.inventory.inventory import Inventory
-from fettle.cluster.inventory.shapes import Attribute, AttributeFingerprints, attributes_read
+from fettle.cluster.inventory.unit_counts import whole_device
 from fettle.cluster.view import EMPTY, NodeView, PluginView, Publisher, SourceStatus, UnitView, View
 
 __all__ = [
     "EMPTY",
+    "EVERYTHING",
     "Attribute",
     "AttributeFingerprints",
     "Inventory",
@@ -21,8 +28,8 @@ __all__ = [
     "SourceStatus",
     "UnitView",
     "View",
+    "attribute_digests",
     "attributes_read",
-    "divisions",
     "readiness",
-    "shapes",
+    "whole_device",
 ]

@@ -153,7 +153,7 @@ class Publisher:
         self.view: View = EMPTY
         self.sources: dict[str, SourceStatus] = {}
         self._changes: deque[tuple[int, frozenset[str]]] = deque(maxlen=_REMEMBERED)
-        self._turned = asyncio.Event()
+        self._published = asyncio.Event()
 
     def publish(self, view: View, changed_nodes: frozenset[str]) -> None:
         """Swap in a newer view; `changed_nodes` are those whose record differs from before."""
@@ -161,10 +161,10 @@ class Publisher:
         if view.basis != self.view.basis:
             self._changes.append((view.basis, changed_nodes))
         self.view = view
-        turned, self._turned = self._turned, asyncio.Event()
-        turned.set()
+        published, self._published = self._published, asyncio.Event()
+        published.set()
 
-    def turn(self) -> None:
+    def republish(self) -> None:
         """Publish the newest view once more, since what verdicts rest on beside it changed."""
         view = self.view
         again = msgspec.structs.replace(view, generation=view.generation + 1, basis=view.basis + 1)
@@ -185,5 +185,5 @@ class Publisher:
         with suppress(TimeoutError):
             async with asyncio.timeout_at(until):
                 while self.view.generation <= generation:
-                    await self._turned.wait()
+                    await self._published.wait()
         return self.view

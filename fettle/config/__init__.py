@@ -1,8 +1,7 @@
 """The settings: what an operator can change, and the file that says so."""
 
-from fettle.config import own_yaml
 from fettle.config.addresses import ListenAddress
-from fettle.config.files import load
+from fettle.config.files import load_settings, parse_yaml
 from fettle.config.settings import (
     BreakerSettings,
     ExtenderSettings,
@@ -26,6 +25,6 @@ __all__ = [
     "TLSSettings",
     "WebhookSettings",
     "WorkloadSettings",
-    "load",
-    "own_yaml",
+    "load_settings",
+    "parse_yaml",
 ]

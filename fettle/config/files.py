@@ -5,21 +5,22 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import yaml
+from yaml.constructor import ConstructorError
 
-from fettle.api import choices
-from fettle.config import own_yaml
+from fettle.api import describe_error
 from fettle.config.settings import Settings
 from fettle.model import RuleSeverity, SettingsError
 
 _LONGEST = 500
 
 
-def load(path: Path | None) -> Settings:
+def load_settings(path: Path | None) -> Settings:
     """The settings in a YAML file, or the defaults; raises SettingsError with file and field."""
     if path is None:
         return Settings()
     try:
-        data: Any = own_yaml.value_of(path.read_text(encoding="utf-8"))
+        data: Any = parse_yaml(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise SettingsError(f"settings file {path}: {error.strerror}") from error
     except ValueError as error:
@@ -27,9 +28,9 @@ def load(path: Path | None) -> Settings:
     try:
         settings = msgspec.convert(_with_off(data) if data is not None else {}, Settings)
     except msgspec.ValidationError as error:
-        said = choices.describe_error(error, Settings)
+        said = describe_error(error, Settings)
         raise SettingsError(f"settings file {path}: {_one_line(said)}") from error
-    for field in _passed_over(data, msgspec.to_builtins(settings), "$"):
+    for field in _ignored_fields(data, msgspec.to_builtins(settings), "$"):
         said = f"Object contains unknown field {field}"
         raise SettingsError(f"settings file {path}: {_one_line(said)}")
     return settings
@@ -56,7 +57,7 @@ def _with_off(data: Any) -> Any:
     return data
 
 
-def _passed_over(given: Any, read: Any, path: str) -> Iterator[str]:
+def _ignored_fields(given: Any, read: Any, path: str) -> Iterator[str]:
     """Fields that reading left out: a policy in the cluster may have newer ones, here it is a
     mistake."""
     if isinstance(given, dict) and isinstance(read, dict):
@@ -64,7 +65,61 @@ def _passed_over(given: Any, read: Any, path: str) -> Iterator[str]:
             if key not in read:
                 yield f"{path}.{key}"
             else:
-                yield from _passed_over(value, read[key], f"{path}.{key}")
+                yield from _ignored_fields(value, read[key], f"{path}.{key}")
     elif isinstance(given, list) and isinstance(read, list | tuple):
         for index, (value, kept) in enumerate(zip(given, read, strict=False)):
-            yield from _passed_over(value, kept, f"{path}[{index}]")
+            yield from _ignored_fields(value, kept, f"{path}[{index}]")
+
+
+_MAX_QUOTED = 40
+
+
+def parse_yaml(text: str) -> Any:
+    """The value of a YAML document, None if there is none; raises ValueError with one sentence."""
+    try:
+        return yaml.load(text, Loader=_Loader)  # noqa: S506 (it is a SafeLoader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f"line {mark.line + 1}: " if mark else ""
+        said = " ".join(filter(None, (error.context, error.problem)))
+        raise ValueError(f"{where}{_joined_lines(said)}") from error
+    except yaml.YAMLError as error:
+        said = str(error).replace('in "<unicode string>", ', "")
+        raise ValueError(_joined_lines(said)) from error
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+
+
+class _Loader(yaml.SafeLoader):
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        """If a key is given twice, YAML would silently keep the last one."""
+        made: yaml.MappingNode = super().compose_mapping_node(anchor)
+        seen = set()
+        for key, _ in made.value:
+            if isinstance(key, yaml.ScalarNode):
+                if (key.tag, key.value) in seen:
+                    said = f"{key.value[:_MAX_QUOTED]!r} is given twice"
+                    raise ConstructorError(None, None, said, key.start_mark)
+                seen.add((key.tag, key.value))
+        return made
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        """Invalid scalars, such as a day that no month has, are also errors in the file."""
+        try:
+            value = super().construct_object(node, deep)
+            if isinstance(value, str):
+                value.encode()
+        except UnicodeEncodeError as error:
+            raise ConstructorError(
+                None, None, f"{value!r} contains an invalid character", node.start_mark
+            ) from error
+        except (ValueError, KeyError, IndexError) as error:
+            short = str(node.value)[:_MAX_QUOTED]
+            raise ConstructorError(
+                None, None, f"{short!r} is not what it looks like; quote it", node.start_mark
+            ) from error
+        return value
+
+
+def _joined_lines(text: str) -> str:
+    return " ".join(text.split())

@@ -52,8 +52,8 @@ class PoolView(msgspec.Struct, frozen=True, gc=False):
     both as upstream judges. `unclear` is what is not known about it. `slices`: how many are for
     this node, and how many there are; for an incomplete pool, how many it has and should have.
     `withheld` are devices of this node that are published but cannot be allocated now; a claim may
-    hold them. `counters` is what is left of its shared counters, in 1e-9. `look` and
-    `attribute_fingerprints` are its digests (`shapes.py`).
+    hold them. `counters` is what is left of its shared counters, in 1e-9. `fingerprint`
+    and `attribute_fingerprints` are its digests (`fingerprints.py`).
     """
 
     driver: str
@@ -65,7 +65,7 @@ class PoolView(msgspec.Struct, frozen=True, gc=False):
     slices: tuple[int, int] = (0, 0)
     invalid: str = ""
     unclear: str = ""
-    look: bytes = b""
+    fingerprint: bytes = b""
     attribute_fingerprints: Mapping[tuple[str, str], bytes] = {}
 
     @property
@@ -73,7 +73,7 @@ class PoolView(msgspec.Struct, frozen=True, gc=False):
         return PoolRef(self.driver, self.name)
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """The pool by driver and name, as kube-scheduler writes it: the pools of all drivers of a
         node often have the same name, the node's."""
         if self.driver == SOME_DRIVER:

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from fettle.api import core, resource
-from fettle.cluster import UnitView, View, divisions
+from fettle.cluster import UnitView, View, whole_device
 from fettle.dra import held_devices
 from fettle.model import DeviceId, UnitId
 from fettle.pacing import pause
@@ -46,7 +46,7 @@ class Users:
         return sorted(
             pod.metadata.key
             for pod in self._on_node.get(node, ())
-            if any(divisions.whole(id_) in names for id_ in _held(pod, resource_name))
+            if any(whole_device(id_) in names for id_ in _held(pod, resource_name))
         )
 
     def _of_claim(self, claim: resource.ResourceClaim) -> Iterable[str]:
@@ -58,7 +58,7 @@ def _other_names(unit: UnitView) -> Iterator[str]:
     """By which evidence calls it."""
     for weighed in unit.health.evidence:
         if isinstance(subject := weighed.evidence.subject, UnitId):
-            yield from map(divisions.whole, subject.names)
+            yield from map(whole_device, subject.names)
 
 
 def _held(pod: core.Pod, resource_name: str) -> Iterator[str]:

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from fettle.dra import SOME_DRIVER, SOME_POOL
-from fettle.health import scoring
+from fettle.health import proven_evidence
 from fettle.model import DeviceId, Health, Kept, State, reasons
 from fettle.model.reasons import Complaint, Obstacles, PoolRef, Reason
 
@@ -61,7 +61,7 @@ def _plain(value: object) -> object:
         case Reason():
             return plain(value)
         case Health():
-            proven = scoring.proven(value.evidence)
+            proven = proven_evidence(value.evidence)
             evidence = {"evidence": proven[0].evidence.text} if proven else {}
             return {"state": str(value.state), "proven": round(value.proven, 4), **evidence}
         case DeviceId():
@@ -97,7 +97,7 @@ def kept(value: Kept) -> str:
 def state(health: Health, what: str = "") -> str:
     """A state (or `what` is wrong) with the score it is refused for and the heaviest evidence."""
     what = what or str(health.state)
-    proven = scoring.proven(health.evidence)
+    proven = proven_evidence(health.evidence)
     top = f": {proven[0].evidence.text}" if proven else ""
     why = f"; {kept(health.kept)}" if health.kept is not None and what == health.state else ""
     return f"{what} ({health.proven:.2f}{why}){top}"

@@ -1,28 +1,40 @@
 """Evidence to health: score, state with hysteresis, and the evidence that explains both.
 
-Stands between evidence and view in *watch → inventory → health → verdict → answer*; pure, the
-clock is an argument. Imports model, settings and evidence, never feeds or faces.
+Stands between inventory and view in *watch → inventory → health → verdict → answer*. Pure: the
+clock is an argument.
 """
 
-from fettle.health import memory, scoring
-from fettle.health.book import HealthBook
-from fettle.health.scoring import DIGITS
-from fettle.health.signals import gathering, naming, pods, rules
-from fettle.health.signals.reports import SignalReport, short
-from fettle.health.signals.rules import SignalRules
+from fettle.health.book import HealthBook, assess, is_same_health
+from fettle.health.score import DIGITS, known_score, proven_evidence
+from fettle.health.signals import gpu_names
+from fettle.health.signals.claims import has_device_status, report_of_claim
+from fettle.health.signals.nodes import report_of_node
+from fettle.health.signals.pods import DEVICE_STATUS_SOURCE, claims_mentioned, report_of_pod
+from fettle.health.signals.reports import SignalReport, one_line
+from fettle.health.signals.rule_tables import SignalRules, load_rules
+from fettle.health.signals.slices import report_of_slice, report_of_taint_rule, selects_device
 from fettle.health.states import START
 
 __all__ = [
+    "DEVICE_STATUS_SOURCE",
     "DIGITS",
     "START",
     "HealthBook",
     "SignalReport",
     "SignalRules",
-    "gathering",
-    "memory",
-    "naming",
-    "pods",
-    "rules",
-    "scoring",
-    "short",
+    "assess",
+    "claims_mentioned",
+    "gpu_names",
+    "has_device_status",
+    "is_same_health",
+    "known_score",
+    "load_rules",
+    "one_line",
+    "proven_evidence",
+    "report_of_claim",
+    "report_of_node",
+    "report_of_pod",
+    "report_of_slice",
+    "report_of_taint_rule",
+    "selects_device",
 ]

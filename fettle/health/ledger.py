@@ -7,16 +7,26 @@ stood fades, and what was latched stays. Knows nothing of scores and states.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Mapping
 
 import msgspec
 
-from fettle.health import fading, latching, reporters, scoring
+from fettle.health import fading
 from fettle.health.fading import Fading
-from fettle.health.reporters import EvidenceTopic, Reporter, Words, settles
+from fettle.health.reporters import (
+    EvidenceIndex,
+    EvidenceTopic,
+    Reporter,
+    Topic,
+    effective_evidence,
+    is_rebooted,
+    is_same_evidence,
+    settles,
+    topic_of,
+)
+from fettle.health.score import weigh
 from fettle.health.signals.reports import SignalReport
-from fettle.health.signals.rules import SignalRules
-from fettle.health.sums import Sums
+from fettle.health.signals.rule_tables import SignalRules
 from fettle.model import Evidence, EvidenceKind, Family, NodeId, Subject, UnitId, Weighed
 
 MILD = 0.10
@@ -31,8 +41,8 @@ class Ledger:
         self._orphan_half_life_s = orphan_half_life_s
         self._reporters: dict[str, Reporter] = {}
         self._boots: dict[str, str] = {}
-        self._standing, self._events = Words(), Words()
-        self._fading = Sums()
+        self._standing, self._events = EvidenceIndex(), EvidenceIndex()
+        self._fading = FadingSums()
         self._eased: dict[Subject, int] = {}
         self._units: dict[str, set[UnitId]] = defaultdict(set)
         self._changed: set[Subject] = set()
@@ -50,15 +60,15 @@ class Ledger:
             self._silence(known, now)
             known.remediated = None
         remediated = self._rules.signals["remediated"]
-        saying = latching.saying(known, report, remediated.weight)
+        saying = effective_evidence(known, report, remediated.weight)
         for said in [s for s in known.left if s not in saying and settles(report, s)]:
             self._clear_left(known, said, now)
         for left in report.left:
-            if self._withdraw(known, reporters.said(left)) is not None:
+            if self._withdraw(known, topic_of(left)) is not None:
                 self._note(left.subject)
             self._leave(known, left, now)
         self._end(known, report, saying, now)
-        rebooted = reporters.is_rebooted(known, report)
+        rebooted = is_rebooted(known, report)
         for subject, source in report.cleared | (report.of_boot if rebooted else frozenset()):
             self._clear_others(subject, source, now)
         for said, evidence in saying.items():
@@ -118,7 +128,7 @@ class Ledger:
     def weighed(self, subject: Subject, now: float) -> Iterator[Weighed]:
         """All that counts about a subject."""
         standing = self._standing.of(subject)
-        yield from map(scoring.weigh, standing.values())
+        yield from map(weigh, standing.values())
         yield from self._fading.unhidden(subject, standing, now)
 
     def fading(self, subject: Subject, now: float) -> Iterator[Fading]:
@@ -170,7 +180,7 @@ class Ledger:
         now: float,
     ) -> None:
         """What stood and is said no more: said otherwise now, over, still latched, or fading."""
-        rebooted = reporters.is_rebooted(known, report)
+        rebooted = is_rebooted(known, report)
         for said, evidence in known.by_weight():
             if said in saying:
                 continue
@@ -190,7 +200,7 @@ class Ledger:
     def _stand(self, known: Reporter, said: EvidenceTopic, evidence: Evidence) -> None:
         old = known.standing.get(said)
         if old is not None:
-            if reporters.is_same(evidence, old):
+            if is_same_evidence(evidence, old):
                 return  # said again: it stands since it was first said
             if evidence.text == fading.as_said(old.text):
                 evidence = msgspec.structs.replace(evidence, observed_at=old.observed_at)
@@ -283,10 +293,10 @@ class Ledger:
 
         That is reckoned anew with every look at a silent one's object; the first counts.
         """
-        said = reporters.said(evidence)
+        said = topic_of(evidence)
         left = fading.orphaned(evidence, self._orphan_half_life_s)
         is_known = said in known.left and any(
-            reporters.is_same(left, one.evidence) for one in self._fading.about(said)
+            is_same_evidence(left, one.evidence) for one in self._fading.about(said)
         )
         if not is_known and not fading.starting(left, now).is_negligible(now):
             known.left.add(said)
@@ -334,3 +344,88 @@ class Ledger:
             self._reporters.pop(known.name, None)
         else:
             self._reporters[known.name] = known
+
+
+_SumKey = tuple[Topic, float, str]
+
+
+class FadingSums:
+    """What does not count any more stays until it is swept."""
+
+    def __init__(self) -> None:
+        self._sums: dict[Subject, dict[_SumKey, Fading]] = {}
+
+    def __contains__(self, subject: Subject) -> bool:
+        return subject in self._sums
+
+    def of(self, subject: Subject, now: float) -> Iterator[tuple[_SumKey, Fading]]:
+        """Those that still count."""
+        for key, one in self._sums.get(subject, {}).items():
+            if not one.is_negligible(now):
+                yield key, one
+
+    def unhidden(
+        self, subject: Subject, standing: Mapping[tuple[str, EvidenceTopic], Evidence], now: float
+    ) -> Iterator[Weighed]:
+        """Those that count beside what stands: that hides what is weaker on its topic.
+
+        Witnesses add up, so what has one hides, and is hidden by, the word of the same one only.
+        """
+        heaviest: dict[tuple[Topic, str], Evidence] = {}
+        for (_, said), evidence in standing.items():
+            if not said.unknown:
+                key = (said.topic, evidence.witness)
+                heaviest[key] = max(evidence, heaviest.get(key, evidence), key=_weight)
+        for (topic, _, witness), one in self.of(subject, now):
+            weighed = one.weighed(now)
+            if not _hides(heaviest.get((topic, witness)), weighed):
+                yield weighed
+
+    def about(self, said: EvidenceTopic) -> list[Fading]:
+        """Those on its topic."""
+        sums = self._sums.get(said.subject, {})
+        return [] if said.unknown else [one for key, one in sums.items() if key[0] == said.topic]
+
+    def add(self, event: Evidence, now: float, *, renew: bool = False) -> None:
+        """One more event; with `renew` the same fact once more."""
+        sums = self._sums.setdefault(event.subject, {})
+        key = ((event.source, event.family), event.half_life_s, event.witness)
+        if key not in sums:
+            sums[key] = fading.starting(event, now)
+        elif renew:
+            sums[key].renew(event, now)
+        else:
+            sums[key].add(event, now)
+
+    def pop(self, said: EvidenceTopic) -> list[Fading]:
+        """Those on its topic, which are over."""
+        sums = self._sums.get(said.subject, {})
+        over = [] if said.unknown else [key for key in sums if key[0] == said.topic]
+        return [sums.pop(key) for key in over]
+
+    def pop_source(self, subject: Subject, source: str) -> list[Fading]:
+        """Those of one source, which are over."""
+        sums = self._sums.get(subject, {})
+        return [sums.pop(key) for key in [key for key in sums if key[0][0] == source]]
+
+    def forget(self, subject: Subject) -> None:
+        self._sums.pop(subject, None)
+
+    def sweep(self, now: float) -> None:
+        """Let go of what has faded."""
+        for subject, sums in list(self._sums.items()):
+            for key in [key for key, one in sums.items() if one.is_negligible(now)]:
+                del sums[key]
+            if not sums:
+                del self._sums[subject]
+
+
+def _weight(evidence: Evidence) -> float:
+    return evidence.weight
+
+
+def _hides(standing: Evidence | None, fading: Weighed) -> bool:
+    """Whether the score is the same without what fades."""
+    if standing is None or fading.weight > standing.weight:
+        return False
+    return fading.evidence.together <= standing.together

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from fettle.health.signals.reports import SignalReport
+from fettle.health.fading import NOT_CLEARED, as_said
+from fettle.health.signals.reports import SignalReport, heaviest
 from fettle.model import Evidence, EvidenceKind, Family, Subject
 
 
@@ -66,7 +67,7 @@ class Reporter(msgspec.Struct, gc=False):
         return sorted(self.standing.items(), key=lambda item: item[1].weight)
 
 
-class Words:
+class EvidenceIndex:
     """What reporters say, by subject."""
 
     def __init__(self) -> None:
@@ -89,7 +90,7 @@ class Words:
             self._words.pop(said.subject, None)
 
 
-def said(evidence: Evidence) -> EvidenceTopic:
+def topic_of(evidence: Evidence) -> EvidenceTopic:
     return EvidenceTopic(
         evidence.subject,
         evidence.source,
@@ -103,7 +104,7 @@ def is_rebooted(known: Reporter, report: SignalReport) -> bool:
     return bool(known.boot and report.boot and known.boot != report.boot)
 
 
-def is_same(one: Evidence, other: Evidence) -> bool:
+def is_same_evidence(one: Evidence, other: Evidence) -> bool:
     """Whether they say the same, whenever it was observed."""
     return msgspec.structs.replace(one, observed_at=other.observed_at) == other
 
@@ -114,4 +115,66 @@ def settles(report: SignalReport, about: EvidenceTopic) -> bool:
         report.absent_is_clear
         or about.source in report.settled
         or (about.subject, about.source) in report.cleared
+    )
+
+
+def effective_evidence(
+    known: Reporter, report: SignalReport, remediated_weight: float
+) -> dict[EvidenceTopic, Evidence]:
+    """What a report says, in the light of what its reporter said before.
+
+    Remembers which faults a remediation has dealt with: those that were there when it was first
+    told of.
+    """
+    released = _released(known, report)
+    known.remediated = _remediated(known, report)
+    said = {topic_of(e): e for e in _counting(known, report, remediated_weight)}
+    if is_rebooted(known, report):
+        return said
+    spoken = {about.of for about in said} - released
+    for about, before in known.standing.items():
+        if about.latched and about.of in spoken and not before.planned:
+            now = said.get(about)
+            if now is None or now.weight < before.weight:
+                said[about] = _not_cleared(before)
+    return said
+
+
+def _not_cleared(evidence: Evidence) -> Evidence:
+    return msgspec.structs.replace(evidence, text=as_said(evidence.text) + NOT_CLEARED)
+
+
+def _released(known: Reporter, report: SignalReport) -> set[tuple[Subject, str]]:
+    """What a remediation that is told of for the first time has dealt with, whatever was said."""
+    if known.remediated is not None:
+        return set()
+    return {(f.evidence.subject, f.evidence.source) for f in report.remediated or ()}
+
+
+def _remediated(known: Reporter, report: SignalReport) -> Counter[str] | None:
+    if report.remediated is None:
+        return None
+    there = Counter(fault.word for fault in report.remediated)
+    return there if known.remediated is None else there & known.remediated
+
+
+def _counting(
+    known: Reporter, report: SignalReport, remediated_weight: float
+) -> tuple[Evidence, ...]:
+    """The evidence, with what a remediation has dealt with as it counts since."""
+    if not report.remediated:
+        return report.evidence
+    counted, left = list(report.evidence), Counter(known.remediated)
+    for word, evidence in report.remediated:
+        is_older = left[word] > 0
+        left[word] -= 1
+        counted.append(_eased(evidence, remediated_weight) if is_older else evidence)
+    return heaviest(counted)
+
+
+def _eased(evidence: Evidence, most: float) -> Evidence:
+    if evidence.weight <= most:
+        return evidence
+    return msgspec.structs.replace(
+        evidence, kind=EvidenceKind.LEVEL, weight=most, text=f"remediated since: {evidence.text}"
     )

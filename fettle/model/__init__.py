@@ -26,9 +26,8 @@ from fettle.model.errors import (
     WorkerError,
 )
 from fettle.model.evidence import Evidence, EvidenceKind, Family, TaintRef, Unheard
+from fettle.model.field_checks import shown
 from fettle.model.health import SOUND, UNKNOWN_SCORE, Health, Kept, State, Weighed
-from fettle.model.injectable import shown
-from fettle.model.policies import NO_EFFECT_YET, Policies, Resolved, prefers_in_vain, unreadable
 from fettle.model.policy import (
     ANNOTATION,
     ANNOTATIONS,
@@ -37,19 +36,24 @@ from fettle.model.policy import (
     DEVICE_FAILED,
     INFERENCE,
     INJECTED,
+    NO_EFFECT_YET,
     Aggregate,
     Degraded,
     Failure,
     OnDeviceFailure,
     Placement,
+    Policies,
     Policy,
     PolicyToleration,
     Requirement,
+    Resolved,
     RuleSeverity,
     Sections,
     Tolerations,
     Unknown,
     Validation,
+    prefers_in_vain,
+    why_unreadable,
 )
 from fettle.model.subjects import OWN_PREFIX, DeviceId, NodeId, Subject, UnitId
 
@@ -120,5 +124,5 @@ __all__ = [
     "prefers_in_vain",
     "reasons",
     "shown",
-    "unreadable",
+    "why_unreadable",
 ]

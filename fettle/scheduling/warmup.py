@@ -11,7 +11,15 @@ from typing import NamedTuple
 
 from fettle.api.resource import Device
 from fettle.cel import SelectorEngine
-from fettle.cluster import Attribute, AttributeFingerprints, NodeView, Publisher, View, shapes
+from fettle.cluster import (
+    Attribute,
+    AttributeFingerprints,
+    NodeView,
+    Publisher,
+    View,
+    attribute_digests,
+    attributes_read,
+)
 from fettle.dra import PoolView, cel_expressions, claim_of_spec
 from fettle.model import Policies, Policy, Requirement
 from fettle.pacing import Backoff, pause, run_within
@@ -142,7 +150,7 @@ class WarmUp:
         for batch in _batches(sorted(changed), READY_NODES):
             nodes = [view.nodes[name] for name in batch if name in view.nodes]
             fresh = [n for n in nodes if not _is_same(_published(n), ready.get(n.name))]
-            attributes = shapes.attributes_read(map(self._engine.reads, selectors))
+            attributes = attributes_read(map(self._engine.reads, selectors))
             looks = await run_within(None, partial(_looks, fresh, attributes))
             new = partial(_devices_of, looks, evaluated, before, ready)
             devices = await run_within(None, new)
@@ -197,8 +205,8 @@ def _look(pool: PoolView, attributes: Sequence[Attribute]) -> Hashable:
     """The same of pools whose devices are the same to selectors that read these attributes; of no
     other where there are no digests to tell."""
     return (
-        (attributes, pool.look, *shapes.attribute_digests(pool, attributes))
-        if pool.look
+        (attributes, pool.fingerprint, *attribute_digests(pool, attributes))
+        if pool.fingerprint
         else id(pool)
     )
 

@@ -30,8 +30,8 @@ from fettle.cel import SelectorEngine
 from fettle.client import EventRecorder, Session, follow_server_version, identity
 from fettle.cluster import Inventory, Publisher
 from fettle.cluster.feeds import ClusterFeed, FeedFreshness, SnapshotFeed, Writer
-from fettle.config import ListenAddress, Settings, load
-from fettle.health import HealthBook, SignalRules, rules
+from fettle.config import ListenAddress, Settings, load_settings
+from fettle.health import HealthBook, SignalRules, load_rules
 from fettle.lint import Linter, check_settings, configured_drivers
 from fettle.model import NoCluster
 from fettle.observing import (
@@ -87,7 +87,7 @@ class ServeOptions(NamedTuple):
 def run(options: ServeOptions) -> None:
     """Serve until SIGTERM or SIGINT; raises FettleError if serving cannot start or continue."""
     logs.configure(options.log_level)
-    settings = load(options.settings)
+    settings = load_settings(options.settings)
     check_settings(settings)
     for remark in settings.remarks():
         _LOG.warning(remark)
@@ -147,7 +147,7 @@ class Runtime:
         extender_at = ListenAddress.parse(options.extender_listen, "--extender-listen")
         webhook_at = ListenAddress.parse(options.webhook_listen, "--webhook-listen")
         browse_at = ListenAddress.parse(options.browse_listen, "--browse-listen")
-        rule_table = rules.load(settings.health.rules_file)
+        rule_table = load_rules(settings.health.rules_file)
 
         engine = SelectorEngine()
         answers, predictions = self._make_answers(engine)

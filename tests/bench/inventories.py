@@ -11,7 +11,8 @@ import msgspec
 from fettle.api import kinds
 from fettle.cluster import EMPTY, Inventory, View
 from fettle.config import HealthSettings
-from fettle.health import HealthBook, rules
+from fettle.health import HealthBook
+from fettle.health.signals.rule_tables import load_rules
 from tests.bench import fleets
 from tests.controlplane.api import Object
 from tests.controlplane.objects import DRIVER, device_class, node
@@ -158,4 +159,4 @@ def put(inventory: Inventory, kind: kinds.Kind, raw: Object) -> None:
     inventory.put(kind, kind.decode(msgspec.json.encode(raw)), NOW)
 
 
-RULES = rules.load()
+RULES = load_rules()

@@ -13,10 +13,9 @@ from fettle.api import core, kinds, resource
 from fettle.api.kinds import Kind
 from fettle.cel import Outcome, rows, undecided
 from fettle.cel.language.compiler import Prepared, judge, prepare
-from fettle.cluster.inventory import records
-from fettle.cluster.inventory.devices import Devices
-from fettle.cluster.inventory.holdings import Holdings
-from fettle.cluster.inventory.placing import Placing
+from fettle.cluster.inventory.devices import Devices, Holdings
+from fettle.cluster.inventory.nodes import pool_view
+from fettle.cluster.inventory.units import UnitPlacement
 from fettle.config import HealthSettings
 from fettle.dra import (
     AMPLE,
@@ -39,7 +38,8 @@ from fettle.dra.allocator import DeviceResult, allocate
 from fettle.dra.claims import claim_of_spec
 from fettle.dra.quantities import MAX_INT64
 from fettle.explain.wording import texts
-from fettle.health import HealthBook, rules
+from fettle.health import HealthBook
+from fettle.health.signals.rule_tables import load_rules
 from fettle.model import BadInput, DeviceId, NodeId
 
 GATES = {
@@ -95,11 +95,11 @@ def seen(case: dict[str, Any]) -> list[PoolView]:
     devices = inventory(case, features(case))
     book = HealthBook(HealthSettings(), _shipped())
     place = place_of(case)
-    alone = Placing(NodeId(place.name))
+    alone = UnitPlacement(NodeId(place.name))
     pools = [pool for pool, _ in devices.pools_on(place)]
     if malformed := next((pool.malformed for pool in pools if pool.malformed), ""):
         raise MalformedNodeSelector(malformed)
-    return [records.pool(pool, devices, book, alone, 0.0) for pool in pools]
+    return [pool_view(pool, devices, book, alone, 0.0) for pool in pools]
 
 
 def expected(case: dict[str, Any]) -> Answer:
@@ -230,7 +230,7 @@ def match() -> Callable[[str, DeviceView], Outcome]:
     return matching
 
 
-_shipped = cache(rules.load)
+_shipped = cache(load_rules)
 
 
 @cache

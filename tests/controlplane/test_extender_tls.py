@@ -19,7 +19,7 @@ import yaml
 from cryptography import x509
 
 from certs import issuing
-from fettle.config import load
+from fettle.config import load_settings
 from tests.controlplane import objects, shipped, waiting
 from tests.controlplane.api import Api
 from tests.controlplane.certificates import Authority
@@ -302,7 +302,7 @@ async def mounted(api: Api, deployment: str, folder: Path) -> dict[str, str]:
     data = (await api.get("configmaps", config_map, shipped.NAMESPACE))["data"]
     file = folder / path.name
     file.write_text(data[path.name])
-    settings = load(file)
+    settings = load_settings(file)
     role = settings.extender if "extender" in container["args"] else settings.webhook
     files = {k: Path(v) for k, v in msgspec.to_builtins(role.tls).items() if v is not None}
     return {field: source(at[str(path.parent)], path.name) for field, path in files.items()}

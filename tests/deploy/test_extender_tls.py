@@ -13,7 +13,7 @@ from cryptography import x509
 
 from certs import issuing
 from certs.issuing import Usage
-from fettle.config import Settings, load
+from fettle.config import Settings, load_settings
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -151,7 +151,7 @@ def test_files_in_the_settings_are_mounted_by_the_patch(
     (config_map,) = [v["configMap"]["name"] for v in spec["volumes"] if v["name"] == "settings"]
     settings = tmp_path / "settings.yaml"
     settings.write_text(of_kind(CERT_MANAGER, "ConfigMap")[config_map]["data"]["settings.yaml"])
-    read = getattr(load(settings), role)
+    read = getattr(load_settings(settings), role)
     assert read.certificates == "files"
     mounts = [*before.get("volumeMounts", []), *container["volumeMounts"]]
     folders = {mount["mountPath"] for mount in mounts}

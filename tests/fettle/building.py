@@ -6,7 +6,8 @@ from typing import Any
 import msgspec
 
 from fettle.api import core, kinds, resource
-from fettle.cluster import EMPTY, NodeView, PluginView, UnitView, View, shapes
+from fettle.cluster import EMPTY, NodeView, PluginView, UnitView, View
+from fettle.cluster.inventory.fingerprints import slice_fingerprints, with_fingerprints
 from fettle.cluster.inventory.pools import Gathered, PoolId
 from fettle.dra import DeviceView, PoolView, PublishedDevice
 from fettle.explain.wording import text, texts
@@ -122,10 +123,10 @@ def pool(*devices: DeviceView, incomplete: bool = False, name: str = "n") -> Poo
 def looked_at(pool: PoolView) -> PoolView:
     """The pool with its digests, as a record has them."""
     devices = tuple((d.published, d.here, d.misplaced) for d in pool.devices)
-    look, attribute_fingerprints = shapes.slice_fingerprints(
+    fingerprint, attribute_fingerprints = slice_fingerprints(
         Gathered(PoolId(pool.driver, pool.name), devices)
     )
-    return shapes.with_fingerprints(pool, look, attribute_fingerprints)
+    return with_fingerprints(pool, fingerprint, attribute_fingerprints)
 
 
 def node(

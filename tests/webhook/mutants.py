@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from fettle.lint import Linter
-from fettle.model import BadInput, policy
+from fettle.model import BadInput
+from fettle.model.policy import ANNOTATION
 from tests.webhook.mutate.test_claims import claim, either, exactly, spec, template
 from tests.webhook.mutate.test_workloads import KINDS, workload
 from tests.webhook.mutations import cluster, context_of, mutation
@@ -24,7 +25,7 @@ from webhook.patches import apply
 from webhook.review import decode
 from webhook.validate import ValidationContext, validate
 
-OWN = {policy.ANNOTATION: "own"}
+OWN = {ANNOTATION: "own"}
 SPEC: Object = {
     "tolerations": {
         "notReadySeconds": 45,

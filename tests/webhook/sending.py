@@ -8,7 +8,7 @@ import celpy
 import yaml
 from celpy.adapter import json_to_cel
 
-from fettle.model import policy
+from fettle.model.policy import ANNOTATION
 from tests.webhook.reviews import Object
 
 DEPLOY = Path(__file__).parents[2] / "deploy" / "webhook"
@@ -61,7 +61,7 @@ def entries_for(resource: str, *, labelled: bool) -> Iterable[str]:
         selected = [
             expression["operator"]
             for expression in entry["namespaceSelector"]["matchExpressions"]
-            if expression["key"] == policy.ANNOTATION
+            if expression["key"] == ANNOTATION
         ]
         resources = [resource for rule in entry["rules"] for resource in rule["resources"]]
         if selected in ([], [operator]) and resource in resources:

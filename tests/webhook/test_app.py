@@ -12,7 +12,7 @@ from fettle.config import WorkloadSettings
 from fettle.config.settings import SchedulerSettings
 from fettle.lint import RULES, Finding, Manifest, Rule, Severity
 from fettle.lint.cluster import Cluster
-from fettle.model import policy
+from fettle.model.policy import ANNOTATION
 from tests.fettle.lint.builders import claim, exactly, knowing, pod_spec, template
 from tests.fettle.lint.builders import pod as claiming_pod
 from tests.fettle.lint.wild import ANYTHING, spoilt
@@ -21,7 +21,7 @@ from tests.webhook.reviews import CLAIMS, UID, Object, encoded, job, patch_of, p
 from webhook.app import MAX_BODY_BYTES, last_reviews
 from webhook.patches import Operation, apply
 
-TRAINING = {policy.ANNOTATION: "training"}
+TRAINING = {ANNOTATION: "training"}
 TOO_MANY = claim(exactly(count=40))
 
 
@@ -54,7 +54,7 @@ async def test_a_dry_run_is_answered_like_any_other(serve: Serve) -> None:
 
 async def test_warnings_reach_the_author(serve: Serve) -> None:
     served = await serve(knowing())
-    response = await served.ask("/mutate", pod({policy.ANNOTATION: "trainign"}))
+    response = await served.ask("/mutate", pod({ANNOTATION: "trainign"}))
     assert "'trainign'" in response["warnings"][0]
     assert served.reviews("mutate", "warned") == 1
 

@@ -9,14 +9,14 @@ import pytest
 
 from fettle.config import LintSettings
 from fettle.config.settings import API_SERVER_WAITS_S
-from fettle.model import policy
+from fettle.model.policy import ANNOTATION
 from tests.fettle.lint.builders import claim, exactly, knowing
 from tests.fettle.lint.builders import pod as claiming_pod
 from tests.webhook.conftest import Serve
 from tests.webhook.mutations import policy_of
 from tests.webhook.reviews import Object, encoded, pod, review
 
-TRAINING = {policy.ANNOTATION: "training"}
+TRAINING = {ANNOTATION: "training"}
 TOLERANT = policy_of({"tolerations": {"devices": [{"key": "vendor.example.com/ecc"}]}})
 TOO_MANY = claim(exactly(count=40))
 TOLERATION = {"key": "a", "operator": "Equal", "value": "b", "effect": "NoSchedule"}
@@ -121,7 +121,7 @@ async def test_odd_json_is_left_as_it_is(serve: Serve, json: bytes) -> None:
     """A patch of what was read only in part could cost its author the rest."""
     served = await serve(knowing(), policies=(TOLERANT,))
     made = claim(exactly())
-    made["metadata"]["annotations"] = {policy.ANNOTATION: TOLERANT.name}
+    made["metadata"]["annotations"] = {ANNOTATION: TOLERANT.name}
     assert "patch" in await served.ask("/mutate", made)
     answer = await (await served.post("/mutate", odd(made, json))).json()
     assert answer["response"]["allowed"] is True

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from fettle.client import Regarding
 from fettle.config import LintSettings
-from fettle.model import policy
+from fettle.model.policy import ANNOTATION
 from tests.fettle.lint.builders import claim, exactly, knowing
 from tests.webhook.conftest import PATIENCE_S, Serve
 from tests.webhook.mutate.test_claims import OWN, knowing_worker, owned
@@ -22,7 +22,7 @@ from webhook import app
 from webhook.cluster_features import PreservedFields
 from webhook.observing import EventMetrics, RateLimit, ReviewMetrics
 
-TRAINING = {policy.ANNOTATION: "training"}
+TRAINING = {ANNOTATION: "training"}
 TOLERANT = policy_of({"tolerations": {"devices": [{"key": "vendor.example.com/ecc"}]}})
 
 
@@ -88,7 +88,7 @@ async def test_pods_of_one_workload_are_told_as_alike(serve: Serve) -> None:
 
 async def test_findings_that_only_warn_are_told_in_audit_too(serve: Serve) -> None:
     served = await serve(knowing(), mode="audit")
-    await served.ask("/mutate", pod({policy.ANNOTATION: "trainig"}), name="worker")
+    await served.ask("/mutate", pod({ANNOTATION: "trainig"}), name="worker")
     (event,) = served.events
     assert event.reason == "Warned"
     assert "'trainig'" in event.note
@@ -160,7 +160,7 @@ async def test_a_policy_that_was_applied_just_before_its_workload_is_injected(
     serve: Serve,
 ) -> None:
     served = await serve(cluster())
-    asked = asyncio.create_task(served.ask("/mutate", pod({policy.ANNOTATION: "own"})))
+    asked = asyncio.create_task(served.ask("/mutate", pod({ANNOTATION: "own"})))
     await served.publisher.is_waited_for()
     assert not asked.done()
     own = policy_of({"tolerations": {"notReadySeconds": 60}})
@@ -185,17 +185,17 @@ async def test_what_stays_away_is_told_and_not_waited_for_again(
 
 
 async def test_names_that_no_policy_has_are_counted(serve: Serve) -> None:
-    served = await serve(cluster({policy.ANNOTATION: "nor-this"}))
-    response = await served.ask("/mutate", pod({policy.ANNOTATION: "trainig"}))
+    served = await serve(cluster({ANNOTATION: "nor-this"}))
+    response = await served.ask("/mutate", pod({ANNOTATION: "trainig"}))
     assert response["allowed"] is True
     assert served.counted("unknown_policies") == 1
-    await served.ask("/mutate", pod({policy.ANNOTATION: "trainig"}, resourceClaims=CLAIMS))
+    await served.ask("/mutate", pod({ANNOTATION: "trainig"}, resourceClaims=CLAIMS))
     assert served.counted("unknown_policies") == 3
 
 
 async def test_a_policy_of_the_cluster_applies_as_soon_as_it_is_seen(serve: Serve) -> None:
     served = await serve(cluster())
-    named = job({policy.ANNOTATION: "own"})
+    named = job({ANNOTATION: "own"})
     assert "'own'" in (await served.ask("/mutate", named))["warnings"][0]
     served.publish(cluster(policies={"own": policy_of({"failure": {"ignoreDisruptions": True}})}))
     paths = [operation["path"] for operation in patch_of(await served.ask("/mutate", named))]

@@ -14,8 +14,9 @@ from structlog.testing import capture_logs
 from fettle.cel import SelectorEngine
 from fettle.cluster import EMPTY, Publisher
 from fettle.lint import DEFAULT_LEVELS, Linter
-from fettle.model import Policies, RuleSeverity, policy
+from fettle.model import Policies, RuleSeverity
 from fettle.model import Validation as Levels
+from fettle.model.policy import ANNOTATION
 from fettle.scheduling import Engines
 from tests.webhook.conftest import Serve
 from tests.webhook.mutations import cluster, policy_of
@@ -124,13 +125,13 @@ async def test_what_stored_policies_say_in_vain_is_logged_once_and_counted() -> 
 async def test_a_namespaces_label_that_names_no_policy_is_logged_once_and_always_counted(
     serve: Serve,
 ) -> None:
-    served = await serve(cluster({policy.ANNOTATION: "trainig"}))
+    served = await serve(cluster({ANNOTATION: "trainig"}))
     with capture_logs() as logs:
         for object in (pod(resourceClaims=CLAIMS), job(template={"resourceClaims": CLAIMS})):
             await served.ask("/mutate", object)
             await served.ask("/validate", object)
         await served.ask("/mutate", pod())  # it uses no devices
-        await served.ask("/mutate", pod({policy.ANNOTATION: "typo"}, resourceClaims=CLAIMS))
+        await served.ask("/mutate", pod({ANNOTATION: "typo"}, resourceClaims=CLAIMS))
     (log,) = logs
     assert log == {
         "log_level": "warning",
@@ -142,16 +143,16 @@ async def test_a_namespaces_label_that_names_no_policy_is_logged_once_and_always
         "known": ["inference", "scavenger", "training"],
     }
     assert served.counted("unknown_policies") == 4
-    served.publish(cluster({policy.ANNOTATION: "other"}))
+    served.publish(cluster({ANNOTATION: "other"}))
     with capture_logs() as logs:
         await served.ask("/mutate", pod(resourceClaims=CLAIMS))
     assert [log["policy"] for log in logs] == ["other"]
 
 
 async def test_a_label_that_an_annotation_overrides_is_not_logged(serve: Serve) -> None:
-    served = await serve(cluster({policy.ANNOTATION: "trainig"}))
+    served = await serve(cluster({ANNOTATION: "trainig"}))
     with capture_logs() as logs:
-        await served.ask("/mutate", pod({policy.ANNOTATION: "training"}, resourceClaims=CLAIMS))
+        await served.ask("/mutate", pod({ANNOTATION: "training"}, resourceClaims=CLAIMS))
     assert logs == []
 
 
@@ -162,6 +163,6 @@ async def test_labels_that_change_again_and_again_do_not_fill_the_log(
     served = await serve()
     with capture_logs() as logs:
         for number in range(6):
-            served.publish(cluster({policy.ANNOTATION: f"x{number}"}))
+            served.publish(cluster({ANNOTATION: f"x{number}"}))
             await served.ask("/mutate", pod(resourceClaims=CLAIMS))
     assert len(logs) == 3

@@ -11,7 +11,12 @@ import msgspec
 import pytest
 
 from fettle.cluster import view
-from fettle.model import policy
+from fettle.model.policy import (
+    ANNOTATION,
+    INJECTED,
+    MIN_SCORE_ANNOTATION,
+    ON_DEVICE_FAILURE_ANNOTATION,
+)
 from tests.webhook.mutate.test_claims import claim as whole_claim
 from tests.webhook.mutate.test_claims import template
 from tests.webhook.mutate.test_workloads import KINDS, workload
@@ -40,17 +45,17 @@ ANNOTATIONS: list[dict[str, str] | None] = [
     None,
     {},
     {"other": "x"},
-    {policy.ANNOTATION: "training"},
-    {policy.MIN_SCORE_ANNOTATION: "0.5"},
-    {policy.MIN_SCORE_ANNOTATION: "0.99x"},
-    {policy.ON_DEVICE_FAILURE_ANNOTATION: "Evikt"},
+    {ANNOTATION: "training"},
+    {MIN_SCORE_ANNOTATION: "0.5"},
+    {MIN_SCORE_ANNOTATION: "0.99x"},
+    {ON_DEVICE_FAILURE_ANNOTATION: "Evikt"},
     {"fettle.dev/polcy": "training"},
 ]
 
 
 async def is_answered(object: Object, *, labelled: bool) -> bool:
     """Whether it would be changed, or its author warned."""
-    labels = {policy.ANNOTATION: "training"} if labelled else {}
+    labels = {ANNOTATION: "training"} if labelled else {}
     known = msgspec.structs.replace(view.EMPTY, synced=True, namespaces={"team": labels})
     done = await mutate(decode(encoded(review(object))), known, CONTEXT)
     return bool(done.patch or done.warnings)
@@ -96,7 +101,7 @@ def test_a_pod_with_gpus_and_no_policy_is_sent_only_where_the_namespace_names_on
 
 
 def test_a_static_pods_mirror_is_never_sent() -> None:
-    mirror = pod({policy.ANNOTATION: "training", "kubernetes.io/config.mirror": "x"})
+    mirror = pod({ANNOTATION: "training", "kubernetes.io/config.mirror": "x"})
     assert not sent("pods", mirror, labelled=False)
     assert not sent("pods", mirror, labelled=True)
 
@@ -123,7 +128,7 @@ def test_the_clusters_own_claims_are_not_sent() -> None:
 
 # --- mutated claims
 
-OWN = {policy.ANNOTATION: "own"}
+OWN = {ANNOTATION: "own"}
 TOLERANT = context_of({"tolerations": {"devices": [{"key": "x"}]}})
 SCHEDULER = "system:kube-scheduler"
 
@@ -167,7 +172,7 @@ async def test_the_life_of_a_claim_is_not_sent_but_its_original_applied_again_is
 
 # --- mutated workloads
 
-TRAINING = {policy.ANNOTATION: "training"}
+TRAINING = {ANNOTATION: "training"}
 TYPO = {"fettle.dev/polcy": "training"}
 
 
@@ -215,7 +220,7 @@ def test_a_workload_or_claim_with_an_annotation_that_fettle_does_not_have_is_sen
 def test_a_workload_of_kubernetes_is_sent_for_what_only_its_template_says(
     kind: str, around: list[str], labelled: bool
 ) -> None:
-    for said, expected in ((TYPO, True), ({policy.MIN_SCORE_ANNOTATION: "x"}, True), ({}, False)):
+    for said, expected in ((TYPO, True), ({MIN_SCORE_ANNOTATION: "x"}, True), ({}, False)):
         made = workload(kind, copy.deepcopy(KINDS[kind][0]), {"x": "y"})
         template_ = made["spec"]
         for key in around:
@@ -231,7 +236,7 @@ async def test_a_jobset_that_got_its_policy_by_label_is_sent_once_when_it_is_app
     template_ = {"spec": {"containers": [CONTAINERS[2]]}}
     jobs = [{"name": "a", "template": {"spec": {"template": template_}}}]
     made = workload(kind, {"replicatedJobs": jobs}, {"x": "y"})
-    record = {"x": "y", policy.INJECTED: "{}"}
+    record = {"x": "y", INJECTED: "{}"}
     old = {**made, "metadata": {**made["metadata"], "annotations": record}}
     changed = {**old, "spec": {**made["spec"], "suspend": True}}
     assert sent("jobsets", changed, labelled=True, old=old)
@@ -245,7 +250,7 @@ def test_another_policy_for_a_job_is_sent_and_its_controllers_updates_are_not(
     labelled: bool,
 ) -> None:
     old = workload("batch/Job", KINDS["batch/Job"][0])
-    other = workload("batch/Job", KINDS["batch/Job"][0], {policy.ANNOTATION: "inference"})
+    other = workload("batch/Job", KINDS["batch/Job"][0], {ANNOTATION: "inference"})
     assert sent("jobs", other, labelled=labelled, old=old)
     assert not sent("jobs", {**old, "status": {"active": 1}}, labelled=labelled, old=old)
 
@@ -270,7 +275,7 @@ async def test_of_a_workload_only_changes_of_spec_and_policy_are_sent() -> None:
 
     revision = annotated(**{"deployment.kubernetes.io/revision": "2"})
     assert not sent("deployments", revision, labelled=False, old=old)
-    assert sent("deployments", annotated(**{policy.ANNOTATION: "x"}), labelled=False, old=old)
+    assert sent("deployments", annotated(**{ANNOTATION: "x"}), labelled=False, old=old)
     scaled = {**old, "spec": {**old["spec"], "replicas": 3}}
     assert sent("deployments", scaled, labelled=False, old=old)
     withdrawn = {**old, "metadata": {"annotations": {}}}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from fettle.api import DevicePolicy, Put, kinds, read
+from fettle.api import DevicePolicy, Put, kinds, read_object
 from fettle.api.core import Namespace, ResourceQuota
 from fettle.api.nvidia import ComputeDomain
 from fettle.api.resource import DeviceClass
@@ -149,7 +149,7 @@ def _of_folder(path: Path, settings: Settings, evaluator: Evaluator) -> KnownObj
     unknown: set[str] = set()
     for key, raw in folder.objects.items():
         kind = kinds.BY_NAME[key.kind]
-        change = read(kind, raw)
+        change = read_object(kind, raw)
         if isinstance(change, Put):
             inventory.put(kind, change.object, 0.0)
             continue
@@ -264,7 +264,7 @@ def _skipped(unread: Collection[str]) -> str:
 
 def _inventory(settings: Settings) -> Any:
     from fettle.cluster import Inventory
-    from fettle.health import HealthBook, rules
+    from fettle.health import HealthBook, load_rules
 
-    table = rules.load(settings.health.rules_file)
+    table = load_rules(settings.health.rules_file)
     return Inventory(HealthBook(settings.health, table), table)

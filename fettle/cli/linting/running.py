@@ -12,7 +12,7 @@ import click
 from fettle.cli.linting import known_objects, reports
 from fettle.cli.linting.files import Document, line_of, read
 from fettle.cli.linting.reports import LintReport
-from fettle.config import Settings, load
+from fettle.config import Settings, load_settings
 from fettle.lint import (
     Linter,
     Manifest,
@@ -57,7 +57,7 @@ def run(options: LintOptions) -> int:
     Raises FettleError if the settings, the snapshot or the cluster cannot be read. A file that
     cannot be read does not hide the findings in others.
     """
-    settings = load(options.settings)
+    settings = load_settings(options.settings)
     check_settings(settings)
     documents, problems, notes = read(options.files)
     found, more, unchecked = asyncio.run(_lint(options, settings, documents))

@@ -13,7 +13,7 @@ import yaml
 from yaml.constructor import SafeConstructor
 from yaml.resolver import Resolver
 
-from fettle.api import lenient
+from fettle.api import decode_lenient, mend
 from fettle.model import SnapshotError
 
 try:
@@ -48,7 +48,7 @@ class LocatedObject(NamedTuple):
 def objects_of_json(text: bytes) -> list[LocatedObject]:
     """The objects of a JSON file; raises SnapshotError with line and reason."""
     try:
-        value = lenient.decode(_ANY, text)
+        value = decode_lenient(_ANY, text)
     except msgspec.ValidationError:
         value = _with_any_numbers(text)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -66,7 +66,7 @@ def _with_any_numbers(text: bytes) -> Any:
     def whole(digits: str) -> int | str:
         return int(digits) if len(digits) <= _LONGEST_PLAIN else digits
 
-    return json.loads(lenient.mended(text), parse_float=number, parse_int=whole)
+    return json.loads(mend(text), parse_float=number, parse_int=whole)
 
 
 def objects_of_yaml(text: bytes) -> list[LocatedObject]:

@@ -28,10 +28,10 @@ from fettle.api import (
     Lost,
     Put,
     Sink,
-    bad,
+    bad_object,
     key_of,
     kinds,
-    read,
+    read_object,
 )
 from fettle.api.kinds import BY_NAME, KINDS, NODE, Kind
 from fettle.cluster.feeds.documents import LocatedObject, objects_of_json, objects_of_yaml
@@ -147,9 +147,9 @@ class SnapshotFeed:
     def _read(self, key: ObjectKey, raw: bytes) -> Put | Bad:
         kind, version = BY_NAME[key.kind], _VERSION.decode(raw).api_version
         if version in kind.api_versions:
-            change = read(kind, raw)
+            change = read_object(kind, raw)
         else:
-            change = bad(kind, raw, f"its apiVersion is {version}, not {kind.api_version}")
+            change = bad_object(kind, raw, f"its apiVersion is {version}, not {kind.api_version}")
         self._unreadable.discard(key)
         if isinstance(change, Bad):
             self._unreadable.add(key)

@@ -25,8 +25,8 @@ from fettle.api import (
     Lost,
     Put,
     Unserved,
-    concern,
     kinds,
+    node_and_pools,
 )
 from fettle.api.kinds import Kind, WireObject
 from fettle.cluster import Inventory, Publisher, SourceStatus, View
@@ -211,7 +211,7 @@ class Writer:
         except Exception as error:
             key = new.metadata.key
             _LOG.exception("object cannot be applied, quarantined", kind=kind.name, key=key)
-            node, pools = concern(kind, msgspec.json.decode(msgspec.json.encode(new)))
+            node, pools = node_and_pools(kind, msgspec.json.decode(msgspec.json.encode(new)))
             self._quarantine(Bad(kind, key, f"cannot be applied: {error!r}", node, pools), now)
 
     def _quarantine(self, bad: Bad, now: float) -> bool:

@@ -1,22 +1,21 @@
-"""The DRA devices of a cluster as published: pools from slices, the rules that taint them, and who
-holds what. Says which nodes a change concerns; knows nothing of health, pods or views. Pure.
+"""Which nodes the slices and devices of the network are for.
+
+A node selector is asked about a node when either is new or the node's labels changed, never when a
+pool is looked at: a fabric has a pool for each rack, and a fleet thousands of nodes. Pure.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Set
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from fettle.api import Pools, resource
-from fettle.cluster.inventory import pools, shapes
-from fettle.cluster.inventory.generations import standing
-from fettle.cluster.inventory.holdings import Holdings
-from fettle.cluster.inventory.pools import Gathered, PoolId
-from fettle.cluster.inventory.regions import Region, Regions
-from fettle.cluster.inventory.tainting import Tainting
+from fettle.cluster.inventory.fingerprints import slice_fingerprints
+from fettle.cluster.inventory.pools import Gathered, PoolId, current_devices, gather, pool_of
 from fettle.dra import (
     CURRENT,
+    AllocatedDevice,
     Features,
     NodeTarget,
     PublishedDevice,
@@ -25,9 +24,229 @@ from fettle.dra import (
     read_slice,
 )
 from fettle.model import DeviceId
+from fettle.pacing import pause
 
 
-class Effect(NamedTuple):
+class Region:
+    """The nodes that targets are for which say the same.
+
+    `everywhere`: all nodes, without being listed in `nodes`; also where a selector cannot be
+    parsed, since that fails the allocator on any node. `pools` have slices or devices there.
+    """
+
+    __slots__ = ("everywhere", "nodes", "pools", "target", "users")
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self.everywhere = target.is_everywhere or bool(target.problem)
+        self.nodes: set[str] = {target.name} if target.name else set()
+        self.pools: set[PoolId] = set()
+        self.users = 0
+
+
+class Regions:
+    """`hold` and `release` targets, look `around` places and `forget` them."""
+
+    def __init__(self) -> None:
+        self._held: dict[Target, Region] = {}
+        self._selected: dict[Target, Region] = {}
+        self._around: dict[str, set[Region]] = defaultdict(set)
+        self._places: dict[str, NodeTarget] = {}
+
+    def hold(self, target: Target) -> Region:
+        """Its region, until it is released as often."""
+        region = self._held.get(target)
+        if region is None:
+            region = self._held[target] = Region(target)
+            self._survey(region)
+        region.users += 1
+        return region
+
+    def release(self, region: Region) -> None:
+        region.users -= 1
+        if region.users:
+            return
+        del self._held[region.target]
+        self._selected.pop(region.target, None)
+        for name in region.nodes:
+            self._leave(name, region)
+
+    def around(self, place: NodeTarget) -> set[Region]:
+        """Those of which this place is one, besides those that are everywhere."""
+        if self._places.get(place.name) != place:
+            self._places[place.name] = place
+            for region in self._selected.values():
+                self._ask(region, place)
+                pause()
+        return self._around.get(place.name, set())
+
+    def forget(self, name: str) -> None:
+        """The node is gone; what names it waits for its return."""
+        self._places.pop(name, None)
+        for region in self._selected.values():
+            region.nodes.discard(name)
+            self._leave(name, region)
+
+    def _survey(self, region: Region) -> None:
+        for name in region.nodes:
+            self._around[name].add(region)
+        if region.everywhere or region.nodes:
+            return
+        self._selected[region.target] = region
+        for place in self._places.values():
+            self._ask(region, place)
+            pause()
+
+    def _ask(self, region: Region, place: NodeTarget) -> None:
+        if region.target.includes(place):
+            region.nodes.add(place.name)
+            self._around[place.name].add(region)
+        elif place.name in region.nodes:
+            region.nodes.discard(place.name)
+            self._leave(place.name, region)
+
+    def _leave(self, name: str, region: Region) -> None:
+        around = self._around.get(name)
+        if around is None:
+            return
+        around.discard(region)
+        if not around:
+            del self._around[name]
+
+
+_Selector = tuple[str | None, str | None, str | None]
+
+
+class TaintRules:
+    """Add and remove rules; ask what they do to a device. A rule without selector selects none."""
+
+    def __init__(self) -> None:
+        self._by_selector: dict[_Selector, dict[str, resource.DeviceTaintRule]] = defaultdict(dict)
+
+    def add(self, rule: resource.DeviceTaintRule) -> None:
+        if (selector := _rule_selector(rule)) is not None:
+            self._by_selector[selector][rule.metadata.name] = rule
+
+    def remove(self, rule: resource.DeviceTaintRule) -> None:
+        if (selector := _rule_selector(rule)) is not None:
+            self._by_selector[selector].pop(rule.metadata.name, None)
+            if not self._by_selector[selector]:
+                del self._by_selector[selector]
+
+    def of(self, device: DeviceId) -> tuple[resource.DeviceTaint, ...]:
+        """The taints that rules add to a device, by rule name."""
+        if not self._by_selector:
+            return ()
+        found = {
+            name: rule.spec.taint
+            for driver in (None, device.driver)
+            for pool in (None, device.pool)
+            for name_ in (None, device.device)
+            for name, rule in self._by_selector.get((driver, pool, name_), {}).items()
+        }
+        return tuple(found[name] for name in sorted(found))
+
+    def rules_for(self, pool: PoolId) -> set[str]:
+        """Names of the rules that may select a device of this pool."""
+        return {
+            name
+            for (driver, pool_name, _), rules in self._by_selector.items()
+            if driver in (None, pool.driver) and pool_name in (None, pool.pool)
+            for name in rules
+        }
+
+
+def _rule_selector(rule: resource.DeviceTaintRule) -> _Selector | None:
+    """None: the rule has no selector and selects nothing."""
+    selector = rule.spec.device_selector
+    return None if selector is None else (selector.driver, selector.pool, selector.device)
+
+
+_NO_AMOUNTS: Mapping[str, int] = {}
+_NO_SHARES: Counter[tuple[str, AllocatedDevice]] = Counter()
+
+
+class Holdings:
+    """Put what a claim holds; ask what is left to others."""
+
+    def __init__(self, *, shares: bool = True) -> None:
+        """Without `shares` (the gate DRAConsumableCapacity), whoever holds one holds the device."""
+        self._knows_shares = shares
+        self._by_claim: dict[str, tuple[AllocatedDevice, ...]] = {}
+        self._alone: dict[DeviceId, Counter[str]] = {}
+        self._shares: dict[DeviceId, Counter[tuple[str, AllocatedDevice]]] = {}
+        self._consumed: dict[DeviceId, dict[str, int]] = {}
+
+    def put(self, claim: str, held: Iterable[AllocatedDevice]) -> set[DeviceId]:
+        """What a claim holds from now on: each result of its allocation once, however alike they
+        are. Returns the devices of which it did not hold the same before."""
+        held = tuple(held)
+        before, after = Counter(self._by_claim.get(claim, ())), Counter(held)
+        gone, come = before - after, after - before
+        for one in gone.elements():
+            self._release(one, claim)
+        for one in come.elements():
+            self._hold(one, claim)
+        if held:
+            self._by_claim[claim] = held
+        else:
+            self._by_claim.pop(claim, None)
+        return {one.device for one in (*gone, *come)}
+
+    def alone(self, device: DeviceId) -> bool:
+        """Whether a claim holds it, and not as a share."""
+        return device in self._alone
+
+    def shares(self, device: DeviceId) -> int:
+        """How many shares of it claims hold."""
+        return self._shares.get(device, _NO_SHARES).total()
+
+    def consumed(self, device: DeviceId) -> Mapping[str, int]:
+        """What all shares take of its capacities, in 1e-9."""
+        return self._consumed.get(device, _NO_AMOUNTS)
+
+    def _hold(self, held: AllocatedDevice, claim: str) -> None:
+        if self._is_share(held):
+            _add(self._shares, held.device, (claim, held))
+            self._count(held.device)
+        else:
+            _add(self._alone, held.device, claim)
+
+    def _release(self, held: AllocatedDevice, claim: str) -> None:
+        if self._is_share(held):
+            _discard(self._shares, held.device, (claim, held))
+            self._count(held.device)
+        else:
+            _discard(self._alone, held.device, claim)
+
+    def _is_share(self, held: AllocatedDevice) -> bool:
+        return bool(held.share) and self._knows_shares
+
+    def _count(self, device: DeviceId) -> None:
+        total: dict[str, int] = {}
+        for (_, held), times in self._shares.get(device, _NO_SHARES).items():
+            for name, value in held.consumed:
+                total[name] = total.get(name, 0) + times * value
+        if total:
+            self._consumed[device] = total
+        else:
+            self._consumed.pop(device, None)
+
+
+def _add(counts: dict[DeviceId, Counter[Any]], key: DeviceId, value: object) -> None:
+    counts.setdefault(key, Counter())[value] += 1
+
+
+def _discard(counts: dict[DeviceId, Counter[Any]], key: DeviceId, value: object) -> None:
+    left = counts.get(key, Counter())
+    left[value] -= 1
+    if left[value] <= 0:
+        del left[value]
+    if not left:
+        counts.pop(key, None)
+
+
+class SliceChange(NamedTuple):
     """What a change of slices concerns: of the pool, what these `nodes` see of it (None: all).
 
     `gone` and `come` are devices, `rules` the DeviceTaintRules that may now select other ones.
@@ -48,7 +267,7 @@ class Vantage(NamedTuple):
     regions: frozenset[Region]
 
 
-class Speech(NamedTuple):
+class SliceDevices(NamedTuple):
     """A slice, and the devices of its pool that it speaks for."""
 
     slice: PublishedSlice
@@ -68,8 +287,8 @@ class _Pool:
         self.nodes: frozenset[str] = frozenset()
         self.regions: frozenset[Region] = frozenset()
         self.ids: frozenset[DeviceId] = frozenset()
-        self.spoken: dict[str, Speech] = {}
-        self.news: list[Speech] = []
+        self.spoken: dict[str, SliceDevices] = {}
+        self.news: list[SliceDevices] = []
         self.seen: dict[Vantage, Gathered | None] = {}
         self._held: dict[str, list[Region]] = {}
 
@@ -92,7 +311,9 @@ class _Pool:
         self.nodes = frozenset(s.node for s in slices if s.node)
         self.regions = frozenset(region for held in self._held.values() for region in held)
         before = self.spoken
-        self.spoken = {s.name: _speech(s, devices, before) for s, devices in standing(slices)}
+        self.spoken = {
+            s.name: _spoken_for(s, devices, before) for s, devices in current_devices(slices)
+        }
         self.news = [s for s in self.spoken.values() if s is not before.get(s.slice.name)]
         self.ids = frozenset().union(*(speech.ids for speech in self.spoken.values()))
         self.seen.clear()
@@ -104,14 +325,14 @@ class _Pool:
         return self.nodes.union(*(region.nodes for region in self.regions))
 
 
-def _speech(
-    slice_: PublishedSlice, devices: tuple[PublishedDevice, ...], before: Mapping[str, Speech]
-) -> Speech:
+def _spoken_for(
+    slice_: PublishedSlice, devices: tuple[PublishedDevice, ...], before: Mapping[str, SliceDevices]
+) -> SliceDevices:
     """The same as before, if nothing of it is new."""
     known = before.get(slice_.name)
     if known is not None and known.slice is slice_ and known.devices == devices:
         return known
-    return Speech(slice_, devices, frozenset(p.id for p in devices))
+    return SliceDevices(slice_, devices, frozenset(p.id for p in devices))
 
 
 def _targets(slice_: PublishedSlice) -> Iterator[Target]:
@@ -128,7 +349,7 @@ class Devices:
     """Put and drop slices, rules and claims' devices; ask what there is on a node."""
 
     def __init__(self, features: Features = CURRENT.features) -> None:
-        self.taints = Tainting()
+        self.taints = TaintRules()
         self.holdings = Holdings(shares=features.consumable_capacity)
         self._features = features
         self._pools: dict[PoolId, _Pool] = {}
@@ -140,7 +361,7 @@ class Devices:
         """All pools with devices for this node, in the allocator's order. Nodes with equal vantages
         see the same of a pool."""
         around = self._regions.around(place)
-        wanted = self._on_node.get(place.name, _NONE) | self._everywhere
+        wanted = self._on_node.get(place.name, _NO_POOLS) | self._everywhere
         seen = []
         for pool in wanted.union(*(region.pools for region in around)):
             vantage, gathered = self._gather(pool, place, around)
@@ -158,7 +379,7 @@ class Devices:
     def not_seen_by(self, node: str) -> None:
         """The node is gone: nothing is kept of what it saw."""
         self._regions.forget(node)
-        for pool in self._on_node.get(node, _NONE):
+        for pool in self._on_node.get(node, _NO_POOLS):
             seen = self._pools[pool].seen
             for vantage in [one for one in seen if one.node == node]:
                 del seen[vantage]
@@ -170,18 +391,18 @@ class Devices:
 
     def put_slice(
         self, old: resource.ResourceSlice | None, new: resource.ResourceSlice
-    ) -> list[Effect]:
+    ) -> list[SliceChange]:
         effects = []
-        if old is not None and pools.pool_of(old) != pools.pool_of(new):
+        if old is not None and pool_of(old) != pool_of(new):
             effects.append(self.drop_slice(old))
-        return [*effects, self._change(pools.pool_of(new), new.metadata.name, new)]
+        return [*effects, self._change(pool_of(new), new.metadata.name, new)]
 
-    def drop_slice(self, slice_: resource.ResourceSlice) -> Effect:
-        return self._change(pools.pool_of(slice_), slice_.metadata.name, None)
+    def drop_slice(self, slice_: resource.ResourceSlice) -> SliceChange:
+        return self._change(pool_of(slice_), slice_.metadata.name, None)
 
-    def news_of(self, slice_: resource.ResourceSlice) -> list[Speech]:
+    def news_of(self, slice_: resource.ResourceSlice) -> list[SliceDevices]:
         """The slices of this one's pool that the last change made say anything new."""
-        known = self._pools.get(pools.pool_of(slice_))
+        known = self._pools.get(pool_of(slice_))
         return known.news if known is not None else []
 
     def selected_pools(self, rule: resource.DeviceTaintRule) -> list[PoolId]:
@@ -208,16 +429,16 @@ class Devices:
         named = place.name if place.name in known.nodes else ""
         vantage = Vantage(named, known.regions & around)
         if vantage not in known.seen:
-            gathered = pools.gather(pool, list(known.slices.values()), place, self._features)
+            gathered = gather(pool, list(known.slices.values()), place, self._features)
             if gathered is not None:
-                look, attribute_fingerprints = shapes.slice_fingerprints(gathered)
+                fingerprint, attribute_fingerprints = slice_fingerprints(gathered)
                 gathered = msgspec.structs.replace(
-                    gathered, look=look, attribute_fingerprints=attribute_fingerprints
+                    gathered, fingerprint=fingerprint, attribute_fingerprints=attribute_fingerprints
                 )
             known.seen[vantage] = gathered
         return vantage, known.seen[vantage]
 
-    def _change(self, pool: PoolId, name: str, new: resource.ResourceSlice | None) -> Effect:
+    def _change(self, pool: PoolId, name: str, new: resource.ResourceSlice | None) -> SliceChange:
         known = self._pools.setdefault(pool, _Pool())
         nodes, regions, ids = known.nodes, known.regions, known.ids
         saw = known.reach()
@@ -230,7 +451,7 @@ class Devices:
         self._index(pool, nodes, regions)
         if not known.slices:
             del self._pools[pool]
-        return Effect(
+        return SliceChange(
             pool=pool,
             nodes=saw | see if saw is not None and see is not None else None,
             gone=set(ids - known.ids),
@@ -255,4 +476,4 @@ class Devices:
         (self._everywhere.add if everywhere else self._everywhere.discard)(pool)
 
 
-_NONE: frozenset[PoolId] = frozenset()
+_NO_POOLS: frozenset[PoolId] = frozenset()

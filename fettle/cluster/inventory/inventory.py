@@ -8,19 +8,31 @@ between feeds and view; does no I/O, the clock is an argument.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from fettle.api import Bad, Pools, completed, core, kinds, resource
+from fettle.api import Bad, Pools, complete_node, core, kinds, resource
 from fettle.api.kinds import Kind, WireObject
-from fettle.api.meta import ObjectMeta
-from fettle.cluster.inventory import units
-from fettle.cluster.inventory.devices import Devices, Effect
+from fettle.api.meta import ObjectMeta, unix_s
+from fettle.cluster.inventory.devices import Devices, SliceChange
 from fettle.cluster.inventory.nodes import Nodes
 from fettle.cluster.inventory.pools import pool_of
 from fettle.cluster.inventory.quarantine import Quarantine
-from fettle.cluster.inventory.reporting import Reports
-from fettle.cluster.inventory.stores import Stores, equal
+from fettle.cluster.inventory.stores import Stores, is_same_object
+from fettle.cluster.inventory.units import node_and_held_units
 from fettle.cluster.view import View
 from fettle.dra import CURRENT, Features, held_devices, unreadable_shares, uses_devices
-from fettle.health import HealthBook, SignalRules
+from fettle.health import (
+    HealthBook,
+    SignalReport,
+    SignalRules,
+    has_device_status,
+    report_of_claim,
+    report_of_node,
+    report_of_pod,
+    report_of_slice,
+    report_of_taint_rule,
+    selects_device,
+)
+from fettle.model import DeviceId, Evidence, NodeId
+from fettle.model import EvidenceKind as EvidenceKind
 from fettle.pacing import pause
 
 
@@ -56,7 +68,7 @@ class Inventory:
         released = self._release(kind, key, now)
         store = self._stores.of(kind)
         old = store.get(key)
-        if old is not None and equal(old, new) and not released:
+        if old is not None and is_same_object(old, new) and not released:
             return
         if isinstance(new, core.Pod) and not self._keeps(new, old, now):
             if old is not None:
@@ -124,7 +136,7 @@ class Inventory:
 
     def age(self, now: float) -> None:
         """Mark what would be judged differently by time alone."""
-        self._nodes.soil(self._book.moving(now))
+        self._nodes.mark_dirty(self._book.moving(now))
 
     def refresh(self, now: float) -> Iterator[None]:
         """Bring the records of changed nodes up to date, one node a step."""
@@ -193,7 +205,7 @@ class Inventory:
         if left is None or known is None or name in self._nodes.partial or _replaced(known, node):
             self._nodes.partial.add(name)
         else:
-            node = completed(left, known)
+            node = complete_node(left, known)
         self._stores.nodes[name] = node
         self._put_node(known, node, now)
 
@@ -224,7 +236,9 @@ class Inventory:
         self, old: resource.ResourceClaim | None, new: resource.ResourceClaim, now: float
     ) -> None:
         self._stores.follow(old, new)
-        self._nodes.soil(self._devices.holdings.put(new.metadata.key, held_devices(new) or ()))
+        self._nodes.mark_dirty(
+            self._devices.holdings.put(new.metadata.key, held_devices(new) or ())
+        )
         if doubtful := unreadable_shares(new):
             pools = tuple({Pools(held.driver, held.pool): None for held, _ in doubtful})
             self._doubt(Bad(kinds.CLAIM, new.metadata.key, doubtful[0][1], pools=pools), now)
@@ -233,7 +247,7 @@ class Inventory:
     def _put_pod(self, old: core.Pod | None, new: core.Pod, now: float) -> None:
         """A node's record says of its pods only which units they hold by name, and how they are."""
         self._stores.follow_pod(old, new)
-        before, after = units.place(old), units.place(new)
+        before, after = node_and_held_units(old), node_and_held_units(new)
         if before == after:
             return
         for pod, (node, held), add in ((old, before, False), (new, after, True)):
@@ -273,12 +287,12 @@ class Inventory:
             self._devices.taints.remove(old)
             self._restless_rules.discard(key)
         elif isinstance(old, resource.ResourceClaim):
-            self._nodes.soil(self._devices.holdings.put(key, ()))
+            self._nodes.mark_dirty(self._devices.holdings.put(key, ()))
             self._stores.follow(old, None)
             self._reports.of_pods_with(key, now)
         elif isinstance(old, core.Pod):
             self._stores.follow_pod(old, None)
-            node, held = units.place(old)
+            node, held = node_and_held_units(old)
             if node:
                 self._nodes.pod_left(node, key)
             if held:
@@ -299,8 +313,8 @@ class Inventory:
 
     # -- what a change concerns
 
-    def _take(self, effect: Effect, now: float) -> None:
-        self._nodes.soil_pool(effect.pool, effect.nodes)
+    def _take(self, effect: SliceChange, now: float) -> None:
+        self._nodes.mark_pool_dirty(effect.pool, effect.nodes)
         self._book.forget(effect.gone | effect.come, now)
         self._restless_rules.update(effect.rules)
 
@@ -311,13 +325,13 @@ class Inventory:
             self._nodes.dirty.add(node)
         for pools in doubted:
             if pools.anywhere:
-                self._nodes.soil_all()
+                self._nodes.mark_all_dirty()
             for pool in self._devices.among(pools):
-                self._nodes.soil_seen(pool)
+                self._nodes.mark_seen_dirty(pool)
 
     def _dirty_selected(self, rule: resource.DeviceTaintRule) -> None:
         for pool in self._devices.selected_pools(rule):
-            self._nodes.soil_seen(pool)
+            self._nodes.mark_seen_dirty(pool)
 
 
 def _replaced(old: core.Node, new: core.Node) -> bool:
@@ -326,3 +340,89 @@ def _replaced(old: core.Node, new: core.Node) -> bool:
 
 
 _QUARANTINED = "quarantined"
+
+
+class Reports:
+    """Of objects as the stores have them."""
+
+    def __init__(
+        self, book: HealthBook, rules: SignalRules, stores: Stores, devices: Devices, nodes: Nodes
+    ) -> None:
+        self._book = book
+        self._rules = rules
+        self._stores = stores
+        self._devices = devices
+        self._nodes = nodes
+
+    def tell(self, report: SignalReport, now: float) -> None:
+        self._nodes.mark_dirty(self._book.report(report, now))
+
+    def vanish(self, kind: Kind, key: str, now: float) -> None:
+        """An object is gone, and speaks no more."""
+        self._nodes.mark_dirty(self._book.vanish(f"{kind.name} {key}", now))
+
+    def of_node(self, node: core.Node, now: float) -> None:
+        report = report_of_node(node, self._rules, now)
+        self._nodes.names(node.metadata.name, report.units)
+        self._nodes.left_unheard(node.metadata.name, report.unheard)
+        self.tell(report, now)
+
+    def of_slices(self, changed: resource.ResourceSlice, now: float) -> None:
+        """What a pool's slices say now: an older generation only of what no newer one names."""
+        for slice_, _, ids in self._devices.news_of(changed):
+            said = report_of_slice(slice_.raw, self._rules, now)
+            evidence = tuple(e for e in said.evidence if e.subject in ids)
+            self.tell(said._replace(evidence=evidence), now)
+
+    def of_rule(self, name: str, now: float) -> None:
+        rule = self._stores.rules.get(name)
+        if rule is None:
+            return
+        candidates = self._devices.in_pools(self._devices.selected_pools(rule))
+        devices = [device for device in candidates if selects_device(rule, device)]
+        self.tell(report_of_taint_rule(rule, devices, self._rules, now), now)
+
+    def of_claim(
+        self, old: resource.ResourceClaim | None, new: resource.ResourceClaim, now: float
+    ) -> None:
+        if any(has_device_status(claim) for claim in (old, new)):
+            self.tell(report_of_claim(new, self._rules, now), now)
+        self.of_pods_with(new.metadata.key, now)
+
+    def of_pods_with(self, claim: str, now: float) -> None:
+        """Which devices a pod means, its claim may be the only one to say."""
+        for pod in self._stores.pods_speaking_of(claim):
+            self.of_pod(pod, pod, now)
+
+    def of_pod(self, pod: core.Pod, before: core.Pod | None, now: float) -> None:
+        said = report_of_pod(pod, self._rules, now, self._stores.claims.get, before)
+        evidence = tuple(e for e in said.evidence if not self._is_of_another(e, now))
+        self.tell(said._replace(evidence=evidence), now)
+
+    def _is_of_another(self, said: Evidence, now: float) -> bool:
+        """Whether it is an event that befell an earlier node of the same name, or a unit of it."""
+        if said.kind is not EvidenceKind.DECAYING or isinstance(said.subject, DeviceId):
+            return False
+        return said.observed_at < self._since(said.subject.node, now)
+
+    def node_came(self, name: str, now: float) -> None:
+        """It is another Node than the one that had this name, if one had."""
+        self._book.forget({NodeId(name)}, now, self._since(name, now))
+
+    def node_left(self, name: str, now: float) -> None:
+        """It was deleted, and what it said with it; what others say waits for its return."""
+        self.vanish(kinds.NODE, name, now)
+        self.node_came(name, now)
+
+    def _since(self, name: str, now: float) -> float:
+        """What befell a node of this name before then, befell another: one that was deleted.
+
+        Only what is clearly before. Times of the API are whole seconds; and what was seen to happen
+        since the Node came is its own, even where our clock is behind the API server's.
+        """
+        node = self._stores.nodes.get(name)
+        created = node.metadata.creation_timestamp if node is not None else None
+        return min(unix_s(created, 0.0) - _GRANULARITY_S, now)
+
+
+_GRANULARITY_S = 1.0

@@ -1,25 +1,93 @@
-"""The record of each node as views show it, made anew where something it rests on changed. Pure."""
+"""What a view says of one node's DRA devices, made from what the inventory and the health book
+know; `units.py` does so for device plugins."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from itertools import starmap
 from operator import itemgetter
 
 import structlog
 
 from fettle.api import core
-from fettle.cluster.inventory import records, shapes, units
-from fettle.cluster.inventory.devices import Devices, Vantage
-from fettle.cluster.inventory.layers import LayeredDict
-from fettle.cluster.inventory.peers import Peers
-from fettle.cluster.inventory.placing import Placing
-from fettle.cluster.inventory.placing import place as place_units
+from fettle.cluster.inventory.devices import Devices, Holdings, Vantage
+from fettle.cluster.inventory.fingerprints import mark_unclear, with_fingerprints
 from fettle.cluster.inventory.pools import Gathered, PoolId
 from fettle.cluster.inventory.quarantine import Quarantine
-from fettle.cluster.inventory.stores import Stores
+from fettle.cluster.inventory.stores import LayeredDict, Stores
+from fettle.cluster.inventory.unit_counts import Peers
+from fettle.cluster.inventory.units import (
+    NodeFacts,
+    UnitPlacement,
+    plugin_resources,
+    plugin_views,
+    unit_healths,
+)
+from fettle.cluster.inventory.units import place_units as place_units
 from fettle.cluster.view import NodeView
-from fettle.dra import NodeTarget, PoolView
+from fettle.dra import CounterId, DeviceView, NodeTarget, PoolView, PublishedDevice
 from fettle.health import HealthBook
 from fettle.model import UNKNOWN_SCORE, DeviceId, Health, State, Subject, Unheard, UnitId
+from fettle.pacing import pause
+
+
+def pool_view(
+    gathered: Gathered,
+    devices: Devices,
+    book: HealthBook,
+    placing: UnitPlacement,
+    now: float,
+) -> PoolView:
+    """One pool as a node sees it, with each device's health."""
+
+    def device(published: PublishedDevice, here: bool = True, misplaced: str = "") -> DeviceView:
+        pause()
+        return DeviceView(
+            published=published,
+            taints=(published.device.taints or ()) + devices.taints.of(published.id),
+            health=placing.with_homeless_evidence(
+                book.assess(published.id, _subjects(published, placing), now)
+            ),
+            allocated=devices.holdings.alone(published.id),
+            shares=devices.holdings.shares(published.id),
+            consumed=devices.holdings.consumed(published.id),
+            here=here,
+            misplaced=misplaced,
+        )
+
+    made = PoolView(
+        driver=gathered.id.driver,
+        name=gathered.id.pool,
+        devices=tuple(starmap(device, gathered.devices)),
+        withheld=tuple(map(device, gathered.withheld)),
+        counters=counters_left(gathered, devices.holdings),
+        incomplete=gathered.incomplete,
+        slices=gathered.slices,
+        invalid=gathered.invalid,
+        unclear=gathered.unclear,
+    )
+    return with_fingerprints(made, gathered.fingerprint, gathered.attribute_fingerprints)
+
+
+def counters_left(gathered: Gathered, holdings: Holdings) -> Mapping[CounterId, int]:
+    """A pool's shared counters without what allocated devices consume, in 1e-9; may be negative."""
+    if not gathered.counters:
+        return gathered.counters
+    left = dict(gathered.counters)
+    for published in (*(p for p, _, _ in gathered.devices), *gathered.others):
+        if holdings.alone(published.id) or holdings.shares(published.id):
+            for counter, value in published.consumes:
+                left[counter] = left.get(counter, 0) - value
+    return left
+
+
+def _subjects(published: PublishedDevice, placing: UnitPlacement) -> tuple[Subject, ...]:
+    """The subjects that evidence about a device may name: the device, and more if it is
+    node-local.
+    """
+    if not published.local:
+        return (published.id,)
+    return (published.id, *placing.whole, *placing.by_device.get(published.id, ()))
+
 
 _LOG = structlog.get_logger(__name__)
 
@@ -46,24 +114,24 @@ class Nodes:
         self.changed: set[str] = set()
         self.partial: set[str] = set()
 
-    def soil_pool(self, pool: PoolId, nodes: Iterable[str] | None) -> None:
+    def mark_pool_dirty(self, pool: PoolId, nodes: Iterable[str] | None) -> None:
         """What these nodes see of a pool may have changed; None: all nodes."""
         self._shared_views.pop(pool, None)
         self.dirty.update(nodes if nodes is not None else (*self._stores.nodes, *self.records))
 
-    def soil_seen(self, pool: PoolId) -> None:
+    def mark_seen_dirty(self, pool: PoolId) -> None:
         """What anybody sees of a pool may have changed."""
-        self.soil_pool(pool, self._devices.nodes_of(pool))
+        self.mark_pool_dirty(pool, self._devices.nodes_of(pool))
 
-    def soil(self, subjects: Iterable[Subject]) -> None:
+    def mark_dirty(self, subjects: Iterable[Subject]) -> None:
         """What is known of these may have changed."""
         for subject in subjects:
             if isinstance(subject, DeviceId):
-                self.soil_seen(PoolId(subject.driver, subject.pool))
+                self.mark_seen_dirty(PoolId(subject.driver, subject.pool))
             else:
                 self.dirty.add(subject.node)
 
-    def soil_all(self) -> None:
+    def mark_all_dirty(self) -> None:
         """Something changed that every node may see, of any pool."""
         self._shared_views.clear()
         self.dirty.update(self._stores.nodes, self.records)
@@ -87,7 +155,7 @@ class Nodes:
 
     def counted(self, name: str, node: core.Node | None) -> None:
         """A Node as it is now, None if it is gone: it tells what to expect of its peers."""
-        found = units.resources(node) if node is not None else ()
+        found = plugin_resources(node) if node is not None else ()
         labels = (node.metadata.labels or {}) if node is not None else {}
         capacities = {one.resource: one.capacity for one in found if one.capacity}
         self.dirty |= self._peers.put(name, labels, capacities)
@@ -125,7 +193,7 @@ class Nodes:
 
     def _record(self, node: core.Node, now: float) -> NodeView:
         name, labels = node.metadata.name, node.metadata.labels or {}
-        resources = units.resources(node)
+        resources = plugin_resources(node)
         placing = place_units(
             name,
             self._book.units(name),
@@ -134,18 +202,18 @@ class Nodes:
             self._devices.published_by(name),
         )
         own = self._book.assess(placing.node, (placing.node,), now)
-        healths = units.healths(placing, self._book, now)
+        healths = unit_healths(placing, self._book, now)
         health = healths[placing.homeless[0]] if placing.homeless else own
-        health = placing.remarked(health, healths)
+        health = placing.with_absent_evidence(health, healths)
         pools, malformed = self._pools(NodeTarget(name, labels), placing, now)
         pods: Mapping[str, core.Pod] = self._stores.pods
         here = [pods[key] for key in self._pods_on.get(name, ()) if key in pods]
-        known = units.Known(healths, health, here, labels, self._peers.missing(name))
+        known = NodeFacts(healths, health, here, labels, self._peers.missing(name))
         return NodeView(
             name=name,
             labels=labels,
             health=health,
-            plugins=units.plugins(resources, placing, known),
+            plugins=plugin_views(resources, placing, known),
             pools=pools,
             quarantined=self._quarantine.of_node(name),
             malformed=malformed,
@@ -156,7 +224,7 @@ class Nodes:
         )
 
     def _pools(
-        self, place: NodeTarget, placing: Placing, now: float
+        self, place: NodeTarget, placing: UnitPlacement, now: float
     ) -> tuple[tuple[PoolView, ...], str]:
         """The pools of a node; and why the allocator cannot gather them, "" if it can."""
         seen = self._devices.pools_on(place)
@@ -165,11 +233,11 @@ class Nodes:
         for pool in self._doubted(gathered):
             vantage = vantages.get(pool.id)
             if vantage is None or vantage.node:
-                views.append(records.pool(pool, self._devices, self._book, placing, now))
+                views.append(pool_view(pool, self._devices, self._book, placing, now))
                 continue
             shared = self._shared_views.setdefault(pool.id, {})
             if vantage not in shared:
-                shared[vantage] = records.pool(pool, self._devices, self._book, placing, now)
+                shared[vantage] = pool_view(pool, self._devices, self._book, placing, now)
             views.append(shared[vantage])
         return tuple(views), next((pool.malformed for pool in gathered if pool.malformed), "")
 
@@ -180,10 +248,10 @@ class Nodes:
         placed = []
         for pool in gathered:
             why = self._quarantine.doubt(pool)
-            placed.append((pool.order, shapes.mark_unclear(pool, why) if why else pool))
-        for unseen in self._quarantine.unseen({pool.id for pool in gathered}):
-            pool = shapes.mark_unclear(Gathered(unseen.id), unseen.why)
-            placed.append(((False, unseen.earliest), pool))  # it may have no binding conditions
+            placed.append((pool.order, mark_unclear(pool, why) if why else pool))
+        for hidden in self._quarantine.hidden_pools({pool.id for pool in gathered}):
+            pool = mark_unclear(Gathered(hidden.id), hidden.why)
+            placed.append(((False, hidden.earliest), pool))  # it may have no binding conditions
         return [pool for _, pool in sorted(placed, key=itemgetter(0))]
 
 

@@ -1,15 +1,15 @@
-"""The pools of one node, as the allocator gathers them: generations, completeness, validity, order.
+"""Which slices of a pool speak for its devices, while its driver replaces them by newer ones.
 
-A port of `GatherPools` of k8s.io/dynamic-resource-allocation/structured (incubating), one pool at a
-time. Stands between published slices and views; pure.
+The allocator takes nothing from a pool that is not whole; but the devices are there, and claims
+hold them. Stands between published slices and pools; pure.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from itertools import groupby
 
 import msgspec
 
 from fettle.api import resource
-from fettle.cluster.inventory import generations
 from fettle.dra import (
     CounterId,
     Features,
@@ -19,7 +19,57 @@ from fettle.dra import (
     PublishedSlice,
     Target,
 )
+from fettle.model import DeviceId
 from fettle.pacing import pause
+
+
+def current_devices(
+    slices: Iterable[PublishedSlice],
+) -> list[tuple[PublishedSlice, tuple[PublishedDevice, ...]]]:
+    """The slices of a pool, newest generation first, each with the devices that it speaks for.
+
+    These are all that no newer one names, whether or not that is whole: a node that sees none of
+    its slices takes devices of the older as before.
+    """
+    newest, *older = _generations(slices) or [[]]
+    found = [(slice_, slice_.devices) for slice_ in newest]
+    named: set[DeviceId] = set()
+    for before, generation in zip([newest, *older], older, strict=False):
+        named.update(p.id for slice_ in before for p in slice_.devices)
+        found += [(s, tuple(p for p in s.devices if p.id not in named)) for s in generation]
+    return found
+
+
+def ungathered_devices(
+    slices: Iterable[PublishedSlice], place: NodeTarget, gathered: Container[DeviceId]
+) -> tuple[PublishedDevice, ...]:
+    """Devices that slices publish for this node, each once, but for those that were `gathered`."""
+    found: dict[DeviceId, PublishedDevice] = {}
+    for slice_, devices in current_devices(_current_slices(slices)):
+        for published in devices:
+            target = slice_.target or published.target
+            if target is not None and target.includes(place) and published.id not in gathered:
+                found.setdefault(published.id, published)
+    return tuple(found.values())
+
+
+def _current_slices(slices: Iterable[PublishedSlice]) -> list[PublishedSlice]:
+    """Those of the newest generation, and of older ones as long as newer ones lack slices."""
+    found: list[PublishedSlice] = []
+    for generation in _generations(slices):
+        found += generation
+        if len(generation) >= max(s.raw.spec.pool.resource_slice_count for s in generation):
+            break
+    return found
+
+
+def _generations(slices: Iterable[PublishedSlice]) -> list[list[PublishedSlice]]:
+    """Newest first."""
+    return [list(alike) for _, alike in groupby(sorted(slices, key=_age), key=_age)]
+
+
+def _age(slice_: PublishedSlice) -> int:
+    return -slice_.generation
 
 
 class PoolId(msgspec.Struct, frozen=True, order=True, gc=False):
@@ -38,8 +88,8 @@ class Gathered(msgspec.Struct, frozen=True, gc=False):
     `malformed` is why the allocator can gather no pool of the node at all ("" if it can).
     `withheld` are the other devices that slices publish for this node, which cannot be taken now.
     `binds` says whether a device has binding conditions: such pools come after all others.
-    `unclear` says what about the pool is not modelled or cannot be read ("" if nothing). `look` and
-    `attribute_fingerprints` are digests of what slices say (`shapes.py`).
+    `unclear` says what about the pool is not modelled or cannot be read ("" if nothing).
+    `fingerprint` and `attribute_fingerprints` are digests of what slices say.
     """
 
     id: PoolId
@@ -53,7 +103,7 @@ class Gathered(msgspec.Struct, frozen=True, gc=False):
     withheld: tuple[PublishedDevice, ...] = ()
     binds: bool = False
     unclear: str = ""
-    look: bytes = b""
+    fingerprint: bytes = b""
     attribute_fingerprints: Mapping[tuple[str, str], bytes] = {}
 
     @property
@@ -77,7 +127,7 @@ def gather(
 ) -> Gathered | None:
     """The pool as `place` sees it, from all slices that carry its name; None: nothing for it."""
     try:
-        found = _gathered(pool, published, place, features)
+        found = _gather(pool, published, place, features)
     except MalformedNodeSelector as error:
         found = Gathered(pool, malformed=str(error))
     withheld = _withheld(published, place, found)
@@ -96,13 +146,13 @@ def _withheld(
     if not is_odd and len({s.generation for s in published}) < 2:
         return ()
     gathered = found.devices if found is not None else ()
-    return generations.left_out(published, place, {p.id for p, _, _ in gathered})
+    return ungathered_devices(published, place, {p.id for p, _, _ in gathered})
 
 
-def _gathered(
+def _gather(
     pool: PoolId, published: Sequence[PublishedSlice], place: NodeTarget, features: Features
 ) -> Gathered | None:
-    """As the allocator gathers it; raises Malformed, which there fails the whole node."""
+    """As the allocator gathers it; MalformedNodeSelector fails the whole node there."""
     local = [s for s in published if s.node == place.name]
     shared = [s for s in published if not s.node]
     relevant = _newest(
@@ -110,7 +160,7 @@ def _gathered(
     )
     if not relevant:
         return None
-    if unclear := _contradiction(relevant) or _newer(relevant):
+    if unclear := _contradiction(relevant) or _unknown_field(relevant):
         return Gathered(pool, _devices(relevant, place, features), unclear=unclear)
     first = relevant[0].raw.spec.pool
     whole: Sequence[PublishedSlice] = relevant
@@ -177,7 +227,7 @@ def _build(
     sets = [c for s in (*relevant, *elsewhere) for c in s.counters]
     if twice := _first_repeated(name for name, _ in sets):
         return Gathered(pool, invalid=f"duplicate counter set name {twice}")
-    if unclear := next((s.unclear for s in whole if s.unclear), "") or _newer(whole):
+    if unclear := next((s.unclear for s in whole if s.unclear), "") or _unknown_field(whole):
         return Gathered(pool, devices, unclear=unclear)
     counters = {(name, c): value for name, values in sets for c, value in values.items()}
     others = tuple(p for s in elsewhere if not s.raw.spec.shared_counters for p in s.devices)
@@ -199,7 +249,7 @@ def _devices(
     )
 
 
-def _newer(slices: Sequence[PublishedSlice]) -> str:
+def _unknown_field(slices: Sequence[PublishedSlice]) -> str:
     """A field that Fettle does not know, of a Kubernetes newer than it."""
     return next((s.raw.spec.unknown for s in slices if s.raw.spec.unknown), "")
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from fettle.api import Bad, Pools, kinds
 from fettle.cluster.inventory.pools import Gathered, PoolId
 from fettle.dra import SOME_DRIVER, SOME_POOL
-from fettle.health import SignalReport, short
+from fettle.health import SignalReport, one_line
 from fettle.model import Evidence, EvidenceKind, Family, NodeId
 
 
@@ -76,7 +76,7 @@ class Quarantine:
     def add(self, bad: Bad, now: float) -> Added:
         """Put in what is not in yet."""
         name = f"{bad.kind.name} {bad.key}"
-        text = short(f"{name.rstrip()}: {bad.reason}")
+        text = one_line(f"{name.rstrip()}: {bad.reason}")
         doubt = f"{name.rstrip()} cannot be read, and {_MAY[bad.kind.name]}" if bad.pools else ""
         entry = self._entries[name] = QuarantinedObject(
             name, bad.kind, text, bad.node, bad.pools, doubt
@@ -129,7 +129,7 @@ class Quarantine:
                         found.append(names[0])
         return self._entries[min(found)].doubt if found else ""
 
-    def unseen(self, known: Container[PoolId]) -> list[HiddenPool]:
+    def hidden_pools(self, known: Container[PoolId]) -> list[HiddenPool]:
         """Pools that any node may have besides those that are `known`, each once."""
         found: dict[PoolId, HiddenPool] = {}
         anywhere = ((names[0], d.pools) for d, names in self._doubting.items() if d.pools.anywhere)

@@ -1,30 +1,179 @@
-"""What a view says of a node's extended resources: the device plugin's units that evidence names.
+"""Where evidence about named units of one node counts.
 
-Which units the plugin has withdrawn it tells nobody, only how many: capacity less allocatable, and
-once it has started anew without a lost GPU, fewer than the nodes of this kind have. So they are
-taken to be those that the kubelet calls Unhealthy, then the worst of those that are worse than
-Healthy: what a plugin withdraws is a GPU in trouble, and a light trace is none. A unit is never
-taken for withdrawn against the kubelet's word. Pure.
+On the DRA devices and the device plugin's units that bear one of its names; where nothing on the
+node does, on the node as a whole, since any device of it may be the one. Unless each of them is
+known to be another: a driver that starts anew does not publish a GPU that is lost. Decided anew
+whenever a node's record is made, by what is published and named then, so that evidence follows its
+device as that comes and goes, and no name counts that nobody says any more. Pure.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
+import msgspec
+
 from fettle.api import core
-from fettle.cluster.inventory import divisions
-from fettle.cluster.inventory.placing import Gpu, Placing
+from fettle.cluster.inventory.unit_counts import (
+    candidate_resources,
+    expected_units,
+    plain_resource,
+    whole_device,
+)
 from fettle.cluster.view import PluginView, UnitView
-from fettle.dra import is_device_resource, units_of
-from fettle.health import HealthBook
-from fettle.health import pods as words
-from fettle.model import EvidenceKind, Health, State, Subject, UnitId
+from fettle.dra import PublishedDevice, is_device_resource, units_of
+from fettle.health import DEVICE_STATUS_SOURCE, HealthBook, gpu_names, one_line
+from fettle.model import DeviceId, EvidenceKind, Health, NodeId, State, Subject, UnitId, Weighed
+
+Gpu = tuple[UnitId, ...]
+"""Units that are one GPU, by what is known of its names now; the best name first."""
+
+
+class UnitPlacement(NamedTuple):
+    """Of one node: which units each DRA device is, and which there may be of each resource.
+
+    `gpus` are all of them, `homeless` the units that any device of the node may be, `absent` those
+    that none is. In `by_resource`, a GPU stands once for each resource that it may be units of.
+    """
+
+    node: NodeId
+    gpus: tuple[Gpu, ...] = ()
+    by_device: Mapping[DeviceId, Gpu] = {}
+    by_resource: Mapping[str, tuple[Gpu, ...]] = {}
+    homeless: Gpu = ()
+    absent: Gpu = ()
+
+    @property
+    def whole(self) -> tuple[Subject, ...]:
+        """The subjects whose evidence applies to every device on the node."""
+        return (self.node, *self.homeless)
+
+    def with_homeless_evidence(self, health: Health) -> Health:
+        """The health, where evidence about units that were not found says so."""
+        if not self.homeless:
+            return health
+        evidence = tuple(
+            _worded(w, subject, "which is not a known device")
+            if isinstance(subject := w.evidence.subject, UnitId) and subject in self.homeless
+            else w
+            for w in health.evidence
+        )
+        return msgspec.structs.replace(health, evidence=evidence)
+
+    def with_absent_evidence(self, health: Health, by_unit: Mapping[UnitId, Health]) -> Health:
+        """The node's own health, with what is said of absent units: it weighs on nothing here."""
+        if not self.absent:
+            return health
+        remarks = tuple(
+            msgspec.structs.replace(_worded(w, unit, "which is none of its devices"), weight=0.0)
+            for unit in self.absent
+            for w in by_unit[unit].evidence
+            if w.evidence.subject == unit
+        )
+        return msgspec.structs.replace(health, evidence=health.evidence + remarks)
+
+
+def place_units(
+    node: str,
+    units: Collection[UnitId],
+    named: Collection[UnitId],
+    resources: Collection[str],
+    devices: Iterable[PublishedDevice],
+) -> UnitPlacement:
+    """`units` are those that evidence is about, `named` those that the Node names now, `resources`
+    those of which a device plugin has units, `devices` the node's own."""
+    if not units:
+        return UnitPlacement(NodeId(node))
+    by_gpu: dict[UnitId, Gpu] = defaultdict(tuple)
+    by_device: dict[DeviceId, Gpu] = defaultdict(tuple)
+    homeless: Gpu = ()
+    absent: Gpu = ()
+    published = [(one, frozenset(gpu_names.published(one.device))) for one in devices]
+    known = _known(named)
+    homes: dict[UnitId, tuple[str, ...]] = {}
+    for unit in sorted(units, key=_order):
+        resource, name = plain_resource(unit.resource), whole_device(unit.unit)
+        names = known.get((resource, name), (name, *unit.others))
+        gpu = UnitId(node, resource, names[0])
+        by_gpu[gpu] += (unit,)
+        by_all_names = gpu._replace(others=names[1:])
+        found = _devices(by_all_names, published)
+        for id_ in found:
+            by_device[id_] += (unit,)
+        homes[gpu] = candidate_resources(resource, resources)
+        if homes[gpu] or found:
+            continue
+        if _is_absent(by_all_names, published):
+            absent += (unit,)
+        else:
+            homeless += (unit,)
+    by_resource: dict[str, tuple[Gpu, ...]] = defaultdict(tuple)
+    for gpu, same in by_gpu.items():
+        for home in homes[gpu]:
+            by_resource[home] += (same,)
+    return UnitPlacement(
+        NodeId(node), tuple(by_gpu.values()), by_device, by_resource, homeless, absent
+    )
+
+
+def _order(unit: UnitId) -> tuple[str, tuple[int, str], tuple[str, ...]]:
+    return unit.resource, gpu_names.rank(unit.unit), unit.others
+
+
+def _known(named: Iterable[UnitId]) -> dict[tuple[str, str], tuple[str, ...]]:
+    """By resource and name, all names of that GPU, best first."""
+    groups: dict[str, list[tuple[str, ...]]] = defaultdict(list)
+    for unit in sorted(named, key=_order):
+        groups[unit.resource].append(unit.names)
+    return {
+        (resource, name): names
+        for resource, together in groups.items()
+        for name, names in gpu_names.joined(together).items()
+    }
+
+
+def _devices(unit: UnitId, named: list[tuple[PublishedDevice, frozenset[str]]]) -> list[DeviceId]:
+    """Those that share the best name, and what is a part of them."""
+    ranked = [
+        (rank, published)
+        for published, names in named
+        if (rank := gpu_names.closeness(unit, published.id.driver, names)) is not None
+    ]
+    if not ranked:
+        return []
+    best = min(rank for rank, _ in ranked)
+    found = [published for rank, published in ranked if rank == best]
+    wholes = {gpu_names.own_uuid(published.device) for published in found} - {""}
+    ids = dict.fromkeys(published.id for published in found)
+    ids.update((published.id, None) for published, names in named if not wholes.isdisjoint(names))
+    return list(ids)
+
+
+def _is_absent(unit: UnitId, named: list[tuple[PublishedDevice, frozenset[str]]]) -> bool:
+    """Whether drivers of the unit's vendor publish GPUs by name, and each is known to be another.
+
+    A driver that names none publishes other things, such as ComputeDomains.
+    """
+    others: dict[str, list[bool]] = defaultdict(list)
+    for one, names in named:
+        if gpu_names.is_same_vendor(unit.resource, one.id.driver):
+            others[one.id.driver].append(gpu_names.is_other(unit, names))
+    of_gpus = [told for told in others.values() if any(told)]
+    return bool(of_gpus) and all(map(all, of_gpus))
+
+
+def _worded(weighed: Weighed, unit: UnitId, what: str) -> Weighed:
+    """The same, saying of which unit it speaks."""
+    text = one_line(f"{unit.resource} {unit.unit}, {what}: {weighed.evidence.text}")
+    evidence = msgspec.structs.replace(weighed.evidence, text=text)
+    return msgspec.structs.replace(weighed, evidence=evidence)
+
 
 _HEALTHY = "Healthy"
 """The kubelet's word for a unit that is not withdrawn."""
 
 
-class Known(NamedTuple):
+class NodeFacts(NamedTuple):
     """What else is known of a node: health by unit and its own, its live pods, its labels, how many
     units its peers have more."""
 
@@ -35,7 +184,7 @@ class Known(NamedTuple):
     missing: Mapping[str, int] = {}
 
 
-def resources(node: core.Node) -> tuple[PluginView, ...]:
+def plugin_resources(node: core.Node) -> tuple[PluginView, ...]:
     """The node's extended resources: how many units there are, and may be allocated."""
     status = node.status
     if status is None:
@@ -52,16 +201,21 @@ def resources(node: core.Node) -> tuple[PluginView, ...]:
     )
 
 
-def healths(placing: Placing, book: HealthBook, now: float) -> dict[UnitId, Health]:
+def unit_healths(placing: UnitPlacement, book: HealthBook, now: float) -> dict[UnitId, Health]:
     """The health of every unit that evidence names; of a homeless one, that of the whole node."""
     asked: dict[UnitId, tuple[Subject, ...]] = {}
     for gpu in placing.gpus:
         for unit in gpu:
             asked[unit] = (*gpu, *(one for one in placing.whole if one not in gpu))
-    return {unit: placing.told(book.assess(unit, about, now)) for unit, about in asked.items()}
+    return {
+        unit: placing.with_homeless_evidence(book.assess(unit, about, now))
+        for unit, about in asked.items()
+    }
 
 
-def plugins(found: Iterable[PluginView], placing: Placing, known: Known) -> dict[str, PluginView]:
+def plugin_views(
+    found: Iterable[PluginView], placing: UnitPlacement, known: NodeFacts
+) -> dict[str, PluginView]:
     """The resources, with the units that some evidence names."""
     views = {one.resource: one for one in found}
     if placing.by_resource:
@@ -74,7 +228,9 @@ def plugins(found: Iterable[PluginView], placing: Placing, known: Known) -> dict
 class _Units:
     """Of one node; `_gaps` are units that are withdrawn and not yet known by name."""
 
-    def __init__(self, views: Mapping[str, PluginView], placing: Placing, known: Known) -> None:
+    def __init__(
+        self, views: Mapping[str, PluginView], placing: UnitPlacement, known: NodeFacts
+    ) -> None:
         self._capacities = {name: one.capacity for name, one in views.items()}
         self._gaps = {name: one.withdrawn for name, one in views.items()}
         self._known = known
@@ -86,7 +242,7 @@ class _Units:
         self._vouched: Counter[tuple[str, str]] = Counter()
         self._ids: dict[str, set[str]] = defaultdict(set)
         for (resource, id_), health in _held(known.pods).items():
-            device = resource, divisions.whole(id_)
+            device = resource, whole_device(id_)
             self._held[device] += 1
             self._vouched[device] += health == _HEALTHY
             self._ids[resource].add(id_)
@@ -124,8 +280,8 @@ class _Units:
 
     def _view(self, gpu: Gpu, resource: str, homes: tuple[str, ...]) -> UnitView:
         held = self._count(self._held, resource, gpu)
-        name = divisions.whole(gpu[0].unit)
-        expected = divisions.units_of(
+        name = whole_device(gpu[0].unit)
+        expected = expected_units(
             name, resource, homes, self._capacities, self._known.labels, self._ids[resource]
         )
         count = max(held, expected)
@@ -155,14 +311,14 @@ class _Units:
             for w in self._known.healths[gpu[0]].evidence
             if isinstance(subject := w.evidence.subject, UnitId)
             and subject in gpu
-            and w.evidence.source == words.SOURCE
+            and w.evidence.source == DEVICE_STATUS_SOURCE
             and w.evidence.kind is not EvidenceKind.UNKNOWN
         }
 
     @staticmethod
     def _count(counts: Counter[tuple[str, str]], resource: str, gpu: Gpu) -> int:
         """How many units of it are counted, by all its names."""
-        names = {divisions.whole(name) for unit in gpu for name in unit.names}
+        names = {whole_device(name) for unit in gpu for name in unit.names}
         return sum(counts[resource, name] for name in names)
 
 
@@ -178,7 +334,7 @@ def _held(pods: Iterable[core.Pod]) -> dict[tuple[str, str], str]:
     }
 
 
-def place(pod: core.Pod | None) -> tuple[str, Mapping[tuple[str, str], str]]:
+def node_and_held_units(pod: core.Pod | None) -> tuple[str, Mapping[tuple[str, str], str]]:
     """The node of a pod, "" if it has none, and what the kubelet says of the units it holds there,
     by resource and name."""
     if pod is None or not (node := pod.node_name):

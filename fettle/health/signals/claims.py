@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from fettle.api import resource
 from fettle.api.meta import Condition, unix_s
-from fettle.health.signals.reports import SignalReport, heaviest, short
-from fettle.health.signals.rules import SignalRules
+from fettle.health.signals.reports import SignalReport, heaviest, one_line
+from fettle.health.signals.rule_tables import SignalRules
 from fettle.model import DeviceId, Evidence, EvidenceKind, Family, Subject
 
 
@@ -25,11 +25,11 @@ class _Meaning(NamedTuple):
     provoked: bool
 
 
-def speaks_of_devices(claim: resource.ResourceClaim | None) -> bool:
+def has_device_status(claim: resource.ResourceClaim | None) -> bool:
     return claim is not None and claim.status is not None and bool(claim.status.devices)
 
 
-def of_claim(claim: resource.ResourceClaim, rules: SignalRules, now: float) -> SignalReport:
+def report_of_claim(claim: resource.ResourceClaim, rules: SignalRules, now: float) -> SignalReport:
     """Faults of allocated devices, and all-clears where a driver says that they are over."""
     evidence: list[Evidence] = []
     cleared: set[tuple[Subject, str]] = set()
@@ -114,7 +114,7 @@ def _evidence(
         weight=weight,
         source=_source(condition),
         reporter=f"ResourceClaim {claim.metadata.key}",
-        text=short(f"{said} in claim {claim.metadata.key}{message}"),
+        text=one_line(f"{said} in claim {claim.metadata.key}{message}"),
         observed_at=unix_s(condition.last_transition_time, now),
         half_life_s=rules.half_life_s(meaning.family),
         cap=bound.cap if meaning.provoked else 1.0,

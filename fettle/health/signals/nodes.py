@@ -12,10 +12,17 @@ import msgspec
 from fettle.api import core
 from fettle.api.meta import Condition, unix_s
 from fettle.dra import is_device_resource, units_of
-from fettle.health.signals import naming, nvsentinel
-from fettle.health.signals.reports import Fault, short
-from fettle.health.signals.rules import SignalRules
-from fettle.health.signals.rules.rows import ConditionRow, LabelRow
+from fettle.health.signals import gpu_names, nvsentinel
+from fettle.health.signals.pods import refusals_on
+from fettle.health.signals.reports import (
+    HOLD_SOURCE,
+    Fault,
+    SignalReport,
+    heaviest,
+    one_line,
+    operator_holds,
+)
+from fettle.health.signals.rule_tables import ConditionRow, LabelRow, SignalRules
 from fettle.model import (
     OWN_PREFIX,
     UNKNOWN_SCORE,
@@ -49,7 +56,30 @@ class NodeReport(NamedTuple):
     unheard: tuple[Unheard, ...] = ()
 
 
-def of_conditions(node: core.Node, rules: SignalRules, now: float) -> NodeReport:
+def report_of_node(node: core.Node, rules: SignalRules, now: float) -> SignalReport:
+    """Conditions, labels, withdrawn devices, and the operator's hold."""
+    said = (
+        _of_conditions(node, rules, now),
+        _of_labels(node, rules, now),
+        _of_gaps(node, rules, now),
+    )
+    name = node.metadata.name
+    held = operator_holds(node.metadata, f"Node {name}", (NodeId(name),), now)
+    info = node.status.node_info if node.status is not None else None
+    return SignalReport(
+        reporter=f"Node {name}",
+        evidence=heaviest((*(e for part in said for e in part.evidence), *held)),
+        settled=frozenset((HOLD_SOURCE,)).union(*(part.settled for part in said)),
+        uid=node.metadata.uid,
+        boot=info.boot_id if info is not None else "",
+        of_boot=frozenset((NodeId(name), source) for source in refusals_on(node)),
+        left=heaviest(e for part in said for e in part.left),
+        remediated=said[0].remediated,
+        unheard=said[0].unheard,
+    )
+
+
+def _of_conditions(node: core.Node, rules: SignalRules, now: float) -> NodeReport:
     """Faults by the rules' polarity.
 
     A status that is neither True nor False is neither a fault nor an all-clear. Nor is one whose
@@ -64,7 +94,7 @@ def of_conditions(node: core.Node, rules: SignalRules, now: float) -> NodeReport
         if (row := rules.condition(condition.type, condition.reason)) is not None:
             conditions.append((condition, row))
         elif condition.type not in _OF_OTHERS and not rules.names_condition(condition.type):
-            unheard.append(Unheard(short(condition.type), short(condition.status)))
+            unheard.append(Unheard(one_line(condition.type), one_line(condition.status)))
     messages = {
         condition.type: nvsentinel.parse(condition.message)
         for condition, row in conditions
@@ -130,7 +160,7 @@ def _kubelet(node: core.Node) -> Condition | None:
     return next((c for c in conditions if c.type == "Ready"), None)
 
 
-def _told(condition: Condition, reason: str = "") -> str:
+def _condition_text(condition: Condition, reason: str = "") -> str:
     why = f" ({reason.strip()})" if reason.strip() else ""
     message = f": {condition.message}" if condition.message.strip() else ""
     return f"{condition.type} is {condition.status}{why}{message}"
@@ -155,7 +185,7 @@ class _ConditionReader:
         self, condition: Condition, row: ConditionRow, *, is_stale: bool
     ) -> Iterator[Evidence]:
         if row.unknown_counts:
-            text = _told(condition)
+            text = _condition_text(condition)
             if is_stale:
                 since = f"{condition.last_heartbeat_time:%Y-%m-%d %H:%M:%SZ}"
                 text = (
@@ -176,7 +206,7 @@ class _ConditionReader:
             yield Fault("", self.whole_node(condition, row))
 
     def whole_node(self, condition: Condition, row: ConditionRow) -> Evidence:
-        text = _told(condition, condition.reason)
+        text = _condition_text(condition, condition.reason)
         family, kind, weight = row.family, row.kind, row.weight
         if row.xid and (found := re.search(row.xid, condition.reason)) is not None:
             xid = self._rules.xid(found[found.re.groups], condition.message)
@@ -247,13 +277,13 @@ class _ConditionReader:
             weight=weight,
             source=_source(condition),
             reporter=f"Node {self._name}",
-            text=short(text),
+            text=one_line(text),
             observed_at=unix_s(condition.last_transition_time, self._now),
             half_life_s=self._rules.half_life_s(family),
         )
 
 
-def of_labels(node: core.Node, rules: SignalRules, now: float) -> NodeReport:
+def _of_labels(node: core.Node, rules: SignalRules, now: float) -> NodeReport:
     """What health tools say in labels; all label sources are settled by every look at a node."""
     evidence = tuple(
         _label_evidence(node, row, found, rules, now)
@@ -281,7 +311,7 @@ def _label_evidence(
     node: core.Node, row: LabelRow, found: re.Match[str], rules: SignalRules, now: float
 ) -> Evidence:
     name = node.metadata.name
-    unit = UnitId(name, row.resource, naming.index(found[1])) if row.resource else None
+    unit = UnitId(name, row.resource, gpu_names.index(found[1])) if row.resource else None
     return Evidence(
         subject=unit or NodeId(name),
         family=row.family,
@@ -289,13 +319,13 @@ def _label_evidence(
         weight=row.weight,
         source=_label_source(row),
         reporter=f"Node {name}",
-        text=short(f"label {found[0]}={(node.metadata.labels or {})[found[0]]}"),
+        text=one_line(f"label {found[0]}={(node.metadata.labels or {})[found[0]]}"),
         observed_at=now,
         half_life_s=rules.half_life_s(row.family),
     )
 
 
-def of_gaps(node: core.Node, rules: SignalRules, now: float) -> NodeReport:
+def _of_gaps(node: core.Node, rules: SignalRules, now: float) -> NodeReport:
     """Units that device plugins have withdrawn: mild evidence about the node, by their share."""
     status = node.status
     if status is None or status.capacity is None:
@@ -323,7 +353,7 @@ def _gap_evidence(
         weight=min(signal.cap, signal.weight * share),
         source=GAP_SOURCE,
         reporter=f"Node {node.metadata.name}",
-        text=short("not allocatable: " + ", ".join(text for _, text in gaps)),
+        text=one_line("not allocatable: " + ", ".join(text for _, text in gaps)),
         observed_at=now,
         half_life_s=rules.half_life_s(signal.family),
     )

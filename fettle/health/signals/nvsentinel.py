@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from fettle.health.signals import naming
+from fettle.health.signals import gpu_names
 from fettle.model import UnitId
 
 RESOURCE = "nvidia.com/gpu"
@@ -83,7 +83,10 @@ def _gpus(
 ) -> tuple[tuple[str, ...], ...]:
     """All names are of the only UUID; else those that come in equal number belong together, in
     their order; else the best ones hold."""
-    addresses, indices = [naming.pci(a) for a in pci_addresses], [naming.index(n) for n in numbers]
+    addresses, indices = (
+        [gpu_names.pci(a) for a in pci_addresses],
+        [gpu_names.index(n) for n in numbers],
+    )
     if len(uuids) == 1:
         return ((uuids[0], *dict.fromkeys((*addresses, *indices))),)
     given = [names for names in (uuids, addresses, indices) if names]
@@ -94,7 +97,7 @@ def _gpus(
 
 def names(entries: Iterable[NVSentinelEntry]) -> dict[str, tuple[str, ...]]:
     """Each name → all names of its GPU, best first, learnt from entries that give several."""
-    return naming.joined(gpu for entry in entries for gpu in entry.gpus)
+    return gpu_names.joined(gpu for entry in entries for gpu in entry.gpus)
 
 
 def unit_ids(

@@ -13,11 +13,11 @@ from datetime import datetime
 from fettle.api import core, resource
 from fettle.api.meta import unix_s
 from fettle.dra import device_units, domain_of, is_device_resource
-from fettle.health.signals.reports import SignalReport, heaviest, short
-from fettle.health.signals.rules import SignalRules
+from fettle.health.signals.reports import SignalReport, heaviest, one_line
+from fettle.health.signals.rule_tables import SignalRules
 from fettle.model import DeviceId, Evidence, EvidenceKind, NodeId, Subject, UnitId
 
-SOURCE = "allocatedResourcesStatus"
+DEVICE_STATUS_SOURCE = "allocatedResourcesStatus"
 REFUSED = "UnexpectedAdmissionError"
 REFUSALS, READMISSIONS = "kubelet refusals", "kubelet refusals of pods that had run"
 _CLAIM = "claim:"
@@ -25,11 +25,11 @@ _CLAIM = "claim:"
 _REJECTED = re.compile(r"^Pod (was rejected: )?")
 """What the kubelet writes before its reason."""
 
-Claims = Callable[[str], resource.ResourceClaim | None]
+FindClaim = Callable[[str], resource.ResourceClaim | None]
 
 
-def of_pod(
-    pod: core.Pod, rules: SignalRules, now: float, claims: Claims, before: core.Pod | None = None
+def report_of_pod(
+    pod: core.Pod, rules: SignalRules, now: float, claims: FindClaim, before: core.Pod | None = None
 ) -> SignalReport:
     """Most pods say nothing about devices; `before` is the pod as it was last seen."""
     evidence: list[Evidence] = []
@@ -39,7 +39,7 @@ def of_pod(
     else:
         for subject, health in _healths(pod, claims):
             if health.health == "Healthy":
-                cleared.add((subject, SOURCE))
+                cleared.add((subject, DEVICE_STATUS_SOURCE))
             else:
                 evidence.append(_evidence(pod, before, subject, health, rules, now))
     if pod.terminal:
@@ -55,7 +55,7 @@ def of_pod(
     )
 
 
-def claims_meant(pod: core.Pod) -> frozenset[str]:
+def claims_mentioned(pod: core.Pod) -> frozenset[str]:
     """`namespace/name` of the ResourceClaims of whose devices it says something."""
     return frozenset(
         _claim_key(pod, status.name.removeprefix(_CLAIM).partition("/")[0])
@@ -96,7 +96,7 @@ def _refusal(
         weight=signal.weight,
         source=refusals_of(domain, READMISSIONS if name == "readmission" else REFUSALS),
         reporter=f"Pod {pod.metadata.key}",
-        text=short(f"kubelet refused pod {pod.metadata.key}{aside}: {message}"),
+        text=one_line(f"kubelet refused pod {pod.metadata.key}{aside}: {message}"),
         observed_at=_dated(pod, before, status.start_time, now),
         half_life_s=rules.half_life_s(signal.family),
         cap=signal.cap,
@@ -197,16 +197,16 @@ def _evidence(
         family=signal.family,
         kind=kind if unhealthy else EvidenceKind.UNKNOWN,
         weight=signal.weight if unhealthy else 0.0,
-        source=SOURCE,
+        source=DEVICE_STATUS_SOURCE,
         reporter=f"Pod {pod.metadata.key}",
-        text=short(f"kubelet: {health.health or 'Unknown'} in pod {pod.metadata.key}{detail}"),
+        text=one_line(f"kubelet: {health.health or 'Unknown'} in pod {pod.metadata.key}{detail}"),
         observed_at=_dated(pod, before, _ended_at(pod), now) if pod.terminal else now,
         half_life_s=rules.half_life_s(signal.family),
         cap=signal.weight if unhealthy else 1.0,
     )
 
 
-def _healths(pod: core.Pod, claims: Claims) -> Iterator[tuple[Subject, core.ResourceHealth]]:
+def _healths(pod: core.Pod, claims: FindClaim) -> Iterator[tuple[Subject, core.ResourceHealth]]:
     for container in pod.container_statuses():
         for status in container.allocated_resources_status or ():
             for health in status.resources or ():
@@ -215,7 +215,7 @@ def _healths(pod: core.Pod, claims: Claims) -> Iterator[tuple[Subject, core.Reso
                     yield subject, health
 
 
-def _subject(pod: core.Pod, name: str, resource_id: str, claims: Claims) -> Subject | None:
+def _subject(pod: core.Pod, name: str, resource_id: str, claims: FindClaim) -> Subject | None:
     """The device an entry means; None where it cannot be told."""
     if not name.startswith(_CLAIM):
         node = pod.spec.node_name if pod.spec is not None else None
@@ -227,7 +227,7 @@ def _subject(pod: core.Pod, name: str, resource_id: str, claims: Claims) -> Subj
     return _only_device(pod, name.removeprefix(_CLAIM), claims)
 
 
-def _only_device(pod: core.Pod, name: str, claims: Claims) -> DeviceId | None:
+def _only_device(pod: core.Pod, name: str, claims: FindClaim) -> DeviceId | None:
     """The device allocated for `<claim>/<request>`, where there is just one."""
     claim_name, _, request = name.partition("/")
     claim = claims(_claim_key(pod, claim_name))

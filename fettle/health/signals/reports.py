@@ -4,12 +4,13 @@ Made by `gathering`, folded by the health book. Imports only the model.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import msgspec
 
-from fettle.model import Evidence, EvidenceKind, Subject, Unheard, UnitId
+from fettle.api.meta import ObjectMeta
+from fettle.model import HOLD, Evidence, EvidenceKind, Family, Subject, Unheard, UnitId
 
 TEXT_LIMIT = 240
 """Characters of an explanation; what producers write can be far longer."""
@@ -79,11 +80,33 @@ def _rank(one: Evidence) -> tuple[float, bool, str]:
     return one.weight, one.kind is EvidenceKind.LATCHED, one.text
 
 
+HOLD_SOURCE = f"annotation {HOLD}"
+
+
+def operator_holds(
+    metadata: ObjectMeta, reporter: str, subjects: Iterable[Subject], now: float
+) -> Iterator[Evidence]:
+    reason = metadata.annotation(HOLD)
+    if reason is None or reason.strip().lower() == "false":
+        return
+    for subject in subjects:
+        yield Evidence(
+            subject=subject,
+            family=Family.OPERATOR,
+            kind=EvidenceKind.LATCHED,
+            weight=1.0,
+            source=HOLD_SOURCE,
+            reporter=reporter,
+            text=one_line(f"held by an operator: {reason.strip() or 'no reason given'}"),
+            observed_at=now,
+        )
+
+
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """Control characters, those that turn the direction of text, and halves of surrogate pairs."""
 
 
-def short(text: str) -> str:
+def one_line(text: str) -> str:
     """One line of at most `TEXT_LIMIT` characters, none of which could steer a terminal."""
     line = " ".join(_CONTROL.sub(" ", text).split())
     return line if len(line) <= TEXT_LIMIT else line[: TEXT_LIMIT - 1] + "…"

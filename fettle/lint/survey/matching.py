@@ -139,8 +139,8 @@ def comparable_type(value: DeviceAttribute) -> str:
 def _unclear(pool: PoolView) -> str:
     """Why devices of a pool may be missing; "" if none is."""
     if pool.unclear:
-        return f"{pool.told}: {pool.unclear}"
-    return f"{pool.told} is {pool.flaw}" if pool.flaw else ""
+        return f"{pool.description}: {pool.unclear}"
+    return f"{pool.description} is {pool.flaw}" if pool.flaw else ""
 
 
 def _standing(device: DeviceView) -> _Standing:

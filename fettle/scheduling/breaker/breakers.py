@@ -91,7 +91,7 @@ class Breakers:
         await run_within(None, self._count_and_judge)
         if self._late:
             self._late = False
-            self._publisher.turn()
+            self._publisher.republish()
 
     def _count_and_judge(self) -> None:
         self._count()

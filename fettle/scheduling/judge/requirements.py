@@ -165,7 +165,7 @@ class Requirements:
             if outcome is None:
                 self.missed += 1
             elif outcome.kind is OutcomeKind.NO_MATCH:
-                unmet.append(requirement.told)
+                unmet.append(requirement.description)
             elif outcome.kind is not OutcomeKind.MATCH:
-                undecided.append((requirement.told, outcome.reason))
+                undecided.append((requirement.description, outcome.reason))
         return Met(tuple(unmet), tuple(undecided))

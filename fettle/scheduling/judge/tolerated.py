@@ -14,7 +14,7 @@ from typing import NamedTuple
 from fettle.api.resource import DeviceToleration
 from fettle.config import HealthSettings
 from fettle.dra import tolerates
-from fettle.health import START, memory
+from fettle.health import START, assess
 from fettle.model import SOUND, Evidence, Family, Health, TaintRef, Weighed
 
 
@@ -46,7 +46,7 @@ def by(evidence: tuple[Weighed, ...], thresholds: HealthSettings) -> Health:
     """The health by this evidence, as if nothing else had ever been said."""
     if not evidence:
         return SOUND
-    return memory.judge(evidence, START, thresholds, math.inf, all_clear=False).health
+    return assess(evidence, START, thresholds, math.inf, all_clear=False).health
 
 
 def _excused(evidence: Evidence, tolerations: Sequence[DeviceToleration]) -> bool:

@@ -1,13 +1,13 @@
 """What an ask sees of a node, names left out: nodes of which it sees the same share a verdict.
 
-Between the digests of pools (`inventory/shapes.py`) and the tables of verdicts. Pure.
+Between the digests of pools (`cluster/inventory/fingerprints.py`) and the tables of verdicts. Pure.
 """
 
 from collections.abc import Callable, Collection, Hashable, Iterator
 from itertools import compress
 
 from fettle.cel import rows
-from fettle.cluster import NodeView, shapes
+from fettle.cluster import EVERYTHING, Attribute, NodeView, attribute_digests
 from fettle.dra import Profile, equality_pattern
 from fettle.scheduling.demand import Bound, Demand
 from fettle.scheduling.judge.claimed import is_usable
@@ -21,7 +21,7 @@ def fingerprint_for(
     demand: Demand,
     requirements: Requirements,
     profile: Profile,
-    attributes: Callable[[], tuple[shapes.Attribute, ...]],
+    attributes: Callable[[], tuple[Attribute, ...]],
 ) -> Fingerprint:
     """How the ask looks at nodes; `attributes` of devices are those that its selectors and its
     policy can see. What is the same for all nodes is found out here, once."""
@@ -52,11 +52,11 @@ def fingerprint_for(
             return tuple(seen)
         seen.append(node.malformed)
         for pool in node.pools:
-            if not pool.look:
+            if not pool.fingerprint:
                 return None
-            seen.append(pool.look)
+            seen.append(pool.fingerprint)
             if read:
-                seen += shapes.attribute_digests(pool, read)
+                seen += attribute_digests(pool, read)
         seen += [_compared(name, node) for name in compared]
         if by_pool_name and len(node.pools) > 1:
             names = [pool.name for pool in node.pools]
@@ -66,9 +66,9 @@ def fingerprint_for(
     return look
 
 
-def _compared_unseen(demand: Demand, seen: Collection[shapes.Attribute]) -> Iterator[str]:
+def _compared_unseen(demand: Demand, seen: Collection[Attribute]) -> Iterator[str]:
     """The attributes that constraints compare, but for those whose very values are `seen`."""
-    if shapes.EVERYTHING in seen:
+    if EVERYTHING in seen:
         return
     for name in dict.fromkeys(c.attribute for claim in demand.claims for c in claim.constraints):
         if name and rows.split_name(name, "") not in seen:
@@ -77,9 +77,7 @@ def _compared_unseen(demand: Demand, seen: Collection[shapes.Attribute]) -> Iter
 
 def _compared(name: str, node: NodeView) -> Hashable:
     """What constraints can tell of an attribute: a GPU's UUID is the same on no other node."""
-    having = [
-        any(shapes.attribute_digests(pool, [rows.split_name(name, "")])) for pool in node.pools
-    ]
+    having = [any(attribute_digests(pool, [rows.split_name(name, "")])) for pool in node.pools]
     devices = (device for pool in compress(node.pools, having) for device in pool.devices)
     return tuple(having), equality_pattern(name, devices)
 

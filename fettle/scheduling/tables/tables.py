@@ -12,7 +12,7 @@ from math import inf
 from typing import NamedTuple
 
 from fettle.cel import Outcome, SelectorEngine, undecided
-from fettle.cluster import NodeView, View, shapes
+from fettle.cluster import Attribute, NodeView, View, attributes_read
 from fettle.dra import AMPLE, CURRENT, Budget, DeviceView, Profile
 from fettle.model import UNKNOWN_SCORE
 from fettle.scheduling.demand import Demand
@@ -324,17 +324,15 @@ class Matching:
 
     def __init__(self, engine: SelectorEngine) -> None:
         self._engine = engine
-        self._attributes: tuple[Demand, tuple[shapes.Attribute, ...]] | None = None
+        self._attributes: tuple[Demand, tuple[Attribute, ...]] | None = None
         self.missing = False
 
-    def attributes(
-        self, demand: Demand, requirements: Requirements
-    ) -> tuple[shapes.Attribute, ...]:
+    def attributes(self, demand: Demand, requirements: Requirements) -> tuple[Attribute, ...]:
         """The attributes of devices that selectors of the ask and its policy can see."""
         if self._attributes is None or self._attributes[0] is not demand:
             reads = [self._engine.reads(expression) for expression in demand.selectors]
             reads += requirements.reads()
-            self._attributes = (demand, shapes.attributes_read(reads))
+            self._attributes = (demand, attributes_read(reads))
         return self._attributes[1]
 
     def allocator(self, profile: Profile, budget: Budget, *, explains: bool = False) -> Allocator:

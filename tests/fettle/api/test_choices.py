@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from fettle.api import choices
+from fettle.api.decoding import describe_error
 
 
 class Word(StrEnum):
@@ -38,7 +38,7 @@ class Outer(msgspec.Struct):
 def test_the_values_that_there_are_are_listed(given: Any) -> None:
     with pytest.raises(msgspec.ValidationError) as raised:
         msgspec.convert(given, Outer)
-    said = choices.describe_error(raised.value, Outer)
+    said = describe_error(raised.value, Outer)
     assert said == f"{raised.value}; expected one of Allow, Refuse"
 
 
@@ -46,4 +46,4 @@ def test_the_values_that_there_are_are_listed(given: Any) -> None:
 def test_other_errors_stay_as_they_are(given: Any) -> None:
     with pytest.raises(msgspec.ValidationError) as raised:
         msgspec.convert(given, Outer)
-    assert choices.describe_error(raised.value, Outer) == str(raised.value)
+    assert describe_error(raised.value, Outer) == str(raised.value)

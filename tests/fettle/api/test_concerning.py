@@ -5,10 +5,9 @@ from typing import Any
 import pytest
 
 from fettle.api import kinds
-from fettle.api.changes import Bad, Pools
-from fettle.api.concerning import ANY
+from fettle.api.changes import Bad, read_object
 from fettle.api.kinds import Kind
-from fettle.api.reading import read
+from fettle.api.salvage import ANY_POOLS, Pools
 from tests.fettle.api.test_reading import raw
 
 POOL = {"name": "p", "generation": "x", "resourceSliceCount": 1}
@@ -38,7 +37,7 @@ def allocated(results: Any) -> dict[str, Any]:
             "n",
             (Pools(None, "p"),),
         ),
-        (kinds.SLICE, {"metadata": OWNED, "spec": 5}, "n", (ANY,)),
+        (kinds.SLICE, {"metadata": OWNED, "spec": 5}, "n", (ANY_POOLS,)),
         (
             kinds.SLICE,
             {"spec": {"driver": "d", "nodeName": 5, "pool": POOL}},
@@ -60,11 +59,11 @@ def allocated(results: Any) -> dict[str, Any]:
             kinds.CLAIM,
             allocated([result(pool=None), 7]),
             "",
-            (Pools("d", None), ANY),
+            (Pools("d", None), ANY_POOLS),
         ),
-        (kinds.CLAIM, allocated("none"), "", (ANY,)),
-        (kinds.CLAIM, {"spec": {}, "status": {"allocation": "a"}}, "", (ANY,)),
-        (kinds.CLAIM, {"spec": {}, "status": "s"}, "", (ANY,)),
+        (kinds.CLAIM, allocated("none"), "", (ANY_POOLS,)),
+        (kinds.CLAIM, {"spec": {}, "status": {"allocation": "a"}}, "", (ANY_POOLS,)),
+        (kinds.CLAIM, {"spec": {}, "status": "s"}, "", (ANY_POOLS,)),
         (kinds.TAINT_RULE, {"spec": {"taint": 5}}, "", ()),
         (
             kinds.TAINT_RULE,
@@ -72,15 +71,15 @@ def allocated(results: Any) -> dict[str, Any]:
             "",
             (Pools("d"),),
         ),
-        (kinds.TAINT_RULE, {"spec": {"taint": {}, "deviceSelector": "x"}}, "", (ANY,)),
-        (kinds.TAINT_RULE, {"spec": 5}, "", (ANY,)),
+        (kinds.TAINT_RULE, {"spec": {"taint": {}, "deviceSelector": "x"}}, "", (ANY_POOLS,)),
+        (kinds.TAINT_RULE, {"spec": 5}, "", (ANY_POOLS,)),
     ],
 )
 def test_it_speaks_of_a_node_or_of_pools(
     kind: Kind, object_: dict[str, Any], node: str, pools: tuple[Pools, ...]
 ) -> None:
     object_["metadata"] = {"name": "o", **object_.get("metadata", {})}
-    change = read(kind, raw(object_))
+    change = read_object(kind, raw(object_))
     assert isinstance(change, Bad)
     assert (change.key, change.node, change.pools) == ("o", node, pools)
 
@@ -90,6 +89,6 @@ def test_a_number_that_is_too_large_hides_nothing_else(number: str) -> None:
     config = [{"opaque": {"driver": "d", "parameters": {"x": "HERE"}}}]
     object_ = allocated([result(request="r")]) | {"spec": {"devices": {"config": config}}}
     object_["metadata"] = {"name": "o"}
-    change = read(kinds.CLAIM, raw(object_).replace(b'"HERE"', number.encode()))
+    change = read_object(kinds.CLAIM, raw(object_).replace(b'"HERE"', number.encode()))
     assert isinstance(change, Bad)
     assert (change.key, change.pools) == ("o", (Pools("d", "p"),))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fettle.api import lenient
+from fettle.api.decoding import MAX_JSON_DEPTH, decode_lenient, shallow
 
 ANY: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 
@@ -30,16 +30,16 @@ def depth(value: Any) -> int:
 @pytest.mark.parametrize("levels", [50, 1000, 5000, 200_000])
 def test_what_stands_above_is_read_whatever_lies_below(levels: int) -> None:
     raw = b'{"a":"}]","deep":%b,"b":{"c":[1]}}' % nested(levels)
-    read = lenient.decode(ANY, raw)
+    read = decode_lenient(ANY, raw)
     assert (read["a"], read["b"]) == ("}]", {"c": [1]})
-    assert depth(read) <= max(levels + 1, lenient.DEEP)
+    assert depth(read) <= max(levels + 1, MAX_JSON_DEPTH)
 
 
 def test_brackets_and_escaped_quotes_in_text_do_not_nest() -> None:
     text = '\\"[[[{{{\\\\'
     raw = json.dumps({"text": text * 50, "list": [[text]]}).encode()
-    assert lenient.shallow(raw, 3) == raw
-    assert json.loads(lenient.shallow(raw, 2)) == {"text": text * 50, "list": [None]}
+    assert shallow(raw, 3) == raw
+    assert json.loads(shallow(raw, 2)) == {"text": text * 50, "list": [None]}
 
 
 JSON = st.recursive(
@@ -64,7 +64,7 @@ def test_null_stands_for_what_lies_deeper_and_nothing_else_changes(
     value: Any, levels: int, indent: int | None
 ) -> None:
     raw = json.dumps(value, indent=indent).encode()
-    assert json.loads(lenient.shallow(raw, levels)) == cut(value, levels)
+    assert json.loads(shallow(raw, levels)) == cut(value, levels)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_null_stands_for_what_lies_deeper_and_nothing_else_changes(
 )
 def test_what_is_no_json_stays_none(raw: bytes) -> None:
     with pytest.raises(msgspec.DecodeError):
-        lenient.decode(ANY, raw)
+        decode_lenient(ANY, raw)
 
 
 @given(st.binary(max_size=200), st.integers(0, 5))
@@ -82,7 +82,7 @@ def test_wild_bytes_do_not_become_json_by_it(raw: bytes, levels: int) -> None:
         ANY.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return
-    assert ANY.decode(lenient.shallow(raw, levels)) == cut(ANY.decode(raw), levels)
+    assert ANY.decode(shallow(raw, levels)) == cut(ANY.decode(raw), levels)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_wild_bytes_do_not_become_json_by_it(raw: bytes, levels: int) -> None:
     ],
 )
 def test_what_is_no_character_is_read_as_go_reads_it(raw: bytes, read: Any) -> None:
-    assert lenient.decode(ANY, raw) == read
+    assert decode_lenient(ANY, raw) == read
 
 
 TEXT = st.lists(
@@ -111,10 +111,10 @@ TEXT = st.lists(
 def test_of_escapes_only_halves_of_pairs_are_changed(parts: list[str]) -> None:
     text = '"' + "".join(parts) + '"'
     halves = re.compile("[\ud800-\udfff]")
-    assert lenient.decode(ANY, text.encode()) == halves.sub("\ufffd", json.loads(text))
+    assert decode_lenient(ANY, text.encode()) == halves.sub("\ufffd", json.loads(text))
 
 
 def test_a_wrong_type_is_not_mended() -> None:
     numbers: msgspec.json.Decoder[Any] = msgspec.json.Decoder(list[int])
     with pytest.raises(msgspec.ValidationError):
-        lenient.decode(numbers, b'["\\ud800"]')
+        decode_lenient(numbers, b'["\\ud800"]')

@@ -8,9 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fettle.api.changes import Bad, Change, Contact, Put
+from fettle.api.changes import (
+    BATCH_BYTES,
+    Bad,
+    Batches,
+    Change,
+    Contact,
+    Put,
+    read_loosely,
+    read_object,
+)
 from fettle.api.kinds import KINDS, NODE, POD, Kind
-from fettle.api.reading import BATCH_BYTES, Batches, loosely, read
 
 
 def raw(thing: Any) -> bytes:
@@ -18,7 +26,7 @@ def raw(thing: Any) -> bytes:
 
 
 def test_an_object_is_put() -> None:
-    change = read(NODE, raw({"metadata": {"name": "a"}}))
+    change = read_object(NODE, raw({"metadata": {"name": "a"}}))
     assert isinstance(change, Put)
     assert change.object.metadata.key == "a"
 
@@ -41,22 +49,22 @@ NAMED = {"name": "p", "namespace": "ns"}
 def test_an_object_that_cannot_be_read_is_bad_under_what_can_be(
     text: bytes, key: str, node: str
 ) -> None:
-    change = read(POD, text)
+    change = read_object(POD, text)
     assert isinstance(change, Bad)
     assert (change.key, change.node) == (key, node)
     assert "Pod" not in change.reason, "whoever tells it says of what"
 
 
 def test_a_bad_node_speaks_for_itself() -> None:
-    change = read(NODE, raw({"metadata": {"name": "a"}, "status": 1}))
+    change = read_object(NODE, raw({"metadata": {"name": "a"}, "status": 1}))
     assert isinstance(change, Bad)
     assert change.node == "a"
 
 
 @given(st.sampled_from(KINDS), st.binary())
 def test_wild_bytes_are_bad(kind: Kind, text: bytes) -> None:
-    assert isinstance(read(kind, text), Bad)
-    assert isinstance(loosely(text), dict)
+    assert isinstance(read_object(kind, text), Bad)
+    assert isinstance(read_loosely(text), dict)
 
 
 JSON = st.recursive(
@@ -69,7 +77,7 @@ JSON = st.recursive(
 @given(st.sampled_from(KINDS), JSON, JSON, JSON)
 def test_wild_objects_are_put_or_bad(kind: Kind, metadata: Any, spec: Any, status: Any) -> None:
     text = msgspec.json.encode({"metadata": metadata, "spec": spec, "status": status})
-    assert isinstance(read(kind, text), Put | Bad)
+    assert isinstance(read_object(kind, text), Put | Bad)
 
 
 async def test_changes_go_on_in_batches_of_bounded_size() -> None:

@@ -9,15 +9,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fettle.api import core
-from fettle.api.changes import Bad, Put, SalvagedNode
+from fettle.api.changes import Bad, Put, read_object
 from fettle.api.kinds import KINDS, NODE
 from fettle.api.meta import Condition, ObjectMeta
-from fettle.api.reading import read
-from fettle.api.salvaging import completed
+from fettle.api.salvage import SalvagedNode, complete_node
 
 
 def left(raw: dict[str, Any]) -> SalvagedNode:
-    change = read(NODE, json.dumps(raw).encode())
+    change = read_object(NODE, json.dumps(raw).encode())
     assert isinstance(change, Bad)
     assert change.left is not None
     return change.left
@@ -72,14 +71,14 @@ def test_amounts_are_read_together_or_not_at_all(broken: Any) -> None:
 
 @pytest.mark.parametrize("metadata", [{}, {"name": 5}, 5])
 def test_without_a_name_there_is_nothing_left(metadata: Any) -> None:
-    change = read(NODE, json.dumps({"metadata": metadata}).encode())
+    change = read_object(NODE, json.dumps({"metadata": metadata}).encode())
     assert isinstance(change, Bad)
     assert change.left is None
 
 
 def test_only_nodes_are_salvaged() -> None:
     for kind in KINDS:
-        change = read(kind, b'{"metadata": {"name": "x", "labels": 5}}')
+        change = read_object(kind, b'{"metadata": {"name": "x", "labels": 5}}')
         assert isinstance(change, Bad)
         assert (change.left is not None) == (kind is NODE)
 
@@ -94,12 +93,12 @@ WHOLE = core.Node(
 def test_what_cannot_be_read_stays_as_it_was_known() -> None:
     taints = [{"key": 5}]
     status = {"capacity": {"x/gpu": "4"}, "allocatable": 7, "conditions": [5, {"type": "X"}]}
-    found = completed(left(node(spec={"taints": taints}, status=status)), WHOLE)
+    found = complete_node(left(node(spec={"taints": taints}, status=status)), WHOLE)
     assert (found.metadata.labels, found.spec) == (None, WHOLE.spec)
     assert found.status is not None
     assert found.status.capacity == {"x/gpu": "8"}
     assert [c.type for c in found.status.conditions or ()] == ["Ready", "X"]
-    assert completed(left(node(status=5)), WHOLE).status == WHOLE.status
+    assert complete_node(left(node(status=5)), WHOLE).status == WHOLE.status
 
 
 ANY = st.recursive(
@@ -125,7 +124,7 @@ def test_any_node_with_a_name_is_put_or_leaves_something(
     raw = msgspec.json.encode(
         {"metadata": metadata | {"name": "n"}, "spec": spec, "status": status}
     )
-    change = read(NODE, raw)
+    change = read_object(NODE, raw)
     if isinstance(change, Put):
         assert change.object.metadata.name == "n"
     else:
@@ -133,4 +132,4 @@ def test_any_node_with_a_name_is_put_or_leaves_something(
         assert change.left is not None
         assert change.left.broken
         assert change.left.node.metadata.name == "n"
-        assert completed(change.left, WHOLE).metadata.name == "n"
+        assert complete_node(change.left, WHOLE).metadata.name == "n"

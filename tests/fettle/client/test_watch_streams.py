@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fettle.api import Gone, Put, key_of, kinds, read
+from fettle.api import Gone, Put, key_of, kinds, read_object
 from fettle.api.kinds import Kind
 from fettle.client.session import Session
 from fettle.client.watch_streams import Events, Lines, ObjectEvent, UnreadEvent
@@ -231,7 +231,7 @@ def test_reading_in_one_pass_gives_what_two_passes_give(type_: str, thing: Any, 
     if isinstance(event, UnreadEvent):
         assert json.loads(bytes(event.object)) == thing
     elif isinstance(event.change, Put):
-        assert event.change == read(kind, json.dumps(thing).encode())
+        assert event.change == read_object(kind, json.dumps(thing).encode())
     else:
         assert event.change.key == key_of(thing["metadata"])
 
@@ -243,7 +243,7 @@ def test_an_object_with_odd_json_is_an_ordinary_event(kind: Kind, type_: str, od
     thing = b'{"metadata":{"name":"c","resourceVersion":"7"},"spec":{"odd":%b}}' % odd
     event = Events(kind).read(b'{"type":"%b","object":%b}' % (type_.encode(), thing))
     if isinstance(event, UnreadEvent):
-        change = read(kind, bytes(event.object))
+        change = read_object(kind, bytes(event.object))
         assert isinstance(change, Put)
         assert (event.type, change.object.metadata.key) == (type_, "c")
     else:

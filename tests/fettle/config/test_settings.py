@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from fettle.config.files import load
+from fettle.config.files import load_settings
 from fettle.config.settings import Settings
 from fettle.model import SettingsError
 
@@ -136,7 +136,7 @@ def test_a_wrong_settings_file_is_named_with_its_field(
     path = tmp_path / "settings.yaml"
     path.write_text(text)
     with pytest.raises(SettingsError) as error:
-        load(path)
+        load_settings(path)
     assert str(path) in str(error.value)
     assert says in str(error.value)
 
@@ -144,7 +144,7 @@ def test_a_wrong_settings_file_is_named_with_its_field(
 def test_names_are_those_that_objects_may_have(tmp_path: Path) -> None:
     path = tmp_path / "settings.yaml"
     path.write_text("namespace: team-1\nsteward: {lease: a.b-1, wakeClaim: 0.x}\n")
-    read = load(path)
+    read = load_settings(path)
     assert (read.namespace, read.steward.lease, read.steward.wake_claim) == (
         *("team-1", "a.b-1", "0.x"),
     )
@@ -158,18 +158,22 @@ def test_what_a_merged_mapping_says_may_be_said_anew(tmp_path: Path) -> None:
         "- {name: b, placement: &b {<<: *a, minScore: 0.6}}\n"
         "- {name: c, placement: {<<: *b, minScore: 0.7}}\n"
     )
-    assert [policy.placement.min_score for policy in load(path).policies] == [0.5, 0.6, 0.7]
+    assert [policy.placement.min_score for policy in load_settings(path).policies] == [
+        0.5,
+        0.6,
+        0.7,
+    ]
 
 
 def test_a_missing_file_is_said(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="No such file"):
-        load(tmp_path / "absent.yaml")
+        load_settings(tmp_path / "absent.yaml")
 
 
 def test_an_empty_file_is_the_defaults(tmp_path: Path) -> None:
     path = tmp_path / "settings.yaml"
     path.write_text("")
-    assert load(path) == Settings() == load(None)
+    assert load_settings(path) == Settings() == load_settings(None)
 
 
 def test_a_policy_may_say_all_that_a_device_policy_says(tmp_path: Path) -> None:
@@ -181,7 +185,7 @@ def test_a_policy_may_say_all_that_a_device_policy_says(tmp_path: Path) -> None:
         "  failure: {failJobOnExitCodes: [42], jobSet: {maxRestarts: 0, rules: []}}\n"
         "  validation: {strict: true, rules: {FTL010: Warn}}\n"
     )
-    (mine,) = load(path).policies
+    (mine,) = load_settings(path).policies
     assert mine.tolerations.devices[0].seconds == 60
     assert mine.validation.rules == {"FTL010": "Warn"}
 
@@ -190,7 +194,7 @@ def test_the_longest_key_of_a_taint_is_taken(tmp_path: Path) -> None:
     path = tmp_path / "settings.yaml"
     key = f"{'a.' * 126}b/{'k' * 63}"
     path.write_text(f"policies: [{{name: a, tolerations: {{devices: [{{key: {key}}}]}}}}]")
-    assert load(path).policies[0].tolerations.devices[0].key == key
+    assert load_settings(path).policies[0].tolerations.devices[0].key == key
 
 
 def test_own_policies_come_beside_the_built_in_ones_and_may_replace_them(tmp_path: Path) -> None:
@@ -201,7 +205,7 @@ def test_own_policies_come_beside_the_built_in_ones_and_may_replace_them(tmp_pat
         "- {name: mine, placement: {minScore: 0.5, degraded: Refuse}}\n"
         "- {name: training, placement: {minScore: 0.95}}\n"
     )
-    policies = load(path).all_policies()
+    policies = load_settings(path).all_policies()
     assert policies.default == "mine"
     assert policies.by_name["training"].placement.min_score == 0.95
     assert "scavenger" in policies.by_name
@@ -213,7 +217,7 @@ def test_off_need_not_be_quoted_though_yaml_reads_it_as_false(tmp_path: Path) ->
         "lint: {rules: {FTL010: off, FTL011: Off, FTL012: 'Off'}}\n"
         "policies: [{name: mine, validation: {rules: {FTL010: Off}}}]\n"
     )
-    read = load(path)
+    read = load_settings(path)
     assert set(read.lint.rules.values()) == {"Off"}
     assert read.policies[0].validation.rules == {"FTL010": "Off"}
 
@@ -226,14 +230,14 @@ def test_gates_of_the_scheduler_and_features_of_the_api_server_are_off_together(
         "scheduler: {featureGates: 'DRAPrioritizedList=false,DRADeviceTaints=true'}\n"
         "lint: {disabledFeatures: [DRAConsumableCapacity]}\n"
     )
-    assert load(path).disabled_features == {"DRAPrioritizedList", "DRAConsumableCapacity"}
+    assert load_settings(path).disabled_features == {"DRAPrioritizedList", "DRAConsumableCapacity"}
 
 
 def test_only_the_default_scheduler_asks_unless_others_are_named(tmp_path: Path) -> None:
     path = tmp_path / "settings.yaml"
     path.write_text("scheduler: {names: [default-scheduler, bin-packing]}\n")
     assert Settings().scheduler.names == ("default-scheduler",)
-    assert load(path).scheduler.names == ("default-scheduler", "bin-packing")
+    assert load_settings(path).scheduler.names == ("default-scheduler", "bin-packing")
 
 
 @pytest.mark.parametrize(
@@ -256,6 +260,6 @@ def test_only_the_default_scheduler_asks_unless_others_are_named(tmp_path: Path)
 def test_what_is_allowed_and_hardly_meant_is_remarked(tmp_path: Path, text: str, says: str) -> None:
     path = tmp_path / "settings.yaml"
     path.write_text(text)
-    remarks = load(path).remarks()
+    remarks = load_settings(path).remarks()
     assert len(remarks) == bool(says)
     assert all(says in remark for remark in remarks)

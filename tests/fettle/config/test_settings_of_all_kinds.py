@@ -12,7 +12,7 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fettle.config.files import load
+from fettle.config.files import load_settings
 from fettle.config.settings import Settings
 from fettle.model import SettingsError
 
@@ -67,7 +67,7 @@ def refusal(text: str | bytes) -> str:
         path = Path(folder) / "settings.yaml"
         path.write_bytes(text.encode("utf-8", "replace") if isinstance(text, str) else text)
         try:
-            assert isinstance(load(path), Settings)
+            assert isinstance(load_settings(path), Settings)
         except SettingsError as error:
             said = str(error)
             said.encode()

@@ -2,18 +2,18 @@
 
 from fettle.api import core
 from fettle.health import HealthBook
-from fettle.health.signals.gathering import of_node
-from fettle.health.signals.rules import load
+from fettle.health.signals.nodes import report_of_node
+from fettle.health.signals.rule_tables import load_rules
 from fettle.model import DeviceId, Health, NodeId, Subject
 
-RULES = load()
+RULES = load_rules()
 NODE = NodeId("gpu-1")
 DEVICE = DeviceId("gpu.nvidia.com", "gpu-1", "gpu-0")
 MINUTE, HOUR = 60.0, 3600.0
 
 
 def tell(book: HealthBook, node: core.Node, at: float) -> None:
-    book.report(of_node(node, RULES, at), at)
+    book.report(report_of_node(node, RULES, at), at)
 
 
 def of(book: HealthBook, subject: Subject, at: float) -> Health:

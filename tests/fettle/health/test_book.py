@@ -5,9 +5,10 @@ import pytest
 
 from fettle.config import HealthSettings
 from fettle.health import HealthBook
-from fettle.health.signals.gathering import of_node, of_pod
+from fettle.health.signals.nodes import report_of_node
+from fettle.health.signals.pods import report_of_pod
 from fettle.health.signals.reports import SignalReport
-from fettle.health.signals.rules import load
+from fettle.health.signals.rule_tables import load_rules
 from fettle.model import (
     SOUND,
     DeviceId,
@@ -30,7 +31,7 @@ from tests.fettle.health.signals.objects import (
     refused_pod,
 )
 
-RULES = load()
+RULES = load_rules()
 DEVICE = DeviceId("gpu.nvidia.com", "gpu-1", "gpu-0")
 NODE = NodeId("gpu-1")
 UNIT = UnitId("gpu-1", "nvidia.com/gpu", UUID)
@@ -201,24 +202,24 @@ def test_the_all_clear_of_something_mild_does_not_end_the_dwell_of_something_els
 
 
 def test_an_event_counts_once_however_often_its_pod_is_listed(book: HealthBook) -> None:
-    refused = of_pod(refused_pod("a", NOW), NOW, lambda _: None, RULES)
+    refused = report_of_pod(refused_pod("a", NOW), RULES, NOW, lambda _: None)
     for _ in range(5):
         book.report(refused, NOW)
     assert of(book, NODE).score == 0.6
-    again = of_pod(refused_pod("a", NOW, uid="another"), NOW, lambda _: None, RULES)
+    again = report_of_pod(refused_pod("a", NOW, uid="another"), RULES, NOW, lambda _: None)
     book.report(again, NOW)  # a pod of the same name, made anew
     assert of(book, NODE).score == 0.2
 
 
 def test_an_event_stays_counted_when_its_pod_is_deleted(book: HealthBook) -> None:
-    refused = of_pod(refused_pod("a", NOW), NOW, lambda _: None, RULES)
+    refused = report_of_pod(refused_pod("a", NOW), RULES, NOW, lambda _: None)
     book.report(refused, NOW)
     book.vanish(refused.reporter, NOW)
     assert of(book, NODE).score == 0.6
 
 
 def test_old_events_read_after_a_restart_have_faded(book: HealthBook) -> None:
-    refused = of_pod(refused_pod("a", NOW - 86_400), NOW, lambda _: None, RULES)
+    refused = report_of_pod(refused_pod("a", NOW - 86_400), RULES, NOW, lambda _: None)
     book.report(refused, NOW)
     assert of(book, NODE) is SOUND
 
@@ -227,7 +228,7 @@ def test_a_sick_devices_pod_ends_and_is_deleted_and_its_word_fades(book: HealthB
     resources = [health("nvidia.com/gpu", UUID, "Unhealthy")]
 
     def tell(phase: str, at: float) -> None:
-        said = of_pod(pod(resources=resources, phase=phase), at, lambda _: None, RULES)
+        said = report_of_pod(pod(resources=resources, phase=phase), RULES, at, lambda _: None)
         book.report(said, at)
 
     tell("Running", NOW)
@@ -337,15 +338,15 @@ def test_the_end_of_a_dwell_is_a_move(book: HealthBook) -> None:
 
 
 def test_a_ready_that_is_unknown_after_false_still_counts_as_failed(book: HealthBook) -> None:
-    book.report(of_node(node(condition("Ready", "False", "x")), RULES, NOW), NOW)
-    book.report(of_node(node(condition("Ready", "Unknown", "x")), RULES, NOW + 60), NOW + 60)
+    book.report(report_of_node(node(condition("Ready", "False", "x")), RULES, NOW), NOW)
+    book.report(report_of_node(node(condition("Ready", "Unknown", "x")), RULES, NOW + 60), NOW + 60)
     silent = of(book, NODE, NOW + 60)
     assert silent.state is State.UNHEALTHY
     assert {w.evidence.kind for w in silent.evidence} == {
         EvidenceKind.DECAYING,
         EvidenceKind.UNKNOWN,
     }
-    book.report(of_node(node(condition("Ready", "True", "x")), RULES, NOW + 90), NOW + 90)
+    book.report(report_of_node(node(condition("Ready", "True", "x")), RULES, NOW + 90), NOW + 90)
     assert of(book, NODE, NOW + 90).score == 0.88  # one outage, one trace
     assert of(book, NODE, NOW + 90).state is State.HEALTHY
 

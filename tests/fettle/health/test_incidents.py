@@ -6,7 +6,7 @@ import pytest
 
 from fettle.config import HealthSettings
 from fettle.health import HealthBook
-from fettle.health.signals.gathering import of_slice, of_taint_rule
+from fettle.health.signals.slices import report_of_slice, report_of_taint_rule
 from fettle.model import BUILT_IN, SOUND, DeviceId, State, UnitId
 from fettle.scheduling.judge.acceptance import complaint
 from tests.fettle.health.incidents import DEVICE, HOUR, MINUTE, NODE, RULES, of, tell
@@ -23,7 +23,7 @@ from tests.fettle.health.signals.test_nvsentinel import THERMAL
 
 
 def test_a_gpu_falls_off_the_bus_and_its_neighbour_stays_sound(book: HealthBook) -> None:
-    book.report(of_slice(slice_(taint("gpu.nvidia.com/xid", "79")), RULES, NOW), NOW)
+    book.report(report_of_slice(slice_(taint("gpu.nvidia.com/xid", "79")), RULES, NOW), NOW)
     lost = of(book, DEVICE, NOW)
     assert (lost.state, lost.score) == (State.UNHEALTHY, 0.0)
     assert "XID 79: GPU has fallen off the bus" in lost.evidence[0].evidence.text
@@ -31,7 +31,7 @@ def test_a_gpu_falls_off_the_bus_and_its_neighbour_stays_sound(book: HealthBook)
     assert of(book, DEVICE, NOW + 30 * 24 * HOUR).state is State.UNHEALTHY
 
     at = NOW + 30 * 24 * HOUR + MINUTE
-    book.report(of_slice(slice_(), RULES, at), at)
+    book.report(report_of_slice(slice_(), RULES, at), at)
     assert of(book, DEVICE, at).state is State.HEALTHY
 
 
@@ -266,7 +266,7 @@ def test_an_operator_holds_a_node_and_lets_it_go(book: HealthBook) -> None:
 
 def test_a_taint_rule_takes_devices_out_until_it_is_deleted(book: HealthBook) -> None:
     rule = taint_rule({"device": "gpu-0"}, taint("example.org/recall", effect="NoExecute"))
-    book.report(of_taint_rule(rule, [DEVICE], RULES, NOW), NOW)
+    book.report(report_of_taint_rule(rule, [DEVICE], RULES, NOW), NOW)
     assert of(book, DEVICE, NOW).state is State.UNHEALTHY
     assert book.vanish("DeviceTaintRule rule", NOW + MINUTE) == {DEVICE}
     assert of(book, DEVICE, NOW + MINUTE).state is State.HEALTHY
@@ -279,7 +279,7 @@ def test_a_reservation_that_comes_and_goes_leaves_a_device_sound(
     rule = taint_rule({"device": "gpu-0"}, taint("example.com/reserve", "x", effect))
     for minute in range(5):
         at = NOW + minute * MINUTE
-        book.report(of_taint_rule(rule, [DEVICE], RULES, at), at)
+        book.report(report_of_taint_rule(rule, [DEVICE], RULES, at), at)
         assert of(book, DEVICE, at).score < 1.0
         book.vanish("DeviceTaintRule rule", at + 1)
         assert of(book, DEVICE, at + 1) is SOUND
@@ -291,15 +291,15 @@ def test_a_taint_of_the_driver_that_comes_and_goes_is_remembered(
 ) -> None:
     for minute in range(2):
         at = NOW + minute * MINUTE
-        book.report(of_slice(slice_(taint(key, "74")), RULES, at), at)
-        book.report(of_slice(slice_(), RULES, at + 1), at + 1)
+        book.report(report_of_slice(slice_(taint(key, "74")), RULES, at), at)
+        book.report(report_of_slice(slice_(), RULES, at + 1), at + 1)
     assert "was until recently" in of(book, DEVICE, at + 1).evidence[0].evidence.text
 
 
 def test_a_rule_whose_key_is_known_as_a_fault_is_remembered(book: HealthBook) -> None:
     fault = taint("gaudi.intel.com/unhealthy", "CriticalError", "NoExecute")
     rule = taint_rule({"device": "gpu-0"}, fault)
-    book.report(of_taint_rule(rule, [DEVICE], RULES, NOW), NOW)
+    book.report(report_of_taint_rule(rule, [DEVICE], RULES, NOW), NOW)
     book.vanish("DeviceTaintRule rule", NOW + 1)
     assert "was until recently" in of(book, DEVICE, NOW + 1).evidence[0].evidence.text
 
@@ -308,9 +308,11 @@ def test_a_reservation_does_not_hide_that_the_driver_s_taint_came_and_went(
     book: HealthBook,
 ) -> None:
     odd = taint("example.com/odd", "x", "NoSchedule")
-    book.report(of_taint_rule(taint_rule({"device": "gpu-0"}, odd), [DEVICE], RULES, NOW), NOW)
-    book.report(of_slice(slice_(odd), RULES, NOW), NOW)
-    book.report(of_slice(slice_(), RULES, NOW + 1), NOW + 1)
+    book.report(
+        report_of_taint_rule(taint_rule({"device": "gpu-0"}, odd), [DEVICE], RULES, NOW), NOW
+    )
+    book.report(report_of_slice(slice_(odd), RULES, NOW), NOW)
+    book.report(report_of_slice(slice_(), RULES, NOW + 1), NOW + 1)
     book.vanish("DeviceTaintRule rule", NOW + 2)
     assert "was until recently" in of(book, DEVICE, NOW + 2).evidence[0].evidence.text
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fettle.config import HealthSettings
 from fettle.health import HealthBook
-from fettle.health.signals.gathering import of_slice, of_taint_rule
+from fettle.health.signals.slices import report_of_slice, report_of_taint_rule
 from fettle.model import SOUND, Evidence, EvidenceKind, Family, Health, State, UnitId
 from tests.fettle.health.incidents import DEVICE, MINUTE, NODE, RULES, of, tell
 from tests.fettle.health.signals.objects import (
@@ -27,7 +27,7 @@ LATCHED = [xid for xid in RULES.xids if RULES.xid(xid).kind is EvidenceKind.LATC
 
 
 def publish(book: HealthBook, at: float, *taints: dict[str, Any]) -> Health:
-    book.report(of_slice(slice_(*taints), RULES, at), at)
+    book.report(report_of_slice(slice_(*taints), RULES, at), at)
     return of(book, DEVICE, at)
 
 
@@ -112,7 +112,7 @@ def test_a_fault_that_is_said_again_is_one_and_reads_as_said(book: HealthBook) -
 def test_an_administrator_who_lowers_a_reservation_is_believed(book: HealthBook) -> None:
     for effect in ("NoExecute", "None"):
         reserved = taint_rule({"device": "gpu-0"}, taint("example.com/reserve", "x", effect))
-        book.report(of_taint_rule(reserved, [DEVICE], RULES, NOW), NOW)
+        book.report(report_of_taint_rule(reserved, [DEVICE], RULES, NOW), NOW)
     assert of(book, DEVICE, NOW).score == 0.85
 
 
@@ -128,7 +128,7 @@ def test_a_lighter_fault_for_good_does_not_displace_the_heavier_one(book: Health
             text=text,
             observed_at=NOW,
         )
-        book.report(of_slice(slice_(), RULES, NOW)._replace(evidence=(evidence,)), NOW)
+        book.report(report_of_slice(slice_(), RULES, NOW)._replace(evidence=(evidence,)), NOW)
         return of(book, DEVICE, NOW)
 
     say(0.9, "heavy")

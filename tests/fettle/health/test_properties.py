@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fettle.config import HealthSettings
 from fettle.health import HealthBook
 from fettle.health.signals.reports import SignalReport, heaviest
-from fettle.health.signals.rules import load
+from fettle.health.signals.rule_tables import load_rules
 from fettle.model import (
     SOUND,
     UNKNOWN_SCORE,
@@ -28,7 +28,7 @@ from fettle.model import (
 
 T0 = 1_790_000_000.0
 DWELL_S = 600.0
-RULES = load()
+RULES = load_rules()
 SUBJECTS: tuple[Subject, ...] = (
     DeviceId("gpu.nvidia.com", "gpu-1", "gpu-0"),
     NodeId("gpu-1"),

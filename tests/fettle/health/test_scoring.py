@@ -3,7 +3,8 @@
 import msgspec
 import pytest
 
-from fettle.health import fading, scoring
+from fettle.health import fading
+from fettle.health.score import known_score, ordered, weigh
 from fettle.model import Evidence, EvidenceKind, Family, NodeId, Weighed
 from tests.fettle.health.signals.objects import NOW
 
@@ -30,7 +31,7 @@ def evidence(
 
 
 def score(*said: Evidence) -> float:
-    return scoring.known_score([scoring.weigh(e) for e in said])
+    return known_score([weigh(e) for e in said])
 
 
 def test_a_family_counts_once_by_its_worst() -> None:
@@ -149,5 +150,5 @@ def test_the_same_fact_from_another_messenger_is_fresh_but_not_worse() -> None:
 def test_explanations_are_sorted_heaviest_first_latched_before_level() -> None:
     light, level = evidence(weight=0.1), evidence(weight=1.0)
     latched = evidence(weight=1.0, kind=EvidenceKind.LATCHED)
-    said = scoring.ordered(Weighed(e, e.weight) for e in (light, level, latched))
+    said = ordered(Weighed(e, e.weight) for e in (light, level, latched))
     assert [w.evidence for w in said] == [latched, level, light]

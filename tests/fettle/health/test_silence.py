@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fettle.config import HealthSettings
 from fettle.health import HealthBook
-from fettle.health.signals.gathering import of_node
+from fettle.health.signals.nodes import report_of_node
 from fettle.model import SOUND, Evidence, EvidenceKind, Health, State
 from tests.fettle.health.incidents import HOUR, MINUTE, NODE, RULES, of, tell
 from tests.fettle.health.signals.objects import NOW, condition, node
@@ -100,7 +100,7 @@ def test_what_a_silent_monitor_left_is_no_worse_for_being_seen_again_and_again()
 def test_what_was_left_and_is_seen_again_is_no_change() -> None:
     at = NOW + 20 * MINUTE
     book = restarted(seen(at, deadlock()), at)
-    again = of_node(seen(at + 10, deadlock()), RULES, at + 10)
+    again = report_of_node(seen(at + 10, deadlock()), RULES, at + 10)
     assert book.report(again, at + 10) == set()
 
 
@@ -144,7 +144,7 @@ def test_a_silence_of_which_a_node_tells_late_is_no_change_and_no_longer() -> No
     at = NOW + 20 * MINUTE
     book = restarted(seen(at, deadlock()), at)
     for second in range(10, 300, 10):
-        again = of_node(seen(at, deadlock()), RULES, at + second)
+        again = report_of_node(seen(at, deadlock()), RULES, at + second)
         assert book.report(again, at + second) == set()
     health = of(book, NODE, at + HOUR - 5 * MINUTE)
     assert health.score == pytest.approx(1 - 0.75 / 2, abs=0.01)
@@ -167,4 +167,4 @@ def test_a_silence_goes_on_while_the_kubelet_is_silent_too() -> None:
 def test_a_silence_heard_of_when_all_has_faded_is_a_change() -> None:
     book = restarted(seen(NOW, deadlock()), NOW)
     late = NOW + 24 * HOUR
-    assert book.report(of_node(seen(late, deadlock()), RULES, late), late) == {NODE}
+    assert book.report(report_of_node(seen(late, deadlock()), RULES, late), late) == {NODE}

@@ -4,7 +4,8 @@ import msgspec
 
 from fettle.api import core
 from fettle.health import HealthBook
-from fettle.health.signals.gathering import of_claim, of_pod
+from fettle.health.signals.claims import report_of_claim
+from fettle.health.signals.pods import report_of_pod
 from fettle.model import BUILT_IN, DeviceId, Health, Placement, State
 from tests.fettle.building import refusal
 from tests.fettle.health.incidents import HOUR, MINUTE, NODE, RULES, of, tell
@@ -25,7 +26,7 @@ def test_a_node_swallows_pods(book: HealthBook) -> None:
     tell(book, node(condition("Ready", "True", "KubeletReady")), NOW)
 
     def refuse(name: str, at: float) -> Health:
-        said = of_pod(refused_pod(name, at), at, lambda _: None, RULES)
+        said = report_of_pod(refused_pod(name, at), RULES, at, lambda _: None)
         book.report(said, at)
         return of(book, NODE, at)
 
@@ -51,7 +52,7 @@ def test_a_node_that_swallowed_pods_is_tried_again_after_a_reboot(book: HealthBo
 
     def refuse(names: str, at: float) -> Health:
         for name in names:
-            book.report(of_pod(refused_pod(name, at), at, lambda _: None, RULES), at)
+            book.report(report_of_pod(refused_pod(name, at), RULES, at, lambda _: None), at)
         return of(book, NODE, at)
 
     assert refuse("abcdefgh", NOW).state is State.UNHEALTHY
@@ -70,13 +71,13 @@ def test_pods_that_had_run_and_are_refused_as_their_node_restarts_weigh_little(
     for name in "abcdefgh":
         refused = refused_pod(name, NOW, message=NONE_AVAILABLE)
         ran = pod(name, namespace="ml", phase="Running")
-        book.report(of_pod(refused, NOW, lambda _: None, RULES, ran), NOW)
+        book.report(report_of_pod(refused, RULES, NOW, lambda _: None, ran), NOW)
     after = of(book, NODE, NOW)
     assert (after.state, after.score) == (State.HEALTHY, 0.9)
     assert "which had run there" in after.evidence[0].evidence.text
     lost = refused_pod("i", NOW)  # by its message, a GPU is lost
     ran = pod("i", namespace="ml", phase="Running")
-    book.report(of_pod(lost, NOW, lambda _: None, RULES, ran), NOW)
+    book.report(report_of_pod(lost, RULES, NOW, lambda _: None, ran), NOW)
     assert of(book, NODE, NOW).state is State.DEGRADED
 
 
@@ -84,7 +85,7 @@ def test_three_refusals_within_the_hour_are_enough_however_they_are_spread(
     book: HealthBook,
 ) -> None:
     for i, at in enumerate((NOW, NOW + 30 * MINUTE, NOW + 60 * MINUTE)):
-        said = of_pod(refused_pod(f"p{i}", at), at, lambda _: None, RULES)
+        said = report_of_pod(refused_pod(f"p{i}", at), RULES, at, lambda _: None)
         book.report(said, at)
     assert of(book, NODE, NOW + 60 * MINUTE).state is State.UNHEALTHY
 
@@ -99,7 +100,7 @@ def refuse(
     before: core.Pod | None = None,
 ) -> Health:
     refused = refused_pod(name, at, namespace=namespace, message=message)
-    said = of_pod(refused, at, lambda _: None, RULES, before)
+    said = report_of_pod(refused, RULES, at, lambda _: None, before)
     book.report(said, at)
     return of(book, NODE, at)
 
@@ -163,7 +164,7 @@ def test_a_tenants_words_hold_no_state_and_end_no_dwell(book: HealthBook) -> Non
     at = NOW + 9 * MINUTE
     for ready in ("False", "True"):
         said = claim(("r", *msgspec.structs.astuple(nic)), conditions=[condition("Ready", ready)])
-        book.report(of_claim(said, RULES, at), at)
+        book.report(report_of_claim(said, RULES, at), at)
         assert of(book, nic, at).state is State.DEGRADED
     settled = NOW + 12 * HOUR
     refuse(book, "p", settled, namespace="mallory")
@@ -176,7 +177,7 @@ def test_a_claim_that_never_gets_ready_lowers_its_devices_score_until_another_do
     nic = DeviceId("dra.net", "gpu-1", "eth1")
     held = ("nic", "dra.net", "gpu-1", "eth1")
     bad = condition("Ready", "False", "AttachFailed", "no carrier", at=NOW)
-    book.report(of_claim(claim(held, name="first", conditions=[bad]), RULES, NOW), NOW)
+    book.report(report_of_claim(claim(held, name="first", conditions=[bad]), RULES, NOW), NOW)
     assert (of(book, nic, NOW).state, of(book, nic, NOW).score) == (State.HEALTHY, 0.65)
     assert "no carrier" in of(book, nic, NOW).evidence[0].evidence.text
 
@@ -184,7 +185,7 @@ def test_a_claim_that_never_gets_ready_lowers_its_devices_score_until_another_do
     assert of(book, nic, NOW + MINUTE).score == 0.65
 
     good = claim(held, name="second", conditions=[condition("Ready", "True")])
-    book.report(of_claim(good, RULES, NOW + 2 * MINUTE), NOW + 2 * MINUTE)
+    book.report(report_of_claim(good, RULES, NOW + 2 * MINUTE), NOW + 2 * MINUTE)
     assert of(book, nic, NOW + 2 * MINUTE).score > 0.9
 
 
@@ -200,6 +201,6 @@ def test_a_tenants_broken_claims_never_take_a_device_from_the_others(book: Healt
             name="c",
             conditions=[bad if i % 2 == 0 else good],
         )
-        book.report(of_claim(said, RULES, at), at)
+        book.report(report_of_claim(said, RULES, at), at)
         assert of(book, nic, at).score >= 0.65
         assert of(book, nic, at).state is State.HEALTHY

@@ -14,7 +14,7 @@ from fettle.cel.misses.nearest import nearest
 from fettle.cluster import EMPTY, Inventory, View
 from fettle.config import HealthSettings
 from fettle.health import HealthBook
-from fettle.health import rules as evidence_rules
+from fettle.health.signals.rule_tables import load_rules
 from fettle.lint.drivers import NO_DRIVERS, Drivers
 from fettle.lint.findings import Finding
 from fettle.lint.linter import DEFAULT_LEVELS, Linter
@@ -22,7 +22,7 @@ from fettle.lint.manifests import Manifest
 from fettle.model import Validation
 from tests.fettle.lint.builders import Object
 
-RULES = evidence_rules.load(None)
+RULES = load_rules(None)
 
 
 class InProcess:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from fettle.config import Settings, load
+from fettle.config import Settings, load_settings
 from fettle.lint.cluster import Cluster
 from fettle.lint.findings import Finding, Rule, Severity
 from fettle.lint.linter import Linter, check_settings
@@ -133,7 +133,7 @@ OWN = """{"driver": "own.example.com", "apiVersions": ["own.example.com/v1"],
 def settings(tmp_path: Path, text: str) -> Settings:
     path = tmp_path / "settings.yaml"
     path.write_text(text)
-    return load(path)
+    return load_settings(path)
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fettle.api import kinds, policies
-from fettle.model import policy
-from fettle.model.policies import Policies, PolicySource, Resolved
-from fettle.model.policy import BUILT_IN, Placement, Policy
+from fettle.model.policy import (
+    ANNOTATION,
+    BUILT_IN,
+    MIN_SCORE_ANNOTATION,
+    ON_DEVICE_FAILURE_ANNOTATION,
+    Degraded,
+    Placement,
+    Policies,
+    Policy,
+    PolicySource,
+    Resolved,
+)
 from fettle.scheduling import demand as asks
 from tests.fettle import building as b
 
@@ -37,7 +46,7 @@ def test_nothing_named_means_the_cluster_default() -> None:
 )
 def test_a_policy_that_cannot_be_read_is_not_called_absent(name: str, used: str) -> None:
     quarantined = {f"DevicePolicy {name}": f"DevicePolicy {name}: minScore must be 0 to 1"}
-    resolved = Policies().resolve({policy.ANNOTATION: name}, {}, {}, quarantined)
+    resolved = Policies().resolve({ANNOTATION: name}, {}, {}, quarantined)
     (warning,) = resolved.warnings
     assert f"names {name!r}, which cannot be read" in warning
     assert "minScore must be 0 to 1" in warning
@@ -45,17 +54,17 @@ def test_a_policy_that_cannot_be_read_is_not_called_absent(name: str, used: str)
 
 
 def test_the_annotation_comes_before_the_namespaces_label() -> None:
-    resolved = resolve({policy.ANNOTATION: "training"}, {policy.ANNOTATION: "scavenger"})
+    resolved = resolve({ANNOTATION: "training"}, {ANNOTATION: "scavenger"})
     assert resolved.policy.name == "training"
     assert resolved.origin == "annotation fettle.dev/policy"
-    resolved = resolve({}, {policy.ANNOTATION: "scavenger"})
+    resolved = resolve({}, {ANNOTATION: "scavenger"})
     assert resolved.policy.name == "scavenger"
     assert resolved.origin == "namespace label fettle.dev/policy"
 
 
 def test_an_installed_policy_is_found_and_replaces_a_built_in_one_whole() -> None:
-    assert resolve({policy.ANNOTATION: "own"}, None, OWN).policy == OWN
-    resolved = resolve({policy.ANNOTATION: "training"}, None, STRICTER)
+    assert resolve({ANNOTATION: "own"}, None, OWN).policy == OWN
+    resolved = resolve({ANNOTATION: "training"}, None, STRICTER)
     assert resolved.policy == STRICTER
     assert resolved.source is PolicySource.INSTALLED
     assert not resolved.policy.failure.ignore_disruptions
@@ -68,16 +77,16 @@ def test_an_installed_policy_of_the_defaults_name_is_the_default() -> None:
 
 def test_a_policy_of_the_settings_says_so() -> None:
     known = Policies({**BUILT_IN, "own": OWN})
-    assert known.resolve({policy.ANNOTATION: "own"}, None, {}).source is PolicySource.SETTINGS
+    assert known.resolve({ANNOTATION: "own"}, None, {}).source is PolicySource.SETTINGS
 
 
 def test_an_unknown_policy_warns_and_the_next_one_applies() -> None:
-    resolved = resolve({policy.ANNOTATION: "trainig"}, {})
+    resolved = resolve({ANNOTATION: "trainig"}, {})
     assert resolved.policy == BUILT_IN["inference"]
     assert not resolved.named
     assert resolved.unknown == ("trainig",)
     assert "'trainig'" in resolved.warnings[0]
-    resolved = resolve({policy.ANNOTATION: "trainig"}, {policy.ANNOTATION: "own"}, OWN)
+    resolved = resolve({ANNOTATION: "trainig"}, {ANNOTATION: "own"}, OWN)
     assert resolved.policy == OWN
     assert "inference, own, scavenger, training" in resolved.warnings[0]
 
@@ -85,44 +94,44 @@ def test_an_unknown_policy_warns_and_the_next_one_applies() -> None:
 def test_overrides_change_single_values_and_say_which() -> None:
     resolved = resolve(
         {
-            policy.ANNOTATION: "training",
-            policy.MIN_SCORE_ANNOTATION: "0.5",
-            policy.ON_DEVICE_FAILURE_ANNOTATION: "Evict",
+            ANNOTATION: "training",
+            MIN_SCORE_ANNOTATION: "0.5",
+            ON_DEVICE_FAILURE_ANNOTATION: "Evict",
         }
     )
     assert resolved.policy.placement.min_score == 0.5
     assert resolved.policy.placement.degraded == "Refuse"
     assert resolved.policy.failure.on_device_failure == "Evict"
     assert resolved.overridden == {
-        "placement.minScore": policy.MIN_SCORE_ANNOTATION,
-        "failure.onDeviceFailure": policy.ON_DEVICE_FAILURE_ANNOTATION,
+        "placement.minScore": MIN_SCORE_ANNOTATION,
+        "failure.onDeviceFailure": ON_DEVICE_FAILURE_ANNOTATION,
     }
 
 
 @pytest.mark.parametrize(("text", "told"), [("Evict", True), ("Mark", True), ("None", False)])
 def test_an_override_that_has_no_effect_yet_is_told(text: str, told: bool) -> None:
-    resolved = resolve({policy.ON_DEVICE_FAILURE_ANNOTATION: text})
+    resolved = resolve({ON_DEVICE_FAILURE_ANNOTATION: text})
     assert bool(resolved.warnings) is told
     assert all(f"{text} has no effect yet" in warning for warning in resolved.warnings)
 
 
 @pytest.mark.parametrize("text", ["0_1", "\u0660.\u0665", "0x1", "nan", "1e999", "0,5", ""])
 def test_what_is_no_plain_number_is_no_minimum(text: str) -> None:
-    resolved = resolve({policy.MIN_SCORE_ANNOTATION: text})
+    resolved = resolve({MIN_SCORE_ANNOTATION: text})
     assert not resolved.overridden
     assert len(resolved.warnings) == 1
 
 
 @given(st.text(max_size=10))
 def test_no_override_keeps_a_pod_from_having_a_policy(text: str) -> None:
-    annotations = {policy.MIN_SCORE_ANNOTATION: text, policy.ON_DEVICE_FAILURE_ANNOTATION: text}
+    annotations = {MIN_SCORE_ANNOTATION: text, ON_DEVICE_FAILURE_ANNOTATION: text}
     resolved = resolve(annotations)
     assert 0 <= resolved.policy.placement.min_score <= 1
     assert len(resolved.warnings) + len(resolved.overridden) == 2
 
 
 def test_a_pods_ask_carries_the_installed_policy() -> None:
-    pod = b.pod(b.gpu_pod(annotations={policy.ANNOTATION: "own"}))
+    pod = b.pod(b.gpu_pod(annotations={ANNOTATION: "own"}))
     before, after = b.view(), b.view(policies={"own": OWN})
     asked = [asks.demand_of(pod, view, Policies()) for view in (before, after)]
     assert [a.policy.name for a in asked if a is not None] == ["inference", "own"]
@@ -141,7 +150,7 @@ def read(spec: object) -> Policy:
 def test_a_device_policy_is_read_with_its_defaults() -> None:
     assert read({}) == Policy(name="mine")
     found = read({"placement": {"minScore": 1, "degraded": "Prefer"}, "ofTheFuture": {"x": 1}})
-    assert found.placement == Placement(min_score=1.0, degraded=policy.Degraded.PREFER)
+    assert found.placement == Placement(min_score=1.0, degraded=Degraded.PREFER)
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ def plainly(nodes: Collection[NodeView]) -> Callable[[Verdict], object]:
 
     What evidence says in words is left out: alike is what weighs the same.
     """
-    names = {pool.told: "a pool" for node in nodes for pool in node.pools}
+    names = {pool.description: "a pool" for node in nodes for pool in node.pools}
     for node in nodes:
         for number, pool in enumerate(node.pools):
             names |= {str(d.id): f"device {number}.{at}" for at, d in enumerate(pool.devices)}

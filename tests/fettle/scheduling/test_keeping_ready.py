@@ -87,7 +87,7 @@ def taken(node: NodeView) -> NodeView:
     """The same, a claim having its device."""
     (pool,) = node.pools
     devices = tuple(msgspec.structs.replace(d, allocated=True) for d in pool.devices)
-    pool = msgspec.structs.replace(pool, devices=devices, look=b"another")
+    pool = msgspec.structs.replace(pool, devices=devices, fingerprint=b"another")
     return msgspec.structs.replace(node, pools=(pool,))
 
 

@@ -16,7 +16,10 @@ from fettle.cluster import EMPTY, Inventory, Publisher, View
 from fettle.config import HealthSettings
 from fettle.explain import pods as explain
 from fettle.explain.wording import text, texts
-from fettle.health import START, HealthBook, memory, rules, scoring
+from fettle.health import START, HealthBook
+from fettle.health.book import assess
+from fettle.health.score import ordered, weigh
+from fettle.health.signals.rule_tables import load_rules
 from fettle.model import BUILT_IN, DeviceId, Evidence, Family, Policies, State, TaintRef
 from fettle.model import EvidenceKind as EvidenceKind
 from fettle.scheduling.answers import Answers
@@ -28,7 +31,7 @@ from fettle.scheduling.judge.verdicts import Verdict, judge
 from tests.fettle import building as b
 from tests.fettle.scheduling.clusters import PATIENT
 
-TABLE = rules.load()
+TABLE = load_rules()
 Raw = dict[str, Any]
 
 
@@ -338,8 +341,8 @@ EVIDENCE = st.builds(
 def test_only_what_is_tolerated_is_left_out_and_that_never_makes_anything_worse(
     evidence: list[Evidence], keys: set[str]
 ) -> None:
-    said = scoring.ordered(map(scoring.weigh, evidence))
-    health = memory.judge(said, START, HealthSettings(), 2.0, all_clear=False).health
+    said = ordered(map(weigh, evidence))
+    health = assess(said, START, HealthSettings(), 2.0, all_clear=False).health
     tolerations = [DeviceToleration(key=key, operator="Exists") for key in keys]
     seen, taints = tolerating_health(health, tolerations, HealthSettings())
     left = [w for w in health.evidence if not _excused(w.evidence, keys)]

@@ -11,11 +11,12 @@ import pytest
 from fettle.cluster import Inventory, Publisher
 from fettle.cluster.feeds import SnapshotFeed, Writer
 from fettle.config import HealthSettings
-from fettle.health import HealthBook, rules
+from fettle.health import HealthBook
+from fettle.health.signals.rule_tables import load_rules
 from fettle.serve.readiness import Readiness
 from tests.fettle.cluster.feeds.manifests import node, write
 
-RULES = rules.load()
+RULES = load_rules()
 HOUR_S = 3600.0
 
 

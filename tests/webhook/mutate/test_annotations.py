@@ -4,16 +4,23 @@ from typing import Any
 
 import pytest
 
-from fettle.model import HOLD, JOB_EXIT_CODES, WOKEN_AT, policy
+from fettle.model import HOLD, JOB_EXIT_CODES, WOKEN_AT
 from fettle.model.annotations import KNOWN
+from fettle.model.policy import (
+    ANNOTATION,
+    ANNOTATIONS,
+    INJECTED,
+    MIN_SCORE_ANNOTATION,
+    ON_DEVICE_FAILURE_ANNOTATION,
+)
 from tests.webhook.mutate.test_claims import claim, template
 from tests.webhook.mutate.test_workloads import JOBSET, KINDS, T, workload
 from tests.webhook.mutations import cluster, context_of, mutation
 from tests.webhook.reviews import Object, job, pod
 from webhook.mutate.mutation import Mutation
 
-TRAINING = {policy.ANNOTATION: "training"}
-SCAVENGER = {policy.ANNOTATION: "scavenger"}
+TRAINING = {ANNOTATION: "training"}
+SCAVENGER = {ANNOTATION: "scavenger"}
 NONE = {"x": "y"}
 TYPO = {"fettle.dev/polcy": "training"}
 SAID = (
@@ -98,8 +105,8 @@ async def test_very_many_unknown_annotations_give_a_short_warning() -> None:
 
 
 async def test_what_fettle_writes_or_reads_itself_is_known() -> None:
-    assert {policy.INJECTED, *policy.ANNOTATIONS, HOLD, WOKEN_AT, JOB_EXIT_CODES} < KNOWN
-    plain = dict.fromkeys(KNOWN - {*policy.ANNOTATIONS}, "")
+    assert {INJECTED, *ANNOTATIONS, HOLD, WOKEN_AT, JOB_EXIT_CODES} < KNOWN
+    plain = dict.fromkeys(KNOWN - {*ANNOTATIONS}, "")
     assert await mutation(pod({**plain, "example.com/polcy": "x"})) == Mutation()
 
 
@@ -138,8 +145,8 @@ async def test_a_workload_whose_template_overrules_it_is_told_that_it_has_no_eff
 @pytest.mark.parametrize(
     ("key", "own", "theirs"),
     [
-        (policy.MIN_SCORE_ANNOTATION, "0.7", "0.9"),
-        (policy.ON_DEVICE_FAILURE_ANNOTATION, "None", "Mark"),
+        (MIN_SCORE_ANNOTATION, "0.7", "0.9"),
+        (ON_DEVICE_FAILURE_ANNOTATION, "None", "Mark"),
     ],
 )
 async def test_a_single_value_that_a_template_overrules_is_reported_too(
@@ -156,8 +163,8 @@ async def test_a_single_value_that_a_template_overrules_is_reported_too(
 
 
 async def test_what_a_template_says_wrongly_is_told_though_the_workload_says_it_right() -> None:
-    wrong = {policy.ANNOTATION: "trainig", policy.MIN_SCORE_ANNOTATION: "0.99x"}
-    right = {**TRAINING, policy.MIN_SCORE_ANNOTATION: "0.9"}
+    wrong = {ANNOTATION: "trainig", MIN_SCORE_ANNOTATION: "0.99x"}
+    right = {**TRAINING, MIN_SCORE_ANNOTATION: "0.9"}
     done = await mutation(with_template(job(right), wrong))
     told = " | ".join(done.warnings)
     assert "there is no policy 'trainig'" in told
@@ -169,7 +176,7 @@ async def test_templates_that_say_the_same_or_nothing_are_no_reason_to_warn() ->
     for kind, (spec, _) in KINDS.items():
         assert (await mutation(workload(kind, spec))).warnings == ()
     assert (await mutation(with_template(job(TRAINING), dict(TRAINING)))).warnings == ()
-    more = {policy.MIN_SCORE_ANNOTATION: "0.9"}
+    more = {MIN_SCORE_ANNOTATION: "0.9"}
     assert (await mutation(with_template(job(TRAINING), more))).warnings == ()
 
 
@@ -213,7 +220,7 @@ async def test_a_warning_tells_a_claim_template_from_its_claims() -> None:
 
 async def test_an_overruled_name_that_is_very_long_is_cut() -> None:
     by = context_of({})
-    long = {policy.ANNOTATION: "x" * 5000}
+    long = {ANNOTATION: "x" * 5000}
     warnings = (await mutation(with_template(job(long), dict(SCAVENGER)), by=by)).warnings
     assert all(len(text) < 700 for text in warnings if " but " in text)
 

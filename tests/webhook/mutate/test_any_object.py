@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from fettle.model import BUILT_IN, BadInput, Policies, Policy, policy
+from fettle.model import BUILT_IN, BadInput, Policies, Policy
+from fettle.model.policy import ANNOTATION
 from tests.fettle.lint.wild import spoilt
 from tests.webhook.conftest import Serve
 from tests.webhook.mutants import try_many
@@ -54,7 +55,7 @@ def policies(draw: DrawFn) -> Policy:
 @st.composite
 def objects(draw: DrawFn) -> Object:
     """An object of any kind, defaulted, that may name a policy and use devices."""
-    annotations = draw(st.none() | st.just({}) | NAMES.map(lambda n: {policy.ANNOTATION: n}))
+    annotations = draw(st.none() | st.just({}) | NAMES.map(lambda n: {ANNOTATION: n}))
     kind = draw(st.sampled_from(["Pod", "Job", "ResourceClaim", "Template", *KINDS]))
     if kind == "Pod":
         restart = draw(st.sampled_from(["Always", "OnFailure", "Never"]))
@@ -93,14 +94,14 @@ async def test_a_second_pass_changes_nothing_and_neither_does_the_original_again
     object: Object, own: Policy, preserved: PreservedFields | None, label: str | None
 ) -> None:
     context = MutationContext(Policies({**BUILT_IN, "own": own}), preserved=preserved)
-    known = cluster({policy.ANNOTATION: label} if label is not None else {})
+    known = cluster({ANNOTATION: label} if label is not None else {})
     original = copy.deepcopy(object)
     done, changed = await once(object, context, known)
     assert object == original
     assert await once(done, context, known) == (done, False)
     named = {*(object["metadata"].get("annotations") or {}).values(), label} & {*BUILT_IN, "own"}
     marked = object["kind"] == "Pod" and "resourceClaims" in object["spec"]
-    stamped = policy.ANNOTATION in (object["metadata"].get("annotations") or {})
+    stamped = ANNOTATION in (object["metadata"].get("annotations") or {})
     assert not changed or named or marked or stamped
     if object["kind"] != "Pod":
         again: Object = {"operation": "UPDATE", "oldObject": done}

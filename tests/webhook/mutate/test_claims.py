@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fettle.cluster import View
-from fettle.model import policy
+from fettle.model.policy import ANNOTATION
 from tests.fettle.building import pod as pod_of
 from tests.webhook.mutations import cluster, context_of, injected, mutated, mutation, updated
 from tests.webhook.reviews import Object, review
@@ -16,7 +16,7 @@ from webhook.cluster_features import PreservedFields
 from webhook.mutate.mutation import Mutation, mutate
 from webhook.review import decode
 
-OWN = {policy.ANNOTATION: "own"}
+OWN = {ANNOTATION: "own"}
 KEY = "vendor.example.com/ecc"
 TOLERANT = context_of({"tolerations": {"devices": [{"key": KEY, "seconds": 60}]}})
 STEERED = context_of({"tolerations": {"degradedAsFallback": True}})
@@ -174,7 +174,7 @@ async def test_a_claim_made_for_a_pod_follows_the_pods_policy() -> None:
 
 async def test_what_a_claim_says_itself_comes_before_its_pod() -> None:
     own = owned(annotations_={})
-    own["metadata"]["annotations"] = {policy.ANNOTATION: "training"}
+    own["metadata"]["annotations"] = {ANNOTATION: "training"}
     assert (await mutation(own, knowing_worker(**OWN), TOLERANT)).patch == ()
 
 

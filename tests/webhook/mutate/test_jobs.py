@@ -2,7 +2,7 @@
 
 import pytest
 
-from fettle.model import policy
+from fettle.model.policy import ANNOTATION, DEVICE_FAILED, MIN_SCORE_ANNOTATION
 from tests.webhook.mutations import (
     OWN,
     TRAINING,
@@ -92,7 +92,7 @@ async def test_a_job_with_a_pod_failure_policy_of_its_own_is_left_as_it_was_writ
 
 IGNORES = [
     {"action": "Ignore", "onPodConditions": [{"type": condition, "status": "True"}]}
-    for condition in ("DisruptionTarget", policy.DEVICE_FAILED)
+    for condition in ("DisruptionTarget", DEVICE_FAILED)
 ]
 FAILS = {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [1, 42]}}
 
@@ -110,7 +110,7 @@ async def test_a_warning_names_what_the_authors_pod_failure_policy_lacks(
     rules: list[Object], says: list[str]
 ) -> None:
     by = context_of({"failure": {"ignoreDisruptions": True, "failJobOnExitCodes": [42]}})
-    own = job({policy.ANNOTATION: "own"}, podFailurePolicy={"rules": rules})
+    own = job({ANNOTATION: "own"}, podFailurePolicy={"rules": rules})
     warnings = (await mutation(own, by=by)).warnings
     assert len(warnings) == bool(says)
     for text in says:
@@ -136,19 +136,19 @@ async def test_a_job_that_restarts_its_pods_gets_a_warning_and_no_failure_policy
 
 
 async def test_a_policy_that_does_not_ignore_disruptions_only_stamps_its_name() -> None:
-    done = await mutated(job({policy.ANNOTATION: "inference", policy.MIN_SCORE_ANNOTATION: "0.5"}))
+    done = await mutated(job({ANNOTATION: "inference", MIN_SCORE_ANNOTATION: "0.5"}))
     assert "podFailurePolicy" not in done["spec"]
     assert done["spec"]["template"]["metadata"]["annotations"] == {
-        policy.ANNOTATION: "inference",
-        policy.MIN_SCORE_ANNOTATION: "0.5",
+        ANNOTATION: "inference",
+        MIN_SCORE_ANNOTATION: "0.5",
     }
 
 
 async def test_what_the_template_says_itself_stays() -> None:
     before = job(TRAINING)
-    before["spec"]["template"]["metadata"]["annotations"] = {policy.ANNOTATION: "scavenger"}
+    before["spec"]["template"]["metadata"]["annotations"] = {ANNOTATION: "scavenger"}
     done = await mutated(before)
-    assert done["spec"]["template"]["metadata"]["annotations"][policy.ANNOTATION] == "scavenger"
+    assert done["spec"]["template"]["metadata"]["annotations"][ANNOTATION] == "scavenger"
     assert "podFailurePolicy" in done["spec"]
 
 
@@ -159,7 +159,7 @@ async def test_a_policy_named_only_on_the_template_is_the_jobs_too() -> None:
 
 
 async def test_the_namespaces_label_applies_to_jobs_that_use_devices() -> None:
-    labelled = cluster({policy.ANNOTATION: "training"})
+    labelled = cluster({ANNOTATION: "training"})
     done = await mutated(job(template={"resourceClaims": CLAIMS}), labelled)
     assert "podFailurePolicy" in done["spec"]
     assert "annotations" not in done["spec"]["template"]["metadata"]
@@ -287,7 +287,7 @@ async def test_a_job_whose_spec_is_unchanged_is_not_touched() -> None:
     assert await mutation(bare, operation="UPDATE", oldObject=old) == Mutation()
 
 
-@pytest.mark.parametrize("annotations", [{policy.ANNOTATION: "inference"}, {}])
+@pytest.mark.parametrize("annotations", [{ANNOTATION: "inference"}, {}])
 async def test_another_policy_for_a_job_that_runs_is_a_warning(annotations: Object) -> None:
     old = await mutated(job(TRAINING))
     new = {**old, "metadata": {**old["metadata"], "annotations": annotations}}

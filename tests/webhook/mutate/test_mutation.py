@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fettle.model import policy
+from fettle.model.policy import ANNOTATION
 from tests.webhook.mutations import TRAINING, mutated, mutation
 from tests.webhook.reviews import CLAIMS, NOT_READY, UNREACHABLE, Object, job, pod, tolerations
 from webhook.mutate.mutation import Mutation
@@ -49,7 +49,7 @@ async def test_any_pod_is_stable_after_one_pass(
     name: str, listed: list[Object], claims: bool
 ) -> None:
     spec: Object = {"tolerations": listed, **({"resourceClaims": CLAIMS} if claims else {})}
-    done = await mutated(pod({policy.ANNOTATION: name}, **spec))
+    done = await mutated(pod({ANNOTATION: name}, **spec))
     after = done["spec"]["tolerations"]
     assert len(after) <= len(listed) + 2
     for old, new in zip(listed, after, strict=False):

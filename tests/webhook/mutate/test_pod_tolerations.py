@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from fettle.cluster import View, view
-from fettle.model import BUILT_IN, Policies, policy
+from fettle.model import BUILT_IN, Policies
+from fettle.model.policy import ANNOTATION, Policy, Tolerations
 from tests.webhook.mutations import TRAINING, cluster, injected, mutated, mutation
 from tests.webhook.reviews import (
     CLAIMS,
@@ -98,8 +99,8 @@ async def test_a_toleration_that_does_not_match_the_taint_says_nothing_about_it(
 
 
 async def test_a_policy_that_names_the_default_or_nothing_injects_nothing() -> None:
-    own = policy.Policy(name="own", tolerations=policy.Tolerations(not_ready_seconds=300))
-    request = decode(encoded(review(pod({policy.ANNOTATION: "own"}))))
+    own = Policy(name="own", tolerations=Tolerations(not_ready_seconds=300))
+    request = decode(encoded(review(pod({ANNOTATION: "own"}))))
     assert (
         await mutate(request, cluster(), MutationContext(Policies({**BUILT_IN, "own": own})))
     ).patch == ()
@@ -114,7 +115,7 @@ async def test_without_a_named_policy_nothing_is_injected() -> None:
 
 
 async def test_the_namespaces_label_applies_to_pods_that_use_devices() -> None:
-    labelled = cluster({policy.ANNOTATION: "inference"})
+    labelled = cluster({ANNOTATION: "inference"})
     done = await mutated(pod(containers=[{"name": "main", "resources": GPU}]), labelled)
     assert seconds(done) == {NOT_READY: 30, UNREACHABLE: 30}
     assert injected(done)["policy"] == "inference"
@@ -124,14 +125,12 @@ async def test_the_namespaces_label_applies_to_pods_that_use_devices() -> None:
 
 
 async def test_the_pods_annotation_comes_before_the_namespaces_label() -> None:
-    done = await mutated(
-        pod(TRAINING, resourceClaims=CLAIMS), cluster({policy.ANNOTATION: "inference"})
-    )
+    done = await mutated(pod(TRAINING, resourceClaims=CLAIMS), cluster({ANNOTATION: "inference"}))
     assert injected(done)["policy"] == "training"
 
 
 async def test_an_unknown_policy_is_a_warning_and_injects_nothing() -> None:
-    done = await mutation(pod({policy.ANNOTATION: "trainign"}))
+    done = await mutation(pod({ANNOTATION: "trainign"}))
     assert done.patch == ()
     assert "'trainign'" in done.warnings[0]
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from fettle.config import WorkloadSettings
-from fettle.model import policy
+from fettle.model.policy import ANNOTATION, MIN_SCORE_ANNOTATION
 from tests.webhook.mutations import (
     CONTEXT,
     cluster,
@@ -20,9 +20,9 @@ from tests.webhook.reviews import CLAIMS, Object, pod
 from webhook.mutate.annotations import WORKLOADS, with_configured
 from webhook.mutate.mutation import Mutation
 
-TRAINING = {policy.ANNOTATION: "training"}
+TRAINING = {ANNOTATION: "training"}
 JOBSET = "jobset.x-k8s.io/JobSet"
-SCORE = {policy.MIN_SCORE_ANNOTATION: "0.5"}
+SCORE = {MIN_SCORE_ANNOTATION: "0.5"}
 
 
 def pod_template(**spec: Any) -> Object:
@@ -143,7 +143,7 @@ async def test_a_template_without_metadata_gets_it() -> None:
 
 
 async def test_what_a_template_says_itself_stays() -> None:
-    own = {**T, "metadata": {"annotations": {policy.ANNOTATION: "scavenger"}}}
+    own = {**T, "metadata": {"annotations": {ANNOTATION: "scavenger"}}}
     before = workload("apps/Deployment", {"template": own})
     assert (await mutation(before)).patch == ()
 
@@ -154,7 +154,7 @@ async def test_a_workload_without_annotations_is_left_alone() -> None:
 
 
 async def test_an_unknown_policy_is_a_warning_where_its_author_reads_it() -> None:
-    before = workload("apps/Deployment", {"template": T}, {policy.ANNOTATION: "trainig"})
+    before = workload("apps/Deployment", {"template": T}, {ANNOTATION: "trainig"})
     done = await mutation(before)
     assert "'trainig'" in done.warnings[0]
     assert done.unknown == ("trainig",)
@@ -166,7 +166,7 @@ async def test_an_unknown_policy_is_a_warning_where_its_author_reads_it() -> Non
 async def test_who_comes_before_its_policy_is_told_what_to_do_where_it_stays_so(
     kind: str, stays: bool
 ) -> None:
-    before = workload(kind, KINDS[kind][0], {policy.ANNOTATION: "new"})
+    before = workload(kind, KINDS[kind][0], {ANNOTATION: "new"})
     _, *more = (await mutation(before)).warnings
     name = kind.rpartition("/")[2]
     assert more == stays * [
@@ -213,9 +213,9 @@ async def test_an_owner_that_is_no_controller_does_not_matter() -> None:
 async def test_a_stamp_follows_the_workloads_annotation() -> None:
     old = await mutated(workload("apps/Deployment", {"template": T}))
     new = copy.deepcopy(old)
-    new["metadata"]["annotations"][policy.ANNOTATION] = "inference"
+    new["metadata"]["annotations"][ANNOTATION] = "inference"
     done = await updated(new, old)
-    assert done["spec"]["template"]["metadata"]["annotations"] == {policy.ANNOTATION: "inference"}
+    assert done["spec"]["template"]["metadata"]["annotations"] == {ANNOTATION: "inference"}
     assert injected(done)["policy"] == "inference"
 
 
@@ -223,7 +223,7 @@ async def test_the_record_names_no_policy_once_the_workload_names_one_that_nobod
     old = await mutated(workload("apps/Deployment", {"template": T}))
     assert injected(old)["policy"] == "training"
     new = copy.deepcopy(old)
-    new["metadata"]["annotations"][policy.ANNOTATION] = "trainig"
+    new["metadata"]["annotations"][ANNOTATION] = "trainig"
     done = await updated(new, old)
     assert injected(done)["policy"] is None
     assert [*injected(done)["values"].values()] == ["trainig"]
@@ -232,7 +232,7 @@ async def test_the_record_names_no_policy_once_the_workload_names_one_that_nobod
 async def test_a_stamp_goes_when_the_workloads_annotation_does() -> None:
     old = await mutated(workload("apps/Deployment", {"template": T}))
     new = copy.deepcopy(old)
-    del new["metadata"]["annotations"][policy.ANNOTATION]
+    del new["metadata"]["annotations"][ANNOTATION]
     done = await updated(new, old)
     assert done["spec"]["template"]["metadata"]["annotations"] == {}
     assert "fettle.dev/injected" not in done["metadata"]["annotations"]
@@ -249,7 +249,7 @@ async def test_replacing_a_workload_by_its_original_starts_no_rollout() -> None:
 async def test_an_author_who_takes_over_a_stamp_keeps_it() -> None:
     old = await mutated(workload("apps/Deployment", {"template": T}))
     new = copy.deepcopy(old)
-    new["spec"]["template"]["metadata"]["annotations"][policy.ANNOTATION] = "scavenger"
+    new["spec"]["template"]["metadata"]["annotations"][ANNOTATION] = "scavenger"
     assert (await mutation(new, operation="UPDATE", oldObject=old)).patch == ()
 
 
@@ -264,7 +264,7 @@ async def test_a_forged_record_restores_only_fields_that_fettle_injects() -> Non
     kind = "kubeflow.org/PyTorchJob"
     spec, _ = KINDS[kind]
     forged = '{"values":{"spec.runPolicy.hostNetwork":true,"spec.suspend":true}}'
-    metadata = {policy.ANNOTATION: "training", "fettle.dev/injected": forged}
+    metadata = {ANNOTATION: "training", "fettle.dev/injected": forged}
     old = workload(kind, {**spec, "runPolicy": {"hostNetwork": True}, "suspend": True}, metadata)
     new = workload(kind, {**spec, "runPolicy": {}}, metadata)
     assert (await mutation(new, operation="UPDATE", oldObject=old)).patch == ()
@@ -278,7 +278,7 @@ RULE = {
     "onJobFailureReasons": ["PodFailurePolicy"],
 }
 RESTARTED = context_of({"failure": {"jobSet": {"maxRestarts": 3, "rules": [RULE]}}})
-OWN = {policy.ANNOTATION: "own"}
+OWN = {ANNOTATION: "own"}
 
 
 async def test_a_jobset_gets_the_policys_failure_policy_and_nothing_else_in_it() -> None:

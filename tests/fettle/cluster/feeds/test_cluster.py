@@ -18,7 +18,8 @@ from fettle.cluster.feeds import cluster, writer
 from fettle.cluster.feeds.cluster import ClusterFeed, FeedFreshness
 from fettle.cluster.feeds.writer import Writer
 from fettle.config import HealthSettings
-from fettle.health import HealthBook, rules
+from fettle.health import HealthBook
+from fettle.health.signals.rule_tables import load_rules
 from tests.fettle.client.fake_api import FakeApi, fake_api
 from tests.fettle.cluster.feeds.recorder import Recorder
 
@@ -79,7 +80,7 @@ async def test_a_kind_whose_reflector_fails_begins_again_and_the_others_go_on(
         assert recorder.notes("Pod") == []
 
 
-RULES = rules.load()
+RULES = load_rules()
 
 
 class Following:

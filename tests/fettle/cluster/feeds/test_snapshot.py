@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from fettle.api import Contact, Gone, ListEnded, Lost, Put, read
+from fettle.api import Contact, Gone, ListEnded, Lost, Put, read_object
 from fettle.api.kinds import BY_NAME, KINDS
 from fettle.cluster.feeds import snapshot
 from fettle.cluster.feeds.snapshot import ObjectKey, SnapshotFeed, SnapshotFolder
@@ -588,6 +588,6 @@ def test_any_object_is_put_bad_or_a_problem(tmp_path: Path, things: list[Any]) -
     folder = SnapshotFolder(tmp_path)
     folder.poll()
     for key, raw in folder.objects.items():
-        change = read(BY_NAME[key.kind], raw)
+        change = read_object(BY_NAME[key.kind], raw)
         told = change.object.metadata.key if isinstance(change, Put) else change.key
         assert told == key.key

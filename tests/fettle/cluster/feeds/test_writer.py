@@ -22,20 +22,21 @@ from fettle.api import (
     Put,
     Unserved,
     kinds,
-    read,
+    read_object,
 )
 from fettle.api.kinds import Kind
 from fettle.cluster import Inventory, Publisher, SourceStatus, View
 from fettle.cluster.feeds import writer
 from fettle.cluster.feeds.writer import Follow, Writer
 from fettle.config import HealthSettings
-from fettle.health import HealthBook, SignalReport, rules
+from fettle.health import HealthBook, SignalReport
+from fettle.health.signals.rule_tables import load_rules
 from fettle.model import State, Subject
 from fettle.pacing import pausing as slicing
 from tests.fettle import building as b
 from tests.fettle.cluster.inventory.fleets import slice_
 
-RULES = rules.load()
+RULES = load_rules()
 WATCHED = (kinds.NODE, kinds.SLICE, kinds.POD)
 
 
@@ -235,7 +236,7 @@ async def test_a_malformed_object_makes_only_its_node_unknown(writing: Writing) 
 
 async def test_an_unreadable_object_is_logged_once_with_its_name(writing: Writing) -> None:
     raw = msgspec.json.encode({"metadata": {"name": "n3"}, "status": {"conditions": "none"}})
-    view = await writing.sync(read(kinds.NODE, raw))
+    view = await writing.sync(read_object(kinds.NODE, raw))
     (told,) = view.nodes["n3"].health.evidence
     said = "Node n3: Expected `array | null`, got `str` - at `$.status.conditions`"
     assert view.quarantined == {"Node n3": said}
@@ -247,7 +248,7 @@ async def test_an_object_that_stays_unreadable_however_often_it_changes_is_logge
 ) -> None:
     def odd(value: object) -> Change:
         metadata = {"name": "n3", "resourceVersion": str(value)}
-        return read(kinds.NODE, msgspec.json.encode({"metadata": metadata, "status": value}))
+        return read_object(kinds.NODE, msgspec.json.encode({"metadata": metadata, "status": value}))
 
     await writing.sync()
     with capture_logs() as logged:

@@ -4,16 +4,17 @@ from typing import Any
 
 import msgspec
 
-from fettle.api import Put, read
+from fettle.api import Put, read_object
 from fettle.api.kinds import Kind
 from fettle.cluster.inventory.inventory import Inventory
 from fettle.cluster.view import EMPTY, View
 from fettle.config import HealthSettings
 from fettle.dra import CURRENT, Features
-from fettle.health import HealthBook, rules
+from fettle.health import HealthBook
+from fettle.health.signals.rule_tables import load_rules
 from tests.fettle import building as b
 
-RULES = rules.load()
+RULES = load_rules()
 
 
 class Fleet:
@@ -33,7 +34,7 @@ class Fleet:
 
     def take(self, kind: Kind, raw: dict[str, Any]) -> None:
         """As a feed would: put it, or in quarantine with it."""
-        change = read(kind, msgspec.json.encode(raw))
+        change = read_object(kind, msgspec.json.encode(raw))
         if isinstance(change, Put):
             self.inventory.put(kind, change.object, self.now)
         else:

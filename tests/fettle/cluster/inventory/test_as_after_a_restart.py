@@ -264,7 +264,7 @@ def plain_pool(pool: PoolView) -> PoolView:
         field: tuple(msgspec.structs.replace(d, health=SOUND) for d in getattr(pool, field))
         for field in ("devices", "withheld")
     }
-    return msgspec.structs.replace(pool, **fields, look=b"")
+    return msgspec.structs.replace(pool, **fields, fingerprint=b"")
 
 
 def standing(record: NodeView) -> object:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fettle.cluster.inventory import divisions
+from fettle.cluster.inventory.unit_counts import candidate_resources, expected_units, whole_device
 
 GPU, RENAMED, SMALL = "nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-1g.10gb"
 BY_FOUR = {"nvidia.com/gpu.replicas": "4"}
@@ -53,16 +53,16 @@ BY_FOUR = {"nvidia.com/gpu.replicas": "4"}
 def test_a_gpu_is_its_share_of_the_units_that_it_may_be(
     capacities: dict[str, int], labels: dict[str, str], each: dict[str, int]
 ) -> None:
-    homes = divisions.homes(GPU, capacities)
-    assert {r: divisions.units_of("GPU-1", r, homes, capacities, labels) for r in homes} == each
+    homes = candidate_resources(GPU, capacities)
+    assert {r: expected_units("GPU-1", r, homes, capacities, labels) for r in homes} == each
 
 
 def test_what_a_gpu_may_be_of_is_told_by_the_names_of_its_vendors_resources() -> None:
     there = [GPU, RENAMED, SMALL, "amd.com/gpu", "nvidia.com/GA102GL_A10", "example.com/mig-1g.x"]
-    assert divisions.homes(GPU, there) == (GPU, RENAMED, SMALL)
-    assert divisions.homes(SMALL, there) == (SMALL,)
-    assert divisions.homes("amd.com/gpu", there) == ("amd.com/gpu",)
-    assert divisions.homes("amd.com/gpu", ["amd.com/gpu.shared"]) == ()
+    assert candidate_resources(GPU, there) == (GPU, RENAMED, SMALL)
+    assert candidate_resources(SMALL, there) == (SMALL,)
+    assert candidate_resources("amd.com/gpu", there) == ("amd.com/gpu",)
+    assert candidate_resources("amd.com/gpu", ["amd.com/gpu.shared"]) == ()
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_what_a_gpu_may_be_of_is_told_by_the_names_of_its_vendors_resources() ->
     ],
 )
 def test_a_replica_is_known_by_its_number(id_: str, device: str) -> None:
-    assert divisions.whole(id_) == device
+    assert whole_device(id_) == device
 
 
 @pytest.mark.parametrize(
@@ -86,16 +86,16 @@ def test_a_replica_is_known_by_its_number(id_: str, device: str) -> None:
 )
 def test_a_mig_device_is_one_unit(resource: str, labels: dict[str, str]) -> None:
     capacities = {resource: 14}
-    assert divisions.units_of("MIG-1", resource, (resource,), capacities, labels) == 1
+    assert expected_units("MIG-1", resource, (resource,), capacities, labels) == 1
     by_two = {**labels, f"{resource}.replicas": "2"}
-    assert divisions.units_of("MIG-1", resource, (resource,), capacities, by_two) == 2
+    assert expected_units("MIG-1", resource, (resource,), capacities, by_two) == 2
 
 
 @pytest.mark.parametrize(("seen", "count"), [({"GPU-1::0"}, 2), ({"GPU-1::3"}, 4), ({"GPU-1"}, 1)])
 def test_without_a_label_there_are_at_least_as_many_replicas_as_were_seen(
     seen: set[str], count: int
 ) -> None:
-    assert divisions.units_of("GPU-1", GPU, (GPU,), {GPU: 32}, {}, seen) == count
+    assert expected_units("GPU-1", GPU, (GPU,), {GPU: 32}, {}, seen) == count
 
 
 RESOURCES = st.sampled_from(
@@ -115,8 +115,8 @@ LABELS = st.dictionaries(
 def test_whatever_a_node_says_a_gpu_is_at_least_one_unit_and_at_most_all(
     capacities: dict[str, int], labels: dict[str, str], seen: set[str]
 ) -> None:
-    homes = divisions.homes(GPU, capacities)
+    homes = candidate_resources(GPU, capacities)
     for resource in homes:
         for device in ("GPU-1", "MIG-1"):
-            count = divisions.units_of(device, resource, homes, capacities, labels, seen)
+            count = expected_units(device, resource, homes, capacities, labels, seen)
             assert 1 <= count <= capacities[resource]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fettle.cluster.inventory.layers import LayeredDict
+from fettle.cluster.inventory.stores import LayeredDict
 
 KEYS = st.integers(0, 200).map(str)
 STEPS = st.lists(

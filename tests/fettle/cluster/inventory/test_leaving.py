@@ -8,9 +8,10 @@ import pytest
 from fettle.api import kinds
 from fettle.api.kinds import Kind
 from fettle.config import HealthSettings
-from fettle.health import HealthBook, rules
+from fettle.health import HealthBook
 from fettle.health.book import SWEEP_EVERY_S
-from fettle.health.signals.gathering import of_pod
+from fettle.health.signals.pods import report_of_pod
+from fettle.health.signals.rule_tables import SignalRules
 from fettle.model.policy import TRAINING
 from tests.fettle import building as b
 from tests.fettle.cluster.inventory import saying
@@ -22,7 +23,7 @@ LONG_S = 30 * 86_400.0
 
 def held_by(root: object) -> int:
     """How many objects are kept by one, those of its class and of the rules apart."""
-    assert isinstance(RULES, rules.SignalRules)
+    assert isinstance(RULES, SignalRules)
     seen = {id(RULES)}
     waiting, count = [root], 0
     while waiting:
@@ -151,7 +152,7 @@ def test_pods_that_say_nothing_of_their_devices_are_no_reporters() -> None:
     book = HealthBook(HealthSettings(), RULES)
     before = held_by(book)
     for number in range(100):
-        said = of_pod(b.pod(b.gpu_pod(name=f"p{number}")), 0.0, lambda _: None, RULES)
+        said = report_of_pod(b.pod(b.gpu_pod(name=f"p{number}")), RULES, 0.0, lambda _: None)
         book.report(said, 0.0)
     assert held_by(book) == before
 

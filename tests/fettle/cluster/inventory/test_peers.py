@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fettle.api import kinds
-from fettle.cluster.inventory.peers import KINDS, Peers
+from fettle.cluster.inventory.unit_counts import KIND_LABELS, Peers
 from fettle.scheduling import draws
 from tests.fettle.cluster.inventory.fleets import Fleet
 from tests.fettle.cluster.inventory.test_units import GPU, MIG, holding, node, withdrawn
 
 NAMES = st.sampled_from("abcdef")
-LABELS = st.dictionaries(st.sampled_from(KINDS), st.sampled_from("xy"))
+LABELS = st.dictionaries(st.sampled_from(KIND_LABELS), st.sampled_from("xy"))
 CAPACITIES = st.dictionaries(st.sampled_from(("gpu", "mig")), st.integers(1, 3))
 
 
@@ -28,7 +28,7 @@ class Nodes:
 
     def put(self, name: str, labels: Mapping[str, str], capacities: Mapping[str, int]) -> None:
         self.all.pop(name, None)
-        kinds = [(key, labels[key]) for key in KINDS if key in labels]
+        kinds = [(key, labels[key]) for key in KIND_LABELS if key in labels]
         if kinds and capacities:
             self.all[name] = kinds[0], capacities
 

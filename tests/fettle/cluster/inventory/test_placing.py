@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fettle.api import kinds, resource
-from fettle.cluster.inventory import placing
+from fettle.cluster.inventory.units import place_units
 from fettle.cluster.view import View
 from fettle.dra import PublishedDevice
 from fettle.dra.slices import read_slice
@@ -312,7 +312,7 @@ def test_what_is_no_longer_named_moves_nothing_else(
 
     def placed(about: set[UnitId]) -> tuple[object, ...]:
         """Of `units`, where each counts, and with which it is one."""
-        found = placing.place("n", about, named, resources, fleet)
+        found = place_units("n", about, named, resources, fleet)
         gpus = [frozenset(units.intersection(gpu)) for gpu in found.gpus]
         devices = {id_: units.intersection(gpu) for id_, gpu in found.by_device.items()}
         return (
@@ -338,7 +338,7 @@ def test_no_unit_is_lost_and_none_is_two_gpus(
     units: set[UnitId], named: set[UnitId], plugin: bool
 ) -> None:
     resources = {"nvidia.com/gpu"} if plugin else set()
-    placed = placing.place("n", units, named, resources, ())
+    placed = place_units("n", units, named, resources, ())
     assert sorted(u for gpu in placed.gpus for u in gpu) == sorted(units)
     counted = [u for gpu in placed.by_resource.get("nvidia.com/gpu", ()) for u in gpu]
     assert sorted([*counted, *placed.homeless]) == sorted(units)

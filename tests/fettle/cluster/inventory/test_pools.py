@@ -2,11 +2,10 @@ import msgspec
 import pytest
 
 from fettle.api import kinds, resource
-from fettle.cluster.inventory import pools
-from fettle.cluster.inventory.pools import Gathered, PoolId
+from fettle.cluster.inventory.pools import Gathered, PoolId, gather
 from fettle.dra import CURRENT, Features, NodeTarget
 from fettle.dra.slices import read_slice
-from fettle.health import naming
+from fettle.health import gpu_names
 
 
 def slice_(
@@ -30,14 +29,14 @@ POOL = PoolId("d", "p")
 HERE = NodeTarget("n", {"zone": "a"})
 
 
-def gather(*slices: resource.ResourceSlice, features: Features = CURRENT.features) -> Gathered:
-    gathered = pools.gather(POOL, [read_slice(s) for s in slices], HERE, features)
+def gather_here(*slices: resource.ResourceSlice, features: Features = CURRENT.features) -> Gathered:
+    gathered = gather(POOL, [read_slice(s) for s in slices], HERE, features)
     assert gathered is not None
     return gathered
 
 
 def names(*slices: resource.ResourceSlice) -> str:
-    return "".join(p.device.name for p, _, _ in gather(*slices).devices)
+    return "".join(p.device.name for p, _, _ in gather_here(*slices).devices)
 
 
 def test_only_the_newest_generation_counts() -> None:
@@ -49,8 +48,8 @@ def test_devices_come_by_slice_name_then_in_slice_order() -> None:
 
 
 def test_a_pool_is_incomplete_until_all_its_slices_are_there() -> None:
-    assert gather(slice_("x", count=2)).incomplete
-    assert not gather(slice_("x", count=2), slice_("y", count=2, devices="b")).incomplete
+    assert gather_here(slice_("x", count=2)).incomplete
+    assert not gather_here(slice_("x", count=2), slice_("y", count=2, devices="b")).incomplete
 
 
 def test_slices_for_other_nodes_make_a_pool_whole_and_stay_out_of_it() -> None:
@@ -60,19 +59,21 @@ def test_slices_for_other_nodes_make_a_pool_whole_and_stay_out_of_it() -> None:
 
 def test_a_newer_generation_on_another_node_hides_the_old_one_here() -> None:
     slices = [slice_("x", 1, 2), slice_("y", 2, 1, node="other")]
-    assert pools.gather(POOL, [read_slice(s) for s in slices], HERE, CURRENT.features) is None
+    assert gather(POOL, [read_slice(s) for s in slices], HERE, CURRENT.features) is None
 
 
 def test_a_device_name_that_comes_twice_spoils_the_pool() -> None:
-    assert "duplicate device name a" in gather(slice_("x", count=2), slice_("y", count=2)).invalid
+    assert (
+        "duplicate device name a" in gather_here(slice_("x", count=2), slice_("y", count=2)).invalid
+    )
 
 
 def test_no_slices_no_pool() -> None:
-    assert pools.gather(POOL, [], HERE, CURRENT.features) is None
+    assert gather(POOL, [], HERE, CURRENT.features) is None
 
 
 def test_slices_that_contradict_each_other_leave_the_pool_unclear() -> None:
-    assert "1, 2" in gather(slice_("x", count=1), slice_("y", count=2, devices="b")).unclear
+    assert "1, 2" in gather_here(slice_("x", count=1), slice_("y", count=2, devices="b")).unclear
 
 
 def raw_slice(**spec: object) -> resource.ResourceSlice:
@@ -103,23 +104,23 @@ def selector(key: str, operator: str, *values: str) -> dict[str, object]:
 )
 def test_a_slice_is_for_the_nodes_that_it_names(spec: dict[str, object], is_here: bool) -> None:
     read = read_slice(raw_slice(devices=[{"name": "a"}], **spec))
-    assert (pools.gather(POOL, [read], HERE, CURRENT.features) is not None) is is_here
+    assert (gather(POOL, [read], HERE, CURRENT.features) is not None) is is_here
 
 
 def test_devices_may_say_themselves_which_nodes_they_are_for() -> None:
     devices = [{"name": "a", "nodeName": "other"}, {"name": "b", "nodeName": "n"}]
-    found = gather(raw_slice(perDeviceNodeSelection=True, devices=devices))
+    found = gather_here(raw_slice(perDeviceNodeSelection=True, devices=devices))
     assert [(p.device.name, here) for p, here, _ in found.devices] == [("a", False), ("b", True)]
 
 
 def test_a_node_selector_that_cannot_be_parsed_fails_the_node() -> None:
-    assert "Near" in gather(raw_slice(nodeSelector=selector("zone", "Near", "a"))).malformed
+    assert "Near" in gather_here(raw_slice(nodeSelector=selector("zone", "Near", "a"))).malformed
 
 
 def test_a_counter_that_does_not_exist_spoils_the_pool() -> None:
     takes = [{"counterSet": "memory", "counters": {"slices": {"value": "1"}}}]
     devices = [{"name": "a", "consumesCounters": takes}]
-    found = gather(raw_slice(nodeName="n", devices=devices))
+    found = gather_here(raw_slice(nodeName="n", devices=devices))
     assert "counter set memory not found" in found.invalid
 
 
@@ -132,11 +133,11 @@ def test_monitors_may_name_a_device_by_uuid_or_address() -> None:
             "index": resource.DeviceAttribute(int_=4),
         },
     )
-    assert set(naming.published(device)) == {"GPU-1", "pci:0000:c4:00.0", "index:4"}
+    assert set(gpu_names.published(device)) == {"GPU-1", "pci:0000:c4:00.0", "index:4"}
 
 
 def withheld(*slices: resource.ResourceSlice) -> str:
-    return "".join(p.device.name for p in gather(*slices).withheld)
+    return "".join(p.device.name for p in gather_here(*slices).withheld)
 
 
 @pytest.mark.parametrize(
@@ -173,14 +174,14 @@ def test_devices_that_cannot_be_taken_now_are_published_all_the_same(
 def test_devices_of_a_pool_that_lacks_counters_are_published_all_the_same() -> None:
     consumes = [{"counterSet": "s", "counters": {"m": {"value": "1"}}}]
     devices = [{"name": "a"}, {"name": "b", "consumesCounters": consumes}]
-    found = gather(raw_slice(nodeName="n", devices=devices))
+    found = gather_here(raw_slice(nodeName="n", devices=devices))
     assert found.invalid
     assert [p.device.name for p in found.withheld] == ["a", "b"]
 
 
 def test_a_device_is_published_by_the_slices_whose_node_selectors_can_be_parsed() -> None:
     odd = raw_slice(nodeSelector=selector("zone", "Near", "a"), devices=[{"name": "b"}])
-    found = gather(slice_("x"), odd)
+    found = gather_here(slice_("x"), odd)
     assert "Near" in found.malformed
     assert (found.devices, [p.device.name for p in found.withheld]) == ((), ["a"])
 
@@ -188,5 +189,5 @@ def test_a_device_is_published_by_the_slices_whose_node_selectors_can_be_parsed(
 def test_a_device_for_other_nodes_is_not_published_for_this_one() -> None:
     devices = [{"name": "a", "nodeName": "other"}, {"name": "b", "nodeName": "n"}]
     pool = {"name": "p", "generation": 1, "resourceSliceCount": 2}
-    found = gather(raw_slice(perDeviceNodeSelection=True, devices=devices, pool=pool))
+    found = gather_here(raw_slice(perDeviceNodeSelection=True, devices=devices, pool=pool))
     assert [p.device.name for p in found.withheld] == ["b"]

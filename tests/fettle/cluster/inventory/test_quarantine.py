@@ -60,7 +60,7 @@ def test_its_pools_are_unclear_until_it_can_be_read_or_is_gone(
     assert says in found["n"][0]
     assert not found["other"]
     assert fleet.changed == {"n"}
-    assert fleet.view.nodes["n"].pools[0].look != before["n"].pools[0].look
+    assert fleet.view.nodes["n"].pools[0].fingerprint != before["n"].pools[0].fingerprint
     fleet.inventory.remove(kind, "d/c" if kind is kinds.CLAIM else "r", fleet.now)
     assert doubts(fleet) == {"n": [], "other": []}
     assert fleet.view.nodes["n"].pools == before["n"].pools

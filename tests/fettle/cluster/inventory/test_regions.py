@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fettle.api import core, kinds, resource
-from fettle.cluster.inventory import pools
-from fettle.cluster.inventory.pools import PoolId
-from fettle.cluster.inventory.regions import Regions
+from fettle.cluster.inventory.devices import Regions
+from fettle.cluster.inventory.pools import PoolId, gather, pool_of
 from fettle.cluster.view import NodeView
 from fettle.dra import CURRENT, NodeTarget, PublishedSlice, Target
 from fettle.dra.slices import read_slice
@@ -96,11 +95,11 @@ class Cluster:
         """What the allocator would, of each pool."""
         by_pool: dict[PoolId, list[PublishedSlice]] = {}
         for found in sorted(self.slices.values(), key=lambda s: s.name):
-            by_pool.setdefault(pools.pool_of(found.raw), []).append(found)
+            by_pool.setdefault(pool_of(found.raw), []).append(found)
         return [
             (pool.pool, [(p.id.device, here) for p, here, _ in g.devices], g.incomplete, g.invalid)
             for pool, slices in sorted(by_pool.items())
-            if (g := pools.gather(pool, slices, self.places[name], CURRENT.features)) is not None
+            if (g := gather(pool, slices, self.places[name], CURRENT.features)) is not None
         ]
 
 

@@ -10,19 +10,20 @@ from fettle.api import kinds
 from fettle.api.kinds import Kind
 from fettle.api.resource import Device
 from fettle.cel import AttributeRead
-from fettle.cluster.inventory.inventory import Inventory
-from fettle.cluster.inventory.shapes import (
+from fettle.cluster.inventory.fingerprints import (
     EVERYTHING,
     attribute_digests,
     attributes_read,
     with_fingerprints,
 )
+from fettle.cluster.inventory.inventory import Inventory
 from fettle.cluster.view import EMPTY, NodeView
 from fettle.config import HealthSettings
-from fettle.health import HealthBook, rules
+from fettle.health import HealthBook
+from fettle.health.signals.rule_tables import load_rules
 from fettle.model import Health, State
 
-TABLE = rules.load()
+TABLE = load_rules()
 
 
 def node(name: str, devices: list[dict[str, Any]], *, busy: str = "", **spec: Any) -> NodeView:
@@ -53,7 +54,10 @@ def gpu(name: str, **attributes: str) -> dict[str, Any]:
 
 def look(node: NodeView, *attributes: str) -> tuple[object, ...]:
     (pool,) = node.pools
-    return (pool.look, *[pool.attribute_fingerprints.get(("d", name)) for name in attributes])
+    return (
+        pool.fingerprint,
+        *[pool.attribute_fingerprints.get(("d", name)) for name in attributes],
+    )
 
 
 FIRST = node("n1", [gpu("a", model="x", uuid="1"), gpu("b", model="y", uuid="2")])
@@ -117,7 +121,7 @@ def test_every_field_of_a_device_that_allocating_reads_matters(field: str) -> No
     def seen_of(changed: dict[str, Any]) -> object:
         devices = [gpu("a") | here, gpu("b") | here | changed]
         (pool,) = node("n", devices, nodeName=None, perDeviceNodeSelection=True).pools
-        return pool.look, pool.attribute_fingerprints[EVERYTHING]
+        return pool.fingerprint, pool.attribute_fingerprints[EVERYTHING]
 
     assert seen_of({field: DEVICE[field]}) != seen_of({})
 
@@ -136,8 +140,8 @@ def test_every_field_of_health_that_counts_matters(field: str) -> None:
     def seen_of(health: Health) -> bytes:
         devices = (replace(first, health=health), *others)
         return with_fingerprints(
-            replace(pool, devices=devices), pool.look, pool.attribute_fingerprints
-        ).look
+            replace(pool, devices=devices), pool.fingerprint, pool.attribute_fingerprints
+        ).fingerprint
 
     assert seen_of(replace(ill, **{field: HEALTH[field]})) != seen_of(ill)
 
@@ -177,7 +181,7 @@ def test_amounts_beyond_64_bits_are_looked_at_too() -> None:
     counters = {"m": {"value": "9000000000000000000"}}
     pool = {"name": "n2", "generation": 1, "resourceSliceCount": 1}
     huge = node("n2", [], pool=pool, sharedCounters=[{"name": "s", "counters": counters}])
-    assert huge.pools[0].look != FIRST.pools[0].look
+    assert huge.pools[0].fingerprint != FIRST.pools[0].fingerprint
 
 
 @pytest.mark.parametrize("number", [2**64, -(10**30)])

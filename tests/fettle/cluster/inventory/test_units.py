@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from fettle.api import kinds
 from fettle.api.kinds import Kind as Wired
-from fettle.cluster.inventory import units
-from fettle.cluster.inventory.placing import place
+from fettle.cluster.inventory.units import NodeFacts, node_and_held_units, place_units, plugin_views
 from fettle.cluster.view import PluginView, UnitView
 from fettle.model import SOUND, Evidence, EvidenceKind, Family, Health, State, UnitId, Weighed
 from fettle.scheduling import draws
@@ -125,9 +124,9 @@ def test_a_gpu_of_which_the_kubelet_knows_nothing_is_as_likely_as_it_is_bad(flee
 
 def test_a_pod_that_has_ended_holds_nothing() -> None:
     raw = holding("p", GPU_1="Healthy")
-    assert units.place(b.pod(raw)) == ("n", {(GPU, "GPU-1"): "Healthy"})
+    assert node_and_held_units(b.pod(raw)) == ("n", {(GPU, "GPU-1"): "Healthy"})
     raw["status"]["phase"] = "Succeeded"
-    assert units.place(b.pod(raw)) == ("n", {})
+    assert node_and_held_units(b.pod(raw)) == ("n", {})
 
 
 def test_what_the_kubelet_calls_healthy_is_not_withdrawn(fleet: Fleet) -> None:
@@ -349,15 +348,15 @@ def test_whatever_is_said_draws_have_the_size_that_the_node_tells(
     replicas: int,
 ) -> None:
     resources = tuple(PluginView(name, *size) for name, size in sizes.items())
-    placing = place("n", about, (), {one.resource for one in resources if one.capacity}, ())
+    placing = place_units("n", about, (), {one.resource for one in resources if one.capacity}, ())
     healths = {unit: said_of(unit, *said) for unit, said in about.items()}
     pods = [
         b.pod(held_of(resource, f"p{i}", {id_: word}))
         for i, ((resource, id_), word) in enumerate(held.items())
     ]
     labels = {f"{GPU}.replicas": str(replicas)}
-    known = units.Known(healths, SOUND, pods, labels)
-    for name, plugin in units.plugins(resources, placing, known).items():
+    known = NodeFacts(healths, SOUND, pods, labels)
+    for name, plugin in plugin_views(resources, placing, known).items():
         assert (plugin.capacity, plugin.allocatable) == sizes[name]
         assert sum(unit.withdrawn for unit in plugin.units) <= plugin.withdrawn
         assert all(0 <= unit.withdrawn <= unit.count for unit in plugin.units)

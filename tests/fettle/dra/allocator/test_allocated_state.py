@@ -75,7 +75,9 @@ def fleet(by_claim: dict[str, list[Raw]], *, shares: bool = True) -> Fleet:
 
 
 def undigested(pools: tuple[PoolView, ...]) -> list[PoolView]:
-    return [msgspec.structs.replace(pool, look=b"", attribute_fingerprints={}) for pool in pools]
+    return [
+        msgspec.structs.replace(pool, fingerprint=b"", attribute_fingerprints={}) for pool in pools
+    ]
 
 
 @given(allocations(), st.sets(CLAIMS))

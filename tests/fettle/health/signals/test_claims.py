@@ -6,20 +6,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fettle.health.signals.gathering import of_claim, speaks_of_devices
-from fettle.health.signals.reports import short
-from fettle.health.signals.rules import load
+from fettle.health.signals.claims import has_device_status, report_of_claim
+from fettle.health.signals.reports import one_line
+from fettle.health.signals.rule_tables import load_rules
 from fettle.model import DeviceId, EvidenceKind, Family, SettingsError
 from tests.fettle.health.signals.objects import NOW, claim, condition
 
-RULES = load()
+RULES = load_rules()
 NIC = ("nic", "dra.net", "gpu-1", "eth1")
 DEVICE = DeviceId("dra.net", "gpu-1", "eth1")
 
 
 def test_a_device_that_is_not_ready_is_its_claims_word_against_it() -> None:
     bad = condition("Ready", "False", "AttachFailed", "no such network", at=NOW - 60)
-    report = of_claim(claim(NIC, conditions=[bad]), RULES, NOW)
+    report = report_of_claim(claim(NIC, conditions=[bad]), RULES, NOW)
     (evidence,) = report.evidence
     assert evidence.subject == DEVICE
     assert (evidence.kind, evidence.weight, evidence.observed_at) == (
@@ -35,7 +35,7 @@ def test_a_device_that_is_not_ready_is_its_claims_word_against_it() -> None:
 
 
 def test_a_device_that_is_ready_again_is_cleared() -> None:
-    report = of_claim(claim(NIC, conditions=[condition("Ready", "True")]), RULES, NOW)
+    report = report_of_claim(claim(NIC, conditions=[condition("Ready", "True")]), RULES, NOW)
     assert report.evidence == ()
     assert report.cleared == {(DEVICE, "claim condition Ready")}
 
@@ -47,10 +47,12 @@ def test_a_device_that_is_ready_again_is_cleared() -> None:
 def test_a_drivers_own_conditions_mean_what_the_rules_say(
     type_: str, status: str, family: Family
 ) -> None:
-    (evidence,) = of_claim(claim(NIC, conditions=[condition(type_, status)]), RULES, NOW).evidence
+    (evidence,) = report_of_claim(
+        claim(NIC, conditions=[condition(type_, status)]), RULES, NOW
+    ).evidence
     assert evidence.family is family
     other = claim(("r", "other.driver", "p", "d"), conditions=[condition(type_, status)])
-    assert of_claim(other, RULES, NOW).evidence == ()
+    assert report_of_claim(other, RULES, NOW).evidence == ()
 
 
 def test_a_condition_that_the_driver_declared_a_failure_needs_no_rule() -> None:
@@ -59,24 +61,24 @@ def test_a_condition_that_the_driver_declared_a_failure_needs_no_rule() -> None:
         conditions=[condition("example.com/attach-failed", "True", "FabricDown")],
         failures=["example.com/attach-failed"],
     )
-    (evidence,) = of_claim(held, RULES, NOW).evidence
+    (evidence,) = report_of_claim(held, RULES, NOW).evidence
     assert (evidence.subject, evidence.weight) == (DEVICE, 0.35)
     assert "example.com/attach-failed is True (FabricDown)" in evidence.text
 
     undeclared = claim(NIC, conditions=[condition("example.com/attach-failed", "True")])
-    assert of_claim(undeclared, RULES, NOW).evidence == ()
+    assert report_of_claim(undeclared, RULES, NOW).evidence == ()
 
 
 @pytest.mark.parametrize("status", ["Unknown", "", "Odd"])
 def test_a_status_that_is_neither_true_nor_false_says_nothing(status: str) -> None:
-    report = of_claim(claim(NIC, conditions=[condition("Ready", status)]), RULES, NOW)
+    report = report_of_claim(claim(NIC, conditions=[condition("Ready", status)]), RULES, NOW)
     assert (report.evidence, report.cleared) == ((), frozenset())
 
 
 def test_only_a_claim_with_device_statuses_speaks() -> None:
-    assert not speaks_of_devices(None)
-    assert not speaks_of_devices(claim(NIC))
-    assert speaks_of_devices(claim(NIC, conditions=[condition("Ready", "True")]))
+    assert not has_device_status(None)
+    assert not has_device_status(claim(NIC))
+    assert has_device_status(claim(NIC, conditions=[condition("Ready", "True")]))
 
 
 def test_an_operator_tells_what_a_vendors_condition_means(tmp_path: Path) -> None:
@@ -88,7 +90,7 @@ def test_an_operator_tells_what_a_vendors_condition_means(tmp_path: Path) -> Non
     )
     hot = condition("Overheated", "True")
     held = claim(("r", "gpu.example.com", "p", "d"), conditions=[hot])
-    (evidence,) = of_claim(held, load(path), NOW).evidence
+    (evidence,) = report_of_claim(held, load_rules(path), NOW).evidence
     assert (evidence.family, evidence.weight, evidence.witness) == (Family.THERMAL, 0.5, "")
 
 
@@ -100,7 +102,7 @@ def test_what_a_tenant_can_bring_about_cannot_be_latched(tmp_path: Path) -> None
         " provoked: true, source: us}\n"
     )
     with pytest.raises(SettingsError, match="row 'ours': provoked"):
-        load(path)
+        load_rules(path)
 
 
 @given(st.text(), st.sampled_from(["True", "False", "Unknown", ""]), st.text(), st.text())
@@ -108,6 +110,6 @@ def test_any_condition_is_read_without_an_error(
     type_: str, status: str, reason: str, message: str
 ) -> None:
     held = claim(NIC, conditions=[condition(type_, status, reason, message)], failures=[type_])
-    for evidence in of_claim(held, RULES, NOW).evidence:
+    for evidence in report_of_claim(held, RULES, NOW).evidence:
         assert evidence.weight <= 0.35
-        assert evidence.text == short(evidence.text)
+        assert evidence.text == one_line(evidence.text)

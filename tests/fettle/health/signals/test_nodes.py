@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from fettle.health.signals.gathering import of_node
-from fettle.health.signals.rules import load
+from fettle.health.signals.nodes import report_of_node
+from fettle.health.signals.rule_tables import load_rules
 from fettle.model import EvidenceKind, Family, Unheard, UnitId
 from tests.fettle.health.signals.objects import NOW, condition, node
 from tests.fettle.health.signals.reading import NODE, only, report
@@ -281,7 +281,7 @@ def test_what_is_no_level_ages_alike_whether_its_monitor_is_silent_or_not(
         f"     kind: {kind}, heartbeat_s: 300, source: here}}\n"
     )
     bad = node(ALIVE, condition("OwnCheck", "True", at=NOW - 3600, renewed_at=NOW - 20 * MINUTE))
-    said = of_node(bad, load(own), NOW)
+    said = report_of_node(bad, load_rules(own), NOW)
     assert (only(said).kind, only(said).observed_at) == (EvidenceKind(kind), NOW - 3600)
     assert said.left == ()
 
@@ -316,4 +316,4 @@ def test_a_row_of_no_weight_is_enough_to_hear_a_condition(tmp_path: Path) -> Non
         "conditions:\n"
         "  - {name: own, type: GpuBurnIn, faulty: true, family: bus, weight: 0, source: here}\n"
     )
-    assert of_node(node(condition("GpuBurnIn", "True")), load(own), NOW).unheard == ()
+    assert report_of_node(node(condition("GpuBurnIn", "True")), load_rules(own), NOW).unheard == ()

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fettle.api import core, resource
-from fettle.health.signals.gathering import of_pod
+from fettle.health.signals.pods import report_of_pod
 from fettle.health.signals.reports import SignalReport
-from fettle.health.signals.rules import load
+from fettle.health.signals.rule_tables import load_rules
 from fettle.model import DeviceId, EvidenceKind, Family, NodeId, Subject, UnitId
 from tests.fettle.health.signals.objects import (
     GPU_LOST,
@@ -24,7 +24,7 @@ from tests.fettle.health.signals.objects import (
     waiting_pod,
 )
 
-RULES = load()
+RULES = load_rules()
 SOURCE = "allocatedResourcesStatus"
 UNIT = UnitId("gpu-1", "nvidia.com/gpu", UUID)
 
@@ -33,7 +33,7 @@ def said(
     pod: core.Pod, *claims: resource.ResourceClaim, before: core.Pod | None = None
 ) -> SignalReport:
     known = {c.metadata.key: c for c in claims}
-    return of_pod(pod, NOW, known.get, RULES, before)
+    return report_of_pod(pod, RULES, NOW, known.get, before)
 
 
 def says_nothing(pod: core.Pod, *claims: resource.ResourceClaim) -> bool:
@@ -265,10 +265,6 @@ def test_a_refusal_says_that_no_scheduler_was_seen_to_place_the_pod() -> None:
         "requested number of devices unavailable for nvidia.com/gpu. Requested: 1, Available: 0, "
         "which is unexpected"
     )
-
-
-def test_without_rules_the_shipped_ones_hold() -> None:
-    assert of_pod(refused_pod("a", NOW), NOW, lambda _: None) == said(refused_pod("a", NOW))
 
 
 @given(st.text(), st.text(), st.sampled_from(["Healthy", "Unhealthy", "Unknown", "", "Odd"]))

@@ -9,7 +9,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fettle.health.signals.rules import load
+from fettle.health.signals.rule_tables import load_rules
 from fettle.model import EvidenceKind, Family, SettingsError
 
 
@@ -20,7 +20,7 @@ def write(tmp_path: Path, text: str) -> Path:
 
 
 def test_every_shipped_row_says_where_it_is_from() -> None:
-    rules = load()
+    rules = load_rules()
     tables = (rules.families, rules.signals, rules.xid_classes, rules.xids, rules.actions)
     matched = (
         rules.conditions,
@@ -35,7 +35,7 @@ def test_every_shipped_row_says_where_it_is_from() -> None:
 
 
 def test_every_family_has_a_half_life() -> None:
-    assert set(load().families) == {family.value for family in Family}
+    assert set(load_rules().families) == {family.value for family in Family}
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_every_family_has_a_half_life() -> None:
 def test_xids_mean_what_the_catalog_advises(
     codes: tuple[int, ...], kind: EvidenceKind, weight: float
 ) -> None:
-    rules = load()
+    rules = load_rules()
     for code in codes:
         xid = rules.xid(str(code))
         assert (xid.kind, xid.weight) == (kind, weight), code
@@ -106,7 +106,7 @@ def test_xids_mean_what_the_catalog_advises(
 def test_xid_154_means_the_recovery_action_that_its_message_names(
     message: str, kind: EvidenceKind, weight: float, says: str
 ) -> None:
-    xid = load().xid("154", f"GPU recovery action changed {message}" if message else "")
+    xid = load_rules().xid("154", f"GPU recovery action changed {message}" if message else "")
     assert (xid.kind, xid.weight) == (kind, weight)
     assert xid.text.startswith("XID 154: ")
     assert says in xid.text
@@ -114,11 +114,11 @@ def test_xid_154_means_the_recovery_action_that_its_message_names(
 
 def test_other_xids_are_not_read_by_a_message_about_recovery() -> None:
     message = "GPU recovery action changed from 0x0 (None) to 0x0 (None)"
-    assert load().xid("79", message) == load().xid("79")
+    assert load_rules().xid("79", message) == load_rules().xid("79")
 
 
 def test_a_condition_of_a_known_type_is_found_before_patterns() -> None:
-    rules = load()
+    rules = load_rules()
 
     def found(type_: str, reason: str) -> str | None:
         row = rules.condition(type_, reason)
@@ -145,7 +145,7 @@ def test_an_operators_row_replaces_the_shipped_one_of_that_name(tmp_path: Path) 
         - {name: 63, class: reset, family: memory, text: row remapped, source: our runbook}
         """,
     )
-    rules, shipped = load(path), load()
+    rules, shipped = load_rules(path), load_rules()
     row = rules.condition("KernelDeadlock", "DockerHung")
     assert row is not None
     assert row.weight == 0.2
@@ -162,13 +162,13 @@ def test_an_operators_new_row_is_tried_before_shipped_catch_alls(tmp_path: Path)
         - {name: ours, key: example.org/slow, family: thermal, weight: 0.4, source: us}
         """,
     )
-    row = load(path).taint("any.driver", "example.org/slow", "NoExecute")
+    row = load_rules(path).taint("any.driver", "example.org/slow", "NoExecute")
     assert row is not None
     assert row.name == "ours"
 
 
 def test_an_empty_file_changes_nothing(tmp_path: Path) -> None:
-    ours, shipped = load(write(tmp_path, "")), load()
+    ours, shipped = load_rules(write(tmp_path, "")), load_rules()
     assert ours.conditions == shipped.conditions
     assert ours.xids == shipped.xids
     assert list(ours.taints) == list(shipped.taints)
@@ -255,16 +255,16 @@ def test_a_wrong_file_is_refused_by_file_row_and_field(
 ) -> None:
     path = write(tmp_path, text)
     with pytest.raises(SettingsError, match=says) as error:
-        load(path)
+        load_rules(path)
     assert str(path) in str(error.value)
 
 
 def test_a_missing_or_unreadable_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="No such file"):
-        load(tmp_path / "none.yaml")
+        load_rules(tmp_path / "none.yaml")
     (tmp_path / "latin.yaml").write_bytes(b"\xff\xfe\xfa")
     with pytest.raises(SettingsError, match="not valid UTF-8"):
-        load(tmp_path / "latin.yaml")
+        load_rules(tmp_path / "latin.yaml")
 
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.dates()
@@ -283,7 +283,7 @@ def refusal(text: str) -> str:
     with tempfile.TemporaryDirectory() as folder:
         path = write(Path(folder), text)
         try:
-            load(path)
+            load_rules(path)
         except SettingsError as error:
             return str(error).removeprefix(f"rules file {path}: ")
     return ""

@@ -2,12 +2,12 @@
 
 import pytest
 
-from fettle.health.signals.gathering import of_slice, of_taint_rule, selects
-from fettle.health.signals.rules import load
+from fettle.health.signals.rule_tables import load_rules
+from fettle.health.signals.slices import report_of_slice, report_of_taint_rule, selects_device
 from fettle.model import DeviceId, EvidenceKind, Family
 from tests.fettle.health.signals.objects import NOW, slice_, taint, taint_rule
 
-RULES = load()
+RULES = load_rules()
 NV = "gpu.nvidia.com"
 LATCHED, LEVEL, UNKNOWN = EvidenceKind.LATCHED, EvidenceKind.LEVEL, EvidenceKind.UNKNOWN
 
@@ -46,7 +46,7 @@ def test_a_taint_is_read_by_its_row(
     kind: EvidenceKind,
     weight: float,
 ) -> None:
-    said = of_slice(slice_(taint(key, value, effect), driver=driver), RULES, NOW)
+    said = report_of_slice(slice_(taint(key, value, effect), driver=driver), RULES, NOW)
     (evidence,) = said.evidence
     assert evidence.subject == DeviceId(driver, "gpu-1", "gpu-0")
     assert (evidence.family, evidence.kind, evidence.weight) == (family, kind, weight)
@@ -56,14 +56,14 @@ def test_a_taint_is_read_by_its_row(
 
 
 def test_our_own_taints_never_come_back_as_evidence() -> None:
-    assert of_slice(slice_(taint("fettle.dev/degraded")), RULES, NOW).evidence == ()
+    assert report_of_slice(slice_(taint("fettle.dev/degraded")), RULES, NOW).evidence == ()
     rule = taint_rule({}, taint("fettle.dev/degraded"))
     device = DeviceId("d", "p", "x")
-    assert of_taint_rule(rule, [device], RULES, NOW).evidence == ()
+    assert report_of_taint_rule(rule, [device], RULES, NOW).evidence == ()
 
 
 def test_several_taints_of_one_device_all_count() -> None:
-    said = of_slice(
+    said = report_of_slice(
         slice_(taint("gpu.nvidia.com/xid", "74"), taint("gpu.nvidia.com/gpu-lost")), RULES, NOW
     )
     assert {e.family for e in said.evidence} == {Family.LINK, Family.BUS}
@@ -72,7 +72,7 @@ def test_several_taints_of_one_device_all_count() -> None:
 def test_a_rule_taints_the_devices_it_is_given() -> None:
     rule = taint_rule({"driver": "gpu.nvidia.com"}, taint("example.org/recall", effect="NoExecute"))
     devices = [DeviceId("gpu.nvidia.com", "a", "0"), DeviceId("gpu.nvidia.com", "b", "0")]
-    said = of_taint_rule(rule, devices, RULES, NOW)
+    said = report_of_taint_rule(rule, devices, RULES, NOW)
     assert [e.subject for e in said.evidence] == devices
     assert said.reporter == "DeviceTaintRule rule"
     assert said.absent_is_clear
@@ -94,11 +94,11 @@ def test_a_rule_taints_the_devices_it_is_given() -> None:
 def test_a_rule_selects_by_the_names_it_gives(
     selector: dict[str, str] | None, selected: bool
 ) -> None:
-    assert selects(taint_rule(selector, taint("k")), DeviceId("d", "p", "x")) is selected
+    assert selects_device(taint_rule(selector, taint("k")), DeviceId("d", "p", "x")) is selected
 
 
 def test_a_hold_on_a_slice_holds_all_its_devices() -> None:
-    said = of_slice(slice_(annotations={"fettle.dev/hold": "recall"}), RULES, NOW)
+    said = report_of_slice(slice_(annotations={"fettle.dev/hold": "recall"}), RULES, NOW)
     assert {e.subject for e in said.evidence} == {
         DeviceId("gpu.nvidia.com", "gpu-1", "gpu-0"),
         DeviceId("gpu.nvidia.com", "gpu-1", "other"),

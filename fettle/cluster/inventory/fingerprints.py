@@ -55,9 +55,9 @@ def slice_fingerprints(gathered: Gathered) -> tuple[bytes, AttributeFingerprints
 def mark_unclear(gathered: Gathered, why: str) -> Gathered:
     """The pool, of which something cannot be told."""
     unclear = msgspec.structs.replace(gathered, unclear=gathered.unclear or why)
-    look, attribute_fingerprints = slice_fingerprints(unclear)
+    fingerprint, attribute_fingerprints = slice_fingerprints(unclear)
     return msgspec.structs.replace(
-        unclear, look=look, attribute_fingerprints=attribute_fingerprints
+        unclear, fingerprint=fingerprint, attribute_fingerprints=attribute_fingerprints
     )
 
 
@@ -66,10 +66,12 @@ def with_fingerprints(
 ) -> PoolView:
     """The pool with its digests: what slices say, and what others do to devices and counters."""
     odd = [(at, *_state(d)) for at, d in enumerate(pool.devices) if not _is_usual(d)]
-    look = fixed
+    fingerprint = fixed
     if odd or pool.counters:
-        look = _digest((fixed, odd, _amounts(pool.counters)))
-    return msgspec.structs.replace(pool, look=look, attribute_fingerprints=attribute_fingerprints)
+        fingerprint = _digest((fixed, odd, _amounts(pool.counters)))
+    return msgspec.structs.replace(
+        pool, fingerprint=fingerprint, attribute_fingerprints=attribute_fingerprints
+    )
 
 
 def attribute_digests(pool: PoolView, attributes: Iterable[Attribute]) -> list[bytes | None]:

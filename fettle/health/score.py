@@ -59,7 +59,7 @@ def known_score(said: Iterable[Weighed]) -> float:
     return round(score, DIGITS)
 
 
-def proven(said: tuple[Weighed, ...]) -> tuple[Weighed, ...]:
+def proven_evidence(said: tuple[Weighed, ...]) -> tuple[Weighed, ...]:
     """What no tenant could have brought about."""
     return tuple(one for one in said if not one.evidence.witness)
 

@@ -1,0 +1,182 @@
+"""JSON that anybody may store in a cluster and strict decoders refuse, read as Go reads it.
+
+The opaque parameters of a claim are kept as they were sent: 10 KiB may nest thousands of levels
+deep, or hold invalid UTF-8 or halves of surrogate pairs. None of this may break the list or watch
+that it comes in, nor hide the rest of the claim. Pure.
+"""
+
+import re
+from collections.abc import Callable
+from functools import cache, reduce
+from operator import or_
+from types import UnionType
+from typing import Any, Union, get_args, get_origin
+
+import msgspec
+from msgspec import inspect
+
+from fettle.api.resource import ResourceSlice
+
+MAX_JSON_DEPTH = 100
+"""Levels that are read; the deepest field that Fettle knows lies at about 20."""
+_NULL = b"null"
+_TOKENS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', re.DOTALL)
+_UNKNOWN = rb"\ufffd"
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+_ESCAPE = re.compile(
+    rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"  # a pair
+    rb"|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})"  # half of one
+    rb"|\\.",
+    re.DOTALL,
+)
+
+
+def decode_lenient(decoder: "msgspec.json.Decoder[Any]", raw: bytes | msgspec.Raw) -> Any:
+    """What `decoder` makes of it or, where it cannot, of what `mended` does; raises as it does."""
+    try:
+        return decoder.decode(raw)
+    except msgspec.ValidationError:
+        raise
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        if (readable := mend(bytes(raw))) == raw:
+            raise
+        return decoder.decode(readable)
+
+
+def mend(raw: bytes) -> bytes:
+    """The same with null for what nests deeper than DEEP, and U+FFFD for what is not a
+    character.
+    """
+    text = raw.decode(errors="replace").encode()
+    if _SURROGATE.search(text):
+        text = _ESCAPE.sub(lambda found: _UNKNOWN if found[1] else found[0], text)
+    return shallow(text)
+
+
+def shallow(raw: bytes, levels: int = MAX_JSON_DEPTH) -> bytes:
+    """The same JSON with null for every list and object that stands below so many others."""
+    pieces: list[bytes] = []
+    depth = kept_to = 0
+    for token in _TOKENS.finditer(raw):
+        sign = token[0]
+        if sign in (b"[", b"{"):
+            depth += 1
+            if depth == levels + 1:
+                pieces += (raw[kept_to : token.start()], _NULL)
+        elif sign in (b"]", b"}"):
+            if depth == levels + 1:
+                kept_to = token.end()
+            depth -= 1
+    if depth > levels:  # it ends before they do: no JSON, as its decoder will say
+        return raw[: MAX_JSON_DEPTH * 2]
+    pieces.append(raw[kept_to:])
+    return b"".join(pieces)
+
+
+_WRONG = re.compile(r"Invalid enum value .*? - at `\$(?P<path>[^`]*)`", re.DOTALL)
+_STEP = re.compile(r"\.(?P<field>[^.\[]+)|\[[^\]]*\]")
+
+
+def describe_error(error: msgspec.ValidationError, read_as: Any) -> str:
+    """The text of an error in reading something as a type; one about an enum lists its values."""
+    text = str(error)
+    found = _WRONG.fullmatch(text)
+    choices = _choices(read_as, found["path"]) if found is not None else ()
+    return f"{text}; expected one of {', '.join(choices)}" if choices else text
+
+
+def _choices(read_as: Any, path: str) -> tuple[str, ...]:
+    types = [inspect.type_info(read_as)]
+    for step in _STEP.finditer(path):
+        types = [below for one in _flat(types) for below in _below(one, step["field"])]
+    enums = [one.cls for one in _flat(types) if isinstance(one, inspect.EnumType)]
+    return tuple(str(member.value) for enum in enums for member in enum)
+
+
+def _flat(types: list[inspect.Type]) -> list[inspect.Type]:
+    return [
+        member
+        for one in types
+        for member in (one.types if isinstance(one, inspect.UnionType) else (one,))
+    ]
+
+
+def _below(of: inspect.Type, field: str | None) -> list[inspect.Type]:
+    """The types of a field of that name, or of what a list or mapping holds."""
+    match of:
+        case inspect.StructType():
+            return [known.type for known in of.fields if known.encode_name == field]
+        case inspect.DictType():
+            return [of.value_type]
+        case inspect.ListType() | inspect.VarTupleType():
+            return [of.item_type]
+    return []
+
+
+UnknownFieldProbe = Callable[[bytes | msgspec.Raw], str]
+"""The first unknown field of an object, with where it is; "" if there is none."""
+
+
+def unknown_field_probe(*path: str, struct: type[msgspec.Struct]) -> UnknownFieldProbe:
+    """Looks at what an object has under `path` (`spec`), which `struct` reads."""
+    inner: Any = strict_struct(struct)
+    for field in reversed(path):
+        inner = msgspec.defstruct("Probed", [(field, inner | None, None)], frozen=True)
+    decoder = msgspec.json.Decoder(inner, strict=False)
+
+    def unknown(raw: bytes | msgspec.Raw) -> str:
+        try:
+            decode_lenient(decoder, raw)
+        except msgspec.ValidationError as error:
+            return str(error)
+        return ""
+
+    return unknown
+
+
+@cache
+def strict_struct(struct: type[msgspec.Struct]) -> type[msgspec.Struct]:
+    """The struct again, refusing unknown fields wherever it goes."""
+    fields = msgspec.structs.fields(struct)
+    return msgspec.defstruct(
+        struct.__name__,
+        [(f.name, _strict_type(f.type), None) for f in fields],
+        rename={f.name: f.encode_name for f in fields},
+        forbid_unknown_fields=True,
+        frozen=True,
+        kw_only=True,
+    )
+
+
+def _strict_type(hint: Any) -> Any:
+    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+        return strict_struct(hint)
+    arguments = tuple(_strict_type(argument) for argument in get_args(hint))
+    if not arguments:
+        return hint
+    origin = get_origin(hint)
+    if origin in (Union, UnionType):
+        return reduce(or_, arguments)
+    return origin[arguments]
+
+
+def share_equal_values(slice_: ResourceSlice) -> None:
+    """Make equal values of a slice's devices the same object, before anybody else has it.
+
+    Quantities without quotes are left alone: 1 equals 1.0, and is read in another way.
+    """
+    kept: dict[Any, Any] = {}
+    keep = kept.setdefault
+    for device in slice_.spec.devices or ():
+        if attributes := device.attributes:
+            for name, attribute in attributes.items():
+                attributes[name] = keep(attribute, attribute)
+        if capacities := device.capacity:
+            for name, capacity in capacities.items():
+                if type(capacity.value) is str and capacity.request_policy is None:
+                    capacities[name] = keep(capacity, capacity)
+        for consumption in device.consumes_counters or ():
+            if counters := consumption.counters:
+                for name, counter in counters.items():
+                    if type(counter.value) is str:
+                        counters[name] = keep(counter, counter)

@@ -1,0 +1,177 @@
+"""What NVIDIA's device plugin makes of one GPU: replicas of it (time slicing, MPS), MIG devices.
+
+Monitors name whole GPUs, as `nvidia.com/gpu`; here stands how many units of which resources such a
+GPU is, by what the Node says of itself (labels of GPU Feature Discovery, names of resources). Pure.
+"""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping
+
+GPU = "nvidia.com/gpu"
+_SHARED = ".shared"
+"""Ends the name of a resource whose units are replicas, with `renameByDefault`."""
+_REPLICA = re.compile(r"(.+)::(\d{1,9})")
+"""The plugin's id of a replica: the GPU's or MIG device's own id, and a number."""
+_MIG = re.compile(r"nvidia\.com/mig-(?:(\d)c\.)?(\d)g\..+")
+"""`mig-1g.10gb`, and `mig-1c.3g.40gb` for a part of a MIG device."""
+_MIG_DEVICE = "MIG-"
+"""Begins the id of a MIG device."""
+SLICES = 7
+"""Into which a GPU in MIG mode can be divided at most."""
+
+
+def plain_resource(resource: str) -> str:
+    """The resource without what renaming adds; labels go by this name."""
+    return resource.removesuffix(_SHARED) if resource.startswith("nvidia.com/") else resource
+
+
+def whole_device(id_: str) -> str:
+    """The device that a replica is a replica of; any other name as it is."""
+    found = _REPLICA.fullmatch(id_)
+    return found[1] if found is not None else id_
+
+
+def candidate_resources(resource: str, resources: Collection[str]) -> tuple[str, ...]:
+    """Of these resources, those of which a GPU that is named as `resource` may be units.
+
+    In MIG mode it is units of another resource, and nobody says which GPUs are.
+    """
+    return tuple(
+        sorted(
+            name
+            for name in resources
+            if plain_resource(name) == plain_resource(resource)
+            or (resource == GPU and _MIG.fullmatch(name))
+        )
+    )
+
+
+def expected_units(
+    device: str,
+    resource: str,
+    homes: Collection[str],
+    capacities: Mapping[str, int],
+    labels: Mapping[str, str],
+    seen: Collection[str] = (),
+) -> int:
+    """How many units of a resource to expect of a device that may be of any of the `homes`.
+
+    Of a GPU, its share of them: as likely as any other it is one of the GPUs that they all are on
+    together. At least one. `seen` are ids of units of the resource.
+    """
+    each = {r: _replicas(r, capacities[r], labels, seen if r == resource else ()) for r in homes}
+    if device.startswith(_MIG_DEVICE):
+        return min(each[resource], capacities[resource])
+    whole_gpus, slices, fewest = 0, 0, 0
+    for home in homes:
+        devices = _ceil(capacities[home], each[home])
+        if size := _slices(home, labels):
+            slices += size * devices
+            fewest = max(fewest, _ceil(devices, SLICES // size))
+        else:
+            whole_gpus += devices
+    return _ceil(capacities[resource], whole_gpus + max(fewest, _ceil(slices, SLICES)))
+
+
+def _ceil(dividend: int, divisor: int) -> int:
+    return -(-dividend // divisor)
+
+
+def _replicas(
+    resource: str, capacity: int, labels: Mapping[str, str], seen: Collection[str]
+) -> int:
+    """Into how many units a device of the resource is divided: by the Node's label, unless that
+    cannot be, and at least as many as the ids that were seen tell."""
+    found = [int(match[2]) for match in map(_REPLICA.fullmatch, seen) if match is not None]
+    least = max(2, 1 + max(found)) if found else 1
+    told = _to_number(labels.get(f"{plain_resource(resource)}.replicas", ""))
+    return max(least, told) if told and capacity % told == 0 else least
+
+
+def _slices(resource: str, labels: Mapping[str, str]) -> int:
+    """Of a GPU, how many slices one device of the resource has; 0: it is no MIG device.
+
+    Only by its label where MIG devices are called GPUs (the strategy "single").
+    """
+    found = _MIG.fullmatch(resource)
+    named = int(found[1] or found[2]) if found is not None else 0
+    number = named or _to_number(labels.get(f"{plain_resource(resource)}.slices.ci", ""))
+    return min(number, SLICES)
+
+
+def _to_number(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 7 else 0
+
+
+KIND_LABELS = ("node.kubernetes.io/instance-type", "nvidia.com/gpu.machine")
+"""Labels that say of what kind a node is; the first that it has counts."""
+
+_NodeKind = tuple[str, str]
+"""A label and its value."""
+_NOTHING_MISSING: Mapping[str, int] = {}
+
+
+class Peers:
+    """The capacities of all nodes, by kind."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, tuple[_NodeKind, Mapping[str, int]]] = {}
+        self._names: dict[_NodeKind, set[str]] = defaultdict(set)
+        self._counts: dict[tuple[_NodeKind, str], Counter[int]] = defaultdict(Counter)
+
+    def put(self, name: str, labels: Mapping[str, str], capacities: Mapping[str, int]) -> set[str]:
+        """A node as it is now, without capacities if it is gone; returns the nodes of which other
+        capacities are to be expected now."""
+        before = self._of.pop(name, None)
+        key = next((key for key in KIND_LABELS if key in labels), None)
+        after = ((key, labels[key]), capacities) if key is not None and capacities else None
+        if before == after:
+            if after is not None:
+                self._of[name] = after
+            return set()
+        concerned = {
+            (kind, resource)
+            for kind, counted in filter(None, (before, after))
+            for resource in counted
+        }
+        expected = {one: self._usual(*one) for one in concerned}
+        if before is not None:
+            self._count(name, *before, -1)
+        if after is not None:
+            self._of[name] = after
+            self._count(name, *after, 1)
+        return {
+            peer
+            for kind, resource in concerned
+            if self._usual(kind, resource) != expected[kind, resource]
+            for peer in self._names.get(kind, ())
+        }
+
+    def missing(self, name: str) -> Mapping[str, int]:
+        """By resource, how many units fewer a node has than most of its kind, if fewer."""
+        if name not in self._of:
+            return _NOTHING_MISSING
+        kind, capacities = self._of[name]
+        short = {resource: self._usual(kind, resource) - n for resource, n in capacities.items()}
+        return {resource: number for resource, number in short.items() if number > 0}
+
+    def _usual(self, kind: _NodeKind, resource: str) -> int:
+        """Of several numbers that are as frequent, the largest."""
+        counts = self._counts.get((kind, resource))
+        return max(counts, key=lambda number: (counts[number], number)) if counts else 0
+
+    def _count(
+        self, name: str, kind: _NodeKind, capacities: Mapping[str, int], change: int
+    ) -> None:
+        names = self._names[kind]
+        (names.add if change > 0 else names.discard)(name)
+        if not names:
+            del self._names[kind]
+        for resource, number in capacities.items():
+            counts = self._counts[kind, resource]
+            counts[number] += change
+            if not counts[number]:
+                del counts[number]
+            if not counts:
+                del self._counts[kind, resource]

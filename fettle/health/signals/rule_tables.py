@@ -1,0 +1,517 @@
+"""The rows of the rule tables, one struct per table: what a fact weighs, and where that is from.
+
+Every row has a `name`, by which an operator's row replaces it, and a `source`: who says so.
+`weight` is the share (0..1) of the score that the fact takes.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
+from functools import cache, lru_cache
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple, cast
+
+import msgspec
+
+from fettle.api import describe_error
+from fettle.config import parse_yaml
+from fettle.model import OWN_PREFIX, EvidenceKind, Family, SettingsError
+
+Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
+Seconds = Annotated[float, msgspec.Meta(gt=0.0)]
+
+
+class RuleRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base of all rows."""
+
+    name: str
+    source: str
+
+
+class FamilyRow(RuleRow, frozen=True, kw_only=True):
+    """How fast evidence of a family (the row's name) is forgotten."""
+
+    half_life_s: Seconds
+
+    def __post_init__(self) -> None:
+        Family(self.name)
+
+
+class SignalRow(RuleRow, frozen=True, kw_only=True):
+    """Weight and cap of what Fettle itself derives, by the name of the signal.
+
+    `together` bounds what all witnesses take, each of which counts at most `cap`.
+    """
+
+    weight: Share
+    cap: Share = 1.0
+    together: Share = 1.0
+    family: Family = Family.DRIVER
+
+
+class XidClassRow(RuleRow, frozen=True, kw_only=True):
+    """What a class of NVIDIA XIDs means for the device."""
+
+    weight: Share
+    kind: EvidenceKind = EvidenceKind.LEVEL
+
+
+class XidRow(RuleRow, frozen=True, kw_only=True):
+    """One XID (the row's name): `class_` is an XidClassRow, `action` NVIDIA's first advice.
+
+    `recovery`: its message names the recovery action, whose row then holds in its place.
+    """
+
+    class_: str = msgspec.field(name="class")
+    family: Family
+    text: str
+    action: str = ""
+    recovery: bool = False
+
+
+class RecoveryRow(RuleRow, frozen=True, kw_only=True):
+    """A GPU recovery action by its number in NVML (the row's name); `class_` as for an XID."""
+
+    class_: str = msgspec.field(name="class")
+    family: Family
+    text: str
+
+
+class ActionRow(RuleRow, frozen=True, kw_only=True):
+    """An NVSentinel recommended action (the row's name): a device that needs it weighs `least`."""
+
+    least: Share
+
+
+class ConditionRow(RuleRow, frozen=True, kw_only=True):
+    """A node condition and its polarity.
+
+    `type` and `reason` are patterns (`*` matches anything, `{type}` in a reason the type itself),
+    `faulty` is the status that means a fault. `format: nvsentinel` reads devices from the message.
+    `xid` finds an XID: a regular expression with one group on the reason, or `ErrorCode` for
+    NVSentinel's error codes. `unknown_counts`: status Unknown means that nothing reliable is
+    known about the node. `heartbeat_s`: its producer renews the condition at least that often;
+    after three times as long without, the status counts as Unknown, and a fault fades.
+    """
+
+    type: str
+    faulty: bool
+    family: Family
+    weight: Share
+    reason: str = "*"
+    kind: EvidenceKind = EvidenceKind.LEVEL
+    format: str = ""
+    xid: str = ""
+    unknown_counts: bool = False
+    heartbeat_s: Seconds | None = None
+
+    def __post_init__(self) -> None:
+        if self.format not in ("", "nvsentinel"):
+            raise ValueError(f'format must be "nvsentinel" or unset, not {self.format!r}')
+        _check_foreign("type", self.type)
+        _check_pattern("xid", self.xid)
+
+    @property
+    def is_pattern(self) -> bool:
+        return any(c in self.type for c in "*?[")
+
+    def matches(self, type_: str, reason: str) -> bool:
+        return (type_ == self.type or fnmatchcase(type_, self.type)) and (
+            self.reason == "*" or fnmatchcase(reason, self.reason.replace("{type}", type_))
+        )
+
+
+class TaintRow(RuleRow, frozen=True, kw_only=True):
+    """A device taint by driver, key and effect (patterns); `xid`: its value is an XID."""
+
+    key: str
+    family: Family
+    weight: Share
+    driver: str = "*"
+    effect: str = "*"
+    kind: EvidenceKind = EvidenceKind.LEVEL
+    xid: bool = False
+
+    def __post_init__(self) -> None:
+        _check_foreign("key", self.key)
+
+    @property
+    def is_catch_all(self) -> bool:
+        """Whether it says nothing about a key, only what taints mean in general."""
+        return self.key == "*"
+
+    def matches(self, driver: str, key: str, effect: str) -> bool:
+        return (
+            fnmatchcase(key, self.key)
+            and fnmatchcase(effect, self.effect)
+            and fnmatchcase(driver, self.driver)
+        )
+
+
+class AttributeRow(RuleRow, frozen=True, kw_only=True):
+    """An attribute by which a driver publishes that a device is ill.
+
+    `driver` and `value` are patterns, `attribute` is a name without the driver's domain; a boolean
+    reads `true` or `false`.
+    """
+
+    driver: str
+    attribute: str
+    value: str
+    family: Family
+    weight: Share
+    kind: EvidenceKind = EvidenceKind.LEVEL
+
+    def matches(self, value: str) -> bool:
+        return fnmatchcase(value, self.value)
+
+
+class DeviceConditionRow(RuleRow, frozen=True, kw_only=True):
+    """A condition of an allocated device (`status.devices` of a claim) and its polarity.
+
+    `type`, `reason` and `driver` are patterns, `faulty` is the status that means a fault.
+    `provoked`: the claim's own requests can cause it, so it counts as evidence from its namespace.
+    """
+
+    type: str
+    faulty: bool
+    family: Family
+    weight: Share
+    reason: str = "*"
+    driver: str = "*"
+    kind: EvidenceKind = EvidenceKind.LEVEL
+    provoked: bool = False
+
+    def __post_init__(self) -> None:
+        if self.provoked and self.kind is not EvidenceKind.LEVEL:
+            raise ValueError(f"provoked: only rows of kind level can be provoked, not {self.kind}")
+
+    def matches(self, driver: str, type_: str, reason: str) -> bool:
+        return (
+            fnmatchcase(type_, self.type)
+            and fnmatchcase(reason, self.reason)
+            and fnmatchcase(driver, self.driver)
+        )
+
+
+class RefusalRow(RuleRow, frozen=True, kw_only=True):
+    """Whether a kubelet's refusal of a pod is one that pods can cause, by its message.
+
+    `message` is a regular expression that is searched for. `provoked`: the pod's own requests can,
+    so it counts as evidence from its namespace; else only the node can.
+    """
+
+    message: str
+    provoked: bool
+
+    def __post_init__(self) -> None:
+        _check_pattern("message", self.message)
+
+
+class LabelRow(RuleRow, frozen=True, kw_only=True):
+    """A node label; that it is absent, or has another value, is an all-clear.
+
+    `key` is a regular expression on the whole key; with `resource`, its group is the index of
+    that resource's unit. `value` is a pattern. `remediated`: no fault, but NVSentinel's word that
+    what it found has been dealt with.
+    """
+
+    key: str
+    value: str
+    family: Family = Family.NODE
+    weight: Share = 0.0
+    kind: EvidenceKind = EvidenceKind.LEVEL
+    resource: str = ""
+    remediated: bool = False
+
+    def __post_init__(self) -> None:
+        _check_foreign("key", self.key.removeprefix("^").replace("\\", ""))
+        _check_pattern("key", self.key, groups=1 if self.resource else 0)
+
+
+def _check_foreign(field: str, pattern: str) -> None:
+    if pattern.startswith(OWN_PREFIX):
+        raise ValueError(
+            f"{field}: names that begin with {OWN_PREFIX} are Fettle's own and never evidence, so "
+            f"this row would never count; use a name in a domain of your own"
+        )
+
+
+def _check_pattern(field: str, pattern: str, groups: int | None = None) -> None:
+    try:
+        compiled = re.compile(pattern)
+    except re.error as error:
+        raise ValueError(
+            f"{field}: {pattern!r} is not a valid regular expression: {error}"
+        ) from error
+    if groups is not None and compiled.groups != groups:
+        raise ValueError(f"{field}: {pattern!r} must have {groups} group(s)")
+
+
+UNCLASSIFIED = "unclassified"
+"""The XID class of an XID that has no row."""
+DEFAULT_HALF_LIFE_S = 3600.0
+
+_RECOVERY = re.compile(r"recovery action changed from .{1,40} to 0x([0-9a-f]+)", re.IGNORECASE)
+"""The driver's log: `GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)`."""
+
+
+class Xid(NamedTuple):
+    """What an XID says about the device that reported it."""
+
+    family: Family
+    kind: EvidenceKind
+    weight: float
+    text: str
+
+
+class SignalRules:
+    """All tables, by name of the row, in the order in which rows are tried.
+
+    Every node is looked at on every heartbeat: conditions are found by exact type before patterns
+    are tried, and label keys, which nodes have in common, are matched once.
+    """
+
+    def __init__(
+        self,
+        *,
+        families: Mapping[str, FamilyRow],
+        signals: Mapping[str, SignalRow],
+        xid_classes: Mapping[str, XidClassRow],
+        xids: Mapping[str, XidRow],
+        recoveries: Mapping[str, RecoveryRow],
+        actions: Mapping[str, ActionRow],
+        conditions: Mapping[str, ConditionRow],
+        device_conditions: Mapping[str, DeviceConditionRow],
+        taints: Mapping[str, TaintRow],
+        attributes: Mapping[str, AttributeRow],
+        labels: Mapping[str, LabelRow],
+        refusals: Mapping[str, RefusalRow],
+    ) -> None:
+        self.families = families
+        self.signals = signals
+        self.xid_classes = xid_classes
+        self.xids = xids
+        self.recoveries = recoveries
+        self.actions = actions
+        self.conditions = conditions
+        self.device_conditions = device_conditions
+        self.taints = taints
+        self.attributes = attributes
+        self.labels = labels
+        self.refusals = refusals
+        self._by_type: dict[str, list[ConditionRow]] = {}
+        for row in conditions.values():
+            if not row.is_pattern:
+                self._by_type.setdefault(row.type, []).append(row)
+        self._patterns = [row for row in conditions.values() if row.is_pattern]
+        self._labels_by_key = lru_cache(maxsize=4096)(self._match_key)
+
+    def condition(self, type_: str, reason: str) -> ConditionRow | None:
+        """The first row that matches; rows that name the type come before patterns."""
+        for rows in (self._by_type.get(type_, ()), self._patterns):
+            for row in rows:
+                if row.matches(type_, reason):
+                    return row
+        return None
+
+    def names_condition(self, type_: str) -> bool:
+        """Whether a row is about conditions of this type, with whatever reason; one that is told by
+        its reason alone names none."""
+        named = (row.type for row in self._patterns if row.type != "*")
+        return type_ in self._by_type or any(fnmatchcase(type_, each) for each in named)
+
+    def taint(self, driver: str, key: str, effect: str) -> TaintRow | None:
+        """The first row that matches."""
+        for row in self.taints.values():
+            if row.matches(driver, key, effect):
+                return row
+        return None
+
+    def device_condition(self, driver: str, type_: str, reason: str) -> DeviceConditionRow | None:
+        """The first row that matches."""
+        for row in self.device_conditions.values():
+            if row.matches(driver, type_, reason):
+                return row
+        return None
+
+    def attributes_of(self, driver: str) -> tuple[AttributeRow, ...]:
+        """The rows about a driver's attributes."""
+        return tuple(r for r in self.attributes.values() if fnmatchcase(driver, r.driver))
+
+    def refusal(self, message: str) -> RefusalRow | None:
+        """The first row that matches a kubelet's refusal of a pod."""
+        for row in self.refusals.values():
+            if re.search(row.message, message):
+                return row
+        return None
+
+    def label(self, key: str, value: str) -> tuple[LabelRow, re.Match[str]] | None:
+        """The first row that matches, and how its key did."""
+        for row, found in self._labels_by_key(key):
+            if fnmatchcase(value, row.value):
+                return row, found
+        return None
+
+    def _match_key(self, key: str) -> tuple[tuple[LabelRow, re.Match[str]], ...]:
+        matches = ((row, re.fullmatch(row.key, key)) for row in self.labels.values())
+        return tuple((row, found) for row, found in matches if found is not None)
+
+    def xid(self, code: str, message: str = "") -> Xid:
+        """What an XID means; one without a row is unclassified. `message`: what was logged."""
+        row = self.xids.get(code)
+        if row is not None and row.recovery and (found := _RECOVERY.search(message)) is not None:
+            return self._recovery(code, str(int(found[1], 16)))
+        class_ = self.xid_classes[row.class_ if row is not None else UNCLASSIFIED]
+        if row is None:
+            return Xid(Family.DRIVER, class_.kind, class_.weight, f"XID {code} (not in the table)")
+        advice = f" ({row.action})" if row.action else ""
+        return Xid(row.family, class_.kind, class_.weight, f"XID {code}: {row.text}{advice}")
+
+    def _recovery(self, code: str, number: str) -> Xid:
+        row = self.recoveries.get(number)
+        class_ = self.xid_classes[row.class_ if row is not None else UNCLASSIFIED]
+        text = row.text if row is not None else f"GPU recovery action {number} (not in the table)"
+        family = row.family if row is not None else Family.DRIVER
+        return Xid(family, class_.kind, class_.weight, f"XID {code}: {text}")
+
+    def half_life_s(self, family: Family) -> float:
+        row = self.families.get(family.value)
+        return row.half_life_s if row is not None else DEFAULT_HALF_LIFE_S
+
+
+_TABLES: Mapping[str, type[RuleRow]] = {
+    "families": FamilyRow,
+    "signals": SignalRow,
+    "xid_classes": XidClassRow,
+    "xids": XidRow,
+    "recoveries": RecoveryRow,
+    "actions": ActionRow,
+    "conditions": ConditionRow,
+    "device_conditions": DeviceConditionRow,
+    "taints": TaintRow,
+    "attributes": AttributeRow,
+    "labels": LabelRow,
+    "refusals": RefusalRow,
+}
+_SHIPPED = (
+    "scoring.yaml",
+    "xids.yaml",
+    "conditions.yaml",
+    "taints.yaml",
+    "devices.yaml",
+    "labels.yaml",
+    "refusals.yaml",
+)
+
+
+def load_rules(path: str | Path | None = None) -> SignalRules:
+    """The shipped rules, with those of an operator's file; SettingsError says file, row, field."""
+    tables = dict(_shipped())
+    if path is not None:
+        where = f"rules file {path}"
+        own: dict[str, dict[str, RuleRow]] = {table: {} for table in _TABLES}
+        for table, row in _read_rows(_read_file(Path(path), where), where):
+            own[table][row.name] = row
+        _check_signals(own["signals"], tables["signals"], where)
+        tables = {table: _over(own[table], shipped) for table, shipped in tables.items()}
+    else:
+        where = "shipped rules"
+    _check_classes(tables, where)
+    conditions = tables["conditions"].values()
+    tables["conditions"] = {r.name: r for r in sorted(conditions, key=_breadth)}
+    return SignalRules(**cast(dict[str, Any], tables))
+
+
+@cache
+def _shipped() -> Mapping[str, dict[str, RuleRow]]:
+    tables: dict[str, dict[str, RuleRow]] = {table: {} for table in _TABLES}
+    for name in _SHIPPED:
+        text = resources.files(__package__).joinpath("rules", name).read_text(encoding="utf-8")
+        for table, row in _read_rows(text, f"rules file {name}"):
+            tables[table][row.name] = row
+    return tables
+
+
+def _over(own: dict[str, RuleRow], shipped: dict[str, RuleRow]) -> dict[str, RuleRow]:
+    """Replaced rows stay in their place, new ones come first."""
+    new = {name: row for name, row in own.items() if name not in shipped}
+    return new | {name: own.get(name, row) for name, row in shipped.items()}
+
+
+def _breadth(row: RuleRow) -> tuple[bool, bool]:
+    """Rows that name a type, and of those the ones that name a reason, come before patterns."""
+    assert isinstance(row, ConditionRow)
+    return row.is_pattern, row.reason == "*"
+
+
+def _read_file(path: Path, where: str) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise SettingsError(f"{where}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{where}: not valid UTF-8: {error}") from error
+
+
+def _read_rows(text: str, where: str) -> Iterator[tuple[str, RuleRow]]:
+    try:
+        data: Any = parse_yaml(text)
+    except ValueError as error:
+        raise SettingsError(f"{where}: invalid YAML: {error}") from error
+    if data is None:
+        return
+    if not isinstance(data, dict):
+        raise SettingsError(
+            f"{where}: expected tables ({', '.join(_TABLES)}), not a {_type_name(data)}"
+        )
+    for table, entries in data.items():
+        if table not in _TABLES:
+            raise SettingsError(
+                f"{where}: unknown table {table!r}; expected one of {', '.join(_TABLES)}"
+            )
+        if not isinstance(entries, list):
+            raise SettingsError(
+                f"{where}: {table}: expected a list of rows, not a {_type_name(entries)}"
+            )
+        for position, entry in enumerate(entries, start=1):
+            yield table, _read_row(table, entry, position, where)
+
+
+def _read_row(table: str, entry: Any, position: int, where: str) -> RuleRow:
+    if not isinstance(entry, dict) or "name" not in entry:
+        raise SettingsError(f"{where}: {table}, row {position}: a row needs a name")
+    name = str(entry["name"])  # YAML reads an XID as a number
+    try:
+        return msgspec.convert({**entry, "name": name}, _TABLES[table])
+    except msgspec.ValidationError as error:
+        said = describe_error(error, _TABLES[table])
+        raise SettingsError(f"{where}: {table}, row {name!r}: {said}") from error
+
+
+def _check_signals(own: Mapping[str, RuleRow], shipped: Mapping[str, RuleRow], where: str) -> None:
+    """Signals are derived by name, so one that is not shipped would never count."""
+    for name in own:
+        if name not in shipped:
+            raise SettingsError(
+                f"{where}: signals, row {name!r}: unknown signal; "
+                f"expected one of {', '.join(shipped)}"
+            )
+
+
+def _check_classes(tables: Mapping[str, Mapping[str, RuleRow]], where: str) -> None:
+    classes = tables["xid_classes"]
+    assert UNCLASSIFIED in classes
+    for table in ("xids", "recoveries"):
+        for row in tables[table].values():
+            assert isinstance(row, XidRow | RecoveryRow)
+            if row.class_ not in classes:
+                raise SettingsError(
+                    f"{where}: {table}, row {row.name!r}: class: unknown class {row.class_!r}; "
+                    f"expected one of {', '.join(classes)}"
+                )
+
+
+def _type_name(value: object) -> str:
+    return "list" if isinstance(value, list) else type(value).__name__

@@ -1,0 +1,137 @@
+"""What device taints say, in ResourceSlices and DeviceTaintRules; never our own.
+
+A taint stands until it is removed, so both kinds of object are the whole truth about what they
+say, and silence is an all-clear. In a slice a driver speaks of its own device; by a
+DeviceTaintRule an administrator does, or a monitor, whose keys the rules know.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from fettle.api import resource
+from fettle.api.meta import unix_s
+from fettle.health.signals.reports import SignalReport, heaviest, one_line, operator_holds
+from fettle.health.signals.rule_tables import AttributeRow, SignalRules
+from fettle.model import OWN_PREFIX, DeviceId, Evidence, TaintRef
+
+
+def report_of_slice(slice_: resource.ResourceSlice, rules: SignalRules, now: float) -> SignalReport:
+    """Taints of its devices, attributes that say they are ill, and the operator's hold on all."""
+    reporter = f"ResourceSlice {slice_.metadata.name}"
+    devices = [
+        DeviceId(slice_.spec.driver, slice_.spec.pool.name, device.name)
+        for device in slice_.spec.devices or ()
+    ]
+    tainted = _of_taints(slice_, reporter, rules, now)
+    described = _of_attributes(slice_, reporter, rules, now)
+    held = operator_holds(slice_.metadata, reporter, devices, now)
+    evidence = heaviest((*tainted, *described, *held))
+    return SignalReport(reporter, evidence, absent_is_clear=True)
+
+
+def report_of_taint_rule(
+    rule: resource.DeviceTaintRule, devices: Iterable[DeviceId], rules: SignalRules, now: float
+) -> SignalReport:
+    """The rule's taint on each of `devices`, those it selects."""
+    reporter = f"DeviceTaintRule {rule.metadata.name}"
+    taint = rule.spec.taint
+    found = (_taint_evidence(d, taint, reporter, rules, now, by_rule=True) for d in devices)
+    evidence = heaviest(e for e in found if e is not None)
+    return SignalReport(reporter, evidence, absent_is_clear=True)
+
+
+def _taint_evidence(
+    device: DeviceId,
+    taint: resource.DeviceTaint,
+    reporter: str,
+    rules: SignalRules,
+    now: float,
+    *,
+    by_rule: bool = False,
+) -> Evidence | None:
+    """The evidence of one taint on one device; None for our own. `by_rule`: a DeviceTaintRule's."""
+    if taint.key.startswith(OWN_PREFIX):
+        return None
+    row = rules.taint(device.driver, taint.key, taint.effect)
+    if row is None:
+        return None
+    named = TaintRef(taint.key, taint.value, taint.effect)
+    shown = f"taint {named}"
+    family, kind, weight = row.family, row.kind, row.weight
+    if row.xid and taint.value.strip().isdigit():
+        xid = rules.xid(taint.value.strip())
+        family, kind, weight = xid.family, xid.kind, xid.weight
+        shown = f"{xid.text}; {shown}"
+    return Evidence(
+        subject=device,
+        family=family,
+        kind=kind,
+        weight=weight,
+        source=f"taint {taint.key}",
+        reporter=reporter,
+        text=one_line(shown),
+        observed_at=unix_s(taint.time_added, now),
+        half_life_s=rules.half_life_s(family),
+        taints=(named,),
+        planned=by_rule and row.is_catch_all,
+    )
+
+
+def _of_taints(
+    slice_: resource.ResourceSlice, reporter: str, rules: SignalRules, now: float
+) -> Iterable[Evidence]:
+    for device in slice_.spec.devices or ():
+        if device.taints:
+            id_ = DeviceId(slice_.spec.driver, slice_.spec.pool.name, device.name)
+            found = (_taint_evidence(id_, taint, reporter, rules, now) for taint in device.taints)
+            yield from (evidence for evidence in found if evidence is not None)
+
+
+def selects_device(rule: resource.DeviceTaintRule, device: DeviceId) -> bool:
+    """Whether a rule taints a device; a rule without a selector selects none, `{}` every one."""
+    selector = rule.spec.device_selector
+    return selector is not None and (
+        selector.driver in (None, device.driver)
+        and selector.pool in (None, device.pool)
+        and selector.device in (None, device.device)
+    )
+
+
+def _of_attributes(
+    slice_: resource.ResourceSlice, reporter: str, rules: SignalRules, now: float
+) -> Iterator[Evidence]:
+    """One piece of evidence for each attribute that says its device is ill."""
+    driver = slice_.spec.driver
+    rows = rules.attributes_of(driver)
+    for device in (slice_.spec.devices or ()) if rows else ():
+        for row in rows:
+            value = _attribute_text(device, driver, row.attribute)
+            if value is not None and row.matches(value):
+                id_ = DeviceId(driver, slice_.spec.pool.name, device.name)
+                yield _attribute_evidence(id_, row, value, reporter, rules, now)
+
+
+def _attribute_text(device: resource.Device, driver: str, name: str) -> str | None:
+    """An attribute as text; its name may stand with or without the driver's domain."""
+    attributes = device.attributes or {}
+    found = attributes.get(name) or attributes.get(f"{driver}/{name}")
+    if found is None:
+        return None
+    if found.bool_ is not None:
+        return "true" if found.bool_ else "false"
+    return found.string if found.int_ is None else str(found.int_)
+
+
+def _attribute_evidence(
+    device: DeviceId, row: AttributeRow, value: str, reporter: str, rules: SignalRules, now: float
+) -> Evidence:
+    return Evidence(
+        subject=device,
+        family=row.family,
+        kind=row.kind,
+        weight=row.weight,
+        source=f"attribute {row.attribute}",
+        reporter=reporter,
+        text=one_line(f"{device.driver} publishes its {row.attribute} as {value}"),
+        observed_at=now,
+        half_life_s=rules.half_life_s(row.family),
+    )
